@@ -1,0 +1,32 @@
+# make demo: everything once, on a corpus it makes itself. make test: the tests.
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+INSTALLED := $(VENV)/.installed
+
+.PHONY: demo test test-slow lint install clean
+
+demo: $(INSTALLED)
+	$(PYTHON) tools/demo.py
+
+test: lint
+	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n 2
+
+test-slow: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -m slow
+
+lint: $(INSTALLED)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+install: $(INSTALLED)
+
+$(INSTALLED): pyproject.toml
+	@test -x $(PYTHON) || python3 -m venv $(VENV) 2>/dev/null || virtualenv $(VENV) 2>/dev/null || uv venv --seed $(VENV) || \
+	  { rm -rf $(VENV); echo "no virtual environment: install Debian's python3-venv, or: pip install --user virtualenv"; exit 1; }
+	@echo "installing into $(VENV): torch and what it needs take about a minute and 4.6 GB"
+	$(PYTHON) -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) data exp

@@ -1,0 +1,34 @@
+"""asrkit <command> …"""
+
+import importlib
+import sys
+
+COMMANDS = {
+    "train": "train a recogniser on a manifest",
+    "decode": "decode files or a manifest",
+    "stream": "stream a file, the microphone or raw samples",
+    "export": "write the encoder or the whole model for other programs",
+    "verify": "compare streaming with offline, station by station",
+    "info": "print what is in a model file",
+}
+
+
+def main() -> int:
+    arguments = sys.argv[1:]
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print("usage: asrkit <command> [options]; asrkit <command> --help says more\n")
+        for name, purpose in COMMANDS.items():
+            print(f"  {name:8}{purpose}")
+        print("\nexample:\n  asrkit decode --model exp/conformer/model.safetensors x.wav")
+        return 0
+    command = arguments[0]
+    if command not in COMMANDS:
+        known = ", ".join(COMMANDS)
+        print(f"asrkit: unknown command {command!r}; there are {known}", file=sys.stderr)
+        return 2
+    module = "export.__main__" if command == "export" else command
+    return importlib.import_module(f"asrkit.{module}").main(arguments[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,22 @@
+"""Samples: reading, resampling, features, augmentation. 16 kHz mono inside."""
+
+from asrkit.audio.augment import SpecAugment
+from asrkit.audio.fbank import HOP, SAMPLE_RATE, WINDOW, Fbank, features
+from asrkit.audio.io import AudioError, Resampler, blocks, info, load, mono, read, resample
+
+__all__ = [
+    "HOP",
+    "SAMPLE_RATE",
+    "WINDOW",
+    "AudioError",
+    "Fbank",
+    "Resampler",
+    "SpecAugment",
+    "blocks",
+    "features",
+    "info",
+    "load",
+    "mono",
+    "read",
+    "resample",
+]

@@ -1,0 +1,77 @@
+"""From configuration to objects: the only place that knows both."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from asrkit.audio import SpecAugment
+from asrkit.config import AugmentationConfig, ModelConfig, TextConfig
+from asrkit.errors import UserError
+from asrkit.model import ConformerCTC, ConformerEncoder
+from asrkit.search import GreedySearch, Search
+from asrkit.text import (
+    CharTokenizer,
+    SentencePieceTokenizer,
+    Tokenizer,
+    WordTokenizer,
+    normalize,
+)
+
+SYMBOLS = {"characters": CharTokenizer, "words": WordTokenizer}  # the others are sentencepiece
+
+
+def build_model(config: ModelConfig, vocab_size: int) -> ConformerCTC:
+    """The network with fresh weights."""
+    encoder = ConformerEncoder(
+        num_mels=config.num_mels,
+        dim=config.dim,
+        num_heads=config.num_heads,
+        num_layers=config.num_layers,
+        ffn_dim=config.ffn_dim,
+        kernel_size=config.kernel_size,
+        dropout=config.dropout,
+        position=config.position.kind,
+        subsampling_channels=config.subsampling_channels,
+    )
+    return ConformerCTC(encoder, vocab_size)
+
+
+def build_normalizer(config: TextConfig) -> Callable[[str], str]:
+    """The function that gives every text one spelling."""
+    return partial(normalize, case=config.case, unicode_form=config.unicode_form)
+
+
+def train_tokenizer(config: TextConfig, texts: Iterable[str]) -> Tokenizer:
+    """The tokenizer of these (not yet normalised) texts."""
+    texts = map(build_normalizer(config), texts)
+    if config.tokenizer in SYMBOLS:
+        return SYMBOLS[config.tokenizer].train(texts)
+    return SentencePieceTokenizer.train(texts, config.vocab_size, config.tokenizer)
+
+
+def read_tokenizer(config: TextConfig, data: bytes) -> Tokenizer:
+    """The tokenizer kept in a model file."""
+    if config.tokenizer in SYMBOLS:
+        return SYMBOLS[config.tokenizer].from_bytes(data)
+    return SentencePieceTokenizer(data)
+
+
+def build_spec_augment(config: AugmentationConfig) -> SpecAugment:
+    """The feature masks of training."""
+    return SpecAugment(
+        config.spec_frequency_masks,
+        config.spec_frequency_bins,
+        config.spec_time_masks,
+        config.spec_time_frames,
+        config.spec_max_time_share,
+    )
+
+
+def build_search(name: str) -> Search:
+    """The search of that name.
+
+    Raises:
+        UserError: for a name that is not one.
+    """
+    if name != "greedy":
+        raise UserError(f"search must be 'greedy', got {name!r}")
+    return GreedySearch()

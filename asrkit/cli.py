@@ -1,0 +1,75 @@
+"""What all commands share: --help with an example, the model options, one line for a mistake."""
+
+import argparse
+import sys
+from collections.abc import Callable
+
+from asrkit.checkpoint import load_model
+from asrkit.config import Config
+from asrkit.errors import UserError
+from asrkit.model import FRAME_MS
+from asrkit.runtime import Recognizer, recognizer_of
+
+
+def parser(name: str, description: str | None, example: str) -> argparse.ArgumentParser:
+    return argparse.ArgumentParser(
+        prog=name,
+        description=(description or "").partition(":")[0] + ".",
+        epilog=f"example:\n  {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def add_model(arguments: argparse.ArgumentParser) -> None:
+    arguments.add_argument("--model", required=True, help="a .safetensors model file")
+    arguments.add_argument("--device", default="cpu", help="of torch: cpu, cuda, … (default cpu)")
+
+
+def add_context(arguments: argparse.ArgumentParser) -> None:
+    arguments.add_argument(
+        "--chunk-ms", help="chunk in ms, a multiple of 40, or 'full' (default: the model's)"
+    )
+    arguments.add_argument(
+        "--left-ms", help="left context in ms, a multiple of 40 (default: the model's)"
+    )
+
+
+def frames(option: str, value: str | None) -> int | None:
+    """Encoder frames of a time in ms.
+
+    Raises:
+        UserError: if it is not a multiple of 40.
+    """
+    if value is None:
+        return None
+    if not value.isdecimal() or int(value) % FRAME_MS:
+        raise UserError(f"{option} must be a multiple of {FRAME_MS} ms, got {value!r}")
+    return int(value) // FRAME_MS
+
+
+def load_recognizer(options: argparse.Namespace) -> tuple[Recognizer, Config]:
+    """The recogniser that the options ask for, and the model's configuration."""
+    full = options.chunk_ms == "full"
+    chunk_size = "full" if full else frames("--chunk-ms", options.chunk_ms)
+    left_context = frames("--left-ms", options.left_ms)
+    file = load_model(options.model)
+    return recognizer_of(file, chunk_size, left_context, device=options.device), file.config
+
+
+def run_command(
+    command: Callable[[argparse.Namespace], int],
+    arguments: argparse.ArgumentParser,
+    argv: list[str] | None,
+) -> int:
+    """Exit status: 0 done, 1 done but something failed, 2 a user's mistake, 130 stopped."""
+    options = arguments.parse_args(argv)
+    try:
+        return command(options)
+    except BrokenPipeError:  # of `| head`
+        return 1
+    except (UserError, OSError) as error:  # OSError: a full disk, a folder without permission
+        print(f"{arguments.prog}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"{arguments.prog}: stopped", file=sys.stderr)
+        return 130

@@ -1,0 +1,238 @@
+"""Configuration: one complete YAML, strict, with `section.key=value` overrides.
+
+Frozen pydantic models, so that types and limits are checked by a library. An unknown key, a wrong
+type or an impossible combination is a ConfigError that names the key, what was expected and the
+nearest key. Every default of a setting stands here and nowhere else.
+"""
+
+import difflib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pydantic
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from asrkit.errors import UserError
+
+
+class ConfigError(UserError):
+    """A configuration that cannot be used; the message names the key and what would be right."""
+
+
+# YAML reads 1e-3 as a string: numbers with a fraction may be written so.
+Number = Annotated[float, Field(strict=False, allow_inf_nan=False)]
+Share = Annotated[float, Field(strict=False, ge=0.0, le=1.0)]
+Positive = Annotated[int, Field(ge=1, le=1_000_000)]
+Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
+PositiveNumber = Annotated[float, Field(strict=False, gt=0.0, allow_inf_nan=False)]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class DataConfig(Section):
+    train: str  # JSONL manifest, lhotse manifest (.jsonl.gz), or a folder of Shar shards
+    dev: str
+    # Name of a folder of recipes/ whose prepare.py makes the manifests when they are missing.
+    recipe: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")] | None = None
+    max_batch_seconds: PositiveNumber = 32.0
+    num_buckets: Positive = 10
+    min_seconds: Number = 0.1
+    max_seconds: Number = 30.0
+    num_workers: Count = 1
+
+
+class AugmentationConfig(Section):
+    speed_factors: Annotated[list[PositiveNumber], Field(min_length=1)] = [0.9, 1.0, 1.1]
+    noise: str | None = None  # manifest of noises
+    noise_probability: Share = 0.5
+    noise_snr_db: tuple[Number, Number] = Field(default=(10.0, 20.0), strict=False)
+    reverb_probability: Share = 0.0
+    # SpecAugment; its probability grows from 0 over the first `spec_ramp` of training.
+    spec_probability: Share = 1.0  # of each utterance; 0 turns it off
+    spec_ramp: Share = 0.3
+    spec_frequency_masks: Positive = 2
+    spec_frequency_bins: Positive = 27
+    spec_time_masks: Positive = 10
+    spec_time_frames: Positive = 40
+    spec_max_time_share: PositiveNumber = 0.15  # of an utterance masked in time, at most
+
+
+class TextConfig(Section):
+    tokenizer: Literal["characters", "words", "unigram", "bpe"] = "characters"
+    vocab_size: Positive = 256  # of unigram and bpe
+    case: Literal["keep", "lower", "upper"] = "keep"
+    unicode_form: Literal["NFC", "NFKC", "none"] = "NFC"
+
+
+class PositionConfig(Section):
+    kind: Literal["relative"] = "relative"
+
+
+class ModelConfig(Section):
+    num_mels: Annotated[int, Field(ge=4, le=512, multiple_of=4)] = 80
+    dim: Annotated[int, Field(ge=2, le=8192, multiple_of=2)] = 256
+    num_heads: Annotated[int, Field(ge=1, le=256)] = 4
+    num_layers: Annotated[int, Field(ge=1, le=256)] = 12
+    ffn_dim: Annotated[int, Field(ge=1, le=65536)] = 2048
+    kernel_size: Annotated[int, Field(ge=2, le=1024)] = 15
+    dropout: Annotated[float, Field(strict=False, ge=0.0, lt=1.0)] = 0.1
+    subsampling_channels: Annotated[int, Field(ge=1, le=8192)] | None = None
+    position: PositionConfig = PositionConfig()
+
+    @model_validator(mode="after")
+    def _fits(self) -> "ModelConfig":
+        if self.dim % self.num_heads:
+            raise ValueError(f"dim {self.dim} must be a multiple of num_heads {self.num_heads}")
+        return self
+
+
+class ContextConfig(Section):
+    """Chunk sizes and left contexts in encoder frames of 40 ms."""
+
+    chunk_sizes: list[Positive] = [4, 8, 16, 25]  # drawn in training beside full context
+    left_contexts: list[Count] = [64]  # drawn in training
+    full_share: Share = 0.5  # of the batches, in full context
+    chunk_size: Positive = 16  # decoding, unless told otherwise
+    left_context: Count = 64
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> "ContextConfig":
+        if not self.left_contexts:
+            raise ValueError("left_contexts must name at least one")
+        if not self.chunk_sizes and self.full_share < 1.0:
+            raise ValueError("chunk_sizes must name at least one unless full_share is 1")
+        return self
+
+
+class TrainingConfig(Section):
+    output_dir: str
+    epochs: Positive = 30
+    optimizer: Literal["muon", "adamw"] = "muon"
+    learning_rate: PositiveNumber = 2e-3  # the peak
+    warmup_share: Share = 0.08  # of all training, then a cosine down to 1 % of the peak
+    weight_decay: Number = 0.01
+    clip_norm: PositiveNumber = 5.0
+    accumulate_batches: Positive = 1
+    intermediate_layers: list[Positive] = []  # with a CTC loss of their own, counted from 1
+    intermediate_weight: Share = 0.3
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 on a GPU with it
+    gradient_checkpointing: bool = False
+    average: Positive = 5  # epochs averaged into the final model
+    average_of: Literal["last", "best"] = "last"
+    validate_every_epochs: Positive = 1
+    checkpoint_every_steps: Positive = 200
+    keep_checkpoints: Positive = 2
+    seed: Count = 0
+    num_threads: Count = 0  # of torch; 0: torch's own choice
+
+
+class Config(Section):
+    data: DataConfig
+    augmentation: AugmentationConfig = AugmentationConfig()
+    text: TextConfig = TextConfig()
+    model: ModelConfig = ModelConfig()
+    context: ContextConfig = ContextConfig()
+    training: TrainingConfig
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Config":
+        if self.augmentation.spec_frequency_bins > self.model.num_mels:
+            raise ValueError(
+                f"augmentation.spec_frequency_bins {self.augmentation.spec_frequency_bins} must be "
+                f"at most model.num_mels {self.model.num_mels}"
+            )
+        deep = [i for i in self.training.intermediate_layers if i >= self.model.num_layers]
+        if deep:
+            raise ValueError(
+                f"training.intermediate_layers {deep} must lie below model.num_layers "
+                f"{self.model.num_layers}"
+            )
+        return self
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """YAML without code, and without a key that silently loses to a later one."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise yaml.YAMLError(f"key {key!r} stands twice{node.start_mark}")
+        return super().construct_mapping(node, deep)
+
+
+def load_config(path: str | Path, overrides: list[str] | None = None) -> Config:
+    """The configuration of a YAML file with `section.key=value` overrides.
+
+    Raises:
+        ConfigError: for a missing file, bad YAML, or a key or value that does not fit.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ConfigError(f"no configuration file {path}")
+    try:
+        values = yaml.load(path.read_text(encoding="utf-8"), _StrictLoader)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not YAML: {error}") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path} must hold sections such as 'data:', got {values!r}")
+    for override in overrides or []:
+        _apply(values, override)
+    return parse_config(values)
+
+
+def parse_config(values: dict[str, Any]) -> Config:
+    """The configuration of nested dicts, checked."""
+    try:
+        return Config.model_validate(values)
+    except pydantic.ValidationError as error:
+        raise ConfigError("\n".join(_explain(e) for e in error.errors())) from None
+
+
+def _apply(values: dict[str, Any], override: str) -> None:
+    key, separator, text = override.partition("=")
+    if not separator or not key:
+        raise ConfigError(f"an override is section.key=value, got {override!r}")
+    *sections, name = key.split(".")
+    target = values
+    for section in sections:
+        target = target.setdefault(section, {})
+        if not isinstance(target, dict):
+            raise ConfigError(f"{section!r} in {override!r} is a value, not a section")
+    try:
+        target[name] = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{override!r}: {error}") from None
+
+
+def _explain(error: Any) -> str:
+    key = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        inside = error["input"] if isinstance(error["input"], dict) else {}
+        return "\n".join(_unknown(f"{key}.{name}") for name in inside) or _unknown(key)
+    if error["type"] == "missing":
+        return f"missing key '{key}'"
+    message = error["msg"].removeprefix("Value error, ")
+    if not key:
+        return message
+    if error["type"] == "value_error":
+        return f"'{key}': {message}"
+    return f"'{key}': {message[0].lower()}{message[1:]}, got {error['input']!r}"
+
+
+def _unknown(key: str) -> str:
+    nearest = difflib.get_close_matches(key, _keys(Config), n=1, cutoff=0.5)
+    return f"unknown key '{key}'" + (f"; did you mean '{nearest[0]}'?" if nearest else "")
+
+
+def _keys(section: type[BaseModel], prefix: str = "") -> list[str]:
+    """All dotted keys, sections included."""
+    keys = []
+    for name, field in section.model_fields.items():
+        keys.append(prefix + name)
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+            keys += _keys(field.annotation, f"{prefix}{name}.")
+    return keys

@@ -1,0 +1,1 @@
+"""From manifests to batches. `manifest` needs no lhotse, the rest does: import the modules."""

@@ -1,0 +1,191 @@
+"""From cuts to batches: load, augment, encode, pad. What fails is left out by id, never a crash."""
+
+import itertools
+import random
+import zlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from lhotse import CutSet
+from lhotse.audio.backend import LibsndfileBackend, audio_backend
+from lhotse.cut import Cut
+from lhotse.dataset.cut_transforms import CutMix
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from asrkit import audio
+from asrkit.data.cuts import text_of
+from asrkit.data.manifest import LeftOut
+from asrkit.text import TextError, Tokenizer
+
+
+class Batch(NamedTuple):
+    """B utterances; `left_out` names those that should have been here but could not be used."""
+
+    seed: str  # of every random draw made for this batch
+    ids: list[str]
+    samples: Tensor  # (B, N) float32 at 16 kHz, zero-padded
+    num_samples: Tensor  # (B,)
+    tokens: Tensor  # (B, U), zero-padded
+    token_lengths: Tensor  # (B,)
+    texts: list[str]  # normalised
+    left_out: list[LeftOut]
+
+    @property
+    def seconds(self) -> float:
+        return int(self.num_samples.sum()) / audio.SAMPLE_RATE
+
+
+class TextEncoder:
+    """Normalisation and tokenizer: raw text to (normalised text, tokens)."""
+
+    def __init__(self, tokenizer: Tokenizer, normalize: Callable[[str], str]) -> None:
+        self.tokenizer, self.normalize = tokenizer, normalize
+
+    def __call__(self, text: str) -> tuple[str, list[int]]:
+        """Raises TextError for a symbol that the tokenizer does not have."""
+        text = self.normalize(text)
+        return text, self.tokenizer.encode(text)
+
+    def why_not(self, text: str, num_samples: int) -> str | None:
+        """Why CTC cannot learn this text from so many samples at 16 kHz, or None."""
+        if not text.strip():
+            return "empty text"
+        try:
+            _, tokens = self(text)
+        except TextError as error:
+            return str(error)
+        frames = (max(0, num_samples - 240) // 160 + 3) // 4
+        # CTC needs a frame for each label and a blank between equal ones.
+        needed = len(tokens) + sum(a == b for a, b in itertools.pairwise(tokens))
+        if frames < needed:
+            return f"too short: {frames} encoder frames, but CTC needs {needed} for its labels"
+        return None
+
+
+class Augmentation(NamedTuple):
+    """Noise and reverberation of an utterance.
+
+    Attributes:
+        noise: cuts to mix in, or None.
+        noise_probability: for each utterance.
+        noise_snr_db: lowest and highest ratio of speech to noise.
+        reverb_probability: for each utterance, by the impulse response of a random synthetic room
+            (Luo and Yu 2022).
+    """
+
+    noise: CutSet | None
+    noise_probability: float
+    noise_snr_db: tuple[float, float]
+    reverb_probability: float
+
+    def __call__(self, cut: Cut, draw: random.Random) -> Cut:
+        """The utterance as it might have been recorded; a function of the generator's state."""
+        if self.noise is None and not self.reverb_probability:
+            return cut
+        cut = cut.resample(audio.SAMPLE_RATE)  # lhotse mixes equal rates only
+        if draw.random() < self.reverb_probability and cut.num_channels == 1:
+            room, source = draw.getrandbits(31), draw.getrandbits(31)
+            cut = cut.reverb_rir(affix_id=False, room_rng_seed=room, source_rng_seed=source)
+        if self.noise is not None:
+            mix = CutMix(
+                self.noise, snr=self.noise_snr_db, p=self.noise_probability, pad_to_longest=False,
+                preserve_id=True, seed=draw, random_mix_offset=True,
+            )  # fmt: skip
+            cut = mix(CutSet([cut]))[0]
+        return cut
+
+
+class SpeechDataset(torch.utils.data.Dataset[Batch]):
+    """Batches of cuts to tensors. Every draw is a function of the seed that comes with a batch.
+
+    Args:
+        encode: raw text to tokens.
+        augmentation: of the audio, or None.
+        to_train: leave out what CTC cannot learn from. Scoring leaves out nothing that can be
+            heard: a word that the tokenizer cannot write is an error like any other.
+    """
+
+    def __init__(
+        self, encode: TextEncoder, augmentation: Augmentation | None = None, to_train: bool = True
+    ) -> None:
+        self.encode, self.augmentation, self.to_train = encode, augmentation, to_train
+
+    def __getitem__(self, item: tuple[str, CutSet]) -> Batch:
+        """A batch from (seed, cuts)."""
+        seed, cuts = item
+        seed_everything(f"{seed}-audio")  # lhotse's rooms draw from torch too
+        draw = random.Random(f"{seed}-audio")
+        ids, samples, tokens, texts, left_out = [], [], [], [], []
+        for cut in cuts:
+            try:
+                loaded = load_samples(
+                    cut if self.augmentation is None else self.augmentation(cut, draw)
+                )
+            except audio.AudioError as error:
+                left_out.append(LeftOut(cut.id, str(error)))
+                continue
+            reason = self.encode.why_not(text_of(cut), len(loaded)) if self.to_train else None
+            if reason is not None:
+                left_out.append(LeftOut(cut.id, reason))
+                continue
+            ids.append(cut.id)
+            samples.append(torch.from_numpy(loaded))
+            texts.append(self.encode.normalize(text_of(cut)))
+            tokens.append(torch.tensor(self.encode(text_of(cut))[1] if self.to_train else [0]))
+        return Batch(
+            seed=seed,
+            ids=ids,
+            samples=pad(samples, torch.float32),
+            num_samples=torch.tensor([len(s) for s in samples], dtype=torch.int64),
+            tokens=pad(tokens, torch.int64),
+            token_lengths=torch.tensor([len(t) for t in tokens], dtype=torch.int64),
+            texts=texts,
+            left_out=left_out,
+        )
+
+
+def seed_everything(seed: str) -> None:
+    """Make the draws that follow a function of the seed: resuming needs no generator's state."""
+    random.seed(seed)
+    torch.manual_seed(zlib.crc32(seed.encode()))
+
+
+def pad(rows: list[Tensor], dtype: torch.dtype) -> Tensor:
+    """Rows of different lengths as one zero-padded tensor, also when there are none."""
+    return pad_sequence(rows, batch_first=True) if rows else torch.zeros(0, 0, dtype=dtype)
+
+
+def load_samples(cut: Cut) -> np.ndarray:
+    """Samples of a cut with all its lhotse transforms: float32 mono (n,) at 16 kHz.
+
+    Raises:
+        AudioError: if the audio cannot be read or is not finite.
+    """
+    try:
+        with audio_backend(_Reader()):
+            samples = cut.load_audio()  # (channels, n)
+    except audio.AudioError:
+        raise
+    except Exception as error:  # lhotse and the decoders below it raise a dozen unrelated types
+        raise audio.AudioError(" ".join(f"{type(error).__name__}: {error}".split())) from error
+    return np.ascontiguousarray(
+        audio.resample(audio.mono(samples.T), cut.sampling_rate), dtype=np.float32
+    )
+
+
+class _Reader(LibsndfileBackend):
+    """lhotse reads files through asrkit's reader: one set of formats and of errors."""
+
+    def read_audio(  # type: ignore[no-untyped-def]
+        self, path_or_fd, offset=0.0, duration=None, force_opus_sampling_rate=None
+    ):
+        if not isinstance(path_or_fd, str):  # audio in memory, from Shar
+            return super().read_audio(path_or_fd, offset, duration, force_opus_sampling_rate)
+        samples, rate = audio.read(path_or_fd, offset, duration)
+        return samples.T, rate
+
+    def is_applicable(self, path_or_fd: object) -> bool:
+        return True

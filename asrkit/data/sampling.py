@@ -1,0 +1,62 @@
+"""Which utterances make which batch: lhotse's dynamic bucketing, resumable and shared by ranks."""
+
+import warnings
+from collections.abc import Iterator
+from itertools import islice
+
+from lhotse import CutSet
+from lhotse.dataset import DynamicBucketingSampler, DynamicCutSampler
+
+
+class EpochBatches:
+    """The batches of one epoch, each with the seed of its random draws.
+
+    The order is a function of (seed, epoch) alone. To resume, the batches before `start` are
+    sampled and thrown away, which touches no audio; the ranks of a distributed run all sample the
+    same batches and each takes its own, so that two ranks train on what one would.
+
+    Args:
+        cuts: utterances.
+        max_batch_seconds: most audio in a batch.
+        num_buckets: of similar duration.
+        seed: of the order and of each batch's draws.
+        epoch: counted from 0.
+        start: first batch.
+        rank: takes the batches start + rank, start + rank + world_size, …
+        world_size: number of ranks.
+    """
+
+    def __init__(
+        self,
+        cuts: CutSet,
+        max_batch_seconds: float,
+        num_buckets: int,
+        seed: int,
+        epoch: int,
+        start: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
+        self.seed, self.epoch = seed, epoch
+        self.first, self.stride = start + rank, world_size
+        common = {"max_duration": max_batch_seconds, "shuffle": True, "drop_last": False,
+                  "seed": seed, "rank": 0, "world_size": 1}  # fmt: skip
+        num_buckets = min(num_buckets, sum(1 for _ in islice(cuts, num_buckets)))
+        if num_buckets < 2:  # lhotse's buckets are at least two, each of at least one utterance
+            self.sampler = DynamicCutSampler(cuts, **common)
+        else:
+            # Lazy cuts may hold their audio: few are read ahead.
+            ahead = (
+                {"buffer_size": 1000, "num_cuts_for_bins_estimate": 1000} if cuts.is_lazy else {}
+            )
+            with warnings.catch_warnings():  # lhotse would rather have cuts read lazily
+                warnings.simplefilter("ignore")
+                self.sampler = DynamicBucketingSampler(
+                    cuts, num_buckets=num_buckets, **common, **ahead
+                )
+        self.sampler.set_epoch(epoch)
+
+    def __iter__(self) -> Iterator[tuple[str, CutSet]]:
+        numbered = enumerate(self.sampler)
+        for index, cuts in islice(numbered, self.first, None, self.stride):
+            yield f"{self.seed}-{self.epoch}-{index}", cuts

@@ -1,0 +1,1 @@
+"""Writing the network for other programs, and checking what was written."""

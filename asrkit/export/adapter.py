@@ -1,0 +1,45 @@
+"""What an exported file computes: the network's own step, from features or from samples."""
+
+from typing import Final, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from asrkit.audio import HOP, WINDOW, Fbank
+from asrkit.model import CTCStep, EncoderState
+
+FIRST_PAST = WINDOW - HOP  # samples: the first past of a stream is its own beginning
+
+
+class SamplesOutput(NamedTuple):
+    log_probs: Tensor  # (B, E, V)
+    lengths: Tensor  # (B,) int64, valid encoder frames
+    past: Tensor  # (B, 240)
+    state: EncoderState
+
+
+class SamplesStep(nn.Module):
+    """Frontend and recogniser in one: samples to log-probabilities.
+
+    The first 240 samples of a stream are its first `past`; after that every step but the last
+    brings chunks of `chunk_samples`, and the last is padded with zeros, its length said.
+    """
+
+    hop: Final[int] = HOP
+
+    def __init__(self, fbank: Fbank, step: CTCStep) -> None:
+        super().__init__()
+        self.fbank, self.step = fbank, step
+        self.chunk_samples = step.encoder.chunk_size * 4 * HOP
+
+    @torch.jit.export
+    def init_state(self, batch_size: int) -> EncoderState:
+        return self.step.init_state(batch_size)
+
+    def forward(
+        self, samples: Tensor, lengths: Tensor, past: Tensor, state: EncoderState
+    ) -> SamplesOutput:
+        """(B, N) samples, N = n·chunk_samples, (B,) how many are real, (B, 240), and the past."""
+        feats, new_past = self.fbank(samples, past)
+        log_probs, frames, state = self.step(feats, lengths // self.hop, state)
+        return SamplesOutput(log_probs, frames, new_past, state)

@@ -1,0 +1,31 @@
+"""The network. Shapes are written with these letters everywhere:
+
+B batch · N samples · T feature frames (inside the encoder: frames of this step) · E encoder
+frames · F mel bins · D model dim · H heads · Dh = D/H · L layers · C chunk · M left-context frames
+· W = M+C keys of a block · n blocks · K conv kernel · S subsampling channels · V vocabulary
+· U labels
+"""
+
+from asrkit.model.conformer import (
+    FRAME_MS,
+    FULL_CONTEXT,
+    ConformerEncoder,
+    EncoderOutput,
+    EncoderState,
+    EncoderStep,
+)
+from asrkit.model.ctc import BLANK, ConformerCTC, CTCLoss, CTCOutput, CTCStep
+
+__all__ = [
+    "BLANK",
+    "FRAME_MS",
+    "FULL_CONTEXT",
+    "CTCLoss",
+    "CTCOutput",
+    "CTCStep",
+    "ConformerCTC",
+    "ConformerEncoder",
+    "EncoderOutput",
+    "EncoderState",
+    "EncoderStep",
+]

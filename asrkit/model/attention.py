@@ -1,0 +1,85 @@
+"""Self-attention in chunks with an M-frame past of keys and values."""
+
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+
+
+class ChunkAttention(nn.Module):
+    """Multi-head self-attention of each chunk to itself and to the M frames before it.
+
+    A forward over T = n·C frames is a batch of n blocks of C queries and W = M + C keys, so a
+    streaming step (n = 1), a chunked pass over a whole utterance (n = T/C) and full context
+    (C = T, M = 0) are the same code, and no (T, T) matrix or mask is built for chunks.
+
+    Args:
+        dim: D, a multiple of num_heads.
+        num_heads: H.
+        dropout: of the attention weights and of the output.
+        position: the encoding that gives the scores, see `positions`.
+    """
+
+    # Not -inf, so that a row without a single valid key stays finite; exp(-1e4) is exactly 0 in
+    # every precision, and float16 can hold it.
+    masked: Final[float] = -1e4
+    # Queries scored at once: bounds the (Q, W) scores of one long full-context block.
+    max_rows: Final[int] = 512
+
+    def __init__(self, dim: int, num_heads: int, dropout: float, position: nn.Module) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.position = position
+        self.qkv = nn.Linear(dim, 3 * dim)
+        self.out = nn.Linear(dim, dim)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self,
+        x: Tensor,
+        valid: Tensor,
+        table: Tensor,
+        past_keys: Tensor,
+        past_values: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """One step.
+
+        Args:
+            x: (B, T, D), T = n·C whole chunks.
+            valid: (B, 1, n, 1, W) bool, False for keys before the stream's start or past its end.
+            table: the encoding's table for M and C.
+            past_keys: (B, H, M, Dh).
+            past_values: (B, H, M, Dh).
+
+        Returns:
+            (B, T, D), and the keys and values of the last M frames, each (B, H, M, Dh).
+        """
+        num_blocks = valid.size(2)
+        chunk_size = x.size(1) // num_blocks
+        window = past_keys.size(2) + chunk_size  # W = M + C
+        qkv = self.qkv(x).unflatten(2, (3, self.num_heads, -1))  # (B, T, 3, H, Dh)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)  # each (B, H, T, Dh)
+        keys = torch.cat([past_keys, k], dim=2)  # (B, H, M+T, Dh)
+        values = torch.cat([past_values, v], dim=2)  # (B, H, M+T, Dh)
+        blocks = self.attend(
+            q.unflatten(2, (num_blocks, chunk_size)),  # (B, H, n, C, Dh)
+            keys.unfold(2, window, chunk_size).transpose(3, 4),  # (B, H, n, W, Dh)
+            values.unfold(2, window, chunk_size).transpose(3, 4),
+            valid,
+            table,
+        )
+        context = blocks.flatten(2, 3).transpose(1, 2).flatten(2)  # (B, T, D)
+        past = x.size(1)
+        return self.dropout(self.out(context)), keys[:, :, past:], values[:, :, past:]
+
+    def attend(
+        self, queries: Tensor, keys: Tensor, values: Tensor, valid: Tensor, table: Tensor
+    ) -> Tensor:
+        """Context of every query of every block: (B, H, n, C, Dh)."""
+        parts: list[Tensor] = []
+        for first in range(0, queries.size(3), self.max_rows):
+            rows = queries[:, :, :, first : first + self.max_rows]
+            scores = self.position.scores(rows, keys, table, first)  # (B, H, n, Q, W)
+            weights = scores.masked_fill(~valid, self.masked).softmax(dim=4)
+            parts.append(self.dropout(weights) @ values)  # (B, H, n, Q, Dh)
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=3)

@@ -1,0 +1,304 @@
+"""The streaming Conformer encoder.
+
+Decisions, in one place:
+- attention in chunks of C frames that see the M frames before them; offline is one step from the
+  initial state (see `attention`), full context is one chunk;
+- relative positions (see `positions`), macaron feed-forward layers, causal convolutions with
+  LayerNorm, a final LayerNorm in each layer (Gulati et al. 2020);
+- global mean and variance normalisation inside the encoder, so that an export holds it;
+- what rows remember is a NamedTuple of tensors, batch first, of fixed shapes: streams are joined
+  with torch.cat on dimension 0 of each field and split by slicing.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from asrkit.model.attention import ChunkAttention
+from asrkit.model.convolution import CausalConvolution
+from asrkit.model.positions import RelativePosition
+from asrkit.model.subsampling import ConvSubsampling
+
+FULL_CONTEXT = 1 << 30  # a chunk_size that no utterance reaches
+FRAME_MS = 40  # of an encoder frame: 4 feature frames of 10 ms
+
+
+class EncoderState(NamedTuple):
+    """The past of B streams."""
+
+    feats: Tensor  # (B, 1, F) last feature frame, normalised
+    hidden: Tensor  # (B, S, 1, F/2) last frame of the first subsampling convolution
+    keys: Tensor  # (B, L, H, M, Dh) of the last M encoder frames
+    values: Tensor  # (B, L, H, M, Dh)
+    conv: Tensor  # (B, L, D, K-1)
+    position: Tensor  # (B,) int64, encoder frames consumed
+
+
+class EncoderOutput(NamedTuple):
+    encoded: Tensor  # (B, E, D), E = ceil(T/4)
+    lengths: Tensor  # (B,) int64, valid encoder frames of this step
+    state: EncoderState
+
+
+class FeedForward(nn.Module):
+    """LayerNorm, linear, SiLU, linear (Gulati et al. 2020, 2.3): (B, T, D) -> (B, T, D)."""
+
+    def __init__(self, dim: int, hidden_dim: int, dropout: float) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(dim)
+        self.expand = nn.Linear(dim, hidden_dim)
+        self.project = nn.Linear(hidden_dim, dim)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.dropout(functional.silu(self.expand(self.norm(x))))  # (B, T, FFN)
+        return self.dropout(self.project(hidden))
+
+
+class ConformerLayer(nn.Module):
+    """Half feed-forward, attention, convolution, half feed-forward, LayerNorm."""
+
+    def __init__(self, attention: ChunkAttention, dim: int, ffn_dim: int, kernel_size: int) -> None:
+        super().__init__()
+        dropout = attention.dropout.p
+        self.ffn1 = FeedForward(dim, ffn_dim, dropout)
+        self.attention_norm = nn.LayerNorm(dim)
+        self.attention = attention
+        self.convolution = CausalConvolution(dim, kernel_size, dropout)
+        self.ffn2 = FeedForward(dim, ffn_dim, dropout)
+        self.norm = nn.LayerNorm(dim)
+
+    def forward(
+        self,
+        x: Tensor,
+        valid: Tensor,
+        table: Tensor,
+        past_keys: Tensor,
+        past_values: Tensor,
+        past_conv: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """(B, T, D) and this layer's past -> (B, T, D) and its new past."""
+        x = x + 0.5 * self.ffn1(x)
+        context, keys, values = self.attention(
+            self.attention_norm(x), valid, table, past_keys, past_values
+        )
+        x = x + context
+        convolved, conv = self.convolution(x, past_conv)
+        x = x + convolved
+        x = x + 0.5 * self.ffn2(x)
+        return self.norm(x), keys, values, conv
+
+
+class ConformerEncoder(nn.Module):
+    """Log mel features to encoder frames of 40 ms, in chunks.
+
+        state = encoder.init_state(batch_size, left_context)
+        encoded, lengths, state = encoder(feats, lengths, state, chunk_size)
+
+    Args:
+        num_mels: F, a multiple of 4.
+        dim: D, a multiple of num_heads.
+        num_heads: H.
+        num_layers: L.
+        ffn_dim: width of the feed-forward layers.
+        kernel_size: K of the causal depthwise convolutions.
+        dropout: everywhere.
+        position: kind of position encoding; "relative" so far.
+        subsampling_channels: S; D if None. The second convolution costs S² and is a quarter of
+            the arithmetic of a 12-layer model, more than half of a 6-layer one.
+
+    Raises:
+        ValueError: for numbers that do not fit each other.
+    """
+
+    mean: Tensor  # (F,) of the features
+    scale: Tensor  # (F,) 1 / their standard deviation
+
+    def __init__(
+        self,
+        num_mels: int = 80,
+        dim: int = 256,
+        num_heads: int = 4,
+        num_layers: int = 12,
+        ffn_dim: int = 2048,
+        kernel_size: int = 15,
+        dropout: float = 0.0,
+        position: str = "relative",
+        subsampling_channels: int | None = None,
+    ) -> None:
+        super().__init__()
+        if dim % num_heads or dim % 2:
+            raise ValueError(
+                f"dim must be even and a multiple of num_heads, got {dim}, {num_heads}"
+            )
+        if num_mels % 4:
+            raise ValueError(f"num_mels must be a multiple of 4, got {num_mels}")
+        if kernel_size < 2:
+            raise ValueError(f"kernel_size must be at least 2, got {kernel_size}")
+        if position != "relative":
+            raise ValueError(f"position must be 'relative', got {position!r}")
+        channels = dim if subsampling_channels is None else subsampling_channels
+        self.num_mels, self.channels, self.dim, self.num_heads = num_mels, channels, dim, num_heads
+        self.kernel_size = kernel_size
+        self.register_buffer("mean", torch.zeros(num_mels))
+        self.register_buffer("scale", torch.ones(num_mels))
+        self.subsampling = ConvSubsampling(num_mels, channels, dim)
+        self.dropout = nn.Dropout(dropout)
+        self.layers = nn.ModuleList()
+        for _ in range(num_layers):
+            attention = ChunkAttention(dim, num_heads, dropout, RelativePosition(dim, num_heads))
+            self.layers.append(ConformerLayer(attention, dim, ffn_dim, kernel_size))
+
+    @torch.jit.unused
+    def set_statistics(self, mean: Tensor, scale: Tensor) -> None:
+        """Set the features' mean (F,) and 1 / standard deviation (F,)."""
+        self.mean.copy_(mean)
+        self.scale.copy_(scale)
+
+    @torch.jit.export
+    def init_state(self, batch_size: int, left_context: int) -> EncoderState:
+        """The past of streams that have not begun, with room for M = left_context frames."""
+        like = self.mean
+        layers, dim = len(self.layers), self.dim
+        kv = [batch_size, layers, self.num_heads, left_context, dim // self.num_heads]
+        return EncoderState(
+            feats=like.new_zeros([batch_size, 1, self.num_mels]),
+            hidden=like.new_zeros([batch_size, self.channels, 1, self.num_mels // 2]),
+            keys=like.new_zeros(kv),
+            values=like.new_zeros(kv),
+            conv=like.new_zeros([batch_size, layers, dim, self.kernel_size - 1]),
+            position=torch.zeros([batch_size], dtype=torch.int64, device=like.device),
+        )
+
+    def forward(
+        self, feats: Tensor, lengths: Tensor, state: EncoderState, chunk_size: int
+    ) -> EncoderOutput:
+        """One step of B streams; offline is one step from `init_state`.
+
+        Args:
+            feats: (B, T, F) log mels. All steps of a stream but its last are whole chunks
+                (T = n·4·C); the last is padded here with zeros.
+            lengths: (B,) valid frames of each row in this step. A row shorter than T has ended:
+                its state is not to be stepped further.
+            state: the past, from `init_state` or the step before. M is its shape.
+            chunk_size: C, encoder frames; FULL_CONTEXT, or anything from ceil(T/4) up, is one
+                chunk.
+
+        Returns:
+            EncoderOutput with E = ceil(T/4) frames. Frames past `lengths` are finite, not zero.
+        """
+        chunk_size = block_size(chunk_size, feats.size(1))
+        tables = self.tables(state.keys.size(3), chunk_size)
+        layers, lengths, state = self.step(feats, lengths, state, chunk_size, tables)
+        return EncoderOutput(layers[-1], lengths, state)
+
+    @torch.jit.export
+    def tables(self, left_context: int, chunk_size: int) -> Tensor:
+        """(L, ...) each layer's position table; no input matters to it: `EncoderStep` keeps it."""
+        tables: list[Tensor] = []
+        for layer in self.layers:
+            tables.append(layer.attention.position.table(left_context, chunk_size))
+        return torch.stack(tables)
+
+    @torch.jit.export
+    def step(
+        self,
+        feats: Tensor,
+        lengths: Tensor,
+        state: EncoderState,
+        chunk_size: int,
+        tables: Tensor,
+    ) -> tuple[list[Tensor], Tensor, EncoderState]:
+        """`forward` with the tables given, and the output (B, E, D) of every layer."""
+        frames = num_frames(feats.size(1))  # E
+        feats = self.normalize(feats, lengths, chunk_size)
+        x, new_feats, hidden = self.subsampling(feats, state.feats, state.hidden)  # (B, n·C, D)
+        lengths = (lengths + 3) // 4
+        valid = valid_keys(state.position, lengths, state.keys.size(3), chunk_size, x.size(1))
+        x = self.dropout(x)
+        outputs: list[Tensor] = []
+        keys: list[Tensor] = []
+        values: list[Tensor] = []
+        convs: list[Tensor] = []
+        for i, layer in enumerate(self.layers):
+            x, layer_keys, layer_values, conv = layer(
+                x, valid, tables[i], state.keys[:, i], state.values[:, i], state.conv[:, i]
+            )
+            outputs.append(x[:, :frames])
+            keys.append(layer_keys)
+            values.append(layer_values)
+            convs.append(conv)
+        new_state = EncoderState(
+            feats=new_feats,
+            hidden=hidden,
+            keys=torch.stack(keys, dim=1),
+            values=torch.stack(values, dim=1),
+            conv=torch.stack(convs, dim=1),
+            position=state.position + x.size(1),
+        )
+        return outputs, lengths, new_state
+
+    def normalize(self, feats: Tensor, lengths: Tensor, chunk_size: int) -> Tensor:
+        """Normalised features, zero past `lengths` and padded to whole chunks: (B, n·4·C, F)."""
+        frames = torch.arange(feats.size(1), device=feats.device)
+        real = (frames < lengths[:, None]).unsqueeze(2)  # (B, T, 1)
+        feats = ((feats - self.mean) * self.scale).masked_fill(~real, 0.0)
+        block = 4 * chunk_size
+        num_blocks = max(1, (feats.size(1) + block - 1) // block)
+        return functional.pad(feats, (0, 0, 0, num_blocks * block - feats.size(1)))
+
+
+class EncoderStep(nn.Module):
+    """An encoder's step for one chunk size and left context: what streams and what is exported.
+
+    What does not depend on the input, the position tables, is computed once, here. The weights
+    are shared with `encoder`; make a new step after changing them.
+    """
+
+    tables: Tensor  # (L, ...)
+
+    def __init__(self, encoder: ConformerEncoder, chunk_size: int, left_context: int) -> None:
+        super().__init__()
+        self.encoder, self.chunk_size, self.left_context = encoder, chunk_size, left_context
+        with torch.no_grad():
+            tables = encoder.tables(left_context, chunk_size)
+        self.register_buffer("tables", tables, persistent=False)
+
+    @torch.jit.export
+    def init_state(self, batch_size: int) -> EncoderState:
+        return self.encoder.init_state(batch_size, self.left_context)
+
+    def forward(self, feats: Tensor, lengths: Tensor, state: EncoderState) -> EncoderOutput:
+        """The encoder's forward; all steps of a stream, its last too, are whole chunks."""
+        layers, lengths, state = self.encoder.step(
+            feats, lengths, state, self.chunk_size, self.tables
+        )
+        return EncoderOutput(layers[-1], lengths, state)
+
+
+def num_frames(feature_frames: int) -> int:
+    """E = ceil(T/4), the encoder frames of T feature frames."""
+    return (feature_frames + 3) // 4
+
+
+def block_size(chunk_size: int, feature_frames: int) -> int:
+    """Frames of a block: C, or all there are, and at least one."""
+    return min(chunk_size, max(1, num_frames(feature_frames)))
+
+
+def valid_keys(
+    position: Tensor, lengths: Tensor, left_context: int, chunk_size: int, frames: int
+) -> Tensor:
+    """Which key of each block is a frame of its row's stream: (B, 1, n, 1, M+C) bool.
+
+    Key j of block c is the row's frame position - M + c·C + j: invalid before frame 0 (the
+    initial state) and from position + length on (padding).
+    """
+    starts = torch.arange(0, frames, chunk_size, device=position.device)  # (n,)
+    window = torch.arange(left_context + chunk_size, device=position.device)  # (W,)
+    offsets = starts[:, None] + window - left_context  # (n, W) relative to the step's start
+    before_end = offsets < lengths[:, None, None]  # (B, n, W)
+    after_start = offsets >= -position[:, None, None]
+    return (before_end & after_start)[:, None, :, None]

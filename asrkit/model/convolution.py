@@ -1,0 +1,35 @@
+"""The Conformer's convolution module, causal, with its past in and out."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class CausalConvolution(nn.Module):
+    """Pointwise, GLU, causal depthwise, LayerNorm, SiLU, pointwise (Gulati et al. 2020, 2.2).
+
+    LayerNorm takes the place of BatchNorm: statistics over time or batch would let padding and
+    neighbours into a stream.
+
+    Args:
+        dim: D.
+        kernel_size: K frames, the present one and K-1 before it.
+        dropout: of the output.
+    """
+
+    def __init__(self, dim: int, kernel_size: int, dropout: float) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(dim)
+        self.expand = nn.Linear(dim, 2 * dim)
+        self.depthwise = nn.Conv1d(dim, dim, kernel_size, groups=dim)
+        self.depthwise_norm = nn.LayerNorm(dim)
+        self.project = nn.Linear(dim, dim)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, T, D) and past (B, D, K-1) -> (B, T, D) and the new past."""
+        x = functional.glu(self.expand(self.norm(x)), dim=2)  # (B, T, D)
+        history = torch.cat([past, x.transpose(1, 2)], dim=2)  # (B, D, K-1+T)
+        x = self.depthwise(history).transpose(1, 2)  # (B, T, D)
+        x = self.project(functional.silu(self.depthwise_norm(x)))
+        return self.dropout(x), history[:, :, history.size(2) - past.size(2) :]

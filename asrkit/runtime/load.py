@@ -1,0 +1,62 @@
+"""From a model file to a recogniser."""
+
+from pathlib import Path
+
+from asrkit.build import build_search
+from asrkit.checkpoint import ModelFile, load_model
+from asrkit.errors import UserError
+from asrkit.model import FULL_CONTEXT
+from asrkit.runtime.recognizer import Recognizer
+
+
+def load(
+    path: str | Path,
+    chunk_size: int | str | None = None,
+    left_context: int | None = None,
+    search: str | None = None,
+    device: str = "cpu",
+) -> Recognizer:
+    """A recogniser from a model file.
+
+    Args:
+        path: a .safetensors model file.
+        chunk_size: encoder frames of 40 ms, or "full" for full context; the model's own if None.
+        left_context: encoder frames before the chunk; the model's own if None.
+        search: "greedy", the default.
+        device: of torch.
+
+    Raises:
+        ModelFileError: for a file that cannot be loaded.
+        UserError: for a value that does not fit.
+    """
+    return recognizer_of(load_model(path), chunk_size, left_context, search, device)
+
+
+def recognizer_of(
+    file: ModelFile,
+    chunk_size: int | str | None = None,
+    left_context: int | None = None,
+    search: str | None = None,
+    device: str = "cpu",
+) -> Recognizer:
+    """As `load`, from a model file already read."""
+    context = file.config.context
+    if chunk_size is None:
+        chunk_size = context.chunk_size
+    if chunk_size == "full":
+        chunk_size = FULL_CONTEXT
+    if not isinstance(chunk_size, int) or chunk_size < 1:
+        raise UserError(
+            f"chunk_size must be a number of frames from 1 on or 'full', got {chunk_size!r}"
+        )
+    if left_context is None:
+        left_context = context.left_context
+    if not isinstance(left_context, int) or left_context < 0:
+        raise UserError(f"left_context must be a number of frames from 0 on, got {left_context!r}")
+    try:
+        network = file.model.to(device)
+    except (RuntimeError, AssertionError) as error:  # a device that torch was built without
+        raise UserError(f"device {device!r}: {str(error).splitlines()[0]}") from None
+    return Recognizer(
+        network, file.tokenizer, build_search(search or "greedy"), chunk_size, left_context
+    )

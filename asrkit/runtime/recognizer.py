@@ -1,0 +1,179 @@
+"""From samples to text: a Recognizer, and the Sessions that run on it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from asrkit import audio
+from asrkit.model import FULL_CONTEXT, ConformerCTC, CTCOutput, CTCStep, EncoderState
+from asrkit.runtime.results import Result, result
+from asrkit.search import Search
+from asrkit.text import Tokenizer
+
+PIECE_SECONDS = 30  # longest piece of audio worked on at once: bounds memory, not results
+
+
+class Recognizer:
+    """A model, a tokenizer and a search at one chunk size and left context. Never changes.
+
+    Args:
+        model: in eval mode.
+        tokenizer: of the model's labels.
+        search: from log-probabilities to a hypothesis.
+        chunk_size: C, encoder frames of 40 ms, or FULL_CONTEXT.
+        left_context: M, encoder frames.
+    """
+
+    def __init__(
+        self,
+        model: ConformerCTC,
+        tokenizer: Tokenizer,
+        search: Search,
+        chunk_size: int,
+        left_context: int,
+    ) -> None:
+        self.model, self.tokenizer, self.search = model, tokenizer, search
+        self.chunk_size = chunk_size
+        self.left_context = 0 if chunk_size == FULL_CONTEXT else left_context
+        self.reference = model.encoder.mean  # its device and precision are the model's
+        self.fbank = audio.Fbank(model.encoder.num_mels).to(self.reference)
+        self._step = (
+            None if chunk_size == FULL_CONTEXT else CTCStep(model, chunk_size, left_context)
+        )
+
+    def start(self, sample_rate: int = audio.SAMPLE_RATE) -> "Session":
+        """A new stream of samples at this rate."""
+        return Session(self, sample_rate)
+
+    def transcribe(
+        self, samples: np.ndarray | str | Path, sample_rate: int = audio.SAMPLE_RATE
+    ) -> Result:
+        """A whole recording: start, accept everything, finish.
+
+        Args:
+            samples: float32 in [-1, 1] or int16, (n,) or (n, channels); or the path of a file,
+                read piece by piece at its own rate.
+            sample_rate: of `samples`, Hz.
+
+        Raises:
+            AudioError: for audio that cannot be used.
+        """
+        if isinstance(samples, (str, Path)):
+            session = self.start(audio.info(samples).sample_rate)
+            for block, _ in audio.blocks(samples, PIECE_SECONDS):
+                session.accept(block)
+        else:
+            session = self.start(sample_rate)
+            session.accept(samples)
+        return session.finish()
+
+    def transcribe_batch(self, utterances: Sequence[np.ndarray]) -> list[Result]:
+        """Several short recordings, float32 mono (n,) at 16 kHz, as rows of one step."""
+        if not utterances:
+            return []
+        rows = [torch.from_numpy(samples).to(self.reference) for samples in utterances]
+        num_samples = torch.tensor([len(row) for row in rows], device=self.reference.device)
+        with torch.inference_mode():
+            feats, lengths = audio.features(
+                self.fbank, pad_sequence(rows, batch_first=True), num_samples
+            )
+        log_probs, lengths, _ = self.step(feats, lengths, self.init_state(len(rows)))
+        results = []
+        for row, length in zip(log_probs, lengths.tolist(), strict=True):
+            state = self.search.step(self.search.start(), row[:length])
+            results.append(result(self.search.best(state), self.tokenizer, True))
+        return results
+
+    def features(self, samples: Tensor, past: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Samples (n,) and a past (p,) -> feats (t, F) and the new past."""
+        samples = samples.to(self.reference)
+        past = samples[:0] if past is None else past
+        with torch.inference_mode():
+            feats, past = self.fbank(samples[None], past[None])
+        return feats[0], past[0]
+
+    def init_state(self, batch_size: int) -> EncoderState:
+        return self.model.init_state(batch_size, self.left_context)
+
+    def step(self, feats: Tensor, lengths: Tensor, state: EncoderState) -> CTCOutput:
+        """(B, T, F), (B,) and the past -> CTCOutput; the network's only way in."""
+        with torch.inference_mode():
+            if self._step is None:
+                return self.model(feats, lengths, state, FULL_CONTEXT)
+            return self._step(feats, lengths, state)
+
+
+class Session:
+    """One stream: takes samples as they come, answers with what is known so far.
+
+    The result does not depend on how the samples were cut into packets.
+    """
+
+    def __init__(self, recognizer: Recognizer, sample_rate: int) -> None:
+        self._recognizer = recognizer
+        self._sample_rate = sample_rate
+        precision = "float64" if recognizer.reference.dtype == torch.float64 else "float32"
+        self._resampler = audio.Resampler(sample_rate, dtype=precision)
+        self._past: Tensor | None = None  # (p,) samples that do not fill a frame yet
+        self._feats: list[Tensor] = []  # each (t, F): frames that do not fill a chunk yet
+        self._pending = 0  # frames in them
+        self._state = recognizer.init_state(1)
+        self._search_state = recognizer.search.start()
+        self._result = self._read(is_final=False)
+
+    def accept(self, samples: np.ndarray) -> Result:
+        """Take any number of samples, also 0 or 1; the result so far.
+
+        Args:
+            samples: float32 in [-1, 1] or int16, (n,) or (n, channels).
+
+        Raises:
+            AudioError: for samples that cannot be used; the session is as it was before.
+            RuntimeError: after `finish`.
+        """
+        if self._result.is_final:
+            raise RuntimeError("this session is finished; start another one")
+        samples = audio.mono(samples)
+        piece = PIECE_SECONDS * self._sample_rate
+        for start in range(0, len(samples), piece):
+            self._advance(self._resampler(samples[start : start + piece]), last=False)
+        return self._result
+
+    def finish(self) -> Result:
+        """The final result. Nothing has to be appended to flush the last words."""
+        if not self._result.is_final:
+            nothing = np.zeros(0, dtype=np.float32)
+            self._advance(self._resampler(nothing, last=True), last=True)
+            self._result = self._read(is_final=True)
+        return self._result
+
+    def _advance(self, samples: np.ndarray, last: bool) -> None:
+        """Samples at 16 kHz -> frames -> whole chunks -> hypothesis; at the end, what is left."""
+        recognizer = self._recognizer
+        feats, past = recognizer.features(torch.from_numpy(samples), self._past)
+        self._past = past.clone()  # a view would keep all samples in memory
+        if len(feats):
+            self._feats.append(feats)
+            self._pending += len(feats)
+        ready = self._pending
+        if not last:
+            ready -= ready % (4 * recognizer.chunk_size)
+        if ready == 0:
+            return
+        feats = torch.cat(self._feats)
+        self._pending -= ready
+        self._feats = [feats[ready:].clone()] if self._pending else []
+        lengths = torch.tensor([ready], device=feats.device)
+        output = recognizer.step(feats[None, :ready], lengths, self._state)
+        self._state = output.state
+        log_probs = output.log_probs[0, : int(output.lengths[0])]  # (E, V)
+        self._search_state = recognizer.search.step(self._search_state, log_probs)
+        self._result = self._read(is_final=False)
+
+    def _read(self, is_final: bool) -> Result:
+        hypothesis = self._recognizer.search.best(self._search_state)
+        return result(hypothesis, self._recognizer.tokenizer, is_final)

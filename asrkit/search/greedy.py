@@ -1,0 +1,51 @@
+"""Best path decoding: the likeliest token of every frame, repeats merged, blanks dropped."""
+
+import math
+from typing import NamedTuple
+
+from torch import Tensor
+
+from asrkit.search.hypothesis import Hypothesis
+
+
+class GreedyState(NamedTuple):
+    hypothesis: Hypothesis
+    last: int  # token of the last frame
+    frame: int  # frames consumed
+
+
+class GreedySearch:
+    """Incremental best path (Graves et al. 2006, section 3.2).
+
+    Args:
+        blank: id of the blank.
+    """
+
+    def __init__(self, blank: int = 0) -> None:
+        self.blank = blank
+
+    def start(self) -> GreedyState:
+        return GreedyState(Hypothesis((), (), (), ()), self.blank, 0)
+
+    def step(self, state: GreedyState, log_probs: Tensor) -> GreedyState:
+        """The state after (E, V) more frames."""
+        tokens, starts = list(state.hypothesis.tokens), list(state.hypothesis.starts)
+        ends, confidences = list(state.hypothesis.ends), list(state.hypothesis.confidences)
+        last, frame = state.last, state.frame
+        best, ids = log_probs.max(dim=1)
+        for log_prob, token in zip(best.tolist(), ids.tolist(), strict=True):
+            if token != self.blank:
+                if token != last:
+                    tokens.append(token)
+                    starts.append(frame)
+                    ends.append(frame)
+                    confidences.append(0.0)
+                ends[-1] = frame + 1
+                confidences[-1] = max(confidences[-1], math.exp(log_prob))
+            last = token
+            frame += 1
+        hypothesis = Hypothesis(tuple(tokens), tuple(starts), tuple(ends), tuple(confidences))
+        return GreedyState(hypothesis, last, frame)
+
+    def best(self, state: GreedyState) -> Hypothesis:
+        return state.hypothesis

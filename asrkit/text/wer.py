@@ -1,0 +1,55 @@
+"""Word and character error rates through jiwer, added up over a corpus."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class ErrorRate(NamedTuple):
+    """Edit counts of a corpus; `rate` is their sum over the reference's units."""
+
+    substitutions: int
+    deletions: int
+    insertions: int
+    reference_units: int  # words or characters
+
+    @property
+    def errors(self) -> int:
+        return self.substitutions + self.deletions + self.insertions
+
+    @property
+    def rate(self) -> float:
+        """In percent; references without a unit count one error each unit inserted."""
+        return 100.0 * self.errors / max(1, self.reference_units)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.rate:.2f} % ({self.errors} of {self.reference_units}: "
+            f"{self.substitutions} sub, {self.deletions} del, {self.insertions} ins)"
+        )
+
+
+def wer(references: Sequence[str], hypotheses: Sequence[str]) -> ErrorRate:
+    """Word error rate of hypotheses against references, pair by pair."""
+    import jiwer
+
+    return _total(jiwer.process_words, references, hypotheses, lambda text: len(text.split()))
+
+
+def cer(references: Sequence[str], hypotheses: Sequence[str]) -> ErrorRate:
+    """Character error rate, spaces included."""
+    import jiwer
+
+    return _total(jiwer.process_characters, references, hypotheses, len)
+
+
+def _total(process, references, hypotheses, count) -> ErrorRate:  # type: ignore[no-untyped-def]
+    if len(references) != len(hypotheses):
+        raise ValueError(f"{len(references)} references but {len(hypotheses)} hypotheses")
+    # jiwer has no rate for an empty reference: all of the hypothesis is inserted.
+    pairs = [(r, h) for r, h in zip(references, hypotheses, strict=True) if count(r)]
+    inserted = sum(count(h) for r, h in zip(references, hypotheses, strict=True) if not count(r))
+    if not pairs:
+        return ErrorRate(0, 0, inserted, 0)
+    result = process([r for r, _ in pairs], [h for _, h in pairs])
+    units = sum(count(r) for r, _ in pairs)
+    return ErrorRate(result.substitutions, result.deletions, result.insertions + inserted, units)

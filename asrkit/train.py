@@ -1,0 +1,185 @@
+"""Train a recogniser: python -m asrkit.train --config conf/conformer.yaml [section.key=value]"""
+
+import argparse
+import json
+import logging
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+import yaml
+
+from asrkit.audio import Fbank
+from asrkit.build import build_model
+from asrkit.checkpoint import ModelFile, save_model
+from asrkit.cli import parser, run_command
+from asrkit.config import Config, ConfigError, load_config
+from asrkit.data.manifest import LeftOut
+from asrkit.files import replacing
+from asrkit.training.corpus import feature_statistics, load_corpus
+from asrkit.training.distributed import Ranks
+from asrkit.training.snapshots import Checkpoints, EpochWeights
+from asrkit.training.trainer import Trainer
+
+logger = logging.getLogger("asrkit")
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser(
+        "asrkit train", __doc__,
+        "python -m asrkit.train --config conf/conformer.yaml training.epochs=10\n"
+        "  python -m asrkit.train --config conf/conformer.yaml --resume\n"
+        "  torchrun --nproc-per-node 2 -m asrkit.train --config conf/conformer.yaml",
+    )  # fmt: skip
+    arguments.add_argument("--config", required=True, help="YAML file, see conf/")
+    arguments.add_argument("--resume", action="store_true", help="continue where training stopped")
+    arguments.add_argument("overrides", nargs="*", metavar="section.key=value")
+    return run_command(train, arguments, argv)
+
+
+def train(options: argparse.Namespace) -> int:
+    config = load_config(options.config, options.overrides)
+    ranks = Ranks()
+    try:
+        folder = Path(config.training.output_dir)
+        if ranks.is_first:
+            prepare(config, folder, options.resume)
+        ranks.wait()
+        start_log(folder, ranks.is_first)
+        return run(config, folder, options.resume, ranks)
+    finally:
+        ranks.close()
+
+
+def prepare(config: Config, folder: Path, resume: bool) -> None:
+    """Make missing manifests with the recipe; refuse to write over another training."""
+    trained = [*folder.glob("checkpoints/*.pt"), *folder.glob("**/*.safetensors")]
+    if trained and not resume:
+        raise ConfigError(
+            f"training.output_dir {folder} already holds a training; "
+            "--resume continues it, another training.output_dir starts a new one"
+        )
+    if config.data.recipe and not (
+        Path(config.data.train).exists() and Path(config.data.dev).exists()
+    ):
+        script = Path("recipes") / config.data.recipe / "prepare.py"
+        if not script.is_file():
+            raise ConfigError(
+                f"data.recipe: no {script} here ({Path.cwd()}); run from the project's folder"
+            )
+        output = Path(config.data.train).parent
+        if subprocess.run([sys.executable, script, "--output-dir", output], check=False).returncode:
+            raise ConfigError(f"data.recipe: {script} failed")
+    folder.mkdir(parents=True, exist_ok=True)
+    with replacing(folder / "config.yaml") as path:
+        path.write_text(yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+
+
+def start_log(folder: Path, first: bool) -> None:
+    """Log lines to the terminal and, the first rank's, to train.log; warnings from every rank."""
+    logger.setLevel(logging.INFO if first else logging.WARNING)
+    handlers: list[logging.Handler] = [logging.StreamHandler()]
+    if first:
+        handlers.append(logging.FileHandler(folder / "train.log"))
+    for handler in handlers:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    logger.handlers = handlers
+
+
+def run(config: Config, folder: Path, resume: bool, ranks: Ranks) -> int:
+    from torch.utils.tensorboard import SummaryWriter
+
+    options = config.training
+    if options.num_threads:
+        torch.set_num_threads(options.num_threads)
+    start = time.time()
+    corpus = load_corpus(config)
+    report(corpus.left_out, folder / "left_out.jsonl", ranks)
+    torch.manual_seed(options.seed)
+    model = build_model(config.model, corpus.encode.tokenizer.vocab_size)
+    trainer = Trainer(
+        model, corpus, config,
+        Checkpoints(folder / "checkpoints", options.keep_checkpoints),
+        EpochWeights(folder / "epochs", options.average, options.average_of == "best"),
+        ranks,
+        SummaryWriter(str(folder / "tensorboard")) if ranks.is_first else None,
+    )  # fmt: skip
+    if resume and trainer.resume():
+        logger.info(
+            "resuming at epoch %d, step %d", trainer.progress.epoch + 1, trainer.progress.step
+        )
+    else:
+        mean, scale = feature_statistics(corpus.train, Fbank(config.model.num_mels))
+        model.encoder.set_statistics(mean, scale)
+    parameters = sum(p.numel() for p in model.parameters())
+    logger.info(
+        "%.2f M parameters, %d tokens, %.2f h of audio an epoch on %s",
+        parameters / 1e6, corpus.encode.tokenizer.vocab_size, corpus.seconds / 3600, ranks.device,
+    )  # fmt: skip
+    with stopping_on_interrupt(trainer):
+        done = trainer.run()
+    if not done:
+        logger.info("stopped; --resume continues")
+        return 130
+    if ranks.is_first:
+        finish(trainer, config, folder, time.time() - start)
+        trainer.writer.close()
+    return 0
+
+
+@contextmanager
+def stopping_on_interrupt(trainer: Trainer) -> Iterator[None]:
+    """Ctrl-C ends after the step that is under way, whose end is what a checkpoint can hold."""
+
+    def stop(signal_number: int, frame: object) -> None:
+        trainer.stop = True
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a second one ends at once
+
+    previous = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def report(left_out: list[LeftOut], path: Path, ranks: Ranks) -> None:
+    """Say which utterances are not used, and why: the first few here, all in a file."""
+    if not ranks.is_first or not left_out:
+        return
+    with replacing(path) as temporary:
+        lines = [json.dumps(u._asdict(), ensure_ascii=False) for u in left_out]
+        temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    logger.warning("%d utterances left out, see %s", len(left_out), path)
+    for utterance in left_out[:5]:
+        logger.warning("  %s: %s", utterance.id, utterance.reason)
+
+
+def finish(trainer: Trainer, config: Config, folder: Path, seconds: float) -> None:
+    """Average the chosen epochs, score the average, write the model file."""
+    trainer.model.load_state_dict(trainer.epochs.average(trainer.scores()))
+    averaged = [epoch + 1 for epoch in trainer.epochs.chosen(trainer.scores())]
+    results = trainer.validate()
+    training = {
+        "epochs": config.training.epochs,
+        "averaged_epochs": averaged,
+        "steps": trainer.progress.step,
+        "audio_hours_per_epoch": round(trainer.corpus.seconds / 3600, 3),
+        "wall_seconds": round(seconds),
+        "dev_wer": {name: round(result.rate, 2) for name, result in results.items()},
+    }
+    path = folder / "model.safetensors"
+    tokenizer = trainer.corpus.encode.tokenizer
+    save_model(path, ModelFile(trainer.model, tokenizer, config, training))
+    logger.info("average of epochs %s", ", ".join(map(str, averaged)))
+    for name, result in results.items():
+        logger.info("  dev WER %8s  %s", name, result)
+    logger.info("%s written after %d min %02d s", path, seconds // 60, seconds % 60)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

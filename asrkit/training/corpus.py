@@ -1,0 +1,86 @@
+"""What training starts from: checked utterances, the tokenizer, the features' statistics."""
+
+import random
+from typing import NamedTuple
+
+import torch
+from lhotse import CutSet
+from lhotse.cut import Cut
+from torch import Tensor
+
+from asrkit.audio import SAMPLE_RATE, AudioError, Fbank
+from asrkit.build import build_normalizer, train_tokenizer
+from asrkit.config import Config
+from asrkit.data.cuts import load_cuts, perturb_speed, text_of, usable
+from asrkit.data.dataset import TextEncoder, load_samples
+from asrkit.data.manifest import LeftOut, ManifestError
+
+
+class Corpus(NamedTuple):
+    train: CutSet  # at every speed
+    dev: CutSet
+    encode: TextEncoder
+    seconds: float  # of train
+    left_out: list[LeftOut]
+    noise: CutSet | None = None  # to mix in
+
+
+def load_corpus(config: Config) -> Corpus:
+    """Read and check both manifests; the tokenizer is made from the training texts.
+
+    Raises:
+        ManifestError: if nothing usable is left.
+    """
+    left_out: list[LeftOut] = []
+    train, dev = load_cuts(config.data.train, left_out), load_cuts(config.data.dev, left_out)
+    text = config.text
+    tokenizer = train_tokenizer(text, (text_of(cut) for cut in train))
+    encode = TextEncoder(tokenizer, build_normalizer(text))
+
+    def too_long(cut: Cut) -> str | None:
+        shortest, longest = config.data.min_seconds, config.data.max_seconds
+        if shortest <= cut.duration <= longest:
+            return None
+        limits = f"data.min_seconds {shortest} and data.max_seconds {longest}"
+        return f"{cut.duration:.2f} s long: not between {limits}"
+
+    def why_not(cut: Cut) -> str | None:
+        samples = int(cut.duration * SAMPLE_RATE)
+        return too_long(cut) or encode.why_not(text_of(cut), samples)
+
+    train = usable(perturb_speed(train, config.augmentation.speed_factors), why_not, left_out)
+    dev = usable(dev, too_long, left_out)  # what cannot be written counts as an error
+    for cuts, path in ((train, config.data.train), (dev, config.data.dev)):
+        if next(iter(cuts), None) is None:
+            reasons = "".join(f"\n  {u.id}: {u.reason}" for u in left_out[:5])
+            raise ManifestError(f"{path} has no usable utterance{reasons}")
+    seconds = sum(cut.duration for cut in train)
+    noise = config.augmentation.noise
+    noises = None
+    if noise is not None:
+        noises = load_cuts(noise, left_out).resample(SAMPLE_RATE).to_eager()
+    return Corpus(train, dev, encode, seconds, left_out, noises)
+
+
+def feature_statistics(
+    cuts: CutSet, fbank: Fbank, max_seconds: float = 1200.0
+) -> tuple[Tensor, Tensor]:
+    """Mean (F,) and 1 / standard deviation (F,) of log mels over some of the utterances."""
+    sums = torch.zeros(2, fbank.num_mels, dtype=torch.float64)
+    frames, seconds = 0, 0.0
+    chosen = cuts if cuts.is_lazy else random.Random(0).sample(list(cuts), len(cuts))
+    for cut in chosen:
+        if seconds > max_seconds:
+            break
+        try:
+            samples = torch.from_numpy(load_samples(cut))[None]
+        except AudioError:  # training names it
+            continue
+        feats = fbank(samples, samples[:, :0])[0][0].double()  # (T, F)
+        sums += torch.stack([feats.sum(0), feats.square().sum(0)])
+        frames, seconds = frames + len(feats), seconds + cut.duration
+    if frames == 0:
+        raise ManifestError("the audio of no training utterance could be read")
+    mean = sums[0] / frames
+    variance = (sums[1] / frames - mean.square()).clamp(min=1e-4)
+    return mean.float(), variance.rsqrt().float()

@@ -1,0 +1,27 @@
+"""Batches for a loop that may be one of several."""
+
+import logging
+
+import torch
+from torch.utils.data import DataLoader
+
+from asrkit.data.dataset import Batch, SpeechDataset
+from asrkit.data.sampling import EpochBatches
+
+logger = logging.getLogger(__name__)
+
+
+def loaded(dataset: SpeechDataset, batches: EpochBatches, num_workers: int) -> DataLoader[Batch]:
+    """Batches read ahead by worker processes."""
+    return DataLoader(dataset, batch_size=None, sampler=batches, num_workers=num_workers)
+
+
+def report_left_out(batch: Batch) -> None:
+    for utterance in batch.left_out:
+        logger.warning("left out %s: %s", utterance.id, utterance.reason)
+
+
+def filler() -> Batch:
+    """A second of silence, for a rank that has nothing left but has to step with the others."""
+    one = torch.ones(1, dtype=torch.int64)
+    return Batch("filler", [], torch.zeros(1, 16000), one * 16000, one[None], one, [], [])

@@ -1,0 +1,57 @@
+"""Optimisers and their learning rate."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+
+def build_optimizers(
+    model: nn.Module, kind: str, weight_decay: float
+) -> list[torch.optim.Optimizer]:
+    """The optimisers of a model's parameters, to be stepped together at one learning rate.
+
+    "adamw" is AdamW (Loshchilov and Hutter 2019) for all. "muon" is Muon (Jordan et al. 2024)
+    for the linear layers' matrices, its updates scaled to the size of AdamW's so that both share
+    a learning rate (Liu et al. 2025), and AdamW for the rest. Biases, norms and other vectors do
+    not decay.
+    """
+    named = list(model.named_parameters())
+    matrices = [p for name, p in named if p.dim() >= 2 and not name.endswith("bias")]
+    vectors = [p for name, p in named if p.dim() < 2 or name.endswith("bias")]
+    optimizers: list[torch.optim.Optimizer] = []
+    if kind == "muon":
+        # The head's rows are labels, not directions: AdamW, as for embeddings.
+        linear = [m.weight for m in model.modules() if isinstance(m, nn.Linear)]
+        chosen = {id(w) for w in linear if w is not model.get_parameter("head.weight")}
+        muon = [p for p in matrices if id(p) in chosen]
+        matrices = [p for p in matrices if id(p) not in chosen]
+        optimizers.append(
+            torch.optim.Muon(muon, weight_decay=weight_decay, adjust_lr_fn="match_rms_adamw")
+        )
+    groups = [
+        {"params": matrices, "weight_decay": weight_decay},
+        {"params": vectors, "weight_decay": 0.0},
+    ]
+    return [*optimizers, torch.optim.AdamW(groups, betas=(0.9, 0.98), eps=1e-8, fused=True)]
+
+
+def set_learning_rate(optimizers: Sequence[torch.optim.Optimizer], rate: float) -> None:
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+
+
+def learning_rate(progress: float, peak: float, warmup_share: float) -> float:
+    """Linear warm-up, then a cosine from the peak to 1 % of it.
+
+    Args:
+        progress: share of all training done, 0 to 1.
+        peak: highest rate.
+        warmup_share: share of all training that the warm-up takes.
+    """
+    if progress < warmup_share:
+        return peak * max(progress, 1e-4) / warmup_share
+    rest = min(1.0, (progress - warmup_share) / max(1e-9, 1.0 - warmup_share))
+    return peak * (0.01 + 0.99 * 0.5 * (1.0 + math.cos(math.pi * rest)))

@@ -1,0 +1,296 @@
+"""The training loop.
+
+Every random draw (dropout, masks, chunk sizes, noise) is a function of the seed, the epoch and the
+batch's number. So a checkpoint needs no generator's state, resuming gives the same weights bit for
+bit, and two ranks train on exactly what one rank with twice the accumulation would.
+"""
+
+import functools
+import logging
+import random
+import time
+from collections.abc import Iterator
+from contextlib import nullcontext
+from itertools import islice
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+from tqdm import tqdm
+
+from asrkit.audio import Fbank, features
+from asrkit.build import build_spec_augment
+from asrkit.config import Config, ConfigError
+from asrkit.data.dataset import Augmentation, Batch, SpeechDataset, seed_everything
+from asrkit.data.sampling import EpochBatches
+from asrkit.model import FULL_CONTEXT, ConformerCTC, CTCLoss
+from asrkit.text import ErrorRate
+from asrkit.training.corpus import Corpus
+from asrkit.training.distributed import Ranks
+from asrkit.training.loading import filler, loaded, report_left_out
+from asrkit.training.optimizer import build_optimizers, learning_rate, set_learning_rate
+from asrkit.training.snapshots import Checkpoints, EpochWeights, identity
+from asrkit.training.validation import validate
+
+logger = logging.getLogger(__name__)
+
+
+class Progress(NamedTuple):
+    """Where training stands; all of it that is not weights or optimiser."""
+
+    epoch: int = 0  # being trained
+    batch: int = 0  # next batch of the epoch, over all ranks
+    step: int = 0  # optimiser steps done
+    seconds: float = 0.0  # of this epoch's audio consumed
+
+
+class Trainer:
+    """Trains a model on a corpus, resumably.
+
+    Args:
+        model: gets trained in place.
+        corpus: utterances and tokenizer.
+        config: the whole configuration.
+        checkpoints: where to resume from.
+        epochs: weights to average.
+        ranks: of a distributed run.
+        writer: a TensorBoard SummaryWriter, or None.
+    """
+
+    def __init__(
+        self,
+        model: ConformerCTC,
+        corpus: Corpus,
+        config: Config,
+        checkpoints: Checkpoints,
+        epochs: EpochWeights,
+        ranks: Ranks,
+        writer: Any = None,
+    ) -> None:
+        self.corpus, self.config, self.options = corpus, config, config.training
+        self.checkpoints, self.epochs, self.ranks, self.writer = checkpoints, epochs, ranks, writer
+        self.model = model.to(ranks.device)
+        self.fbank = Fbank(config.model.num_mels).to(ranks.device)
+        if self.options.gradient_checkpointing:
+            recompute_layers(model)
+        loss = CTCLoss(model, self.options.intermediate_layers, self.options.intermediate_weight)
+        self.loss = ranks.wrap(loss.to(ranks.device))
+        self.optimizers = build_optimizers(model, self.options.optimizer, self.options.weight_decay)
+        self.bfloat16 = wants_bfloat16(self.options.precision, ranks.device)
+        self.spec_augment = build_spec_augment(config.augmentation)
+        self.identity = identity(config, corpus)
+        self.stop = False  # set from outside: save after this step, and end
+        self.progress = Progress()
+        self.history: dict[int, dict[str, float]] = {}  # epoch -> WER by chunk size
+
+    def resume(self) -> bool:
+        """Continue from the newest checkpoint; whether there was one.
+
+        Raises:
+            ConfigError: if it is of another training.
+        """
+        state = self.checkpoints.load_newest()
+        if state is None:
+            return False
+        changed = [name for name, value in self.identity.items() if state[name] != value]
+        if changed:
+            raise ConfigError(
+                f"--resume: {' and '.join(changed)} differ from those the training in "
+                f"{self.options.output_dir} began with; continue with the same, or begin another"
+            )
+        self.model.load_state_dict(state["weights"])
+        for optimizer, its_state in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(its_state)
+        self.progress = Progress(**state["progress"])
+        self.history = state["history"]
+        return True
+
+    def run(self) -> bool:
+        """Train to the last epoch; False if stopped before."""
+        while self.progress.epoch < self.options.epochs:
+            self.train_epoch()
+            if self.stop:
+                self.save()
+                return False
+            epoch = self.progress.epoch
+            last = epoch + 1 == self.options.epochs
+            if last or (epoch + 1) % self.options.validate_every_epochs == 0:
+                self.validate_epoch()
+            if self.ranks.is_first:
+                self.epochs.save(epoch, self.model.state_dict(), self.scores())
+            self.progress = Progress(epoch + 1, 0, self.progress.step, 0.0)
+            self.save()
+        return True
+
+    def train_epoch(self) -> None:
+        """The rest of the epoch that `progress` stands in."""
+        start = time.monotonic()
+        seconds_before, losses, tokens = self.progress.seconds, 0.0, 0
+        total = round(self.corpus.seconds)
+        bar = tqdm(
+            total=total, initial=min(total, round(self.progress.seconds)), unit=" s", leave=False,
+            desc=f"epoch {self.progress.epoch + 1}/{self.options.epochs}", dynamic_ncols=True,
+            disable=None if self.ranks.is_first else True,  # None: only on a terminal
+        )  # fmt: skip
+        for group in self.groups():
+            loss, count = self.train_step(group)
+            losses, tokens = losses + loss, tokens + count
+            bar.set_postfix_str(f"loss {loss / max(1, count):.3f}", refresh=False)
+            bar.update(min(total, round(self.progress.seconds)) - bar.n)
+            self.stop = self.ranks.any(self.stop)
+            if self.stop:
+                break
+            if self.progress.step % self.options.checkpoint_every_steps == 0:
+                self.save()
+        bar.close()
+        elapsed = time.monotonic() - start
+        logger.info(
+            "epoch %d/%d  step %d  loss %.3f  learning rate %.2e  %.0f s, %.0f s of audio a second",
+            self.progress.epoch + 1, self.options.epochs, self.progress.step,
+            losses / max(1, tokens), self.optimizers[0].param_groups[0]["lr"], elapsed,
+            (self.progress.seconds - seconds_before) / max(1e-9, elapsed),
+        )  # fmt: skip
+
+    def groups(self) -> Iterator[list[Batch]]:
+        """This rank's batches of each optimiser step that is left of the epoch."""
+        data, size = self.config.data, self.options.accumulate_batches
+        batches = EpochBatches(
+            self.corpus.train, data.max_batch_seconds, data.num_buckets, self.options.seed,
+            self.progress.epoch, self.progress.batch, self.ranks.rank, self.ranks.size,
+        )  # fmt: skip
+        options = self.config.augmentation
+        augmentation = Augmentation(
+            self.corpus.noise,
+            options.noise_probability,
+            options.noise_snr_db,
+            options.reverb_probability,
+        )
+        dataset = SpeechDataset(self.corpus.encode, augmentation)
+        loader = iter(loaded(dataset, batches, data.num_workers))
+        # Ranks step together: one whose batches end first goes on with fillers of no weight.
+        while self.ranks.any(bool(group := list(islice(loader, size)))):
+            yield group + [filler()] * (size - len(group))
+
+    def train_step(self, group: list[Batch]) -> tuple[float, int]:
+        """One optimiser step; the loss summed over tokens and their number, over all ranks."""
+        options = self.options
+        for batch in group:
+            report_left_out(batch)
+        used = [batch for batch in group if batch.ids]
+        tokens, seconds = self.ranks.sum(
+            sum(int(batch.token_lengths.sum()) for batch in used),
+            sum(batch.seconds for batch in used),
+        )
+        rate = learning_rate(self.share(), options.learning_rate, options.warmup_share)
+        set_learning_rate(self.optimizers, rate)
+        self.model.train()
+        total, suspects = 0.0, []
+        for i, batch in enumerate(group):
+            last = i + 1 == len(group)
+            with nullcontext() if last else self.ranks.no_sync(self.loss):
+                losses = self.losses(batch if batch.ids else filler())
+                weight = 1.0 if batch.ids else 0.0
+                # Gradients are averaged over ranks: this makes it the mean over all tokens.
+                (losses.sum() * (weight * self.ranks.size / max(1.0, tokens))).backward()
+            if batch.ids:
+                total += float(losses.detach().sum())
+                finite = torch.isfinite(losses).tolist()
+                suspects += [u for u, fine in zip(batch.ids, finite, strict=True) if not fine]
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), options.clip_norm)
+        if torch.isfinite(norm):
+            for optimizer in self.optimizers:
+                optimizer.step()
+        else:
+            names = ", ".join(self.ranks.gather(suspects)) or "no single utterance's"
+            logger.warning(
+                "skipped step %d: loss or gradient not finite (%s)", self.progress.step, names
+            )
+        self.model.zero_grad(set_to_none=True)
+        (total,) = self.ranks.sum(total)
+        epoch, number, step, consumed = self.progress
+        number += len(group) * self.ranks.size
+        self.progress = Progress(epoch, number, step + 1, consumed + seconds)
+        self.log(
+            {"loss": total / max(1.0, tokens), "learning_rate": rate, "gradient_norm": float(norm)}
+        )
+        return total, int(tokens)
+
+    def losses(self, batch: Batch) -> Tensor:
+        """(B,) losses of a batch, in a context drawn for it."""
+        seed_everything(f"{batch.seed}-model")
+        context, draw = self.config.context, random.Random(f"{batch.seed}-context")
+        chunk_size, left_context = FULL_CONTEXT, 0
+        if draw.random() >= context.full_share:
+            chunk_size = draw.choice(context.chunk_sizes)
+            left_context = draw.choice(context.left_contexts)
+        augmentation, device = self.config.augmentation, self.ranks.device
+        feats, lengths = features(
+            self.fbank, batch.samples.to(device), batch.num_samples.to(device)
+        )
+        ramp = min(1.0, self.share() / max(1e-9, augmentation.spec_ramp))
+        feats = self.spec_augment(feats, lengths, augmentation.spec_probability * ramp)
+        tokens, token_lengths = batch.tokens.to(device), batch.token_lengths.to(device)
+        with torch.autocast(device.type, torch.bfloat16, enabled=self.bfloat16):
+            return self.loss(feats, lengths, tokens, token_lengths, chunk_size, left_context)
+
+    def validate_epoch(self) -> None:
+        """WER on dev in every context of the menu, logged and kept."""
+        if self.ranks.is_first:
+            results = self.validate()
+            self.history[self.progress.epoch] = {name: r.rate for name, r in results.items()}
+            logger.info(
+                "  dev WER  %s", "  ".join(f"{n}: {r.rate:.2f} %" for n, r in results.items())
+            )
+            self.log({f"wer/{name}": r.rate for name, r in results.items()})
+        self.ranks.wait()
+
+    def validate(self) -> dict[str, ErrorRate]:
+        """WER on dev in full context and at each chunk size, with the longest left context."""
+        context, data = self.config.context, self.config.data
+        contexts = [(FULL_CONTEXT, 0)] if context.full_share > 0 else []
+        left_context = max(context.left_contexts)
+        contexts += [(chunk, left_context) for chunk in dict.fromkeys(context.chunk_sizes)]
+        batches = EpochBatches(self.corpus.dev, data.max_batch_seconds, data.num_buckets, 0, 0)
+        dataset = SpeechDataset(self.corpus.encode, to_train=False)
+        dev = loaded(dataset, batches, data.num_workers)
+        return validate(self.model, self.fbank, self.corpus.encode.tokenizer, dev, contexts)
+
+    def scores(self) -> dict[int, float]:
+        """Mean dev WER over the menu, by epoch."""
+        return {epoch: sum(r.values()) / len(r) for epoch, r in self.history.items()}
+
+    def share(self) -> float:
+        """Share of all training done."""
+        return (
+            self.progress.epoch + self.progress.seconds / self.corpus.seconds
+        ) / self.options.epochs
+
+    def save(self) -> None:
+        """Write a checkpoint."""
+        if self.ranks.is_first:
+            state = {
+                **self.identity,
+                "weights": self.model.state_dict(),
+                "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+                "progress": self.progress._asdict(),
+                "history": self.history,
+            }
+            self.checkpoints.save(self.progress.step, state)
+
+    def log(self, values: dict[str, float]) -> None:
+        if self.writer is not None:
+            for name, value in values.items():
+                self.writer.add_scalar(name, value, self.progress.step)
+
+
+def recompute_layers(model: ConformerCTC) -> None:
+    """Trade time for memory: activations inside a layer are computed again in the backward pass."""
+    for layer in model.encoder.layers:
+        layer.forward = functools.partial(checkpoint, layer.forward, use_reentrant=False)
+
+
+def wants_bfloat16(precision: str, device: torch.device) -> bool:
+    if precision == "auto":
+        return device.type == "cuda" and torch.cuda.is_bf16_supported()
+    return precision == "bfloat16"

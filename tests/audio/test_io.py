@@ -1,0 +1,127 @@
+"""Reading, resampling, and what bad audio is told."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from asrkit import audio
+from tests.conftest import speech
+
+
+@pytest.mark.parametrize("suffix", ["wav", "flac", "mp3", "ogg", "opus"])
+def test_formats(suffix: str, tmp_path: Path) -> None:
+    samples = speech(1.0)
+    path = tmp_path / f"x.{suffix}"
+    kind = {"format": "OGG", "subtype": "OPUS"} if suffix == "opus" else {}
+    soundfile.write(path, samples, 16000, **kind)
+    read, rate = audio.read(path)
+    assert rate == 16000
+    assert read.shape[1] == 1
+    assert abs(len(read) - 16000) < 3000  # lossy codecs pad
+    assert abs(np.abs(read).mean() - np.abs(samples).mean()) < 0.02
+
+
+def test_m4a_through_av(tmp_path: Path) -> None:
+    av = pytest.importorskip("av")
+    path = tmp_path / "x.m4a"
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("aac", rate=16000)
+        stream.layout = "mono"
+        frame = av.AudioFrame.from_ndarray(speech(1.0)[None], format="fltp", layout="mono")
+        frame.rate = 16000
+        for packet in [*stream.encode(frame), *stream.encode(None)]:
+            container.mux(packet)
+    read, rate = audio.read(path)
+    assert rate == 16000
+    assert 14000 < len(read) < 19000
+    assert np.abs(read).max() > 0.05
+
+
+def test_part_of_a_file(tmp_path: Path) -> None:
+    samples = speech(2.0)
+    soundfile.write(tmp_path / "x.wav", samples, 16000, subtype="FLOAT")
+    part, _ = audio.read(tmp_path / "x.wav", 0.5, 0.25)
+    assert np.array_equal(part[:, 0], samples[8000:12000])
+    blocks = [block for block, _ in audio.blocks(tmp_path / "x.wav", 0.3)]
+    assert np.array_equal(np.concatenate(blocks)[:, 0], samples)
+
+
+def test_mono() -> None:
+    stereo = np.stack([speech(0.1, 0), speech(0.1, 1)], axis=1)
+    assert np.allclose(audio.mono(stereo), stereo.mean(axis=1))
+    assert np.allclose(audio.mono(np.array([-32768, 16384], dtype=np.int16)), [-1.0, 0.5])
+
+
+@pytest.mark.parametrize("rate", [8000, 11025, 22050, 24000, 44100, 48000])
+def test_resampling_does_not_depend_on_the_packets(rate: int) -> None:
+    samples = speech(1.5, rate=rate)
+    whole = audio.resample(samples, rate)
+    assert abs(len(whole) - 24000) <= 1
+    draw, start, pieces, resampler = np.random.default_rng(0), 0, [], audio.Resampler(rate)
+    while start < len(samples):
+        size = int(draw.integers(0, 3000))
+        pieces.append(resampler(samples[start : start + size]))
+        start += size
+    pieces.append(resampler(samples[:0], last=True))
+    assert np.array_equal(np.concatenate(pieces), whole)
+
+
+def test_resampling_keeps_a_tone_and_removes_what_would_alias() -> None:
+    time = np.arange(44100) / 44100
+    for frequency, level in ((1000, 0.5), (9000, 0.0)):
+        tone = np.sin(2 * np.pi * frequency * time).astype(np.float32)
+        power = float(np.mean(audio.resample(tone, 44100)[2000:-2000] ** 2))
+        assert abs(power - level) < 1e-3
+
+
+def bad_files(folder: Path) -> dict[str, Path]:
+    (folder / "empty.wav").write_bytes(b"")
+    (folder / "text.wav").write_text("these are not samples\n" * 20)
+    soundfile.write(folder / "header.wav", np.zeros(0, dtype=np.float32), 16000)
+    return {name: folder / f"{name}.wav" for name in ("missing", "empty", "text", "header")}
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("missing", "does not exist"),
+        ("empty", r"is empty \(0 bytes\)"),
+        ("text", "is not audio that soundfile or FFmpeg reads"),
+        ("header", "has a header but no samples"),
+    ],
+)
+def test_bad_files(name: str, message: str, tmp_path: Path) -> None:
+    path = bad_files(tmp_path)[name]
+    with pytest.raises(audio.AudioError, match=message) as error:
+        audio.read(path)
+    assert str(path) in str(error.value)
+
+
+def test_truncated_mp3_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "x.mp3", speech(4.0), 16000)
+    data = (tmp_path / "x.mp3").read_bytes()
+    (tmp_path / "cut.mp3").write_bytes(data[: len(data) // 2])
+    samples, _ = audio.read(tmp_path / "cut.mp3")
+    assert 1.5 < len(samples) / 16000 < 2.5
+
+
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        (np.array([0.0, np.nan, 1.0], dtype=np.float32), "sample 1 is nan"),
+        (np.array([np.inf], dtype=np.float32), "sample 0 is inf"),
+        (np.zeros(4, dtype=np.int64), "must be float32 or int16, got int64"),
+        (np.zeros((2, 16000), dtype=np.float32), "transpose them"),
+        (np.zeros((2, 2, 2), dtype=np.float32), r"got shape \(2, 2, 2\)"),
+    ],
+)
+def test_bad_samples(samples: np.ndarray, message: str) -> None:
+    with pytest.raises(audio.AudioError, match=message):
+        audio.mono(samples)
+
+
+def test_bad_rate() -> None:
+    with pytest.raises(audio.AudioError, match="between 1000 and 768000 Hz, got 16"):
+        audio.Resampler(16)

@@ -1,0 +1,142 @@
+"""Small models, recordings and corpora for the tests."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+from torch import nn
+
+from asrkit.model import FULL_CONTEXT, ConformerCTC, ConformerEncoder
+from asrkit.runtime import Result
+
+PROJECT = Path(__file__).parents[1]
+SHARED_DATA = PROJECT.parent / "shared" / "data"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread() -> None:
+    torch.set_num_threads(1)  # several test processes share two cores
+
+
+def tiny_encoder(**changes: object) -> ConformerEncoder:
+    """A small encoder in float64 whose every parameter matters (biases u and v start at zero)."""
+    torch.manual_seed(0)
+    sizes = {
+        "num_mels": 20,
+        "dim": 24,
+        "num_heads": 4,
+        "num_layers": 3,
+        "ffn_dim": 48,
+        "kernel_size": 5,
+    }
+    encoder = ConformerEncoder(**(sizes | changes)).double().eval()
+    for name, parameter in encoder.named_parameters():
+        if "norm" in name and name.endswith("weight"):
+            nn.init.normal_(parameter, mean=1.0, std=0.3)
+        elif "position" in name or "qkv" in name:
+            nn.init.normal_(parameter, std=0.5)  # attention that chooses
+        elif parameter.dim() > 1:
+            nn.init.xavier_uniform_(parameter)
+    encoder.mean.normal_()
+    encoder.scale.uniform_(0.5, 2.0)
+    return encoder
+
+
+@pytest.fixture
+def encoder() -> ConformerEncoder:
+    return tiny_encoder()
+
+
+def tiny_model(vocab_size: int = 12, **changes: object) -> ConformerCTC:
+    """A small recogniser in float64 that says more than blanks."""
+    model = ConformerCTC(tiny_encoder(**({"num_mels": 80} | changes)), vocab_size).double().eval()
+    nn.init.normal_(model.head.weight, std=0.5)
+    feats = 17.8 + 1.4 * torch.randn(1, 400, model.encoder.num_mels, dtype=torch.float64)
+    return fitted(model, feats)
+
+
+@torch.no_grad()
+def fitted(model: ConformerCTC, feats: torch.Tensor) -> ConformerCTC:
+    """The model made for features (1, T, F) as training makes it: no label wins on average."""
+    model.encoder.mean.copy_(feats[0].mean(0))
+    model.encoder.scale.copy_(1 / feats[0].std(0).clamp(min=0.5))
+    state, lengths = model.init_state(1, 0), torch.tensor([feats.size(1)])
+    encoded = model.encoder(feats, lengths, state, FULL_CONTEXT).encoded
+    model.head.bias.sub_(model.head(encoded).mean(dim=(0, 1)))
+    return model
+
+
+@pytest.fixture
+def model() -> ConformerCTC:
+    return tiny_model()
+
+
+def speech(seconds: float, seed: int = 0, rate: int = 16000) -> np.ndarray:
+    """Something with pitch, formants, loud and soft parts: float32 (n,)."""
+    draw = np.random.default_rng(seed)
+    time = np.arange(round(seconds * rate)) / rate
+    pitch = 120 * (1 + 0.2 * np.sin(2 * np.pi * 0.7 * time + draw.uniform(0, 6)))
+    phase = 2 * np.pi * np.cumsum(pitch) / rate
+    voice = sum(np.sin(k * phase + draw.uniform(0, 6)) / k for k in range(1, 20))
+    voice = voice + draw.uniform(0, 2, len(time) // (rate // 10) + 1).repeat(rate // 10)[
+        : len(time)
+    ] * (draw.standard_normal(len(time)))  # noise whose level changes ten times a second
+    loudness = 0.5 + 0.5 * np.sin(2 * np.pi * 3 * time + draw.uniform(0, 6))
+    samples = 0.1 * voice * loudness + 0.01 * draw.standard_normal(len(time))
+    return samples.astype(np.float32)
+
+
+def timed(result: Result) -> tuple[str, bool, list[tuple[str, float, float]]]:
+    """A result without its confidences, which may differ in the last digit."""
+    return result.text, result.is_final, [word[:3] for word in result.words]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """A folder with train.jsonl and dev.jsonl: twelve and three utterances of two words."""
+    folder = tmp_path / "corpus"
+    (folder / "audio").mkdir(parents=True)
+    for split, count in (("train", 12), ("dev", 3)):
+        lines = []
+        for i in range(count):
+            path = folder / "audio" / f"{split}{i}.flac"
+            soundfile.write(path, speech(1.0 + 0.2 * (i % 4), seed=i), 16000)
+            text = ["yes no", "no", "no yes"][i % 3]
+            lines.append({"id": f"{split}{i}", "audio": f"audio/{path.name}", "text": text})
+        (folder / f"{split}.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
+    return folder
+
+
+def write_config(path: Path, corpus: Path, output: Path, **training: object) -> Path:
+    """A configuration that trains in seconds."""
+    import yaml
+
+    values = {
+        "data": {"train": str(corpus / "train.jsonl"), "dev": str(corpus / "dev.jsonl"),
+                 "max_batch_seconds": 4.0, "num_buckets": 2, "num_workers": 0},
+        "augmentation": {"speed_factors": [1.0]},
+        "model": {"dim": 16, "num_heads": 2, "num_layers": 2, "ffn_dim": 32, "kernel_size": 5},
+        "context": {"chunk_sizes": [4, 16], "left_contexts": [16]},
+        "training": {"output_dir": str(output), "epochs": 2, "num_threads": 1, "average": 2,
+                     "intermediate_layers": [1]} | training,
+    }  # fmt: skip
+    path.write_text(yaml.safe_dump(values))
+    return path
+
+
+@pytest.fixture
+def environment() -> dict[str, str]:
+    """For commands in a process of their own."""
+    return os.environ | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture
+def shared_data() -> Path:
+    """Real recordings, beside the project where there are any."""
+    if not SHARED_DATA.is_dir():
+        pytest.skip(f"no real recordings in {SHARED_DATA}")
+    return SHARED_DATA

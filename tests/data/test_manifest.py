@@ -1,0 +1,160 @@
+"""Manifests: what is read, what is left out by id, what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+import soundfile
+from lhotse import CutSet
+
+from asrkit.data.cuts import load_cuts, perturb_speed, text_of, usable
+from asrkit.data.dataset import SpeechDataset, TextEncoder, load_samples
+from asrkit.data.manifest import LeftOut, ManifestError, read_manifest
+from asrkit.text import CharTokenizer
+from tests.conftest import speech
+
+ENCODE = TextEncoder(CharTokenizer(list(" enosy")), str.lower)
+
+
+def write(folder: Path, *utterances: dict) -> Path:
+    path = folder / "manifest.jsonl"
+    path.write_text("\n".join(json.dumps(u) for u in utterances) + "\n")
+    return path
+
+
+def test_paths_are_relative_to_the_manifest(corpus: Path) -> None:
+    first = next(read_manifest(corpus / "train.jsonl"))
+    assert Path(first.audio) == corpus / "audio" / "train0.flac"
+    cuts = load_cuts(corpus / "train.jsonl", [])
+    assert len(cuts) == 12
+    assert text_of(cuts["train0"]) == "yes no"
+    assert cuts["train0"].duration == 1.0
+
+
+def test_part_of_a_file_stereo_and_another_rate(tmp_path: Path) -> None:
+    stereo = speech(2.0, rate=44100)[:, None].repeat(2, axis=1)
+    soundfile.write(tmp_path / "x.wav", stereo, 44100)
+    path = write(
+        tmp_path,
+        {"id": "whole", "audio": "x.wav", "text": "yes"},
+        {"id": "part", "audio": "x.wav", "text": "no", "start": 0.5, "duration": 1.0},
+        {"id": "tail", "audio": "x.wav", "text": "no", "start": 1.5, "duration": 9.0},
+    )
+    cuts = load_cuts(path, [])
+    lengths = {cut.id: len(load_samples(cut)) for cut in cuts}
+    assert lengths == {"whole": 32000, "part": 16000, "tail": 8000}
+
+
+def test_speed(corpus: Path) -> None:
+    cuts = perturb_speed(load_cuts(corpus / "dev.jsonl", []), [0.9, 1.0, 1.1])
+    assert len(cuts) == 9
+    seconds = sorted(len(load_samples(cut)) / 16000 for cut in cuts if "dev0" in cut.id)
+    assert seconds == pytest.approx([1 / 1.1, 1.0, 1 / 0.9], abs=1e-3)
+
+
+def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
+    """Missing, empty, no audio, no text, unknown letters, too short for its labels."""
+    soundfile.write(tmp_path / "ok.wav", speech(1.0), 16000)
+    soundfile.write(tmp_path / "short.wav", speech(0.2), 16000)
+    (tmp_path / "empty.wav").write_bytes(b"")
+    (tmp_path / "text.wav").write_text("no audio")
+    bad = [
+        ("missing", "yes"),
+        ("empty", "yes"),
+        ("text", "yes"),
+        ("ok", ""),
+        ("ok", "yes!"),
+        ("short", "yes nono"),
+    ]
+    utterances = [
+        {"id": f"{i}", "audio": f"{name}.wav", "text": text} for i, (name, text) in enumerate(bad)
+    ]
+    left_out: list[LeftOut] = []
+    cuts = load_cuts(
+        write(tmp_path, *utterances, {"id": "ok", "audio": "ok.wav", "text": "yes"}), left_out
+    )
+    kept = usable(cuts, lambda c: ENCODE.why_not(text_of(c), int(c.duration * 16000)), left_out)
+    assert [cut.id for cut in kept] == ["ok"]
+    reasons = {u.id: u.reason for u in left_out}
+    assert "does not exist" in reasons["0"]
+    assert "is empty" in reasons["1"]
+    assert "is not audio" in reasons["2"]
+    assert reasons["3"] == "empty text"
+    assert "not in the vocabulary: '!'" in reasons["4"]
+    assert reasons["5"] == "too short: 5 encoder frames, but CTC needs 8 for its labels"
+
+
+def test_equal_letters_need_a_blank_between_them() -> None:
+    """Frames of ceil((n-240)/640): 4 labels with one pair of equal ones need 5."""
+    assert ENCODE.why_not("noon", 240 + 640 * 5) is None
+    assert ENCODE.why_not("noon", 240 + 640 * 4) is not None
+    assert ENCODE.why_not("nosy", 240 + 640 * 4) is None
+
+
+def test_a_file_that_breaks_later_is_left_out_of_its_batch(corpus: Path) -> None:
+    cuts = load_cuts(corpus / "train.jsonl", [])
+    (corpus / "audio" / "train1.flac").write_bytes(b"no longer audio")
+    (corpus / "audio" / "train2.flac").unlink()
+    batch = SpeechDataset(ENCODE)[("seed", cuts.subset(first=4))]
+    assert batch.ids == ["train0", "train3"]
+    assert [u.id for u in batch.left_out] == ["train1", "train2"]
+    assert batch.samples.shape[0] == 2
+    nothing = SpeechDataset(ENCODE)[("seed", cuts.subset(cut_ids=["train1"]))]
+    assert nothing.ids == []
+    assert len(nothing.left_out) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"id": "a"}', ":1: 'audio': field required"),
+        ('{"id": 3, "audio": "x"}', ":1: 'id': input should be a valid string, got 3"),
+        ('{"id": "a", "audio": "x", "start": -1}', ":1: 'start': input should be greater than or"),
+        ('{"id": "a", "audio": "x", "duration": "2"}', ":1: 'duration': input should be a valid"),
+        ('{"id": "a", "audio": "x", "sample_rate": 0}', ":1: 'sample_rate': input should be"),
+        ("{", ":1: not JSON"),
+        ("[1]", r":1: input should be a valid dictionary .*, got \[1\]"),
+    ],
+)
+def test_bad_lines(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "m.jsonl").write_text(text + "\n")
+    with pytest.raises(ManifestError, match=message):
+        load_cuts(tmp_path / "m.jsonl", [])
+
+
+def test_what_is_no_manifest(tmp_path: Path) -> None:
+    (tmp_path / "latin.jsonl").write_bytes('{"id": "ä"}'.encode("latin-1"))
+    (tmp_path / "cuts.jsonl.gz").write_bytes(b"not gzip")
+    (tmp_path / "folder").mkdir()
+    for name, message in (
+        ("latin.jsonl", ":1: not JSON"),
+        ("cuts.jsonl.gz", "is neither a manifest nor lhotse's"),
+        ("folder", "is neither a manifest nor lhotse's"),
+    ):
+        with pytest.raises(ManifestError, match=message):
+            load_cuts(tmp_path / name, [])
+
+
+def test_missing_and_double(corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(ManifestError, match="no manifest"):
+        load_cuts(tmp_path / "none.jsonl", [])
+    line = (corpus / "dev.jsonl").read_text().splitlines()[0]
+    (corpus / "twice.jsonl").write_text(f"{line}\n{line}\n")
+    with pytest.raises(ManifestError, match="id 'dev0' occurs twice"):
+        load_cuts(corpus / "twice.jsonl", [])
+
+
+def test_lhotse_manifests_and_shar(corpus: Path, tmp_path: Path) -> None:
+    cuts = load_cuts(corpus / "dev.jsonl", [])
+    cuts.to_file(tmp_path / "cuts.jsonl.gz")
+    cuts.to_file(tmp_path / "cuts.jsonl")
+    (tmp_path / "shar").mkdir()
+    cuts.to_shar(tmp_path / "shar", fields={"recording": "wav"}, shard_size=2)
+    for path in ("cuts.jsonl.gz", "cuts.jsonl", "shar"):
+        left_out: list[LeftOut] = []
+        loaded = usable(load_cuts(tmp_path / path, left_out), lambda cut: None, left_out)
+        assert isinstance(loaded, CutSet)
+        assert {cut.id: text_of(cut) for cut in loaded} == {cut.id: text_of(cut) for cut in cuts}
+        assert [len(load_samples(cut)) for cut in loaded] == [
+            len(load_samples(cut)) for cut in cuts
+        ]

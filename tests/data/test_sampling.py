@@ -1,0 +1,94 @@
+"""Batches: within budget, in an order that can be resumed and shared."""
+
+import functools
+import json
+import operator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+
+from asrkit.data.cuts import load_cuts
+from asrkit.data.dataset import Augmentation, SpeechDataset, TextEncoder
+from asrkit.data.sampling import EpochBatches
+from asrkit.text import CharTokenizer
+from tests.conftest import speech
+
+ENCODE = TextEncoder(CharTokenizer(list(" enosy")), str.lower)
+
+
+def order(corpus: Path, **options: int) -> list[tuple[str, list[str]]]:
+    cuts = load_cuts(corpus / "train.jsonl", [])
+    batches = EpochBatches(cuts, 4.0, 2, **({"seed": 0, "epoch": 0} | options))
+    return [(seed, [cut.id for cut in cuts]) for seed, cuts in batches]
+
+
+def test_every_utterance_once_within_the_budget(corpus: Path) -> None:
+    cuts = load_cuts(corpus / "train.jsonl", [])
+    batches = [ids for _, ids in order(corpus)]
+    assert sorted(functools.reduce(operator.iadd, batches, [])) == sorted(cut.id for cut in cuts)
+    assert max(sum(cuts[i].duration for i in ids) for ids in batches) <= 4.0 + 1.6
+
+
+def test_the_order_is_a_function_of_seed_and_epoch(corpus: Path) -> None:
+    assert order(corpus) == order(corpus)
+    assert order(corpus) != order(corpus, epoch=1)
+    assert order(corpus) != order(corpus, seed=1)
+
+
+def test_resuming_and_ranks(corpus: Path) -> None:
+    whole = order(corpus)
+    assert order(corpus, start=2) == whole[2:]
+    assert order(corpus, rank=0, world_size=2) == whole[0::2]
+    assert order(corpus, rank=1, world_size=2) == whole[1::2]
+    assert order(corpus, start=2, rank=1, world_size=2) == whole[3::2]
+
+
+def test_fewer_utterances_than_buckets(corpus: Path) -> None:
+    cuts = load_cuts(corpus / "dev.jsonl", [])
+    for count, buckets in ((3, 10), (1, 10), (3, 1)):
+        batches = EpochBatches(cuts.subset(first=count), 4.0, buckets, 0, 0)
+        assert sorted(cut.id for _, batch in batches for cut in batch) == [
+            f"dev{i}" for i in range(count)
+        ]
+
+
+def augmented(corpus: Path, **options: object) -> SpeechDataset:
+    noise = load_cuts(corpus / "dev.jsonl", [])
+    values = {"noise": noise, "noise_probability": 1.0, "noise_snr_db": (0.0, 10.0),
+              "reverb_probability": 0.5}  # fmt: skip
+    return SpeechDataset(ENCODE, Augmentation(**(values | options)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_noise_and_reverberation_follow_the_seed(corpus: Path, workers: int) -> None:
+    cuts = load_cuts(corpus / "train.jsonl", [])
+    dataset = augmented(corpus)
+    batches = [("a", cuts.subset(first=3)), ("b", cuts.subset(first=3))]
+    first, second = (
+        list(
+            torch.utils.data.DataLoader(
+                dataset, batch_size=None, sampler=batches, num_workers=workers
+            )
+        )
+        for _ in range(2)
+    )
+    clean = SpeechDataset(ENCODE)[("a", cuts.subset(first=3))]
+    assert all(torch.equal(a.samples, b.samples) for a, b in zip(first, second, strict=True))
+    assert not torch.equal(first[0].samples, first[1].samples)
+    assert first[0].ids == clean.ids
+    assert first[0].samples.shape == clean.samples.shape
+    assert (first[0].samples - clean.samples).abs().max() > 0.01
+
+
+def test_noise_of_another_rate_and_stereo_speech(corpus: Path) -> None:
+    stereo = np.stack([speech(1.0, rate=8000)] * 2, axis=1)
+    soundfile.write(corpus / "stereo.wav", stereo, 8000)
+    line = {"id": "stereo", "audio": "stereo.wav", "text": "no"}
+    (corpus / "stereo.jsonl").write_text(json.dumps(line))
+    cuts = load_cuts(corpus / "stereo.jsonl", [])
+    batch = augmented(corpus, reverb_probability=1.0)[("a", cuts)]
+    assert batch.left_out == []
+    assert batch.samples.shape == (1, 16000)

@@ -1,0 +1,57 @@
+"""Law 7: every conf/*.yaml builds and trains one step."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from asrkit.build import build_model
+from asrkit.config import ConfigError, load_config, parse_config
+from asrkit.model import CTCLoss
+from asrkit.training.optimizer import build_optimizers, set_learning_rate
+from tests.conftest import PROJECT
+
+CONFIGS = sorted((PROJECT / "conf").rglob("*.yaml"))
+
+
+def test_there_are_some() -> None:
+    assert PROJECT / "conf" / "conformer.yaml" in CONFIGS
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.stem)
+def test_trains_one_step(path: Path) -> None:
+    torch.manual_seed(0)
+    config = load_config(path)
+    model = build_model(config.model, vocab_size=30)
+    options = config.training
+    loss = CTCLoss(model, options.intermediate_layers, options.intermediate_weight)
+    optimizers = build_optimizers(model, options.optimizer, options.weight_decay)
+    set_learning_rate(optimizers, options.learning_rate)
+    before = [p.detach().clone() for p in model.parameters()]
+    tokens, feats = torch.randint(1, 30, (2, 5)), torch.randn(2, 160, config.model.num_mels)
+    losses = loss(
+        feats, torch.tensor([160, 120]), tokens, torch.tensor([5, 3]),
+        config.context.chunk_size, config.context.left_context,
+    )  # fmt: skip
+    losses.mean().backward()
+    for optimizer in optimizers:
+        optimizer.step()
+    assert torch.isfinite(losses).all()
+    changed = [not torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True)]
+    assert all(changed)
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.stem)
+def test_begins_with_the_command_that_runs_it_and_is_short(path: Path) -> None:
+    lines = path.read_text().splitlines()
+    assert any(f"python -m asrkit.train --config conf/{path.name}" in line for line in lines[:4])
+    assert len(lines) <= 70
+
+
+def test_control_a_broken_config_is_refused() -> None:
+    values = load_config(CONFIGS[0]).model_dump()
+    values["model"]["layres"] = 3
+    with pytest.raises(
+        ConfigError, match=r"unknown key 'model.layres'; did you mean 'model.num_layers'"
+    ):
+        parse_config(values)

@@ -1,0 +1,82 @@
+"""Law 4: an exported file equals eager over a whole stream."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from asrkit.checkpoint import ModelFile
+from asrkit.config import parse_config
+from asrkit.export import torchscript
+from asrkit.export.replay import Exported, difference, eager_step, largest_difference
+from asrkit.text import CharTokenizer
+from tests.conftest import speech, tiny_model
+
+
+@pytest.fixture
+def file() -> ModelFile:
+    config = parse_config(
+        {
+            "data": {"train": "a", "dev": "b"},
+            "training": {"output_dir": "c"},
+            "model": {"num_mels": 80},
+        }
+    )
+    return ModelFile(tiny_model().float(), CharTokenizer(list("abcdefghij ")), config, {})
+
+
+@pytest.mark.parametrize("what", ["encoder", "model"])
+@pytest.mark.parametrize(("chunk_size", "left_context"), [(4, 0), (16, 64)])
+def test_torchscript(
+    file: ModelFile, what: str, chunk_size: int, left_context: int, tmp_path: Path
+) -> None:
+    exported = Exported(what, chunk_size, left_context)  # type: ignore[arg-type]
+    path = tmp_path / "step.ts"
+    torchscript.write(eager_step(file, exported), path, exported, file)
+    module, read = torchscript.read(path)
+    assert read == exported
+    samples = torch.from_numpy(speech(4.0))[None]
+    assert largest_difference(file, exported, module, samples) < 1e-4
+
+
+def test_loading_needs_only_torch(file: ModelFile, tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    exported = Exported("encoder", 16, 32)
+    torchscript.write(eager_step(file, exported), tmp_path / "encoder.ts", exported, file)
+    program = (
+        "import sys, torch\n"
+        "encoder = torch.jit.load('encoder.ts')\n"
+        "state = encoder.init_state(3)\n"
+        "feats, lengths = torch.zeros(3, 64, 80), torch.tensor([64, 64, 9])\n"
+        "for _ in range(2):\n"
+        "    encoded, frames, state = encoder(feats, lengths, state)\n"
+        "print(tuple(encoded.shape), frames.tolist(), 'asrkit' in sys.modules)\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout.strip() == "(3, 16, 24) [16, 16, 3] False"
+
+
+def test_a_number_that_is_not_finite_is_a_difference() -> None:
+    one = torch.ones(3)
+    assert difference(one, one) == 0.0
+    assert difference(one, one * math.nan) == math.inf
+    assert difference(one, torch.ones(2)) == math.inf
+
+
+def test_control_other_weights_are_noticed(file: ModelFile, tmp_path: Path) -> None:
+    exported = Exported("encoder", 16, 32)
+    torchscript.write(eager_step(file, exported), tmp_path / "step.ts", exported, file)
+    module, _ = torchscript.read(tmp_path / "step.ts")
+    with torch.no_grad():
+        file.model.encoder.layers[1].attention.position.content_bias.add_(0.5)
+    samples = torch.from_numpy(speech(2.0))[None]
+    assert largest_difference(file, exported, module, samples) > 1e-3

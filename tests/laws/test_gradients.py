@@ -1,0 +1,57 @@
+"""Law 3: no frame sees beyond its chunk or before its reach, measured by gradients."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from asrkit.model import FULL_CONTEXT
+from tests.conftest import tiny_encoder
+
+LAYERS, KERNEL = 3, 5
+
+
+def touched(chunk_size: int, left_context: int, frame: int, frames: int = 400) -> Tensor:
+    """Which feature frames (T,) the output of one encoder frame depends on."""
+    encoder = tiny_encoder(num_layers=LAYERS, kernel_size=KERNEL)
+    feats = torch.randn(1, frames, 20, dtype=torch.float64, requires_grad=True)
+    state = encoder.init_state(1, left_context)
+    encoded = encoder(feats, torch.tensor([frames]), state, chunk_size).encoded
+    (encoded[0, frame] * torch.randn(24, dtype=torch.float64)).sum().backward()
+    assert feats.grad is not None
+    return feats.grad[0].abs().amax(dim=1) > 0
+
+
+def reach(chunk_size: int, left_context: int, frame: int) -> tuple[int, int]:
+    """First and last feature frame that may matter, layer by layer from the output down.
+
+    The convolution looks K-1 frames back from the attention's output; attention from a frame's
+    chunk to M frames before it; the subsampling from frame e to features 4e-3 … 4e+3.
+    """
+    first = frame
+    for _ in range(LAYERS):
+        first = max(0, first - (KERNEL - 1))
+        first = max(0, first - first % chunk_size - left_context)
+    last = frame - frame % chunk_size + chunk_size - 1
+    return max(0, 4 * first - 3), 4 * last + 3
+
+
+@pytest.mark.parametrize(
+    ("chunk_size", "left_context", "frame"),
+    [(1, 0, 50), (1, 3, 99), (4, 0, 40), (4, 7, 43), (16, 0, 79), (16, 5, 64), (25, 10, 99)],
+)
+def test_reach(chunk_size: int, left_context: int, frame: int) -> None:
+    frames = touched(chunk_size, left_context, frame).nonzero().flatten()
+    first, last = reach(chunk_size, left_context, frame)
+    assert frames.min() == first  # no further, and no less: nothing is masked by mistake
+    assert frames.max() == last
+
+
+def test_full_context_sees_everything() -> None:
+    assert touched(FULL_CONTEXT, 0, 3).all()
+
+
+def test_control_more_context_is_seen() -> None:
+    """The measurement itself notices one more frame of left context."""
+    fewer = touched(4, 7, 60).sum()
+    assert touched(4, 8, 60).sum() > fewer
+    assert touched(8, 7, 60).sum() > fewer

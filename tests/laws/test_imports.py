@@ -1,0 +1,121 @@
+"""Law 6: imports point down, and importing asrkit changes nothing."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import PROJECT
+
+PACKAGE = PROJECT / "asrkit"
+LEAVES = {"audio", "text", "model", "search"}
+ROOTS = {"errors", "files", "version"}  # of no layer: they import nothing of asrkit
+BUILDERS = {"build", "checkpoint"}
+MAY_IMPORT = {
+    **{leaf: set() for leaf in LEAVES},
+    "config": set(),
+    "data": LEAVES,
+    "build": LEAVES | {"config"},
+    "checkpoint": LEAVES | {"config", "build"},
+    "training": LEAVES | {"data", "config"} | BUILDERS,
+    "runtime": LEAVES | {"data", "config"} | BUILDERS,
+    "export": LEAVES | {"data", "config"} | BUILDERS,
+    "cli": LEAVES | {"config", "runtime", "asrkit"} | BUILDERS,
+}
+ANY = (
+    LEAVES | ROOTS | BUILDERS | {"config", "data", "training", "runtime", "export", "cli", "asrkit"}
+)
+
+
+def part(path: Path) -> str:
+    """The layer of a file: its folder, or its own name; entry points inside a layer are "entry"."""
+    relative = path.relative_to(PACKAGE)
+    if relative.name == "__main__.py":
+        return "entry"
+    return relative.parts[0] if len(relative.parts) > 1 else relative.stem
+
+
+def imported(source: str) -> set[str]:
+    """The parts of asrkit that a file imports, anywhere in it."""
+    parts = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            if name == "asrkit" or name.startswith("asrkit."):
+                parts.add(([*name.split("."), "asrkit"])[1] if "." in name else "asrkit")
+    return parts
+
+
+def upward(path: Path, source: str) -> set[str]:
+    """The parts that this file must not import, but does."""
+    layer = part(path)
+    return imported(source) - MAY_IMPORT.get(layer, ANY) - ROOTS - {layer}
+
+
+@pytest.mark.parametrize(
+    "path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: str(p.relative_to(PACKAGE))
+)
+def test_imports_point_down(path: Path) -> None:
+    assert not upward(path, path.read_text())
+
+
+def test_control_an_upward_import_is_noticed() -> None:
+    path = PACKAGE / "model" / "attention.py"
+    assert upward(path, "from asrkit.config import Config") == {"config"}
+    assert upward(path, "def f():\n    from asrkit import audio") == {"audio"}
+    assert upward(PACKAGE / "runtime" / "x.py", "import asrkit.training.trainer") == {"training"}
+
+
+def run(program: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def test_import_is_light_and_sets_no_global() -> None:
+    program = (
+        "import sys, random, torch, numpy\n"
+        "before = (torch.get_num_threads(), torch.initial_seed(), torch.is_grad_enabled(),\n"
+        "          torch.get_default_dtype(), random.getstate(), str(numpy.random.get_state()))\n"
+        "import asrkit\n"
+        "after = (torch.get_num_threads(), torch.initial_seed(), torch.is_grad_enabled(),\n"
+        "         torch.get_default_dtype(), random.getstate(), str(numpy.random.get_state()))\n"
+        "heavy = {'torchaudio', 'lhotse', 'tensorboard', 'matplotlib', 'jiwer', 'sentencepiece',\n"
+        "         'sounddevice', 'starlette', 'uvicorn', 'av', 'onnx'}\n"
+        "print(before == after, sorted(heavy & set(sys.modules)))\n"
+    )
+    assert run(program) == "True []"
+
+
+def test_inference_works_without_the_training_packages(tmp_path: Path) -> None:
+    """torchaudio, lhotse, tensorboard and matplotlib are hidden; a file is decoded all the same."""
+    import soundfile
+
+    from asrkit.checkpoint import ModelFile, save_model
+    from asrkit.config import parse_config
+    from asrkit.text import CharTokenizer
+    from tests.conftest import speech, tiny_model
+
+    sizes = {"dim": 24, "num_layers": 3, "ffn_dim": 48, "kernel_size": 5}
+    config = parse_config(
+        {"data": {"train": "a", "dev": "b"}, "training": {"output_dir": "c"}, "model": sizes}
+    )
+    tokenizer = CharTokenizer(list("abcdefghij "))
+    save_model(tmp_path / "m.safetensors", ModelFile(tiny_model().float(), tokenizer, config, {}))
+    soundfile.write(tmp_path / "x.wav", speech(1.0), 16000)
+    program = (
+        "import sys\n"
+        "for name in ('torchaudio', 'lhotse', 'tensorboard', 'matplotlib'):\n"
+        "    sys.modules[name] = None\n"
+        "from asrkit.decode import main\n"
+        f"sys.exit(main(['--model', r'{tmp_path}/m.safetensors', r'{tmp_path}/x.wav']))\n"
+    )
+    assert run(program)

@@ -1,0 +1,126 @@
+"""Law 5: resumed training equals uninterrupted training, bit for bit, also after SIGKILL."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from asrkit.data.dataset import Batch
+from asrkit.train import main
+from asrkit.training.trainer import Trainer
+from tests.conftest import PROJECT, write_config
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "model.safetensors")
+
+
+def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_killed_in_the_middle_of_an_epoch(
+    corpus: Path, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    """Dropout, SpecAugment, chunk sizes and the batches' order all go on as if nothing happened."""
+    options = {"epochs": 3, "checkpoint_every_steps": 1, "keep_checkpoints": 2}
+    whole = write_config(tmp_path / "whole.yaml", corpus, tmp_path / "whole", **options)
+    assert main(["--config", str(whole)]) == 0
+    killed = write_config(tmp_path / "killed.yaml", corpus, tmp_path / "killed", **options)
+    command = [sys.executable, "-m", "asrkit.train", "--config", str(killed)]
+    process = subprocess.Popen(command, cwd=PROJECT, env=environment, stderr=subprocess.DEVNULL)
+    checkpoints = tmp_path / "killed" / "checkpoints"
+    deadline = time.monotonic() + 120
+    while len(found := sorted(checkpoints.glob("step-*.pt"))) < 2:  # an epoch has five steps or so
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    state = torch.load(sorted(checkpoints.glob("step-*.pt"))[-1], weights_only=True)
+    assert state["progress"]["epoch"] == 0 or state["progress"]["batch"] > 0, found
+    assert not (tmp_path / "killed" / "model.safetensors").exists()
+    resumed = subprocess.run([*command, "--resume"], cwd=PROJECT, env=environment, check=False)
+    assert resumed.returncode == 0
+    assert "resuming at epoch" in (tmp_path / "killed" / "train.log").read_text()
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
+
+
+def stop_after(steps: int, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train, and press Ctrl-C in the middle of a step."""
+    train_step, done = Trainer.train_step, 0
+
+    def interrupted(self: Trainer, group: list[Batch]) -> tuple[float, int]:
+        nonlocal done
+        done += 1
+        if done == steps:
+            os.kill(os.getpid(), signal.SIGINT)
+        return train_step(self, group)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "train_step", interrupted)
+        assert main(["--config", str(config)]) == 130
+
+
+def test_stopped_by_ctrl_c(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = write_config(tmp_path / "whole.yaml", corpus, tmp_path / "whole")
+    assert main(["--config", str(whole)]) == 0
+    stopped = write_config(tmp_path / "stopped.yaml", corpus, tmp_path / "stopped")
+    stop_after(2, stopped, monkeypatch)
+    assert main(["--config", str(stopped), "--resume"]) == 0
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "stopped"))
+
+
+@pytest.mark.parametrize("what", ["batch", "optimizers"])
+def test_control_a_tampered_checkpoint_is_another_model(
+    what: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One batch forgotten, or what the optimisers remember: the weights tell."""
+    whole = write_config(tmp_path / "whole.yaml", corpus, tmp_path / "whole")
+    assert main(["--config", str(whole)]) == 0
+    stopped = write_config(tmp_path / "stopped.yaml", corpus, tmp_path / "stopped")
+    stop_after(2, stopped, monkeypatch)
+    path = next((tmp_path / "stopped" / "checkpoints").glob("*.pt"))
+    state = torch.load(path, weights_only=True)
+    if what == "batch":
+        state["progress"]["batch"] += 1
+    else:
+        for optimizer in state["optimizers"]:
+            optimizer["state"] = {}
+    torch.save(state, path)
+    assert main(["--config", str(stopped), "--resume"]) == 0
+    assert not same(weights(tmp_path / "whole"), weights(tmp_path / "stopped"))
+
+
+def test_another_training_is_not_resumed(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = write_config(tmp_path / "config.yaml", corpus, tmp_path / "out", epochs=1)
+    assert main(["--config", str(config)]) == 0
+    assert main(["--config", str(config), "--resume", "model.dim=20"]) == 2
+    assert "the configuration's model differ from those" in capsys.readouterr().err
+    lines = (corpus / "train.jsonl").read_text().splitlines()
+    (corpus / "train.jsonl").write_text("\n".join(lines[:-1]))
+    assert main(["--config", str(config), "--resume"]) == 2
+    assert "the training utterances differ" in capsys.readouterr().err
+
+
+def test_control_another_seed_is_another_model(corpus: Path, tmp_path: Path) -> None:
+    for seed in (0, 1):
+        folder = tmp_path / str(seed)
+        config = write_config(tmp_path / "config.yaml", corpus, folder, epochs=1, seed=seed)
+        assert main(["--config", str(config)]) == 0
+    assert not same(weights(tmp_path / "0"), weights(tmp_path / "1"))
+
+
+def test_a_training_is_not_written_over(corpus: Path, tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
+    config = write_config(tmp_path / "config.yaml", corpus, tmp_path / "out", epochs=1)
+    assert main(["--config", str(config)]) == 0
+    assert main(["--config", str(config)]) == 2
+    assert "already holds a training; --resume continues it" in capsys.readouterr().err

@@ -1,0 +1,105 @@
+"""The encoder's interface: shapes, state, what it refuses; endless streams; torch.export."""
+
+import pytest
+import torch
+
+from asrkit.model import FULL_CONTEXT, ConformerEncoder, EncoderState, EncoderStep
+from tests.conftest import tiny_encoder
+
+
+def test_the_documented_interface() -> None:
+    encoder = ConformerEncoder(
+        num_mels=80, dim=32, num_heads=4, num_layers=2, ffn_dim=64, kernel_size=15, dropout=0.0,
+        position="relative",
+    )  # fmt: skip
+    state = encoder.init_state(3, 64)
+    feats, lengths = torch.randn(3, 130, 80), torch.tensor([130, 97, 2])
+    encoded, lengths, state = encoder(feats, lengths, state, 16)
+    assert encoded.shape == (3, 33, 32)
+    assert lengths.tolist() == [33, 25, 1]
+    assert isinstance(state, EncoderState)
+    assert state.keys.shape == state.values.shape == (3, 2, 4, 64, 8)
+    assert state.conv.shape == (3, 2, 32, 14)
+    assert state.feats.shape == (3, 1, 80)
+    assert state.hidden.shape == (3, 32, 1, 40)
+    assert state.position.tolist() == [48, 48, 48]  # whole chunks
+
+
+def test_state_keeps_its_shape_and_leaves_the_given_one_alone(encoder: ConformerEncoder) -> None:
+    state = encoder.init_state(2, 7)
+    before = [field.clone() for field in state]
+    feats = torch.randn(2, 48, 20, dtype=torch.float64)
+    copy = feats.clone()
+    _, _, after = encoder(feats, torch.tensor([48, 48]), state, 4)
+    assert [f.shape for f in after] == [f.shape for f in state]
+    assert all(torch.equal(a, b) for a, b in zip(state, before, strict=True))
+    assert torch.equal(feats, copy)
+
+
+def test_no_frames(encoder: ConformerEncoder) -> None:
+    feats = torch.zeros(2, 0, 20, dtype=torch.float64)
+    encoded, lengths, _ = encoder(feats, torch.tensor([0, 0]), encoder.init_state(2, 4), 4)
+    assert encoded.shape == (2, 0, 24)
+    assert lengths.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"dim": 30, "num_heads": 4}, "multiple of num_heads, got 30, 4"),
+        ({"num_mels": 30}, "multiple of 4, got 30"),
+        ({"kernel_size": 1}, "at least 2, got 1"),
+        ({"position": "rotory"}, "must be 'relative', got 'rotory'"),
+    ],
+)
+def test_refusals(change: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ConformerEncoder(**({"num_layers": 1} | change))
+
+
+def test_an_hour_later_is_the_same() -> None:
+    """Position 90 000 (an hour of encoder frames) gives the output of position 64."""
+    encoder = tiny_encoder().float()
+    state = encoder.init_state(1, 32)
+    state = EncoderState(*(torch.randn_like(f) if f.is_floating_point() else f for f in state))
+    feats = torch.randn(1, 64, 20)
+    early, late = (
+        encoder(feats, torch.tensor([64]), state._replace(position=torch.tensor([p])), 16).encoded
+        for p in (64, 90_000)
+    )
+    assert torch.equal(early, late)
+
+
+def test_gradient_reaches_every_parameter(encoder: ConformerEncoder) -> None:
+    feats = torch.randn(2, 64, 20, dtype=torch.float64)
+    lengths = torch.tensor([64, 40])
+    encoder(feats, lengths, encoder.init_state(2, 8), 4).encoded.square().sum().backward()
+    missing = [n for n, p in encoder.named_parameters() if p.grad is None or not p.grad.abs().sum()]
+    # Keys shift all scores of a query alike: their bias cannot matter, alone of all parameters.
+    assert not missing
+
+
+def test_torch_export_keeps_the_state() -> None:
+    """The same step exports with a dynamic batch, state in and out, for the backends to come."""
+    step = EncoderStep(tiny_encoder().float(), 4, 8)
+    state = step.init_state(2)
+    feats, lengths = torch.randn(2, 16, 20), torch.tensor([16, 16])
+    batch = torch.export.Dim("batch", min=1, max=64)
+    shapes = ({0: batch}, {0: batch}, EncoderState(*({0: batch} for _ in state)))
+    exported = torch.export.export(step, (feats, lengths, state), dynamic_shapes=shapes).module()
+    for rows in (1, 5):
+        ours = theirs = step.init_state(rows)
+        for _ in range(4):
+            feats = torch.randn(rows, 16, 20)
+            lengths = torch.full((rows,), 16)
+            a, _, ours = step(feats, lengths, ours)
+            b, _, theirs = exported(feats, lengths, theirs)
+            assert (a - b).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("chunk_size", [4, FULL_CONTEXT])
+def test_bfloat16_is_finite(chunk_size: int) -> None:
+    encoder = tiny_encoder().to(torch.bfloat16)
+    feats = torch.randn(2, 50, 20, dtype=torch.bfloat16)
+    encoded = encoder(feats, torch.tensor([50, 0]), encoder.init_state(2, 8), chunk_size).encoded
+    assert torch.isfinite(encoded).all()

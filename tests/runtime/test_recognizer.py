@@ -1,0 +1,126 @@
+"""Recogniser and sessions: any audio in, words with times out, no session touches another."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+import asrkit
+from asrkit import audio
+from asrkit.runtime import recognizer_of
+from asrkit.runtime.results import Word, result
+from asrkit.search import Hypothesis
+from asrkit.text import CharTokenizer, SentencePieceTokenizer, WordTokenizer
+from tests.conftest import speech, timed
+from tests.test_checkpoint import a_file
+
+
+@pytest.fixture
+def recognizer() -> asrkit.Recognizer:
+    return recognizer_of(a_file(CharTokenizer(list("abcdefghij "))))
+
+
+def test_load_and_its_defaults(tmp_path: Path) -> None:
+    from asrkit.checkpoint import save_model
+
+    save_model(tmp_path / "m.safetensors", a_file())
+    recognizer = asrkit.load(tmp_path / "m.safetensors")
+    assert (recognizer.chunk_size, recognizer.left_context) == (16, 64)
+    assert asrkit.load(tmp_path / "m.safetensors", chunk_size="full").left_context == 0
+    with pytest.raises(asrkit.UserError, match=r"chunk_size must be .* or 'full', got 0"):
+        asrkit.load(tmp_path / "m.safetensors", chunk_size=0)
+    with pytest.raises(asrkit.UserError, match=r"left_context must be .*, got -1"):
+        asrkit.load(tmp_path / "m.safetensors", left_context=-1)
+    with pytest.raises(asrkit.UserError, match="search must be 'greedy', got 'magic'"):
+        asrkit.load(tmp_path / "m.safetensors", search="magic")
+    with pytest.raises(asrkit.UserError, match="device 'abacus'"):
+        asrkit.load(tmp_path / "m.safetensors", device="abacus")
+
+
+def test_dtypes_channels_and_paths_agree(recognizer: asrkit.Recognizer, tmp_path: Path) -> None:
+    samples = np.round(speech(2.0) * 32767).astype(np.int16)
+    soundfile.write(tmp_path / "x.wav", samples, 16000)
+    expected = timed(recognizer.transcribe(samples))
+    assert expected[0]
+    floats = samples.astype(np.float32) / 32768
+    assert timed(recognizer.transcribe(floats)) == expected
+    assert timed(recognizer.transcribe(np.stack([floats, floats], axis=1))) == expected
+    assert timed(recognizer.transcribe(tmp_path / "x.wav")) == expected
+    assert timed(recognizer.transcribe(str(tmp_path / "x.wav"))) == expected
+
+
+def test_long_pieces_are_cut_without_a_trace(
+    recognizer: asrkit.Recognizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    samples = speech(5.0, rate=8000)
+    expected = timed(recognizer.transcribe(samples, 8000))
+    monkeypatch.setattr("asrkit.runtime.recognizer.PIECE_SECONDS", 1)
+    assert timed(recognizer.transcribe(samples, 8000)) == expected
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.01, 0.0249, 0.05, 0.3])
+def test_short_clips(recognizer: asrkit.Recognizer, seconds: float) -> None:
+    final = recognizer.transcribe(speech(seconds))
+    assert final.is_final
+    assert timed(recognizer.transcribe_batch([speech(seconds)])[0]) == timed(final)
+    assert all(word.end <= seconds + 0.04 for word in final.words)
+
+
+def test_sessions_do_not_touch_each_other(recognizer: asrkit.Recognizer) -> None:
+    a, b = speech(2.0, 0), speech(2.0, 1)
+    first, second = recognizer.start(), recognizer.start(8000)
+    for i in range(0, 32000, 1000):
+        first.accept(a[i : i + 1000])
+        second.accept(b[i // 2 : i // 2 + 500])
+    assert timed(first.finish()) == timed(recognizer.transcribe(a))
+    assert timed(second.finish()) == timed(recognizer.transcribe(b[:16000], 8000))
+
+
+def test_partials_grow_and_finish_ends(recognizer: asrkit.Recognizer) -> None:
+    session, text = recognizer.start(), ""
+    for i in range(0, 48000, 1600):
+        partial = session.accept(speech(3.0)[i : i + 1600])
+        assert partial.text.startswith(text.rstrip())
+        text = partial.text
+    final = session.finish()
+    assert text
+    assert final.is_final
+    assert session.finish() == final
+    with pytest.raises(RuntimeError, match="finished; start another"):
+        session.accept(speech(0.1))
+
+
+def test_bad_samples_leave_the_session_as_it_was(recognizer: asrkit.Recognizer) -> None:
+    samples = speech(2.0)
+    session = recognizer.start()
+    session.accept(samples[:10000])
+    with pytest.raises(audio.AudioError, match="sample 0 is nan"):
+        session.accept(np.full(100, np.nan, dtype=np.float32))
+    session.accept(samples[10000:])
+    assert timed(session.finish()) == timed(recognizer.transcribe(samples))
+
+
+def test_batch_of_nothing(recognizer: asrkit.Recognizer) -> None:
+    assert recognizer.transcribe_batch([]) == []
+    mixed = recognizer.transcribe_batch([speech(1.0), np.zeros(0, dtype=np.float32)])
+    assert timed(mixed[0]) == timed(recognizer.transcribe(speech(1.0)))
+    assert mixed[1].text == ""
+
+
+def test_words() -> None:
+    tokenizer = CharTokenizer(list(" ab"))
+    hypothesis = Hypothesis(
+        (2, 3, 1, 3, 1), (0, 2, 3, 10, 12), (1, 3, 4, 12, 13), (0.9, 0.8, 0.5, 0.7, 0.6)
+    )
+    final = result(hypothesis, tokenizer, True)
+    assert final.text == "ab b"
+    assert final.words == (Word("ab", 0.0, 0.12, 0.8), Word("b", 0.4, 0.48, 0.7))
+    pieces = SentencePieceTokenizer.train(["yes no", "no yes"] * 3, 12)
+    tokens = tuple(pieces.encode("yes no"))
+    spread = tuple(range(len(tokens)))
+    hypothesis = Hypothesis(tokens, spread, tuple(i + 1 for i in spread), (1.0,) * len(tokens))
+    assert [word.text for word in result(hypothesis, pieces, True).words] == ["yes", "no"]
+    words = WordTokenizer(["no", "yes"])
+    hypothesis = Hypothesis((2, 1), (0, 5), (1, 6), (1.0, 0.5))
+    assert [word.text for word in result(hypothesis, words, True).words] == ["yes", "no"]

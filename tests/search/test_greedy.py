@@ -1,0 +1,37 @@
+"""Greedy search: the collapse rule, times, and the same result for every split."""
+
+import torch
+
+from asrkit.search import GreedySearch
+
+
+def log_probs(frames: list[int], vocab_size: int = 5) -> torch.Tensor:
+    return torch.nn.functional.one_hot(torch.tensor(frames), vocab_size).mul(0.9).add(0.02).log()
+
+
+def test_collapse_and_times() -> None:
+    search = GreedySearch()
+    best = search.best(search.step(search.start(), log_probs([0, 1, 1, 0, 1, 2, 2, 2, 0, 0])))
+    assert best.tokens == (1, 1, 2)
+    assert best.starts == (1, 4, 5)
+    assert best.ends == (3, 5, 8)
+    assert all(abs(c - 0.92) < 1e-5 for c in best.confidences)
+
+
+def test_every_split_gives_the_same() -> None:
+    torch.manual_seed(0)
+    frames, search = torch.randn(60, 5).log_softmax(1), GreedySearch()
+    whole = search.best(search.step(search.start(), frames))
+    for sizes in ([60], [1] * 60, [7, 0, 13, 40], [0, 60, 0]):
+        state = search.start()
+        for part in frames.split(sizes):
+            state = search.step(state, part)
+        assert search.best(state) == whole
+
+
+def test_control_a_lost_past_doubles_a_token() -> None:
+    search = GreedySearch()
+    state = search.step(search.start(), log_probs([1, 1]))
+    forgetful = state._replace(last=0)
+    assert search.best(search.step(state, log_probs([1]))).tokens == (1,)
+    assert search.best(search.step(forgetful, log_probs([1]))).tokens == (1, 1)

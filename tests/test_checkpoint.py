@@ -1,0 +1,131 @@
+"""The model file: everything in one, nothing that runs."""
+
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from asrkit.checkpoint import FORMAT_VERSION, ModelFile, ModelFileError, load_model, save_model
+from asrkit.config import parse_config
+from asrkit.text import CharTokenizer, SentencePieceTokenizer, Tokenizer
+from tests.conftest import tiny_model
+
+SIZES = {"dim": 24, "num_layers": 3, "ffn_dim": 48, "kernel_size": 5}
+
+
+def a_file(tokenizer: Tokenizer | None = None, kind: str = "characters") -> ModelFile:
+    tokenizer = tokenizer or CharTokenizer(list("äb c"))
+    config = parse_config(
+        {"data": {"train": "a", "dev": "b"}, "training": {"output_dir": "c"}, "model": SIZES,
+         "text": {"tokenizer": kind}}
+    )  # fmt: skip
+    model = tiny_model(tokenizer.vocab_size).float()
+    return ModelFile(model, tokenizer, config, {"dev_wer": {"full": 1.5}})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    save_model(tmp_path / "m.safetensors", a_file())
+    return tmp_path / "m.safetensors"
+
+
+def edit(path: Path, **header: object) -> None:
+    """Change the header of a model file."""
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as file:
+        old = json.loads(file.metadata()["asrkit"])
+    save_file(load_file(path), path, metadata={"asrkit": json.dumps(old | header)})
+
+
+def test_round_trip(path: Path) -> None:
+    file, loaded = a_file(), load_model(path)
+    assert loaded.config == file.config
+    assert loaded.training == file.training
+    assert loaded.tokenizer.encode("b ä") == file.tokenizer.encode("b ä")
+    assert not loaded.model.training
+    feats = torch.randn(1, 60, 80)
+    state = loaded.model.init_state(1, 8)
+    ours, theirs = (
+        m(feats, torch.tensor([60]), state, 4).log_probs for m in (file.model, loaded.model)
+    )
+    assert torch.equal(ours, theirs)
+
+
+def test_sentencepiece_travels_along(tmp_path: Path) -> None:
+    tokenizer = SentencePieceTokenizer.train(["yes no", "no yes"] * 3, 12)
+    save_model(tmp_path / "m.safetensors", a_file(tokenizer, "unigram"))
+    assert load_model(tmp_path / "m.safetensors").tokenizer.encode("yes") == tokenizer.encode("yes")
+
+
+def test_missing(tmp_path: Path) -> None:
+    with pytest.raises(ModelFileError, match="no model file"):
+        load_model(tmp_path / "m.safetensors")
+
+
+def test_corrupted(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    for broken in (data[:100], b"", b"x" * 1000, data[:-10]):
+        path.write_bytes(broken)
+        with pytest.raises(ModelFileError, match=r"is damaged or not a .safetensors file"):
+            load_model(path)
+
+
+def test_pickle_is_not_loaded(path: Path) -> None:
+    class Bomb:
+        def __reduce__(self):  # type: ignore[no-untyped-def]
+            return (print, ("boom",))
+
+    path.write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(ModelFileError, match="damaged"):
+        load_model(path)
+
+
+def test_other_version(path: Path) -> None:
+    edit(path, format_version=FORMAT_VERSION + 1)
+    with pytest.raises(ModelFileError, match="has format version 2; this asrkit reads version 1"):
+        load_model(path)
+
+
+def test_not_ours(tmp_path: Path) -> None:
+    save_file({"x": torch.zeros(1)}, tmp_path / "m.safetensors")
+    with pytest.raises(ModelFileError, match="but not an asrkit model"):
+        load_model(tmp_path / "m.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("section", "change", "message"),
+    [
+        ("model", {"dim": 48}, "size mismatch"),
+        ("model", {"dim": 8192, "num_layers": 256, "num_heads": 256}, "Missing key|size mismatch"),
+        ("model", {"dim": 10**12}, "model.dim"),
+        ("model", {"evil": 1}, "unknown key 'model.evil'"),
+        ("text", {"tokenizer": "bpe"}, "not a sentencepiece model"),
+    ],
+)
+def test_a_header_that_lies(path: Path, section: str, change: dict, message: str) -> None:
+    """Checked against the tensors before any memory is taken."""
+    config = a_file().config.model_dump(mode="json")
+    config[section] |= change
+    edit(path, config=config)
+    with pytest.raises(ModelFileError, match=message):
+        load_model(path)
+
+
+def test_written_atomically(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import asrkit.checkpoint
+
+    before = path.read_bytes()
+
+    def fails(tensors: object, target: Path, metadata: object) -> None:
+        Path(target).write_bytes(b"half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(asrkit.checkpoint, "save_file", fails)
+    with pytest.raises(OSError, match="disk full"):
+        save_model(path, a_file())
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]

@@ -1,0 +1,271 @@
+"""The commands as a user meets them: help, output, exit status, and one line for a mistake."""
+
+import importlib
+import io
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from asrkit.__main__ import COMMANDS
+from asrkit.checkpoint import save_model
+from asrkit.text import CharTokenizer
+from tests.conftest import speech
+from tests.test_checkpoint import a_file, edit
+
+
+def run(command: str, *arguments: object) -> int:
+    module = "export.__main__" if command == "export" else command
+    return importlib.import_module(f"asrkit.{module}").main([str(a) for a in arguments])
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "m.safetensors"
+    save_model(path, a_file(CharTokenizer(list("abcdefghij "))))
+    return path
+
+
+@pytest.fixture
+def wav(tmp_path: Path) -> Path:
+    soundfile.write(tmp_path / "x.wav", speech(2.0), 16000)
+    return tmp_path / "x.wav"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        run(command, "--help")
+    assert stop.value.code == 0
+    shown = capsys.readouterr().out
+    assert "example:" in shown
+    assert f"usage: asrkit {command}" in shown
+
+
+def test_asrkit_alone(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from asrkit.__main__ import main
+
+    monkeypatch.setattr(sys, "argv", ["asrkit"])
+    assert main() == 0
+    shown = capsys.readouterr().out
+    assert all(f"  {command}" in shown for command in COMMANDS)
+    monkeypatch.setattr(sys, "argv", ["asrkit", "bake"])
+    assert main() == 2
+    assert "unknown command 'bake'; there are train, decode" in capsys.readouterr().err
+
+
+def test_decode(model: Path, wav: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("decode", "--model", model, wav) == 0
+    text = capsys.readouterr().out.strip()
+    assert text
+    assert run("decode", "--model", model, "--format", "jsonl", wav, wav) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["text"] for line in lines] == [text, text]
+    assert lines[0]["words"][0].keys() == {"text", "start", "end", "confidence"}
+    for options in (["--chunk-ms", "full"], ["--chunk-ms", "320", "--left-ms", "640"]):
+        assert run("decode", "--model", model, *options, wav) == 0
+
+
+def test_decode_a_manifest(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the manifest's order whatever the batches; with the WER; parts of files; long files."""
+    utterances = []
+    for i, seconds in enumerate([0.5, 3.0, 1.0, 61.0, 0.0, 2.0]):
+        soundfile.write(tmp_path / f"{i}.flac", speech(max(seconds, 0.02), seed=i), 16000)
+        utterances.append({"id": f"u{i}", "audio": f"{i}.flac", "text": "a b"})
+    utterances.append({"id": "part", "audio": "3.flac", "text": "a", "start": 2.0, "duration": 1.0})
+    manifest = tmp_path / "m.jsonl"
+    manifest.write_text("\n".join(map(json.dumps, utterances)))
+    assert run("decode", "--model", model, "--manifest", manifest, "--batch-seconds", 4) == 0
+    shown = capsys.readouterr()
+    ids = [line.split("\t")[0] for line in shown.out.splitlines()]
+    assert ids == [u["id"] for u in utterances]
+    assert "WER" in shown.err
+    assert "of 13:" in shown.err
+    texts = dict(line.split("\t") for line in shown.out.splitlines())
+    assert run("decode", "--model", model, tmp_path / "1.flac") == 0
+    assert capsys.readouterr().out.strip() == texts["u1"]
+
+
+def bad_inputs(folder: Path) -> dict[str, tuple[Path, str]]:
+    """Files and what is said of them."""
+    (folder / "empty.wav").write_bytes(b"")
+    (folder / "text.wav").write_text("these are not samples\n" * 20)
+    samples = speech(1.0)
+    samples[5000:5100] = np.nan
+    soundfile.write(folder / "nan.wav", samples, 16000, subtype="FLOAT")
+    return {
+        "missing": (folder / "missing.wav", "does not exist"),
+        "empty": (folder / "empty.wav", "is empty (0 bytes)"),
+        "text": (folder / "text.wav", "is not audio that soundfile or FFmpeg reads"),
+        "nan": (folder / "nan.wav", "samples must be finite, but sample"),
+    }
+
+
+@pytest.mark.parametrize("kind", ["missing", "empty", "text", "nan"])
+def test_bad_audio(
+    kind: str, model: Path, wav: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The others are decoded all the same; the exit status says that not all were."""
+    path, message = bad_inputs(tmp_path)[kind]
+    assert run("decode", "--model", model, path, wav) == 1
+    shown = capsys.readouterr()
+    assert message in shown.err
+    assert str(path) in shown.err
+    assert shown.out.startswith(str(wav))
+    assert run("stream", "--model", model, "--file", path) == 2
+    shown = capsys.readouterr()
+    assert message in shown.err
+    assert len(shown.err.splitlines()) == 1
+
+
+def test_short_and_truncated_audio(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    soundfile.write(tmp_path / "short.wav", speech(0.05), 16000)
+    soundfile.write(tmp_path / "x.mp3", speech(4.0), 16000)
+    data = (tmp_path / "x.mp3").read_bytes()
+    (tmp_path / "cut.mp3").write_bytes(data[: len(data) // 2])
+    assert run("decode", "--model", model, tmp_path / "short.wav", tmp_path / "cut.mp3") == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+@pytest.mark.parametrize("command", ["decode", "stream", "verify", "info", "export"])
+def test_bad_models(
+    command: str, model: Path, wav: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = {
+        "decode": ["--model", model, wav],
+        "stream": ["--model", model, "--file", wav],
+        "verify": ["--model", model, wav],
+        "info": [model],
+        "export": ["--model", model, "--output", tmp_path / "x.ts"],
+    }[command]
+    edit(model, format_version=7)
+    assert run(command, *arguments) == 2
+    assert "has format version 7; this asrkit reads version 1" in capsys.readouterr().err
+    model.write_bytes(model.read_bytes()[:1000])
+    assert run(command, *arguments) == 2
+    assert "is damaged or not a .safetensors file" in capsys.readouterr().err
+    model.unlink()
+    assert run(command, *arguments) == 2
+    shown = capsys.readouterr().err
+    assert shown == f"asrkit {command}: no model file {model}\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "message"),
+    [
+        ("decode", [], "nothing to decode: name audio files, or a --manifest"),
+        ("decode", ["--chunk-ms", "100", "x.wav"], "--chunk-ms must be a multiple of 40 ms"),
+        ("decode", ["--chunk-ms", "0", "x.wav"], "chunk_size must be"),
+        ("decode", ["--left-ms", "-40", "x.wav"], "--left-ms must be a multiple of 40 ms"),
+        ("decode", ["--manifest", "none.jsonl"], "no manifest none.jsonl"),
+        ("stream", ["--file", "x.wav", "--packet-ms", "0"], "--packet-ms must be 1 or more"),
+        ("stream", ["-", "--sample-rate", "7"], "sample rate must be between"),
+        ("export", ["--output", "x.ts", "--chunk-ms", "0"], "--chunk-ms must be 40 or more"),
+        ("verify", ["--chunk-ms", "0", "x.wav"], "--chunk-ms must be 40 or more"),
+    ],
+)
+def test_bad_options(
+    command: str, options: list[str], message: str, model: Path, wav: Path,
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(wav.parent)
+    assert run(command, "--model", model, *options) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_bad_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = Path(__file__).parents[1] / "conf" / "conformer.yaml"
+    assert run("train", "--config", config, "modle.dim=256", "model.num_heads=four") == 2
+    shown = capsys.readouterr().err
+    assert "unknown key 'modle.dim'; did you mean 'model.dim'?" in shown
+    assert "'model.num_heads': input should be a valid integer" in shown
+
+
+def test_stream_a_file(model: Path, wav: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("decode", "--model", model, wav) == 0
+    expected = capsys.readouterr().out
+    for packet in (1, 37, 1000):
+        assert run("stream", "--model", model, "--file", wav, "--packet-ms", packet) == 0
+        assert capsys.readouterr().out == expected
+
+
+def test_stream_standard_input(
+    model: Path, wav: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("stream", "--model", model, "--file", wav) == 0
+    expected = capsys.readouterr().out
+    raw = soundfile.read(wav, dtype="int16")[0].tobytes() + b"\x01"  # and half a sample
+
+    class Input:
+        buffer = io.BytesIO(raw)
+
+    monkeypatch.setattr(sys, "stdin", Input())
+    assert run("stream", "--model", model, "-") == 0
+    assert capsys.readouterr().out == expected
+
+
+def test_stream_redraws_on_a_terminal(
+    model: Path, wav: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert run("stream", "--model", model, "--file", wav) == 0
+    shown = capsys.readouterr().out
+    lines = shown.split("\r\x1b[K")
+    assert len(lines) > 3
+    assert shown.endswith("\n")
+    assert lines[-1].startswith(lines[-3].rstrip())
+
+
+def test_stream_simulates_real_time(model: Path, wav: Path) -> None:
+    import time
+
+    start = time.monotonic()
+    assert run("stream", "--model", model, "--file", wav, "--simulate-realtime") == 0
+    assert time.monotonic() - start > 1.9
+
+
+def test_export_and_verify(
+    model: Path, wav: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for what in ("encoder", "model"):
+        path = tmp_path / f"{what}.ts"
+        options = ["--what", what, "--output", path, "--audio", wav, "--chunk-ms", 320]
+        assert run("export", "--model", model, *options) == 0
+        assert "largest difference from eager" in capsys.readouterr().out
+        assert run("verify", "--model", model, "--exported", path, "--chunk-ms", 320, wav) == 0
+        shown = capsys.readouterr().out
+        assert "streaming equals offline" in shown
+        assert "against eager" in shown
+    assert run("verify", "--model", model, "--exported", wav, wav) == 2
+    assert "is not a file that asrkit export wrote" in capsys.readouterr().err
+
+
+def test_verify_control_a_model_that_looks_ahead_fails(
+    model: Path, wav: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A state that is dropped between steps is noticed, named by station, and is exit status 1."""
+    from asrkit.model import ConformerEncoder
+
+    step = ConformerEncoder.step
+
+    def forgetful(self, feats, lengths, state, chunk_size, tables):  # type: ignore[no-untyped-def]
+        layers, lengths, new = step(self, feats, lengths, state, chunk_size, tables)
+        return layers, lengths, new._replace(conv=new.conv * 0)
+
+    monkeypatch.setattr(ConformerEncoder, "step", forgetful)
+    assert run("verify", "--model", model, "--chunk-ms", 320, wav) == 1
+    shown = capsys.readouterr().out
+    assert "FAILED" in shown
+    assert "layer" in shown
+
+
+def test_info(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("info", model) == 0
+    shown = capsys.readouterr().out
+    for part in ("format version 1", "chunks of full, 160 ms", "dev_wer", "num_layers: 3"):
+        assert part in shown

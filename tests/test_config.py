@@ -1,0 +1,73 @@
+"""Configuration: strict, with errors that teach."""
+
+from pathlib import Path
+
+import pytest
+
+from asrkit.config import ConfigError, load_config, parse_config
+from tests.conftest import PROJECT
+
+CONF = PROJECT / "conf" / "conformer.yaml"
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("modle.dim=256", "unknown key 'modle.dim'; did you mean 'model.dim'?"),
+        ("model.layres=3", "unknown key 'model.layres'; did you mean 'model.num_layers'?"),
+        ("model.num_heads=four", "'model.num_heads': input should be a valid integer"),
+        ("model.dim=true", "'model.dim': input should be a valid integer"),
+        (
+            "training.epochs=0",
+            "'training.epochs': input should be greater than or equal to 1, got 0",
+        ),
+        (
+            "training.learning_rate=.nan",
+            "'training.learning_rate': input should be a finite number",
+        ),
+        ("model.dim=98", "'model': dim 98 must be a multiple of num_heads 4"),
+        ("model.position.kind=rotory", "'model.position.kind': input should be 'relative'"),
+        ("training.intermediate_layers=[9]", "must lie below model.num_layers 6"),
+        ("context.chunk_sizes=[]", "chunk_sizes must name at least one"),
+        ("data.recipe=../evil", "'data.recipe': string should match pattern"),
+        ("training=3", "'training': input should be a valid dictionary"),
+        ("nonsense", "an override is section.key=value, got 'nonsense'"),
+        ("data.train.x=3", "'train' in 'data.train.x=3' is a value, not a section"),
+    ],
+)
+def test_what_is_wrong_is_named(override: str, message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        load_config(CONF, [override])
+    assert message in str(error.value)
+
+
+def test_overrides_and_numbers() -> None:
+    config = load_config(CONF, ["training.learning_rate=1e-3", "context.chunk_sizes=[8]"])
+    assert config.training.learning_rate == 1e-3
+    assert config.context.chunk_sizes == [8]
+
+
+def test_round_trip() -> None:
+    config = load_config(CONF)
+    assert parse_config(config.model_dump(mode="json")) == config
+
+
+def test_missing(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no configuration file"):
+        load_config(tmp_path / "x.yaml")
+    (tmp_path / "x.yaml").write_text("model: {dim: [")
+    with pytest.raises(ConfigError, match="is not YAML"):
+        load_config(tmp_path / "x.yaml")
+    (tmp_path / "x.yaml").write_text("just text")
+    with pytest.raises(ConfigError, match="must hold sections"):
+        load_config(tmp_path / "x.yaml")
+    (tmp_path / "x.yaml").write_text("model: {dim: 144}")
+    with pytest.raises(ConfigError, match="missing key 'data'\nmissing key 'training'"):
+        load_config(tmp_path / "x.yaml")
+
+
+def test_yaml_runs_no_code(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text("data: !!python/object/apply:os.system ['touch hacked']")
+    with pytest.raises(ConfigError, match="is not YAML"):
+        load_config(tmp_path / "x.yaml")
+    assert not Path("hacked").exists()

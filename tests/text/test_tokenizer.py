@@ -1,0 +1,67 @@
+"""Tokenizers: there and back, in several scripts; what they refuse."""
+
+import pytest
+
+from asrkit.text import (
+    CharTokenizer,
+    SentencePieceTokenizer,
+    TextError,
+    Tokenizer,
+    WordTokenizer,
+    decode,
+    normalize,
+)
+
+TEXTS = [
+    "seven three oh",
+    "P I T T S B U R G H",
+    "Über die Straße läuft ein großer Bär.",
+    "我们 在 北京",
+    "今天天气很好",
+    "",
+]
+
+
+def tokenizers() -> list[Tokenizer]:
+    return [
+        CharTokenizer.train(TEXTS),
+        WordTokenizer.train(TEXTS),
+        SentencePieceTokenizer.train(TEXTS * 5, 60, "unigram"),
+        SentencePieceTokenizer.train(TEXTS * 5, 60, "bpe"),
+    ]
+
+
+@pytest.mark.parametrize("index", range(4))
+def test_round_trip(index: int) -> None:
+    tokenizer = tokenizers()[index]
+    again = type(tokenizer).from_bytes(tokenizer.to_bytes())  # type: ignore[attr-defined]
+    for text in TEXTS:
+        tokens = tokenizer.encode(text)
+        assert all(0 < token < tokenizer.vocab_size for token in tokens)  # 0 is the blank
+        assert decode(tokenizer, tokens) == text
+        assert again.encode(text) == tokens
+    assert again.vocab_size == tokenizer.vocab_size
+
+
+@pytest.mark.parametrize("index", range(4))
+def test_unknown_symbols_are_named(index: int) -> None:
+    with pytest.raises(TextError, match=r"not in the vocabulary: .*Ω"):
+        tokenizers()[index].encode("seven Ω")
+
+
+def test_normalize() -> None:
+    assert normalize("  Straße\tEins ", "upper") == "STRASSE EINS"
+    assert normalize("U\u0308ber", "lower") == "über"
+    assert normalize("\uff21\uff22", "keep", "NFKC") == "AB"
+    assert normalize("e\u0301", "keep", "none") == "e\u0301"
+
+
+def test_bad_tokenizers() -> None:
+    with pytest.raises(TextError, match="JSON list"):
+        CharTokenizer.from_bytes(b'{"a": 1}')
+    with pytest.raises(TextError, match="distinct"):
+        CharTokenizer(["a", "a"])
+    with pytest.raises(TextError, match="not a sentencepiece model"):
+        SentencePieceTokenizer.from_bytes(b"nonsense")
+    with pytest.raises(TextError, match="vocab_size 3"):
+        SentencePieceTokenizer.train(TEXTS, 3)

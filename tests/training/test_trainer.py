@@ -1,0 +1,216 @@
+"""Training: it learns, averages, survives bad batches, trades memory, and ranks agree."""
+
+import itertools
+import json
+import logging
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import asrkit
+from asrkit.checkpoint import load_model
+from asrkit.config import load_config
+from asrkit.model import FULL_CONTEXT, CTCLoss
+from asrkit.train import main
+from asrkit.training.corpus import feature_statistics, load_corpus
+from asrkit.training.distributed import Ranks
+from asrkit.training.optimizer import learning_rate
+from asrkit.training.snapshots import Checkpoints, EpochWeights
+from asrkit.training.trainer import Trainer, recompute_layers
+from tests.conftest import PROJECT, tiny_model, write_config
+
+
+def trainer(corpus: Path, tmp_path: Path, **training: object) -> Trainer:
+    from asrkit.build import build_model
+
+    config = load_config(write_config(tmp_path / "c.yaml", corpus, tmp_path / "out", **training))
+    data = load_corpus(config)
+    torch.manual_seed(0)
+    model = build_model(config.model, data.encode.tokenizer.vocab_size)
+    folder = tmp_path / "out"
+    return Trainer(
+        model,
+        data,
+        config,
+        Checkpoints(folder / "c", 2),
+        EpochWeights(folder / "e", 2, False),
+        Ranks(),
+    )
+
+
+def test_it_learns_and_the_file_works(corpus: Path, tmp_path: Path) -> None:
+    """The thin slice: twelve utterances until the transcripts are right, offline and streaming."""
+    config = write_config(
+        tmp_path / "config.yaml", corpus, tmp_path / "out", epochs=60, learning_rate=5e-3,
+        average=2, validate_every_epochs=60,
+    )  # fmt: skip
+    overrides = [
+        "model.dim=32",
+        "model.dropout=0.0",
+        "augmentation.spec_probability=0",
+        "context.full_share=0.5",
+    ]
+    assert main(["--config", str(config), *overrides]) == 0
+    path = tmp_path / "out" / "model.safetensors"
+    utterances = [json.loads(line) for line in (corpus / "train.jsonl").read_text().splitlines()]
+    for chunk_size in ("full", 16):
+        recognizer = asrkit.load(path, chunk_size=chunk_size)
+        texts = [recognizer.transcribe(corpus / u["audio"]).text for u in utterances]
+        assert texts == [u["text"] for u in utterances]
+    training = load_model(path).training
+    assert training["averaged_epochs"] == [59, 60]
+    assert set(training["dev_wer"]) == {"full", "160 ms", "640 ms"}
+    for name in ("config.yaml", "train.log", "tensorboard"):
+        assert (tmp_path / "out" / name).exists()
+
+
+def test_learning_rate() -> None:
+    rates = [learning_rate(p / 100, 1.0, 0.1) for p in range(101)]
+    assert rates[10] == max(rates) == pytest.approx(1.0)
+    assert rates[5] == pytest.approx(0.5)
+    assert rates[100] == pytest.approx(0.01)
+    assert all(a >= b for a, b in itertools.pairwise(rates[10:]))
+
+
+@pytest.mark.parametrize(("best", "kept"), [(False, [2, 3]), (True, [1, 3])])
+def test_average(best: bool, kept: list[int], tmp_path: Path) -> None:
+    epochs = EpochWeights(tmp_path, 2, best)
+    scores: dict[int, float] = {}
+    for epoch, score in enumerate([9.0, 2.0, 5.0, 3.0]):
+        scores[epoch] = score
+        epochs.save(epoch, {"w": torch.tensor([float(epoch)])}, scores)
+    assert epochs.epochs() == kept
+    assert epochs.average(scores)["w"].item() == sum(kept) / 2
+
+
+def test_checkpoints_rotate_and_hold_no_code(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, 2)
+    assert checkpoints.load_newest() is None
+    for step in (1, 2, 30):
+        checkpoints.save(step, {"step": step, "w": torch.ones(2)})
+    assert [p.name for p in checkpoints.paths()] == ["step-00000002.pt", "step-00000030.pt"]
+    newest = checkpoints.load_newest()
+    assert newest is not None
+    assert newest["step"] == 30
+
+
+def test_a_loss_that_is_not_finite_skips_the_step(
+    corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    subject = trainer(corpus, tmp_path)
+    group = next(subject.groups())
+    before = {n: p.clone() for n, p in subject.model.named_parameters()}
+    group[0].samples[1, 4000] = math.inf
+    with caplog.at_level(logging.WARNING):
+        subject.train_step(group)
+    assert all(torch.equal(before[n], p) for n, p in subject.model.named_parameters())
+    assert f"skipped step 0: loss or gradient not finite ({group[0].ids[1]})" in caplog.text
+    subject.train_step(next(subject.groups()))
+    assert not all(torch.equal(before[n], p) for n, p in subject.model.named_parameters())
+
+
+def test_dev_is_scored_whole(corpus: Path, tmp_path: Path) -> None:
+    """A word that the tokenizer cannot write is an error, not an utterance to leave out."""
+    lines = [json.loads(line) for line in (corpus / "dev.jsonl").read_text().splitlines()]
+    lines[0]["text"] = "Qq xx"
+    (corpus / "dev.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    rates = trainer(corpus, tmp_path).validate()
+    assert all(rate.reference_units == 2 + 1 + 2 for rate in rates.values())
+
+
+def test_unusable_utterances_are_reported(corpus: Path, tmp_path: Path) -> None:
+    (corpus / "audio" / "train3.flac").write_bytes(b"")
+    config = write_config(tmp_path / "config.yaml", corpus, tmp_path / "out", epochs=1)
+    assert main(["--config", str(config)]) == 0
+    report = [
+        json.loads(line) for line in (tmp_path / "out" / "left_out.jsonl").read_text().splitlines()
+    ]
+    assert [u["id"] for u in report] == ["train3"]
+    assert "is empty" in report[0]["reason"]
+    assert "1 utterances left out" in (tmp_path / "out" / "train.log").read_text()
+
+
+def test_nothing_usable_is_a_users_error(corpus: Path, tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
+    config = write_config(tmp_path / "config.yaml", corpus, tmp_path / "out")
+    assert main(["--config", str(config), "data.min_seconds=20"]) == 2
+    assert "train.jsonl has no usable utterance" in capsys.readouterr().err
+
+
+def test_gradient_checkpointing_changes_no_gradient() -> None:
+    feats, lengths = torch.randn(2, 80, 80, dtype=torch.float64), torch.tensor([80, 60])
+    tokens, token_lengths = torch.randint(1, 12, (2, 4)), torch.tensor([4, 3])
+    gradients = []
+    for recompute in (False, True):
+        model = tiny_model(dropout=0.3).train()
+        if recompute:
+            recompute_layers(model)
+        calls = 0
+
+        def count(*_: object) -> None:
+            nonlocal calls
+            calls += 1
+
+        model.encoder.layers[0].ffn1.register_forward_hook(count)
+        torch.manual_seed(1)
+        loss = CTCLoss(model, [1], 0.3)(feats, lengths, tokens, token_lengths, 4, 8)
+        loss.sum().backward()
+        gradients.append([p.grad for p in model.parameters()])
+        assert calls == (2 if recompute else 1)
+    for a, b in zip(*gradients, strict=True):
+        assert (a - b).abs().max() < 1e-12
+
+
+def test_intermediate_loss_is_the_weighted_mean() -> None:
+    model = tiny_model()
+    feats, lengths = torch.randn(1, 80, 80, dtype=torch.float64), torch.tensor([80])
+    batch = (feats, lengths, torch.tensor([[1, 2]]), torch.tensor([2]), FULL_CONTEXT, 0)
+    last, first = CTCLoss(model, [], 0.3)(*batch), CTCLoss(model, [1], 1.0)(*batch)
+    both = CTCLoss(model, [1], 0.3)(*batch)
+    assert both.item() == pytest.approx(0.7 * last.item() + 0.3 * first.item(), rel=1e-6)
+
+
+def test_feature_statistics(corpus: Path, tmp_path: Path) -> None:
+    subject = trainer(corpus, tmp_path)
+    mean, scale = feature_statistics(subject.corpus.train, subject.fbank)
+    batches = next(subject.groups())
+    samples = batches[0].samples[:, : int(batches[0].num_samples.min())]
+    feats = (subject.fbank(samples, samples[:, :0])[0] - mean) * scale
+    assert abs(feats.mean()) < 0.3
+    assert 0.6 < feats.std() < 1.4
+
+
+def test_two_ranks_match_one(corpus: Path, tmp_path: Path, environment: dict[str, str]) -> None:
+    """Two ranks with one batch each a step: the weights of one rank with two batches a step.
+
+    With AdamW: Muon orthogonalises in bfloat16, which makes more of a last digit.
+    """
+    options = {"optimizer": "adamw"}
+    one = write_config(
+        tmp_path / "one.yaml", corpus, tmp_path / "one", accumulate_batches=2, **options
+    )
+    two = write_config(tmp_path / "two.yaml", corpus, tmp_path / "two", **options)
+    assert main(["--config", str(one)]) == 0
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        "2",
+        "--standalone",
+    ]
+    subprocess.run(
+        [*command, "-m", "asrkit.train", "--config", str(two)],
+        cwd=PROJECT, env=environment, check=True, capture_output=True,
+    )  # fmt: skip
+    a, b = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
+    assert max(float((a[n].double() - b[n].double()).abs().max()) for n in a) < 1e-5
+    # Control: another number of batches a step is another training.
+    other = write_config(tmp_path / "other.yaml", corpus, tmp_path / "other", **options)
+    assert main(["--config", str(other)]) == 0
+    c = load_file(tmp_path / "other" / "model.safetensors")
+    assert max(float((a[n].double() - c[n].double()).abs().max()) for n in a) > 1e-3
