@@ -1,0 +1,60 @@
+"""The benchmarks run, and their tables hold a number for everything that they measure."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[2]
+STREAMING = {
+    "asrkit",
+    "asrkit, TorchScript",
+    "asrkit, TorchScript frozen",
+    "torchaudio Emformer, 2 layers",
+    "torchaudio Emformer, 4 layers",
+}
+OFFLINE = {"asrkit, chunks of 640 ms", "asrkit, full context", "torchaudio Conformer"}
+
+
+def run(script: str, *options: str) -> str:
+    """Standard output of a benchmark on one thread; several test processes share the cores."""
+    command = [sys.executable, f"tools/{script}", "--quick", "--threads", "1", *options]
+    variables = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)}
+    done = subprocess.run(command, cwd=PROJECT, env=variables, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def table(output: str) -> list[dict[str, str]]:
+    """The rows of the Markdown table."""
+    lines = [line.strip("| ").split(" | ") for line in output.splitlines() if line[:2] == "| "]
+    return [dict(zip(lines[0], line, strict=True)) for line in lines[1:]]
+
+
+def check(output: str, contenders: set[str], file: Path) -> None:
+    """Every contender has a row of positive numbers, and the JSON file has the same rows."""
+    rows = table(output)
+    assert {row.pop("contender") for row in rows} == contenders
+    assert all(float(value) > 0 for row in rows for value in row.values()), output
+    assert "- CPU: " in output
+    assert "- commit: " in output
+    written = json.loads(file.read_text())["rows"]
+    assert {row.pop("contender") for row in written} == contenders
+    assert all(value > 0 for row in written for value in row.values())
+
+
+def test_streaming(tmp_path: Path) -> None:
+    output = run("bench_stream.py", "--rounds", "2", "--json", str(tmp_path / "stream.json"))
+    check(output, STREAMING, tmp_path / "stream.json")
+
+
+def test_offline(tmp_path: Path) -> None:
+    output = run("bench_offline.py", "--rounds", "2", "--json", str(tmp_path / "offline.json"))
+    check(output, OFFLINE, tmp_path / "offline.json")
+
+
+def test_what_takes_too_long_is_reported() -> None:
+    rows = table(run("bench_stream.py", "--rounds", "1", "--limit", "0.001"))
+    assert {row["median, ms"] for row in rows} == {"over 0.001 s"}
+    assert {row["RTF"] for row in rows} == {"–"}

@@ -1,0 +1,200 @@
+"""Time and memory of an encoder over a whole recording, beside torchaudio's Conformer.
+
+From log mels, batch 1, random weights, float32. torchaudio's Conformer attends to the whole
+recording, without positions and without a mask.
+"""
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from benchmarks import (
+    CHUNK_SIZE,
+    DIM,
+    FFN_DIM,
+    KERNEL_SIZE,
+    LEFT_CONTEXT,
+    NUM_HEADS,
+    QUICK_SECONDS,
+    Failure,
+    Row,
+    Subsampling,
+    attempt,
+    environment,
+    parser,
+    random_feats,
+    ratio,
+    reference_encoder,
+    reference_layers,
+    report,
+    round_robin,
+)
+from torch import Tensor
+from torchaudio.models import Conformer
+from tqdm import tqdm
+
+from asrkit.model import FULL_CONTEXT, EncoderStep
+
+LONG = 300.0  # seconds of audio from which on one round has to do
+LOADING = 120.0  # seconds that a process may take before its pass begins
+
+Forward = Callable[[Tensor], object]  # (1, T, F) log mels -> encoder frames
+
+
+def chunked(num_layers: int) -> Forward:
+    step = EncoderStep(reference_encoder(num_layers), CHUNK_SIZE, LEFT_CONTEXT).eval()
+    return lambda feats: step(feats, torch.tensor([feats.size(1)]), step.init_state(1))
+
+
+def full_context(num_layers: int) -> Forward:
+    encoder = reference_encoder(num_layers)
+    return lambda feats: encoder(
+        feats, torch.tensor([feats.size(1)]), encoder.init_state(1, 0), FULL_CONTEXT
+    )
+
+
+def torchaudio_conformer(num_layers: int) -> Forward:
+    subsampling = Subsampling().eval()
+    conformer = Conformer(DIM, NUM_HEADS, FFN_DIM, num_layers, KERNEL_SIZE).eval()
+
+    def forward(feats: Tensor) -> object:
+        x, _, _ = subsampling(feats, *subsampling.init_past())
+        return conformer(x, torch.tensor([x.size(1)]))
+
+    return forward
+
+
+CHUNKED = "asrkit, chunks of 640 ms"  # what the others are compared with
+BUILDERS: dict[str, Callable[[int], Forward]] = {
+    CHUNKED: chunked,
+    "asrkit, full context": full_context,
+    "torchaudio Conformer": torchaudio_conformer,
+}
+
+
+def peak_megabytes() -> float:
+    """The most memory that this process ever held."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+
+
+def measure_memory(name: str, seconds: float, options: argparse.Namespace) -> None:
+    """Print as JSON the megabytes of one pass above the loaded model, or why there are none."""
+    torch.set_num_threads(max(options.threads))
+    forward = BUILDERS[name](reference_layers(options))
+    feats = random_feats(seconds)
+    loaded = peak_megabytes()
+    result = attempt(lambda: forward(feats), options.limit)
+    cell = result.reason if isinstance(result, Failure) else peak_megabytes() - loaded
+    print(json.dumps(cell))
+
+
+def memory(name: str, seconds: float, options: argparse.Namespace) -> float | Failure:
+    """`measure_memory` in a process of its own: a peak never goes down again."""
+    command = [sys.executable, __file__, "--measure-memory", name, str(seconds)]
+    command += ["--threads", *map(str, options.threads), "--limit", str(options.limit)]
+    command += ["--quick"] if options.quick else []
+    try:
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, text=True, timeout=options.limit + LOADING
+        )
+    except subprocess.TimeoutExpired:
+        return Failure(f"over {options.limit:g} s")
+    if done.returncode:
+        return Failure("killed" if done.returncode < 0 else "failed")
+    result = json.loads(done.stdout)
+    return Failure(result) if isinstance(result, str) else result
+
+
+def timed(forward: Forward, feats: Tensor) -> list[float]:
+    """Seconds of a pass: one step."""
+    started = time.perf_counter()
+    forward(feats)
+    return [time.perf_counter() - started]
+
+
+def measure_times(
+    forwards: dict[str, Forward], seconds: float, threads: int, options: argparse.Namespace
+) -> dict[str, list[list[float]] | Failure]:
+    """Seconds of each round."""
+    torch.set_num_threads(threads)
+    feats = random_feats(seconds)
+    passes = {name: partial(timed, forward, feats) for name, forward in forwards.items()}
+    short, label = seconds < LONG, f"{seconds:g} s, threads {threads}"
+    return round_robin(passes, options.rounds if short else 1, short, options.limit, label)
+
+
+def rows_of(
+    seconds: float, threads: int, peaks: dict[str, float | Failure], forwards: dict[str, Forward],
+    options: argparse.Namespace,
+) -> list[Row]:  # fmt: skip
+    """A row of the table for each contender."""
+    # Not again, and with fewer threads, what failed in a process of its own.
+    able = {name: run for name, run in forwards.items() if not isinstance(peaks[name], Failure)}
+    results = measure_times(able, seconds, threads, options)
+    rows: list[Row] = []
+    for name, peak in peaks.items():
+        result = peak if isinstance(peak, Failure) else results[name]
+        row: Row = {"audio, s": seconds, "threads": threads, "contender": name}
+        if isinstance(result, Failure):
+            row |= {"seconds": result.reason, "RTF": None, f"× {CHUNKED}": None}
+        else:
+            row["seconds"] = statistics.median(pass_[0] for pass_ in result)
+            row["RTF"] = statistics.median(pass_[0] for pass_ in result) / seconds
+            row[f"× {CHUNKED}"] = ratio(result, results.get(CHUNKED, Failure("")))
+        row["peak memory, MB"] = peak.reason if isinstance(peak, Failure) else peak
+        rows.append(row)
+    return rows
+
+
+def main() -> None:
+    arguments = parser(
+        "Time and memory of a pass over a whole recording, beside torchaudio's Conformer.",
+        "python tools/bench_offline.py --seconds 10 60 600 --json exp/bench_offline.json",
+    )
+    arguments.add_argument(
+        "--seconds", type=float, nargs="+", default=[10.0, 60.0, 600.0],
+        help=f"lengths of audio (default 10 60 600); one round from {LONG:g} s on",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--max-memory", type=float, default=18.0, help="GB that a process may use (default 18)"
+    )
+    arguments.add_argument(
+        "--measure-memory", nargs=2, metavar=("NAME", "SECONDS"),
+        help="only print the memory of one pass of a contender above the loaded model",
+    )  # fmt: skip
+    options = arguments.parse_args()
+    # An allocation is to fail in Python before the kernel kills this process, or another one; the
+    # processes that measure memory inherit the limit.
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (round(options.max_memory * 1e9), hard))
+    if options.measure_memory:
+        name, seconds = options.measure_memory
+        return measure_memory(name, float(seconds), options)
+    facts = environment(options)
+    lengths = [QUICK_SECONDS] if options.quick else options.seconds
+    if min(lengths) < 1.0:
+        arguments.error(f"--seconds must be at least 1, got {min(lengths):g}")
+    # Before anything is built here: on Linux a child's peak starts at its parent's.
+    cells = [(seconds, name) for seconds in lengths for name in BUILDERS]
+    peaks: dict[float, dict[str, float | Failure]] = {seconds: {} for seconds in lengths}
+    for seconds, name in tqdm(cells, desc="memory"):
+        peaks[seconds][name] = memory(name, seconds, options)
+    forwards = {name: build(reference_layers(options)) for name, build in BUILDERS.items()}
+    rows: list[Row] = []
+    for seconds in lengths:
+        for threads in options.threads:
+            rows += rows_of(seconds, threads, peaks[seconds], forwards, options)
+    report("Offline: a whole recording at once", facts, rows, options.json)
+    return None
+
+
+if __name__ == "__main__":
+    main()

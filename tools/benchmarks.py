@@ -1,0 +1,198 @@
+"""What the benchmarks share: the reference encoder, taking turns, and the report."""
+
+import argparse
+import json
+import os
+import platform
+import shlex
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import torch
+import torchaudio
+from torch import Tensor
+from tqdm import tqdm
+
+from asrkit.files import replacing
+from asrkit.model import ConformerEncoder
+from asrkit.model.subsampling import ConvSubsampling
+
+CHUNK_SIZE, LEFT_CONTEXT = 16, 64  # C, M: encoder frames of 40 ms
+NUM_MELS, DIM, NUM_HEADS, FFN_DIM, KERNEL_SIZE = 80, 256, 4, 2048, 15
+QUICK_SECONDS, QUICK_LAYERS = 4.0, 2
+
+Result = TypeVar("Result")
+Row = dict[str, object]  # column -> str, number, or None where there is none
+Pass = Callable[[], list[float]]  # one pass over the audio: the seconds of each of its steps
+
+
+class Failure(NamedTuple):
+    """Why there is no number."""
+
+    reason: str
+
+
+def parser(description: str, example: str) -> argparse.ArgumentParser:
+    """A parser with the options that both benchmarks have."""
+    arguments = argparse.ArgumentParser(
+        description=description,
+        epilog=f"example:\n  {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    arguments.add_argument(
+        "--threads", type=positive, nargs="+", default=[1, 2], help="thread counts (default 1 2)"
+    )
+    arguments.add_argument("--rounds", type=positive, default=5, help="rounds (default 5)")
+    arguments.add_argument(
+        "--limit", type=float, default=180.0, help="longest pass, seconds (default 180)"
+    )
+    arguments.add_argument(
+        "--quick", action="store_true", help=f"{QUICK_LAYERS} layers, {QUICK_SECONDS:g} s of audio"
+    )
+    arguments.add_argument("--json", type=Path, metavar="FILE", help="write the table there too")
+    return arguments
+
+
+def positive(text: str) -> int:
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be 1 or more, got {text}")
+    return int(text)
+
+
+def reference_layers(options: argparse.Namespace) -> int:
+    return QUICK_LAYERS if options.quick else 12
+
+
+def reference_encoder(num_layers: int) -> ConformerEncoder:
+    """The encoder that is measured, with random weights: speed does not depend on them."""
+    torch.manual_seed(0)
+    return ConformerEncoder(NUM_MELS, DIM, NUM_HEADS, num_layers, FFN_DIM, KERNEL_SIZE).eval()
+
+
+class Subsampling(ConvSubsampling):
+    """asrkit's subsampling before a peer that has none, so that all start from log mels."""
+
+    def __init__(self) -> None:
+        super().__init__(NUM_MELS, DIM, DIM)
+
+    def init_past(self) -> tuple[Tensor, Tensor]:
+        return torch.zeros(1, 1, NUM_MELS), torch.zeros(1, DIM, 1, NUM_MELS // 2)
+
+
+def random_feats(seconds: float) -> Tensor:
+    """(1, T, F), T a multiple of 4."""
+    torch.manual_seed(1)
+    return torch.randn(1, round(seconds * 25) * 4, NUM_MELS)
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """TimeoutError in the block when it takes longer; between two operations, not within one."""
+
+    def stop(_signal: int, _frame: object) -> None:
+        raise TimeoutError
+
+    previous = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+
+
+def attempt(run: Callable[[], Result], limit: float) -> Result | Failure:
+    """What `run` returns, or why it did not: over `limit` seconds, out of memory, …"""
+    try:
+        with time_limit(limit), torch.inference_mode():
+            return run()
+    except TimeoutError:
+        return Failure(f"over {limit:g} s")
+    except (MemoryError, RuntimeError, SystemError) as error:
+        # Neither torch nor oneDNN has an error of its own for the memory of a CPU.
+        lack = isinstance(error, MemoryError) or "memory" in str(error)
+        return Failure("out of memory" if lack else str(error).partition("\n")[0])
+
+
+def round_robin(
+    passes: Mapping[str, Pass], rounds: int, warm_up: bool, limit: float, label: str
+) -> dict[str, list[list[float]] | Failure]:
+    """Seconds of each step of each round. Contenders take turns: drift hits all of them alike."""
+    results: dict[str, list[list[float]] | Failure] = {name: [] for name in passes}
+    turns = [name for _ in range(rounds + warm_up) for name in passes]
+    for name in tqdm(turns, desc=label):
+        result = results[name]
+        if isinstance(result, Failure):
+            continue
+        seconds = attempt(passes[name], limit)
+        if isinstance(seconds, Failure):
+            results[name] = seconds
+        else:
+            result.append(seconds)
+    return {
+        name: result if isinstance(result, Failure) else result[warm_up:]
+        for name, result in results.items()
+    }
+
+
+def ratio(rounds: list[list[float]], base: list[list[float]] | Failure) -> float | None:
+    """Median over the rounds of how many times as long as `base` a step took."""
+    if isinstance(base, Failure):
+        return None
+    medians = zip(map(statistics.median, rounds), map(statistics.median, base), strict=True)
+    return statistics.median(own / other for own, other in medians)
+
+
+def environment(options: argparse.Namespace) -> dict[str, str]:
+    """Where and how a benchmark runs. Taken before it does: the load is that of others."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return {
+        "date": time.strftime("%Y-%m-%d %H:%M %z"),
+        "CPU": f"{names[0] if names else platform.processor()}, {os.cpu_count()} cores",
+        "load at the start": f"{os.getloadavg()[0]:.2f}",
+        "versions": f"Python {platform.python_version()}, torch {torch.__version__}, "
+        f"torchaudio {torchaudio.__version__}",
+        "threads": ", ".join(map(str, options.threads)),
+        "commit": commit(),
+        "command": shlex.join(["python", f"tools/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
+    }
+
+
+def commit() -> str:
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    try:
+        found = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True)
+    except OSError:  # no git here
+        return "unknown"
+    return found.stdout.strip() or "unknown"
+
+
+def report(title: str, facts: dict[str, str], rows: Sequence[Row], file: Path | None) -> None:
+    """Print a Markdown section with the facts and the table; write both as JSON if asked."""
+    print(f"## {title}\n")
+    print("\n".join(f"- {name}: {fact}" for name, fact in facts.items()), end="\n\n")
+    columns = list(rows[0])
+    print("| " + " | ".join(columns) + " |")
+    print("|" + "---|" * len(columns))
+    for row in rows:
+        print("| " + " | ".join(cell(row[column]) for column in columns) + " |")
+    if file:
+        with replacing(file) as temporary:
+            everything = {"title": title, **facts, "rows": rows}
+            temporary.write_text(json.dumps(everything, indent=2, ensure_ascii=False), "utf-8")
+
+
+def cell(value: object) -> str:
+    """Three digits are more than such measurements repeat."""
+    if isinstance(value, float):
+        return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+    return "–" if value is None else str(value)
