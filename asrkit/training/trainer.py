@@ -185,18 +185,7 @@ class Trainer:
         rate = learning_rate(self.share(), options.learning_rate, options.warmup_share)
         set_learning_rate(self.optimizers, rate)
         self.model.train()
-        total, suspects = 0.0, []
-        for i, batch in enumerate(group):
-            last = i + 1 == len(group)
-            with nullcontext() if last else self.ranks.no_sync(self.loss):
-                losses = self.losses(batch if batch.ids else filler())
-                weight = 1.0 if batch.ids else 0.0
-                # Gradients are averaged over ranks: this makes it the mean over all tokens.
-                (losses.sum() * (weight * self.ranks.size / max(1.0, tokens))).backward()
-            if batch.ids:
-                total += float(losses.detach().sum())
-                finite = torch.isfinite(losses).tolist()
-                suspects += [u for u, fine in zip(batch.ids, finite, strict=True) if not fine]
+        total, suspects = self.backward(group, tokens)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), options.clip_norm)
         if torch.isfinite(norm):
             for optimizer in self.optimizers:
@@ -215,6 +204,23 @@ class Trainer:
             {"loss": total / max(1.0, tokens), "learning_rate": rate, "gradient_norm": float(norm)}
         )
         return total, int(tokens)
+
+    def backward(self, group: list[Batch], tokens: float) -> tuple[float, list[str]]:
+        """Gradients of the mean loss over all ranks' tokens; this rank's summed loss, and the
+        utterances whose loss is not finite."""
+        total, suspects = 0.0, []
+        for i, batch in enumerate(group):
+            last = i + 1 == len(group)
+            with nullcontext() if last else self.ranks.no_sync(self.loss):
+                losses = self.losses(batch if batch.ids else filler())
+                weight = 1.0 if batch.ids else 0.0
+                # Gradients are averaged over ranks: this makes it the mean over all tokens.
+                (losses.sum() * (weight * self.ranks.size / max(1.0, tokens))).backward()
+            if batch.ids:
+                total += float(losses.detach().sum())
+                finite = torch.isfinite(losses).tolist()
+                suspects += [u for u, fine in zip(batch.ids, finite, strict=True) if not fine]
+        return total, suspects
 
     def losses(self, batch: Batch) -> Tensor:
         """(B,) losses of a batch, in a context drawn for it."""
