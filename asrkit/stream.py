@@ -40,6 +40,9 @@ def main(argv: list[str] | None = None) -> int:
     arguments.add_argument(
         "--simulate-realtime", action="store_true", help="take a file at the speed it was spoken"
     )
+    arguments.add_argument(
+        "--partials", action="store_true", help="every partial result on a line of its own"
+    )
     return run_command(stream, arguments, argv)
 
 
@@ -47,7 +50,7 @@ def stream(options: argparse.Namespace) -> int:
     if options.packet_ms < 1:
         raise UserError(f"--packet-ms must be 1 or more, got {options.packet_ms}")
     recognizer, _ = load_recognizer(options)
-    screen = Screen()
+    screen = Screen(options.partials)
     if options.mic:
         from asrkit.audio.microphone import Microphone
 
@@ -103,18 +106,26 @@ def paced(packets: Iterable[np.ndarray], rate: int) -> Iterator[np.ndarray]:
 
 
 class Screen:
-    """Partial results redrawn in place on a terminal, the final one on standard output."""
+    """Partial results, redrawn in place on a terminal, and the final one on standard output.
 
-    def __init__(self) -> None:
-        self.redraw = sys.stdout.isatty()
+    Args:
+        lines: partial results on lines of their own instead.
+    """
+
+    def __init__(self, lines: bool) -> None:
+        self.lines, self.redraw = lines, sys.stdout.isatty() and not lines
         self.shown = ""
 
     def partial(self, result: Result) -> None:
-        if self.redraw and result.text != self.shown:
+        if result.text == self.shown:
+            return
+        self.shown = result.text
+        if self.lines:
+            print(f"… {result.text}", flush=True)
+        elif self.redraw:
             width = shutil.get_terminal_size().columns - 1
             text = result.text if len(result.text) <= width else "…" + result.text[1 - width :]
             print(f"\r\x1b[K{text}", end="", flush=True)
-            self.shown = result.text
 
     def final(self, result: Result) -> None:
         print(f"\r\x1b[K{result.text}" if self.redraw else result.text, flush=True)

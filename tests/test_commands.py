@@ -221,6 +221,16 @@ def test_stream_redraws_on_a_terminal(
     assert lines[-1].startswith(lines[-3].rstrip())
 
 
+def test_stream_partials_on_lines(
+    model: Path, wav: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("stream", "--model", model, "--file", wav, "--partials") == 0
+    *partials, final = capsys.readouterr().out.splitlines()
+    assert len(partials) > 1
+    assert all(line.startswith("… ") for line in partials)
+    assert final.startswith(partials[-1].removeprefix("… ").rstrip())
+
+
 def test_stream_simulates_real_time(model: Path, wav: Path) -> None:
     import time
 

@@ -223,7 +223,7 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--output-dir", type=Path, required=True, help="where the corpus goes")
-    parser.add_argument("--train", type=int, default=5000, help="utterances to train on (5000)")
+    parser.add_argument("--train", type=int, default=3600, help="utterances to train on (3600)")
     parser.add_argument("--dev", type=int, default=200, help="utterances to tune with (200)")
     parser.add_argument("--test", type=int, default=300, help="utterances to test with (300)")
     parser.add_argument("--seed", type=int, default=0, help="another seed, another corpus (0)")
