@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from asrkit import audio
 from asrkit.model import FULL_CONTEXT, ConformerCTC, CTCOutput, CTCStep, EncoderState
-from asrkit.runtime.results import Result, result
+from asrkit.runtime.results import Result, WordReader
 from asrkit.search import Search
 from asrkit.text import Tokenizer
 
@@ -85,7 +85,7 @@ class Recognizer:
         results = []
         for row, length in zip(log_probs, lengths.tolist(), strict=True):
             state = self.search.step(self.search.start(), row[:length])
-            results.append(result(self.search.best(state), self.tokenizer, True))
+            results.append(WordReader(self.tokenizer)(self.search.best(state), is_final=True))
         return results
 
     def features(self, samples: Tensor, past: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -123,6 +123,7 @@ class Session:
         self._pending = 0  # frames in them
         self._state = recognizer.init_state(1)
         self._search_state = recognizer.search.start()
+        self._read_words = WordReader(recognizer.tokenizer)
         self._result = self._read(is_final=False)
 
     def accept(self, samples: np.ndarray) -> Result:
@@ -175,5 +176,4 @@ class Session:
         self._result = self._read(is_final=False)
 
     def _read(self, is_final: bool) -> Result:
-        hypothesis = self._recognizer.search.best(self._search_state)
-        return result(hypothesis, self._recognizer.tokenizer, is_final)
+        return self._read_words(self._recognizer.search.best(self._search_state), is_final)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from asrkit.model import FRAME_MS
 from asrkit.search import Hypothesis
-from asrkit.text import Tokenizer, decode
+from asrkit.text import Tokenizer
 
 
 class Word(NamedTuple):
@@ -20,16 +20,41 @@ class Result(NamedTuple):
     is_final: bool
 
 
-def seconds(frame: int) -> float:
-    """When an encoder frame begins."""
-    return frame * FRAME_MS / 1000
+class WordReader:
+    """Text and timed words of a stream's hypotheses, one after another.
+
+    Words that are complete and unchanged since the last hypothesis are not read again: the time
+    for a partial result depends on what is new, not on how long the stream has lasted.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        self.closed: list[Word] = []
+        self.prefix = Hypothesis((), (), (), ())  # the tokens of the closed words
+
+    def __call__(self, hypothesis: Hypothesis, is_final: bool) -> Result:
+        size = len(self.prefix.tokens)
+        if part(hypothesis, 0, size) != self.prefix:  # the search thought better of it
+            self.closed, size = [], 0
+        words, last = read_words(part(hypothesis, size, None), self.tokenizer)
+        self.closed += words[:-1]
+        self.prefix = part(hypothesis, 0, size + last)
+        words = [*self.closed, *words[-1:]]
+        return Result(" ".join(word.text for word in words), tuple(words), is_final)
 
 
-def result(hypothesis: Hypothesis, tokenizer: Tokenizer, is_final: bool) -> Result:
-    """Text and timed words of a hypothesis."""
+def part(hypothesis: Hypothesis, start: int, end: int | None) -> Hypothesis:
+    """Some of the tokens, with all that is known of them."""
+    tokens, starts, ends, confidences = hypothesis
+    return Hypothesis(tokens[start:end], starts[start:end], ends[start:end], confidences[start:end])
+
+
+def read_words(hypothesis: Hypothesis, tokenizer: Tokenizer) -> tuple[list[Word], int]:
+    """The words of some tokens, and the index of the token that begins the last one."""
     words: list[Word] = []
+    last = 0
     fresh = True  # the next piece starts a word
-    for token, start, end, confidence in zip(*hypothesis, strict=True):
+    for i, (token, start, end, confidence) in enumerate(zip(*hypothesis, strict=True)):
         piece = tokenizer.piece(token)
         fresh = fresh or piece.startswith(" ")
         text = piece.strip()
@@ -37,12 +62,18 @@ def result(hypothesis: Hypothesis, tokenizer: Tokenizer, is_final: bool) -> Resu
             continue
         if fresh:
             words.append(Word(text, seconds(start), seconds(end), confidence))
+            last = i
         else:
-            last = words[-1]
-            words[-1] = last._replace(
-                text=last.text + text,
+            word = words[-1]
+            words[-1] = word._replace(
+                text=word.text + text,
                 end=seconds(end),
-                confidence=min(last.confidence, confidence),
+                confidence=min(word.confidence, confidence),
             )
         fresh = piece.endswith(" ")
-    return Result(decode(tokenizer, hypothesis.tokens), tuple(words), is_final)
+    return words, last
+
+
+def seconds(frame: int) -> float:
+    """When an encoder frame begins."""
+    return frame * FRAME_MS / 1000

@@ -9,9 +9,15 @@ import soundfile
 import asrkit
 from asrkit import audio
 from asrkit.runtime import recognizer_of
-from asrkit.runtime.results import Word, result
+from asrkit.runtime.results import Result, Word, WordReader
 from asrkit.search import Hypothesis
-from asrkit.text import CharTokenizer, SentencePieceTokenizer, WordTokenizer
+from asrkit.text import (
+    CharTokenizer,
+    SentencePieceTokenizer,
+    Tokenizer,
+    WordTokenizer,
+    decode,
+)
 from tests.conftest import speech, timed
 from tests.test_checkpoint import a_file
 
@@ -106,6 +112,27 @@ def test_batch_of_nothing(recognizer: asrkit.Recognizer) -> None:
     mixed = recognizer.transcribe_batch([speech(1.0), np.zeros(0, dtype=np.float32)])
     assert timed(mixed[0]) == timed(recognizer.transcribe(speech(1.0)))
     assert mixed[1].text == ""
+
+
+def result(hypothesis: Hypothesis, tokenizer: Tokenizer, is_final: bool) -> Result:
+    return WordReader(tokenizer)(hypothesis, is_final)
+
+
+def test_words_of_a_growing_and_changing_hypothesis() -> None:
+    """Whatever was read before, the words are those of a reader that sees it for the first time."""
+    draw = np.random.default_rng(0)
+    tokenizer = CharTokenizer(list(" ab"))
+    reader, tokens = WordReader(tokenizer), []
+    for step in range(200):
+        tokens += draw.integers(1, 4, draw.integers(0, 4)).tolist()
+        if step % 7 == 0 and tokens:  # the search changes its mind
+            tokens[draw.integers(len(tokens))] = int(draw.integers(1, 4))
+        frames = tuple(range(len(tokens)))
+        ends = tuple(i + 1 for i in frames)
+        hypothesis = Hypothesis(tuple(tokens), frames, ends, (0.5,) * len(tokens))
+        assert reader(hypothesis, False) == result(hypothesis, tokenizer, False)
+        assert reader(hypothesis, False).text == decode(tokenizer, tokens)
+    assert len(reader.closed) > 20
 
 
 def test_words() -> None:
