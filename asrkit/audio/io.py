@@ -1,5 +1,6 @@
 """Reading audio, streaming resampling, stereo to mono."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
@@ -12,6 +13,8 @@ import soxr
 
 from asrkit.audio.fbank import SAMPLE_RATE
 from asrkit.errors import UserError
+
+logger = logging.getLogger(__name__)
 
 MAX_CHANNELS = 64
 MAX_SECONDS = 100 * 3600  # of one file; a header that claims more does not know
@@ -47,7 +50,10 @@ def read(
     """
     with opened(path) as file:
         count = seek(file, path, start, duration)
-        return file.read(count, dtype="float32", always_2d=True), file.samplerate
+        promised = file.frames - file.tell()
+        samples = file.read(count, dtype="float32", always_2d=True)
+        warn_if_short(path, file, promised if count < 0 else min(count, promised), len(samples))
+        return samples, file.samplerate
 
 
 def seek(file: soundfile.SoundFile, path: str | Path, start: float, duration: float | None) -> int:
@@ -64,6 +70,15 @@ def seek(file: soundfile.SoundFile, path: str | Path, start: float, duration: fl
     return -1 if duration is None else round(duration * file.samplerate)
 
 
+def warn_if_short(path: str | Path, file: soundfile.SoundFile, promised: int, got: int) -> None:
+    """Say that a file was cut off: half of it is better than none, but not the same."""
+    if got < promised - file.samplerate // 10:  # lossy formats promise a little too much
+        logger.warning(
+            "%s is cut off: it ends %.2f s before its header says; used as far as it goes",
+            path, (promised - got) / file.samplerate,
+        )  # fmt: skip
+
+
 def load(path: str | Path) -> np.ndarray:
     """A whole file as float32 mono samples (n,) at 16 kHz."""
     samples, rate = read(path)
@@ -77,9 +92,17 @@ def blocks(
     with opened(path) as file:
         rate = file.samplerate
         count = seek(file, path, start, duration)
-        size = max(1, round(seconds * rate))
-        for block in file.blocks(size, frames=count, dtype="float32", always_2d=True):
+        promised = file.frames - file.tell()
+        wanted = promised if count < 0 else min(count, promised)
+        size, got = max(1, round(seconds * rate)), 0
+        # Not file.blocks: it repeats old samples when a file is shorter than its header says.
+        while got < wanted:
+            block = file.read(min(size, wanted - got), dtype="float32", always_2d=True)
+            if not len(block):
+                break
+            got += len(block)
             yield block, rate
+        warn_if_short(path, file, wanted, got)
 
 
 def mono(samples: np.ndarray) -> np.ndarray:

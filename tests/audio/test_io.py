@@ -99,12 +99,21 @@ def test_bad_files(name: str, message: str, tmp_path: Path) -> None:
     assert str(path) in str(error.value)
 
 
-def test_truncated_mp3_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+def test_truncated_mp3_is_read_as_far_as_it_goes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     soundfile.write(tmp_path / "x.mp3", speech(4.0), 16000)
     data = (tmp_path / "x.mp3").read_bytes()
     (tmp_path / "cut.mp3").write_bytes(data[: len(data) // 2])
+    audio.read(tmp_path / "x.mp3")
+    assert not caplog.text
     samples, _ = audio.read(tmp_path / "cut.mp3")
     assert 1.5 < len(samples) / 16000 < 2.5
+    assert "cut.mp3 is cut off: it ends 2." in caplog.text
+    caplog.clear()
+    blocks = [block for block, _ in audio.blocks(tmp_path / "cut.mp3", 0.5)]
+    assert len(np.concatenate(blocks)) == len(samples)
+    assert "is cut off" in caplog.text
 
 
 @pytest.mark.parametrize(
