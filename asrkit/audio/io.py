@@ -49,15 +49,14 @@ def read(
         AudioError: if the file is missing, empty, not audio, or ends before `start`.
     """
     with opened(path) as file:
-        count = seek(file, path, start, duration)
-        promised = file.frames - file.tell()
-        samples = file.read(count, dtype="float32", always_2d=True)
-        warn_if_short(path, file, promised if count < 0 else min(count, promised), len(samples))
+        wanted = seek(file, path, start, duration)
+        samples = file.read(wanted, dtype="float32", always_2d=True)
+        warn_if_short(path, file, wanted, len(samples))
         return samples, file.samplerate
 
 
 def seek(file: soundfile.SoundFile, path: str | Path, start: float, duration: float | None) -> int:
-    """Go to `start`; the samples from there that are meant, -1 for all.
+    """Go to `start`; how many samples from there are meant, by the header.
 
     Raises:
         AudioError: if the file ends before `start`, or `start` is negative.
@@ -67,15 +66,16 @@ def seek(file: soundfile.SoundFile, path: str | Path, start: float, duration: fl
         seconds = file.frames / file.samplerate
         raise AudioError(f"{path} has {seconds:.2f} s; start {start} s is not in it")
     file.seek(first)
-    return -1 if duration is None else round(duration * file.samplerate)
+    rest = file.frames - first
+    return rest if duration is None else min(rest, round(duration * file.samplerate))
 
 
-def warn_if_short(path: str | Path, file: soundfile.SoundFile, promised: int, got: int) -> None:
+def warn_if_short(path: str | Path, file: soundfile.SoundFile, wanted: int, got: int) -> None:
     """Say that a file was cut off: half of it is better than none, but not the same."""
-    if got < promised - file.samplerate // 10:  # lossy formats promise a little too much
+    if got < wanted - file.samplerate // 10:  # lossy formats promise a little too much
         logger.warning(
             "%s is cut off: it ends %.2f s before its header says; used as far as it goes",
-            path, (promised - got) / file.samplerate,
+            path, (wanted - got) / file.samplerate,
         )  # fmt: skip
 
 
@@ -91,9 +91,7 @@ def blocks(
     """Part of a file piece by piece, so that an hour of audio never lies in memory at once."""
     with opened(path) as file:
         rate = file.samplerate
-        count = seek(file, path, start, duration)
-        promised = file.frames - file.tell()
-        wanted = promised if count < 0 else min(count, promised)
+        wanted = seek(file, path, start, duration)
         size, got = max(1, round(seconds * rate)), 0
         # Not file.blocks: it repeats old samples when a file is shorter than its header says.
         while got < wanted:

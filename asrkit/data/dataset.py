@@ -124,8 +124,8 @@ class SpeechDataset(torch.utils.data.Dataset[Batch]):
                 loaded = load_samples(
                     cut if self.augmentation is None else self.augmentation(cut, draw)
                 )
-            except audio.AudioError as error:
-                left_out.append(LeftOut(cut.id, str(error)))
+            except Exception as error:  # also of lhotse's augmentation: named, never a crash
+                left_out.append(LeftOut(cut.id, str(error) or type(error).__name__))
                 continue
             reason = self.encode.why_not(text_of(cut), len(loaded)) if self.to_train else None
             if reason is not None:

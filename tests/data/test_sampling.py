@@ -83,6 +83,18 @@ def test_noise_and_reverberation_follow_the_seed(corpus: Path, workers: int) -> 
     assert (first[0].samples - clean.samples).abs().max() > 0.01
 
 
+def test_an_augmentation_that_fails_leaves_its_utterance_out(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise AssertionError("lhotse gave up")
+
+    monkeypatch.setattr(Augmentation, "__call__", fails)
+    batch = augmented(corpus)[("a", load_cuts(corpus / "dev.jsonl", []))]
+    assert batch.ids == []
+    assert [u.reason for u in batch.left_out] == ["lhotse gave up"] * 3
+
+
 def test_noise_of_another_rate_and_stereo_speech(corpus: Path) -> None:
     stereo = np.stack([speech(1.0, rate=8000)] * 2, axis=1)
     soundfile.write(corpus / "stereo.wav", stereo, 8000)
