@@ -29,7 +29,7 @@ def build_model(config: ModelConfig, vocab_size: int) -> ConformerCTC:
         ffn_dim=config.ffn_dim,
         kernel_size=config.kernel_size,
         dropout=config.dropout,
-        position=config.position.kind,
+        position=config.position.model_dump(),
         subsampling_channels=config.subsampling_channels,
     )
     return ConformerCTC(encoder, vocab_size)

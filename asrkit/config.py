@@ -7,13 +7,15 @@ nearest key. Every default of a setting stands here and nowhere else.
 
 import difflib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args
 
 import pydantic
+import torch
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
 from asrkit.errors import UserError
+from asrkit.model import positions
 
 
 class ConfigError(UserError):
@@ -68,7 +70,25 @@ class TextConfig(Section):
 
 
 class PositionConfig(Section):
-    kind: Literal["relative"] = "relative"
+    """A kind of position encoding; its options are its class's, with the defaults there."""
+
+    kind: str
+
+
+def _position_section(kind: str) -> type[PositionConfig]:
+    fields: dict[str, Any] = {
+        name: (Number if option.annotation is float else option.annotation, option.default)
+        for name, option in positions.options(kind).items()
+    }
+    fields["kind"] = (Literal[kind], kind)
+    return create_model(kind, __base__=PositionConfig, **fields)
+
+
+POSITIONS = {kind: _position_section(kind) for kind in positions.KINDS}
+if TYPE_CHECKING:
+    AnyPosition = PositionConfig
+else:
+    AnyPosition = Annotated[Union[tuple(POSITIONS.values())], Field(discriminator="kind")]  # noqa: UP007
 
 
 class ModelConfig(Section):
@@ -80,12 +100,17 @@ class ModelConfig(Section):
     kernel_size: Annotated[int, Field(ge=2, le=1024)] = 15
     dropout: Annotated[float, Field(strict=False, ge=0.0, lt=1.0)] = 0.1
     subsampling_channels: Annotated[int, Field(ge=1, le=8192)] | None = None
-    position: PositionConfig = PositionConfig()
+    position: AnyPosition = POSITIONS["relative"](kind="relative")
 
     @model_validator(mode="after")
     def _fits(self) -> "ModelConfig":
         if self.dim % self.num_heads:
             raise ValueError(f"dim {self.dim} must be a multiple of num_heads {self.num_heads}")
+        try:
+            with torch.device("meta"):  # the encoding itself knows which numbers fit
+                positions.build_positions(self.position.model_dump(), self.dim, self.num_heads, 1)
+        except ValueError as error:
+            raise ValueError(f"position: {error}") from None
         return self
 
 
@@ -209,12 +234,21 @@ def _apply(values: dict[str, Any], override: str) -> None:
 
 
 def _explain(error: Any) -> str:
-    key = ".".join(str(part) for part in error["loc"])
+    # pydantic names the kind between a position and its option: no part of the key.
+    loc = error["loc"][:2] + error["loc"][3:] if "position" in error["loc"][:2] else error["loc"]
+    key = ".".join(str(part) for part in loc)
     if error["type"] == "extra_forbidden":
         inside = error["input"] if isinstance(error["input"], dict) else {}
         return "\n".join(_unknown(f"{key}.{name}") for name in inside) or _unknown(key)
     if error["type"] == "missing":
         return f"missing key '{key}'"
+    if error["type"] == "union_tag_not_found":
+        return f"missing key '{key}.kind'"
+    if error["type"] == "union_tag_invalid":
+        kind = error["ctx"]["tag"]
+        near = difflib.get_close_matches(kind, POSITIONS, n=1)
+        hint = f"; did you mean '{near[0]}'?" if near else ""
+        return f"'{key}.kind': must be one of {', '.join(POSITIONS)}, got '{kind}'{hint}"
     message = error["msg"].removeprefix("Value error, ")
     if not key:
         return message
@@ -233,6 +267,7 @@ def _keys(section: type[BaseModel], prefix: str = "") -> list[str]:
     keys = []
     for name, field in section.model_fields.items():
         keys.append(prefix + name)
-        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
-            keys += _keys(field.annotation, f"{prefix}{name}.")
+        for kind in (field.annotation, *get_args(field.annotation)):
+            if isinstance(kind, type) and issubclass(kind, Section):
+                keys += _keys(kind, f"{prefix}{name}.")
     return keys

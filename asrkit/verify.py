@@ -137,7 +137,7 @@ def stations(recognizer: Recognizer, step: EncoderStep, feats: Tensor, frames: i
         lengths = torch.tensor([part.size(1)])
         normalized = encoder.normalize(part, lengths, step.chunk_size)
         subsampled, _, _ = encoder.subsampling(normalized, state.feats, state.hidden)
-        layers, lengths, state = encoder.step(part, lengths, state, step.chunk_size, step.tables)
+        layers, lengths, state = encoder.step(part, lengths, state, step.chunk_size, step.tables())
         parts = [subsampled, *layers, recognizer.model.log_probs(layers[-1])]
         outputs.append([x[:, : int(lengths)] for x in parts])
     return [torch.cat(pieces, dim=1) for pieces in zip(*outputs, strict=True)]

@@ -9,11 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+import torch
 
+from asrkit import audio
 from asrkit.__main__ import COMMANDS
 from asrkit.checkpoint import save_model
 from asrkit.text import CharTokenizer
-from tests.conftest import speech
+from tests.conftest import fitted, speech
 from tests.test_checkpoint import a_file, edit
 
 
@@ -25,7 +27,10 @@ def run(command: str, *arguments: object) -> int:
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     path = tmp_path / "m.safetensors"
-    save_model(path, a_file(CharTokenizer(list("abcdefghij "))))
+    file = a_file(CharTokenizer(list("abcdefghij ")))
+    samples = torch.from_numpy(speech(2.0))[None]
+    fitted(file.model, audio.Fbank()(samples, samples[:, :0])[0])  # talkative about `wav`
+    save_model(path, file)
     return path
 
 

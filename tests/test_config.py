@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from asrkit.config import ConfigError, load_config, parse_config
+from asrkit.build import build_model
+from asrkit.config import POSITIONS, ConfigError, load_config, parse_config
+from asrkit.model.positions import options
 from tests.conftest import PROJECT
 
 CONF = PROJECT / "conf" / "conformer.yaml"
@@ -26,7 +28,26 @@ CONF = PROJECT / "conf" / "conformer.yaml"
             "'training.learning_rate': input should be a finite number",
         ),
         ("model.dim=98", "'model': dim 98 must be a multiple of num_heads 4"),
-        ("model.position.kind=rotory", "'model.position.kind': input should be 'relative'"),
+        (
+            "model.position.kind=rotory",
+            "'model.position.kind': must be one of relative, relative_learned, shaw, t5, alibi, "
+            "deberta, urpe, rotary, compact, sinusoidal, learned, flow, complex, none, "
+            "got 'rotory'; did you mean 'rotary'?",
+        ),
+        (
+            "model.position.max_distanse=3",
+            "unknown key 'model.position.max_distanse'; "
+            "did you mean 'model.position.max_distance'?",
+        ),
+        (
+            "model.position.max_distance=0",
+            "'model': position: max_distance must be at least 1, got 0",
+        ),
+        (
+            "model.position.max_distance=far",
+            "'model.position.max_distance': input should be a valid integer, got 'far'",
+        ),
+        ("model.position={max_distance: 3}", "missing key 'model.position.kind'"),
         ("training.intermediate_layers=[9]", "must lie below model.num_layers 6"),
         ("context.chunk_sizes=[]", "chunk_sizes must name at least one"),
         ("data.recipe=../evil", "'data.recipe': string should match pattern"),
@@ -47,9 +68,18 @@ def test_overrides_and_numbers() -> None:
     assert config.context.chunk_sizes == [8]
 
 
-def test_round_trip() -> None:
-    config = load_config(CONF)
+@pytest.mark.parametrize("kind", POSITIONS)
+def test_round_trip(kind: str) -> None:
+    config = load_config(CONF, [f"model.position.kind={kind}"])
     assert parse_config(config.model_dump(mode="json")) == config
+    assert config.model.position.kind == kind
+    assert config.model.position.model_dump().keys() == {"kind", *options(kind)}
+
+
+def test_options_reach_the_encoding() -> None:
+    config = load_config(CONF, ["model.position={kind: shaw, max_distance: 5, values: false}"])
+    position = build_model(config.model, 9).encoder.layers[0].attention.position
+    assert position.embeddings.shape == (11, 24)  # 2·5+1 distances, Dh of the keys alone
 
 
 def test_missing(tmp_path: Path) -> None:

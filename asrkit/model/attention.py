@@ -5,6 +5,8 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
+from asrkit.model.positions import Position
+
 
 class ChunkAttention(nn.Module):
     """Multi-head self-attention of each chunk to itself and to the M frames before it.
@@ -17,7 +19,7 @@ class ChunkAttention(nn.Module):
         dim: D, a multiple of num_heads.
         num_heads: H.
         dropout: of the attention weights and of the output.
-        position: the encoding that gives the scores, see `positions`.
+        position: the encoding that gives scores and context, see `positions`.
     """
 
     # Not -inf, so that a row without a single valid key stays finite; exp(-1e4) is exactly 0 in
@@ -26,11 +28,12 @@ class ChunkAttention(nn.Module):
     # Queries scored at once: bounds the (Q, W) scores of one long full-context block.
     max_rows: Final[int] = 512
 
-    def __init__(self, dim: int, num_heads: int, dropout: float, position: nn.Module) -> None:
+    def __init__(self, dim: int, num_heads: int, dropout: float, position: Position) -> None:
         super().__init__()
         self.num_heads = num_heads
         self.position = position
-        self.qkv = nn.Linear(dim, 3 * dim)
+        self.query_dim = dim + num_heads * position.query_dim
+        self.qkv = nn.Linear(dim, self.query_dim + 2 * dim)
         self.out = nn.Linear(dim, dim)
         self.dropout = nn.Dropout(dropout)
 
@@ -57,12 +60,14 @@ class ChunkAttention(nn.Module):
         num_blocks = valid.size(2)
         chunk_size = x.size(1) // num_blocks
         window = past_keys.size(2) + chunk_size  # W = M + C
-        qkv = self.qkv(x).unflatten(2, (3, self.num_heads, -1))  # (B, T, 3, H, Dh)
-        q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)  # each (B, H, T, Dh)
+        q, k, v = self.qkv(x).split([self.query_dim, x.size(2), x.size(2)], dim=2)
+        q = q.unflatten(2, (self.num_heads, -1)).transpose(1, 2)  # (B, H, T, Dh + more)
+        k = k.unflatten(2, (self.num_heads, -1)).transpose(1, 2)  # (B, H, T, Dh)
+        v = v.unflatten(2, (self.num_heads, -1)).transpose(1, 2)  # (B, H, T, Dh)
         keys = torch.cat([past_keys, k], dim=2)  # (B, H, M+T, Dh)
         values = torch.cat([past_values, v], dim=2)  # (B, H, M+T, Dh)
         blocks = self.attend(
-            q.unflatten(2, (num_blocks, chunk_size)),  # (B, H, n, C, Dh)
+            q.unflatten(2, (num_blocks, chunk_size)),  # (B, H, n, C, Dh + more)
             keys.unfold(2, window, chunk_size).transpose(3, 4),  # (B, H, n, W, Dh)
             values.unfold(2, window, chunk_size).transpose(3, 4),
             valid,
@@ -81,5 +86,6 @@ class ChunkAttention(nn.Module):
             rows = queries[:, :, :, first : first + self.max_rows]
             scores = self.position.scores(rows, keys, table, first)  # (B, H, n, Q, W)
             weights = scores.masked_fill(~valid, self.masked).softmax(dim=4)
-            parts.append(self.dropout(weights) @ values)  # (B, H, n, Q, Dh)
+            weights = self.dropout(weights)
+            parts.append(self.position.context(weights, values, table, first))  # (B, H, n, Q, Dh)
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=3)

@@ -3,14 +3,15 @@
 Decisions, in one place:
 - attention in chunks of C frames that see the M frames before them; offline is one step from the
   initial state (see `attention`), full context is one chunk;
-- relative positions (see `positions`), macaron feed-forward layers, causal convolutions with
+- any position encoding (see `positions`), macaron feed-forward layers, causal convolutions with
   LayerNorm, a final LayerNorm in each layer (Gulati et al. 2020);
 - global mean and variance normalisation inside the encoder, so that an export holds it;
 - what rows remember is a NamedTuple of tensors, batch first, of fixed shapes: streams are joined
   with torch.cat on dimension 0 of each field and split by slicing.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +19,8 @@ from torch.nn import functional
 
 from asrkit.model.attention import ChunkAttention
 from asrkit.model.convolution import CausalConvolution
-from asrkit.model.positions import RelativePosition
+from asrkit.model.feed_forward import FeedForward
+from asrkit.model.positions import build_positions
 from asrkit.model.subsampling import ConvSubsampling
 
 FULL_CONTEXT = 1 << 30  # a chunk_size that no utterance reaches
@@ -42,19 +44,9 @@ class EncoderOutput(NamedTuple):
     state: EncoderState
 
 
-class FeedForward(nn.Module):
-    """LayerNorm, linear, SiLU, linear (Gulati et al. 2020, 2.3): (B, T, D) -> (B, T, D)."""
-
-    def __init__(self, dim: int, hidden_dim: int, dropout: float) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(dim)
-        self.expand = nn.Linear(dim, hidden_dim)
-        self.project = nn.Linear(hidden_dim, dim)
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(self, x: Tensor) -> Tensor:
-        hidden = self.dropout(functional.silu(self.expand(self.norm(x))))  # (B, T, FFN)
-        return self.dropout(self.project(hidden))
+class PositionTables(NamedTuple):
+    frames: Tensor  # of the encoding that acts on the frames
+    layers: Tensor  # (L, ...) of the one in each layer
 
 
 class ConformerLayer(nn.Module):
@@ -105,7 +97,8 @@ class ConformerEncoder(nn.Module):
         ffn_dim: width of the feed-forward layers.
         kernel_size: K of the causal depthwise convolutions.
         dropout: everywhere.
-        position: kind of position encoding; "relative" so far.
+        position: kind of position encoding, see `positions.KINDS`, or its options with the kind
+            among them: {"kind": "shaw", "max_distance": 32}.
         subsampling_channels: S; D if None. The second convolution costs S² and is a quarter of
             the arithmetic of a 12-layer model, more than half of a 6-layer one.
 
@@ -125,7 +118,7 @@ class ConformerEncoder(nn.Module):
         ffn_dim: int = 2048,
         kernel_size: int = 15,
         dropout: float = 0.0,
-        position: str = "relative",
+        position: str | Mapping[str, Any] = "relative",
         subsampling_channels: int | None = None,
     ) -> None:
         super().__init__()
@@ -137,8 +130,6 @@ class ConformerEncoder(nn.Module):
             raise ValueError(f"num_mels must be a multiple of 4, got {num_mels}")
         if kernel_size < 2:
             raise ValueError(f"kernel_size must be at least 2, got {kernel_size}")
-        if position != "relative":
-            raise ValueError(f"position must be 'relative', got {position!r}")
         channels = dim if subsampling_channels is None else subsampling_channels
         self.num_mels, self.channels, self.dim, self.num_heads = num_mels, channels, dim, num_heads
         self.kernel_size = kernel_size
@@ -146,9 +137,10 @@ class ConformerEncoder(nn.Module):
         self.register_buffer("scale", torch.ones(num_mels))
         self.subsampling = ConvSubsampling(num_mels, channels, dim)
         self.dropout = nn.Dropout(dropout)
+        self.position, positions = build_positions(position, dim, num_heads, num_layers)
         self.layers = nn.ModuleList()
-        for _ in range(num_layers):
-            attention = ChunkAttention(dim, num_heads, dropout, RelativePosition(dim, num_heads))
+        for layer_position in positions:
+            attention = ChunkAttention(dim, num_heads, dropout, layer_position)
             self.layers.append(ConformerLayer(attention, dim, ffn_dim, kernel_size))
 
     @torch.jit.unused
@@ -195,12 +187,12 @@ class ConformerEncoder(nn.Module):
         return EncoderOutput(layers[-1], lengths, state)
 
     @torch.jit.export
-    def tables(self, left_context: int, chunk_size: int) -> Tensor:
-        """(L, ...) each layer's position table; no input matters to it: `EncoderStep` keeps it."""
+    def tables(self, left_context: int, chunk_size: int) -> PositionTables:
+        """The position tables; no input matters to them: `EncoderStep` keeps them."""
         tables: list[Tensor] = []
         for layer in self.layers:
-            tables.append(layer.attention.position.table(left_context, chunk_size))
-        return torch.stack(tables)
+            tables.append(layer.attention.position.table(left_context, chunk_size, self.mean))
+        return PositionTables(self.position.table(self.mean), torch.stack(tables))
 
     @torch.jit.export
     def step(
@@ -209,7 +201,7 @@ class ConformerEncoder(nn.Module):
         lengths: Tensor,
         state: EncoderState,
         chunk_size: int,
-        tables: Tensor,
+        tables: PositionTables,
     ) -> tuple[list[Tensor], Tensor, EncoderState]:
         """`forward` with the tables given, and the output (B, E, D) of every layer."""
         frames = num_frames(feats.size(1))  # E
@@ -217,14 +209,14 @@ class ConformerEncoder(nn.Module):
         x, new_feats, hidden = self.subsampling(feats, state.feats, state.hidden)  # (B, n·C, D)
         lengths = (lengths + 3) // 4
         valid = valid_keys(state.position, lengths, state.keys.size(3), chunk_size, x.size(1))
-        x = self.dropout(x)
+        x = self.dropout(self.position(x, state.position, tables.frames))
         outputs: list[Tensor] = []
         keys: list[Tensor] = []
         values: list[Tensor] = []
         convs: list[Tensor] = []
         for i, layer in enumerate(self.layers):
             x, layer_keys, layer_values, conv = layer(
-                x, valid, tables[i], state.keys[:, i], state.values[:, i], state.conv[:, i]
+                x, valid, tables.layers[i], state.keys[:, i], state.values[:, i], state.conv[:, i]
             )
             outputs.append(x[:, :frames])
             keys.append(layer_keys)
@@ -257,14 +249,19 @@ class EncoderStep(nn.Module):
     are shared with `encoder`; make a new step after changing them.
     """
 
-    tables: Tensor  # (L, ...)
+    frame_table: Tensor
+    layer_tables: Tensor  # (L, ...)
 
     def __init__(self, encoder: ConformerEncoder, chunk_size: int, left_context: int) -> None:
         super().__init__()
         self.encoder, self.chunk_size, self.left_context = encoder, chunk_size, left_context
         with torch.no_grad():
             tables = encoder.tables(left_context, chunk_size)
-        self.register_buffer("tables", tables, persistent=False)
+        self.register_buffer("frame_table", tables.frames, persistent=False)
+        self.register_buffer("layer_tables", tables.layers, persistent=False)
+
+    def tables(self) -> PositionTables:
+        return PositionTables(self.frame_table, self.layer_tables)
 
     @torch.jit.export
     def init_state(self, batch_size: int) -> EncoderState:
@@ -273,7 +270,7 @@ class EncoderStep(nn.Module):
     def forward(self, feats: Tensor, lengths: Tensor, state: EncoderState) -> EncoderOutput:
         """The encoder's forward; all steps of a stream, its last too, are whole chunks."""
         layers, lengths, state = self.encoder.step(
-            feats, lengths, state, self.chunk_size, self.tables
+            feats, lengths, state, self.chunk_size, self.tables()
         )
         return EncoderOutput(layers[-1], lengths, state)
 

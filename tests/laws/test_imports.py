@@ -15,7 +15,7 @@ ROOTS = {"errors", "files", "version"}  # of no layer: they import nothing of as
 BUILDERS = {"build", "checkpoint"}
 MAY_IMPORT = {
     **{leaf: set() for leaf in LEAVES},
-    "config": set(),
+    "config": {"model"},
     "data": LEAVES,
     "build": LEAVES | {"config"},
     "checkpoint": LEAVES | {"config", "build"},

@@ -7,7 +7,8 @@ import torch
 
 from asrkit.model.attention import ChunkAttention
 from asrkit.model.conformer import valid_keys
-from asrkit.model.positions import RelativePosition, shift, sinusoid
+from asrkit.model.positions import RelativePosition
+from asrkit.model.positions.distances import shift, sinusoid
 
 HEADS, DIM = 2, 12
 
@@ -48,7 +49,7 @@ def blocks(module: ChunkAttention, x: torch.Tensor, chunk: int, left: int) -> to
     past = torch.zeros(1, HEADS, left, DIM // HEADS, dtype=torch.float64)
     frames = torch.tensor([x.size(0)])
     valid = valid_keys(torch.zeros(1, dtype=torch.int64), frames, left, chunk, x.size(0))
-    table = module.position.table(left, chunk)
+    table = module.position.table(left, chunk, x)
     return module(x[None], valid, table, past, past)[0][0]
 
 
@@ -64,7 +65,7 @@ def test_control_an_unsigned_distance_is_noticed() -> None:
     x = torch.randn(24, DIM, dtype=torch.float64)
     expected = reference(module, x, 4, 3)
     table = module.position.table
-    module.position.table = lambda left, chunk: table(left, chunk).flip(2)  # type: ignore[method-assign]
+    module.position.table = lambda left, chunk, like: table(left, chunk, like).flip(2)  # type: ignore[method-assign]
     assert (blocks(module, x, 4, 3) - expected).abs().max() > 1e-3
 
 
@@ -92,7 +93,7 @@ def test_half_precision_is_finite(dtype: torch.dtype) -> None:
     past = torch.zeros(2, HEADS, 4, DIM // HEADS, dtype=dtype)
     valid = valid_keys(torch.tensor([0, 0]), torch.tensor([8, 0]), 4, 4, 8)
     assert not valid[1].any()
-    output, _, _ = module(x, valid, module.position.table(4, 4), past, past)
+    output, _, _ = module(x, valid, module.position.table(4, 4, x), past, past)
     assert torch.isfinite(output).all()
 
 
@@ -101,6 +102,6 @@ def test_gradients_of_padded_rows_are_finite() -> None:
     x = torch.randn(2, 8, DIM, dtype=torch.float64, requires_grad=True)
     past = torch.zeros(2, HEADS, 4, DIM // HEADS, dtype=torch.float64)
     valid = valid_keys(torch.tensor([0, 0]), torch.tensor([8, 0]), 4, 4, 8)
-    module(x, valid, module.position.table(4, 4), past, past)[0].sum().backward()
+    module(x, valid, module.position.table(4, 4, x), past, past)[0].sum().backward()
     assert all(torch.isfinite(p.grad).all() for p in module.parameters() if p.grad is not None)
     assert torch.isfinite(x.grad).all()  # type: ignore[arg-type]

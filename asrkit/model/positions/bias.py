@@ -1,0 +1,101 @@
+"""Encodings that add a number to the score: T5's buckets and ALiBi."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from asrkit.model.positions.base import Position
+from asrkit.model.positions.distances import distances, toeplitz
+
+
+class BiasPosition(Position):
+    """What both share: score(i, j) = q_i·k_j / sqrt(Dh) + b_{i-j}, a table (H, 1, M+2C)."""
+
+    def scores(self, queries: Tensor, keys: Tensor, table: Tensor, first: int) -> Tensor:
+        content = (queries / math.sqrt(keys.size(4))) @ keys.transpose(3, 4)
+        return content + toeplitz(table[:, 0], first, queries.size(3), keys.size(3))
+
+
+class T5Position(BiasPosition):
+    """Kind `t5`: a learned bias for each head and bucket of distances.
+
+        score(i, j) = q_i·k_j / sqrt(Dh) + b_bucket(j-i)
+
+    Raffel et al. 2020, section 2.1. Near distances have a bucket each, far ones share
+    logarithmic ones up to `max_distance`, beyond which all are one. T5 leaves out the 1/sqrt(Dh)
+    (its initialisation holds it) and shares b among layers; here each layer has its own. Logs in
+    float32, as published code has them, may put a distance on the border of two buckets into
+    the wrong one.
+
+    Args:
+        dim: D.
+        num_heads: H.
+        num_buckets: all of them.
+        max_distance: where the last bucket begins.
+        bidirectional: past and future have half of the buckets each; if not, all of the future
+            is one bucket with distance 0 (T5's decoder).
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int,
+        num_buckets: int = 32,
+        max_distance: int = 128,
+        bidirectional: bool = True,
+    ) -> None:
+        super().__init__(dim, num_heads)
+        side = num_buckets // 2 if bidirectional else num_buckets
+        if side < 2 or side * (2 if bidirectional else 1) != num_buckets:
+            least = "an even number of 4 or more" if bidirectional else "2 or more"
+            raise ValueError(f"num_buckets must be {least}, got {num_buckets}")
+        if max_distance <= side // 2:
+            raise ValueError(
+                f"max_distance must be above {side // 2}, the distances with a bucket of their "
+                f"own, got {max_distance}"
+            )
+        self.side, self.max_distance, self.bidirectional = side, max_distance, bidirectional
+        self.bias = nn.Parameter(torch.randn(num_buckets, num_heads) * 0.02)
+
+    def table(self, left_context: int, chunk_size: int, like: Tensor) -> Tensor:
+        return self.bias[self.buckets(-distances(left_context, chunk_size, like))].t().unsqueeze(1)
+
+    def buckets(self, ahead: Tensor) -> Tensor:
+        """(P,) distances j-i -> (P,) buckets."""
+        exact = self.side // 2
+        distance = ahead.abs() if self.bidirectional else (-ahead).clamp(min=0)
+        ratio = distance.clamp(min=1).to(torch.float64) / exact
+        share = ratio.log() / math.log(self.max_distance / exact)
+        # A border is in the upper bucket, also where the logarithms end in …999.
+        far = exact + (share * (self.side - exact) + 1e-9).floor().to(torch.int64)
+        bucket = torch.where(distance < exact, distance, far.clamp(max=self.side - 1))
+        return bucket + self.side * (ahead > 0).to(torch.int64) * int(self.bidirectional)
+
+
+class ALiBiPosition(BiasPosition):
+    """Kind `alibi`: a bias that falls with the distance, nothing learned.
+
+        score(i, j) = q_i·k_j / sqrt(Dh) - m_h |i-j|,   m_h = 2^(-8h/H), h = 1 … H
+
+    Press et al. 2022, section 3; symmetric, since a chunk also sees its future. As theirs, an H
+    that is no power of two takes the slopes of the next lower one and then every other slope of
+    the next higher one. Published code that adds the bias of the key's place alone (equal after a
+    causal softmax) is wrong with a future.
+
+    Args:
+        dim: D.
+        num_heads: H.
+    """
+
+    def __init__(self, dim: int, num_heads: int) -> None:
+        super().__init__(dim, num_heads)
+        lower = 2 ** int(math.log2(num_heads))
+        slopes = [2 ** (-8 * (h + 1) / lower) for h in range(lower)]
+        slopes += [2 ** (-4 * (2 * h + 1) / lower) for h in range(num_heads - lower)]
+        self.slopes = slopes
+
+    def table(self, left_context: int, chunk_size: int, like: Tensor) -> Tensor:
+        far = distances(left_context, chunk_size, like).abs().to(torch.float64)  # (M+2C,)
+        slopes = torch.tensor(self.slopes, dtype=torch.float64, device=like.device)  # (H,)
+        return (-slopes[:, None] * far).to(like.dtype).unsqueeze(1)

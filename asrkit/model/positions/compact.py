@@ -1,0 +1,72 @@
+"""Zipformer's compact relative encoding."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from asrkit.model.positions.base import Position
+from asrkit.model.positions.distances import by_distance, columns, distances, shift
+
+
+class CompactPosition(Position):
+    """Kind `compact`: few dimensions, fine near by, coarse far away, with queries of its own.
+
+        score(i, j) = q_i·k_j / sqrt(Dh) + p_i·W r_{i-j}
+
+    p_i is a small query beside q_i: the content's query takes no part in the position's score.
+    r holds sines and cosines of whole multiples of an angle between -π/2 and π/2,
+
+        angle(d) = atan(s(d) / (F·R / 2π)),   s(d) = sign(d) sqrt(R) ln(1 + |d| / sqrt(R))
+
+    so the farthest distances saturate and no table ends. Yao et al. 2024 (Zipformer), as in its
+    published code; the last sine is replaced by 1, a bias.
+
+    Args:
+        dim: D.
+        num_heads: H.
+        position_dim: R, even, of r.
+        query_dim: of p_i, each head's.
+        length_factor: F; more of it spreads the angles' fine part over more distances.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int,
+        position_dim: int = 48,
+        query_dim: int = 4,
+        length_factor: float = 1.0,
+    ) -> None:
+        super().__init__(dim, num_heads)
+        if position_dim < 2 or position_dim % 2:
+            raise ValueError(f"position_dim must be even and at least 2, got {position_dim}")
+        if query_dim < 1:
+            raise ValueError(f"query_dim must be at least 1, got {query_dim}")
+        if not length_factor > 0.0:
+            raise ValueError(f"length_factor must be above 0, got {length_factor}")
+        self.position_dim = position_dim
+        self.query_dim, self.length_factor = query_dim, length_factor
+        self.projection = nn.Linear(position_dim, num_heads * query_dim, bias=False)
+
+    def table(self, left_context: int, chunk_size: int, like: Tensor) -> Tensor:
+        """(H, query_dim, M+2C)."""
+        vectors = self.vectors(distances(left_context, chunk_size, like)).to(like.dtype)
+        return self.projection(vectors).unflatten(1, (self.num_heads, -1)).permute(1, 2, 0)
+
+    def vectors(self, distances: Tensor) -> Tensor:
+        """r: (P,) -> (P, R) in float64."""
+        far = distances.to(torch.float64)
+        root = math.sqrt(self.position_dim)
+        compressed = root * far.sign() * (1.0 + far.abs() / root).log()
+        angles = (compressed / (self.length_factor * self.position_dim / (2 * math.pi))).atan()
+        multiples = 1 + torch.arange(self.position_dim // 2, device=far.device)
+        angles = angles[:, None] * multiples  # (P, R/2)
+        vectors = torch.stack([angles.cos(), angles.sin()], dim=2).flatten(1)
+        return torch.cat([vectors[:, :-1], torch.ones_like(vectors[:, :1])], dim=1)
+
+    def scores(self, queries: Tensor, keys: Tensor, table: Tensor, first: int) -> Tensor:
+        rows, num_keys, size = queries.size(3), keys.size(3), keys.size(4)
+        content = (queries[..., :size] / math.sqrt(size)) @ keys.transpose(3, 4)
+        table = columns(table, first, rows, num_keys)  # (H, query_dim, W+Q)
+        return content + shift(by_distance(queries[..., size:], table), num_keys)

@@ -1,0 +1,39 @@
+"""Complex-order positions."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from asrkit.model.positions.base import FramePosition, frame_numbers
+
+
+class ComplexPosition(FramePosition):
+    """Kind `complex`: a frame's dimensions, in pairs as complex numbers, times a learned wave.
+
+        y_t[m] = x_t[m] · a_m exp(i (ω_m t + θ_m)),   m = 1 … D/2
+
+    Wang et al. 2020, section 3, with the amplitude a, the frequency ω and the phase θ of each
+    dimension (theirs also differ by word, which frames do not have). The real parts are the even
+    dimensions, the imaginary ones the odd. Angles in float64 before the cast.
+
+    Args:
+        dim: D, even.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim)
+        even = torch.arange(0, dim, 2, dtype=torch.float64)
+        frequencies = torch.exp(even * (-math.log(10000.0) / dim))
+        self.frequency = nn.Parameter(frequencies.to(torch.get_default_dtype()))  # ω (D/2,)
+        self.amplitude = nn.Parameter(torch.ones(dim // 2))
+        self.phase = nn.Parameter(torch.zeros(dim // 2))
+
+    def forward(self, x: Tensor, position: Tensor, table: Tensor) -> Tensor:
+        numbers = frame_numbers(x, position).to(torch.float64).unsqueeze(2)  # (B, T, 1)
+        angles = numbers * self.frequency.to(torch.float64) + self.phase.to(torch.float64)
+        cos = self.amplitude * angles.cos().to(x.dtype)  # (B, T, D/2)
+        sin = self.amplitude * angles.sin().to(x.dtype)
+        real, imaginary = x[..., 0::2], x[..., 1::2]
+        turned = [real * cos - imaginary * sin, real * sin + imaginary * cos]
+        return torch.stack(turned, dim=3).flatten(2)

@@ -1,0 +1,61 @@
+"""DeBERTa's disentangled attention."""
+
+import math
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+
+from asrkit.model.positions.base import Position
+from asrkit.model.positions.distances import by_distance, columns, distances, shift
+
+
+class DeBERTaPosition(Position):
+    """Kind `deberta`: the content asks for positions, and positions ask for the content.
+
+        score(i, j) = (q_i·k_j + q_i·K_δ(i,j) + k_j·Q_δ(j,i)) / sqrt(3 Dh)
+
+    with K = P W_k, Q = P W_q, and δ(i, j) = i-j + k cut to 0 … 2k-1. He et al. 2021, eq. 3 and 4.
+    Each layer has its own P (the paper shares one). Code that takes δ(i, j) in the last term too
+    reads the table backwards there.
+
+    Args:
+        dim: D.
+        num_heads: H.
+        max_distance: k; P has 2k rows.
+    """
+
+    max_keys: Final[int] = 512  # of a product by distance, so that it stays narrow
+
+    def __init__(self, dim: int, num_heads: int, max_distance: int = 64) -> None:
+        super().__init__(dim, num_heads)
+        if max_distance < 1:
+            raise ValueError(f"max_distance must be at least 1, got {max_distance}")
+        self.embeddings = nn.Parameter(torch.randn(2 * max_distance, dim) * 0.02)  # P
+        self.key_projection = nn.Linear(dim, dim, bias=False)
+        self.query_projection = nn.Linear(dim, dim, bias=False)
+
+    def table(self, left_context: int, chunk_size: int, like: Tensor) -> Tensor:
+        """(2, H, Dh, M+2C): K_δ(i,j) over i-j falling, Q_δ(j,i) over i-j rising."""
+        falling = distances(left_context, chunk_size, like)
+        rising = 1 - chunk_size + torch.arange(falling.size(0), device=like.device)
+        most = self.embeddings.size(0) // 2
+        keys = self.key_projection(self.embeddings)[(falling + most).clamp(0, 2 * most - 1)]
+        queries = self.query_projection(self.embeddings)[(most - rising).clamp(0, 2 * most - 1)]
+        both = torch.stack([keys, queries]).unflatten(2, (self.num_heads, -1))
+        return both.permute(0, 2, 3, 1)
+
+    def scores(self, queries: Tensor, keys: Tensor, table: Tensor, first: int) -> Tensor:
+        rows, num_keys = queries.size(3), keys.size(3)
+        scale = 1.0 / math.sqrt(3 * keys.size(4))
+        queries = queries * scale
+        positions = by_distance(queries, columns(table[0], first, rows, num_keys))
+        scores = queries @ keys.transpose(3, 4) + shift(positions, num_keys)
+        # Seen from the keys, a row's distances rise with the query: the same shift, transposed.
+        parts: list[Tensor] = []
+        for begin in range(0, num_keys, self.max_keys):
+            some = keys[:, :, :, begin : begin + self.max_keys] * scale  # (B, H, n, Wt, Dh)
+            start = first + num_keys - begin - some.size(3)
+            asked = by_distance(some, table[1, ..., start : start + some.size(3) + rows])
+            parts.append(shift(asked, rows).transpose(3, 4))  # (B, H, n, Q, Wt)
+        return scores + torch.cat(parts, dim=4)

@@ -1,0 +1,89 @@
+"""From distances to keys: what the relative encodings share.
+
+In a block, query i and key j are i + M - j frames apart. There are only M+2C-1 such distances, so
+an encoding works by distance, in columns that run from the farthest past, M+C-1, down to the
+farthest future, and one shift puts every column where its key is.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def distances(left_context: int, chunk_size: int, like: Tensor) -> Tensor:
+    """(M+2C,) int64 on the device of `like`: M+C-1 down to -C; the last one only pads."""
+    return torch.arange(left_context + chunk_size - 1, -chunk_size - 1, -1, device=like.device)
+
+
+def columns(table: Tensor, first: int, num_rows: int, num_keys: int) -> Tensor:
+    """The columns that rows first … first+Q-1 of a block need, of a table over `distances`.
+
+    (..., M+2C) -> (..., W+Q)
+    """
+    start = table.size(-1) - num_keys - first - num_rows
+    return table[..., start : start + num_keys + num_rows]
+
+
+def by_distance(queries: Tensor, table: Tensor) -> Tensor:
+    """Products of queries with a table over distances, of each head its own.
+
+    (B, H, n, Q, X), (H, X, P) -> (B, H, n, Q, P), contiguous in the last two dimensions. One
+    product for each head over all blocks: the table is not copied for every block.
+    """
+    by_head = queries.transpose(0, 1)  # (H, B, n, Q, X)
+    products = by_head.flatten(1, 3) @ table  # (H, B·n·Q, P)
+    return products.unflatten(1, by_head.shape[1:4]).transpose(0, 1)
+
+
+def shift(scores: Tensor, num_keys: int) -> Tensor:
+    """Turn scores by distance into scores by key, without a copy or a gather.
+
+    Column p of row i belongs to distance i + (distance of column p in row 0), so row i has to
+    move left by Q-1-i. Read as one long row, that is the view that starts Q-1 entries later and
+    whose rows are one entry shorter.
+
+    Args:
+        scores: (..., Q, W + Q), contiguous in the last two dimensions.
+        num_keys: W.
+
+    Returns:
+        (..., Q, W), where entry (i, j) was entry (i, j + Q-1-i).
+    """
+    rows, width = scores.size(-2), scores.size(-1)
+    flat = scores.flatten(-2)  # (..., Q·(W+Q))
+    flat = flat[..., rows - 1 : rows * width - 1]  # (..., Q·(W+Q-1))
+    return flat.unflatten(-1, (rows, width - 1))[..., :num_keys]
+
+
+def unshift(weights: Tensor) -> Tensor:
+    """The way back: weights by key (..., Q, W) to weights by distance (..., Q, W + Q)."""
+    rows, num_keys = weights.size(-2), weights.size(-1)
+    flat = torch.nn.functional.pad(weights, [0, rows - 1]).flatten(-2)  # (..., Q·(W+Q-1))
+    flat = torch.nn.functional.pad(flat, [rows - 1, 1])  # (..., Q·(W+Q))
+    return flat.unflatten(-1, (rows, num_keys + rows))
+
+
+def toeplitz(table: Tensor, first: int, num_rows: int, num_keys: int) -> Tensor:
+    """The matrix whose entry (i, j) is the table's value at the distance of query and key.
+
+    (H, M+2C) -> (H, 1, Q, W), for rows first … first+Q-1 of a block.
+    """
+    by_distance = columns(table, first, num_rows, num_keys).unsqueeze(1)  # (H, 1, W+Q)
+    return shift(by_distance.expand(-1, num_rows, -1), num_keys).unsqueeze(1)
+
+
+def sinusoid(positions: Tensor, dim: int) -> Tensor:
+    """Sines and cosines of positions or signed distances (Vaswani et al. 2017, section 3.5).
+
+    Args:
+        positions: (P,) frames, of any sign: the sine keeps the sign, so r(-d) is not r(d).
+        dim: even number of columns; sines in the even ones, cosines in the odd ones.
+
+    Returns:
+        (P, dim) in float64: an angle of an hour of frames would lose its digits in float32.
+    """
+    even = torch.arange(0, dim, 2, dtype=torch.float64, device=positions.device)
+    frequencies = torch.exp(even * (-math.log(10000.0) / dim))  # (dim/2,)
+    angles = positions.to(torch.float64)[:, None] * frequencies  # (P, dim/2)
+    return torch.stack([angles.sin(), angles.cos()], dim=2).flatten(1)

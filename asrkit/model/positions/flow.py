@@ -1,0 +1,65 @@
+"""Positions as the path of a learned differential equation."""
+
+import torch
+from torch import Tensor, nn
+
+from asrkit.model.positions.base import FramePosition, frame_numbers
+
+
+class FlowPosition(FramePosition):
+    """Kind `flow`: the frame's place on a learned path, added to the frame.
+
+        y_t = x_t + p(t mod period),   dp/dt = h(t, p),   p(0) learned
+
+    with h a network of one hidden layer. Liu et al. 2020 (FLOATER), section 3; here before the
+    first layer only. The path is solved by the fourth-order Runge-Kutta method in steps of `step`
+    frames, and within them by one shorter step to each frame, all of them at once. It does not
+    depend on the input: streaming keeps it. After `period` frames it begins anew.
+
+    Args:
+        dim: D.
+        hidden_dim: of h.
+        period: frames of the path; 1024 are 41 s.
+        step: frames of a solver's step.
+    """
+
+    def __init__(self, dim: int, hidden_dim: int = 64, period: int = 1024, step: int = 16) -> None:
+        super().__init__(dim)
+        for name, value in (("hidden_dim", hidden_dim), ("period", period), ("step", step)):
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        self.period, self.step = period, step
+        self.start = nn.Parameter(torch.randn(dim) * 0.02)
+        self.expand = nn.Linear(dim + 1, hidden_dim)
+        self.project = nn.Linear(hidden_dim, dim)
+
+    def slope(self, time: Tensor, place: Tensor) -> Tensor:
+        """h, for times (P, 1) as shares of the period and places (P, D): (P, D) a period."""
+        return self.project(torch.tanh(self.expand(torch.cat([place, time], dim=1))))
+
+    def advance(self, time: Tensor, place: Tensor, step: Tensor) -> Tensor:
+        """One Runge-Kutta step from (P, 1), (P, D), of the lengths (P, 1): (P, D)."""
+        half = 0.5 * step
+        k1 = self.slope(time, place)
+        k2 = self.slope(time + half, place + half * k1)
+        k3 = self.slope(time + half, place + half * k2)
+        k4 = self.slope(time + step, place + step * k3)
+        return place + step / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + k4)
+
+    def table(self, like: Tensor) -> Tensor:
+        """(period, D): the path at every frame."""
+        frames = torch.arange(self.period, device=like.device)
+        offsets = frames % self.step
+        shares = (frames / self.period).to(like.dtype).unsqueeze(1)  # (period, 1)
+        within = (offsets / self.period).to(like.dtype).unsqueeze(1)
+        whole = torch.full_like(shares[:1], self.step / self.period)  # (1, 1)
+        place = self.start.unsqueeze(0)  # (1, D)
+        places = [place]
+        for i in range(self.step, self.period, self.step):
+            place = self.advance(shares[i - self.step : i - self.step + 1], place, whole)
+            places.append(place)
+        begin = torch.cat(places)[frames // self.step]  # (period, D), of each frame's step
+        return self.advance(shares - within, begin, within)
+
+    def forward(self, x: Tensor, position: Tensor, table: Tensor) -> Tensor:
+        return x + table[frame_numbers(x, position) % self.period]

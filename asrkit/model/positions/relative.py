@@ -1,0 +1,104 @@
+"""Transformer-XL's relative positions, with sinusoids or with a learned table."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from asrkit.model.positions.base import Position
+from asrkit.model.positions.distances import by_distance, columns, distances, shift, sinusoid
+
+
+class BiasedRelative(Position):
+    """What both kinds share: u and v of each head, and the scores."""
+
+    def __init__(self, dim: int, num_heads: int) -> None:
+        super().__init__(dim, num_heads)
+        self.content_bias = nn.Parameter(torch.zeros(num_heads, 1, 1, dim // num_heads))  # u
+        self.position_bias = nn.Parameter(torch.zeros(num_heads, 1, 1, dim // num_heads))  # v
+
+    def vectors(self, distances: Tensor) -> Tensor:
+        """(P,) signed distances -> (P, D)."""
+        raise NotImplementedError
+
+    def table(self, left_context: int, chunk_size: int, like: Tensor) -> Tensor:
+        """(H, Dh, M+2C)."""
+        vectors = self.vectors(distances(left_context, chunk_size, like))  # (M+2C, D)
+        return vectors.unflatten(1, (self.num_heads, -1)).permute(1, 2, 0)
+
+    def scores(self, queries: Tensor, keys: Tensor, table: Tensor, first: int) -> Tensor:
+        rows, num_keys = queries.size(3), keys.size(3)
+        scale = 1.0 / math.sqrt(keys.size(4))
+        content = ((queries + self.content_bias) * scale) @ keys.transpose(3, 4)
+        table = columns(table, first, rows, num_keys)  # (H, Dh, W+Q)
+        return content + shift(by_distance((queries + self.position_bias) * scale, table), num_keys)
+
+
+class RelativePosition(BiasedRelative):
+    """Kind `relative`: projected sinusoids of the signed distance.
+
+        score(i, j) = ((q_i + u)·k_j + (q_i + v)·W r_{i-j}) / sqrt(Dh)
+
+    Dai et al. 2019 (Transformer-XL), section 3.3 and appendix B; Gulati et al. 2020. XLNet's
+    scheme is this one: its two streams are about language modelling. Published code goes wrong by
+    leaving out the shift (the position then belongs to the key's place in the cache, relative in
+    name only), by shifting a matrix that was padded at the wrong end, and by tables that end.
+
+    Args:
+        dim: D, even.
+        num_heads: H.
+        max_distance: Z; distances beyond ±Z count as ±Z. None: none does.
+    """
+
+    def __init__(self, dim: int, num_heads: int, max_distance: int | None = None) -> None:
+        super().__init__(dim, num_heads)
+        if max_distance is not None and max_distance < 1:
+            raise ValueError(f"max_distance must be at least 1, got {max_distance}")
+        self.max_distance = max_distance
+        self.projection = nn.Linear(dim, dim, bias=False)
+
+    def vectors(self, distances: Tensor) -> Tensor:
+        if self.max_distance is not None:
+            distances = distances.clamp(-self.max_distance, self.max_distance)
+        weight = self.projection.weight
+        return self.projection(sinusoid(distances, weight.size(1)).to(weight.dtype))
+
+
+class LearnedRelativePosition(BiasedRelative):
+    """Kind `relative_learned`: a learned row for each distance in place of W r.
+
+        score(i, j) = ((q_i + u)·k_j + (q_i + v)·e_clip(i-j)) / sqrt(Dh)
+
+    Huang et al. 2019 (Music Transformer), section 3.4, with Transformer-XL's u and v. Their
+    "skewing" is for causal square matrices; the shift here also knows a past and a future.
+
+    Args:
+        dim: D.
+        num_heads: H.
+        max_distance: Z; e has 2Z+1 rows, and distances beyond ±Z count as ±Z.
+    """
+
+    def __init__(self, dim: int, num_heads: int, max_distance: int = 64) -> None:
+        super().__init__(dim, num_heads)
+        self.max_distance = max_distance
+        self.embeddings = learned_table(max_distance, dim)
+
+    def vectors(self, distances: Tensor) -> Tensor:
+        return clipped(self.embeddings, distances)
+
+
+def learned_table(max_distance: int, dim: int) -> nn.Parameter:
+    """(2Z+1, dim), small at first: one row for each distance from -Z to Z.
+
+    Raises:
+        ValueError: for Z below 1.
+    """
+    if max_distance < 1:
+        raise ValueError(f"max_distance must be at least 1, got {max_distance}")
+    return nn.Parameter(torch.randn(2 * max_distance + 1, dim) * 0.02)
+
+
+def clipped(table: Tensor, distances: Tensor) -> Tensor:
+    """(2Z+1, X), (P,) -> (P, X): the rows of these distances, the last ones beyond ±Z."""
+    most = table.size(0) // 2
+    return table[distances.clamp(-most, most) + most]

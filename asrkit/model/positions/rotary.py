@@ -1,0 +1,59 @@
+"""Rotary positions."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from asrkit.model.positions.base import Position
+
+
+class RotaryPosition(Position):
+    """Kind `rotary`: queries and keys turned by an angle for each pair of their dimensions.
+
+        score(i, j) = (R_i q_i)·(R_j k_j) / sqrt(Dh) = q_i·R_{j-i} k_j / sqrt(Dh)
+
+    R_t turns dimensions 2m and 2m+1 by t·base^(-2m/R). Su et al. 2021 (RoFormer), section 3.2.
+    The cache holds keys as they are, and each block turns them by their place in the block: angles
+    of frame counters lose their digits in float32 after minutes, and in half precision (as in
+    published code) within a second.
+
+    Args:
+        dim: D.
+        num_heads: H.
+        share: of the head's dimensions that turn; the rest has no position.
+        base: the slowest pair turns once in about 2π·base frames.
+    """
+
+    def __init__(self, dim: int, num_heads: int, share: float = 1.0, base: float = 10000.0) -> None:
+        super().__init__(dim, num_heads)
+        if not base > 1.0:
+            raise ValueError(f"base must be above 1, got {base}")
+        if not 0.0 < share <= 1.0:
+            raise ValueError(f"share must be above 0 and at most 1, got {share}")
+        self.num_turned = round(share * (dim // num_heads)) // 2 * 2  # R
+        if self.num_turned < 2:
+            raise ValueError(f"share must leave a pair of {dim // num_heads}, got {share}")
+        self.base = base
+
+    def table(self, left_context: int, chunk_size: int, like: Tensor) -> Tensor:
+        """(2, M+2C, R/2): cosines and sines of the W keys' places in a block, then the queries'."""
+        keys = torch.arange(-left_context, chunk_size, device=like.device)
+        place = torch.cat([keys, keys[left_context:]])  # (M+2C,)
+        even = torch.arange(0, self.num_turned, 2, dtype=torch.float64, device=like.device)
+        frequencies = torch.exp(even * (-math.log(self.base) / self.num_turned))
+        angles = place[:, None] * frequencies  # (M+2C, R/2)
+        return torch.stack([angles.cos(), angles.sin()]).to(like.dtype)
+
+    def scores(self, queries: Tensor, keys: Tensor, table: Tensor, first: int) -> Tensor:
+        rows, num_keys = queries.size(3), keys.size(3)
+        begin = num_keys + first
+        queries = self.turn(queries / math.sqrt(keys.size(4)), table[:, begin : begin + rows])
+        return queries @ self.turn(keys, table[:, :num_keys]).transpose(3, 4)
+
+    def turn(self, x: Tensor, table: Tensor) -> Tensor:
+        """(..., P, Dh), (2, P, R/2) -> (..., P, Dh)."""
+        even, odd = x[..., : self.num_turned : 2], x[..., 1 : self.num_turned : 2]
+        cos, sin = table[0], table[1]
+        turned = torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1)
+        return torch.cat([turned.flatten(-2), x[..., self.num_turned :]], dim=-1)

@@ -1,0 +1,61 @@
+"""The Transformer's absolute sinusoids."""
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from asrkit.model.positions.base import FramePosition, frame_numbers
+from asrkit.model.positions.distances import sinusoid
+
+
+class SinusoidalPosition(FramePosition):
+    """Kind `sinusoidal`: sines and cosines of the frame's number, added to the frame.
+
+        y_t = Dropout(LayerNorm(sqrt(D) x_t + a·s_t))
+        s_t[2m], s_t[2m+1] = sin(t 10000^(-2m/D)), cos(t 10000^(-2m/D))
+
+    Vaswani et al. 2017, section 3.5. Computed for any t from the row's frame counter, in float64
+    before the cast: published tables end, are built on the CPU, or are rounded as a whole.
+
+    Args:
+        dim: D, even.
+        layout: "mix": sines and cosines take turns; "sep": all sines, then all cosines
+            (tensor2tensor's; the same up to an order of the dimensions).
+        embedding_scale: frames times sqrt(D), as in the paper.
+        embedding_layernorm: LayerNorm of the sum.
+        learned_scale: a is learned (Li et al. 2019); if not, it stays as it is.
+        initial_scale: a at first.
+        dropout: of the result, beside the encoder's own.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        layout: Literal["mix", "sep"] = "mix",
+        embedding_scale: bool = True,
+        embedding_layernorm: bool = False,
+        learned_scale: bool = False,
+        initial_scale: float = 1.0,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__(dim)
+        if layout not in ("mix", "sep"):
+            raise ValueError(f"layout must be 'mix' or 'sep', got {layout!r}")
+        if not 0.0 <= dropout < 1.0:
+            raise ValueError(f"dropout must be at least 0 and below 1, got {dropout}")
+        self.sep = layout == "sep"
+        self.frame_scale = math.sqrt(dim) if embedding_scale else 1.0
+        scale = torch.tensor(float(initial_scale))
+        self.scale = nn.Parameter(scale, requires_grad=learned_scale)  # a, kept in the model file
+        self.norm = nn.LayerNorm(dim) if embedding_layernorm else nn.Identity()
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, position: Tensor, table: Tensor) -> Tensor:
+        numbers = frame_numbers(x, position)  # (B, T)
+        vectors = sinusoid(numbers.flatten(), x.size(2))  # (B·T, D)
+        if self.sep:
+            vectors = torch.cat([vectors[:, 0::2], vectors[:, 1::2]], dim=1)
+        marked = x * self.frame_scale + self.scale * vectors.to(x.dtype).unflatten(0, numbers.shape)
+        return self.dropout(self.norm(marked))

@@ -1,0 +1,68 @@
+"""A factor on the attention weights, on top of another relative encoding."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from asrkit.model.positions.base import Position
+from asrkit.model.positions.bias import ALiBiPosition, T5Position
+from asrkit.model.positions.compact import CompactPosition
+from asrkit.model.positions.distances import distances, toeplitz
+from asrkit.model.positions.relative import (
+    LearnedRelativePosition,
+    RelativePosition,
+    clipped,
+    learned_table,
+)
+
+BASES = {  # kinds whose table is (H, X, M+2C): the factor is one more row of it
+    "relative": RelativePosition,
+    "relative_learned": LearnedRelativePosition,
+    "t5": T5Position,
+    "alibi": ALiBiPosition,
+    "compact": CompactPosition,
+}
+
+
+Base = Literal["relative", "relative_learned", "t5", "alibi", "compact"]
+
+
+class URPEPosition(Position):
+    """Kind `urpe`: weights of the softmax times a learned factor of the distance.
+
+        context(i) = Σ_j weight(i, j) c_clip(i-j) v_j
+
+    with one c for each head, 1 at first. Luo et al. 2022, section 4: without the factor, attention
+    that is all relative cannot tell how long its row is. A factor before the softmax would be one
+    more bias; it has to come after.
+
+    Args:
+        dim: D.
+        num_heads: H.
+        base: the kind that gives the scores, with its default options.
+        max_distance: distances beyond ± this count as ± this.
+    """
+
+    def __init__(
+        self, dim: int, num_heads: int, base: Base = "relative", max_distance: int = 64
+    ) -> None:
+        super().__init__(dim, num_heads)
+        if base not in BASES:
+            raise ValueError(f"base must be one of {', '.join(BASES)}, got {base!r}")
+        self.base = BASES[base](dim, num_heads)
+        self.query_dim = self.base.query_dim
+        self.factor = learned_table(max_distance, num_heads)  # beside 1, so that decay means 1
+
+    def table(self, left_context: int, chunk_size: int, like: Tensor) -> Tensor:
+        """The base's (H, X, M+2C) with the factor as its last row: (H, X+1, M+2C)."""
+        base = self.base.table(left_context, chunk_size, like)
+        factor = 1.0 + clipped(self.factor, distances(left_context, chunk_size, like))
+        return torch.cat([base, factor.t().unsqueeze(1).to(base.dtype)], dim=1)
+
+    def scores(self, queries: Tensor, keys: Tensor, table: Tensor, first: int) -> Tensor:
+        return self.base.scores(queries, keys, table[:, :-1], first)
+
+    def context(self, weights: Tensor, values: Tensor, table: Tensor, first: int) -> Tensor:
+        factor = toeplitz(table[:, -1], first, weights.size(3), weights.size(4))
+        return (weights * factor) @ values
