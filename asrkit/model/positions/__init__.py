@@ -59,7 +59,9 @@ def build_positions(
         ValueError: for a kind or an option that is not one, or numbers that do not fit.
     """
     given = {"kind": position} if isinstance(position, str) else dict(position)
-    kind = str(given.pop("kind", None))
+    if "kind" not in given:
+        raise ValueError(f"position needs a 'kind' beside {', '.join(given) or 'nothing'}")
+    kind = str(given.pop("kind"))
     if kind not in KINDS:
         near = difflib.get_close_matches(kind, KINDS, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""

@@ -80,7 +80,7 @@ class FramePosition(nn.Module):
             table: from `table`.
 
         Returns:
-            (B, T, D), in new memory: the caller's tensor stays as it is.
+            (B, T, D); x itself stays as it is.
         """
         return x
 

@@ -22,17 +22,17 @@ class T5Position(BiasPosition):
 
         score(i, j) = q_i·k_j / sqrt(Dh) + b_bucket(j-i)
 
-    Raffel et al. 2020, section 2.1. Near distances have a bucket each, far ones share
-    logarithmic ones up to `max_distance`, beyond which all are one. T5 leaves out the 1/sqrt(Dh)
-    (its initialisation holds it) and shares b among layers; here each layer has its own. Logs in
-    float32, as published code has them, may put a distance on the border of two buckets into
-    the wrong one.
+    Raffel et al. 2020, section 2.1. Near distances have a bucket each, far ones share logarithmic
+    ones, and from `max_distance` on, at the latest, all share the last. T5 leaves out the
+    1/sqrt(Dh) (its initialisation holds it) and shares b among layers; here each layer has its
+    own. Logs in float32, as published code has them, may put a distance on the border of two
+    buckets into the wrong one.
 
     Args:
         dim: D.
         num_heads: H.
         num_buckets: all of them.
-        max_distance: where the last bucket begins.
+        max_distance: from here on, at the latest, all share the last bucket.
         bidirectional: past and future have half of the buckets each; if not, all of the future
             is one bucket with distance 0 (T5's decoder).
     """

@@ -19,8 +19,9 @@ class CompactPosition(Position):
 
         angle(d) = atan(s(d) / (F·R / 2π)),   s(d) = sign(d) sqrt(R) ln(1 + |d| / sqrt(R))
 
-    so the farthest distances saturate and no table ends. Yao et al. 2024 (Zipformer), as in its
-    published code; the last sine is replaced by 1, a bias.
+    so the farthest distances saturate and no table ends. r is that of the published code of
+    Zipformer (Yao et al. 2024, icefall), the last sine replaced by 1, a bias; there q·k is not
+    divided and d counts from the query to the key.
 
     Args:
         dim: D.

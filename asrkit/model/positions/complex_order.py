@@ -13,9 +13,10 @@ class ComplexPosition(FramePosition):
 
         y_t[m] = x_t[m] · a_m exp(i (ω_m t + θ_m)),   m = 1 … D/2
 
-    Wang et al. 2020, section 3, with the amplitude a, the frequency ω and the phase θ of each
-    dimension (theirs also differ by word, which frames do not have). The real parts are the even
-    dimensions, the imaginary ones the odd. Angles in float64 before the cast.
+    After Wang et al. 2020, section 3, with the amplitude a, the frequency ω and the phase θ of
+    each dimension; there the amplitude is the word's embedding, here it multiplies the frame. The
+    real parts are the even dimensions, the imaginary ones the odd. Angles in float64 before the
+    cast.
 
     Args:
         dim: D, even.

@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from asrkit.model.positions.base import FramePosition, frame_numbers
 
@@ -11,10 +12,12 @@ class FlowPosition(FramePosition):
 
         y_t = x_t + p(t mod period),   dp/dt = h(t, p),   p(0) learned
 
-    with h a network of one hidden layer. Liu et al. 2020 (FLOATER), section 3; here before the
-    first layer only. The path is solved by the fourth-order Runge-Kutta method in steps of `step`
-    frames, and within them by one shorter step to each frame, all of them at once. It does not
-    depend on the input: streaming keeps it. After `period` frames it begins anew.
+    with h(t, p) = A tanh(B [p, t / period] + b) + a, a slope for each period of time. Liu et al.
+    2020 (FLOATER), section 3; here before the first layer only. The path is solved by the fourth-
+    order Runge-Kutta method in steps of `step` frames, and within them by one shorter step to each
+    frame, all of them at once. It does not depend on the input: streaming keeps it. Solved in
+    float64: in half precision neighbouring frames would be one. After `period` frames it begins
+    anew.
 
     Args:
         dim: D.
@@ -35,7 +38,8 @@ class FlowPosition(FramePosition):
 
     def slope(self, time: Tensor, place: Tensor) -> Tensor:
         """h, for times (P, 1) as shares of the period and places (P, D): (P, D) a period."""
-        return self.project(torch.tanh(self.expand(torch.cat([place, time], dim=1))))
+        hidden = linear(torch.cat([place, time], dim=1), self.expand.weight, self.expand.bias)
+        return linear(hidden.tanh(), self.project.weight, self.project.bias)
 
     def advance(self, time: Tensor, place: Tensor, step: Tensor) -> Tensor:
         """One Runge-Kutta step from (P, 1), (P, D), of the lengths (P, 1): (P, D)."""
@@ -50,16 +54,21 @@ class FlowPosition(FramePosition):
         """(period, D): the path at every frame."""
         frames = torch.arange(self.period, device=like.device)
         offsets = frames % self.step
-        shares = (frames / self.period).to(like.dtype).unsqueeze(1)  # (period, 1)
-        within = (offsets / self.period).to(like.dtype).unsqueeze(1)
+        shares = (frames.to(torch.float64) / self.period).unsqueeze(1)  # (period, 1)
+        within = (offsets.to(torch.float64) / self.period).unsqueeze(1)
         whole = torch.full_like(shares[:1], self.step / self.period)  # (1, 1)
-        place = self.start.unsqueeze(0)  # (1, D)
+        place = self.start.to(torch.float64).unsqueeze(0)  # (1, D)
         places = [place]
         for i in range(self.step, self.period, self.step):
             place = self.advance(shares[i - self.step : i - self.step + 1], place, whole)
             places.append(place)
         begin = torch.cat(places)[frames // self.step]  # (period, D), of each frame's step
-        return self.advance(shares - within, begin, within)
+        return self.advance(shares - within, begin, within).to(like.dtype)
 
     def forward(self, x: Tensor, position: Tensor, table: Tensor) -> Tensor:
         return x + table[frame_numbers(x, position) % self.period]
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """The linear layer in the precision of x."""
+    return functional.linear(x, weight.to(x.dtype), bias.to(x.dtype))

@@ -70,7 +70,7 @@ class LearnedRelativePosition(BiasedRelative):
         score(i, j) = ((q_i + u)·k_j + (q_i + v)·e_clip(i-j)) / sqrt(Dh)
 
     Huang et al. 2019 (Music Transformer), section 3.4, with Transformer-XL's u and v. Their
-    "skewing" is for causal square matrices; the shift here also knows a past and a future.
+    "skewing" is the shift here.
 
     Args:
         dim: D.

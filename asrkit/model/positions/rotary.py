@@ -22,7 +22,7 @@ class RotaryPosition(Position):
         dim: D.
         num_heads: H.
         share: of the head's dimensions that turn; the rest has no position.
-        base: the slowest pair turns once in about 2π·base frames.
+        base: pair m turns once in 2π·base^(2m/R) frames.
     """
 
     def __init__(self, dim: int, num_heads: int, share: float = 1.0, base: float = 10000.0) -> None:

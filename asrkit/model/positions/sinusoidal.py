@@ -21,8 +21,8 @@ class SinusoidalPosition(FramePosition):
 
     Args:
         dim: D, even.
-        layout: "mix": sines and cosines take turns; "sep": all sines, then all cosines
-            (tensor2tensor's; the same up to an order of the dimensions).
+        layout: "mix": sines and cosines take turns; "sep": all sines, then all cosines, the
+            order of tensor2tensor (whose frequencies are a little apart from the paper's).
         embedding_scale: frames times sqrt(D), as in the paper.
         embedding_layernorm: LayerNorm of the sum.
         learned_scale: a is learned (Li et al. 2019); if not, it stays as it is.

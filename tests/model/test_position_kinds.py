@@ -1,0 +1,115 @@
+"""What is particular to one kind of position encoding, and what is refused."""
+
+import copy
+
+import pytest
+import torch
+
+from asrkit.model.positions import KINDS, FramePosition, Position, build_positions
+from asrkit.model.positions.bias import ALiBiPosition, T5Position
+from tests.model import reference
+from tests.model.test_positions import (
+    DIM,
+    FRAMES,
+    ON_FRAMES,
+    distance,
+    each,
+    frames,
+    marked,
+    on_frames,
+)
+
+BUCKETS = [
+    (32, 128, True), (34, 27, True), (38, 49, True), (64, 81, True), (8, 9, True), (6, 5, True),
+    (4, 2, True), (32, 128, False), (12, 81, False), (5, 8, False), (2, 3, False),
+]  # fmt: skip
+
+
+@each(BUCKETS)
+def test_t5_buckets(case: tuple) -> None:
+    """With (34, 27, True), logs in float32 put distance 18 into bucket 13."""
+    ahead = range(-300, 301)
+    buckets = T5Position(DIM, 2, *case).buckets(torch.tensor(ahead)).tolist()
+    assert buckets == [reference.t5_bucket(d, *case) for d in ahead]
+    assert len(set(buckets)) == case[0] - case[2]  # no key ahead is 0 ahead
+
+
+@pytest.mark.parametrize("heads", reference.ALIBI_EXPONENTS)
+def test_alibi_slopes(heads: int) -> None:
+    expected = [2**-exponent for exponent in reference.ALIBI_EXPONENTS[heads]]
+    assert ALiBiPosition(DIM, heads).slopes == pytest.approx(expected, rel=1e-15)
+
+
+def test_the_path_is_solved_to_the_fourth_order() -> None:
+    position = on_frames("flow", {"hidden_dim": 5, "period": 16})
+    expected = torch.from_numpy(reference.flow_path(position, 12, 4000))
+    errors: dict[int, float] = {}
+    for position.step in (4, 2, 1):
+        errors[position.step] = distance(position.table(expected)[12], expected)
+    assert errors[1] < 2e-6
+    assert 8 < errors[4] / errors[2] < 32
+
+
+@each(ON_FRAMES)
+def test_a_million_frames_later(case: tuple) -> None:
+    position, x, starts = on_frames(*case).float(), torch.randn(2, 3, DIM), [10**6, 10**6 + 12345]
+    expected = reference.mark(copy.deepcopy(position).double(), x.double(), starts)
+    assert distance(marked(position, x, starts), expected) < 1e-5
+
+
+def test_sinusoids_begin_and_drop_as_asked() -> None:
+    position = on_frames("sinusoidal", {"initial_scale": 0.7, "dropout": 0.5})
+    assert (position.scale.item(), position.frame_scale) == pytest.approx((0.7, DIM**0.5))
+    x = frames(1, FRAMES, DIM)
+    whole, dropped = marked(position, x, [0]), marked(position.train(), x, [0])
+    assert 0.3 < (dropped == 0).double().mean() < 0.7
+    assert distance(dropped, torch.where(dropped == 0, 0, 2 * whole)) < 1e-12
+
+
+def test_what_a_kind_leaves_alone() -> None:
+    (frame, layers), x = build_positions("relative", DIM, 2, 3), frames(2, 4, DIM)
+    assert torch.equal(marked(frame, x, [0, 7]), x)
+    assert [type(layer) for layer in layers] == [KINDS["relative"]] * 3
+    frame, layers = build_positions("learned", DIM, 2, 3)
+    assert isinstance(frame, FramePosition)
+    assert [type(layer) for layer in layers] == [Position] * 3
+
+
+REFUSALS = [  # kind, options, message
+    ("rotory", {}, f"position must be one of {', '.join(KINDS)}, got 'rotory'; did .* 'rotary'"),
+    ("xyz", {}, "position must .*, got 'xyz'$"),
+    ("shaw", {"max": 3}, "position 'shaw' has no option 'max'; its options: max_distance, values$"),
+    ("none", {"period": 3}, "position 'none' has no option 'period'; its options: none$"),
+    ("flow", {"dim": 3}, ".* no option 'dim'; its options: hidden_dim, period, step$"),
+    *((kind, {"max_distance": 0}, "max_distance must be at least 1, got 0$")
+      for kind in ("relative", "relative_learned", "shaw", "deberta", "urpe")),
+    *(("t5", {"num_buckets": number}, f".* must be an even number of 4 or more, got {number}$")
+      for number in (2, 7)),
+    ("t5", {"num_buckets": 1, "bidirectional": False}, "num_buckets must be 2 or more, got 1$"),
+    ("t5", {"max_distance": 8}, "max_distance must be above 8, the distances .*, got 8$"),
+    ("urpe", {"base": "shaw"}, "base must be one of relative, relative_lear.*, got 'shaw'$"),
+    *(("rotary", {"share": share}, f"share must be above 0 and at most 1, got {share}$")
+      for share in (0.0, 1.1, float("nan"))),
+    ("rotary", {"share": 0.2}, "share must leave a pair of 6, got 0.2$"),
+    ("rotary", {"base": 1.0}, "base must be above 1, got 1.0$"),
+    *(("compact", {"position_dim": size}, f".* must be even and at least 2, got {size}$")
+      for size in (0, 7)),
+    ("compact", {"query_dim": 0}, "query_dim must be at least 1, got 0$"),
+    ("compact", {"length_factor": 0.0}, "length_factor must be above 0, got 0.0$"),
+    ("sinusoidal", {"layout": "max"}, "layout must be 'mix' or 'sep', got 'max'$"),
+    ("sinusoidal", {"dropout": 1.0}, "dropout must be at least 0 and below 1, got 1.0$"),
+    *((kind, {option: 0}, f"{option} must be at least 1, got 0$") for kind, option in
+      (("learned", "period"), ("flow", "hidden_dim"), ("flow", "period"), ("flow", "step"))),
+]  # fmt: skip
+
+
+@each(REFUSALS)
+def test_refusals(case: tuple) -> None:
+    kind, given, message = case
+    with pytest.raises(ValueError, match="^" + message):
+        build_positions({"kind": kind} | given, DIM, 2, 1)
+
+
+def test_a_forgotten_kind_is_named() -> None:
+    with pytest.raises(ValueError, match="needs a 'kind' beside max_distance"):
+        build_positions({"max_distance": 3}, DIM, 2, 1)
