@@ -1,0 +1,136 @@
+"""What each kind costs, with random weights: python -m recipes.positions.costs --output FILE
+
+All kinds take turns in one process of one thread, so that what else the machine does meets all of
+them alike; the memory of each is measured in a process of its own, as a peak never goes down.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from asrkit.build import build_model
+from asrkit.cli import parser, run_command
+from asrkit.config import load_config
+from asrkit.files import replacing
+from asrkit.model import FULL_CONTEXT, ConformerEncoder, EncoderStep
+from asrkit.model.positions import KINDS
+from recipes.positions.corpora import CONFIG
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+from bench_offline import peak_megabytes
+from bench_stream import stream
+from benchmarks import CHUNK_SIZE, LEFT_CONTEXT, Failure, environment, random_feats, round_robin
+
+ROUNDS, STREAM_SECONDS, MEMORY_SECONDS, LIMIT = 5, 30.0, 60.0, 120.0
+# glibc keeps freed memory, now more and now less; told so, it gives back all that is large, and the
+# same pass has the same peak to a tenth of a megabyte.
+GIVE_BACK = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+BASELINE = "none"  # whose parameters are not the encoding's
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser(
+        "recipes.positions.costs", __doc__,
+        "python -m recipes.positions.costs --kinds none rotary --output exp/costs.json",
+    )  # fmt: skip
+    arguments.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), metavar="KIND")
+    arguments.add_argument("--output", type=Path, help="JSON file")
+    arguments.add_argument("--memory-of", choices=KINDS, help="only print the memory of this kind")
+    arguments.add_argument("overrides", nargs="*", metavar="section.key=value")
+    return run_command(costs, arguments, argv)
+
+
+def costs(options: argparse.Namespace) -> int:
+    torch.set_num_threads(1)
+    if options.memory_of:
+        print(json.dumps(peak_of_pass(options.memory_of, options.overrides)))
+        return 0
+    # Before anything is built here: on Linux a child's peak starts at its parent's.
+    memory = {kind: memory_of(kind, options.overrides) for kind in tqdm(options.kinds, "memory")}
+    steps = {
+        kind: EncoderStep(encoder_of(kind, options.overrides), CHUNK_SIZE, LEFT_CONTEXT).eval()
+        for kind in options.kinds
+    }
+    times = step_times(steps)
+    baseline = num_parameters(encoder_of(BASELINE, options.overrides))
+    rows = {
+        kind: {
+            "position_parameters": num_parameters(step.encoder) - baseline,
+            "table_bytes": table_bytes(step),
+            "memory_megabytes": memory[kind],
+            "milliseconds": times[kind],
+        }
+        for kind, step in steps.items()
+    }
+    with replacing(options.output) as temporary:
+        temporary.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+    return 0
+
+
+def facts_of_machine() -> dict[str, str]:
+    facts = environment(argparse.Namespace(threads=[1]))
+    return {name: facts[name] for name in ("date", "CPU", "versions", "commit")}
+
+
+def encoder_of(kind: str, overrides: list[str]) -> ConformerEncoder:
+    """The study's encoder with random weights: time and memory do not depend on them."""
+    torch.manual_seed(0)
+    config = load_config(CONFIG, [*overrides, f"model.position.kind={kind}"])
+    return build_model(config.model, vocab_size=2).encoder.eval()
+
+
+def num_parameters(encoder: ConformerEncoder) -> int:
+    return sum(parameter.numel() for parameter in encoder.parameters())
+
+
+def table_bytes(step: EncoderStep) -> int:
+    """What a step keeps beside its encoder: the position tables of its chunk and left context."""
+    own = [b for name, b in step.named_buffers() if not name.startswith("encoder.")]
+    return sum(b.nbytes for b in own)
+
+
+def peak_of_pass(kind: str, overrides: list[str]) -> float:
+    """Megabytes of a pass in full context, above what the process held before it."""
+    encoder, feats = encoder_of(kind, overrides), random_feats(MEMORY_SECONDS)
+    before = peak_megabytes()
+    with torch.inference_mode():
+        encoder(feats, torch.tensor([feats.size(1)]), encoder.init_state(1, 0), FULL_CONTEXT)
+    return peak_megabytes() - before
+
+
+def memory_of(kind: str, overrides: list[str]) -> float | None:
+    """`peak_of_pass` in a process of its own; None where it does not get through."""
+    command = [sys.executable, "-m", "recipes.positions.costs", "--memory-of", kind, *overrides]
+    environment = os.environ | GIVE_BACK
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, check=False)
+    return None if done.returncode else float(json.loads(done.stdout))
+
+
+def step_times(steps: dict[str, EncoderStep]) -> dict[str, Any]:
+    """Median and the middle 90 % of the milliseconds of a chunk, by kind; None if it failed."""
+    feats = random_feats(STREAM_SECONDS)
+    chunks = [c for c in feats.split(4 * CHUNK_SIZE, 1) if c.size(1) == 4 * CHUNK_SIZE]
+    passes = {kind: partial(stream, step, chunks) for kind, step in steps.items()}
+    times: dict[str, Any] = {}
+    for kind, rounds in round_robin(passes, ROUNDS, True, LIMIT, "time of a chunk").items():
+        if isinstance(rounds, Failure):
+            times[kind] = None
+            continue
+        milliseconds = [1000 * seconds for each in rounds for seconds in each]
+        low, high = np.percentile(milliseconds, [5, 95])
+        times[kind] = [statistics.median(milliseconds), float(low), float(high)]
+    return times
+
+
+if __name__ == "__main__":
+    sys.exit(main())

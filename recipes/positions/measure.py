@@ -1,0 +1,116 @@
+"""Word errors of one trained model: python -m recipes.positions.measure --model MODEL …"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from asrkit import audio
+from asrkit.build import build_normalizer
+from asrkit.checkpoint import ModelFile, load_model
+from asrkit.cli import parser, run_command
+from asrkit.config import Config
+from asrkit.data.manifest import read_manifest
+from asrkit.decode import batches
+from asrkit.files import replacing
+from asrkit.model import FRAME_MS
+from asrkit.runtime import Recognizer, recognizer_of
+from asrkit.text import cer, wer
+from recipes.positions.lengths import TIMES, Utterance, join
+
+CONTEXTS: dict[str, str | int] = {"full": "full", "640": 640 // FRAME_MS, "160": 160 // FRAME_MS}
+LONG_CONTEXTS = ("full", "640")
+BATCH_SECONDS = 60.0
+
+Errors = dict[str, dict[str, list[int]]]  # unit -> "errors" and "units" of every recording
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser(
+        "recipes.positions.measure", __doc__,
+        "python -m recipes.positions.measure --model exp/conformer/model.safetensors \\\n"
+        "    --manifest data/digits/test.jsonl --output exp/conformer/measures.json",
+    )  # fmt: skip
+    arguments.add_argument("--model", required=True, help="a .safetensors model file")
+    arguments.add_argument("--manifest", required=True, help="held-out recordings and their texts")
+    arguments.add_argument("--output", required=True, type=Path, help="JSON file")
+    return run_command(measure, arguments, argv)
+
+
+def measure(options: argparse.Namespace) -> int:
+    file = load_model(options.model)
+    normalize = build_normalizer(file.config.text)
+    utterances = [
+        Utterance(load(u.audio, u.start or 0.0, u.duration), normalize(u.text or ""))
+        for u in read_manifest(options.manifest)
+    ]
+    measures = measures_of(file, utterances)
+    with replacing(options.output) as temporary:
+        temporary.write_text(json.dumps(measures), encoding="utf-8")
+    return 0
+
+
+def load(path: str, start: float, duration: float | None) -> Any:
+    samples, rate = audio.read(path, start, duration)
+    return audio.resample(audio.mono(samples), rate)
+
+
+def measures_of(file: ModelFile, utterances: Sequence[Utterance]) -> dict[str, Any]:
+    """Everything that the report says about one model's words."""
+    recognizers = {name: recognizer_of(file, size) for name, size in CONTEXTS.items()}
+    longest = longest_heard(file.config)
+    rows = {times: join(utterances, times * longest * audio.SAMPLE_RATE) for times in TIMES}
+    return {
+        "kind": file.config.model.position.kind,
+        "seed": file.config.training.seed,
+        "parameters": sum(p.numel() for p in file.model.parameters()),
+        "training": file.training,
+        "longest_seconds": longest,
+        "contexts": {name: errors(r, utterances) for name, r in recognizers.items()},
+        "lengths": [
+            {
+                "times": times,
+                "seconds": sum(len(row.samples) for row in made) / len(made) / audio.SAMPLE_RATE,
+                "contexts": {name: errors(recognizers[name], made) for name in LONG_CONTEXTS},
+            }
+            for times, made in rows.items()
+        ],
+    }
+
+
+def longest_heard(config: Config) -> float:
+    """Seconds of the longest utterance of training, at its slowest speed."""
+    seconds = max(
+        u.duration or audio.info(u.audio).num_samples / audio.info(u.audio).sample_rate
+        for u in read_manifest(config.data.train)
+    )
+    return seconds / min(config.augmentation.speed_factors)
+
+
+def errors(recognizer: Recognizer, utterances: Sequence[Utterance]) -> Errors:
+    """Errors in words, and in letters with all spaces left out.
+
+    Training never hears one utterance follow another, so no model writes the space between two:
+    where they are joined, two right words count as two wrong ones.
+    """
+    waiting = [(index, utterance.samples) for index, utterance in enumerate(utterances)]
+    texts = {index: r.text for index, r in batches(recognizer, waiting, BATCH_SECONDS)}
+    pairs = [(utterance.text, texts[index]) for index, utterance in enumerate(utterances)]
+    rates = {
+        "words": [wer([text], [found]) for text, found in pairs],
+        "letters": [cer([solid(text)], [solid(found)]) for text, found in pairs],
+    }
+    return {
+        unit: {"errors": [r.errors for r in own], "units": [r.reference_units for r in own]}
+        for unit, own in rates.items()
+    }
+
+
+def solid(text: str) -> str:
+    return text.replace(" ", "")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
