@@ -2,17 +2,19 @@
 
 Frozen pydantic models, so that types and limits are checked by a library. An unknown key, a wrong
 type or an impossible combination is a ConfigError that names the key, what was expected and the
-nearest key. Every default of a setting stands here and nowhere else.
+nearest key. Every default of a setting stands here and nowhere else; the options of a position
+encoding stand with its class.
 """
 
 import difflib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 import pydantic
 import torch
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
+from pydantic_core import PydanticCustomError
 
 from asrkit.errors import UserError
 from asrkit.model import positions
@@ -75,9 +77,14 @@ class PositionConfig(Section):
     kind: str
 
 
+# Of an encoding's options: no table that a file asks for may fill the memory.
+Few = Annotated[int, Field(ge=1, le=100_000)]
+BOUNDED: dict[Any, Any] = {int: Few, int | None: Few | None, float: Number}
+
+
 def _position_section(kind: str) -> type[PositionConfig]:
     fields: dict[str, Any] = {
-        name: (Number if option.annotation is float else option.annotation, option.default)
+        name: (BOUNDED.get(option.annotation, option.annotation), option.default)
         for name, option in positions.options(kind).items()
     }
     fields["kind"] = (Literal[kind], kind)
@@ -88,7 +95,11 @@ POSITIONS = {kind: _position_section(kind) for kind in positions.KINDS}
 if TYPE_CHECKING:
     AnyPosition = PositionConfig
 else:
-    AnyPosition = Annotated[Union[tuple(POSITIONS.values())], Field(discriminator="kind")]  # noqa: UP007
+    AnyPosition = Annotated[
+        Union[tuple(POSITIONS.values())],  # noqa: UP007
+        Field(discriminator="kind"),
+        BeforeValidator(lambda value: {"kind": value} if isinstance(value, str) else value),
+    ]
 
 
 class ModelConfig(Section):
@@ -110,7 +121,7 @@ class ModelConfig(Section):
             with torch.device("meta"):  # the encoding itself knows which numbers fit
                 positions.build_positions(self.position.model_dump(), self.dim, self.num_heads, 1)
         except ValueError as error:
-            raise ValueError(f"position: {error}") from None
+            raise PydanticCustomError("position", "{reason}", {"reason": str(error)}) from None
         return self
 
 
@@ -234,25 +245,31 @@ def _apply(values: dict[str, Any], override: str) -> None:
 
 
 def _explain(error: Any) -> str:
-    # pydantic names the kind between a position and its option: no part of the key.
-    loc = error["loc"][:2] + error["loc"][3:] if "position" in error["loc"][:2] else error["loc"]
+    loc, kind = error["loc"], error["type"]
+    if loc[:2] == ("model", "position") and len(loc) > 2:
+        # pydantic names the kind between a position and its option: no part of the key.
+        loc = (*loc[:2], *loc[3:])
+        if kind == "extra_forbidden":
+            known = ", ".join(positions.options(error["loc"][2])) or "none"
+            return f"'model.position': {error['loc'][2]} has no option '{loc[2]}'; it has {known}"
     key = ".".join(str(part) for part in loc)
-    if error["type"] == "extra_forbidden":
+    if kind == "extra_forbidden":
         inside = error["input"] if isinstance(error["input"], dict) else {}
         return "\n".join(_unknown(f"{key}.{name}") for name in inside) or _unknown(key)
-    if error["type"] == "missing":
+    if kind == "missing":
         return f"missing key '{key}'"
-    if error["type"] == "union_tag_not_found":
+    if kind == "union_tag_not_found":
         return f"missing key '{key}.kind'"
-    if error["type"] == "union_tag_invalid":
-        kind = error["ctx"]["tag"]
-        near = difflib.get_close_matches(kind, POSITIONS, n=1)
-        hint = f"; did you mean '{near[0]}'?" if near else ""
-        return f"'{key}.kind': must be one of {', '.join(POSITIONS)}, got '{kind}'{hint}"
+    if kind == "union_tag_invalid":
+        return f"'{key}.kind': {positions.refusal(error['ctx']['tag'])}"
+    if kind == "model_attributes_type":
+        return f"'{key}': write a kind, or {{kind: …}} with its options, got {error['input']!r}"
     message = error["msg"].removeprefix("Value error, ")
+    if kind == "position":
+        return f"'{key}.position': {message}"
     if not key:
         return message
-    if error["type"] == "value_error":
+    if kind == "value_error":
         return f"'{key}': {message}"
     return f"'{key}': {message[0].lower()}{message[1:]}, got {error['input']!r}"
 
@@ -267,7 +284,6 @@ def _keys(section: type[BaseModel], prefix: str = "") -> list[str]:
     keys = []
     for name, field in section.model_fields.items():
         keys.append(prefix + name)
-        for kind in (field.annotation, *get_args(field.annotation)):
-            if isinstance(kind, type) and issubclass(kind, Section):
-                keys += _keys(kind, f"{prefix}{name}.")
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+            keys += _keys(field.annotation, f"{prefix}{name}.")
     return keys

@@ -60,12 +60,14 @@ def tiny_model(vocab_size: int = 12, **changes: object) -> ConformerCTC:
 
 
 @torch.no_grad()
-def fitted(model: ConformerCTC, feats: torch.Tensor) -> ConformerCTC:
+def fitted(
+    model: ConformerCTC, feats: torch.Tensor, chunk_size: int = FULL_CONTEXT, left_context: int = 0
+) -> ConformerCTC:
     """The model made for features (1, T, F) as training makes it: no label wins on average."""
     model.encoder.mean.copy_(feats[0].mean(0))
     model.encoder.scale.copy_(1 / feats[0].std(0).clamp(min=0.5))
-    state, lengths = model.init_state(1, 0), torch.tensor([feats.size(1)])
-    encoded = model.encoder(feats, lengths, state, FULL_CONTEXT).encoded
+    state, lengths = model.init_state(1, left_context), torch.tensor([feats.size(1)])
+    encoded = model.encoder(feats, lengths, state, chunk_size).encoded
     model.head.bias.sub_(model.head(encoded).mean(dim=(0, 1)))
     return model
 

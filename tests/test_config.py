@@ -35,13 +35,29 @@ CONF = PROJECT / "conf" / "conformer.yaml"
             "got 'rotory'; did you mean 'rotary'?",
         ),
         (
+            "model.position={kind: rotary, max_distance: 3}",
+            "'model.position': rotary has no option 'max_distance'; it has share, base",
+        ),
+        (
+            "model.position={kind: none, x: 3}",
+            "'model.position': none has no option 'x'; it has none",
+        ),
+        ("model.position=null", "'model.position': write a kind, or {kind: …} with its options"),
+        (
+            "model.position={kind: learned, period: 10000000000000000000}",
+            "'model.position.period': input should be less than or equal to 100000",
+        ),
+        (
+            "model.position={kind: rotary, share: 0.01}",
+            "'model.position': share 0.01 of a head's dim / num_heads = 24 dimensions leaves",
+        ),
+        (
             "model.position.max_distanse=3",
-            "unknown key 'model.position.max_distanse'; "
-            "did you mean 'model.position.max_distance'?",
+            "'model.position': relative has no option 'max_distanse'; it has max_distance",
         ),
         (
             "model.position.max_distance=0",
-            "'model': position: max_distance must be at least 1, got 0",
+            "'model.position.max_distance': input should be greater than or equal to 1, got 0",
         ),
         (
             "model.position.max_distance=far",
@@ -74,6 +90,10 @@ def test_round_trip(kind: str) -> None:
     assert parse_config(config.model_dump(mode="json")) == config
     assert config.model.position.kind == kind
     assert config.model.position.model_dump().keys() == {"kind", *options(kind)}
+
+
+def test_a_kind_may_stand_alone() -> None:
+    assert load_config(CONF, ["model.position=t5"]).model.position.kind == "t5"
 
 
 def test_options_reach_the_encoding() -> None:

@@ -22,8 +22,8 @@ class ChunkAttention(nn.Module):
         position: the encoding that gives scores and context, see `positions`.
     """
 
-    # Not -inf, so that a row without a single valid key stays finite; exp(-1e4) is exactly 0 in
-    # every precision, and float16 can hold it.
+    # Not -inf, so that a row without a single valid key stays finite, and not the -1e10 of much
+    # published code, which float16 cannot hold; exp(-1e4) is exactly 0 in every precision.
     masked: Final[float] = -1e4
     # Queries scored at once: bounds the (Q, W) scores of one long full-context block.
     max_rows: Final[int] = 512
@@ -32,8 +32,8 @@ class ChunkAttention(nn.Module):
         super().__init__()
         self.num_heads = num_heads
         self.position = position
-        self.query_dim = dim + num_heads * position.query_dim
-        self.qkv = nn.Linear(dim, self.query_dim + 2 * dim)
+        self.queries_width = dim + num_heads * position.extra_query_dim
+        self.qkv = nn.Linear(dim, self.queries_width + 2 * dim)
         self.out = nn.Linear(dim, dim)
         self.dropout = nn.Dropout(dropout)
 
@@ -60,14 +60,14 @@ class ChunkAttention(nn.Module):
         num_blocks = valid.size(2)
         chunk_size = x.size(1) // num_blocks
         window = past_keys.size(2) + chunk_size  # W = M + C
-        q, k, v = self.qkv(x).split([self.query_dim, x.size(2), x.size(2)], dim=2)
-        q = q.unflatten(2, (self.num_heads, -1)).transpose(1, 2)  # (B, H, T, Dh + more)
+        q, k, v = self.qkv(x).split([self.queries_width, x.size(2), x.size(2)], dim=2)
+        q = q.unflatten(2, (self.num_heads, -1)).transpose(1, 2)  # (B, H, T, Dh + extra)
         k = k.unflatten(2, (self.num_heads, -1)).transpose(1, 2)  # (B, H, T, Dh)
         v = v.unflatten(2, (self.num_heads, -1)).transpose(1, 2)  # (B, H, T, Dh)
         keys = torch.cat([past_keys, k], dim=2)  # (B, H, M+T, Dh)
         values = torch.cat([past_values, v], dim=2)  # (B, H, M+T, Dh)
         blocks = self.attend(
-            q.unflatten(2, (num_blocks, chunk_size)),  # (B, H, n, C, Dh + more)
+            q.unflatten(2, (num_blocks, chunk_size)),  # (B, H, n, C, Dh + extra)
             keys.unfold(2, window, chunk_size).transpose(3, 4),  # (B, H, n, W, Dh)
             values.unfold(2, window, chunk_size).transpose(3, 4),
             valid,

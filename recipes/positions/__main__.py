@@ -106,14 +106,16 @@ def read_costs(options: argparse.Namespace) -> dict[str, Any]:
     In a process of its own, after all trainings: nothing else of the study runs beside it.
     """
     path = options.output / "costs.json"
+    wanted = {"overrides": options.overrides, "commit": facts_of_machine()["commit"]}
     costs: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    if costs.keys() >= set(options.kinds):
-        return costs
+    same = all(costs.get(key) == value for key, value in wanted.items())
+    if same and costs["kinds"].keys() >= set(options.kinds):
+        return dict(costs["kinds"])
     command = [sys.executable, "-m", "recipes.positions.costs", "--output", str(path)]
     command += [*options.overrides, "--kinds", *options.kinds]
     if subprocess.run(command, check=False).returncode:
         return {}
-    return dict(json.loads(path.read_text("utf-8")))
+    return dict(json.loads(path.read_text("utf-8"))["kinds"])
 
 
 def default_corpora(quick: bool) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the figures allow to be said: spreads, intervals, and what cannot be told apart."""
+"""What the figures allow to be said: spreads, and what cannot be told apart."""
 
 import math
 import statistics
@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+
+CERTAINTY = 95.0  # percent of studies of kinds that are all alike in which none is told apart
+FEWEST = 30  # recordings, to draw from again
 
 
 class Score(NamedTuple):
@@ -19,36 +22,75 @@ class Score(NamedTuple):
         """In percent."""
         return 100.0 * sum(self.errors) / max(1, sum(self.units))
 
+    @property
+    def log_rate(self) -> float:
+        """Of at least half an error: kinds differ by factors, and so do their seeds."""
+        return math.log(max(0.5, sum(self.errors)) / max(1, sum(self.units)))
+
 
 class Comparison(NamedTuple):
     best: str  # the kind with the lowest mean
     tied: list[str]  # other kinds that cannot be told apart from it, best first
-    between: float  # standard deviation of the kinds' means
+    between: float  # standard deviation of the kinds' mean log rates
     within: float | None  # of the seeds of one kind, pooled; None with one seed a kind
+    decided: bool = True  # False where there is too little to tell anything apart
 
 
 def compare(scores: Mapping[str, Sequence[Score]]) -> Comparison:
-    """Kinds by their error rates, one score for each seed.
+    """Kinds by the logarithms of their error rates, one score for each seed.
 
-    With several seeds, two kinds cannot be told apart if their means differ by less than twice
-    the standard error of that difference, from the pooled spread of the seeds; with one seed,
-    if their bootstrap intervals over recordings overlap.
+    Told apart from the best are those that differ by more than the largest difference among as
+    many kinds that are all alike: with several seeds, by the pooled spread of the seeds (Tukey's
+    range test); with one, by drawing the same recordings again for all kinds.
     """
-    rates = {kind: [score.rate for score in of_kind] for kind, of_kind in scores.items()}
-    means = {kind: statistics.fmean(of_kind) for kind, of_kind in rates.items()}
+    logs = {kind: [score.log_rate for score in of_kind] for kind, of_kind in scores.items()}
+    means = {kind: statistics.fmean(of_kind) for kind, of_kind in logs.items()}
     ranked = sorted(means, key=lambda kind: means[kind])
-    best, within = ranked[0], pooled_deviation(list(rates.values()))
-    if within is None:
-        intervals = {kind: bootstrap_interval(scores[kind][0]) for kind in ranked}
-        tied = [kind for kind in ranked[1:] if overlap(intervals[kind], intervals[best])]
-    else:
-        tied = []
-        for kind in ranked[1:]:
-            error = within * math.sqrt(1 / len(rates[kind]) + 1 / len(rates[best]))
-            if means[kind] - means[best] < 2 * error or means[kind] == means[best]:
-                tied.append(kind)
+    best, within = ranked[0], pooled_deviation(list(logs.values()))
     between = statistics.stdev(means.values()) if len(means) > 1 else 0.0
-    return Comparison(best, tied, between, within)
+    decided = True
+    if within is None:
+        single = {kind: of_kind[0] for kind, of_kind in scores.items()}
+        decided = len(single[best].units) >= FEWEST
+        limits = dict.fromkeys(ranked, gap_of_recordings(list(single.values())))
+    else:
+        counts = {kind: len(of_kind) for kind, of_kind in logs.items()}
+        gap = within * gap_of_seeds(list(counts.values()))
+        limits = {k: gap * math.sqrt(1 / counts[k] + 1 / counts[best]) for k in ranked}
+    tied = [k for k in ranked[1:] if means[k] - means[best] <= limits[k]]
+    return Comparison(best, tied if decided else ranked[1:], between, within, decided)
+
+
+def gap_of_seeds(counts: Sequence[int], draws: int = 20_000) -> float:
+    """The largest difference of means among kinds that are all alike, in its standard errors.
+
+    Args:
+        counts: seeds of each kind.
+        draws: studies made up.
+    """
+    draw, sizes = np.random.default_rng(0), np.asarray(counts)
+    means = draw.standard_normal((draws, len(sizes))) / np.sqrt(sizes)
+    degrees = sizes.sum() - len(sizes)
+    deviation = np.sqrt(draw.chisquare(degrees, draws) / degrees)
+    errors = np.sqrt(1 / sizes[:, None] + 1 / sizes)
+    gaps = np.abs(means[:, :, None] - means[:, None, :]) / errors  # (draws, kinds, kinds)
+    return float(np.percentile(gaps.max((1, 2)) / deviation, CERTAINTY))
+
+
+def gap_of_recordings(scores: Sequence[Score], draws: int = 2000) -> float:
+    """The largest difference of log rates that comes of which recordings there are.
+
+    Recordings are drawn again with replacement, the same for all kinds; what a kind's rate moves
+    by is chance, and the range of these movements over the kinds is the difference that chance
+    makes.
+    """
+    errors = np.asarray([score.errors for score in scores])  # (kinds, recordings)
+    units = np.asarray([score.units for score in scores])
+    drawn = np.random.default_rng(0).integers(errors.shape[1], size=(draws, errors.shape[1]))
+    wrong = np.maximum(0.5, errors[:, drawn].sum(2))  # (kinds, draws)
+    moved = np.log(wrong / np.maximum(1, units[:, drawn].sum(2)))
+    moved -= np.asarray([[score.log_rate] for score in scores])
+    return float(np.percentile(moved.max(0) - moved.min(0), CERTAINTY))
 
 
 def pooled_deviation(groups: Sequence[Sequence[float]]) -> float | None:
@@ -58,16 +100,3 @@ def pooled_deviation(groups: Sequence[Sequence[float]]) -> float | None:
         return None
     squares = sum((x - statistics.fmean(group)) ** 2 for group in groups for x in group)
     return math.sqrt(squares / degrees)
-
-
-def bootstrap_interval(score: Score, draws: int = 2000) -> tuple[float, float]:
-    """The middle 95 % of the error rate of recordings drawn again, with replacement."""
-    errors, units = np.asarray(score.errors), np.asarray(score.units)
-    drawn = np.random.default_rng(0).integers(len(errors), size=(draws, len(errors)))
-    rates = 100.0 * errors[drawn].sum(1) / np.maximum(1, units[drawn].sum(1))
-    low, high = np.percentile(rates, [2.5, 97.5])
-    return float(low), float(high)
-
-
-def overlap(one: tuple[float, float], other: tuple[float, float]) -> bool:
-    return one[0] <= other[1] and other[0] <= one[1]

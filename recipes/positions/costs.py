@@ -73,7 +73,8 @@ def costs(options: argparse.Namespace) -> int:
         for kind, step in steps.items()
     }
     with replacing(options.output) as temporary:
-        temporary.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+        made = {"overrides": options.overrides, "commit": facts_of_machine()["commit"]}
+        temporary.write_text(json.dumps(made | {"kinds": rows}, indent=1), encoding="utf-8")
     return 0
 
 

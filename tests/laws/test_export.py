@@ -10,20 +10,26 @@ from asrkit.checkpoint import ModelFile
 from asrkit.config import parse_config
 from asrkit.export import torchscript
 from asrkit.export.replay import Exported, difference, eager_step, largest_difference
+from asrkit.model.positions import KINDS
 from asrkit.text import CharTokenizer
 from tests.conftest import speech, tiny_model
 
 
-@pytest.fixture
-def file() -> ModelFile:
+def file_of(kind: str = "relative") -> ModelFile:
     config = parse_config(
         {
             "data": {"train": "a", "dev": "b"},
             "training": {"output_dir": "c"},
-            "model": {"num_mels": 80},
+            "model": {"num_mels": 80, "position": kind},
         }
     )
-    return ModelFile(tiny_model().float(), CharTokenizer(list("abcdefghij ")), config, {})
+    model = tiny_model(position=kind).float()
+    return ModelFile(model, CharTokenizer(list("abcdefghij ")), config, {})
+
+
+@pytest.fixture
+def file() -> ModelFile:
+    return file_of()
 
 
 @pytest.mark.parametrize("what", ["encoder", "model"])
@@ -37,6 +43,15 @@ def test_torchscript(
     module, read = torchscript.read(path)
     assert read == exported
     samples = torch.from_numpy(speech(4.0))[None]
+    assert largest_difference(file, exported, module, samples) < 1e-4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_position_encoding(kind: str, tmp_path: Path) -> None:
+    file, exported, path = file_of(kind), Exported("model", 16, 32), tmp_path / "step.ts"
+    torchscript.write(eager_step(file, exported), path, exported, file)
+    module, _ = torchscript.read(path)
+    samples = torch.from_numpy(speech(2.0))[None]
     assert largest_difference(file, exported, module, samples) < 1e-4
 
 

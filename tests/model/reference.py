@@ -199,7 +199,7 @@ def attend(
     position, kind = module.position, kind_of(module.position)
     q, k, v = (
         part.view(frames, heads, -1)
-        for part in module.qkv(x).split([module.query_dim, dim, dim], dim=1)
+        for part in module.qkv(x).split([module.queries_width, dim, dim], dim=1)
     )
     rows: list[Tensor] = []
     for i in range(frames):

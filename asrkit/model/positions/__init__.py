@@ -47,6 +47,13 @@ def options(kind: str) -> dict[str, inspect.Parameter]:
     return {name: p for name, p in parameters.items() if name not in ("dim", "num_heads")}
 
 
+def refusal(kind: object) -> str:
+    """What to say of a kind that is not one."""
+    near = difflib.get_close_matches(str(kind), KINDS, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"must be one of {', '.join(KINDS)}, got {kind!r}{hint}"
+
+
 def build_positions(
     position: str | Mapping[str, Any], dim: int, num_heads: int, num_layers: int
 ) -> tuple[FramePosition, list[Position]]:
@@ -58,14 +65,12 @@ def build_positions(
     Raises:
         ValueError: for a kind or an option that is not one, or numbers that do not fit.
     """
-    given = {"kind": position} if isinstance(position, str) else dict(position)
+    given = dict(position) if isinstance(position, Mapping) else {"kind": position}
     if "kind" not in given:
         raise ValueError(f"position needs a 'kind' beside {', '.join(given) or 'nothing'}")
-    kind = str(given.pop("kind"))
-    if kind not in KINDS:
-        near = difflib.get_close_matches(kind, KINDS, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"position must be one of {', '.join(KINDS)}, got {kind!r}{hint}")
+    kind = given.pop("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise ValueError(f"position {refusal(kind)}")
     unknown = given.keys() - options(kind).keys()
     if unknown:
         known = ", ".join(options(kind)) or "none"

@@ -24,13 +24,13 @@ class Position(nn.Module):
         num_heads: H.
 
     Attributes:
-        query_dim: dimensions of a query beyond Dh, for kinds that ask a question of their own.
+        extra_query_dim: of a query beyond Dh, for kinds with a query of their own.
     """
 
     def __init__(self, dim: int, num_heads: int) -> None:
         super().__init__()
         self.num_heads = num_heads
-        self.query_dim = 0
+        self.extra_query_dim = 0
 
     def table(self, left_context: int, chunk_size: int, like: Tensor) -> Tensor:
         """What the distances of a block bring, with the device and dtype of `like`."""
@@ -40,7 +40,7 @@ class Position(nn.Module):
         """Scores of some queries of a block against all of its keys.
 
         Args:
-            queries: (B, H, n, Q, Dh + query_dim), queries first … first+Q-1 of each block.
+            queries: (B, H, n, Q, Dh + extra_query_dim), queries first … first+Q-1 of each block.
             keys: (B, H, n, W, Dh).
             table: from `table`.
             first: row of the block at which `queries` start (0 unless the block is cut).

@@ -47,7 +47,7 @@ class CompactPosition(Position):
         if not length_factor > 0.0:
             raise ValueError(f"length_factor must be above 0, got {length_factor}")
         self.position_dim = position_dim
-        self.query_dim, self.length_factor = query_dim, length_factor
+        self.extra_query_dim, self.length_factor = query_dim, length_factor
         self.projection = nn.Linear(position_dim, num_heads * query_dim, bias=False)
 
     def table(self, left_context: int, chunk_size: int, like: Tensor) -> Tensor:

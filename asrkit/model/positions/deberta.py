@@ -25,7 +25,8 @@ class DeBERTaPosition(Position):
         max_distance: k; P has 2k rows.
     """
 
-    max_keys: Final[int] = 512  # of a product by distance, so that it stays narrow
+    # Keys of one product by distance, which is as wide as they and the queries are many.
+    max_keys: Final[int] = 64
 
     def __init__(self, dim: int, num_heads: int, max_distance: int = 64) -> None:
         super().__init__(dim, num_heads)
@@ -53,8 +54,9 @@ class DeBERTaPosition(Position):
         scores = queries @ keys.transpose(3, 4) + shift(positions, num_keys)
         # Seen from the keys, a row's distances rise with the query: the same shift, transposed.
         parts: list[Tensor] = []
-        for begin in range(0, num_keys, self.max_keys):
-            some = keys[:, :, :, begin : begin + self.max_keys] * scale  # (B, H, n, Wt, Dh)
+        step = max(rows, self.max_keys)
+        for begin in range(0, num_keys, step):
+            some = keys[:, :, :, begin : begin + step] * scale  # (B, H, n, Wt, Dh)
             start = first + num_keys - begin - some.size(3)
             asked = by_distance(some, table[1, ..., start : start + some.size(3) + rows])
             parts.append(shift(asked, rows).transpose(3, 4))  # (B, H, n, Q, Wt)

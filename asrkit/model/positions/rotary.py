@@ -33,7 +33,10 @@ class RotaryPosition(Position):
             raise ValueError(f"share must be above 0 and at most 1, got {share}")
         self.num_turned = round(share * (dim // num_heads)) // 2 * 2  # R
         if self.num_turned < 2:
-            raise ValueError(f"share must leave a pair of {dim // num_heads}, got {share}")
+            raise ValueError(
+                f"share {share} of a head's dim / num_heads = {dim // num_heads} dimensions "
+                "leaves no pair to turn"
+            )
         self.base = base
 
     def table(self, left_context: int, chunk_size: int, like: Tensor) -> Tensor:

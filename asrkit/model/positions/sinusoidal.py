@@ -47,8 +47,11 @@ class SinusoidalPosition(FramePosition):
             raise ValueError(f"dropout must be at least 0 and below 1, got {dropout}")
         self.sep = layout == "sep"
         self.frame_scale = math.sqrt(dim) if embedding_scale else 1.0
-        scale = torch.tensor(float(initial_scale))
-        self.scale = nn.Parameter(scale, requires_grad=learned_scale)  # a, kept in the model file
+        scale = torch.tensor(float(initial_scale))  # a
+        if learned_scale:
+            self.scale = nn.Parameter(scale)
+        else:
+            self.register_buffer("scale", scale)
         self.norm = nn.LayerNorm(dim) if embedding_layernorm else nn.Identity()
         self.dropout = nn.Dropout(dropout)
 

@@ -16,7 +16,7 @@ from asrkit.model.positions.relative import (
     learned_table,
 )
 
-BASES = {  # kinds whose table is (H, X, M+2C): the factor is one more row of it
+BASES = {
     "relative": RelativePosition,
     "relative_learned": LearnedRelativePosition,
     "t5": T5Position,
@@ -40,7 +40,8 @@ class URPEPosition(Position):
     Args:
         dim: D.
         num_heads: H.
-        base: the kind that gives the scores, with its default options.
+        base: the kind that gives the scores, with its default options. Not those whose table is
+            no matrix a head, (H, X, M+2C): the factor is one more row of it.
         max_distance: distances beyond ± this count as ± this.
     """
 
@@ -51,7 +52,7 @@ class URPEPosition(Position):
         if base not in BASES:
             raise ValueError(f"base must be one of {', '.join(BASES)}, got {base!r}")
         self.base = BASES[base](dim, num_heads)
-        self.query_dim = self.base.query_dim
+        self.extra_query_dim = self.base.extra_query_dim
         self.factor = learned_table(max_distance, num_heads)  # beside 1, so that decay means 1
 
     def table(self, left_context: int, chunk_size: int, like: Tensor) -> Tensor:

@@ -1,0 +1,256 @@
+"""What the laws measure on an encoder with one position encoding; `test_positions` bounds it."""
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from asrkit import audio
+from asrkit.export.replay import difference
+from asrkit.model import FULL_CONTEXT, ConformerEncoder, EncoderState, EncoderStep
+from asrkit.model.positions import KINDS, FramePosition
+from asrkit.runtime import Recognizer
+from asrkit.text import CharTokenizer
+from tests.conftest import fitted, speech, timed, tiny_encoder, tiny_model
+from tests.laws.test_streaming import CHUNKS, LEFT_CONTEXTS, Recorder, offline, packets, stream
+
+HOUR = 360_000  # frames; of the encoder it is four of them
+# Every kind as it comes, and with distances, periods and shares that bite within the tests' audio.
+CASES: list[dict[str, Any]] = [{"kind": kind} for kind in KINDS] + [
+    {"kind": "relative", "max_distance": 5},
+    {"kind": "relative_learned", "max_distance": 5},
+    {"kind": "shaw", "max_distance": 5},
+    {"kind": "shaw", "max_distance": 5, "values": False},
+    {"kind": "t5", "num_buckets": 8, "max_distance": 9, "bidirectional": False},
+    {"kind": "deberta", "max_distance": 5},
+    *({"kind": "urpe", "base": base, "max_distance": 5}
+      for base in ("relative_learned", "t5", "alibi", "compact")),
+    {"kind": "rotary", "share": 0.4},
+    {"kind": "compact", "position_dim": 6, "query_dim": 3, "length_factor": 2.0},
+    {"kind": "sinusoidal", "layout": "sep", "embedding_scale": False, "learned_scale": True,
+     "embedding_layernorm": True},
+    {"kind": "learned", "period": 10},
+    {"kind": "flow", "hidden_dim": 5, "period": 10, "step": 4},
+]  # fmt: skip
+
+
+class Law(NamedTuple):
+    name: str
+    measure: Callable[[dict[str, Any]], float]
+    bound: float
+    of_frames: bool = True  # it binds the kinds that act on the frames, too
+    every_option: bool = True  # it is measured with other options than the defaults, too
+
+    def binds(self, kind: str) -> bool:
+        return self.of_frames or not issubclass(KINDS[kind], FramePosition)
+
+    def cases(self) -> list[dict[str, Any]]:
+        return [
+            c
+            for c in (CASES if self.every_option else CASES[: len(KINDS)])
+            if self.binds(c["kind"])
+        ]
+
+
+def encoder(case: dict[str, Any], dtype: torch.dtype = torch.float64) -> ConformerEncoder:
+    return tiny_encoder(position=case, num_layers=2).to(dtype)
+
+
+def draw(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(*shape, 20, generator=torch.Generator().manual_seed(1), dtype=dtype)
+
+
+@torch.no_grad()
+def streaming(case: dict[str, Any], dtype: torch.dtype) -> float:
+    """Steps of one and of three chunks against one step; 104 frames fill and empty every past."""
+    module, feats = encoder(case, dtype), draw(1, 413, dtype=dtype)
+    return max(
+        difference(offline(module, feats, chunk, left), stream(module, feats, chunk, left, several))
+        for chunk in CHUNKS
+        for left in LEFT_CONTEXTS
+        for several in (1, 3)
+    )
+
+
+def streaming_float64(case: dict[str, Any]) -> float:
+    return streaming(case, torch.float64)
+
+
+def streaming_float32(case: dict[str, Any]) -> float:
+    return streaming(case, torch.float32)
+
+
+def samples_to_text(case: dict[str, Any]) -> float:
+    """Packets of random sizes against all samples at once; infinite if the text differs."""
+    samples, largest = speech(3.21), 0.0
+    whole = torch.from_numpy(samples).double()[None]
+    feats = audio.Fbank().double()(whole, whole[:, :0])[0]
+    for seed, (chunk, left) in enumerate([(1, 0), (4, 7), (16, 64), (FULL_CONTEXT, 0)]):
+        model = fitted(tiny_model(position=case), feats, chunk, left)
+        results, log_probs = [], []
+        for given in ([samples], packets(samples, seed)):
+            search = Recorder()
+            tokenizer = CharTokenizer(list("abcdefghij "))
+            session = Recognizer(model, tokenizer, search, chunk, left).start()
+            for packet in given:
+                session.accept(packet)
+            results.append(timed(session.finish()))
+            log_probs.append(torch.cat(search.frames))
+        same = results[0] == results[1] and len(results[0][0]) > 4
+        largest = max(largest, difference(*log_probs) if same else math.inf)
+    return largest
+
+
+@torch.no_grad()
+def rows_of_a_batch(case: dict[str, Any]) -> float:
+    """Streams at different places step together as they do alone, one of them ends."""
+    module, largest = encoder(case), 0.0
+    for chunk, left in ((1, 0), (4, 7), (16, 24), (25, 64)):
+        feats, lengths = draw(2, 12 * chunk), torch.tensor([4 * chunk])
+        alone, states = [], []
+        for row in range(2):
+            state = module.init_state(1, left)
+            for part in feats[row : row + 1].split(4 * chunk, dim=1)[: row + 1]:
+                state = module(part, lengths, state, chunk).state  # row r takes r + 1 chunks
+            states.append(state)
+            last = feats[row : row + 1, 8 * chunk : (12 - row) * chunk]
+            alone.append(module(last, torch.tensor([last.size(1)]), state, chunk).encoded[0])
+        joined = EncoderState(*map(torch.cat, zip(*states, strict=True)))
+        ends = torch.tensor([4 * chunk, 3 * chunk])
+        together = module(feats[:, 8 * chunk :], ends, joined, chunk).encoded
+        pairs = zip(together, alone, strict=True)
+        largest = max(largest, *(difference(row[: len(one)], one) for row, one in pairs))
+    return largest
+
+
+def reach(case: dict[str, Any]) -> float:
+    """The gradient of a frame with respect to features beyond its chunk or before its reach."""
+    module, feats = encoder(case), draw(1, 400).requires_grad_()
+    encoded = module(feats, torch.tensor([400]), module.init_state(1, 5), 4).encoded
+    (encoded[0, 62] * torch.randn(24, dtype=torch.float64)).sum().backward()
+    assert feats.grad is not None
+    first = 62
+    for _ in range(2):  # layers: the convolution's 4 frames, then chunk and left context
+        first = (first - 4) - (first - 4) % 4 - 5
+    outside = torch.cat([feats.grad[0, : 4 * first - 3], feats.grad[0, 4 * 63 + 4 :]])
+    assert feats.grad[0, 4 * first - 3 : 4 * 63 + 4].abs().amax(dim=1).min() > 0
+    return float(outside.abs().max())
+
+
+def gradients(case: dict[str, Any]) -> float:
+    """Derivatives of random directions against central differences, relative, for all weights."""
+    module, lengths = encoder(case), torch.tensor([90, 41])
+    feats, weights = draw(2, 90), torch.randn(2, 23, 24, dtype=torch.float64)
+
+    def value() -> Tensor:
+        encoded = module(feats, lengths, module.init_state(2, 7), 4).encoded
+        return (encoded * weights)[0].sum() + (encoded * weights)[1, :11].sum()
+
+    parameters = [feats.requires_grad_(), *module.parameters()]
+    grads = torch.autograd.grad(value(), parameters, allow_unused=True)
+    return max(
+        # The best of three steps: in a long one a ReLU may turn over, a short one has few digits.
+        min(slope_error(value, p, grad, step) for step in (1e-6, 1e-7, 1e-8))
+        for p, grad in zip(parameters, grads, strict=True)
+    )
+
+
+@torch.no_grad()
+def slope_error(
+    value: Callable[[], Tensor], parameter: Tensor, grad: Tensor | None, step: float
+) -> float:
+    direction = torch.randn(
+        parameter.shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64
+    )
+    parameter.add_(step * direction)
+    above = value()
+    parameter.sub_(2 * step * direction)
+    numeric = (above - value()) / (2 * step)
+    parameter.add_(step * direction)
+    analytic = torch.zeros(()) if grad is None else (grad * direction).sum()
+    return float((analytic - numeric).abs() / (1.0 + numeric.abs()))
+
+
+def torchscript(case: dict[str, Any]) -> float:
+    step = EncoderStep(encoder(case), 16, 24)
+    return replayed(step, torch.jit.script(step))
+
+
+def torch_export(case: dict[str, Any]) -> float:
+    """Exported with a batch of three and any batch allowed, run with two."""
+    step = EncoderStep(encoder(case), 16, 24)
+    batch = {0: torch.export.Dim("batch", min=2, max=64)}
+    state = step.init_state(3)
+    shapes = (batch, batch, EncoderState(*[batch] * len(state)))
+    arguments = (draw(3, 64), torch.tensor([64, 64, 9]), state)
+    return replayed(step, torch.export.export(step, arguments, dynamic_shapes=shapes).module())
+
+
+@torch.no_grad()
+def replayed(step: EncoderStep, other: Callable[..., Any]) -> float:
+    """Largest difference of outputs and states over three steps of two streams."""
+    feats, lengths = draw(2, 192), torch.tensor([64, 64])
+    ours, theirs, largest = step.init_state(2), step.init_state(2), 0.0
+    for part in feats.split(64, dim=1):
+        encoded, _, ours = step(part, lengths, ours)
+        again, _, theirs = other(part, lengths, theirs)
+        theirs = EncoderState(*theirs)
+        pairs = zip([encoded, *ours], [again, *theirs], strict=True)
+        largest = max(largest, *(difference(a, b) for a, b in pairs))
+    return largest
+
+
+def half_precision(case: dict[str, Any]) -> float:
+    """0 if float16, bfloat16 and autocast stay finite, also in a row of which nothing is real."""
+    kinds = [(torch.float16, False), (torch.bfloat16, False), (torch.float32, True)]
+    for (dtype, cast), (chunk, left) in itertools.product(kinds, [(4, 7), (FULL_CONTEXT, 0)]):
+        module, feats = encoder(case, dtype), draw(2, 128, dtype=dtype)
+        with torch.autocast("cpu", torch.bfloat16, enabled=cast):
+            state = module.init_state(2, left)
+            encoded = module(feats, torch.tensor([128, 0]), state, chunk).encoded
+        if cast:
+            encoded.float().square().sum().backward()
+        grads = [p.grad for p in module.parameters() if p.grad is not None]
+        if not all(torch.isfinite(x).all() for x in [encoded, *grads]):
+            return math.inf
+    return 0.0
+
+
+def padded_rows(case: dict[str, Any]) -> float:
+    """0 if forward and backward stay finite where rows are short or empty."""
+    module, feats = encoder(case), draw(3, 128).requires_grad_()
+    state = module.init_state(3, 7)
+    encoded = module(feats, torch.tensor([128, 33, 0]), state, 4).encoded
+    encoded.sum().backward()
+    grads = [p.grad for p in module.parameters() if p.grad is not None]
+    finite = all(torch.isfinite(x).all() for x in [encoded, feats.grad, *grads])  # type: ignore[arg-type]
+    return 0.0 if finite else math.inf
+
+
+@torch.no_grad()
+def hour_later(case: dict[str, Any]) -> float:
+    """The same chunk with the same past, now and an hour later, in float32."""
+    module, feats = encoder(case, torch.float32), draw(1, 192, dtype=torch.float32)
+    state, lengths = module.init_state(1, 24), torch.tensor([128])
+    state = module(feats[:, :128], lengths, state, 16).state
+    later = state._replace(position=state.position + HOUR)
+    now, then = (module(feats[:, 128:], lengths // 2, s, 16).encoded for s in (state, later))
+    return difference(now, then)
+
+
+LAWS = [
+    Law("streaming, float64", streaming_float64, 1e-9),
+    Law("streaming, float32", streaming_float32, 1e-4, every_option=False),
+    Law("samples to text", samples_to_text, 1e-9, every_option=False),
+    Law("rows of a batch", rows_of_a_batch, 1e-9),
+    Law("reach", reach, 0.0, every_option=False),
+    Law("gradients", gradients, 1e-6),
+    Law("TorchScript", torchscript, 1e-9),
+    Law("torch.export", torch_export, 1e-9),
+    Law("half precision", half_precision, 0.0),
+    Law("padded rows", padded_rows, 0.0),
+    Law("an hour later", hour_later, 1e-5, of_frames=False),
+]
