@@ -22,9 +22,9 @@ NOTES = """\
   left context of the model file.
 - Longer audio: the held-out recordings one after the other, the same ones in the same order at
   every length, so that only the length differs. A row goes through several voices.
-- Letters: wrong letters, spaces left out. Training never hears one utterance follow another, so no
-  model writes the space between two, and joined audio has a high WER at any length, the shortest
-  too.
+- Letters: wrong letters, spaces left out. Training never hears one utterance follow another, so a
+  model seldom writes the space between two, and joined audio has a high WER at any length, the
+  shortest too.
 - Told apart: by the logarithms of the rates. With several seeds, means that differ by more than the
   largest difference of as many kinds that are all alike would in 95 % of studies, given the spread
   of the seeds of one kind, pooled over the kinds (Tukey's range test). With one seed, the same for
