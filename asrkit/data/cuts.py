@@ -25,7 +25,7 @@ def load_cuts(path: str | Path, left_out: list[LeftOut]) -> CutSet:
     path = Path(path)
     if not path.exists():
         raise ManifestError(f"no manifest {path}")
-    if path.is_dir() or path.name.endswith(".gz") or _is_lhotse(path):
+    if is_lhotse(path):
         try:
             return CutSet.from_shar(in_dir=path) if path.is_dir() else CutSet.from_file(path)
         except Exception as error:  # whatever lhotse makes of a folder or file that is not its own
@@ -41,8 +41,10 @@ def load_cuts(path: str | Path, left_out: list[LeftOut]) -> CutSet:
     return CutSet(list(cuts.values()))
 
 
-def _is_lhotse(path: Path) -> bool:
-    """Whether the first line is one of lhotse's objects, which name their type."""
+def is_lhotse(path: Path) -> bool:
+    """Whether lhotse reads this: Shar shards, or cuts, whose first line names their type."""
+    if path.is_dir() or path.name.endswith(".gz"):
+        return True
     try:
         with path.open("rb") as lines:
             return str(json.loads(lines.readline()).get("type", "")).endswith("Cut")

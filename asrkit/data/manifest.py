@@ -54,11 +54,11 @@ def read_manifest(path: str | Path) -> Iterator[Utterance]:
             try:
                 utterance = Utterance.model_validate(json.loads(line))
             except ValueError as error:  # not JSON, not UTF-8, or not an utterance
-                raise ManifestError(f"{path}:{number}: {_reason(error)}") from None
+                raise ManifestError(f"{path}:{number}: {what_is_wrong(error)}") from None
             yield utterance.model_copy(update={"audio": str(path.parent / utterance.audio)})
 
 
-def _reason(error: ValueError) -> str:
+def what_is_wrong(error: ValueError) -> str:
     if not isinstance(error, pydantic.ValidationError):
         return f"not JSON: {error}"
     first = error.errors()[0]

@@ -1,0 +1,41 @@
+"""Writing what is left of a manifest."""
+
+import json
+import os
+from collections.abc import Container
+from pathlib import Path
+
+from asrkit.files import replacing
+
+
+def write_clean(manifest: str, output: str, bad_lines: Container[int]) -> tuple[int, int]:
+    """Copy the utterances of the other lines, every key of theirs; how many there are, of how many.
+
+    Relative paths are made to be right from the new file's folder.
+    """
+    source, target = Path(manifest).parent.resolve(), Path(output).parent.resolve()
+    kept = all_ = 0
+    with (
+        replacing(output) as temporary,
+        Path(manifest).open("rb") as lines,
+        temporary.open("w", encoding="utf-8") as file,
+    ):
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            all_ += 1
+            if number in bad_lines:
+                continue
+            values = json.loads(line)
+            values["audio"] = moved(values["audio"], source, target)
+            file.write(json.dumps(values, ensure_ascii=False) + "\n")
+            kept += 1
+    return kept, all_
+
+
+def moved(audio: str, source: Path, target: Path) -> str:
+    """A path relative to `source`, relative to `target`; an absolute one stays."""
+    if os.path.isabs(audio):
+        return audio
+    folder = (source / audio).parent.resolve()  # "linked/../x.wav" is not "x.wav"
+    return os.path.relpath(folder / Path(audio).name, target)

@@ -1,0 +1,178 @@
+"""From manifests to facts: bad lines are findings, bad audio is a fact like any other."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import count, islice
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import soundfile
+from lhotse.cut import Cut
+
+from asrkit import audio
+from asrkit.audio.io import AudioInfo, opened
+from asrkit.data.check.facts import Facts, Finding, Signal
+from asrkit.data.cuts import is_lhotse, load_cuts, text_of
+from asrkit.data.dataset import load_samples
+from asrkit.data.manifest import ManifestError, Utterance, what_is_wrong
+
+FULL_SCALE = 0.99  # 8-bit audio ends at 0.992
+BLOCK_SECONDS = 30.0  # so that an hour of audio never lies in memory at once
+
+
+class Entry(NamedTuple):
+    """An utterance whose audio is still to be read."""
+
+    manifest: str
+    line: int
+    utterance: Utterance
+    cut: Cut | None = None  # of a lhotse manifest
+
+
+def read_entries(path: str, bad_lines: list[Finding]) -> list[Entry] | Iterator[Entry]:
+    """The utterances of a manifest; lhotse's come one by one, for they may hold their audio.
+
+    Raises:
+        ManifestError: if it is missing, has no lines, or is not a manifest.
+    """
+    if not Path(path).exists():
+        raise ManifestError(f"no manifest {path}")
+    if is_lhotse(Path(path)):
+        return _lhotse_entries(path)
+    entries, bad = [], len(bad_lines)
+    with Path(path).open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            try:
+                entries.append(Entry(path, number, _utterance(line, Path(path).parent)))
+            except (ValueError, RecursionError) as error:
+                bad_lines.append(bad_line(path, number, error))
+    if not entries and len(bad_lines) == bad:
+        raise ManifestError(f"{path} is empty: a manifest has an utterance a line")
+    return entries
+
+
+def _utterance(line: bytes, folder: Path) -> Utterance:
+    utterance = Utterance.model_validate(json.loads(line))
+    # JSON can write half a character ("\ud800"), which no file and no tokenizer can hold.
+    f"{utterance.id}{utterance.audio}{utterance.text}{utterance.speaker}".encode()
+    return utterance.model_copy(update={"audio": str(folder / utterance.audio)})
+
+
+def bad_line(path: str, number: int, error: Exception) -> Finding:
+    """A line that training would refuse with the whole manifest."""
+    deep = "not JSON: nested too deep"
+    reason = what_is_wrong(error) if isinstance(error, ValueError) else deep
+    return Finding("line", "error", "lines that are no utterance", path, number, "", reason)
+
+
+def _lhotse_entries(path: str) -> Iterator[Entry]:
+    cuts = iter(load_cuts(path, []))
+    for number in count(1):
+        try:
+            cut = next(cuts)
+            utterance = _utterance_of(cut, path)
+        except StopIteration:
+            return
+        except Exception as error:  # whatever lhotse makes of a damaged file
+            raise ManifestError(f"{path}: lhotse cannot read cut {number}: {error}") from error
+        yield Entry(path, number, utterance, cut)
+
+
+def _utterance_of(cut: Cut, path: str) -> Utterance:
+    # Its audio may be in memory, mixed or transformed: only the cut itself can read it.
+    return Utterance(
+        id=cut.id, audio=f"{path}#{cut.id}", text=text_of(cut), duration=cut.duration,
+        speaker=next((s.speaker for s in cut.supervisions if s.speaker), None),
+        sample_rate=cut.sampling_rate, num_channels=cut.num_channels,
+    )  # fmt: skip
+
+
+def inspect_all(
+    entries: Iterable[Entry], jobs: int = 1, decode: bool = True, window: int = 64
+) -> Iterator[Facts]:
+    """The facts of all utterances, in order, read by `jobs` threads: decoding frees the GIL."""
+    entries = iter(entries)
+    with ThreadPoolExecutor(jobs) as pool:
+        while part := list(islice(entries, window * jobs)):
+            yield from pool.map(partial(inspect, decode=decode), part)
+
+
+def inspect(entry: Entry, decode: bool = True) -> Facts:
+    """Read the audio of an utterance, or what keeps it from being read."""
+    manifest, line, utterance, cut = entry
+    header = signal = problem = None
+    try:
+        if cut is None:
+            with opened(utterance.audio) as file:
+                header = AudioInfo(file.samplerate, file.frames, file.channels)
+                signal = measure(_blocks(file, utterance), header.sample_rate) if decode else None
+        elif decode:
+            signal = measure([load_samples(cut)[:, None]], audio.SAMPLE_RATE)
+    except (audio.AudioError, OSError, ValueError) as error:  # also paths that no file can have
+        problem = str(error)
+    return Facts(manifest, line, utterance, header, signal, problem)
+
+
+def _blocks(file: soundfile.SoundFile, utterance: Utterance) -> Iterator[np.ndarray]:
+    """The samples (n, channels) that are meant, as far as they are there.
+
+    As `audio.blocks`, but what is outside the file is for the checks to say, once.
+    """
+    rate, start = file.samplerate, utterance.start or 0.0
+    end = float("inf") if utterance.duration is None else start + utterance.duration
+    first, last = (round(min(seconds * rate, file.frames)) for seconds in (start, end))
+    file.seek(first)
+    while first < last:
+        size = min(round(BLOCK_SECONDS * rate), last - first)
+        block = file.read(size, dtype="float32", always_2d=True)
+        if not len(block):
+            return
+        first += len(block)
+        yield block
+
+
+def measure(blocks: Iterable[np.ndarray], rate: int) -> Signal | None:
+    """Blocks of one recording (n, channels) at `rate` Hz; None if there is no sample."""
+    digest = hashlib.blake2b(digest_size=16)
+    low, high, total, squares = float("inf"), -float("inf"), 0.0, 0.0
+    frames = size = clipped = not_finite = 0
+    for block in blocks:
+        digest.update(block.tobytes())
+        finite = np.isfinite(block)
+        if not finite.all():
+            not_finite += int(np.count_nonzero(~finite))
+            block = np.where(finite, block, np.float32(0))
+        clipped += in_runs(np.abs(block) >= FULL_SCALE)
+        mono = block.mean(axis=1, dtype=np.float64)  # as training hears it
+        low, high = min(low, float(mono.min())), max(high, float(mono.max()))
+        total, squares = total + float(mono.sum()), squares + float(mono @ mono)
+        frames, size = frames + len(block), size + block.size
+    if not frames:
+        return None
+    mean = total / frames
+    return Signal(
+        seconds=frames / rate,
+        peak=(high - low) / 2,
+        rms=max(0.0, squares / frames - mean**2) ** 0.5,
+        mean=mean,
+        clipped=clipped / size,
+        not_finite=not_finite,
+        digest=digest.digest(),
+    )
+
+
+def in_runs(high: np.ndarray) -> int:
+    """How many are true with two true neighbours in a row, (n, channels): one alone is a peak."""
+    if not high.any():
+        return 0
+    threes = high[:-2] & high[1:-1] & high[2:]
+    inside = np.zeros_like(high)
+    for shift in range(3):
+        inside[shift : len(high) - 2 + shift] |= threes
+    return int(np.count_nonzero(inside))
