@@ -6,11 +6,14 @@ import sys
 COMMANDS = {
     "train": "train a recogniser on a manifest",
     "decode": "decode files or a manifest",
+    "evaluate": "word errors and delays over a manifest, at several chunk sizes",
     "stream": "stream a file, the microphone or raw samples",
     "export": "write the encoder or the whole model for other programs",
+    "data": "find what is wrong with a corpus before training",
     "verify": "compare streaming with offline, station by station",
     "info": "print what is in a model file",
 }
+PACKAGES = {"data", "export"}
 
 
 def main() -> int:
@@ -18,7 +21,7 @@ def main() -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print("usage: asrkit <command> [options]; asrkit <command> --help says more\n")
         for name, purpose in COMMANDS.items():
-            print(f"  {name:8}{purpose}")
+            print(f"  {name:9}{purpose}")
         print("\nexample:\n  asrkit decode --model exp/conformer/model.safetensors x.wav")
         return 0
     command = arguments[0]
@@ -26,7 +29,7 @@ def main() -> int:
         known = ", ".join(COMMANDS)
         print(f"asrkit: unknown command {command!r}; there are {known}", file=sys.stderr)
         return 2
-    module = "export.__main__" if command == "export" else command
+    module = f"{command}.__main__" if command in PACKAGES else command
     return importlib.import_module(f"asrkit.{module}").main(arguments[1:])
 
 

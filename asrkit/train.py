@@ -170,14 +170,19 @@ def finish(trainer: Trainer, config: Config, folder: Path, seconds: float) -> No
         "steps": trainer.progress.step,
         "audio_hours_per_epoch": round(trainer.corpus.seconds / 3600, 3),
         "wall_seconds": round(seconds),
-        "dev_wer": {name: round(result.rate, 2) for name, result in results.items()},
+        "dev_wer": {name: round(score.words.rate, 2) for name, score in results.items()},
+        "dev_delay_ms": {
+            name: {of: ms and round(ms) for of, ms in score.delay._asdict().items()}
+            for name, score in results.items()
+            if score.delay is not None
+        },
     }
     path = folder / "model.safetensors"
     tokenizer = trainer.corpus.encode.tokenizer
     save_model(path, ModelFile(trainer.model, tokenizer, config, training))
     logger.info("average of epochs %s", ", ".join(map(str, averaged)))
-    for name, result in results.items():
-        logger.info("  dev WER %8s  %s", name, result)
+    for name, score in results.items():
+        logger.info("  dev WER %8s  %s", name, score)
     logger.info("%s written after %d min %02d s", path, seconds // 60, seconds % 60)
 
 

@@ -12,7 +12,7 @@ import soundfile
 import torch
 
 from asrkit import audio
-from asrkit.__main__ import COMMANDS
+from asrkit.__main__ import COMMANDS, PACKAGES
 from asrkit.checkpoint import save_model
 from asrkit.text import CharTokenizer
 from tests.conftest import fitted, speech
@@ -20,7 +20,7 @@ from tests.test_checkpoint import a_file, edit
 
 
 def run(command: str, *arguments: object) -> int:
-    module = "export.__main__" if command == "export" else command
+    module = f"{command}.__main__" if command in PACKAGES else command
     return importlib.import_module(f"asrkit.{module}").main([str(a) for a in arguments])
 
 

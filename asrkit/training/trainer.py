@@ -25,13 +25,12 @@ from asrkit.config import Config, ConfigError
 from asrkit.data.dataset import Augmentation, Batch, SpeechDataset, seed_everything
 from asrkit.data.sampling import EpochBatches
 from asrkit.model import FULL_CONTEXT, ConformerCTC, CTCLoss
-from asrkit.text import ErrorRate
 from asrkit.training.corpus import Corpus
 from asrkit.training.distributed import Ranks
 from asrkit.training.loading import filler, loaded, report_left_out
 from asrkit.training.optimizer import build_optimizers, learning_rate, set_learning_rate
 from asrkit.training.snapshots import Checkpoints, EpochWeights, identity
-from asrkit.training.validation import validate
+from asrkit.training.validation import Score, validate
 
 logger = logging.getLogger(__name__)
 
@@ -244,15 +243,14 @@ class Trainer:
         """WER on dev in every context of the menu, logged and kept."""
         if self.ranks.is_first:
             results = self.validate()
-            self.history[self.progress.epoch] = {name: r.rate for name, r in results.items()}
-            logger.info(
-                "  dev WER  %s", "  ".join(f"{n}: {r.rate:.2f} %" for n, r in results.items())
-            )
-            self.log({f"wer/{name}": r.rate for name, r in results.items()})
+            rates = {name: score.words.rate for name, score in results.items()}
+            self.history[self.progress.epoch] = rates
+            logger.info("  dev WER  %s", "  ".join(f"{n}: {r:.2f} %" for n, r in rates.items()))
+            self.log({f"wer/{name}": rate for name, rate in rates.items()})
         self.ranks.wait()
 
-    def validate(self) -> dict[str, ErrorRate]:
-        """WER on dev in full context and at each chunk size, with the longest left context."""
+    def validate(self) -> dict[str, Score]:
+        """WER and delay on dev, full context and each chunk size, with the longest left context."""
         context, data = self.config.context, self.config.data
         contexts = [(FULL_CONTEXT, 0)] if context.full_share > 0 else []
         left_context = max(context.left_contexts)

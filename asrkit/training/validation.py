@@ -1,16 +1,19 @@
-"""Word error rate of a model on batches, at several chunk sizes."""
+"""Word error rate and lateness of a model on batches, at several chunk sizes."""
 
 import logging
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from asrkit.audio import Fbank, features
 from asrkit.data.dataset import Batch
 from asrkit.data.manifest import ManifestError
 from asrkit.model import FRAME_MS, FULL_CONTEXT, ConformerCTC
-from asrkit.search import GreedySearch
-from asrkit.text import ErrorRate, Tokenizer, decode, wer
+from asrkit.search import GreedySearch, Hypothesis
+from asrkit.search.align import Delay, align, delays, summarize
+from asrkit.text import ErrorRate, TextError, Tokenizer, decode, wer
 
 logger = logging.getLogger(__name__)
 
@@ -20,6 +23,19 @@ def chunk_name(chunk_size: int) -> str:
     return "full" if chunk_size == FULL_CONTEXT else f"{chunk_size * FRAME_MS} ms"
 
 
+class Score(NamedTuple):
+    words: ErrorRate
+    delay: Delay | None  # of tokens, against their forced alignment in full context
+
+    def __str__(self) -> str:
+        if self.delay is None:
+            return str(self.words)
+        mean, median, p90, last = self.delay
+        last_too = "" if last is None else f", last {last:.0f}"
+        late = f"{mean:.0f} ms late (median {median:.0f}, 90 % {p90:.0f}{last_too})"
+        return f"{self.words}; tokens {late}"
+
+
 @torch.inference_mode()
 def validate(
     model: ConformerCTC,
@@ -27,13 +43,14 @@ def validate(
     tokenizer: Tokenizer,
     batches: Iterable[Batch],
     contexts: list[tuple[int, int]],
-) -> dict[str, ErrorRate]:
-    """Greedy WER for each (chunk_size, left_context), by name of the chunk size."""
+) -> dict[str, Score]:
+    """Greedy WER and delay for each (chunk_size, left_context), by name of the chunk size."""
     model.eval()
     search = GreedySearch()
     device = next(model.parameters()).device
     references: list[str] = []
-    hypotheses: dict[str, list[str]] = {chunk_name(chunk): [] for chunk, _ in contexts}
+    texts: dict[int, list[str]] = {chunk: [] for chunk, _ in contexts}
+    late: dict[int, tuple[list[int], list[int]]] = {chunk: ([], []) for chunk, _ in contexts}
     for batch in batches:
         for utterance in batch.left_out:
             logger.warning("not scored %s: %s", utterance.id, utterance.reason)
@@ -41,12 +58,37 @@ def validate(
         if not batch.ids:
             continue
         feats, lengths = features(fbank, batch.samples.to(device), batch.num_samples.to(device))
+        full = frames_of(model, feats, lengths, FULL_CONTEXT, 0)
+        aligned = [reference_of(f, t, tokenizer) for f, t in zip(full, batch.texts, strict=True)]
         for chunk_size, left_context in contexts:
-            state = model.init_state(len(batch.ids), left_context)
-            output = model(feats, lengths, state, chunk_size)
-            for log_probs, length in zip(output.log_probs, output.lengths.tolist(), strict=True):
-                best = search.best(search.step(search.start(), log_probs[:length]))
-                hypotheses[chunk_name(chunk_size)].append(decode(tokenizer, best.tokens))
+            whole = chunk_size == FULL_CONTEXT
+            rows = full if whole else frames_of(model, feats, lengths, chunk_size, left_context)
+            for log_probs, reference in zip(rows, aligned, strict=True):
+                best = search.best(search.step(search.start(), log_probs))
+                texts[chunk_size].append(decode(tokenizer, best.tokens))
+                if reference is not None:
+                    found = delays(reference, best, chunk_size, len(log_probs))
+                    for all_of_it, more in zip(late[chunk_size], found, strict=True):
+                        all_of_it += more
     if not references:
         raise ManifestError("no utterance of data.dev could be read")
-    return {name: wer(references, texts) for name, texts in hypotheses.items()}
+    return {
+        chunk_name(chunk): Score(wer(references, texts[chunk]), summarize(*late[chunk], FRAME_MS))
+        for chunk, _ in contexts
+    }
+
+
+def frames_of(
+    model: ConformerCTC, feats: Tensor, lengths: Tensor, chunk_size: int, left_context: int
+) -> list[Tensor]:
+    """(E, V) log-probabilities of each row."""
+    output = model(feats, lengths, model.init_state(len(feats), left_context), chunk_size)
+    return [row[:n] for row, n in zip(output.log_probs, output.lengths.tolist(), strict=True)]
+
+
+def reference_of(log_probs: Tensor, text: str, tokenizer: Tokenizer) -> Hypothesis | None:
+    """Where a text's tokens are; None for what the tokenizer cannot write or CTC cannot align."""
+    try:
+        return align(log_probs, tokenizer.encode(text))
+    except TextError:
+        return None

@@ -119,8 +119,8 @@ def test_dev_is_scored_whole(corpus: Path, tmp_path: Path) -> None:
     lines = [json.loads(line) for line in (corpus / "dev.jsonl").read_text().splitlines()]
     lines[0]["text"] = "Qq xx"
     (corpus / "dev.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    rates = trainer(corpus, tmp_path).validate()
-    assert all(rate.reference_units == 2 + 1 + 2 for rate in rates.values())
+    scores = trainer(corpus, tmp_path).validate()
+    assert all(score.words.reference_units == 2 + 1 + 2 for score in scores.values())
 
 
 def test_unusable_utterances_are_reported(corpus: Path, tmp_path: Path) -> None:

@@ -1,0 +1,92 @@
+"""Word errors and delays at several chunk sizes: python -m asrkit.evaluate --model M dev.jsonl"""
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from asrkit.audio import Fbank
+from asrkit.build import build_normalizer
+from asrkit.checkpoint import ModelFile, load_model
+from asrkit.cli import add_model, frames, parser, run_command
+from asrkit.data.cuts import load_cuts
+from asrkit.data.dataset import SpeechDataset, TextEncoder
+from asrkit.data.manifest import LeftOut
+from asrkit.data.sampling import EpochBatches
+from asrkit.errors import UserError
+from asrkit.model import FULL_CONTEXT
+from asrkit.training.loading import loaded
+from asrkit.training.validation import Score, validate
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser(
+        "asrkit evaluate", __doc__,
+        "python -m asrkit.evaluate --model exp/conformer/model.safetensors data/digits/test.jsonl\n"
+        "  python -m asrkit.evaluate --model MODEL --chunk-ms full,640 --format json dev.jsonl",
+    )  # fmt: skip
+    add_model(arguments)
+    arguments.add_argument(
+        "--chunk-ms", default="full,640,320,160", help="default full,640,320,160"
+    )
+    arguments.add_argument(
+        "--left-ms", help="left context in ms, a multiple of 40 (default: the model's)"
+    )
+    arguments.add_argument("--format", choices=["text", "json"], default="text")
+    arguments.add_argument("--batch-seconds", type=float, default=120.0, help="audio in a batch")
+    arguments.add_argument("manifest", help="recordings with their texts")
+    return run_command(evaluate, arguments, argv)
+
+
+def evaluate(options: argparse.Namespace) -> int:
+    file = load_model(options.model)
+    left = frames("--left-ms", options.left_ms)
+    left = file.config.context.left_context if left is None else left
+    contexts = [context(name, left) for name in options.chunk_ms.split(",")]
+    scores = scores_of(file, options, contexts)
+    if options.format == "json":
+        rows = {n: s.words._asdict() | {"rate": s.words.rate} for n, s in scores.items()}
+        delays = {n: s.delay and s.delay._asdict() for n, s in scores.items()}
+        print(json.dumps({n: {"words": rows[n], "delay_ms": delays[n]} for n in rows}, indent=1))
+    else:
+        show(scores)
+    return 0
+
+
+def context(name: str, left_context: int) -> tuple[int, int]:
+    """Chunk size and left context of "full" or of a number of milliseconds."""
+    if name == "full":
+        return FULL_CONTEXT, 0
+    chunk_size = frames("--chunk-ms", name)
+    if not chunk_size:
+        raise UserError("--chunk-ms must be 40 or more")
+    return chunk_size, left_context
+
+
+def scores_of(
+    file: ModelFile, options: argparse.Namespace, contexts: list[tuple[int, int]]
+) -> dict[str, Score]:
+    """Scores over the manifest; what cannot be read is named and left out."""
+    left_out: list[LeftOut] = []
+    cuts = load_cuts(options.manifest, left_out)
+    for utterance in left_out:
+        print(f"asrkit evaluate: not scored {utterance.id}: {utterance.reason}", file=sys.stderr)
+    encode = TextEncoder(file.tokenizer, build_normalizer(file.config.text))
+    batches: Any = EpochBatches(cuts, options.batch_seconds, 10, 0, 0)
+    dev = loaded(SpeechDataset(encode, to_train=False), batches, 0)
+    fbank = Fbank(file.config.model.num_mels).to(options.device)
+    return validate(file.model.to(options.device), fbank, file.tokenizer, dev, contexts)
+
+
+def show(scores: dict[str, Score]) -> None:
+    """The table."""
+    titles = ("WER", "errors", "words", "delay ms", "median", "90 %", "last")
+    print(f"{'chunk':<9}" + "".join(f"{title:>10}" for title in titles))
+    for name, (words, delay) in scores.items():
+        cells = [f"{words.rate:.2f} %", str(words.errors), str(words.reference_units)]
+        cells += ["–" if ms is None else f"{ms:.0f}" for ms in delay or [None] * 4]
+        print(f"{name:<9}" + "".join(f"{cell:>10}" for cell in cells))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

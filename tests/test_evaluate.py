@@ -1,0 +1,49 @@
+"""`asrkit evaluate`: a table for people, JSON for programs, and what is left out is named."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from asrkit import evaluate
+from asrkit.checkpoint import save_model
+from asrkit.text import CharTokenizer
+from tests.test_checkpoint import a_file
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    save_model(tmp_path / "m.safetensors", a_file(CharTokenizer(list("eno sy"))))
+    return str(tmp_path / "m.safetensors")
+
+
+def test_table(model: str, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--model", model, "--chunk-ms", "full,160", str(corpus / "dev.jsonl")]
+    assert evaluate.main(arguments) == 0
+    title, *rows = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert " ".join(title) == "chunk WER errors words delay ms median 90 % last"
+    assert [row[0] for row in rows] == ["full", "160"]
+    assert all(row[-5] == "5" for row in rows)  # words
+
+
+def test_json(model: str, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (corpus / "audio" / "dev1.flac").unlink()
+    arguments = ["--model", model, "--chunk-ms", "640", "--format", "json"]
+    assert evaluate.main([*arguments, str(corpus / "dev.jsonl")]) == 0
+    shown = capsys.readouterr()
+    score = json.loads(shown.out)["640 ms"]
+    assert score["words"]["reference_units"] == 4
+    assert score["words"]["rate"] == pytest.approx(25 * sum(
+        score["words"][kind] for kind in ("substitutions", "deletions", "insertions")
+    ))  # fmt: skip
+    assert "not scored dev1" in shown.err
+
+
+def test_mistakes(model: str, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for chunk in ("0", "100", "ten"):
+        assert (
+            evaluate.main(["--model", model, "--chunk-ms", chunk, str(corpus / "dev.jsonl")]) == 2
+        )
+        assert "--chunk-ms must be" in capsys.readouterr().err
+    assert evaluate.main(["--model", model, str(corpus / "no.jsonl")]) == 2
+    assert "no manifest" in capsys.readouterr().err
