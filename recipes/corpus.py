@@ -3,11 +3,12 @@
 import argparse
 import json
 import os
+import random
 import shutil
 import sys
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ KEYS = ("id", "audio", "duration", "text", "speaker")
 Utterance = dict[str, Any]  # one line of a manifest; its audio is an absolute path
 Splits = dict[str, list[Utterance]]
 Reader = Callable[[Path, Path], Splits]  # of the path found for the marker, and the output folder
+Download = Callable[[str, Path], object]  # from a URL into a folder
+JOBS = min(8, os.cpu_count() or 1)  # that read headers side by side
 
 
 class RecipeError(Exception):
@@ -33,41 +36,82 @@ def explain(problem: str, remedy: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # archives, servers and audio raise a dozen unrelated types
-        raise RecipeError(f"{problem} ({error}): {remedy}") from error
+        reason = str(error) or type(error).__name__
+        raise RecipeError(f"{problem} ({reason}): {remedy}") from error
 
 
 def run(name: str, url: str, marker: str, read: Reader, argv: Sequence[str] | None = None) -> int:
-    """Prepare a corpus; returns the exit code. Only the original has a path `marker`."""
+    """Prepare a corpus of one archive; returns the exit code. Only the original has a `marker`."""
+    return prepare(name, parse(command_line(name, url), argv), marker, fetch_and_unpack, read)
+
+
+def command_line(name: str, url: str, example: str | None = None) -> argparse.ArgumentParser:
+    """The options of every recipe; `example` is those of the command that --help shows."""
     script, about = f"recipes/{name}/prepare.py", f"Write the manifests of {name}."
-    example = f"example: python {script} --output-dir data/{name} --download"
-    parser = argparse.ArgumentParser(script, description=about, epilog=example)
+    example = example or f"--output-dir data/{name} --download"
+    parser = argparse.ArgumentParser(
+        script, description=about, epilog=f"example: python {script} {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
     parser.add_argument("--output-dir", type=Path, required=True, help="where the manifests go")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--data-dir", type=Path, help="the unpacked corpus, or a prepared folder")
     source.add_argument("--download", action="store_true", help="fetch the public archive")
-    parser.add_argument("--url", default=url, help="archive to fetch, URL or path (%(default)s)")
+    parser.add_argument("--url", default=url, help="what to fetch, URL or path (%(default)s)")
+    return parser
+
+
+def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:
+    """The options given; a mistake in them ends the program."""
     args = parser.parse_args(argv)
-    if args.data_dir and args.url != url:
+    if args.data_dir and args.url != parser.get_default("url"):
         parser.error(f"--url {args.url} goes with --download: give that in place of --data-dir")
+    return args
+
+
+def prepare(
+    name: str,
+    args: argparse.Namespace,
+    marker: str,
+    download: Download,
+    read: Reader,
+    large: bool = False,
+) -> int:
+    """Find or fetch a corpus and write its manifests; returns the exit code.
+
+    Args:
+        name: of the recipe's folder.
+        args: of `command_line`.
+        marker: a path that only the original has, in the folder or in one of its folders.
+        download: what --download does.
+        read: the original to utterances.
+        large: write train.jsonl.gz too, see `write_cuts`.
+    """
     output = args.output_dir.resolve()
     folder = (args.data_dir or output / "downloads" / name).resolve()
     try:
         if args.download:
-            unpack(fetch(args.url, folder.parent), folder)
-        found = [*folder.glob(marker), *sorted(folder.glob(f"*/{marker}"))]
+            download(args.url if "://" in args.url else Path(args.url).resolve().as_uri(), folder)
+        found = [*sorted(folder.glob(marker)), *sorted(folder.glob(f"*/{marker}"))]
         prepared = (folder / "train.jsonl").is_file()
         if not prepared and not found:
             raise RecipeError(f"{folder} has neither {marker} nor train.jsonl: give one that has")
-        write_manifests(read_prepared(folder) if prepared else read(found[0], output), output)
+        splits = read_prepared(folder) if prepared else read(found[0], output)
+        write_manifests(splits, output, large)
     except (RecipeError, OSError) as error:
+        script = f"recipes/{name}/prepare.py"
         print(f"{script}: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     return 0
 
 
+def fetch_and_unpack(url: str, folder: Path) -> None:
+    """Get a corpus that is one archive."""
+    unpack(fetch(url, folder.parent), folder)
+
+
 def fetch(url: str, folder: Path) -> Path:
     """Download an archive into `folder`; one that was finished before is kept."""
-    url = url if "://" in url else Path(url).resolve().as_uri()
     archive = folder / Path(unquote(urlsplit(url).path)).name
     partial = archive.with_name(f"{archive.name}.part")
     if archive.is_file():
@@ -104,6 +148,46 @@ def unpack(archive: Path, folder: Path) -> None:
         os.replace(fresh, folder)
 
 
+@contextmanager
+def fetching(
+    url: str, folder: Path, at_last: str = "name another copy with --url"
+) -> Iterator[None]:
+    """Around lhotse's downloads: archives as strict as `unpack`'s, failures that say what to do."""
+    # lhotse's own check is of names: a link could lead out of the folder.
+    tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
+    remedy = f"run this again to go on, delete a damaged archive in {folder}, or {at_last}"
+    with explain(f"cannot fetch from {url}", remedy):
+        yield
+
+
+def from_lhotse(manifests: Mapping[str, Any]) -> list[Utterance]:
+    """The utterances of what lhotse prepared, recordings and a supervision of each, by id."""
+    recordings = {recording.id: recording for recording in manifests["recordings"]}
+    rows: list[Utterance] = []
+    for segment in sorted(manifests["supervisions"], key=lambda segment: segment.id):
+        recording = recordings[segment.recording_id]
+        rows.append(
+            {
+                "id": segment.id,
+                "audio": Path(recording.sources[0].source),
+                "duration": recording.num_samples / recording.sampling_rate,
+                "text": segment.text,
+                "speaker": segment.speaker or "unknown",
+                # These save reading the header again whenever a training begins.
+                "sample_rate": recording.sampling_rate,
+                "num_channels": recording.num_channels,
+            }
+        )
+    return rows
+
+
+def check_complete(source: Path, found: int, expected: int) -> None:
+    """Refuse a corpus of which lhotse has left out utterances that have no audio."""
+    if found < expected:
+        missing = f"the audio of {expected - found} of its {expected} utterances"
+        raise RecipeError(f"{source} lacks {missing}: get a whole copy of the corpus")
+
+
 def audio_seconds(path: Path) -> float:
     """The duration by the header of an audio file."""
     with explain(f"cannot read audio file {path}", "get a whole copy of the corpus"):
@@ -128,8 +212,11 @@ def read_prepared(folder: Path) -> Splits:
     return splits
 
 
-def write_manifests(splits: Splits, folder: Path) -> None:
-    """Check ids and texts, write all manifests or none, and print what they hold."""
+def write_manifests(splits: Splits, folder: Path, large: bool = False) -> None:
+    """Check ids and texts, write all manifests or none, and print what they hold.
+
+    Where the corpus is large, train.jsonl.gz has train once more, see `write_cuts`.
+    """
     seen: set[str] = set()
     for split, rows in splits.items():
         if not rows:
@@ -143,8 +230,25 @@ def write_manifests(splits: Splits, folder: Path) -> None:
         with (folder / f"{split}.jsonl.part").open("w", encoding="utf-8") as file:
             for row in rows:
                 file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
-    print("split  utterances   hours  speakers")
+    if large and "train" in splits:
+        write_cuts(folder / "train.jsonl.part", folder / "train.jsonl.gz")
+    width = max(map(len, ["split", *splits]))
+    print(f"{'split':{width}}  utterances   hours  speakers")
     for split, rows in splits.items():
         os.replace(folder / f"{split}.jsonl.part", folder / f"{split}.jsonl")
         hours = sum(row["duration"] for row in rows) / 3600
-        print(f"{split:5}{len(rows):12}{hours:8.3f}{len({row['speaker'] for row in rows}):10}")
+        speakers = len({row["speaker"] for row in rows})
+        print(f"{split:{width}}{len(rows):12}{hours:8.3f}{speakers:10}")
+
+
+def write_cuts(manifest: Path, target: Path) -> None:
+    """Write a plain manifest as lhotse cuts, which training reads a few at a time.
+
+    Their order is drawn, not that of the speakers: a training that reads a few at a time mixes no
+    more than it has read, and takes the features' statistics from the first.
+    """
+    from asrkit.data.cuts import load_cuts
+
+    partial = target.with_name(f"part-{target.name}")  # lhotse goes by the end of the name
+    load_cuts(manifest, []).shuffle(random.Random(0)).to_file(partial)
+    os.replace(partial, target)
