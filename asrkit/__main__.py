@@ -7,13 +7,14 @@ COMMANDS = {
     "train": "train a recogniser on a manifest",
     "decode": "decode files or a manifest",
     "evaluate": "word errors and delays over a manifest, at several chunk sizes",
+    "report": "a training as one page: scores, curves, alignments, what was heard wrong",
     "stream": "stream a file, the microphone or raw samples",
     "export": "write the encoder or the whole model for other programs",
     "data": "find what is wrong with a corpus before training",
     "verify": "compare streaming with offline, station by station",
     "info": "print what is in a model file",
 }
-PACKAGES = {"data", "export"}
+PACKAGES = {"data", "export", "report"}
 
 
 def main() -> int:

@@ -1,13 +1,13 @@
 """Word error rate and lateness of a model on batches, at several chunk sizes."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from asrkit.audio import Fbank, features
+from asrkit.audio import SAMPLE_RATE, Fbank, features
 from asrkit.data.dataset import Batch
 from asrkit.data.manifest import ManifestError
 from asrkit.model import FRAME_MS, FULL_CONTEXT, ConformerCTC
@@ -36,7 +36,16 @@ class Score(NamedTuple):
         return f"{self.words}; tokens {late}"
 
 
-@torch.inference_mode()
+class Outcome(NamedTuple):
+    """One utterance in every context, by name of the chunk size."""
+
+    id: str
+    seconds: float
+    reference: str
+    texts: dict[str, str]
+    delays: dict[str, tuple[list[int], list[int]]]  # of `align.delays`; none where none aligns
+
+
 def validate(
     model: ConformerCTC,
     fbank: Fbank,
@@ -45,37 +54,70 @@ def validate(
     contexts: list[tuple[int, int]],
 ) -> dict[str, Score]:
     """Greedy WER and delay for each (chunk_size, left_context), by name of the chunk size."""
+    return scores(outcomes(model, fbank, tokenizer, batches, contexts))
+
+
+def scores(outcomes: Iterable[Outcome]) -> dict[str, Score]:
+    """WER and delay over a corpus, by name of the chunk size.
+
+    Raises:
+        ManifestError: if there is no utterance.
+    """
+    outcomes = list(outcomes)
+    if not outcomes:
+        raise ManifestError("no utterance of data.dev could be read")
+    references = [outcome.reference for outcome in outcomes]
+    found = {}
+    for name in outcomes[0].texts:
+        words = wer(references, [outcome.texts[name] for outcome in outcomes])
+        late = [outcome.delays[name] for outcome in outcomes if name in outcome.delays]
+        tokens, last = ([frames for each in late for frames in each[of]] for of in (0, 1))
+        found[name] = Score(words, summarize(tokens, last, FRAME_MS))
+    return found
+
+
+@torch.inference_mode()
+def outcomes(
+    model: ConformerCTC,
+    fbank: Fbank,
+    tokenizer: Tokenizer,
+    batches: Iterable[Batch],
+    contexts: list[tuple[int, int]],
+) -> Iterator[Outcome]:
+    """Every utterance's greedy texts and delays, as its batch is done."""
     model.eval()
-    search = GreedySearch()
     device = next(model.parameters()).device
-    references: list[str] = []
-    texts: dict[int, list[str]] = {chunk: [] for chunk, _ in contexts}
-    late: dict[int, tuple[list[int], list[int]]] = {chunk: ([], []) for chunk, _ in contexts}
     for batch in batches:
         for utterance in batch.left_out:
             logger.warning("not scored %s: %s", utterance.id, utterance.reason)
-        references += batch.texts
         if not batch.ids:
             continue
         feats, lengths = features(fbank, batch.samples.to(device), batch.num_samples.to(device))
         full = frames_of(model, feats, lengths, FULL_CONTEXT, 0)
         aligned = [reference_of(f, t, tokenizer) for f, t in zip(full, batch.texts, strict=True)]
+        seconds = (batch.num_samples / SAMPLE_RATE).tolist()
+        done = [Outcome(*of, {}, {}) for of in zip(batch.ids, seconds, batch.texts, strict=True)]
         for chunk_size, left_context in contexts:
             whole = chunk_size == FULL_CONTEXT
             rows = full if whole else frames_of(model, feats, lengths, chunk_size, left_context)
-            for log_probs, reference in zip(rows, aligned, strict=True):
-                best = search.best(search.step(search.start(), log_probs))
-                texts[chunk_size].append(decode(tokenizer, best.tokens))
-                if reference is not None:
-                    found = delays(reference, best, chunk_size, len(log_probs))
-                    for all_of_it, more in zip(late[chunk_size], found, strict=True):
-                        all_of_it += more
-    if not references:
-        raise ManifestError("no utterance of data.dev could be read")
-    return {
-        chunk_name(chunk): Score(wer(references, texts[chunk]), summarize(*late[chunk], FRAME_MS))
-        for chunk, _ in contexts
-    }
+            for outcome, log_probs, reference in zip(done, rows, aligned, strict=True):
+                listen(outcome, log_probs, reference, chunk_size, tokenizer)
+        yield from done
+
+
+def listen(
+    outcome: Outcome,
+    log_probs: Tensor,
+    reference: Hypothesis | None,
+    chunk_size: int,
+    tokenizer: Tokenizer,
+) -> None:
+    """Add what is recognised in chunks of this size."""
+    search, name = GreedySearch(), chunk_name(chunk_size)
+    best = search.best(search.step(search.start(), log_probs))
+    outcome.texts[name] = decode(tokenizer, best.tokens)
+    if reference is not None:
+        outcome.delays[name] = delays(reference, best, chunk_size, len(log_probs))
 
 
 def frames_of(

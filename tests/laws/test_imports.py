@@ -22,10 +22,14 @@ MAY_IMPORT = {
     "training": LEAVES | {"data", "config"} | BUILDERS,
     "runtime": LEAVES | {"data", "config"} | BUILDERS,
     "export": LEAVES | {"data", "config"} | BUILDERS,
+    "report": LEAVES | {"data", "training", "runtime"} | BUILDERS,
     "cli": LEAVES | {"config", "runtime", "asrkit"} | BUILDERS,
 }
 ANY = (
-    LEAVES | ROOTS | BUILDERS | {"config", "data", "training", "runtime", "export", "cli", "asrkit"}
+    LEAVES
+    | ROOTS
+    | BUILDERS
+    | {"config", "data", "training", "runtime", "export", "report", "cli", "asrkit"}
 )
 
 

@@ -1,0 +1,182 @@
+"""A training as one page to look at: python -m asrkit.report EXP"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from lhotse import CutSet
+from tqdm import tqdm
+
+from asrkit.build import build_normalizer
+from asrkit.checkpoint import ModelFile, load_model
+from asrkit.cli import add_context, frames, parser, run_command
+from asrkit.config import ContextConfig
+from asrkit.data.cuts import load_cuts
+from asrkit.data.dataset import SpeechDataset, TextEncoder, load_samples
+from asrkit.data.manifest import LeftOut
+from asrkit.data.sampling import EpochBatches
+from asrkit.errors import UserError
+from asrkit.files import replacing
+from asrkit.model import FRAME_MS, FULL_CONTEXT
+from asrkit.report.events import read_scalars
+from asrkit.report.examples import example_of
+from asrkit.report.markup import Html, page, tag
+from asrkit.report.recognition import (
+    confusions_section,
+    examples_section,
+    groups_section,
+    spread,
+    worst,
+    worst_section,
+)
+from asrkit.report.recordings import Players
+from asrkit.report.training import Experiment, curves_section, scores_section, tiles
+from asrkit.report.words import Interval, Recognized, bootstrap, word_pairs
+from asrkit.runtime import Recognizer, recognizer_of
+from asrkit.text import wer
+from asrkit.training.loading import loaded
+from asrkit.training.validation import Outcome, chunk_name, outcomes, scores
+
+PARTS = {
+    "scores": "Scores", "curves": "Curves", "examples": "Alignments", "worst": "Worst utterances",
+    "confusions": "Confusions", "groups": "Duration and speaker",
+}  # fmt: skip
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser(
+        "asrkit report", __doc__,
+        "python -m asrkit.report exp/conformer\n"
+        "  python -m asrkit.report exp/conformer --manifest data/digits/test.jsonl --chunk-ms 320",
+    )  # fmt: skip
+    add_context(arguments)
+    arguments.add_argument("--manifest", help="recordings with texts (default: the training's dev)")
+    arguments.add_argument("--output", help="the page (default: EXP/report.html)")
+    arguments.add_argument("--examples", type=int, default=4, help="alignments shown (default 4)")
+    arguments.add_argument("--worst", type=int, default=20, help="utterances shown (default 20)")
+    arguments.add_argument("--batch-seconds", type=float, default=120.0, help="audio in a batch")
+    arguments.add_argument("--device", default="cpu", help="of torch: cpu, cuda, … (default cpu)")
+    arguments.add_argument("experiment", metavar="EXP", help="a training's output_dir")
+    return run_command(report, arguments, argv)
+
+
+def report(options: argparse.Namespace) -> int:
+    folder = Path(options.experiment)
+    file = load_model(folder / "model.safetensors")
+    recognizer = recognizer_as(options, file)
+    cuts = read_cuts(options.manifest or file.config.data.dev)
+    encode = TextEncoder(file.tokenizer, build_normalizer(file.config.text))
+    experiment = Experiment(folder, file, read_scalars(folder / "tensorboard"))
+    contexts = menu(file.config.context, recognizer.chunk_size, left_context(options, file))
+    heard = recognized(recognizer, encode, cuts, contexts, options.batch_seconds)
+    results, chunk = scores(heard), chunk_name(recognizer.chunk_size)
+    aligned = with_speakers(heard, chunk, cuts)
+    chosen, bad = spread(aligned, options.examples), worst(aligned, options.worst)
+    wanted = {each.id for each in chosen + bad}
+    cut_of = {cut.id: cut for cut in cuts if cut.id in wanted}
+    examples = [example_of(cut_of[each.id], recognizer, encode.normalize) for each in chosen]
+    left_ms, play = left_context(options, file) * FRAME_MS, Players()
+    corpus = described(options.manifest or file.config.data.dev, heard)
+    made = page(
+        f"{folder.resolve().name} – asrkit report",
+        heading(folder.resolve().name),
+        tiles(results, chunk, experiment),
+        scores_section(results, intervals(heard), corpus, left_ms, experiment),
+        curves_section(experiment),
+        examples_section(chosen, examples, play, chunk),
+        worst_section(bad, lambda name: play(load_samples(cut_of[name])), chunk),
+        confusions_section(aligned, chunk),
+        groups_section(aligned, chunk),
+        tag("footer", f"Made by python -m asrkit.report {folder}"),
+    )
+    return write(Path(options.output or folder / "report.html"), made)
+
+
+def recognizer_as(options: argparse.Namespace, file: ModelFile) -> Recognizer:
+    """As the options ask for.
+
+    Raises:
+        UserError: for an option that does not fit.
+    """
+    for name in ("examples", "worst"):
+        if getattr(options, name) < 0:
+            raise UserError(f"--{name} must be 0 or more, got {getattr(options, name)}")
+    full = options.chunk_ms == "full"
+    chunk_size = "full" if full else frames("--chunk-ms", options.chunk_ms)
+    return recognizer_of(file, chunk_size, left_context(options, file), device=options.device)
+
+
+def left_context(options: argparse.Namespace, file: ModelFile) -> int:
+    asked = frames("--left-ms", options.left_ms)
+    return file.config.context.left_context if asked is None else asked
+
+
+def read_cuts(path: str) -> CutSet:
+    """The manifest's utterances; what cannot be read is named and left out."""
+    if not Path(path).exists():
+        raise UserError(f"no manifest {path} (from {Path.cwd()}); --manifest names another")
+    left_out: list[LeftOut] = []
+    cuts = load_cuts(path, left_out)
+    for utterance in left_out:
+        print(f"asrkit report: left out {utterance.id}: {utterance.reason}", file=sys.stderr)
+    return cuts
+
+
+def menu(context: ContextConfig, chunk_size: int, left: int) -> list[tuple[int, int]]:
+    """What to score: what the model was trained at and the chosen chunk, the longest first."""
+    chunks = {chunk_size, *context.chunk_sizes}
+    if context.full_share > 0:
+        chunks.add(FULL_CONTEXT)
+    return [(chunk, 0 if chunk == FULL_CONTEXT else left) for chunk in sorted(chunks, reverse=True)]
+
+
+def recognized(
+    recognizer: Recognizer, encode: TextEncoder, cuts: CutSet, contexts: list[tuple[int, int]],
+    batch_seconds: float,
+) -> list[Outcome]:  # fmt: skip
+    """Every utterance in every context."""
+    batches: Any = EpochBatches(cuts, batch_seconds, 10, 0, 0)
+    dev = loaded(SpeechDataset(encode, to_train=False), batches, 0)
+    each = outcomes(recognizer.model, recognizer.fbank, encode.tokenizer, dev, contexts)
+    total = None if cuts.is_lazy else len(cuts)
+    return list(tqdm(each, "recognising", total, unit=" utterance", disable=None, leave=False))
+
+
+def with_speakers(heard: list[Outcome], chunk: str, cuts: CutSet) -> list[Recognized]:
+    """What was recognised at one chunk size, word by word."""
+    speakers = {c.id: c.supervisions[0].speaker if c.supervisions else None for c in cuts}
+    return [
+        Recognized(o.id, speakers[o.id], o.seconds, word_pairs(o.reference, o.texts[chunk]))
+        for o in heard
+    ]
+
+
+def intervals(heard: list[Outcome]) -> dict[str, Interval]:
+    """Of the word error rate, by name of the chunk size."""
+    found = {}
+    for name in heard[0].texts:
+        rates = [wer([outcome.reference], [outcome.texts[name]]) for outcome in heard]
+        found[name] = bootstrap([r.errors for r in rates], [r.reference_units for r in rates])
+    return found
+
+
+def described(manifest: str, heard: list[Outcome]) -> str:
+    minutes = sum(outcome.seconds for outcome in heard) / 60
+    return f"{manifest} ({len(heard)} utterances, {minutes:.1f} min)"
+
+
+def heading(name: str) -> Html:
+    links = (tag("a", title, href=f"#{part}") for part, title in PARTS.items())
+    return tag("header", tag("h1", name), tag("nav", *links))
+
+
+def write(path: Path, made: str) -> int:
+    with replacing(path) as temporary:  # "replace": a lone surrogate in a transcript
+        temporary.write_text(made, encoding="utf-8", errors="replace")
+    print(f"{path}: {path.stat().st_size / 1e6:.1f} MB", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

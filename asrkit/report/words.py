@@ -1,0 +1,136 @@
+"""Which words were heard wrong, where, and how sure the error rate is."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import jiwer
+import numpy as np
+
+DURATIONS = (0, 1, 2, 3, 5, 8, 12, 20, 30)  # seconds where the bins begin
+
+
+class Pair(NamedTuple):
+    """A word that was said and what was recognised for it; None for nothing."""
+
+    said: str | None
+    heard: str | None
+
+    @property
+    def kind(self) -> str:
+        if self.said is None:
+            return "insertion"
+        if self.heard is None:
+            return "deletion"
+        return "equal" if self.said == self.heard else "substitution"
+
+
+class Recognized(NamedTuple):
+    """An utterance, its words aligned with what was recognised."""
+
+    id: str
+    speaker: str | None
+    seconds: float
+    pairs: list[Pair]
+
+    @property
+    def errors(self) -> int:
+        return sum(pair.kind != "equal" for pair in self.pairs)
+
+    @property
+    def words(self) -> int:
+        return sum(pair.said is not None for pair in self.pairs)
+
+    @property
+    def rate(self) -> float:
+        return 100.0 * self.errors / max(1, self.words)
+
+
+def word_pairs(reference: str, hypothesis: str) -> list[Pair]:
+    """The words of an alignment with the fewest errors, in order."""
+    said, heard = reference.split(), hypothesis.split()
+    pairs = []
+    for part in jiwer.process_words(" ".join(said), " ".join(heard)).alignments[0]:
+        left = said[part.ref_start_idx : part.ref_end_idx] if part.type != "insert" else []
+        right = heard[part.hyp_start_idx : part.hyp_end_idx] if part.type != "delete" else []
+        pairs += [
+            Pair(left[i] if left else None, right[i] if right else None)
+            for i in range(max(len(left), len(right)))
+        ]
+    return pairs
+
+
+class Interval(NamedTuple):
+    low: float
+    high: float
+
+
+def bootstrap(errors: Sequence[int], words: Sequence[int], samples: int = 2000) -> Interval:
+    """95 % interval of the word error rate in percent: percentiles over resampled utterances.
+
+    Utterances are drawn and not words, for the errors of an utterance come together (Bisani and
+    Ney 2004, Bootstrap estimates for confidence intervals in ASR performance evaluation).
+    """
+    draw = np.random.default_rng(0)
+    counts = np.array([errors, words])
+    rates = []
+    for _ in range(samples):
+        wrong, all_of_them = counts[:, draw.integers(len(errors), size=len(errors))].sum(axis=1)
+        rates.append(100.0 * wrong / max(1, all_of_them))
+    low, high = np.percentile(rates, [2.5, 97.5])
+    return Interval(float(low), float(high))
+
+
+class Group(NamedTuple):
+    """Some utterances together."""
+
+    name: str
+    utterances: int
+    seconds: float
+    words: int
+    errors: int
+
+    @property
+    def rate(self) -> float:
+        return 100.0 * self.errors / max(1, self.words)
+
+
+def grouped(
+    utterances: Iterable[Recognized], name_of: Callable[[Recognized], str | None]
+) -> list[Group]:
+    """The utterances of each name, in the order of first occurrence; those without are left out."""
+    groups: dict[str, Group] = {}
+    for each in utterances:
+        name = name_of(each)
+        if name is not None:
+            _, count, seconds, words, errors = groups.get(name, Group(name, 0, 0.0, 0, 0))
+            groups[name] = Group(
+                name, count + 1, seconds + each.seconds, words + each.words, errors + each.errors
+            )
+    return list(groups.values())
+
+
+def by_duration(utterances: Iterable[Recognized]) -> list[Group]:
+    """Bins of duration that hold something, the shortest first."""
+    shortest_first = sorted(utterances, key=lambda each: each.seconds)
+    return grouped(shortest_first, lambda each: duration_name(each.seconds))
+
+
+def duration_name(seconds: float) -> str:
+    for low, high in pairwise(DURATIONS):
+        if seconds < high:
+            return f"{low} to {high} s"
+    return f"{DURATIONS[-1]} s and more"
+
+
+def confusions(utterances: Iterable[Recognized]) -> dict[str, Counter[Pair]]:
+    """How often each error was made, by its kind."""
+    found: dict[str, Counter[Pair]] = {
+        k: Counter() for k in ("substitution", "deletion", "insertion")
+    }
+    for each in utterances:
+        for pair in each.pairs:
+            if pair.kind != "equal":
+                found[pair.kind][pair] += 1
+    return found

@@ -1,0 +1,27 @@
+"""From utterances to a corpus: scores of known outcomes."""
+
+import pytest
+
+from asrkit.data.manifest import ManifestError
+from asrkit.search.align import Delay
+from asrkit.text import ErrorRate
+from asrkit.training.validation import Outcome, Score, scores
+
+
+def test_scores() -> None:
+    """The second utterance could not be aligned: its words count, its delays do not."""
+    outcomes = [
+        Outcome("1", 1.0, "a b", {"full": "a b", "40 ms": "a"},
+                {"full": ([5, 3], [3]), "40 ms": ([1], [])}),
+        Outcome("2", 1.0, "c", {"full": "d", "40 ms": "c"}, {}),
+    ]  # fmt: skip
+    assert scores(outcomes) == {
+        "full": Score(ErrorRate(1, 0, 0, 3), Delay(160.0, 160.0, pytest.approx(192.0), 120.0)),
+        "40 ms": Score(ErrorRate(0, 1, 0, 3), Delay(40.0, 40.0, 40.0, None)),
+    }
+    assert scores(outcomes[1:])["full"] == Score(ErrorRate(1, 0, 0, 1), None)
+
+
+def test_scores_of_nothing() -> None:
+    with pytest.raises(ManifestError, match="no utterance"):
+        scores([])
