@@ -1,6 +1,7 @@
 """What was found, for people and for machines."""
 
 import shutil
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -53,7 +54,8 @@ def table(findings: Sequence[Finding]) -> str:
     kinds: dict[str, list[Finding]] = {}
     for finding in sorted(findings, key=lambda f: SEVERITIES.index(f.severity)):
         kinds.setdefault(finding.check, []).append(finding)
-    room = shutil.get_terminal_size((160, 24)).columns
+    # A terminal's lines are cut to its width; a file's hold everything.
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
     meanings = max((len(found[0].meaning) for found in kinds.values()), default=0)
     lines = []
     for found in kinds.values():
