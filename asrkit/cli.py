@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from asrkit.checkpoint import load_model
+from asrkit.checkpoint import ModelFile, load_model
 from asrkit.config import Config
 from asrkit.errors import UserError
 from asrkit.model import FRAME_MS
@@ -34,6 +34,22 @@ def add_context(arguments: argparse.ArgumentParser) -> None:
     )
 
 
+def add_batch(arguments: argparse.ArgumentParser) -> None:
+    arguments.add_argument(
+        "--batch-seconds", type=positive_seconds, default=120.0, help="audio in a batch"
+    )
+
+
+def positive_seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0.0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be seconds above 0, got {text!r}")
+    return seconds
+
+
 def frames(option: str, value: str | None) -> int | None:
     """Encoder frames of a time in ms.
 
@@ -49,11 +65,16 @@ def frames(option: str, value: str | None) -> int | None:
 
 def load_recognizer(options: argparse.Namespace) -> tuple[Recognizer, Config]:
     """The recogniser that the options ask for, and the model's configuration."""
+    file = load_model(options.model)
+    return recognizer_as(options, file), file.config
+
+
+def recognizer_as(options: argparse.Namespace, file: ModelFile) -> Recognizer:
+    """The recogniser that the options ask for, of a model file already read."""
     full = options.chunk_ms == "full"
     chunk_size = "full" if full else frames("--chunk-ms", options.chunk_ms)
     left_context = frames("--left-ms", options.left_ms)
-    file = load_model(options.model)
-    return recognizer_of(file, chunk_size, left_context, device=options.device), file.config
+    return recognizer_of(file, chunk_size, left_context, device=options.device)
 
 
 def run_command(

@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from asrkit import audio
 from asrkit.build import build_normalizer
-from asrkit.cli import add_context, add_model, load_recognizer, parser, run_command
+from asrkit.cli import add_batch, add_context, add_model, load_recognizer, parser, run_command
 from asrkit.data.manifest import read_manifest
 from asrkit.errors import UserError
 from asrkit.runtime import Recognizer, Result
@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments.add_argument("files", nargs="*", help="audio files")
     arguments.add_argument("--manifest", help="JSONL manifest; with texts, the WER is printed too")
     arguments.add_argument("--format", choices=["text", "jsonl"], default="text")
-    arguments.add_argument("--batch-seconds", type=float, default=120.0, help="audio in a batch")
+    add_batch(arguments)
     return run_command(decode, arguments, argv)
 
 

@@ -3,19 +3,17 @@
 import argparse
 import json
 import sys
-from typing import Any
 
-from asrkit.audio import Fbank
 from asrkit.build import build_normalizer
 from asrkit.checkpoint import ModelFile, load_model
-from asrkit.cli import add_model, frames, parser, run_command
+from asrkit.cli import add_batch, add_model, frames, parser, run_command
 from asrkit.data.cuts import load_cuts
-from asrkit.data.dataset import SpeechDataset, TextEncoder
+from asrkit.data.dataset import TextEncoder
 from asrkit.data.manifest import LeftOut
-from asrkit.data.sampling import EpochBatches
 from asrkit.errors import UserError
 from asrkit.model import FULL_CONTEXT
-from asrkit.training.loading import loaded
+from asrkit.runtime import recognizer_of
+from asrkit.training.loading import held_out
 from asrkit.training.validation import Score, validate
 
 
@@ -33,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
         "--left-ms", help="left context in ms, a multiple of 40 (default: the model's)"
     )
     arguments.add_argument("--format", choices=["text", "json"], default="text")
-    arguments.add_argument("--batch-seconds", type=float, default=120.0, help="audio in a batch")
+    add_batch(arguments)
     arguments.add_argument("manifest", help="recordings with their texts")
     return run_command(evaluate, arguments, argv)
 
@@ -72,10 +70,9 @@ def scores_of(
     for utterance in left_out:
         print(f"asrkit evaluate: not scored {utterance.id}: {utterance.reason}", file=sys.stderr)
     encode = TextEncoder(file.tokenizer, build_normalizer(file.config.text))
-    batches: Any = EpochBatches(cuts, options.batch_seconds, 10, 0, 0)
-    dev = loaded(SpeechDataset(encode, to_train=False), batches, 0)
-    fbank = Fbank(file.config.model.num_mels).to(options.device)
-    return validate(file.model.to(options.device), fbank, file.tokenizer, dev, contexts)
+    dev = held_out(cuts, encode, options.batch_seconds)
+    recognizer = recognizer_of(file, device=options.device)
+    return validate(recognizer.model, recognizer.fbank, file.tokenizer, dev, contexts)
 
 
 def show(scores: dict[str, Score]) -> None:

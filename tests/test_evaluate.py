@@ -47,3 +47,16 @@ def test_mistakes(model: str, corpus: Path, capsys: pytest.CaptureFixture[str]) 
         assert "--chunk-ms must be" in capsys.readouterr().err
     assert evaluate.main(["--model", model, str(corpus / "no.jsonl")]) == 2
     assert "no manifest" in capsys.readouterr().err
+    (corpus / "dev.jsonl").write_text("")
+    assert evaluate.main(["--model", model, str(corpus / "dev.jsonl")]) == 2
+    assert "no utterance of the held-out manifest" in capsys.readouterr().err
+    assert evaluate.main(["--model", model, "--device", "foo", str(corpus / "train.jsonl")]) == 2
+    assert "device 'foo'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seconds", ["0", "-3", "nan", "inf", "ten"])
+def test_a_batch_has_a_length(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        evaluate.main(["--model", "m", "--batch-seconds", seconds, "dev.jsonl"])
+    assert stop.value.code == 2
+    assert f"must be seconds above 0, got '{seconds}'" in capsys.readouterr().err

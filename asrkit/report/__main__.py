@@ -3,19 +3,17 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
 
 from lhotse import CutSet
 from tqdm import tqdm
 
 from asrkit.build import build_normalizer
 from asrkit.checkpoint import ModelFile, load_model
-from asrkit.cli import add_context, frames, parser, run_command
+from asrkit.cli import add_batch, add_context, frames, parser, recognizer_as, run_command
 from asrkit.config import ContextConfig
 from asrkit.data.cuts import load_cuts
-from asrkit.data.dataset import SpeechDataset, TextEncoder, load_samples
+from asrkit.data.dataset import TextEncoder, load_samples
 from asrkit.data.manifest import LeftOut
-from asrkit.data.sampling import EpochBatches
 from asrkit.errors import UserError
 from asrkit.files import replacing
 from asrkit.model import FRAME_MS, FULL_CONTEXT
@@ -33,9 +31,9 @@ from asrkit.report.recognition import (
 from asrkit.report.recordings import Players
 from asrkit.report.training import Experiment, curves_section, scores_section, tiles
 from asrkit.report.words import Interval, Recognized, bootstrap, word_pairs
-from asrkit.runtime import Recognizer, recognizer_of
+from asrkit.runtime import Recognizer
 from asrkit.text import wer
-from asrkit.training.loading import loaded
+from asrkit.training.loading import held_out
 from asrkit.training.validation import Outcome, chunk_name, outcomes, scores
 
 PARTS = {
@@ -55,13 +53,14 @@ def main(argv: list[str] | None = None) -> int:
     arguments.add_argument("--output", help="the page (default: EXP/report.html)")
     arguments.add_argument("--examples", type=int, default=4, help="alignments shown (default 4)")
     arguments.add_argument("--worst", type=int, default=20, help="utterances shown (default 20)")
-    arguments.add_argument("--batch-seconds", type=float, default=120.0, help="audio in a batch")
+    add_batch(arguments)
     arguments.add_argument("--device", default="cpu", help="of torch: cpu, cuda, … (default cpu)")
     arguments.add_argument("experiment", metavar="EXP", help="a training's output_dir")
     return run_command(report, arguments, argv)
 
 
 def report(options: argparse.Namespace) -> int:
+    refuse_mistakes(options)
     folder = Path(options.experiment)
     file = load_model(folder / "model.safetensors")
     recognizer = recognizer_as(options, file)
@@ -93,18 +92,10 @@ def report(options: argparse.Namespace) -> int:
     return write(Path(options.output or folder / "report.html"), made)
 
 
-def recognizer_as(options: argparse.Namespace, file: ModelFile) -> Recognizer:
-    """As the options ask for.
-
-    Raises:
-        UserError: for an option that does not fit.
-    """
+def refuse_mistakes(options: argparse.Namespace) -> None:
     for name in ("examples", "worst"):
         if getattr(options, name) < 0:
             raise UserError(f"--{name} must be 0 or more, got {getattr(options, name)}")
-    full = options.chunk_ms == "full"
-    chunk_size = "full" if full else frames("--chunk-ms", options.chunk_ms)
-    return recognizer_of(file, chunk_size, left_context(options, file), device=options.device)
 
 
 def left_context(options: argparse.Namespace, file: ModelFile) -> int:
@@ -136,8 +127,7 @@ def recognized(
     batch_seconds: float,
 ) -> list[Outcome]:  # fmt: skip
     """Every utterance in every context."""
-    batches: Any = EpochBatches(cuts, batch_seconds, 10, 0, 0)
-    dev = loaded(SpeechDataset(encode, to_train=False), batches, 0)
+    dev = held_out(cuts, encode, batch_seconds)
     each = outcomes(recognizer.model, recognizer.fbank, encode.tokenizer, dev, contexts)
     total = None if cuts.is_lazy else len(cuts)
     return list(tqdm(each, "recognising", total, unit=" utterance", disable=None, leave=False))

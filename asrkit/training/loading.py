@@ -1,11 +1,12 @@
-"""Batches for a loop that may be one of several."""
+"""Batches: to score, and for a training loop that may be one of several."""
 
 import logging
 
 import torch
+from lhotse import CutSet
 from torch.utils.data import DataLoader
 
-from asrkit.data.dataset import Batch, SpeechDataset
+from asrkit.data.dataset import Batch, SpeechDataset, TextEncoder
 from asrkit.data.sampling import EpochBatches
 
 logger = logging.getLogger(__name__)
@@ -14,6 +15,18 @@ logger = logging.getLogger(__name__)
 def loaded(dataset: SpeechDataset, batches: EpochBatches, num_workers: int) -> DataLoader[Batch]:
     """Batches read ahead by worker processes."""
     return DataLoader(dataset, batch_size=None, sampler=batches, num_workers=num_workers)
+
+
+def held_out(
+    cuts: CutSet,
+    encode: TextEncoder,
+    max_batch_seconds: float,
+    num_buckets: int = 10,
+    num_workers: int = 0,
+) -> DataLoader[Batch]:
+    """Batches to score, not to train on: every utterance once, as it was recorded."""
+    batches = EpochBatches(cuts, max_batch_seconds, num_buckets, seed=0, epoch=0)
+    return loaded(SpeechDataset(encode, to_train=False), batches, num_workers)
 
 
 def report_left_out(batch: Batch) -> None:

@@ -27,7 +27,7 @@ from asrkit.data.sampling import EpochBatches
 from asrkit.model import FULL_CONTEXT, ConformerCTC, CTCLoss
 from asrkit.training.corpus import Corpus
 from asrkit.training.distributed import Ranks
-from asrkit.training.loading import filler, loaded, report_left_out
+from asrkit.training.loading import filler, held_out, loaded, report_left_out
 from asrkit.training.optimizer import build_optimizers, learning_rate, set_learning_rate
 from asrkit.training.snapshots import Checkpoints, EpochWeights, identity
 from asrkit.training.validation import Score, validate
@@ -255,9 +255,10 @@ class Trainer:
         contexts = [(FULL_CONTEXT, 0)] if context.full_share > 0 else []
         left_context = max(context.left_contexts)
         contexts += [(chunk, left_context) for chunk in dict.fromkeys(context.chunk_sizes)]
-        batches = EpochBatches(self.corpus.dev, data.max_batch_seconds, data.num_buckets, 0, 0)
-        dataset = SpeechDataset(self.corpus.encode, to_train=False)
-        dev = loaded(dataset, batches, data.num_workers)
+        dev = held_out(
+            self.corpus.dev, self.corpus.encode, data.max_batch_seconds, data.num_buckets,
+            data.num_workers,
+        )  # fmt: skip
         return validate(self.model, self.fbank, self.corpus.encode.tokenizer, dev, contexts)
 
     def scores(self) -> dict[int, float]:

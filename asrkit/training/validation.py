@@ -65,7 +65,7 @@ def scores(outcomes: Iterable[Outcome]) -> dict[str, Score]:
     """
     outcomes = list(outcomes)
     if not outcomes:
-        raise ManifestError("no utterance of data.dev could be read")
+        raise ManifestError("no utterance of the held-out manifest could be read")
     references = [outcome.reference for outcome in outcomes]
     found = {}
     for name in outcomes[0].texts:
