@@ -6,6 +6,8 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
+from asrkit.training.muon import Muon
+
 
 def build_optimizers(
     model: nn.Module, kind: str, weight_decay: float
@@ -13,9 +15,8 @@ def build_optimizers(
     """The optimisers of a model's parameters, to be stepped together at one learning rate.
 
     "adamw" is AdamW (Loshchilov and Hutter 2019) for all. "muon" is Muon (Jordan et al. 2024)
-    for the linear layers' matrices, its updates scaled to the size of AdamW's so that both share
-    a learning rate (Liu et al. 2025), and AdamW for the rest. Biases, norms and other vectors do
-    not decay.
+    for the linear layers' matrices and AdamW for the rest. Biases, norms and other vectors do not
+    decay.
     """
     named = list(model.named_parameters())
     matrices = [p for name, p in named if p.dim() >= 2 and not name.endswith("bias")]
@@ -27,9 +28,7 @@ def build_optimizers(
         chosen = {id(w) for w in linear if w is not model.get_parameter("head.weight")}
         muon = [p for p in matrices if id(p) in chosen]
         matrices = [p for p in matrices if id(p) not in chosen]
-        optimizers.append(
-            torch.optim.Muon(muon, weight_decay=weight_decay, adjust_lr_fn="match_rms_adamw")
-        )
+        optimizers.append(Muon(muon, weight_decay))
     groups = [
         {"params": matrices, "weight_decay": weight_decay},
         {"params": vectors, "weight_decay": 0.0},
