@@ -154,6 +154,11 @@ class TrainingConfig(Section):
     accumulate_batches: Positive = 1
     intermediate_layers: list[Positive] = []  # with a CTC loss of their own, counted from 1
     intermediate_weight: Share = 0.3
+    # Two views of each utterance, masked differently, that learn from each other (CR-CTC): in the
+    # same context, or one in full context and one in chunks. Twice the time a step.
+    views: Literal["one", "same", "full_and_chunks"] = "one"
+    consistency_weight: PositiveNumber = 0.2
+    consistency_ramp: Share = 0.1  # of training, until the weight is reached
     precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 on a GPU with it
     gradient_checkpointing: bool = False
     average: Positive = 5  # epochs averaged into the final model
@@ -180,6 +185,8 @@ class Config(Section):
                 f"augmentation.spec_frequency_bins {self.augmentation.spec_frequency_bins} must be "
                 f"at most model.num_mels {self.model.num_mels}"
             )
+        if self.training.views == "full_and_chunks" and not self.context.chunk_sizes:
+            raise ValueError("training.views full_and_chunks needs context.chunk_sizes")
         deep = [i for i in self.training.intermediate_layers if i >= self.model.num_layers]
         if deep:
             raise ValueError(

@@ -14,7 +14,7 @@ from asrkit.model.conformer import (
     EncoderState,
     EncoderStep,
 )
-from asrkit.model.ctc import BLANK, ConformerCTC, CTCLoss, CTCOutput, CTCStep
+from asrkit.model.ctc import BLANK, ConformerCTC, CTCLoss, CTCOutput, CTCStep, View
 
 __all__ = [
     "BLANK",
@@ -28,4 +28,5 @@ __all__ = [
     "EncoderOutput",
     "EncoderState",
     "EncoderStep",
+    "View",
 ]

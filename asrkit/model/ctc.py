@@ -58,8 +58,19 @@ class CTCStep(nn.Module):
         return CTCOutput(self.head(encoded).log_softmax(dim=2), lengths, state)
 
 
+class View(NamedTuple):
+    """One look at the utterances of a batch: masked in its own way, in its own context."""
+
+    feats: Tensor  # (B, T, F)
+    chunk_size: int
+    left_context: int
+
+
 class CTCLoss(nn.Module):
     """Training loss of each utterance: CTC at the end and at some layers on the way.
+
+    Two views of the same utterances are also made to agree, frame by frame (CR-CTC, Yao et al.
+    2024).
 
     Args:
         model: the recogniser.
@@ -78,28 +89,69 @@ class CTCLoss(nn.Module):
 
     def forward(
         self,
-        feats: Tensor,
+        views: list[View],
         lengths: Tensor,
         tokens: Tensor,
         token_lengths: Tensor,
-        chunk_size: int,
-        left_context: int,
+        consistency_weight: float = 0.0,
     ) -> Tensor:
-        """(B, T, F), (B,), (B, U), (B,) -> (B,) losses in nats."""
-        encoder = self.model.encoder
-        state = encoder.init_state(feats.size(0), left_context)
-        chunk_size = block_size(chunk_size, feats.size(1))
-        tables = encoder.tables(left_context, chunk_size)
-        layers, lengths, _ = encoder.step(feats, lengths, state, chunk_size, tables)
+        """One or two views, (B,) feature frames, (B, U), (B,) -> (B,) losses in nats.
 
-        def loss(encoded: Tensor) -> Tensor:
-            log_probs = self.model.log_probs(encoded).float().transpose(0, 1)  # (E, B, V)
+        The views' mean, and `consistency_weight` times their disagreement.
+        """
+        losses, outputs = [], []
+        for view in views:
+            loss, log_probs = self.of_view(view, lengths, tokens, token_lengths)
+            losses.append(loss)
+            outputs.append(log_probs)
+        total = torch.stack(losses).mean(dim=0)
+        if len(views) > 1:
+            first, second = outputs
+            total = total + consistency_weight * disagreement(first, second, (lengths + 3) // 4)
+        return total
+
+    def of_view(
+        self, view: View, lengths: Tensor, tokens: Tensor, token_lengths: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """(B,) losses, and the last layer's log-probabilities (B, E, V)."""
+        encoder = self.model.encoder
+        state = encoder.init_state(view.feats.size(0), view.left_context)
+        chunk_size = block_size(view.chunk_size, view.feats.size(1))
+        tables = encoder.tables(view.left_context, chunk_size)
+        layers, lengths, _ = encoder.step(view.feats, lengths, state, chunk_size, tables)
+
+        def loss(log_probs: Tensor) -> Tensor:
             return functional.ctc_loss(
-                log_probs, tokens, lengths, token_lengths, blank=BLANK, reduction="none"
+                log_probs.transpose(0, 1), tokens, lengths, token_lengths, BLANK, reduction="none"
             )
 
-        total = (1.0 - self.intermediate_weight) * loss(layers[-1])
+        last = self.model.log_probs(layers[-1]).float()
+        total = (1.0 - self.intermediate_weight) * loss(last)
         for layer in self.intermediate_layers:
             share = self.intermediate_weight / len(self.intermediate_layers)
-            total = total + share * loss(layers[layer - 1])
-        return total
+            total = total + share * loss(self.model.log_probs(layers[layer - 1]).float())
+        return total, last
+
+
+def disagreement(first: Tensor, second: Tensor, lengths: Tensor) -> Tensor:
+    """Symmetric Kullback-Leibler divergence summed over an utterance's frames.
+
+    Each view learns from the other, which is held fixed (Yao et al. 2024, equation 4).
+
+    Args:
+        first: (B, E, V) log-probabilities.
+        second: likewise.
+        lengths: (B,) valid frames.
+
+    Returns:
+        (B,) in nats.
+    """
+    frames = torch.arange(first.size(1), device=first.device)
+    valid = frames < lengths[:, None]  # (B, E)
+
+    def learn(student: Tensor, teacher: Tensor) -> Tensor:
+        divergence = functional.kl_div(student, teacher, reduction="none", log_target=True)
+        return divergence.sum(dim=2)  # (B, E)
+
+    both = learn(first, second.detach()) + learn(second, first.detach())
+    return 0.5 * both.masked_fill(~valid, 0.0).sum(dim=1)

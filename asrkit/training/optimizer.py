@@ -54,3 +54,8 @@ def learning_rate(progress: float, peak: float, warmup_share: float) -> float:
         return peak * max(progress, 1e-4) / warmup_share
     rest = min(1.0, (progress - warmup_share) / max(1e-9, 1.0 - warmup_share))
     return peak * (0.01 + 0.99 * 0.5 * (1.0 + math.cos(math.pi * rest)))
+
+
+def ramp(progress: float, share: float) -> float:
+    """From 0 to 1 over the first `share` of training, then 1."""
+    return min(1.0, progress / max(1e-9, share))

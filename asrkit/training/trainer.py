@@ -24,11 +24,12 @@ from asrkit.build import build_spec_augment
 from asrkit.config import Config, ConfigError
 from asrkit.data.dataset import Augmentation, Batch, SpeechDataset, seed_everything
 from asrkit.data.sampling import EpochBatches
-from asrkit.model import FULL_CONTEXT, ConformerCTC, CTCLoss
+from asrkit.model import FULL_CONTEXT, ConformerCTC, CTCLoss, View
+from asrkit.training.contexts import draw_contexts
 from asrkit.training.corpus import Corpus
 from asrkit.training.distributed import Ranks
 from asrkit.training.loading import filler, held_out, loaded, report_left_out
-from asrkit.training.optimizer import build_optimizers, learning_rate, set_learning_rate
+from asrkit.training.optimizer import build_optimizers, learning_rate, ramp, set_learning_rate
 from asrkit.training.snapshots import Checkpoints, EpochWeights, identity
 from asrkit.training.validation import Score, validate
 
@@ -222,22 +223,22 @@ class Trainer:
         return total, suspects
 
     def losses(self, batch: Batch) -> Tensor:
-        """(B,) losses of a batch, in a context drawn for it."""
+        """(B,) losses of a batch, in contexts drawn for it."""
         seed_everything(f"{batch.seed}-model")
-        context, draw = self.config.context, random.Random(f"{batch.seed}-context")
-        chunk_size, left_context = FULL_CONTEXT, 0
-        if draw.random() >= context.full_share:
-            chunk_size = draw.choice(context.chunk_sizes)
-            left_context = draw.choice(context.left_contexts)
-        augmentation, device = self.config.augmentation, self.ranks.device
+        options, augmentation, device = self.options, self.config.augmentation, self.ranks.device
+        draw = random.Random(f"{batch.seed}-context")
         feats, lengths = features(
             self.fbank, batch.samples.to(device), batch.num_samples.to(device)
         )
-        ramp = min(1.0, self.share() / max(1e-9, augmentation.spec_ramp))
-        feats = self.spec_augment(feats, lengths, augmentation.spec_probability * ramp)
+        masked = augmentation.spec_probability * ramp(self.share(), augmentation.spec_ramp)
+        views = [
+            View(self.spec_augment(feats, lengths, masked), chunk_size, left_context)
+            for chunk_size, left_context in draw_contexts(self.config.context, options.views, draw)
+        ]
+        weight = options.consistency_weight * ramp(self.share(), options.consistency_ramp)
         tokens, token_lengths = batch.tokens.to(device), batch.token_lengths.to(device)
         with torch.autocast(device.type, torch.bfloat16, enabled=self.bfloat16):
-            return self.loss(feats, lengths, tokens, token_lengths, chunk_size, left_context)
+            return self.loss(views, lengths, tokens, token_lengths, weight)
 
     def validate_epoch(self) -> None:
         """WER on dev in every context of the menu, logged and kept."""

@@ -7,7 +7,7 @@ import torch
 
 from asrkit.build import build_model
 from asrkit.config import ConfigError, load_config, parse_config
-from asrkit.model import CTCLoss
+from asrkit.model import CTCLoss, View
 from asrkit.training.optimizer import build_optimizers, set_learning_rate
 from tests.conftest import PROJECT
 
@@ -29,10 +29,8 @@ def test_trains_one_step(path: Path) -> None:
     set_learning_rate(optimizers, options.learning_rate)
     before = [p.detach().clone() for p in model.parameters()]
     tokens, feats = torch.randint(1, 30, (2, 5)), torch.randn(2, 160, config.model.num_mels)
-    losses = loss(
-        feats, torch.tensor([160, 120]), tokens, torch.tensor([5, 3]),
-        config.context.chunk_size, config.context.left_context,
-    )  # fmt: skip
+    view = View(feats, config.context.chunk_size, config.context.left_context)
+    losses = loss([view], torch.tensor([160, 120]), tokens, torch.tensor([5, 3]))
     losses.mean().backward()
     for optimizer in optimizers:
         optimizer.step()

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 import asrkit
 from asrkit.checkpoint import load_model
 from asrkit.config import load_config
-from asrkit.model import FULL_CONTEXT, CTCLoss
+from asrkit.model import FULL_CONTEXT, CTCLoss, View
 from asrkit.train import main
 from asrkit.training.corpus import feature_statistics, load_corpus
 from asrkit.training.distributed import Ranks
@@ -157,7 +157,7 @@ def test_gradient_checkpointing_changes_no_gradient() -> None:
 
         model.encoder.layers[0].ffn1.register_forward_hook(count)
         torch.manual_seed(1)
-        loss = CTCLoss(model, [1], 0.3)(feats, lengths, tokens, token_lengths, 4, 8)
+        loss = CTCLoss(model, [1], 0.3)([View(feats, 4, 8)], lengths, tokens, token_lengths)
         loss.sum().backward()
         gradients.append([p.grad for p in model.parameters()])
         assert calls == (2 if recompute else 1)
@@ -168,7 +168,8 @@ def test_gradient_checkpointing_changes_no_gradient() -> None:
 def test_intermediate_loss_is_the_weighted_mean() -> None:
     model = tiny_model()
     feats, lengths = torch.randn(1, 80, 80, dtype=torch.float64), torch.tensor([80])
-    batch = (feats, lengths, torch.tensor([[1, 2]]), torch.tensor([2]), FULL_CONTEXT, 0)
+    views = [View(feats, FULL_CONTEXT, 0)]
+    batch = (views, lengths, torch.tensor([[1, 2]]), torch.tensor([2]))
     last, first = CTCLoss(model, [], 0.3)(*batch), CTCLoss(model, [1], 1.0)(*batch)
     both = CTCLoss(model, [1], 0.3)(*batch)
     assert both.item() == pytest.approx(0.7 * last.item() + 0.3 * first.item(), rel=1e-6)

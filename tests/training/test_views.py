@@ -1,0 +1,70 @@
+"""Two views of an utterance: what their disagreement is, who learns from whom, and the contexts."""
+
+import random
+
+import pytest
+import torch
+from torch import Tensor
+from torch.distributions import Categorical, kl_divergence
+
+from asrkit.config import ContextConfig
+from asrkit.model import FULL_CONTEXT, CTCLoss, View
+from asrkit.model.ctc import disagreement
+from asrkit.training.contexts import draw_contexts
+from tests.conftest import tiny_model
+
+
+def log_probs(seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(2, 5, 4, dtype=torch.float64, generator=generator).log_softmax(dim=2)
+
+
+def test_disagreement_is_the_symmetric_divergence_of_valid_frames() -> None:
+    first, second, lengths = log_probs(0), log_probs(1), [5, 3]
+    found = disagreement(first, second, torch.tensor(lengths))
+    for row, length in enumerate(lengths):
+        a, b = (Categorical(logits=x[row, :length]) for x in (first, second))
+        expected = 0.5 * (kl_divergence(a, b) + kl_divergence(b, a)).sum()
+        assert found[row].item() == pytest.approx(expected.item(), abs=1e-12)
+    assert disagreement(first, first, torch.tensor(lengths)).abs().max() < 1e-12
+    # Control: the padding of the shorter row would have counted.
+    assert (disagreement(first, second, torch.tensor([5, 5]))[1] - found[1]).abs() > 1e-3
+
+
+def test_each_view_learns_from_the_other_held_fixed() -> None:
+    logits = [torch.randn(1, 3, 4, dtype=torch.float64, requires_grad=True) for _ in range(2)]
+    first, second = (x.log_softmax(dim=2) for x in logits)
+    disagreement(first, second, torch.tensor([3])).sum().backward()
+    # The gradient of KL(teacher || student) by the student's logits is student - teacher.
+    expected = 0.5 * (first.exp() - second.exp())
+    assert logits[0].grad is not None
+    assert (logits[0].grad - expected).abs().max() < 1e-12
+
+
+def test_loss_of_two_views_is_their_mean_and_their_disagreement() -> None:
+    model = tiny_model()
+    feats, lengths = torch.randn(2, 80, 80, dtype=torch.float64), torch.tensor([80, 60])
+    targets = (torch.tensor([[1, 2], [3, 0]]), torch.tensor([2, 1]))
+    views = [View(feats, FULL_CONTEXT, 0), View(0.5 * feats, 4, 8)]
+    loss = CTCLoss(model, [1], 0.3)
+    alone = [loss([view], lengths, *targets) for view in views]
+    outputs = [loss.of_view(view, lengths, *targets)[1] for view in views]
+    expected = (alone[0] + alone[1]) / 2 + 0.2 * disagreement(*outputs, (lengths + 3) // 4)
+    assert (loss(views, lengths, *targets, 0.2) - expected).abs().max() < 1e-4
+    assert (loss(views, lengths, *targets, 0.0) - expected).abs().min() > 1e-3
+
+
+def test_contexts_of_views() -> None:
+    config = ContextConfig(chunk_sizes=[4, 16], left_contexts=[0, 64], full_share=0.5)
+    full, draw = (FULL_CONTEXT, 0), random.Random(0)
+    chunked = {(c, m) for c in (4, 16) for m in (0, 64)}
+    drawn = [draw_contexts(config, "one", draw) for _ in range(400)]
+    assert {len(views) for views in drawn} == {1}
+    assert {views[0] for views in drawn} == chunked | {full}
+    assert 150 < sum(views[0] == full for views in drawn) < 250
+    for _ in range(50):
+        first, second = draw_contexts(config, "same", draw)
+        assert first == second
+    drawn = [draw_contexts(config, "full_and_chunks", draw) for _ in range(200)]
+    assert {views[0] for views in drawn} == {full}
+    assert {views[1] for views in drawn} == chunked
