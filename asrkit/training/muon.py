@@ -63,14 +63,19 @@ def orthogonalize(matrices: Tensor) -> Tensor:
     """
     if matrices.size(1) > matrices.size(2):
         return orthogonalize(matrices.mT).mT
-    a, b, c = COEFFICIENTS
     matrices = matrices / matrices.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
     square = matrices @ matrices.mT  # (N, m, m)
-    product = torch.eye(matrices.size(1), dtype=matrices.dtype, device=matrices.device)
-    product = product.expand_as(square)
-    for _ in range(STEPS):
-        factor = torch.baddbmm(square, square, square, beta=b, alpha=c)
-        factor.diagonal(dim1=1, dim2=2).add_(a)
-        product = factor @ product
+    product = factor = factor_of(square)
+    for _ in range(STEPS - 1):
         square = factor @ square @ factor
+        factor = factor_of(square)
+        product = factor @ product
     return product @ matrices
+
+
+def factor_of(square: Tensor) -> Tensor:
+    """aI + bA + cA² of A = XX', (N, m, m)."""
+    a, b, c = COEFFICIENTS
+    factor = torch.baddbmm(square, square, square, beta=b, alpha=c)
+    factor.diagonal(dim1=1, dim2=2).add_(a)
+    return factor

@@ -17,10 +17,11 @@ from typing import Any
 from asrkit.cli import parser, run_command
 from asrkit.errors import UserError
 from asrkit.model.positions import KINDS
+from recipes.jobs import run_all
 from recipes.positions.corpora import CONFIG, CORPORA, prepare
 from recipes.positions.costs import facts_of_machine
 from recipes.positions.report import write_report
-from recipes.positions.trainings import Training, run_all
+from recipes.positions.trainings import Training
 
 REPORT = Path(__file__).with_name("REPORT.md")
 

@@ -16,7 +16,9 @@ from asrkit.data.manifest import read_manifest
 from asrkit.errors import UserError
 from asrkit.model import EncoderStep
 from asrkit.model.positions import KINDS
-from recipes.positions import costs, trainings
+from recipes import jobs
+from recipes.jobs import run_all
+from recipes.positions import costs
 from recipes.positions.__main__ import main, plan
 from recipes.positions.chart import spread
 from recipes.positions.compare import Score, compare, gap_of_seeds, pooled_deviation
@@ -24,7 +26,7 @@ from recipes.positions.corpora import CONFIG, CORPORA, Corpus, prepare
 from recipes.positions.lengths import TIMES, Utterance, join, split
 from recipes.positions.measure import CONTEXTS, LONG_CONTEXTS, load, measures_of
 from recipes.positions.report import write_report
-from recipes.positions.trainings import Training, run_all
+from recipes.positions.trainings import Training
 from tests.conftest import PROJECT, write_config
 
 
@@ -79,11 +81,11 @@ def finish(one: Training, measured: bool = True) -> Training:
 def test_only_what_is_left_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fresh, trained = training(tmp_path), finish(training(tmp_path, seed=1), measured=False)
     done = finish(training(tmp_path, seed=2))
-    assert [step[1] for step in fresh.steps()] == ["asrkit.train", "recipes.positions.measure"]
-    assert [step[1] for step in trained.steps()] == ["recipes.positions.measure"]
+    assert [step[0] for step in fresh.steps()] == ["asrkit.train", "recipes.positions.measure"]
+    assert [step[0] for step in trained.steps()] == ["recipes.positions.measure"]
     assert done.steps() == []
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("done again"))
-    assert run_all([done], jobs=2) == []
+    assert run_all([done], at_once=2) == []
 
 
 def test_a_failure_is_named_and_the_others_go_on(
@@ -98,8 +100,8 @@ def test_a_failure_is_named_and_the_others_go_on(
         stdout.write(b"first line\n" * 20 + b"it broke here\n")
         return subprocess.CompletedProcess(command, int(failing))
 
-    monkeypatch.setattr(trainings.subprocess, "run", run)
-    assert run_all([bad, good], jobs=1) == [bad]
+    monkeypatch.setattr(jobs.subprocess, "run", run)
+    assert run_all([bad, good], at_once=1) == [bad]
     assert ran == ["asrkit.train", "asrkit.train", "recipes.positions.measure"]
     shown = capsys.readouterr().err
     assert "digits-quick/rotary-0 failed" in shown

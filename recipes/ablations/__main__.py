@@ -1,0 +1,132 @@
+"""What pays, measured: python -m recipes.ablations recipes/an4/ablations.yaml
+
+Trains one short configuration with one change at a time, each with several seeds, scores every
+model on the same recordings, and writes a table. The same command goes on after an interruption.
+"""
+
+import argparse
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from asrkit.cli import parser, run_command
+from asrkit.errors import UserError
+from asrkit.files import replacing
+from recipes.ablations.report import Row, report
+from recipes.jobs import refuse_other, run_all
+from recipes.positions.costs import facts_of_machine
+
+
+class Study(BaseModel):
+    """The file: what all trainings share, and what each row changes; the first row is the base."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    config: Path
+    held_out: Path  # manifest
+    chunk_ms: str  # of the scores, as evaluate takes them
+    common: list[str]  # overrides
+    rows: dict[str, list[str]]  # name of a change to its overrides
+
+
+class Trial(NamedTuple):
+    """One training of a row."""
+
+    study: Study
+    change: str
+    seed: int
+    output: Path
+
+    @property
+    def name(self) -> str:
+        return f"{'-'.join(self.change.split())}-{self.seed}"
+
+    @property
+    def folder(self) -> Path:
+        return self.output / self.name
+
+    @property
+    def scores(self) -> Path:
+        return self.folder / "scores.json"
+
+    @property
+    def overrides(self) -> list[str]:
+        own = [f"training.seed={self.seed}", f"training.output_dir={self.folder}",
+               "training.num_threads=1", "data.num_workers=0"]  # fmt: skip
+        return [*self.study.common, *self.study.rows[self.change], *own]
+
+    def steps(self) -> list[list[str]]:
+        model, held_out = self.folder / "model.safetensors", self.study.held_out
+        train = ["asrkit.train", "--config", str(self.study.config), "--resume", *self.overrides]
+        score = ["asrkit.evaluate", "--model", str(model), "--chunk-ms", self.study.chunk_ms,
+                 "--format", "json", "--output", str(self.scores), str(held_out)]  # fmt: skip
+        if not model.is_file():
+            return [train, score]
+        return [] if self.scores.is_file() else [score]
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser(
+        "recipes.ablations", __doc__, "python -m recipes.ablations recipes/an4/ablations.yaml"
+    )
+    arguments.add_argument("study", type=Path, help="YAML file with the base and the changes")
+    arguments.add_argument("--seeds", type=int, default=2, help="trainings of a row (default 2)")
+    arguments.add_argument("--rows", nargs="+", metavar="NAME", help="default: all of the file")
+    arguments.add_argument("--jobs", type=int, default=os.cpu_count(), help="trainings at a time")
+    arguments.add_argument("--output", type=Path, default=Path("exp/ablations"), help="of models")
+    arguments.add_argument("--report", type=Path, help="default: the study's name with .md")
+    return run_command(ablate, arguments, argv)
+
+
+def ablate(options: argparse.Namespace) -> int:
+    study = read_study(options.study)
+    names = options.rows or list(study.rows)
+    unknown = [name for name in names if name not in study.rows]
+    if unknown:
+        raise UserError(f"no row {unknown[0]!r} in {options.study}; it has {', '.join(study.rows)}")
+    trials = [
+        Trial(study, name, seed, options.output / options.study.parent.name)
+        for seed in range(options.seeds)
+        for name in names
+    ]
+    for trial in trials:
+        refuse_other(trial.folder, study.config, trial.overrides)
+    failed = run_all(trials, options.jobs)
+    rows = [
+        Row(name, study.rows[name], [read(t) for t in trials if t.change == name and done(t)])
+        for name in names
+    ]
+    command = shlex.join(["python", "-m", "recipes.ablations", *sys.argv[1:]])
+    facts = {"command": f"`{command}`", "every row": f"`{' '.join(study.common)}`"}
+    path = options.report or options.study.with_suffix(".md")
+    with replacing(path) as temporary:
+        text = report(facts | facts_of_machine(), [row for row in rows if row.models])
+        temporary.write_text(text, encoding="utf-8")
+    print(f"{path} written" + "".join(f"; failed: {trial.name}" for trial in failed))
+    return 1 if failed else 0
+
+
+def read_study(path: Path) -> Study:
+    try:
+        return Study.model_validate(yaml.safe_load(path.read_text("utf-8")))
+    except (OSError, yaml.YAMLError, ValidationError) as error:
+        raise UserError(f"{path} is no study: {' '.join(str(error).split())}") from None
+
+
+def done(trial: Trial) -> bool:
+    return trial.scores.is_file()
+
+
+def read(trial: Trial) -> dict[str, object]:
+    scores: dict[str, object] = json.loads(trial.scores.read_text("utf-8"))
+    return scores
+
+
+if __name__ == "__main__":
+    sys.exit(main())

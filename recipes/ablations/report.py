@@ -1,0 +1,83 @@
+"""The table: error rates of every change, and what may be said of its gain."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Scores = dict[str, Any]  # of one model, as `asrkit evaluate --format json` writes them
+
+NOTES = """\
+- WER in percent: mean over the seeds, the lowest and the highest in brackets. Greedy search, no
+  language model; a chunk size with the left context of the model file.
+- Against the base: errors of all chunk sizes together, as a change in percent of the base's, with
+  the 95 % interval of a bootstrap that draws seeds of both and recordings anew. Where it holds 0,
+  the change may be chance. With one seed, the chance of training has no part in it.
+- Minutes: of a training, in the median, all side by side on this machine.
+"""
+
+
+class Row(NamedTuple):
+    change: str
+    overrides: Sequence[str]
+    models: Sequence[Scores]  # one for each seed
+
+    def rates(self, context: str) -> list[float]:
+        return [model["contexts"][context]["words"]["rate"] for model in self.models]
+
+    def errors(self) -> np.ndarray:
+        """(seeds, recordings) of all contexts."""
+        of_each = [list(model["contexts"].values()) for model in self.models]
+        return np.array(
+            [np.sum([list(c["errors"].values()) for c in contexts], 0) for contexts in of_each]
+        )
+
+
+def report(facts: Mapping[str, str], rows: Sequence[Row]) -> str:
+    """Markdown; the first row is the base."""
+    base = rows[0]
+    contexts = list(base.models[0]["contexts"])
+    titles = ["change", "seeds", *(f"WER {name}" for name in contexts), "against the base, %",
+              "minutes"]  # fmt: skip
+    lines = [titles, ["---"] * len(titles)]
+    for row in rows:
+        minutes = statistics.median(m["training"]["wall_seconds"] for m in row.models) / 60
+        cells = [f"{row.change} `{' '.join(row.overrides)}`" if row.overrides else row.change]
+        cells += [str(len(row.models)), *(spread(row.rates(name)) for name in contexts)]
+        cells += ["" if row is base else gain(base, row), f"{minutes:.0f}"]
+        lines.append(cells)
+    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    said = "".join(f"- {name}: {value}\n" for name, value in facts.items())
+    return f"# What pays\n\n{said}\n{table}\n{NOTES}"
+
+
+def spread(rates: Sequence[float]) -> str:
+    mean = f"{statistics.fmean(rates):.1f}"
+    return mean if len(rates) == 1 else f"{mean} ({min(rates):.1f}–{max(rates):.1f})"
+
+
+def gain(base: Row, row: Row) -> str:
+    change = 100.0 * (row.errors().mean(0).sum() / base.errors().mean(0).sum() - 1.0)
+    low, high = interval(base.errors(), row.errors())
+    return f"{change:+.0f} ({low:+.0f} to {high:+.0f})"
+
+
+def interval(base: np.ndarray, other: np.ndarray, draws: int = 2000) -> tuple[float, float]:
+    """95 % interval of the relative change in percent: seeds and recordings drawn anew.
+
+    Args:
+        base: (seeds, recordings) errors.
+        other: likewise, of the same recordings.
+        draws: how often.
+    """
+    draw, changes = np.random.default_rng(0), []
+    for _ in range(draws):
+        recordings = draw.integers(base.shape[1], size=base.shape[1])
+        before, after = (
+            errors[draw.integers(len(errors), size=len(errors))][:, recordings].mean(0).sum()
+            for errors in (base, other)
+        )
+        changes.append(100.0 * (after / max(0.5, before) - 1.0))
+    low, high = np.percentile(changes, [2.5, 97.5])
+    return float(low), float(high)

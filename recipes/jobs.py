@@ -1,0 +1,90 @@
+"""Trainings and measurements of a study, one after the other or side by side, each step once."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import yaml
+from tqdm import tqdm
+
+from asrkit.config import load_config, parse_config
+from asrkit.errors import UserError
+
+TAIL_LINES = 12  # of the log of what failed
+
+
+class Job(Protocol):
+    """One model of a study."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def folder(self) -> Path: ...
+
+    def steps(self) -> list[list[str]]:
+        """What is left to do: Python modules with their arguments."""
+        ...
+
+
+J = TypeVar("J", bound=Job)
+
+
+def refuse_other(folder: Path, config: Path, overrides: list[str]) -> None:
+    """Neither go on with nor report what was trained in another way.
+
+    Raises:
+        UserError: if the folder holds a training with another configuration.
+    """
+    path = folder / "config.yaml"
+    wanted = load_config(config, overrides)
+    if path.is_file() and parse_config(yaml.safe_load(path.read_text("utf-8"))) != wanted:
+        raise UserError(
+            f"{folder} holds a training with other settings: choose another --output, or remove it"
+        )
+
+
+def log_of(job: Job) -> Path:
+    return job.folder / "study.log"
+
+
+def run_all(jobs: Sequence[J], at_once: int) -> list[J]:
+    """Do what is left of the jobs, `at_once` at a time; those that failed."""
+    left = [job for job in jobs if job.steps()]
+    failed: list[J] = []
+    with ThreadPoolExecutor(at_once) as pool, tqdm(total=len(left), unit=" model") as bar:
+        futures = {pool.submit(run, job): job for job in left}
+        try:
+            for future in as_completed(futures):
+                bar.update()
+                if not future.result():
+                    failed.append(futures[future])
+                    tqdm.write(explain(futures[future]), file=sys.stderr)
+        except BaseException:  # Ctrl-C: what runs has had it too, and the rest must not begin
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return failed
+
+
+def run(job: Job) -> bool:
+    """Do the steps that are left, with a log; whether all went well."""
+    job.folder.mkdir(parents=True, exist_ok=True)
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    with log_of(job).open("ab") as log:
+        return all(
+            subprocess.run(
+                [sys.executable, "-m", *step], stdout=log, stderr=log, env=environment, check=False
+            ).returncode
+            == 0
+            for step in job.steps()
+        )
+
+
+def explain(job: Job) -> str:
+    lines = log_of(job).read_text("utf-8", errors="replace").splitlines()
+    tail = "\n".join(f"    {line}" for line in lines[-TAIL_LINES:])
+    return f"{job.name} failed; the end of {log_of(job)}:\n{tail}"

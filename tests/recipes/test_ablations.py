@@ -1,0 +1,76 @@
+"""Ablations: what is left to do, the table, and what may be said of a gain."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from asrkit.errors import UserError
+from recipes.ablations.__main__ import Study, Trial, main, read_study
+from recipes.ablations.report import Row, interval, report
+from tests.conftest import PROJECT
+
+STUDY = Study(
+    config=Path("conf/an4.yaml"),
+    held_out=Path("data/an4/dev.jsonl"),
+    chunk_ms="full,640",
+    common=["model.dim=96"],
+    rows={"base": [], "two views": ["training.views=same"]},
+)
+
+
+def scores(errors: list[int], rate: float) -> dict[str, object]:
+    one = {"words": {"rate": rate}, "errors": {str(i): e for i, e in enumerate(errors)}}
+    return {"contexts": {"full": one, "640 ms": one}, "training": {"wall_seconds": 90}}
+
+
+def test_only_what_is_left_is_done(tmp_path: Path) -> None:
+    trial = Trial(STUDY, "two views", 1, tmp_path)
+    train, score = trial.steps()
+    assert train[:3] == ["asrkit.train", "--config", "conf/an4.yaml"]
+    assert train[-5:-2] == ["training.views=same", "training.seed=1",
+                            f"training.output_dir={tmp_path}/two-views-1"]  # fmt: skip
+    assert score[0] == "asrkit.evaluate"
+    trial.folder.mkdir()
+    (trial.folder / "model.safetensors").touch()
+    assert trial.steps() == [score]
+    trial.scores.touch()
+    assert trial.steps() == []
+
+
+def test_the_table() -> None:
+    base = Row("base", [], [scores([2, 0], 10.0), scores([1, 1], 12.0)])
+    better = Row("two views", ["training.views=same"], [scores([1, 0], 5.0)])
+    lines = report({"commit": "abc"}, [base, better]).splitlines()
+    assert "- commit: abc" in lines
+    assert "| base | 2 | 11.0 (10.0–12.0) | 11.0 (10.0–12.0) |  | 2 |" in lines
+    row = next(line for line in lines if line.startswith("| two views"))
+    assert "`training.views=same` | 1 | 5.0 | 5.0 | -50 (" in row
+
+
+def test_an_interval_holds_zero_unless_there_is_a_gain() -> None:
+    draw = np.random.default_rng(0)
+    base, alike = (draw.poisson(2.0, (3, 100)) for _ in range(2))
+    low, high = interval(base, alike)
+    assert low < 0.0 < high
+    low, high = interval(base, draw.poisson(1.0, (3, 100)))
+    assert -75.0 < low < -50.0 < high < -30.0
+
+
+def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("config: x.yaml\n")
+    assert main([str(bad)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    with pytest.raises(UserError, match="is no study"):
+        read_study(tmp_path / "missing.yaml")
+
+
+@pytest.mark.parametrize("path", sorted(PROJECT.glob("recipes/*/ablations.yaml")), ids=str)
+def test_every_study_can_be_read_and_built(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from asrkit.config import load_config
+
+    monkeypatch.chdir(PROJECT)
+    study = read_study(path)
+    for name in study.rows:
+        load_config(study.config, Trial(study, name, 0, Path("exp")).overrides)
