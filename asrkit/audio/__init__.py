@@ -1,6 +1,6 @@
 """Samples: reading, resampling, features, augmentation. 16 kHz mono inside."""
 
-from asrkit.audio.augment import SpecAugment
+from asrkit.audio.augment import SpecAugment, warp_frequencies
 from asrkit.audio.fbank import HOP, SAMPLE_RATE, WINDOW, Fbank, features
 from asrkit.audio.io import AudioError, Resampler, blocks, info, load, mono, read, resample
 
@@ -19,4 +19,5 @@ __all__ = [
     "mono",
     "read",
     "resample",
+    "warp_frequencies",
 ]

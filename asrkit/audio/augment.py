@@ -2,7 +2,12 @@
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
+
+from asrkit.audio.fbank import SAMPLE_RATE, mel, mel_edges
+
+WARP_EDGE = 4800.0  # Hz, above most of what tells vowels apart
 
 
 class SpecAugment(NamedTuple):
@@ -39,3 +44,30 @@ class SpecAugment(NamedTuple):
             if length >= shortest:
                 row[:length] = masks(row[None, :length])[0]
         return feats
+
+
+def warp_frequencies(feats: Tensor, width: float) -> Tensor:
+    """Each utterance as if its speaker's vocal tract were longer or shorter.
+
+    Frequencies are scaled by a factor drawn from [1 - width, 1 + width] for each row, and above
+    about 4.8 kHz bent back so that the band stays the same (VTLP, Jaitly and Hinton 2013); log
+    mels are read off between filters.
+
+    Args:
+        feats: (B, T, F) log mels.
+        width: below 1; 0 changes nothing.
+    """
+    if width == 0.0:
+        return feats
+    top, edges = SAMPLE_RATE / 2, mel_edges(feats.size(2)).to(feats)
+    centers = 700.0 * torch.expm1(edges[1:-1] / 1127.0)  # (F,) Hz
+    factor = 1.0 + width * (2.0 * torch.rand(feats.size(0), 1).to(feats) - 1.0)  # (B, 1)
+    bend = WARP_EDGE * factor.clamp(max=1.0) / factor
+    bent = top - (top - bend * factor) / (top - bend) * (top - centers)
+    source = torch.where(centers <= bend, centers * factor, bent)  # (B, F) Hz
+    place = (mel(source) - edges[1]) / (edges[2] - edges[1])  # in filters
+    place = place.clamp(0.0, feats.size(2) - 1.0)
+    lower = place.floor().long().clamp(max=feats.size(2) - 2)  # (B, F)
+    share = (place - lower)[:, None]
+    left, right = (feats.gather(2, i[:, None].expand_as(feats)) for i in (lower, lower + 1))
+    return left.lerp(right, share.to(feats.dtype))

@@ -1,6 +1,5 @@
 """Kaldi log mel filterbank features, with their past in and out."""
 
-import math
 from typing import Final
 
 import torch
@@ -79,10 +78,9 @@ def povey_window() -> Tensor:
 
 def mel_filters(num_mels: int) -> Tensor:
     """Triangles of equal width on the mel scale 1127 ln(1 + f/700): (257, F)."""
-    low, high = mel(LOW_FREQUENCY), mel(SAMPLE_RATE / 2)
-    edges = torch.linspace(low, high, num_mels + 2, dtype=torch.float64)
+    edges = mel_edges(num_mels)
     bins = torch.arange(FFT_SIZE // 2 + 1, dtype=torch.float64) * SAMPLE_RATE / FFT_SIZE
-    bins = 1127.0 * torch.log1p(bins / 700.0)[:, None]  # (257, 1)
+    bins = mel(bins)[:, None]  # (257, 1)
     left, centre, right = edges[:-2], edges[1:-1], edges[2:]
     rising = (bins - left) / (centre - left)
     falling = (right - bins) / (right - centre)
@@ -91,5 +89,12 @@ def mel_filters(num_mels: int) -> Tensor:
     return filters.float()
 
 
-def mel(frequency: float) -> float:
-    return 1127.0 * math.log1p(frequency / 700.0)
+def mel(frequency: Tensor) -> Tensor:
+    """Hertz to mel."""
+    return 1127.0 * torch.log1p(frequency / 700.0)
+
+
+def mel_edges(num_mels: int) -> Tensor:
+    """Where the filters begin, peak and end, in mel: filter i from edge i to i + 2, (F+2,)."""
+    low, high = mel(torch.tensor([LOW_FREQUENCY, SAMPLE_RATE / 2], dtype=torch.float64))
+    return torch.linspace(float(low), float(high), num_mels + 2, dtype=torch.float64)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from tqdm import tqdm
 
-from asrkit.audio import Fbank, features
+from asrkit.audio import Fbank, features, warp_frequencies
 from asrkit.build import build_spec_augment
 from asrkit.config import Config, ConfigError
 from asrkit.data.dataset import Augmentation, Batch, SpeechDataset, seed_everything
@@ -230,9 +230,14 @@ class Trainer:
         feats, lengths = features(
             self.fbank, batch.samples.to(device), batch.num_samples.to(device)
         )
-        masked = augmentation.spec_probability * ramp(self.share(), augmentation.spec_ramp)
+        probability = augmentation.spec_probability * ramp(self.share(), augmentation.spec_ramp)
+
+        def masked() -> Tensor:
+            warped = warp_frequencies(feats, augmentation.frequency_warp)
+            return self.spec_augment(warped, lengths, probability)
+
         views = [
-            View(self.spec_augment(feats, lengths, masked), chunk_size, left_context)
+            View(masked(), chunk_size, left_context)
             for chunk_size, left_context in draw_contexts(self.config.context, options.views, draw)
         ]
         weight = options.consistency_weight * ramp(self.share(), options.consistency_ramp)

@@ -1,0 +1,60 @@
+"""Warped frequencies: a tone moves to where its factor says, and nothing else changes."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from asrkit.audio import Fbank, warp_frequencies
+from asrkit.audio.fbank import mel, mel_edges
+
+
+def tone(hertz: float, rows: int = 1) -> Tensor:
+    samples = torch.sin(2 * math.pi * hertz * torch.arange(16000) / 16000)
+    samples = samples.expand(rows, -1)
+    feats: Tensor = Fbank(80)(samples, samples[:, :0])[0]
+    return feats
+
+
+def peak(feats: Tensor) -> Tensor:
+    """Hz of the loudest filter of each row, read off as a centre of gravity."""
+    weights = feats.mean(1).exp()  # (B, F)
+    centers = mel_edges(80)[1:-1]
+    heard = (weights * centers).sum(1) / weights.sum(1)
+    return 700.0 * torch.expm1(heard / 1127.0)
+
+
+def test_tones_move_by_the_factors_drawn_for_their_rows() -> None:
+    torch.manual_seed(0)
+    factors = 1.0 + 0.2 * (2.0 * torch.rand(6, 1) - 1.0)
+    torch.manual_seed(0)
+    warped = warp_frequencies(tone(1500.0, 6), 0.2)
+    ratios = peak(tone(1500.0)) / peak(warped)
+    assert (ratios - factors[:, 0]).abs().max() < 0.03
+    assert factors.max() - factors.min() > 0.1
+
+
+@pytest.mark.parametrize("width", [0.1, 0.3])
+def test_the_band_stays_and_its_order_too(width: float) -> None:
+    ramp = torch.arange(80.0).expand(50, 3, 80)
+    torch.manual_seed(0)
+    warped = warp_frequencies(ramp, width)
+    assert warped.shape == ramp.shape
+    assert (warped.diff(dim=2) >= 0).all()
+    assert warped.min() >= 0.0
+    assert warped.max() <= 79.0
+    assert (warped[:, :, -1] > 77.5).all()
+    assert (warped != ramp).any()
+
+
+def test_no_width_changes_nothing() -> None:
+    feats = torch.randn(2, 5, 80)
+    assert warp_frequencies(feats, 0.0) is feats
+
+
+def test_mel_edges_are_kaldis() -> None:
+    assert mel(torch.tensor(1000.0)).item() == pytest.approx(1000.0, abs=0.1)
+    edges = mel_edges(80)
+    assert edges[0].item() == pytest.approx(1127.0 * math.log1p(20.0 / 700.0))
+    assert edges.diff().std() < 1e-9
