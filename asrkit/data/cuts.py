@@ -102,8 +102,8 @@ def usable(cuts: CutSet, why_not: Callable[[Cut], str | None], left_out: list[Le
 
 
 def perturb_speed(cuts: CutSet, factors: list[float]) -> CutSet:
-    """Each utterance once at each speed."""
+    """Each utterance once at each speed, one after the other."""
     copies = [cuts if factor == 1.0 else cuts.perturb_speed(factor) for factor in factors]
     if cuts.is_lazy:
         return CutSet.mux(*copies, seed=0)
-    return CutSet([cut for copy in copies for cut in copy])
+    return CutSet([cut for speeds in zip(*copies, strict=True) for cut in speeds])

@@ -1,5 +1,6 @@
 """Which utterances make which batch: lhotse's dynamic bucketing, resumable and shared by ranks."""
 
+import random
 import warnings
 from collections.abc import Iterator
 from itertools import islice
@@ -11,7 +12,8 @@ from lhotse.dataset import DynamicBucketingSampler, DynamicCutSampler
 class EpochBatches:
     """The batches of one epoch, each with the seed of its random draws.
 
-    The order is a function of (seed, epoch) alone. To resume, the batches before `start` are
+    The order is a function of (seed, epoch) alone; cuts that are all in memory are shuffled as a
+    whole, lazy ones among the thousand read ahead. To resume, the batches before `start` are
     sampled and thrown away, which touches no audio; the ranks of a distributed run all sample the
     same batches and each takes its own, so that two ranks train on what one would.
 
@@ -39,6 +41,8 @@ class EpochBatches:
     ) -> None:
         self.seed, self.epoch = seed, epoch
         self.first, self.stride = start + rank, world_size
+        if not cuts.is_lazy:  # lhotse itself would mix no more than 20 000
+            cuts = cuts.shuffle(random.Random(f"{seed}-{epoch}"))
         common = {"max_duration": max_batch_seconds, "shuffle": True, "drop_last": False,
                   "seed": seed, "rank": 0, "world_size": 1}  # fmt: skip
         num_buckets = min(num_buckets, sum(1 for _ in islice(cuts, num_buckets)))

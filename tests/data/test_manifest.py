@@ -48,6 +48,7 @@ def test_part_of_a_file_stereo_and_another_rate(tmp_path: Path) -> None:
 def test_speed(corpus: Path) -> None:
     cuts = perturb_speed(load_cuts(corpus / "dev.jsonl", []), [0.9, 1.0, 1.1])
     assert len(cuts) == 9
+    assert [cut.id[:4] for cut in cuts] == ["dev0"] * 3 + ["dev1"] * 3 + ["dev2"] * 3
     seconds = sorted(len(load_samples(cut)) / 16000 for cut in cuts if "dev0" in cut.id)
     assert seconds == pytest.approx([1 / 1.1, 1.0, 1 / 0.9], abs=1e-3)
 

@@ -3,12 +3,14 @@
 import functools
 import json
 import operator
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
 import torch
+from lhotse import CutSet, MonoCut
 
 from asrkit.data.cuts import load_cuts
 from asrkit.data.dataset import Augmentation, SpeechDataset, TextEncoder
@@ -36,6 +38,24 @@ def test_the_order_is_a_function_of_seed_and_epoch(corpus: Path) -> None:
     assert order(corpus) == order(corpus)
     assert order(corpus) != order(corpus, epoch=1)
     assert order(corpus) != order(corpus, seed=1)
+
+
+def first_places(count: int, epoch: int) -> list[int]:
+    """Where in the manifest the first utterances of an epoch stand."""
+    cuts = CutSet([MonoCut(str(i), start=0.0, duration=1.0, channel=0) for i in range(count)])
+    batches = EpochBatches(cuts, 50.0, 2, seed=0, epoch=epoch)
+    return [int(cut.id) for _, batch in islice(batches, 20) for cut in batch]
+
+
+def test_a_large_manifest_is_shuffled_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """lhotse mixes 20 000: what stands last may come first, in another order each epoch."""
+    places = first_places(30_000, epoch=0)
+    assert 0.28 < np.mean([place >= 20_000 for place in places]) < 0.39
+    assert places == first_places(30_000, epoch=0)
+    assert places != first_places(30_000, epoch=1)
+    # Control: lhotse alone.
+    monkeypatch.setattr(CutSet, "shuffle", lambda self, rng: self)
+    assert np.mean([place >= 20_000 for place in first_places(30_000, epoch=0)]) < 0.05
 
 
 def test_resuming_and_ranks(corpus: Path) -> None:
