@@ -121,7 +121,8 @@ def fetch(url: str, folder: Path) -> Path:
     with explain(f"cannot fetch {url}", "check the connection, or name another copy with --url"):
         with urlopen(url, timeout=60) as reply, partial.open("wb") as file:
             size = int(reply.headers.get("Content-Length") or 0)
-            with tqdm.wrapattr(file, "write", total=size or None, desc=archive.name) as out:
+            bar = {"total": size or None, "desc": archive.name, "disable": None}  # on terminals
+            with tqdm.wrapattr(file, "write", **bar) as out:
                 shutil.copyfileobj(reply, out)
         # A connection that breaks off looks like the end of the file: only the size tells.
         if size and partial.stat().st_size != size:

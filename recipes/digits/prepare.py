@@ -205,7 +205,8 @@ def prepare(output_dir: Path, sizes: dict[str, int], seed: int, jobs: int) -> No
     tasks = [(split, index) for split in SPLITS for index in range(sizes[split])]
     # Ctrl-C is for the parent, which stops the workers.
     with multiprocessing.Pool(jobs, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
-        lines = list(tqdm(pool.imap(make, tasks, chunksize=16), total=len(tasks), unit="utt"))
+        made = pool.imap(make, tasks, chunksize=16)
+        lines = list(tqdm(made, total=len(tasks), unit="utt", disable=None))  # None: on terminals
     for split, path in manifests.items():
         rows = [line for line, task in zip(lines, tasks, strict=True) if task[0] == split]
         write_atomically(path, "".join(json.dumps(row) + "\n" for row in rows))

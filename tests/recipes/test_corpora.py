@@ -202,6 +202,7 @@ def test_finished_archive_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture)
     archive, out = pack_fsdd(tmp_path / "in"), tmp_path / "out"
     arguments = ["--output-dir", str(out), "--download", "--url", str(archive)]
     assert FSDD.main(arguments) == 0
+    assert capsys.readouterr().err == ""  # no bar where nobody looks
     archive.unlink()
     assert FSDD.main(arguments) == 0
     assert "fetched before" in capsys.readouterr().out
