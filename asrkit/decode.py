@@ -11,7 +11,7 @@ from tqdm import tqdm
 from asrkit import audio
 from asrkit.build import build_normalizer
 from asrkit.cli import add_batch, add_context, add_model, load_recognizer, parser, run_command
-from asrkit.data.manifest import read_manifest
+from asrkit.data.manifest import LeftOut, read_manifest
 from asrkit.errors import UserError
 from asrkit.runtime import Recognizer, Result
 from asrkit.text import wer
@@ -48,11 +48,14 @@ def decode(options: argparse.Namespace) -> int:
     if not options.files and not options.manifest:
         raise UserError("nothing to decode: name audio files, or a --manifest")
     jobs = [Job(path, path) for path in options.files]
+    left_out: list[LeftOut] = []
     if options.manifest:
         jobs += [
             Job(u.id, u.audio, u.text, u.start or 0.0, u.duration)
-            for u in read_manifest(options.manifest)
+            for u in read_manifest(options.manifest, left_out)
         ]
+    for line in left_out:
+        print(f"asrkit decode: {line.id}: {line.reason}", file=sys.stderr)
     recognizer, config = load_recognizer(options)
     done: dict[int, Result | UserError] = {}
     shown = 0  # results come by length and are shown in order, as soon as those before are there
@@ -67,7 +70,7 @@ def decode(options: argparse.Namespace) -> int:
     bar.close()
     failed = sum(isinstance(outcome, UserError) for outcome in done.values())
     report(jobs, done, build_normalizer(config.text))
-    return 1 if failed else 0
+    return 1 if failed or left_out else 0
 
 
 def outcomes(

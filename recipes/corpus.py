@@ -204,7 +204,8 @@ def read_prepared(folder: Path) -> Splits:
         for number, line in enumerate(lines, 1):
             with explain(f"{path}:{number}", f"give one JSON object with {', '.join(KEYS)}"):
                 row = {key: json.loads(line)[key] for key in KEYS}
-                "".join((row["id"], row["text"], row["speaker"]))  # fails unless all are strings
+                # Fails unless all are strings that a manifest can hold.
+                "".join((row["id"], row["text"], row["speaker"])).encode()
                 row |= {"audio": folder / row["audio"], "duration": float(row["duration"])}
             seconds = audio_seconds(row["audio"])
             if not abs(row["duration"] - seconds) <= 0.02:  # in this form NaN is wrong, too

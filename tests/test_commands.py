@@ -94,6 +94,20 @@ def test_decode_a_manifest(model: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert capsys.readouterr().out.strip() == texts["u1"]
 
 
+def test_decode_leaves_out_what_no_file_can_hold(
+    model: Path, wav: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [json.dumps({"id": text, "audio": wav.name, "text": text}) for text in ("a", "\ud800")]
+    manifest = wav.with_name("m.jsonl")
+    manifest.write_text("\n".join(lines))
+    assert run("decode", "--model", model, "--manifest", manifest, "--format", "jsonl") == 1
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["id"] == "a"
+    assert r"m.jsonl:2: '\ud800' cannot be written as UTF-8" in shown.err
+    manifest.write_text(lines[0])  # control
+    assert run("decode", "--model", model, "--manifest", manifest) == 0
+
+
 def bad_inputs(folder: Path) -> dict[str, tuple[Path, str]]:
     """Files and what is said of them."""
     (folder / "empty.wav").write_bytes(b"")

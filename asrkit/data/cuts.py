@@ -17,7 +17,7 @@ def load_cuts(path: str | Path, left_out: list[LeftOut]) -> CutSet:
     Args:
         path: a plain JSONL manifest, a lhotse cut manifest, or a folder of Shar shards. Plain
             ones are read at once, the others lazily.
-        left_out: gets the utterances whose audio cannot be read.
+        left_out: gets the utterances that cannot be read, or whose audio cannot.
 
     Raises:
         ManifestError: if it is missing or not a manifest.
@@ -31,7 +31,7 @@ def load_cuts(path: str | Path, left_out: list[LeftOut]) -> CutSet:
         except Exception as error:  # whatever lhotse makes of a folder or file that is not its own
             raise ManifestError(f"{path} is neither a manifest nor lhotse's: {error}") from error
     cuts: dict[str, Cut] = {}
-    for utterance in read_manifest(path):
+    for utterance in read_manifest(path, left_out):
         if utterance.id in cuts:
             raise ManifestError(f"{path}: id {utterance.id!r} occurs twice")
         try:
@@ -48,7 +48,7 @@ def is_lhotse(path: Path) -> bool:
     try:
         with path.open("rb") as lines:
             return str(json.loads(lines.readline()).get("type", "")).endswith("Cut")
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return False
 
 

@@ -38,8 +38,12 @@ class Utterance(BaseModel):
     num_channels: Annotated[int, Field(ge=1)] = 1
 
 
-def read_manifest(path: str | Path) -> Iterator[Utterance]:
+def read_manifest(path: str | Path, left_out: list[LeftOut]) -> Iterator[Utterance]:
     """The utterances of a plain JSONL manifest, `audio` made absolute.
+
+    Args:
+        path: of the manifest.
+        left_out: gets the lines whose strings no file could hold.
 
     Raises:
         ManifestError: if it is missing, or a line is not an object with the right keys.
@@ -52,13 +56,28 @@ def read_manifest(path: str | Path) -> Iterator[Utterance]:
             if not line.strip():
                 continue
             try:
-                utterance = Utterance.model_validate(json.loads(line))
+                yield parse_line(line, path.parent)
+            except UnicodeEncodeError as error:
+                left_out.append(LeftOut(f"{path}:{number}", what_is_wrong(error)))
             except ValueError as error:  # not JSON, not UTF-8, or not an utterance
                 raise ManifestError(f"{path}:{number}: {what_is_wrong(error)}") from None
-            yield utterance.model_copy(update={"audio": str(path.parent / utterance.audio)})
+
+
+def parse_line(line: bytes, folder: Path) -> Utterance:
+    """The utterance of a line; a ValueError that `what_is_wrong` explains if it is none."""
+    try:
+        values = json.loads(line)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+    utterance = Utterance.model_validate(values)
+    # JSON can write half a character ("\ud800"), which neither files nor tokenizers can hold.
+    f"{utterance.id}{utterance.audio}{utterance.text}{utterance.speaker}".encode()
+    return utterance.model_copy(update={"audio": str(folder / utterance.audio)})
 
 
 def what_is_wrong(error: ValueError) -> str:
+    if isinstance(error, UnicodeEncodeError):
+        return f"{error.object[error.start]!r} cannot be written as UTF-8"
     if not isinstance(error, pydantic.ValidationError):
         return f"not JSON: {error}"
     first = error.errors()[0]

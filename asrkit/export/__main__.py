@@ -75,7 +75,8 @@ def recording(path: str | None, file: ModelFile) -> tuple[torch.Tensor, str]:
     if path is None:
         dev = Path(file.config.data.dev)
         with suppress(ManifestError):
-            path = next((u.audio for u in read_manifest(dev) if Path(u.audio).is_file()), None)
+            recordings = (u.audio for u in read_manifest(dev, []))
+            path = next((each for each in recordings if Path(each).is_file()), None)
     if path is None:
         noise = np.random.default_rng(0).standard_normal(5 * audio.SAMPLE_RATE) * 0.1
         return torch.from_numpy(noise.astype(np.float32))[None], "noise (no --audio, no dev set)"

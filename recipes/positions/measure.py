@@ -44,7 +44,7 @@ def measure(options: argparse.Namespace) -> int:
     normalize = build_normalizer(file.config.text)
     utterances = [
         Utterance(load(u.audio, u.start or 0.0, u.duration), normalize(u.text or ""))
-        for u in read_manifest(options.manifest)
+        for u in read_manifest(options.manifest, [])
     ]
     measures = measures_of(file, utterances)
     with replacing(options.output) as temporary:
@@ -84,7 +84,7 @@ def longest_heard(config: Config) -> float:
     """Seconds of the longest utterance of training, at its slowest speed."""
     seconds = max(
         u.duration or audio.info(u.audio).num_samples / audio.info(u.audio).sample_rate
-        for u in read_manifest(config.data.train)
+        for u in read_manifest(config.data.train, [])
     )
     return seconds / min(config.augmentation.speed_factors)
 

@@ -23,7 +23,7 @@ def write(folder: Path, *utterances: dict) -> Path:
 
 
 def test_paths_are_relative_to_the_manifest(corpus: Path) -> None:
-    first = next(read_manifest(corpus / "train.jsonl"))
+    first = next(read_manifest(corpus / "train.jsonl", []))
     assert Path(first.audio) == corpus / "audio" / "train0.flac"
     cuts = load_cuts(corpus / "train.jsonl", [])
     assert len(cuts) == 12
@@ -126,14 +126,30 @@ def test_bad_lines(text: str, message: str, tmp_path: Path) -> None:
 def test_what_is_no_manifest(tmp_path: Path) -> None:
     (tmp_path / "latin.jsonl").write_bytes('{"id": "ä"}'.encode("latin-1"))
     (tmp_path / "cuts.jsonl.gz").write_bytes(b"not gzip")
+    (tmp_path / "deep.jsonl").write_text("[" * 100_000)
     (tmp_path / "folder").mkdir()
     for name, message in (
         ("latin.jsonl", ":1: not JSON"),
+        ("deep.jsonl", ":1: not JSON: nested too deep"),
         ("cuts.jsonl.gz", "is neither a manifest nor lhotse's"),
         ("folder", "is neither a manifest nor lhotse's"),
     ):
         with pytest.raises(ManifestError, match=message):
             load_cuts(tmp_path / name, [])
+
+
+@pytest.mark.parametrize("key", ["id", "audio", "text", "speaker"])
+def test_half_a_character_leaves_its_line_out(key: str, corpus: Path) -> None:
+    """Only its line: JSON can write what UTF-8 cannot."""
+    path, lines = corpus / "dev.jsonl", (corpus / "dev.jsonl").read_text().splitlines()
+    values = json.loads(lines[1])
+    for half, count in (("\ud83d", 2), ("\ud83d\ude00", 3)):  # a control: both halves are a face
+        lines[1] = json.dumps(values | {key: values.get(key, "") + half})
+        path.write_text("\n".join(lines))
+        left_out: list[LeftOut] = []
+        assert len(list(read_manifest(path, left_out))) == count
+        reasons = [] if count == 3 else [(f"{path}:2", r"'\ud83d' cannot be written as UTF-8")]
+        assert left_out == reasons
 
 
 def test_missing_and_double(corpus: Path, tmp_path: Path) -> None:

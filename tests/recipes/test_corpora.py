@@ -224,6 +224,7 @@ def test_prepared_folder(tmp_path: Path) -> None:
         ({"duration": float("nan")}, "duration nan, not 0.2"),
         ({"duration": "long"}, "train.jsonl:1"),
         ({"text": " "}, "has no text"),
+        ({"text": "\ud800"}, "train.jsonl:1"),
         ({"text": None}, "give one JSON object with id, audio, duration, text, speaker"),
         ({"id": "b-1"}, "id b-1 comes twice"),
         ({"audio": "audio/none.flac"}, "audio/none.flac"),

@@ -166,7 +166,7 @@ def test_measures_of_a_model(tmp_path: Path, corpus: Path) -> None:
     model = build_model(config.model, tokenizer.vocab_size).eval()
     held_out = [
         Utterance(load(u.audio, 0.0, None), u.text or "")
-        for u in read_manifest(corpus / "dev.jsonl")
+        for u in read_manifest(corpus / "dev.jsonl", [])
     ]
     measures = measures_of(ModelFile(model, tokenizer, config, {}), held_out)
     assert measures["longest_seconds"] == pytest.approx(1.6, abs=0.01)

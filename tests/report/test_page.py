@@ -9,6 +9,7 @@ import soundfile
 
 from asrkit import train
 from asrkit.checkpoint import save_model
+from asrkit.data.cuts import load_cuts
 from asrkit.report.__main__ import PARTS, main
 from asrkit.text import CharTokenizer
 from tests.conftest import speech, write_config
@@ -66,7 +67,7 @@ def test_nothing_comes_from_outside(experiment: Path, corpus: Path) -> None:
 
 
 def test_hostile_texts_do_not_run(experiment: Path, corpus: Path) -> None:
-    manifest = edited(corpus / "dev.jsonl", text=f"no {HOSTILE} \ud800", speaker=HOSTILE)
+    manifest = edited(corpus / "dev.jsonl", text=f"no {HOSTILE}", speaker=HOSTILE)
     first, *others = manifest.read_text().splitlines()
     manifest.write_text("\n".join([json.dumps(json.loads(first) | {"id": HOSTILE}), *others]))
     folder = experiment.rename(experiment.with_name("<img src=x onerror=alert(1)>"))
@@ -77,6 +78,13 @@ def test_hostile_texts_do_not_run(experiment: Path, corpus: Path) -> None:
     assert not [key for key, _ in page.attributes if key.startswith("on")]
     assert page.text.count("<script>alert") > 6
     assert "By speaker" in page.text
+
+
+def test_half_a_character_in_lhotse_cuts(experiment: Path, corpus: Path) -> None:
+    cuts = corpus / "cuts.jsonl"
+    load_cuts(corpus / "dev.jsonl", []).to_file(cuts)
+    cuts.write_text(cuts.read_text().replace('"yes no"', r'"yes \ud800"'))
+    assert "yes" in Page.of(report(experiment, cuts)).text
 
 
 def test_missing_parts_leave_a_sentence(experiment: Path, corpus: Path) -> None:

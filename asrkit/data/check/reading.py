@@ -1,7 +1,6 @@
 """From manifests to facts: bad lines are findings, bad audio is a fact like any other."""
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -18,7 +17,7 @@ from asrkit.audio.io import AudioInfo, opened
 from asrkit.data.check.facts import Facts, Finding, Signal
 from asrkit.data.cuts import is_lhotse, load_cuts, text_of
 from asrkit.data.dataset import load_samples
-from asrkit.data.manifest import ManifestError, Utterance, what_is_wrong
+from asrkit.data.manifest import ManifestError, Utterance, parse_line, what_is_wrong
 
 FULL_SCALE = 0.99  # 8-bit audio ends at 0.992
 BLOCK_SECONDS = 30.0  # so that an hour of audio never lies in memory at once
@@ -49,26 +48,19 @@ def read_entries(path: str, bad_lines: list[Finding]) -> list[Entry] | Iterator[
             if not line.strip():
                 continue
             try:
-                entries.append(Entry(path, number, _utterance(line, Path(path).parent)))
-            except (ValueError, RecursionError) as error:
+                entries.append(Entry(path, number, parse_line(line, Path(path).parent)))
+            except ValueError as error:
                 bad_lines.append(bad_line(path, number, error))
     if not entries and len(bad_lines) == bad:
         raise ManifestError(f"{path} is empty: a manifest has an utterance a line")
     return entries
 
 
-def _utterance(line: bytes, folder: Path) -> Utterance:
-    utterance = Utterance.model_validate(json.loads(line))
-    # JSON can write half a character ("\ud800"), which no file and no tokenizer can hold.
-    f"{utterance.id}{utterance.audio}{utterance.text}{utterance.speaker}".encode()
-    return utterance.model_copy(update={"audio": str(folder / utterance.audio)})
-
-
-def bad_line(path: str, number: int, error: Exception) -> Finding:
-    """A line that training would refuse with the whole manifest."""
-    deep = "not JSON: nested too deep"
-    reason = what_is_wrong(error) if isinstance(error, ValueError) else deep
-    return Finding("line", "error", "lines that are no utterance", path, number, "", reason)
+def bad_line(path: str, number: int, error: ValueError) -> Finding:
+    """A line that training would leave out, or refuse with the whole manifest."""
+    return Finding(
+        "line", "error", "lines that are no utterance", path, number, "", what_is_wrong(error)
+    )
 
 
 def _lhotse_entries(path: str) -> Iterator[Entry]:
