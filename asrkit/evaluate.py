@@ -14,7 +14,7 @@ from asrkit.errors import UserError
 from asrkit.model import FULL_CONTEXT
 from asrkit.runtime import recognizer_of
 from asrkit.training.loading import held_out
-from asrkit.training.validation import Score, validate
+from asrkit.training.validation import Score, Validation, scores
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -41,13 +41,13 @@ def evaluate(options: argparse.Namespace) -> int:
     left = frames("--left-ms", options.left_ms)
     left = file.config.context.left_context if left is None else left
     contexts = [context(name, left) for name in options.chunk_ms.split(",")]
-    scores = scores_of(file, options, contexts)
+    found = scores_of(file, options, contexts)
     if options.format == "json":
-        rows = {n: s.words._asdict() | {"rate": s.words.rate} for n, s in scores.items()}
-        delays = {n: s.delay and s.delay._asdict() for n, s in scores.items()}
+        rows = {n: s.words._asdict() | {"rate": s.words.rate} for n, s in found.items()}
+        delays = {n: s.delay and s.delay._asdict() for n, s in found.items()}
         print(json.dumps({n: {"words": rows[n], "delay_ms": delays[n]} for n in rows}, indent=1))
     else:
-        show(scores)
+        show(found)
     return 0
 
 
@@ -72,14 +72,15 @@ def scores_of(
     encode = TextEncoder(file.tokenizer, build_normalizer(file.config.text))
     dev = held_out(cuts, encode, options.batch_seconds)
     recognizer = recognizer_of(file, device=options.device)
-    return validate(recognizer.model, recognizer.fbank, file.tokenizer, dev, contexts)
+    model, fbank = recognizer.model, recognizer.fbank
+    return scores(Validation(model, fbank, file.tokenizer, dev, contexts).measure())
 
 
-def show(scores: dict[str, Score]) -> None:
+def show(found: dict[str, Score]) -> None:
     """The table."""
     titles = ("WER", "errors", "words", "delay ms", "median", "90 %", "last")
     print(f"{'chunk':<9}" + "".join(f"{title:>10}" for title in titles))
-    for name, (words, delay) in scores.items():
+    for name, (words, delay) in found.items():
         cells = [f"{words.rate:.2f} %", str(words.errors), str(words.reference_units)]
         cells += ["–" if ms is None else f"{ms:.0f}" for ms in delay or [None] * 4]
         print(f"{name:<9}" + "".join(f"{cell:>10}" for cell in cells))

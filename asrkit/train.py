@@ -25,6 +25,7 @@ from asrkit.training.corpus import feature_statistics, load_corpus
 from asrkit.training.distributed import Ranks
 from asrkit.training.snapshots import Checkpoints, EpochWeights
 from asrkit.training.trainer import Trainer
+from asrkit.training.validation import scores
 
 logger = logging.getLogger("asrkit")
 
@@ -163,7 +164,7 @@ def finish(trainer: Trainer, config: Config, folder: Path, seconds: float) -> No
     """Average the chosen epochs, score the average, write the model file."""
     trainer.model.load_state_dict(trainer.epochs.average(trainer.scores()))
     averaged = [epoch + 1 for epoch in trainer.epochs.chosen(trainer.scores())]
-    results = trainer.validate()
+    results = scores(trainer.validation().measure())
     training = {
         "epochs": config.training.epochs,
         "averaged_epochs": averaged,

@@ -34,7 +34,7 @@ from asrkit.report.words import Interval, Recognized, bootstrap, word_pairs
 from asrkit.runtime import Recognizer
 from asrkit.text import wer
 from asrkit.training.loading import held_out
-from asrkit.training.validation import Outcome, chunk_name, outcomes, scores
+from asrkit.training.validation import Outcome, Validation, chunk_name, scores
 
 PARTS = {
     "scores": "Scores", "curves": "Curves", "examples": "Alignments", "worst": "Worst utterances",
@@ -128,7 +128,8 @@ def recognized(
 ) -> list[Outcome]:  # fmt: skip
     """Every utterance in every context."""
     dev = held_out(cuts, encode, batch_seconds)
-    each = outcomes(recognizer.model, recognizer.fbank, encode.tokenizer, dev, contexts)
+    model, fbank = recognizer.model, recognizer.fbank
+    each = Validation(model, fbank, encode.tokenizer, dev, contexts).measure()
     total = None if cuts.is_lazy else len(cuts)
     return list(tqdm(each, "recognising", total, unit=" utterance", disable=None, leave=False))
 

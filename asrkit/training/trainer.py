@@ -31,7 +31,7 @@ from asrkit.training.distributed import Ranks
 from asrkit.training.loading import filler, held_out, loaded, report_left_out
 from asrkit.training.optimizer import build_optimizers, learning_rate, ramp, set_learning_rate
 from asrkit.training.snapshots import Checkpoints, EpochWeights, identity
-from asrkit.training.validation import Score, validate
+from asrkit.training.validation import Validation, scores
 
 logger = logging.getLogger(__name__)
 
@@ -248,15 +248,15 @@ class Trainer:
     def validate_epoch(self) -> None:
         """WER on dev in every context of the menu, logged and kept."""
         if self.ranks.is_first:
-            results = self.validate()
+            results = scores(self.validation().recognize())
             rates = {name: score.words.rate for name, score in results.items()}
             self.history[self.progress.epoch] = rates
             logger.info("  dev WER  %s", "  ".join(f"{n}: {r:.2f} %" for n, r in rates.items()))
             self.log({f"wer/{name}": rate for name, rate in rates.items()})
         self.ranks.wait()
 
-    def validate(self) -> dict[str, Score]:
-        """WER and delay on dev, full context and each chunk size, with the longest left context."""
+    def validation(self) -> Validation:
+        """Of dev, in full context and each chunk size, with the longest left context."""
         context, data = self.config.context, self.config.data
         contexts = [(FULL_CONTEXT, 0)] if context.full_share > 0 else []
         left_context = max(context.left_contexts)
@@ -265,7 +265,7 @@ class Trainer:
             self.corpus.dev, self.corpus.encode, data.max_batch_seconds, data.num_buckets,
             data.num_workers,
         )  # fmt: skip
-        return validate(self.model, self.fbank, self.corpus.encode.tokenizer, dev, contexts)
+        return Validation(self.model, self.fbank, self.corpus.encode.tokenizer, dev, contexts)
 
     def scores(self) -> dict[int, float]:
         """Mean dev WER over the menu, by epoch."""

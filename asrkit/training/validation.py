@@ -43,18 +43,8 @@ class Outcome(NamedTuple):
     seconds: float
     reference: str
     texts: dict[str, str]
-    delays: dict[str, tuple[list[int], list[int]]]  # of `align.delays`; none where none aligns
-
-
-def validate(
-    model: ConformerCTC,
-    fbank: Fbank,
-    tokenizer: Tokenizer,
-    batches: Iterable[Batch],
-    contexts: list[tuple[int, int]],
-) -> dict[str, Score]:
-    """Greedy WER and delay for each (chunk_size, left_context), by name of the chunk size."""
-    return scores(outcomes(model, fbank, tokenizer, batches, contexts))
+    # Of `align.delays`; none where they were not measured or none aligns.
+    delays: dict[str, tuple[list[int], list[int]]]
 
 
 def scores(outcomes: Iterable[Outcome]) -> dict[str, Score]:
@@ -76,48 +66,78 @@ def scores(outcomes: Iterable[Outcome]) -> dict[str, Score]:
     return found
 
 
-@torch.inference_mode()
-def outcomes(
-    model: ConformerCTC,
-    fbank: Fbank,
-    tokenizer: Tokenizer,
-    batches: Iterable[Batch],
-    contexts: list[tuple[int, int]],
-) -> Iterator[Outcome]:
-    """Every utterance's greedy texts and delays, as its batch is done."""
-    model.eval()
-    device = next(model.parameters()).device
-    for batch in batches:
-        for utterance in batch.left_out:
-            logger.warning("not scored %s: %s", utterance.id, utterance.reason)
-        if not batch.ids:
-            continue
-        feats, lengths = features(fbank, batch.samples.to(device), batch.num_samples.to(device))
-        full = frames_of(model, feats, lengths, FULL_CONTEXT, 0)
-        aligned = [reference_of(f, t, tokenizer) for f, t in zip(full, batch.texts, strict=True)]
+class Validation:
+    """A model to be heard on held-out batches: greedy search, in several contexts.
+
+    Args:
+        model: is put into evaluation mode.
+        fbank: its features.
+        tokenizer: of its labels.
+        batches: with their references.
+        contexts: (chunk_size, left_context) of each.
+    """
+
+    def __init__(
+        self,
+        model: ConformerCTC,
+        fbank: Fbank,
+        tokenizer: Tokenizer,
+        batches: Iterable[Batch],
+        contexts: list[tuple[int, int]],
+    ) -> None:
+        self.model, self.fbank, self.tokenizer = model, fbank, tokenizer
+        self.batches, self.contexts = batches, contexts
+
+    @torch.inference_mode()
+    def recognize(self) -> Iterator[Outcome]:
+        """Every utterance's texts, as its batch is done."""
+        for batch, feats, lengths in self._features():
+            yield from self._outcomes(batch, self._hypotheses(feats, lengths))
+
+    @torch.inference_mode()
+    def measure(self) -> Iterator[Outcome]:
+        """Every utterance's texts and delays, which takes an alignment of each."""
+        for batch, feats, lengths in self._features():
+            full = frames_of(self.model, feats, lengths, FULL_CONTEXT, 0)
+            heard = self._hypotheses(feats, lengths, full)
+            for i, outcome in enumerate(self._outcomes(batch, heard)):
+                said = reference_of(full[i], outcome.reference, self.tokenizer)
+                if said is not None:
+                    for chunk_size, rows in heard.items():
+                        late = delays(said, rows[i], chunk_size, len(full[i]))
+                        outcome.delays[chunk_name(chunk_size)] = late
+                yield outcome
+
+    def _features(self) -> Iterator[tuple[Batch, Tensor, Tensor]]:
+        """The batches that can be heard, with their features and lengths."""
+        self.model.eval()
+        device = next(self.model.parameters()).device
+        for batch in self.batches:
+            for utterance in batch.left_out:
+                logger.warning("not scored %s: %s", utterance.id, utterance.reason)
+            if batch.ids:
+                samples, num_samples = batch.samples.to(device), batch.num_samples.to(device)
+                yield batch, *features(self.fbank, samples, num_samples)
+
+    def _hypotheses(
+        self, feats: Tensor, lengths: Tensor, full: list[Tensor] | None = None
+    ) -> dict[int, list[Hypothesis]]:
+        """What each row says, by chunk size; `full`: its frames in full context, if known."""
+        search, found = GreedySearch(), {}
+        for chunk_size, left_context in self.contexts:
+            rows = full if chunk_size == FULL_CONTEXT else None
+            rows = rows or frames_of(self.model, feats, lengths, chunk_size, left_context)
+            found[chunk_size] = [search.best(search.step(search.start(), row)) for row in rows]
+        return found
+
+    def _outcomes(self, batch: Batch, heard: dict[int, list[Hypothesis]]) -> Iterator[Outcome]:
         seconds = (batch.num_samples / SAMPLE_RATE).tolist()
-        done = [Outcome(*of, {}, {}) for of in zip(batch.ids, seconds, batch.texts, strict=True)]
-        for chunk_size, left_context in contexts:
-            whole = chunk_size == FULL_CONTEXT
-            rows = full if whole else frames_of(model, feats, lengths, chunk_size, left_context)
-            for outcome, log_probs, reference in zip(done, rows, aligned, strict=True):
-                listen(outcome, log_probs, reference, chunk_size, tokenizer)
-        yield from done
-
-
-def listen(
-    outcome: Outcome,
-    log_probs: Tensor,
-    reference: Hypothesis | None,
-    chunk_size: int,
-    tokenizer: Tokenizer,
-) -> None:
-    """Add what is recognised in chunks of this size."""
-    search, name = GreedySearch(), chunk_name(chunk_size)
-    best = search.best(search.step(search.start(), log_probs))
-    outcome.texts[name] = decode(tokenizer, best.tokens)
-    if reference is not None:
-        outcome.delays[name] = delays(reference, best, chunk_size, len(log_probs))
+        for i, of in enumerate(zip(batch.ids, seconds, batch.texts, strict=True)):
+            texts = {
+                chunk_name(chunk_size): decode(self.tokenizer, rows[i].tokens)
+                for chunk_size, rows in heard.items()
+            }
+            yield Outcome(*of, texts, {})
 
 
 def frames_of(

@@ -17,11 +17,13 @@ from asrkit.checkpoint import load_model
 from asrkit.config import load_config
 from asrkit.model import FULL_CONTEXT, CTCLoss, View
 from asrkit.train import main
+from asrkit.training import validation
 from asrkit.training.corpus import feature_statistics, load_corpus
 from asrkit.training.distributed import Ranks
 from asrkit.training.optimizer import learning_rate
 from asrkit.training.snapshots import Checkpoints, EpochWeights
 from asrkit.training.trainer import Trainer, recompute_layers
+from asrkit.training.validation import scores
 from tests.conftest import PROJECT, tiny_model, write_config
 
 
@@ -119,8 +121,28 @@ def test_dev_is_scored_whole(corpus: Path, tmp_path: Path) -> None:
     lines = [json.loads(line) for line in (corpus / "dev.jsonl").read_text().splitlines()]
     lines[0]["text"] = "Qq xx"
     (corpus / "dev.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    scores = trainer(corpus, tmp_path).validate()
-    assert all(score.words.reference_units == 2 + 1 + 2 for score in scores.values())
+    subject = trainer(corpus, tmp_path)
+    for outcomes in (subject.validation().recognize(), subject.validation().measure()):
+        found = scores(outcomes).values()
+        assert all(score.words.reference_units == 2 + 1 + 2 for score in found)
+
+
+def test_validation_measures_no_delay(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what is logged is computed: alignments are for the final scores."""
+    subject = trainer(corpus, tmp_path)
+    outcomes = list(subject.validation().measure())
+
+    def align(*_: object) -> None:
+        raise AssertionError("aligned")
+
+    monkeypatch.setattr(validation, "align", align)
+    again = list(subject.validation().recognize())
+    assert [o.texts for o in again] == [o.texts for o in outcomes]
+    assert [o.delays for o in again] == [{}] * 3
+    with pytest.raises(AssertionError, match="aligned"):  # control
+        list(subject.validation().measure())
 
 
 def test_unusable_utterances_are_reported(corpus: Path, tmp_path: Path) -> None:
