@@ -10,6 +10,7 @@ COMMANDS = {
     "report": "a training as one page: scores, curves, alignments, what was heard wrong",
     "stream": "stream a file, the microphone or raw samples",
     "export": "write the encoder or the whole model for other programs",
+    "pack": "store a model file's weights in half the bytes",
     "data": "find what is wrong with a corpus before training",
     "verify": "compare streaming with offline, station by station",
     "info": "print what is in a model file",

@@ -2,7 +2,7 @@
 
 No pickle anywhere. A damaged or hostile file is a ModelFileError: the configuration in it is
 checked as strictly as a user's, and the network is laid out without memory before the tensors'
-shapes are compared with it.
+shapes are compared with it. Weights are float32 in memory, whatever a file stores them in.
 """
 
 import json
@@ -22,6 +22,7 @@ from asrkit.text import TextError, Tokenizer
 
 FORMAT_VERSION = 1
 TOKENIZER = "tokenizer"  # name of the tensor of its bytes
+STORED = (torch.float32, torch.float16)  # types of weights in a file
 
 
 class ModelFileError(UserError):
@@ -35,14 +36,27 @@ class ModelFile(NamedTuple):
     training: dict[str, Any]  # how it was trained, and its scores
 
 
-def save_model(path: str | Path, file: ModelFile) -> None:
-    """Write a model file, atomically."""
+def save_model(path: str | Path, file: ModelFile, weights: torch.dtype = torch.float32) -> None:
+    """Write a model file, atomically.
+
+    Args:
+        path: to write.
+        file: what it holds.
+        weights: one of STORED, of the parameters; the normalisation stays float32.
+
+    Raises:
+        ModelFileError: if a parameter is too large for that type.
+    """
     header = {
         "format_version": FORMAT_VERSION,
         "config": file.config.model_dump(mode="json"),
         "training": file.training,
     }
     tensors = {name: t.detach().cpu().contiguous() for name, t in file.model.state_dict().items()}
+    for name, parameter in file.model.named_parameters():
+        if parameter.abs().max() > torch.finfo(weights).max:
+            raise ModelFileError(f"{path} not written: {name} is too large for {weights}")
+        tensors[name] = tensors[name].to(weights)
     tensors[TOKENIZER] = torch.frombuffer(bytearray(file.tokenizer.to_bytes()), dtype=torch.uint8)
     with replacing(path) as temporary:
         save_file(tensors, temporary, metadata={"asrkit": json.dumps(header)})
@@ -65,13 +79,15 @@ def load_model(path: str | Path) -> ModelFile:
         raise ModelFileError(f"{path} is damaged or not a .safetensors file: {error}") from None
     try:
         config = parse_config(header["config"])
-        other = {name: t.dtype for name, t in tensors.items() if t.dtype != torch.float32}
+        other = {name: t.dtype for name, t in tensors.items() if t.dtype not in STORED}
         if other.pop(TOKENIZER, None) != torch.uint8 or other:
-            raise ModelFileError(f"{path}: weights must be float32, got {other or 'no tokenizer'}")
+            raise ModelFileError(
+                f"{path}: weights must be float32 or float16, got {other or 'no tokenizer'}"
+            )
         tokenizer = read_tokenizer(config.text, tensors.pop(TOKENIZER).numpy().tobytes())
         with torch.device("meta"):
             model = build_model(config.model, tokenizer.vocab_size)
-        model.load_state_dict(tensors, assign=True)
+        model.load_state_dict({name: t.float() for name, t in tensors.items()}, assign=True)
     except (ConfigError, TextError, KeyError, RuntimeError, TypeError, ValueError) as error:
         raise ModelFileError(f"{path} does not fit together: {error}") from None
     return ModelFile(model.eval(), tokenizer, config, header.get("training", {}))

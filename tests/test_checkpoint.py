@@ -8,10 +8,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from asrkit import audio
 from asrkit.checkpoint import FORMAT_VERSION, ModelFile, ModelFileError, load_model, save_model
 from asrkit.config import parse_config
+from asrkit.model import ConformerCTC
 from asrkit.text import CharTokenizer, SentencePieceTokenizer, Tokenizer
-from tests.conftest import tiny_model
+from tests.conftest import fitted, speech, tiny_model
 
 SIZES = {"dim": 24, "num_layers": 3, "ffn_dim": 48, "kernel_size": 5}
 
@@ -34,11 +36,17 @@ def path(tmp_path: Path) -> Path:
 
 def edit(path: Path, **header: object) -> None:
     """Change the header of a model file."""
+    rewrite(path, {}, header)
+
+
+def rewrite(path: Path, tensors: dict[str, torch.Tensor], header: dict[str, object]) -> None:
+    """Change tensors and the header of a model file."""
     from safetensors import safe_open
 
     with safe_open(path, framework="pt") as file:
         old = json.loads(file.metadata()["asrkit"])
-    save_file(load_file(path), path, metadata={"asrkit": json.dumps(old | header)})
+    metadata = {"asrkit": json.dumps(old | header)}
+    save_file(load_file(path) | tensors, path, metadata=metadata)
 
 
 def test_round_trip(path: Path) -> None:
@@ -53,6 +61,56 @@ def test_round_trip(path: Path) -> None:
         m(feats, torch.tensor([60]), state, 4).log_probs for m in (file.model, loaded.model)
     )
     assert torch.equal(ours, theirs)
+
+
+@torch.no_grad()
+def test_half_precision_is_half_the_bytes_and_changes_little(path: Path) -> None:
+    samples = torch.from_numpy(speech(5.0))[None]
+    feats = audio.Fbank()(samples, samples[:, :0])[0]
+    lengths, file = torch.tensor([feats.size(1)]), a_file()
+    fitted(file.model, feats)
+
+    def log_probs(model: ConformerCTC) -> torch.Tensor:
+        return model(feats, lengths, model.init_state(1, 8), 4).log_probs
+
+    expected, whole = log_probs(file.model), path.stat().st_size
+    save_model(path, file, torch.float16)
+    assert path.stat().st_size < 0.55 * whole
+    loaded = load_model(path).model
+    assert {t.dtype for t in loaded.state_dict().values()} == {torch.float32}
+    assert torch.equal(loaded.encoder.mean, file.model.encoder.mean)
+    assert 0 < (log_probs(loaded) - expected).abs().max() < 0.1
+    for parameter in loaded.parameters():  # control: three bits fewer are noticed
+        parameter.copy_(parameter.bfloat16())
+    assert (log_probs(loaded) - expected).abs().max() > 0.2
+
+
+def test_a_weight_too_large_for_half_precision_is_not_written(path: Path) -> None:
+    file, before = a_file(), path.read_bytes()
+    file.model.head.bias.data[0] = 1e5
+    with pytest.raises(ModelFileError, match=r"not written: head.bias is too large for .*float16"):
+        save_model(path, file, torch.float16)
+    assert path.read_bytes() == before
+    save_model(path, file)  # float32 holds it
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "message"),
+    [
+        ("head.bias", torch.zeros(5, dtype=torch.int8), "must be float32 or float16, got .*int8"),
+        ("head.bias", torch.zeros(5, dtype=torch.float64), "or float16, got .*float64"),
+        ("head.bias", torch.zeros(6, dtype=torch.float16), "size mismatch"),
+        ("tokenizer", torch.zeros(9, dtype=torch.float16), "no tokenizer"),
+        ("extra", torch.zeros(1, dtype=torch.float16), "Unexpected key"),
+    ],
+)
+def test_half_precision_opens_no_door(
+    path: Path, name: str, tensor: torch.Tensor, message: str
+) -> None:
+    save_model(path, a_file(), torch.float16)
+    rewrite(path, {name: tensor}, {})
+    with pytest.raises(ModelFileError, match=message):
+        load_model(path)
 
 
 def test_sentencepiece_travels_along(tmp_path: Path) -> None:

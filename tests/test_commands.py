@@ -151,7 +151,7 @@ def test_short_and_truncated_audio(
     assert len(capsys.readouterr().out.splitlines()) == 2
 
 
-@pytest.mark.parametrize("command", ["decode", "stream", "verify", "info", "export"])
+@pytest.mark.parametrize("command", ["decode", "stream", "verify", "info", "export", "pack"])
 def test_bad_models(
     command: str, model: Path, wav: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -161,6 +161,7 @@ def test_bad_models(
         "verify": ["--model", model, wav],
         "info": [model],
         "export": ["--model", model, "--output", tmp_path / "x.ts"],
+        "pack": ["--model", model, "--output", tmp_path / "x.safetensors"],
     }[command]
     edit(model, format_version=7)
     assert run(command, *arguments) == 2
@@ -272,6 +273,20 @@ def test_export_and_verify(
         assert "against eager" in shown
     assert run("verify", "--model", model, "--exported", wav, wav) == 2
     assert "is not a file that asrkit export wrote" in capsys.readouterr().err
+
+
+def test_pack(model: Path, wav: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Half the bytes, still everything in one file, and streaming still equals offline."""
+    small = tmp_path / "small.safetensors"
+    assert run("pack", "--model", model, "--output", small) == 0
+    assert "weights in float16" in capsys.readouterr().out
+    assert small.stat().st_size < 0.55 * model.stat().st_size
+    assert run("verify", "--model", small, "--chunk-ms", 320, wav) == 0
+    assert "streaming equals offline" in capsys.readouterr().out
+    assert run("pack", "--model", small, "--output", model) == 0  # nothing more is lost
+    assert model.read_bytes() == small.read_bytes()
+    assert run("pack", "--model", wav, "--output", small) == 2
+    assert "is damaged or not a .safetensors file" in capsys.readouterr().err
 
 
 def test_verify_control_a_model_that_looks_ahead_fails(

@@ -1,0 +1,31 @@
+"""Store a model file's weights in half the bytes: python -m asrkit.pack --model M --output SMALL"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import torch
+
+from asrkit.checkpoint import load_model, save_model
+from asrkit.cli import parser, run_command
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser(
+        "asrkit pack", __doc__,
+        "python -m asrkit.pack --model exp/conformer/model.safetensors --output small.safetensors",
+    )  # fmt: skip
+    arguments.add_argument("--model", required=True, help="a .safetensors model file")
+    arguments.add_argument("--output", required=True, help="the model file to write")
+    return run_command(pack, arguments, argv)
+
+
+def pack(options: argparse.Namespace) -> int:
+    save_model(options.output, load_model(options.model), torch.float16)
+    size = Path(options.output).stat().st_size
+    print(f"{options.output}: {size / 1e6:.1f} MB, weights in float16")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
