@@ -18,6 +18,7 @@ from asrkit.config import Config, ConfigError, parse_config
 from asrkit.errors import UserError
 from asrkit.files import replacing
 from asrkit.model import ConformerCTC
+from asrkit.models import ready_models
 from asrkit.text import TextError, Tokenizer
 
 FORMAT_VERSION = 1
@@ -62,15 +63,34 @@ def save_model(path: str | Path, file: ModelFile, weights: torch.dtype = torch.f
         save_file(tensors, temporary, metadata={"asrkit": json.dumps(header)})
 
 
-def load_model(path: str | Path) -> ModelFile:
+def model_path(model: str | Path) -> Path:
+    """The file at this path or, where there is none, the ready model of this name.
+
+    Raises:
+        ModelFileError: if there is neither.
+    """
+    path, ready = Path(model), ready_models()
+    if path.is_file():
+        return path
+    if str(model) in ready:
+        return ready[str(model)]
+    problem = f"no model file {model}"
+    if path.name == str(model) and not path.suffix:
+        known = ", ".join(ready) or "none"
+        problem += f" and no ready model of that name; ready models: {known}; else give a path"
+    raise ModelFileError(problem)
+
+
+def load_model(model: str | Path) -> ModelFile:
     """Read a model file.
+
+    Args:
+        model: its path, or the name of a ready model.
 
     Raises:
         ModelFileError: if it is missing, damaged, of another kind, or of another format version.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise ModelFileError(f"no model file {path}")
+    path = model_path(model)
     try:
         with safe_open(path, framework="pt") as file:
             header = _header(path, file.metadata())
@@ -86,11 +106,11 @@ def load_model(path: str | Path) -> ModelFile:
             )
         tokenizer = read_tokenizer(config.text, tensors.pop(TOKENIZER).numpy().tobytes())
         with torch.device("meta"):
-            model = build_model(config.model, tokenizer.vocab_size)
-        model.load_state_dict({name: t.float() for name, t in tensors.items()}, assign=True)
+            network = build_model(config.model, tokenizer.vocab_size)
+        network.load_state_dict({name: t.float() for name, t in tensors.items()}, assign=True)
     except (ConfigError, TextError, KeyError, RuntimeError, TypeError, ValueError) as error:
         raise ModelFileError(f"{path} does not fit together: {error}") from None
-    return ModelFile(model.eval(), tokenizer, config, header.get("training", {}))
+    return ModelFile(network.eval(), tokenizer, config, header.get("training", {}))
 
 
 def _header(path: Path, metadata: dict[str, str] | None) -> dict[str, Any]:

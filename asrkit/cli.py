@@ -20,8 +20,15 @@ def parser(name: str, description: str | None, example: str) -> argparse.Argumen
     )
 
 
+MODEL = "a .safetensors model file, or the name of a ready model"
+
+
+def add_model_file(arguments: argparse.ArgumentParser) -> None:
+    arguments.add_argument("--model", required=True, help=MODEL)
+
+
 def add_model(arguments: argparse.ArgumentParser) -> None:
-    arguments.add_argument("--model", required=True, help="a .safetensors model file")
+    add_model_file(arguments)
     arguments.add_argument("--device", default="cpu", help="of torch: cpu, cuda, … (default cpu)")
 
 

@@ -2,29 +2,30 @@
 
 import argparse
 import sys
-from pathlib import Path
+from textwrap import indent
 
 import yaml
 
-from asrkit.checkpoint import FORMAT_VERSION, load_model
-from asrkit.cli import parser, run_command
+from asrkit.checkpoint import FORMAT_VERSION, load_model, model_path
+from asrkit.cli import MODEL, parser, run_command
 from asrkit.model import FRAME_MS
 
 
 def main(argv: list[str] | None = None) -> int:
     arguments = parser("asrkit info", __doc__, "asrkit info exp/conformer/model.safetensors")
-    arguments.add_argument("model", help="a .safetensors model file")
+    arguments.add_argument("model", help=MODEL)
     return run_command(info, arguments, argv)
 
 
 def info(options: argparse.Namespace) -> int:
-    file = load_model(options.model)
+    path = model_path(options.model)
+    file = load_model(path)
     context = file.config.context
     parameters = sum(p.numel() for p in file.model.parameters())
-    size = Path(options.model).stat().st_size
     chunks = ["full"] if context.full_share > 0 else []
     chunks += [f"{chunk * FRAME_MS} ms" for chunk in context.chunk_sizes]
-    print(f"file        {options.model}, {size / 1e6:.1f} MB, format version {FORMAT_VERSION}")
+    size = path.stat().st_size / 1e6
+    print(f"file        {path}, {size:.1f} MB, format version {FORMAT_VERSION}")
     print(f"parameters  {parameters / 1e6:.2f} M")
     print(f"vocabulary  {file.tokenizer.vocab_size} with the blank, {file.config.text.tokenizer}")
     print(
@@ -33,16 +34,23 @@ def info(options: argparse.Namespace) -> int:
     )
     chunk, left = context.chunk_size * FRAME_MS, context.left_context * FRAME_MS
     print(f"decodes at  {chunk} ms with {left} ms before it")
+    card = path.with_suffix(".md")
+    if card.is_file():
+        print("\ncard")
+        print(_indented(card.read_text(encoding="utf-8", errors="replace")))
     print("\ntraining")
-    print(_indented(file.training))
+    print(_indented(_yaml(file.training)))
     print("\nconfiguration")
-    print(_indented(file.config.model_dump(mode="json")))
+    print(_indented(_yaml(file.config.model_dump(mode="json"))))
     return 0
 
 
-def _indented(values: dict) -> str:
-    text = yaml.safe_dump(values, sort_keys=False, allow_unicode=True, default_flow_style=None)
-    return "\n".join(f"  {line}" for line in text.rstrip().splitlines())
+def _yaml(values: dict) -> str:
+    return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, default_flow_style=None)
+
+
+def _indented(text: str) -> str:
+    return indent(text.rstrip(), "  ")
 
 
 if __name__ == "__main__":

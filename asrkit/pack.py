@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from asrkit.checkpoint import load_model, save_model
-from asrkit.cli import parser, run_command
+from asrkit.cli import add_model_file, parser, run_command
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -15,7 +15,7 @@ def main(argv: list[str] | None = None) -> int:
         "asrkit pack", __doc__,
         "python -m asrkit.pack --model exp/conformer/model.safetensors --output small.safetensors",
     )  # fmt: skip
-    arguments.add_argument("--model", required=True, help="a .safetensors model file")
+    add_model_file(arguments)
     arguments.add_argument("--output", required=True, help="the model file to write")
     return run_command(pack, arguments, argv)
 

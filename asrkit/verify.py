@@ -12,7 +12,7 @@ from torch import Tensor
 
 from asrkit import audio
 from asrkit.checkpoint import ModelFile, load_model
-from asrkit.cli import frames, parser, run_command
+from asrkit.cli import add_model_file, frames, parser, run_command
 from asrkit.errors import UserError
 from asrkit.export import torchscript
 from asrkit.export.replay import TOLERANCE, difference, largest_difference
@@ -43,7 +43,7 @@ def main(argv: list[str] | None = None) -> int:
         "python -m asrkit.verify --model MODEL x.wav\n"
         "  python -m asrkit.verify --model MODEL --chunk-ms 160,640 --left-ms 2560 x.wav y.wav",
     )  # fmt: skip
-    arguments.add_argument("--model", required=True, help="a .safetensors model file")
+    add_model_file(arguments)
     arguments.add_argument(
         "--chunk-ms", default="160,320,640,1280", help="default 160,320,640,1280"
     )

@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from asrkit.build import build_normalizer, train_tokenizer
 from asrkit.checkpoint import load_model
-from asrkit.cli import parser, run_command
+from asrkit.cli import MODEL, parser, run_command
 from asrkit.config import Config, load_config, parse_config
 from asrkit.data.check import Facts, Finding, Rules, examine
 from asrkit.data.check.clean import write_clean
@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
         help="judge by this configuration, with the tokenizer of the first manifest's texts "
         "(default: the configuration's defaults, characters)",
     )
-    rules.add_argument("--model", help="judge by this model file's configuration and tokenizer")
+    rules.add_argument("--model", help=f"judge by the configuration and tokenizer of {MODEL}")
     arguments.add_argument("--format", choices=["text", "json"], default="text")
     arguments.add_argument("--list", action="store_true", help="print every finding, one a line")
     arguments.add_argument("--strict", action="store_true", help="let warnings count as errors")

@@ -10,7 +10,7 @@ import torch
 
 from asrkit import audio
 from asrkit.checkpoint import ModelFile, load_model
-from asrkit.cli import frames, parser, run_command
+from asrkit.cli import add_model_file, frames, parser, run_command
 from asrkit.data.manifest import ManifestError, read_manifest
 from asrkit.errors import UserError
 from asrkit.export import torchscript
@@ -25,7 +25,7 @@ def main(argv: list[str] | None = None) -> int:
         "python -m asrkit.export --model MODEL --format torchscript --output enc.ts\n"
         "  python -m asrkit.export --model MODEL --what model --chunk-ms 320 --output model.ts",
     )  # fmt: skip
-    arguments.add_argument("--model", required=True, help="a .safetensors model file")
+    add_model_file(arguments)
     arguments.add_argument("--output", required=True, help="the file to write")
     arguments.add_argument("--format", choices=["torchscript"], default="torchscript")
     arguments.add_argument(

@@ -8,8 +8,8 @@ from lhotse import CutSet
 from tqdm import tqdm
 
 from asrkit.build import build_normalizer
-from asrkit.checkpoint import ModelFile, load_model
-from asrkit.cli import add_batch, add_context, frames, parser, recognizer_as, run_command
+from asrkit.checkpoint import ModelFile, load_model, model_path
+from asrkit.cli import MODEL, add_batch, add_context, frames, parser, recognizer_as, run_command
 from asrkit.config import ContextConfig
 from asrkit.data.cuts import load_cuts
 from asrkit.data.dataset import TextEncoder, load_samples
@@ -50,23 +50,24 @@ def main(argv: list[str] | None = None) -> int:
     )  # fmt: skip
     add_context(arguments)
     arguments.add_argument("--manifest", help="recordings with texts (default: the training's dev)")
-    arguments.add_argument("--output", help="the page (default: EXP/report.html)")
+    arguments.add_argument(
+        "--output", help="the page (default: EXP/report.html, or NAME.html here for a model)"
+    )
     arguments.add_argument("--examples", type=int, default=4, help="alignments shown (default 4)")
     arguments.add_argument("--worst", type=int, default=20, help="utterances shown (default 20)")
     add_batch(arguments)
     arguments.add_argument("--device", default="cpu", help="of torch: cpu, cuda, … (default cpu)")
-    arguments.add_argument("experiment", metavar="EXP", help="a training's output_dir")
+    arguments.add_argument("experiment", metavar="EXP", help=f"a training's output_dir, {MODEL}")
     return run_command(report, arguments, argv)
 
 
 def report(options: argparse.Namespace) -> int:
     refuse_mistakes(options)
-    folder = Path(options.experiment)
-    file = load_model(folder / "model.safetensors")
+    experiment, output = read_experiment(options.experiment)
+    file = experiment.file
     recognizer = recognizer_as(options, file)
     cuts = read_cuts(options.manifest or file.config.data.dev)
     encode = TextEncoder(file.tokenizer, build_normalizer(file.config.text))
-    experiment = Experiment(folder, file, read_scalars(folder / "tensorboard"))
     contexts = menu(file.config.context, recognizer.chunk_size, left_context(options, file))
     heard = recognized(recognizer, encode, cuts, contexts, options.batch_seconds)
     results, chunk = scores(heard), chunk_name(recognizer.chunk_size)
@@ -78,8 +79,8 @@ def report(options: argparse.Namespace) -> int:
     left_ms, play = left_context(options, file) * FRAME_MS, Players()
     corpus = described(options.manifest or file.config.data.dev, heard)
     made = page(
-        f"{folder.resolve().name} – asrkit report",
-        heading(folder.resolve().name),
+        f"{experiment.name} – asrkit report",
+        heading(experiment.name),
         tiles(results, chunk, experiment),
         scores_section(results, intervals(heard), corpus, left_ms, experiment),
         curves_section(experiment),
@@ -87,9 +88,21 @@ def report(options: argparse.Namespace) -> int:
         worst_section(bad, lambda name: play(load_samples(cut_of[name])), chunk),
         confusions_section(aligned, chunk),
         groups_section(aligned, chunk),
-        tag("footer", f"Made by python -m asrkit.report {folder}"),
+        tag("footer", f"Made by python -m asrkit.report {options.experiment}"),
     )
-    return write(Path(options.output or folder / "report.html"), made)
+    return write(Path(options.output or output), made)
+
+
+def read_experiment(named: str) -> tuple[Experiment, Path]:
+    """A training's folder, or a model file alone; and where its page goes."""
+    folder = Path(named)
+    if folder.is_dir():
+        path, name, output = folder / "model.safetensors", folder.resolve().name, "report.html"
+    else:
+        path = model_path(named)
+        folder, name, output = Path(), path.stem, f"{path.stem}.html"
+    scalars = read_scalars(path.parent / "tensorboard")
+    return Experiment(name, path, load_model(path), scalars), folder / output
 
 
 def refuse_mistakes(options: argparse.Namespace) -> None:

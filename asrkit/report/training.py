@@ -17,22 +17,22 @@ from asrkit.training.validation import Score
 
 
 class Experiment(NamedTuple):
-    """A training's folder, read."""
+    """A training's folder, or a model file alone, read."""
 
-    folder: Path
+    name: str
+    path: Path  # of the model file
     file: ModelFile
     scalars: dict[str, list[Scalar]]  # logged, by tag
 
     @property
-    def model_path(self) -> Path:
-        return self.folder / "model.safetensors"
+    def folder(self) -> Path:
+        return self.path.parent
 
     @property
-    def finished(self) -> str:
-        """When the last value was logged, or else when the model file was written."""
+    def finished(self) -> str | None:
+        """When the last value was logged."""
         logged = [line[-1].time for line in self.scalars.values() if line]
-        seconds = max(logged, default=self.model_path.stat().st_mtime)
-        return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(max(logged))) if logged else None
 
     @property
     def steps_per_epoch(self) -> float | None:
@@ -113,11 +113,13 @@ def gauge(rate: float, end: float, span: tuple[float, float] | None = None) -> H
 def facts(experiment: Experiment) -> Html:
     """From the model file: what was trained, for how long, and with which command."""
     file, training = experiment.file, experiment.file.training
-    again = f"python -m asrkit.train --config {experiment.folder / 'config.yaml'}"
+    config = experiment.folder / "config.yaml"
+    again = f"python -m asrkit.train --config {config}" if config.is_file() else None
+    command = training.get("command", again)
     known = {
-        "model": experiment.model_path,
+        "model": experiment.path,
         "finished": experiment.finished,
-        "command": tag("code", training.get("command", again)),
+        "command": command and tag("code", command),
         "vocabulary": f"{file.tokenizer.vocab_size} with the blank, {file.config.text.tokenizer}",
         "epochs": training.get("epochs"),
         "average of epochs": ", ".join(map(str, training.get("averaged_epochs", []))) or None,

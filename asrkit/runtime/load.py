@@ -19,7 +19,7 @@ def load(
     """A recogniser from a model file.
 
     Args:
-        path: a .safetensors model file.
+        path: a .safetensors model file, or the name of a ready model.
         chunk_size: encoder frames of 40 ms, or "full" for full context; the model's own if None.
         left_context: encoder frames before the chunk; the model's own if None.
         search: "greedy", the default.
