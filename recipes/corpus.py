@@ -99,10 +99,14 @@ def prepare(
         splits = read_prepared(folder) if prepared else read(found[0], output)
         write_manifests(splits, output, large)
     except (RecipeError, OSError) as error:
-        script = f"recipes/{name}/prepare.py"
-        print(f"{script}: error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+        return refused(name, error)
     return 0
+
+
+def refused(name: str, error: Exception) -> int:
+    """Say in one line what the user has to put right; returns the exit code."""
+    print(f"recipes/{name}/prepare.py: error: {' '.join(str(error).split())}", file=sys.stderr)
+    return 2
 
 
 def fetch_and_unpack(url: str, folder: Path) -> None:
