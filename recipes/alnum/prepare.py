@@ -1,7 +1,8 @@
 """alnum: an4, fsdd and digits as one corpus of letters, numbers and commands in lower case.
 
 To them come strings of digits: single ones of fsdd in a row, by one speaker. A model that hears
-digits alone, half a second each, does badly where they follow each other, as they do in use.
+digits alone, half a second each, does badly where they follow each other, as they do in use. And
+noises to mix in, for all three were recorded in quiet.
 """
 
 import argparse
@@ -23,7 +24,11 @@ from corpus import (
     write_manifests,
 )
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from noise import make_noises
+
 CORPORA = ("an4", "fsdd", "digits")
+NOISES = 30
 LONGEST = 7  # digits in a string
 BETWEEN, AROUND = (0.02, 0.3), (0.1, 0.5)  # seconds of pause: shortest, longest
 
@@ -144,7 +149,7 @@ def command_line() -> argparse.ArgumentParser:
         help="how often a corpus is heard in an epoch, the others once (an4=2)",
     )  # fmt: skip
     parser.add_argument("--strings", type=int, default=1000, help="strings of digits (1000)")
-    parser.add_argument("--seed", type=int, default=0, help="of the strings (0)")
+    parser.add_argument("--seed", type=int, default=0, help="of strings and noises (0)")
     return parser
 
 
@@ -163,7 +168,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         digits = corpora["fsdd"]["train"]
         train += make_strings(digits, args.strings, output / "audio", args.seed)
         dev = [row for name in CORPORA for row in corpora[name]["dev"]]
-        write_manifests({"train": train, "dev": dev}, output)
+        voices = corpora["digits"]["train"]
+        noise = make_noises(voices, NOISES, output / "noise", args.seed)
+        write_manifests({"train": train, "dev": dev, "noise": noise}, output)
     except (RecipeError, OSError) as error:
         return refused("alnum", error)
     return 0

@@ -69,6 +69,27 @@ def test_joined(data: Path) -> None:
     assert (config.data.recipe, config.data.train) == ("alnum", "data/alnum/train.jsonl")
 
 
+def test_noises_are_of_three_kinds_and_a_function_of_the_seed(data: Path) -> None:
+    def noises(seed: int) -> dict[str, np.ndarray]:
+        prepared(data, "--seed", seed, "--strings", 0, output=f"noise-{seed}")
+        rows = read_rows(data / f"noise-{seed}" / "noise.jsonl")
+        assert {str(row["id"]).split("-")[0] for row in rows} == {"room", "hum", "talk"}
+        return {str(row["id"]): soundfile.read(row["audio"])[0] for row in rows}
+
+    first, other = noises(0), noises(1)
+    for name, samples in first.items():
+        assert len(samples) == 160_000
+        assert np.abs(samples).max() == pytest.approx(0.3, abs=0.001)
+        assert samples.std() > 0.02
+        assert not np.array_equal(samples, other[name])
+    spectrum = np.abs(np.fft.rfft(first["hum-001"]))
+    mains = [spectrum[base * 10] / np.median(spectrum[base * 10 - 40 :][:80]) for base in (50, 60)]
+    assert max(mains) > 10.0
+    again = soundfile.read(data / "noise-0" / "noise" / "talk-002.flac")[0]
+    prepared(data, "--strings", 0, output="again")
+    assert np.array_equal(again, soundfile.read(data / "again" / "noise" / "talk-002.flac")[0])
+
+
 def test_repetitions(data: Path) -> None:
     train, _ = prepared(data, "--repeat", "fsdd=3", "digits=2", "--strings", 0)
     assert len(train) == 2 + 3 * 6 + 2
