@@ -14,6 +14,8 @@ def replacing(path: str | Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         yield temporary
+        os.umask(mask := os.umask(0))
+        temporary.chmod(0o666 & ~mask)  # safetensors' files are for their owner alone
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -1,6 +1,7 @@
 """The model file: everything in one, nothing that runs."""
 
 import json
+import os
 import pickle
 from pathlib import Path
 
@@ -187,3 +188,13 @@ def test_written_atomically(path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         save_model(path, a_file())
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_others_may_read_a_model_file_if_the_umask_lets_them(tmp_path: Path) -> None:
+    for mask, mode in ((0o022, 0o644), (0o077, 0o600)):
+        before = os.umask(mask)
+        try:
+            save_model(tmp_path / "m.safetensors", a_file())
+        finally:
+            os.umask(before)
+        assert (tmp_path / "m.safetensors").stat().st_mode & 0o777 == mode
