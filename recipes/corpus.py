@@ -76,6 +76,7 @@ def prepare(
     download: Download,
     read: Reader,
     large: bool = False,
+    arrange: Callable[[Splits], Splits] = lambda splits: splits,
 ) -> int:
     """Find or fetch a corpus and write its manifests; returns the exit code.
 
@@ -86,6 +87,7 @@ def prepare(
         download: what --download does.
         read: the original to utterances.
         large: write train.jsonl.gz too, see `write_cuts`.
+        arrange: the splits that were read to those that are written.
     """
     output = args.output_dir.resolve()
     folder = (args.data_dir or output / "downloads" / name).resolve()
@@ -97,7 +99,7 @@ def prepare(
         if not prepared and not found:
             raise RecipeError(f"{folder} has neither {marker} nor train.jsonl: give one that has")
         splits = read_prepared(folder) if prepared else read(found[0], output)
-        write_manifests(splits, output, large)
+        write_manifests(arrange(splits), output, large)
     except (RecipeError, OSError) as error:
         return refused(name, error)
     return 0

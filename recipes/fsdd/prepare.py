@@ -1,16 +1,25 @@
 """Free Spoken Digit Dataset: single English digits, 8 kHz.
 
 The official split goes by the index of a recording: 0 to 4 are test, 5 to 49 are train. Of train,
-5 to 9 are the dev set here. The speakers are the same in all three.
+5 to 9 are the dev set here. The speakers are the same in all three, unless one is left out.
 """
 
 import re
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from corpus import RecipeError, Splits, audio_seconds, run
+from corpus import (
+    RecipeError,
+    Splits,
+    audio_seconds,
+    command_line,
+    fetch_and_unpack,
+    parse,
+    prepare,
+)
 
 URL = "https://github.com/Jakobovski/free-spoken-digit-dataset/archive/refs/heads/master.zip"
 WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
@@ -39,9 +48,26 @@ def read_original(recordings: Path, _output: Path) -> Splits:
     return splits
 
 
+def leave_out(speaker: str, splits: Splits) -> Splits:
+    """Train and dev of the other speakers; test is all that this one says in any split."""
+    rows = [row for split in splits.values() for row in split]
+    speakers = sorted({row["speaker"] for row in rows})
+    if speaker not in speakers:
+        raise RecipeError(f"--leave-out {speaker}: the speakers are {', '.join(speakers)}")
+    others = {
+        name: [row for row in splits[name] if row["speaker"] != speaker]
+        for name in ("train", "dev")
+    }
+    return others | {"test": [row for row in rows if row["speaker"] == speaker]}
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Prepare the corpus; returns the exit code."""
-    return run("fsdd", URL, "recordings", read_original, argv)
+    parser = command_line("fsdd", URL)
+    parser.add_argument("--leave-out", metavar="SPEAKER", help="train without; test is this voice")
+    args = parse(parser, argv)
+    options = {"arrange": partial(leave_out, args.leave_out)} if args.leave_out else {}
+    return prepare("fsdd", args, "recordings", fetch_and_unpack, read_original, **options)
 
 
 if __name__ == "__main__":
