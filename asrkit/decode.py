@@ -14,7 +14,7 @@ from asrkit.cli import add_batch, add_context, add_model, load_recognizer, parse
 from asrkit.data.manifest import LeftOut, read_manifest
 from asrkit.errors import UserError
 from asrkit.runtime import Recognizer, Result
-from asrkit.text import wer
+from asrkit.text import cer, wer
 
 ALONE_SECONDS = 60.0  # longer recordings are decoded piece by piece, by themselves
 
@@ -38,7 +38,9 @@ def main(argv: list[str] | None = None) -> int:
     add_model(arguments)
     add_context(arguments)
     arguments.add_argument("files", nargs="*", help="audio files")
-    arguments.add_argument("--manifest", help="JSONL manifest; with texts, the WER is printed too")
+    arguments.add_argument(
+        "--manifest", help="JSONL manifest; with texts, WER and CER are printed too"
+    )
     arguments.add_argument("--format", choices=["text", "jsonl"], default="text")
     add_batch(arguments)
     return run_command(decode, arguments, argv)
@@ -139,7 +141,7 @@ def show(job: Job, outcome: Result | UserError, form: str, several: bool) -> Non
 def report(
     jobs: list[Job], done: dict[int, Result | UserError], normalize: Callable[[str], str]
 ) -> None:
-    """WER of the recordings that have a reference, on standard error."""
+    """Error rates of the recordings that have a reference, on standard error."""
     references, hypotheses, failed = [], [], 0
     for index, job in enumerate(jobs):
         outcome = done[index]
@@ -151,6 +153,7 @@ def report(
     if references:
         without = f" without {failed} that could not be decoded" if failed else ""
         print(f"WER {wer(references, hypotheses)}{without}", file=sys.stderr)
+        print(f"CER {cer(references, hypotheses)}{without}", file=sys.stderr)
 
 
 if __name__ == "__main__":

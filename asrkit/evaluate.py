@@ -1,4 +1,4 @@
-"""Word errors and delays at several chunk sizes: python -m asrkit.evaluate --model M dev.jsonl"""
+"""Error rates and delays at several chunk sizes: python -m asrkit.evaluate --model M dev.jsonl"""
 
 import argparse
 import json
@@ -43,9 +43,7 @@ def evaluate(options: argparse.Namespace) -> int:
     contexts = [context(name, left) for name in options.chunk_ms.split(",")]
     found = scores_of(file, options, contexts)
     if options.format == "json":
-        rows = {n: s.words._asdict() | {"rate": s.words.rate} for n, s in found.items()}
-        delays = {n: s.delay and s.delay._asdict() for n, s in found.items()}
-        print(json.dumps({n: {"words": rows[n], "delay_ms": delays[n]} for n in rows}, indent=1))
+        print(json.dumps({name: as_json(score) for name, score in found.items()}, indent=1))
     else:
         show(found)
     return 0
@@ -76,12 +74,19 @@ def scores_of(
     return scores(Validation(model, fbank, file.tokenizer, dev, contexts).measure())
 
 
+def as_json(score: Score) -> dict[str, dict[str, float] | None]:
+    rates = {"words": score.words, "characters": score.characters}
+    shown = {unit: rate._asdict() | {"rate": rate.rate} for unit, rate in rates.items()}
+    return shown | {"delay_ms": score.delay and score.delay._asdict()}
+
+
 def show(found: dict[str, Score]) -> None:
     """The table."""
-    titles = ("WER", "errors", "words", "delay ms", "median", "90 %", "last")
+    titles = ("WER", "errors", "words", "CER", "delay ms", "median", "90 %", "last")
     print(f"{'chunk':<9}" + "".join(f"{title:>10}" for title in titles))
-    for name, (words, delay) in found.items():
+    for name, (words, characters, delay) in found.items():
         cells = [f"{words.rate:.2f} %", str(words.errors), str(words.reference_units)]
+        cells += [f"{characters.rate:.2f} %"]
         cells += ["–" if ms is None else f"{ms:.0f}" for ms in delay or [None] * 4]
         print(f"{name:<9}" + "".join(f"{cell:>10}" for cell in cells))
 

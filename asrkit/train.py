@@ -25,7 +25,7 @@ from asrkit.training.corpus import feature_statistics, load_corpus
 from asrkit.training.distributed import Ranks
 from asrkit.training.snapshots import Checkpoints, EpochWeights
 from asrkit.training.trainer import Trainer
-from asrkit.training.validation import scores
+from asrkit.training.validation import rates, scores
 
 logger = logging.getLogger("asrkit")
 
@@ -171,7 +171,10 @@ def finish(trainer: Trainer, config: Config, folder: Path, seconds: float) -> No
         "steps": trainer.progress.step,
         "audio_hours_per_epoch": round(trainer.corpus.seconds / 3600, 3),
         "wall_seconds": round(seconds),
-        "dev_wer": {name: round(score.words.rate, 2) for name, score in results.items()},
+        **{
+            f"dev_{unit}": {name: round(rate, 2) for name, rate in by_chunk.items()}
+            for unit, by_chunk in rates(results).items()
+        },
         "dev_delay_ms": {
             name: {of: ms and round(ms) for of, ms in score.delay._asdict().items()}
             for name, score in results.items()

@@ -88,6 +88,7 @@ def test_decode_a_manifest(model: Path, tmp_path: Path, capsys: pytest.CaptureFi
     ids = [line.split("\t")[0] for line in shown.out.splitlines()]
     assert ids == [u["id"] for u in utterances]
     assert "WER" in shown.err
+    assert "CER" in shown.err
     assert "of 13:" in shown.err
     texts = dict(line.split("\t") for line in shown.out.splitlines())
     assert run("decode", "--model", model, tmp_path / "1.flac") == 0

@@ -21,9 +21,9 @@ def test_table(model: str, corpus: Path, capsys: pytest.CaptureFixture[str]) -> 
     arguments = ["--model", model, "--chunk-ms", "full,160", str(corpus / "dev.jsonl")]
     assert evaluate.main(arguments) == 0
     title, *rows = (line.split() for line in capsys.readouterr().out.splitlines())
-    assert " ".join(title) == "chunk WER errors words delay ms median 90 % last"
+    assert " ".join(title) == "chunk WER errors words CER delay ms median 90 % last"
     assert [row[0] for row in rows] == ["full", "160"]
-    assert all(row[-5] == "5" for row in rows)  # words
+    assert all(row[-7] == "5" for row in rows)  # words
 
 
 def test_json(model: str, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -36,6 +36,8 @@ def test_json(model: str, corpus: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert score["words"]["rate"] == pytest.approx(25 * sum(
         score["words"][kind] for kind in ("substitutions", "deletions", "insertions")
     ))  # fmt: skip
+    assert score["characters"]["reference_units"] == len("yes no" + "no yes")
+    assert score["characters"]["rate"] > 0
     assert "not scored dev1" in shown.err
 
 

@@ -45,6 +45,7 @@ def tiles(scores: dict[str, Score], chunk: str, experiment: Experiment) -> Html:
     parameters = sum(p.numel() for p in experiment.file.model.parameters())
     shown = [(f"{scores[name].words.rate:.2f} %", f"WER, {spoken(name)}")
              for name in dict.fromkeys(["full", chunk]) if name in scores]  # fmt: skip
+    shown.append((f"{scores[chunk].characters.rate:.2f} %", f"CER, {spoken(chunk)}"))
     delay = scores[chunk].delay
     if delay is not None:
         shown.append((f"{delay.median:.0f} ms", f"median delay, {spoken(chunk)}"))
@@ -74,27 +75,29 @@ def scores_section(
     scores: dict[str, Score], intervals: dict[str, Interval], corpus: str, left_ms: int,
     experiment: Experiment,
 ) -> Html:  # fmt: skip
-    """WER and delay by chunk size, and what was trained."""
-    titles = ["chunk", "WER", "95 % interval", "sub", "del", "ins", "delay, mean ms", "median",
-              "90 %", "last token", ""]  # fmt: skip
+    """Error rates and delay by chunk size, and what was trained."""
+    titles = ["chunk", "WER", "95 % interval", "sub", "del", "ins", "CER", "delay, mean ms",
+              "median", "90 %", "last token", ""]  # fmt: skip
     end = max(interval.high for interval in intervals.values())
     rows = []
-    for name, (words, delay) in scores.items():
+    for name, (words, characters, delay) in scores.items():
         low, high = intervals[name]
         late = ["–" if ms is None else f"{ms:.0f}" for ms in delay or [None] * 4]
         rows.append([
             name, tag("td", tag("b", f"{words.rate:.2f} %")), f"{low:.2f} to {high:.2f}",
-            words.substitutions, words.deletions, words.insertions, *late,
+            words.substitutions, words.deletions, words.insertions,
+            f"{characters.rate:.2f} %", *late,
             gauge(words.rate, end, (low, high)),
         ])  # fmt: skip
     explained = (
-        f"On {corpus}: greedy search, no language model, {left_ms} ms of left context. The interval"
-        " is of a bootstrap over utterances; models compared on the same utterances can differ"
-        " clearly even where their intervals overlap. A token's delay runs from its end, by forced"
+        f"On {corpus}: greedy search, no language model, {left_ms} ms of left context. CER"
+        " is of characters, spaces among them. The interval is the WER's, of a bootstrap over"
+        " utterances; models compared on the same utterances can differ clearly even where their"
+        " intervals overlap. A token's delay runs from its end, by forced"
         " alignment, to the end of the chunk in which it is written; computing time is not in it."
     )
     return section(
-        "scores", "Word errors and delay", table(titles, rows), note(explained), facts(experiment)
+        "scores", "Errors and delay", table(titles, rows), note(explained), facts(experiment)
     )
 
 
@@ -143,7 +146,7 @@ def hours(value: float | None) -> str | None:
 
 
 def curves_section(experiment: Experiment) -> Html:
-    """Loss, learning rate, gradient norm and dev WER over the steps."""
+    """Loss, learning rate, gradient norm, dev WER and CER over the steps."""
     scalars, folder = experiment.scalars, experiment.folder / "tensorboard"
     if not any(scalars.values()):
         return section("curves", "Curves", note(f"There are no TensorBoard events in {folder}."))
@@ -156,12 +159,14 @@ def curves_section(experiment: Experiment) -> Html:
         )
         if tag_ in scalars
     ]
-    rates = {name.removeprefix("wer/"): thinned(line) for name, line in scalars.items()
-             if name.startswith("wer/")}  # fmt: skip
-    if rates:
-        chart = line_chart(rates, "WER on dev, %", describing(experiment, "{:.2f} %"), dots=True)
-        title = tag("h3", "Word error rate on dev, by chunk size")
-        charts.append(tag("div", title, chart, legend(list(rates))))
+    for unit, title in (("wer", "Word error rate"), ("cer", "Character error rate")):
+        rates = {name.removeprefix(f"{unit}/"): thinned(line) for name, line in scalars.items()
+                 if name.startswith(f"{unit}/")}  # fmt: skip
+        if rates:
+            label, describe = f"{unit.upper()} on dev, %", describing(experiment, "{:.2f} %")
+            chart = line_chart(rates, label, describe, dots=True)
+            heading = tag("h3", f"{title} on dev, by chunk size")
+            charts.append(tag("div", heading, chart, legend(list(rates))))
     return section(
         "curves", "Curves", tag("div", *charts, class_="charts"),
         note("Lines are means of neighbouring steps, bands go from their lowest to their highest "

@@ -31,7 +31,7 @@ from asrkit.training.distributed import Ranks
 from asrkit.training.loading import filler, held_out, loaded, report_left_out
 from asrkit.training.optimizer import build_optimizers, learning_rate, ramp, set_learning_rate
 from asrkit.training.snapshots import Checkpoints, EpochWeights, identity
-from asrkit.training.validation import Validation, scores
+from asrkit.training.validation import Validation, rates, scores
 
 logger = logging.getLogger(__name__)
 
@@ -246,13 +246,14 @@ class Trainer:
             return self.loss(views, lengths, tokens, token_lengths, weight)
 
     def validate_epoch(self) -> None:
-        """WER on dev in every context of the menu, logged and kept."""
+        """WER and CER on dev in every context of the menu, logged; the WER is kept."""
         if self.ranks.is_first:
-            results = scores(self.validation().recognize())
-            rates = {name: score.words.rate for name, score in results.items()}
-            self.history[self.progress.epoch] = rates
-            logger.info("  dev WER  %s", "  ".join(f"{n}: {r:.2f} %" for n, r in rates.items()))
-            self.log({f"wer/{name}": rate for name, rate in rates.items()})
+            found = rates(scores(self.validation().recognize()))
+            self.history[self.progress.epoch] = found["wer"]
+            for unit, by_chunk in found.items():
+                shown = "  ".join(f"{name}: {rate:.2f} %" for name, rate in by_chunk.items())
+                logger.info("  dev %s  %s", unit.upper(), shown)
+                self.log({f"{unit}/{name}": rate for name, rate in by_chunk.items()})
         self.ranks.wait()
 
     def validation(self) -> Validation:

@@ -1,4 +1,4 @@
-"""Word error rate and lateness of a model on batches, at several chunk sizes."""
+"""Error rates and lateness of a model on batches, at several chunk sizes."""
 
 import logging
 from collections.abc import Iterable, Iterator
@@ -13,7 +13,7 @@ from asrkit.data.manifest import ManifestError
 from asrkit.model import FRAME_MS, FULL_CONTEXT, ConformerCTC
 from asrkit.search import GreedySearch, Hypothesis
 from asrkit.search.align import Delay, align, delays, summarize
-from asrkit.text import ErrorRate, TextError, Tokenizer, decode, wer
+from asrkit.text import ErrorRate, TextError, Tokenizer, cer, decode, wer
 
 logger = logging.getLogger(__name__)
 
@@ -25,15 +25,17 @@ def chunk_name(chunk_size: int) -> str:
 
 class Score(NamedTuple):
     words: ErrorRate
+    characters: ErrorRate  # what counts where a language writes no spaces
     delay: Delay | None  # of tokens, against their forced alignment in full context
 
     def __str__(self) -> str:
+        rates = f"{self.words}, CER {self.characters.rate:.2f} %"
         if self.delay is None:
-            return str(self.words)
+            return rates
         mean, median, p90, last = self.delay
         last_too = "" if last is None else f", last {last:.0f}"
         late = f"{mean:.0f} ms late (median {median:.0f}, 90 % {p90:.0f}{last_too})"
-        return f"{self.words}; tokens {late}"
+        return f"{rates}; tokens {late}"
 
 
 class Outcome(NamedTuple):
@@ -48,7 +50,7 @@ class Outcome(NamedTuple):
 
 
 def scores(outcomes: Iterable[Outcome]) -> dict[str, Score]:
-    """WER and delay over a corpus, by name of the chunk size.
+    """Error rates and delay over a corpus, by name of the chunk size.
 
     Raises:
         ManifestError: if there is no utterance.
@@ -59,11 +61,20 @@ def scores(outcomes: Iterable[Outcome]) -> dict[str, Score]:
     references = [outcome.reference for outcome in outcomes]
     found = {}
     for name in outcomes[0].texts:
-        words = wer(references, [outcome.texts[name] for outcome in outcomes])
+        texts = [outcome.texts[name] for outcome in outcomes]
         late = [outcome.delays[name] for outcome in outcomes if name in outcome.delays]
         tokens, last = ([frames for each in late for frames in each[of]] for of in (0, 1))
-        found[name] = Score(words, summarize(tokens, last, FRAME_MS))
+        delay = summarize(tokens, last, FRAME_MS)
+        found[name] = Score(wer(references, texts), cer(references, texts), delay)
     return found
+
+
+def rates(found: dict[str, Score]) -> dict[str, dict[str, float]]:
+    """WER and CER in percent, by name of the chunk size."""
+    return {
+        "wer": {name: score.words.rate for name, score in found.items()},
+        "cer": {name: score.characters.rate for name, score in found.items()},
+    }
 
 
 class Validation:

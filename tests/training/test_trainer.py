@@ -66,7 +66,7 @@ def test_it_learns_and_the_file_works(corpus: Path, tmp_path: Path) -> None:
         assert texts == [u["text"] for u in utterances]
     training = load_model(path).training
     assert training["averaged_epochs"] == [59, 60]
-    assert set(training["dev_wer"]) == {"full", "160 ms", "640 ms"}
+    assert set(training["dev_wer"]) == set(training["dev_cer"]) == {"full", "160 ms", "640 ms"}
     for name in ("config.yaml", "train.log", "tensorboard"):
         assert (tmp_path / "out" / name).exists()
 

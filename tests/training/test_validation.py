@@ -5,7 +5,7 @@ import pytest
 from asrkit.data.manifest import ManifestError
 from asrkit.search.align import Delay
 from asrkit.text import ErrorRate
-from asrkit.training.validation import Outcome, Score, scores
+from asrkit.training.validation import Outcome, Score, rates, scores
 
 
 def test_scores() -> None:
@@ -16,10 +16,22 @@ def test_scores() -> None:
         Outcome("2", 1.0, "c", {"full": "d", "40 ms": "c"}, {}),
     ]  # fmt: skip
     assert scores(outcomes) == {
-        "full": Score(ErrorRate(1, 0, 0, 3), Delay(160.0, 160.0, pytest.approx(192.0), 120.0)),
-        "40 ms": Score(ErrorRate(0, 1, 0, 3), Delay(40.0, 40.0, 40.0, None)),
+        "full": Score(
+            ErrorRate(1, 0, 0, 3),
+            ErrorRate(1, 0, 0, 4),
+            Delay(160.0, 160.0, pytest.approx(192.0), 120.0),
+        ),
+        "40 ms": Score(ErrorRate(0, 1, 0, 3), ErrorRate(0, 2, 0, 4), Delay(40.0, 40.0, 40.0, None)),
     }
-    assert scores(outcomes[1:])["full"] == Score(ErrorRate(1, 0, 0, 1), None)
+    one = ErrorRate(1, 0, 0, 1)
+    assert scores(outcomes[1:])["full"] == Score(one, one, None)
+
+
+def test_without_spaces_characters_count() -> None:
+    """One of four is wrong; of the words, which there are none of, all."""
+    found = scores([Outcome("1", 1.0, "而对楼市", {"full": "而对楼是"}, {})])
+    assert rates(found) == {"wer": {"full": 100.0}, "cer": {"full": 25.0}}
+    assert str(found["full"]).endswith(", CER 25.00 %")
 
 
 def test_scores_of_nothing() -> None:
