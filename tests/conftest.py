@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -97,6 +98,17 @@ def timed(result: Result) -> tuple[str, bool, list[tuple[str, float, float]]]:
     return result.text, result.is_final, [word[:3] for word in result.words]
 
 
+def write_manifest(path: Path, *utterances: object) -> Path:
+    """A JSON object a line."""
+    path.write_text("".join(f"{json.dumps(each)}\n" for each in utterances))
+    return path
+
+
+def write_wav(path: Path, samples: np.ndarray, rate: int = 16000, **options: Any) -> Path:
+    soundfile.write(path, samples, rate, **options)
+    return path
+
+
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
     """A folder with train.jsonl and dev.jsonl: twelve and three utterances of two words."""
@@ -105,11 +117,11 @@ def corpus(tmp_path: Path) -> Path:
     for split, count in (("train", 12), ("dev", 3)):
         lines = []
         for i in range(count):
-            path = folder / "audio" / f"{split}{i}.flac"
-            soundfile.write(path, speech(1.0 + 0.2 * (i % 4), seed=i), 16000)
+            samples = speech(1.0 + 0.2 * (i % 4), seed=i)
+            path = write_wav(folder / "audio" / f"{split}{i}.flac", samples)
             text = ["yes no", "no", "no yes"][i % 3]
             lines.append({"id": f"{split}{i}", "audio": f"audio/{path.name}", "text": text})
-        (folder / f"{split}.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
+        write_manifest(folder / f"{split}.jsonl", *lines)
     return folder
 
 

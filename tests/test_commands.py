@@ -15,7 +15,7 @@ from asrkit import audio
 from asrkit.__main__ import COMMANDS, PACKAGES
 from asrkit.checkpoint import save_model
 from asrkit.text import CharTokenizer
-from tests.conftest import fitted, speech
+from tests.conftest import fitted, speech, write_manifest
 from tests.test_checkpoint import a_file, edit
 
 
@@ -81,8 +81,7 @@ def test_decode_a_manifest(model: Path, tmp_path: Path, capsys: pytest.CaptureFi
         soundfile.write(tmp_path / f"{i}.flac", speech(max(seconds, 0.02), seed=i), 16000)
         utterances.append({"id": f"u{i}", "audio": f"{i}.flac", "text": "a b"})
     utterances.append({"id": "part", "audio": "3.flac", "text": "a", "start": 2.0, "duration": 1.0})
-    manifest = tmp_path / "m.jsonl"
-    manifest.write_text("\n".join(map(json.dumps, utterances)))
+    manifest = write_manifest(tmp_path / "m.jsonl", *utterances)
     assert run("decode", "--model", model, "--manifest", manifest, "--batch-seconds", 4) == 0
     shown = capsys.readouterr()
     ids = [line.split("\t")[0] for line in shown.out.splitlines()]
@@ -98,14 +97,13 @@ def test_decode_a_manifest(model: Path, tmp_path: Path, capsys: pytest.CaptureFi
 def test_decode_leaves_out_what_no_file_can_hold(
     model: Path, wav: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lines = [json.dumps({"id": text, "audio": wav.name, "text": text}) for text in ("a", "\ud800")]
-    manifest = wav.with_name("m.jsonl")
-    manifest.write_text("\n".join(lines))
+    good, bad = ({"id": text, "audio": wav.name, "text": text} for text in ("a", "\ud800"))
+    manifest = write_manifest(wav.with_name("m.jsonl"), good, bad)
     assert run("decode", "--model", model, "--manifest", manifest, "--format", "jsonl") == 1
     shown = capsys.readouterr()
     assert json.loads(shown.out)["id"] == "a"
     assert r"m.jsonl:2: '\ud800' cannot be written as UTF-8" in shown.err
-    manifest.write_text(lines[0])  # control
+    write_manifest(manifest, good)  # control
     assert run("decode", "--model", model, "--manifest", manifest) == 0
 
 

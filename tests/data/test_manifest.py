@@ -4,22 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
-import soundfile
 from lhotse import CutSet
 
 from asrkit.data.cuts import load_cuts, perturb_speed, text_of, usable
-from asrkit.data.dataset import SpeechDataset, TextEncoder, load_samples
+from asrkit.data.dataset import SpeechDataset, load_samples
 from asrkit.data.manifest import LeftOut, ManifestError, read_manifest
-from asrkit.text import CharTokenizer
-from tests.conftest import speech
-
-ENCODE = TextEncoder(CharTokenizer(list(" enosy")), str.lower)
-
-
-def write(folder: Path, *utterances: dict) -> Path:
-    path = folder / "manifest.jsonl"
-    path.write_text("\n".join(json.dumps(u) for u in utterances) + "\n")
-    return path
+from tests.conftest import speech, write_manifest, write_wav
+from tests.data.encoding import ENCODE
 
 
 def test_paths_are_relative_to_the_manifest(corpus: Path) -> None:
@@ -33,9 +24,9 @@ def test_paths_are_relative_to_the_manifest(corpus: Path) -> None:
 
 def test_part_of_a_file_stereo_and_another_rate(tmp_path: Path) -> None:
     stereo = speech(2.0, rate=44100)[:, None].repeat(2, axis=1)
-    soundfile.write(tmp_path / "x.wav", stereo, 44100)
-    path = write(
-        tmp_path,
+    write_wav(tmp_path / "x.wav", stereo, 44100)
+    path = write_manifest(
+        tmp_path / "m.jsonl",
         {"id": "whole", "audio": "x.wav", "text": "yes"},
         {"id": "part", "audio": "x.wav", "text": "no", "start": 0.5, "duration": 1.0},
         {"id": "tail", "audio": "x.wav", "text": "no", "start": 1.5, "duration": 9.0},
@@ -55,8 +46,8 @@ def test_speed(corpus: Path) -> None:
 
 def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
     """Missing, empty, no audio, no text, unknown letters, too short for its labels."""
-    soundfile.write(tmp_path / "ok.wav", speech(1.0), 16000)
-    soundfile.write(tmp_path / "short.wav", speech(0.2), 16000)
+    write_wav(tmp_path / "ok.wav", speech(1.0))
+    write_wav(tmp_path / "short.wav", speech(0.2))
     (tmp_path / "empty.wav").write_bytes(b"")
     (tmp_path / "text.wav").write_text("no audio")
     bad = [
@@ -70,10 +61,9 @@ def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
     utterances = [
         {"id": f"{i}", "audio": f"{name}.wav", "text": text} for i, (name, text) in enumerate(bad)
     ]
+    utterances.append({"id": "ok", "audio": "ok.wav", "text": "yes"})
     left_out: list[LeftOut] = []
-    cuts = load_cuts(
-        write(tmp_path, *utterances, {"id": "ok", "audio": "ok.wav", "text": "yes"}), left_out
-    )
+    cuts = load_cuts(write_manifest(tmp_path / "m.jsonl", *utterances), left_out)
     kept = usable(cuts, lambda c: ENCODE.why_not(text_of(c), int(c.duration * 16000)), left_out)
     assert [cut.id for cut in kept] == ["ok"]
     reasons = {u.id: u.reason for u in left_out}

@@ -1,24 +1,20 @@
 """Batches: within budget, in an order that can be resumed and shared."""
 
 import functools
-import json
 import operator
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
-import soundfile
 import torch
 from lhotse import CutSet, MonoCut
 
 from asrkit.data.cuts import load_cuts
-from asrkit.data.dataset import Augmentation, SpeechDataset, TextEncoder
+from asrkit.data.dataset import Augmentation, SpeechDataset
 from asrkit.data.sampling import EpochBatches
-from asrkit.text import CharTokenizer
-from tests.conftest import speech
-
-ENCODE = TextEncoder(CharTokenizer(list(" enosy")), str.lower)
+from tests.conftest import speech, write_manifest, write_wav
+from tests.data.encoding import ENCODE
 
 
 def order(corpus: Path, **options: int) -> list[tuple[str, list[str]]]:
@@ -117,10 +113,9 @@ def test_an_augmentation_that_fails_leaves_its_utterance_out(
 
 def test_noise_of_another_rate_and_stereo_speech(corpus: Path) -> None:
     stereo = np.stack([speech(1.0, rate=8000)] * 2, axis=1)
-    soundfile.write(corpus / "stereo.wav", stereo, 8000)
-    line = {"id": "stereo", "audio": "stereo.wav", "text": "no"}
-    (corpus / "stereo.jsonl").write_text(json.dumps(line))
-    cuts = load_cuts(corpus / "stereo.jsonl", [])
+    path = write_wav(corpus / "stereo.wav", stereo, 8000)
+    line = {"id": "stereo", "audio": path.name, "text": "no"}
+    cuts = load_cuts(write_manifest(corpus / "stereo.jsonl", line), [])
     batch = augmented(corpus, reverb_probability=1.0)[("a", cuts)]
     assert batch.left_out == []
     assert batch.samples.shape == (1, 16000)

@@ -1,16 +1,38 @@
-"""The digits of FSDD with one speaker left out: no voice of test is in train or dev."""
+"""FSDD: the official split, and one speaker left out, whom train and dev do not hear."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.recipes.test_corpora import FSDD, make_fsdd, make_prepared, read_rows, refuse
+from tests.recipes.test_corpora import (
+    FSDD,
+    check_audio,
+    make_fsdd,
+    make_prepared,
+    pack_fsdd,
+    read_rows,
+    refuse,
+)
 
 
-def facts(out: Path) -> dict[str, list[tuple[object, object]]]:
-    """Ids and speakers by split."""
-    splits = ("train", "dev", "test")
-    return {s: [(r["id"], r["speaker"]) for r in read_rows(out / f"{s}.jsonl")] for s in splits}
+def facts(out: Path) -> dict[str, list[tuple[object, ...]]]:
+    """Id, text and speaker of what each split holds."""
+    splits = {split: read_rows(out / f"{split}.jsonl") for split in ("train", "dev", "test")}
+    return {s: [(r["id"], r["text"], r["speaker"]) for r in rows] for s, rows in splits.items()}
+
+
+def test_archive(tmp_path: Path) -> None:
+    audio = make_fsdd(tmp_path / "in")
+    archive, out = pack_fsdd(tmp_path / "in"), tmp_path / "out"
+    # A path serves like a URL.
+    assert FSDD.main(["--output-dir", str(out), "--download", "--url", str(archive)]) == 0
+    assert facts(out) == {
+        "train": [("2_george_10", "two", "george"), ("9_theo_49", "nine", "theo")],
+        "dev": [("0_george_5", "zero", "george"), ("1_george_9", "one", "george")],
+        "test": [("7_theo_4", "seven", "theo")],
+    }
+    for split in facts(out):
+        check_audio(read_rows(out / f"{split}.jsonl"), audio, 8000)
 
 
 def test_leave_out(tmp_path: Path) -> None:
@@ -22,12 +44,12 @@ def test_leave_out(tmp_path: Path) -> None:
         arguments = ["--output-dir", str(tmp_path / out), "--data-dir", str(tmp_path / source)]
         assert FSDD.main([*arguments, "--leave-out", "theo"]) == 0
         assert facts(tmp_path / out) == {
-            "train": [("2_george_10", "george")],
-            "dev": [("0_george_5", "george"), ("1_george_9", "george")],
-            "test": [("9_theo_49", "theo"), ("7_theo_4", "theo")],
+            "train": [("2_george_10", "two", "george")],
+            "dev": [("0_george_5", "zero", "george"), ("1_george_9", "one", "george")],
+            "test": [("9_theo_49", "nine", "theo"), ("7_theo_4", "seven", "theo")],
         }
     # Control: with all speakers, theo is in train.
-    assert ("9_theo_49", "theo") in facts(tmp_path / "all")["train"]
+    assert "theo" in {speaker for _, _, speaker in facts(tmp_path / "all")["train"]}
 
 
 def test_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

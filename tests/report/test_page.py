@@ -12,7 +12,7 @@ from asrkit.checkpoint import save_model
 from asrkit.data.cuts import load_cuts
 from asrkit.report.__main__ import PARTS, main
 from asrkit.text import CharTokenizer
-from tests.conftest import speech, write_config
+from tests.conftest import speech, write_config, write_manifest
 from tests.report.pages import Page
 from tests.test_checkpoint import a_file
 
@@ -28,9 +28,7 @@ def experiment(tmp_path: Path) -> Path:
 
 def edited(manifest: Path, **changes: object) -> Path:
     lines = [json.loads(line) | changes for line in manifest.read_text().splitlines()]
-    path = manifest.with_name("edited.jsonl")
-    path.write_text("\n".join(map(json.dumps, lines)))
-    return path
+    return write_manifest(manifest.with_name("edited.jsonl"), *lines)
 
 
 def report(experiment: Path, manifest: Path, *options: object) -> str:

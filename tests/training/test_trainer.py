@@ -24,7 +24,7 @@ from asrkit.training.optimizer import learning_rate
 from asrkit.training.snapshots import Checkpoints, EpochWeights
 from asrkit.training.trainer import Trainer, recompute_layers
 from asrkit.training.validation import scores
-from tests.conftest import PROJECT, tiny_model, write_config
+from tests.conftest import PROJECT, tiny_model, write_config, write_manifest
 
 
 def trainer(corpus: Path, tmp_path: Path, **training: object) -> Trainer:
@@ -120,7 +120,7 @@ def test_dev_is_scored_whole(corpus: Path, tmp_path: Path) -> None:
     """A word that the tokenizer cannot write is an error, not an utterance to leave out."""
     lines = [json.loads(line) for line in (corpus / "dev.jsonl").read_text().splitlines()]
     lines[0]["text"] = "Qq xx"
-    (corpus / "dev.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    write_manifest(corpus / "dev.jsonl", *lines)
     subject = trainer(corpus, tmp_path)
     for outcomes in (subject.validation().recognize(), subject.validation().measure()):
         found = scores(outcomes).values()

@@ -1,0 +1,6 @@
+"""The text encoder of the corpus that the tests are about."""
+
+from asrkit.data.dataset import TextEncoder
+from asrkit.text import CharTokenizer, normalize
+
+ENCODE = TextEncoder(CharTokenizer(list(" enosy")), normalize)
