@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from asrkit import search
 from asrkit.audio import SpecAugment
-from asrkit.config import AugmentationConfig, ModelConfig, TextConfig
-from asrkit.errors import UserError
+from asrkit.config import AugmentationConfig, ModelConfig, SearchConfig, TextConfig
 from asrkit.model import ConformerCTC, ConformerEncoder
-from asrkit.search import GreedySearch, Search
+from asrkit.search import Search
 from asrkit.text import (
     CharTokenizer,
     SentencePieceTokenizer,
@@ -66,12 +66,6 @@ def build_spec_augment(config: AugmentationConfig) -> SpecAugment:
     )
 
 
-def build_search(name: str) -> Search:
-    """The search of that name.
-
-    Raises:
-        UserError: for a name that is not one.
-    """
-    if name != "greedy":
-        raise UserError(f"search must be 'greedy', got {name!r}")
-    return GreedySearch()
+def build_search(config: SearchConfig) -> Search:
+    """From log-probabilities to hypotheses."""
+    return search.build_search(config.model_dump())

@@ -4,8 +4,10 @@ import argparse
 import sys
 from collections.abc import Callable
 
+import yaml
+
 from asrkit.checkpoint import ModelFile, load_model
-from asrkit.config import Config
+from asrkit.config import Config, SearchConfig, parse_search
 from asrkit.errors import UserError
 from asrkit.model import FRAME_MS
 from asrkit.runtime import Recognizer, recognizer_of
@@ -39,6 +41,32 @@ def add_context(arguments: argparse.ArgumentParser) -> None:
     arguments.add_argument(
         "--left-ms", help="left context in ms, a multiple of 40 (default: the model's)"
     )
+
+
+def add_search(arguments: argparse.ArgumentParser) -> None:
+    arguments.add_argument(
+        "--search",
+        help="greedy, prefix_beam, or a kind with options: '{kind: prefix_beam, min_token_prob: 0}'"
+        " (default: the model's, as a rule greedy)",
+    )
+    arguments.add_argument("--beam", type=int, help="texts kept by prefix_beam (its default: 10)")
+
+
+def search_of(options: argparse.Namespace, file: ModelFile) -> SearchConfig:
+    """The search that the options ask for.
+
+    Raises:
+        UserError: for a kind or an option that is not one, or does not fit.
+    """
+    search = file.config.search
+    if options.search is not None:
+        try:
+            search = parse_search(yaml.safe_load(options.search))
+        except yaml.YAMLError:
+            raise UserError(f"--search must be a kind or YAML, got {options.search!r}") from None
+    if options.beam is not None:
+        search = parse_search(search.model_dump() | {"beam": options.beam})
+    return search
 
 
 def add_batch(arguments: argparse.ArgumentParser) -> None:
@@ -81,7 +109,8 @@ def recognizer_as(options: argparse.Namespace, file: ModelFile) -> Recognizer:
     full = options.chunk_ms == "full"
     chunk_size = "full" if full else frames("--chunk-ms", options.chunk_ms)
     left_context = frames("--left-ms", options.left_ms)
-    return recognizer_of(file, chunk_size, left_context, device=options.device)
+    search = search_of(options, file)
+    return recognizer_of(file, chunk_size, left_context, search, options.device)
 
 
 def run_command(

@@ -3,26 +3,22 @@
 Frozen pydantic models, so that types and limits are checked by a library. An unknown key, a wrong
 type or an impossible combination is a ConfigError that names the key, what was expected and the
 nearest key. Every default of a setting stands here and nowhere else; the options of a position
-encoding stand with its class.
+encoding and of a search stand with their classes.
 """
 
 import difflib
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union
 
 import pydantic
 import torch
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 from pydantic_core import PydanticCustomError
 
-from asrkit.errors import UserError
+from asrkit import search
+from asrkit.config_file import ConfigError, read_values
 from asrkit.model import positions
-
-
-class ConfigError(UserError):
-    """A configuration that cannot be used; the message names the key and what would be right."""
-
 
 # YAML reads 1e-3 as a string: numbers with a fraction may be written so.
 Number = Annotated[float, Field(strict=False, allow_inf_nan=False)]
@@ -72,35 +68,65 @@ class TextConfig(Section):
     unicode_form: Literal["NFC", "NFKC", "none"] = "NFC"
 
 
-class PositionConfig(Section):
-    """A kind of position encoding; its options are its class's, with the defaults there."""
+class Kind(Section):
+    """One kind of several; its options are its class's, with the defaults there."""
 
     kind: str
 
 
-# Of an encoding's options: no table that a file asks for may fill the memory.
+AnyKind = TypeVar("AnyKind", bound=Kind)
+
+
+class PositionConfig(Kind):
+    """A position encoding."""
+
+
+class SearchConfig(Kind):
+    """A search."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> "SearchConfig":
+        search.build_search(self.model_dump())  # the search itself knows which numbers fit
+        return self
+
+
+# Of a kind's options: no table that a file asks for may fill the memory.
 Few = Annotated[int, Field(ge=1, le=100_000)]
 BOUNDED: dict[Any, Any] = {int: Few, int | None: Few | None, float: Number}
 
 
-def _position_section(kind: str) -> type[PositionConfig]:
-    fields: dict[str, Any] = {
-        name: (BOUNDED.get(option.annotation, option.annotation), option.default)
-        for name, option in positions.options(kind).items()
-    }
-    fields["kind"] = (Literal[kind], kind)
-    return create_model(kind, __base__=PositionConfig, **fields)
+KINDS: dict[tuple[str, ...], Any] = {("model", "position"): positions, ("search",): search}
 
 
-POSITIONS = {kind: _position_section(kind) for kind in positions.KINDS}
-if TYPE_CHECKING:
-    AnyPosition = PositionConfig
-else:
-    AnyPosition = Annotated[
-        Union[tuple(POSITIONS.values())],  # noqa: UP007
+def _sections(base: type[AnyKind], module: Any) -> dict[str, type[AnyKind]]:
+    """The sections of the kinds that a module has."""
+    sections = {}
+    for kind in module.KINDS:
+        fields: dict[str, Any] = {
+            name: (BOUNDED.get(option.annotation, option.annotation), option.default)
+            for name, option in module.options(kind).items()
+        }
+        fields["kind"] = (Literal[kind], kind)
+        sections[kind] = create_model(kind, __base__=base, **fields)
+    return sections
+
+
+def _any_of(sections: Iterable[type[Kind]]) -> Any:
+    """One of these sections, by its kind; a kind may stand alone."""
+    return Annotated[
+        Union[tuple(sections)],  # noqa: UP007
         Field(discriminator="kind"),
         BeforeValidator(lambda value: {"kind": value} if isinstance(value, str) else value),
     ]
+
+
+POSITIONS = _sections(PositionConfig, positions)
+SEARCHES = _sections(SearchConfig, search)
+if TYPE_CHECKING:
+    AnyPosition = PositionConfig
+    AnySearch = SearchConfig
+else:
+    AnyPosition, AnySearch = _any_of(POSITIONS.values()), _any_of(SEARCHES.values())
 
 
 class ModelConfig(Section):
@@ -177,6 +203,7 @@ class Config(Section):
     text: TextConfig = TextConfig()
     model: ModelConfig = ModelConfig()
     context: ContextConfig = ContextConfig()
+    search: AnySearch = SEARCHES["greedy"](kind="greedy")  # of decoding, unless told otherwise
     training: TrainingConfig
 
     @model_validator(mode="after")
@@ -197,15 +224,11 @@ class Config(Section):
         return self
 
 
-class _StrictLoader(yaml.SafeLoader):
-    """YAML without code, and without a key that silently loses to a later one."""
+class _Search(Section):
+    search: AnySearch
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise yaml.YAMLError(f"key {key!r} stands twice{node.start_mark}")
-        return super().construct_mapping(node, deep)
+
+Parsed = TypeVar("Parsed", bound=Section)
 
 
 def load_config(path: str | Path, overrides: list[str] | None = None) -> Config:
@@ -214,52 +237,35 @@ def load_config(path: str | Path, overrides: list[str] | None = None) -> Config:
     Raises:
         ConfigError: for a missing file, bad YAML, or a key or value that does not fit.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise ConfigError(f"no configuration file {path}")
-    try:
-        values = yaml.load(path.read_text(encoding="utf-8"), _StrictLoader)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not YAML: {error}") from None
-    if not isinstance(values, dict):
-        raise ConfigError(f"{path} must hold sections such as 'data:', got {values!r}")
-    for override in overrides or []:
-        _apply(values, override)
-    return parse_config(values)
+    return parse_config(read_values(path, overrides or []))
 
 
 def parse_config(values: dict[str, Any]) -> Config:
     """The configuration of nested dicts, checked."""
+    return _parse(Config, values)
+
+
+def parse_search(value: Any) -> SearchConfig:
+    """The search of a kind, or of a dict of a kind and its options, checked."""
+    return _parse(_Search, {"search": value}).search
+
+
+def _parse(section: type[Parsed], values: dict[str, Any]) -> Parsed:
     try:
-        return Config.model_validate(values)
+        return section.model_validate(values)
     except pydantic.ValidationError as error:
         raise ConfigError("\n".join(_explain(e) for e in error.errors())) from None
 
 
-def _apply(values: dict[str, Any], override: str) -> None:
-    key, separator, text = override.partition("=")
-    if not separator or not key:
-        raise ConfigError(f"an override is section.key=value, got {override!r}")
-    *sections, name = key.split(".")
-    target = values
-    for section in sections:
-        target = target.setdefault(section, {})
-        if not isinstance(target, dict):
-            raise ConfigError(f"{section!r} in {override!r} is a value, not a section")
-    try:
-        target[name] = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{override!r}: {error}") from None
-
-
 def _explain(error: Any) -> str:
     loc, kind = error["loc"], error["type"]
-    if loc[:2] == ("model", "position") and len(loc) > 2:
-        # pydantic names the kind between a position and its option: no part of the key.
-        loc = (*loc[:2], *loc[3:])
+    place = next((place for place in KINDS if loc[: len(place)] == place), loc)
+    if len(loc) > len(place):
+        # pydantic names the kind between its section and an option: no part of the key.
+        chosen, loc = loc[len(place)], (*place, *loc[len(place) + 1 :])
         if kind == "extra_forbidden":
-            known = ", ".join(positions.options(error["loc"][2])) or "none"
-            return f"'model.position': {error['loc'][2]} has no option '{loc[2]}'; it has {known}"
+            known = ", ".join(KINDS[place].options(chosen)) or "none"
+            return f"'{'.'.join(place)}': {chosen} has no option '{loc[-1]}'; it has {known}"
     key = ".".join(str(part) for part in loc)
     if kind == "extra_forbidden":
         inside = error["input"] if isinstance(error["input"], dict) else {}
@@ -269,7 +275,7 @@ def _explain(error: Any) -> str:
     if kind == "union_tag_not_found":
         return f"missing key '{key}.kind'"
     if kind == "union_tag_invalid":
-        return f"'{key}.kind': {positions.refusal(error['ctx']['tag'])}"
+        return f"'{key}.kind': {KINDS[loc].refusal(error['ctx']['tag'])}"
     if kind == "model_attributes_type":
         return f"'{key}': write a kind, or {{kind: …}} with its options, got {error['input']!r}"
     message = error["msg"].removeprefix("Value error, ")

@@ -10,7 +10,15 @@ from tqdm import tqdm
 
 from asrkit import audio
 from asrkit.build import build_normalizer
-from asrkit.cli import add_batch, add_context, add_model, load_recognizer, parser, run_command
+from asrkit.cli import (
+    add_batch,
+    add_context,
+    add_model,
+    add_search,
+    load_recognizer,
+    parser,
+    run_command,
+)
 from asrkit.data.manifest import LeftOut, read_manifest
 from asrkit.errors import UserError
 from asrkit.runtime import Recognizer, Result
@@ -37,6 +45,7 @@ def main(argv: list[str] | None = None) -> int:
     )  # fmt: skip
     add_model(arguments)
     add_context(arguments)
+    add_search(arguments)
     arguments.add_argument("files", nargs="*", help="audio files")
     arguments.add_argument(
         "--manifest", help="JSONL manifest; with texts, WER and CER are printed too"

@@ -6,7 +6,15 @@ import sys
 
 from asrkit.build import build_normalizer
 from asrkit.checkpoint import ModelFile, load_model
-from asrkit.cli import add_batch, add_model, frames, parser, run_command
+from asrkit.cli import (
+    add_batch,
+    add_model,
+    add_search,
+    frames,
+    parser,
+    run_command,
+    search_of,
+)
 from asrkit.data.cuts import load_cuts
 from asrkit.data.dataset import TextEncoder
 from asrkit.data.manifest import LeftOut
@@ -30,6 +38,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments.add_argument(
         "--left-ms", help="left context in ms, a multiple of 40 (default: the model's)"
     )
+    add_search(arguments)
     arguments.add_argument("--format", choices=["text", "json"], default="text")
     add_batch(arguments)
     arguments.add_argument("manifest", help="recordings with their texts")
@@ -67,11 +76,11 @@ def scores_of(
     cuts = load_cuts(options.manifest, left_out)
     for utterance in left_out:
         print(f"asrkit evaluate: not scored {utterance.id}: {utterance.reason}", file=sys.stderr)
+    recognizer = recognizer_of(file, search=search_of(options, file), device=options.device)
     encode = TextEncoder(file.tokenizer, build_normalizer(file.config.text))
     dev = held_out(cuts, encode, options.batch_seconds)
-    recognizer = recognizer_of(file, device=options.device)
-    model, fbank = recognizer.model, recognizer.fbank
-    return scores(Validation(model, fbank, file.tokenizer, dev, contexts).measure())
+    model, fbank, search = recognizer.model, recognizer.fbank, recognizer.search
+    return scores(Validation(model, fbank, file.tokenizer, search, dev, contexts).measure())
 
 
 def as_json(score: Score) -> dict[str, dict[str, float] | None]:

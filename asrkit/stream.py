@@ -10,7 +10,14 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 
 from asrkit import audio
-from asrkit.cli import add_context, add_model, load_recognizer, parser, run_command
+from asrkit.cli import (
+    add_context,
+    add_model,
+    add_search,
+    load_recognizer,
+    parser,
+    run_command,
+)
 from asrkit.errors import UserError
 from asrkit.runtime import Result
 
@@ -24,6 +31,7 @@ def main(argv: list[str] | None = None) -> int:
     )  # fmt: skip
     add_model(arguments)
     add_context(arguments)
+    add_search(arguments)
     source = arguments.add_mutually_exclusive_group(required=True)
     source.add_argument("--file", help="an audio file")
     source.add_argument(

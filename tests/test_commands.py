@@ -74,6 +74,21 @@ def test_decode(model: Path, wav: Path, capsys: pytest.CaptureFixture[str]) -> N
         assert run("decode", "--model", model, *options, wav) == 0
 
 
+@pytest.mark.parametrize("search", ["prefix_beam", "{kind: prefix_beam, skip_blank_prob: 1}"])
+def test_another_search(
+    search: str, model: Path, wav: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same in files and in streams, and wider beams find other texts."""
+    texts = []
+    for beam in (1, 20):
+        options = ["--model", model, "--search", search, "--beam", beam]
+        assert run("decode", *options, wav) == 0
+        texts.append(capsys.readouterr().out)
+        assert run("stream", *options, "--file", wav) == 0
+        assert capsys.readouterr().out == texts[-1]
+    assert texts[0] != texts[1]
+
+
 def test_decode_a_manifest(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """In the manifest's order whatever the batches; with the WER; parts of files; long files."""
     utterances = []
@@ -181,6 +196,11 @@ def test_bad_models(
         ("decode", ["--chunk-ms", "100", "x.wav"], "--chunk-ms must be a multiple of 40 ms"),
         ("decode", ["--chunk-ms", "0", "x.wav"], "chunk_size must be"),
         ("decode", ["--left-ms", "-40", "x.wav"], "--left-ms must be a multiple of 40 ms"),
+        ("decode", ["--search", "bean", "x.wav"], "'search.kind': must be one of greedy, prefix_"),
+        ("decode", ["--search", "{kind: x", "x.wav"], "--search must be a kind or YAML, got"),
+        ("decode", ["--beam", "4", "x.wav"], "'search': greedy has no option 'beam'; it has none"),
+        ("decode", ["--search", "prefix_beam", "--beam", "0", "x.wav"], "'search.beam': input"),
+        ("stream", ["--search", "bean", "--file", "x.wav"], "'search.kind': must be one of"),
         ("decode", ["--manifest", "none.jsonl"], "no manifest none.jsonl"),
         ("stream", ["--file", "x.wav", "--packet-ms", "0"], "--packet-ms must be 1 or more"),
         ("stream", ["-", "--sample-rate", "7"], "sample rate must be between"),

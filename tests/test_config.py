@@ -1,11 +1,12 @@
 """Configuration: strict, with errors that teach."""
 
+import math
 from pathlib import Path
 
 import pytest
 
-from asrkit.build import build_model
-from asrkit.config import POSITIONS, ConfigError, load_config, parse_config
+from asrkit.build import build_model, build_search
+from asrkit.config import POSITIONS, ConfigError, load_config, parse_config, parse_search
 from asrkit.model.positions import options
 from tests.conftest import PROJECT
 
@@ -65,6 +66,20 @@ CONF = PROJECT / "conf" / "conformer.yaml"
         ),
         ("model.position={max_distance: 3}", "missing key 'model.position.kind'"),
         ("training.intermediate_layers=[9]", "must lie below model.num_layers 6"),
+        (
+            "search=beam",
+            "'search.kind': must be one of greedy, prefix_beam, got 'beam'",
+        ),
+        ("search={kind: greedy, beam: 3}", "'search': greedy has no option 'beam'; it has none"),
+        (
+            "search={kind: prefix_beam, beam: 0}",
+            "'search.beam': input should be greater than or equal to 1, got 0",
+        ),
+        (
+            "search={kind: prefix_beam, skip_blank_prob: 2}",
+            "'search': skip_blank_prob must be between 0 and 1, got 2",
+        ),
+        ("search=null", "'search': write a kind, or {kind: …} with its options, got None"),
         ("context.chunk_sizes=[]", "chunk_sizes must name at least one"),
         ("data.recipe=../evil", "'data.recipe': string should match pattern"),
         ("training=3", "'training': input should be a valid dictionary"),
@@ -100,6 +115,15 @@ def test_options_reach_the_encoding() -> None:
     config = load_config(CONF, ["model.position={kind: shaw, max_distance: 5, values: false}"])
     position = build_model(config.model, 9).encoder.layers[0].attention.position
     assert position.embeddings.shape == (11, 24)  # 2·5+1 distances, Dh of the keys alone
+
+
+def test_a_search_and_its_options() -> None:
+    assert load_config(CONF).search.kind == "greedy"
+    config = load_config(CONF, ["search={kind: prefix_beam, beam: 4, min_token_prob: 1e-3}"])
+    search = build_search(config.search)
+    assert (search.beam, search.log_min_token) == (4, pytest.approx(math.log(1e-3)))
+    assert parse_config(config.model_dump(mode="json")) == config
+    assert parse_search("prefix_beam") == load_config(CONF, ["search=prefix_beam"]).search
 
 
 def test_missing(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from asrkit import evaluate
+from asrkit import decode, evaluate
 from asrkit.checkpoint import save_model
 from asrkit.text import CharTokenizer
 from tests.test_checkpoint import a_file
@@ -39,6 +39,17 @@ def test_json(model: str, corpus: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert score["characters"]["reference_units"] == len("yes no" + "no yes")
     assert score["characters"]["rate"] > 0
     assert "not scored dev1" in shown.err
+
+
+def test_another_search(model: str, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is scored is what decode writes with that search."""
+    arguments = ["--model", model, "--search", "prefix_beam", "--beam", "3"]
+    dev = str(corpus / "dev.jsonl")
+    assert evaluate.main([*arguments, "--chunk-ms", "160", "--format", "json", dev]) == 0
+    words = json.loads(capsys.readouterr().out)["160 ms"]["words"]
+    assert decode.main([*arguments, "--chunk-ms", "160", "--manifest", dev]) == 0
+    errors = sum(words[kind] for kind in ("substitutions", "deletions", "insertions"))
+    assert f"({errors} of 5:" in capsys.readouterr().err
 
 
 def test_mistakes(model: str, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,17 @@ from tqdm import tqdm
 
 from asrkit.build import build_normalizer
 from asrkit.checkpoint import ModelFile, load_model, model_path
-from asrkit.cli import MODEL, add_batch, add_context, frames, parser, recognizer_as, run_command
+from asrkit.cli import (
+    MODEL,
+    add_batch,
+    add_context,
+    add_search,
+    frames,
+    parser,
+    recognizer_as,
+    run_command,
+    search_of,
+)
 from asrkit.config import ContextConfig
 from asrkit.data.cuts import load_cuts
 from asrkit.data.dataset import TextEncoder, load_samples
@@ -49,6 +59,7 @@ def main(argv: list[str] | None = None) -> int:
         "  python -m asrkit.report exp/conformer --manifest data/digits/test.jsonl --chunk-ms 320",
     )  # fmt: skip
     add_context(arguments)
+    add_search(arguments)
     arguments.add_argument("--manifest", help="recordings with texts (default: the training's dev)")
     arguments.add_argument(
         "--output", help="the page (default: EXP/report.html, or NAME.html here for a model)"
@@ -76,13 +87,17 @@ def report(options: argparse.Namespace) -> int:
     wanted = {each.id for each in chosen + bad}
     cut_of = {cut.id: cut for cut in cuts if cut.id in wanted}
     examples = [example_of(cut_of[each.id], recognizer, encode.normalize) for each in chosen]
-    left_ms, play = left_context(options, file) * FRAME_MS, Players()
+    play = Players()
     corpus = described(options.manifest or file.config.data.dev, heard)
+    decoding = (
+        f"{search_of(options, file).kind.replace('_', ' ')} search, no language model, "
+        f"{left_context(options, file) * FRAME_MS} ms of left context"
+    )
     made = page(
         f"{experiment.name} – asrkit report",
         heading(experiment.name),
         tiles(results, chunk, experiment),
-        scores_section(results, intervals(heard), corpus, left_ms, experiment),
+        scores_section(results, intervals(heard), f"{corpus}: {decoding}", experiment),
         curves_section(experiment),
         examples_section(chosen, examples, play, chunk),
         worst_section(bad, lambda name: play(load_samples(cut_of[name])), chunk),
@@ -141,8 +156,8 @@ def recognized(
 ) -> list[Outcome]:  # fmt: skip
     """Every utterance in every context."""
     dev = held_out(cuts, encode, batch_seconds)
-    model, fbank = recognizer.model, recognizer.fbank
-    each = Validation(model, fbank, encode.tokenizer, dev, contexts).measure()
+    model, fbank, search = recognizer.model, recognizer.fbank, recognizer.search
+    each = Validation(model, fbank, encode.tokenizer, search, dev, contexts).measure()
     total = None if cuts.is_lazy else len(cuts)
     return list(tqdm(each, "recognising", total, unit=" utterance", disable=None, leave=False))
 

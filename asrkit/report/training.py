@@ -72,10 +72,13 @@ def duration(seconds: float) -> str:
 
 
 def scores_section(
-    scores: dict[str, Score], intervals: dict[str, Interval], corpus: str, left_ms: int,
-    experiment: Experiment,
-) -> Html:  # fmt: skip
-    """Error rates and delay by chunk size, and what was trained."""
+    scores: dict[str, Score], intervals: dict[str, Interval], decoded: str, experiment: Experiment
+) -> Html:
+    """Error rates and delay by chunk size, and what was trained.
+
+    Args:
+        decoded: the corpus, and how it was decoded.
+    """
     titles = ["chunk", "WER", "95 % interval", "sub", "del", "ins", "CER", "delay, mean ms",
               "median", "90 %", "last token", ""]  # fmt: skip
     end = max(interval.high for interval in intervals.values())
@@ -90,11 +93,10 @@ def scores_section(
             gauge(words.rate, end, (low, high)),
         ])  # fmt: skip
     explained = (
-        f"On {corpus}: greedy search, no language model, {left_ms} ms of left context. CER"
-        " is of characters, spaces among them. The interval is the WER's, of a bootstrap over"
-        " utterances; models compared on the same utterances can differ clearly even where their"
-        " intervals overlap. A token's delay runs from its end, by forced"
-        " alignment, to the end of the chunk in which it is written; computing time is not in it."
+        f"On {decoded}. CER is of characters, spaces among them. The interval is the WER's, of a"
+        " bootstrap over utterances; models compared on the same utterances can differ clearly even"
+        " where their intervals overlap. A token's delay runs from its end, by forced alignment, to"
+        " the end of the chunk in which it is written; computing time is not in it."
     )
     return section(
         "scores", "Errors and delay", table(titles, rows), note(explained), facts(experiment)

@@ -1,9 +1,12 @@
 """From a model file to a recogniser."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from asrkit.build import build_search
 from asrkit.checkpoint import ModelFile, load_model
+from asrkit.config import SearchConfig, parse_search
 from asrkit.errors import UserError
 from asrkit.model import FULL_CONTEXT
 from asrkit.runtime.recognizer import Recognizer
@@ -13,7 +16,7 @@ def load(
     path: str | Path,
     chunk_size: int | str | None = None,
     left_context: int | None = None,
-    search: str | None = None,
+    search: str | Mapping[str, Any] | None = None,
     device: str = "cpu",
 ) -> Recognizer:
     """A recogniser from a model file.
@@ -22,21 +25,23 @@ def load(
         path: a .safetensors model file, or the name of a ready model.
         chunk_size: encoder frames of 40 ms, or "full" for full context; the model's own if None.
         left_context: encoder frames before the chunk; the model's own if None.
-        search: "greedy", the default.
+        search: a kind of search, or a dict of its "kind" and options, as in a configuration; the
+            model's own if None, which is "greedy" unless its configuration chose another.
         device: of torch.
 
     Raises:
         ModelFileError: for a file that cannot be loaded.
         UserError: for a value that does not fit.
     """
-    return recognizer_of(load_model(path), chunk_size, left_context, search, device)
+    chosen = None if search is None else parse_search(search)
+    return recognizer_of(load_model(path), chunk_size, left_context, chosen, device)
 
 
 def recognizer_of(
     file: ModelFile,
     chunk_size: int | str | None = None,
     left_context: int | None = None,
-    search: str | None = None,
+    search: SearchConfig | None = None,
     device: str = "cpu",
 ) -> Recognizer:
     """As `load`, from a model file already read."""
@@ -57,6 +62,5 @@ def recognizer_of(
         network = file.model.to(device)
     except (RuntimeError, AssertionError) as error:  # a device that torch was built without
         raise UserError(f"device {device!r}: {str(error).splitlines()[0]}") from None
-    return Recognizer(
-        network, file.tokenizer, build_search(search or "greedy"), chunk_size, left_context
-    )
+    searcher = build_search(search or file.config.search)
+    return Recognizer(network, file.tokenizer, searcher, chunk_size, left_context)

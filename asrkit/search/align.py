@@ -43,8 +43,9 @@ def align(log_probs: Tensor, tokens: list[int], blank: int = 0) -> Hypothesis | 
 class Delay(NamedTuple):
     """How late tokens are written, in milliseconds after their end by forced alignment.
 
-    A token is written when the chunk of its first frame is complete; the time to compute it is not
-    counted. Only tokens that agree with the reference have a delay.
+    A token is taken for written when the chunk of its first frame is complete, though a search that
+    weighs several texts may write it later; the time to compute it is not counted. Only tokens that
+    agree with the reference have a delay.
     """
 
     mean: float

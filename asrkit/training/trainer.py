@@ -20,7 +20,7 @@ from torch.utils.checkpoint import checkpoint
 from tqdm import tqdm
 
 from asrkit.audio import Fbank, features, warp_frequencies
-from asrkit.build import build_spec_augment
+from asrkit.build import build_search, build_spec_augment
 from asrkit.config import Config, ConfigError
 from asrkit.data.dataset import Augmentation, Batch, SpeechDataset, seed_everything
 from asrkit.data.sampling import EpochBatches
@@ -258,15 +258,15 @@ class Trainer:
 
     def validation(self) -> Validation:
         """Of dev, in full context and each chunk size, with the longest left context."""
-        context, data = self.config.context, self.config.data
+        context, data, encode = self.config.context, self.config.data, self.corpus.encode
         contexts = [(FULL_CONTEXT, 0)] if context.full_share > 0 else []
         left_context = max(context.left_contexts)
         contexts += [(chunk, left_context) for chunk in dict.fromkeys(context.chunk_sizes)]
         dev = held_out(
-            self.corpus.dev, self.corpus.encode, data.max_batch_seconds, data.num_buckets,
-            data.num_workers,
-        )  # fmt: skip
-        return Validation(self.model, self.fbank, self.corpus.encode.tokenizer, dev, contexts)
+            self.corpus.dev, encode, data.max_batch_seconds, data.num_buckets, data.num_workers
+        )
+        search = build_search(self.config.search)
+        return Validation(self.model, self.fbank, encode.tokenizer, search, dev, contexts)
 
     def scores(self) -> dict[int, float]:
         """Mean dev WER over the menu, by epoch."""

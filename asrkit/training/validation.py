@@ -11,7 +11,7 @@ from asrkit.audio import SAMPLE_RATE, Fbank, features
 from asrkit.data.dataset import Batch
 from asrkit.data.manifest import ManifestError
 from asrkit.model import FRAME_MS, FULL_CONTEXT, ConformerCTC
-from asrkit.search import GreedySearch, Hypothesis
+from asrkit.search import Hypothesis, Search
 from asrkit.search.align import Delay, align, delays, summarize
 from asrkit.text import ErrorRate, TextError, Tokenizer, cer, decode, wer
 
@@ -78,12 +78,13 @@ def rates(found: dict[str, Score]) -> dict[str, dict[str, float]]:
 
 
 class Validation:
-    """A model to be heard on held-out batches: greedy search, in several contexts.
+    """A model to be heard on held-out batches, in several contexts.
 
     Args:
         model: is put into evaluation mode.
         fbank: its features.
         tokenizer: of its labels.
+        search: for the texts.
         batches: with their references.
         contexts: (chunk_size, left_context) of each.
     """
@@ -93,11 +94,12 @@ class Validation:
         model: ConformerCTC,
         fbank: Fbank,
         tokenizer: Tokenizer,
+        search: Search,
         batches: Iterable[Batch],
         contexts: list[tuple[int, int]],
     ) -> None:
         self.model, self.fbank, self.tokenizer = model, fbank, tokenizer
-        self.batches, self.contexts = batches, contexts
+        self.search, self.batches, self.contexts = search, batches, contexts
 
     @torch.inference_mode()
     def recognize(self) -> Iterator[Outcome]:
@@ -134,7 +136,7 @@ class Validation:
         self, feats: Tensor, lengths: Tensor, full: list[Tensor] | None = None
     ) -> dict[int, list[Hypothesis]]:
         """What each row says, by chunk size; `full`: its frames in full context, if known."""
-        search, found = GreedySearch(), {}
+        search, found = self.search, {}
         for chunk_size, left_context in self.contexts:
             rows = full if chunk_size == FULL_CONTEXT else None
             rows = rows or frames_of(self.model, feats, lengths, chunk_size, left_context)

@@ -10,7 +10,7 @@ import asrkit
 from asrkit import audio
 from asrkit.runtime import recognizer_of
 from asrkit.runtime.results import Result, Word, WordReader
-from asrkit.search import Hypothesis
+from asrkit.search import GreedySearch, Hypothesis
 from asrkit.text import (
     CharTokenizer,
     SentencePieceTokenizer,
@@ -38,8 +38,14 @@ def test_load_and_its_defaults(tmp_path: Path) -> None:
         asrkit.load(tmp_path / "m.safetensors", chunk_size=0)
     with pytest.raises(asrkit.UserError, match=r"left_context must be .*, got -1"):
         asrkit.load(tmp_path / "m.safetensors", left_context=-1)
-    with pytest.raises(asrkit.UserError, match="search must be 'greedy', got 'magic'"):
+    with pytest.raises(asrkit.UserError, match=r"'search.kind': must be one of .* got 'magic'"):
         asrkit.load(tmp_path / "m.safetensors", search="magic")
+    assert isinstance(recognizer.search, GreedySearch)
+    assert asrkit.load(tmp_path / "m.safetensors", search="prefix_beam").search.beam == 10
+    options = {"kind": "prefix_beam", "beam": 3, "min_token_prob": 0}
+    assert asrkit.load(tmp_path / "m.safetensors", search=options).search.beam == 3
+    with pytest.raises(asrkit.UserError, match="prefix_beam has no option 'beem'; it has beam,"):
+        asrkit.load(tmp_path / "m.safetensors", search={"kind": "prefix_beam", "beem": 3})
     with pytest.raises(asrkit.UserError, match="device 'abacus'"):
         asrkit.load(tmp_path / "m.safetensors", device="abacus")
 

@@ -14,6 +14,13 @@ STREAMING = {
     "torchaudio Emformer, 2 layers",
     "torchaudio Emformer, 4 layers",
 }
+SEARCHES = {
+    "greedy",
+    "prefix beam 10",
+    "prefix beam 10, in chunks of 640 ms",
+    "prefix beam 10, all tokens",
+    "prefix beam 50",
+}
 OFFLINE = {"asrkit, chunks of 640 ms", "asrkit, full context", "torchaudio Conformer"}
 
 
@@ -52,6 +59,13 @@ def test_streaming(tmp_path: Path) -> None:
 def test_offline(tmp_path: Path) -> None:
     output = run("bench_offline.py", "--rounds", "2", "--json", str(tmp_path / "offline.json"))
     check(output, OFFLINE, tmp_path / "offline.json")
+
+
+def test_search() -> None:
+    rows = table(run("bench_search.py", "--rounds", "2"))
+    assert {row["posteriors"] for row in rows} == {"peaky", "soft"}
+    assert {row["contender"] for row in rows} >= SEARCHES  # and flashlight-text's, if there is one
+    assert all(float(row["median, ms"]) > 0 for row in rows)
 
 
 def test_what_takes_too_long_is_reported() -> None:

@@ -5,11 +5,11 @@ before the first layer (`FramePosition`). The options of a kind are its class's 
 dim and num_heads, with the defaults that stand there.
 """
 
-import difflib
 import inspect
 from collections.abc import Mapping
 from typing import Any
 
+from asrkit import kinds
 from asrkit.model.positions.base import FramePosition, Position
 from asrkit.model.positions.bias import ALiBiPosition, T5Position
 from asrkit.model.positions.compact import CompactPosition
@@ -43,15 +43,12 @@ KINDS: dict[str, type[Position] | type[FramePosition]] = {
 
 def options(kind: str) -> dict[str, inspect.Parameter]:
     """The options of a kind, with their types and defaults."""
-    parameters = inspect.signature(KINDS[kind]).parameters
-    return {name: p for name, p in parameters.items() if name not in ("dim", "num_heads")}
+    return kinds.options(KINDS[kind], ("dim", "num_heads"))
 
 
 def refusal(kind: object) -> str:
     """What to say of a kind that is not one."""
-    near = difflib.get_close_matches(str(kind), KINDS, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"must be one of {', '.join(KINDS)}, got {kind!r}{hint}"
+    return kinds.refusal(kind, KINDS)
 
 
 def build_positions(

@@ -1,0 +1,270 @@
+"""CTC prefix beam search: the likeliest texts, each the sum over all of its paths.
+
+- A prefix is its tokens so far. Its paths that end in a blank and those that end in its last token
+  are summed apart, because only after a blank may the same token be said again.
+- A prefix that is not in the beam has one way in, from its parent, so its score is known at once:
+  only tokens that can enter the beam are looked at. That prunes nothing, the result is that of
+  trying them all.
+- Probabilities are no logarithms: products and sums are what Python does fastest. What all of them
+  have in common is taken out by powers of two, which is exact, and kept as `log_scale`.
+- The times of a text are those of its likeliest path, which is found along with the sum.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
+from typing import NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from asrkit.search.hypothesis import Hypothesis
+from asrkit.search.path import UNSETTLED, Path, Settled, said, settle
+
+
+class Prefix(NamedTuple):
+    """A text of the beam: the probability of its paths, and the likeliest of them.
+
+    A likeliest path is None where there is none, and for the empty text.
+    """
+
+    total: float  # of all paths
+    best: float  # of the likeliest
+    path: Path | None
+    blank: float  # of the paths that end in a blank
+    best_blank: float
+    blank_path: Path | None
+    label: float  # of the paths that end in the last token
+    best_label: float
+    label_path: Path | None
+    token: int  # the last; NOTHING of the empty text
+    key: int  # a hash of 64 bits: equal texts have equal keys
+    parent: int  # key of the text without the last token
+
+
+class PrefixBeamState(NamedTuple):
+    beam: tuple[Prefix, ...]  # the likeliest first
+    log_scale: float  # to add to the natural logarithm of each total
+    settled: Settled
+    frame: int  # frames consumed
+
+
+class Ranked(NamedTuple):
+    hypothesis: Hypothesis
+    score: float  # natural logarithm of its probability
+
+
+NOTHING = -1
+EMPTY = Prefix(1.0, 1.0, None, 1.0, 1.0, None, 0.0, 0.0, None, NOTHING, 0, 0)
+SMALL = 2.0**-500  # below, probabilities are scaled up
+SETTLE_FRAMES = 256  # how often to look for what is settled
+ROUNDING = 1e-9  # more than logarithms are off by
+
+by_total = itemgetter(0)
+as_tuple = tuple.__new__  # as_tuple(Prefix, (…)) takes half the time of Prefix(…)
+
+
+class PrefixBeamSearch:
+    """Incremental prefix beam search (Graves and Jaitly 2014; Hannun et al. 2014).
+
+    Args:
+        beam: texts kept after each frame.
+        min_token_prob: less likely tokens begin no new text, unless no token of the frame is
+            likelier. 0 tries all tokens.
+        skip_blank_prob: a frame whose blank is likelier counts as a blank and nothing else. 1 skips
+            no frame.
+        blank: id of the blank.
+
+    Raises:
+        ValueError: for a number out of range.
+    """
+
+    def __init__(
+        self,
+        beam: int = 10,
+        min_token_prob: float = 1e-4,
+        skip_blank_prob: float = 0.999,
+        blank: int = 0,
+    ) -> None:
+        if beam < 1:
+            raise ValueError(f"beam must be 1 or more, got {beam}")
+        self.beam, self.blank = beam, blank
+        self.log_min_token = log_of("min_token_prob", min_token_prob)
+        self.log_skip_blank = log_of("skip_blank_prob", skip_blank_prob)
+
+    def start(self) -> PrefixBeamState:
+        return PrefixBeamState((EMPTY,), 0.0, UNSETTLED, 0)
+
+    def step(self, state: PrefixBeamState, log_probs: Tensor) -> PrefixBeamState:
+        """The state after (E, V) more frames.
+
+        Raises:
+            ValueError: for a frame that leaves no text possible.
+        """
+        beam: Sequence[Prefix]
+        beam, log_scale, settled, frame = state
+        rows = log_probs.detach().cpu().double().numpy()  # (E, V)
+        labels = rows.copy()
+        labels[:, self.blank] = -np.inf
+        blanks, tops = rows[:, self.blank].tolist(), labels.max(axis=1).tolist()
+        for row, label_row, log_blank, log_top in zip(rows, labels, blanks, tops, strict=True):
+            if log_blank > self.log_skip_blank:
+                beam = skipped(beam)
+                log_scale += log_blank
+            else:
+                known = {prefix.key: prefix for prefix in beam}
+                after = stayed(beam, known, frame, memoryview(row), math.exp(log_blank))
+                floor = min(map(by_total, after)) if len(after) >= self.beam else 0.0
+                lowest = max(min(self.log_min_token, log_top), log(floor / beam[0].total))
+                if log_top >= lowest:
+                    after += grown(beam, known, frame, floor, likely(label_row, lowest))
+                after.sort(key=by_total, reverse=True)
+                beam, log_scale = rescaled(after[: self.beam], log_scale)
+            frame += 1
+        if frame // SETTLE_FRAMES > state.frame // SETTLE_FRAMES:
+            settled = settle(beam[0].path, ends(beam), settled)
+        return PrefixBeamState(tuple(beam), log_scale, settled, frame)
+
+    def best(self, state: PrefixBeamState) -> Hypothesis:
+        return said(state.beam[0].path, state.settled)
+
+    def nbest(self, state: PrefixBeamState) -> list[Ranked]:
+        """All texts of the beam, the likeliest first."""
+        return [
+            Ranked(said(prefix.path, state.settled), state.log_scale + log(prefix.total))
+            for prefix in state.beam
+        ]
+
+
+def log_of(name: str, share: float) -> float:
+    """The logarithm of an argument between 0 and 1."""
+    if not 0.0 <= share <= 1.0:
+        raise ValueError(f"{name} must be between 0 and 1, got {share}")
+    return log(share)
+
+
+def log(share: float) -> float:
+    return math.log(share) if share > 0.0 else -math.inf
+
+
+def likely(row: np.ndarray, lowest: float) -> list[tuple[int, float]]:
+    """Tokens of at least this log-probability, with their probabilities, the likeliest first."""
+    (tokens,) = (row >= lowest - ROUNDING).nonzero()
+    ranked = sorted(zip(row[tokens].tolist(), tokens.tolist(), strict=True), reverse=True)
+    return [(token, math.exp(log_prob)) for log_prob, token in ranked]
+
+
+def stayed(
+    beam: Sequence[Prefix], known: dict[int, Prefix], frame: int, row: memoryview, blank_prob: float
+) -> list[Prefix]:
+    """The texts of the beam after one more frame: a blank, or their last token.
+
+    Args:
+        known: the beam by keys.
+        row: (V,) log-probabilities.
+    """
+    exp = math.exp
+    stays = []
+    for prefix in beam:
+        total, best, path, _, _, _, label, best_label, label_path, token, key, parent = prefix
+        blank, best_blank = total * blank_prob, best * blank_prob
+        blank_path = path
+        if token != NOTHING:
+            prob = exp(row[token])
+            label, best_label = label * prob, best_label * prob
+            if label_path is not None:
+                before, _, first, _, highest = label_path
+                label_path = (before, token, first, frame + 1, prob if prob > highest else highest)
+            if parent in known:  # which says the token only now
+                entry, best_entry, before = entrance(known[parent], token)
+                label += entry * prob
+                if best_entry * prob > best_label:
+                    best_label = best_entry * prob
+                    label_path = (before, token, frame, frame + 1, prob)
+        if best_label > best_blank:
+            best, path = best_label, label_path
+        else:
+            best = best_blank
+        stays.append(
+            as_tuple(Prefix, (blank + label, best, path, blank, best_blank, blank_path,
+                              label, best_label, label_path, token, key, parent))
+        )  # fmt: skip
+    return stays
+
+
+def entrance(prefix: Prefix, token: int) -> tuple[float, float, Path | None]:
+    """What a token may follow: any path, but a blank if it is the last token once more."""
+    if token == prefix.token:
+        return prefix.blank, prefix.best_blank, prefix.blank_path
+    return prefix.total, prefix.best, prefix.path
+
+
+def grown(
+    beam: Sequence[Prefix],
+    known: dict[int, Prefix],
+    frame: int,
+    floor: float,
+    tokens: list[tuple[int, float]],
+) -> list[Prefix]:
+    """Texts that are one token longer, not in the beam, and likelier than the floor."""
+    new = []
+    for prefix in beam:
+        for token, prob in tokens:
+            if prefix.total * prob <= floor:
+                break  # all that follow are less likely
+            entry, best, before = entrance(prefix, token)
+            key = hash((prefix.key, token))
+            total, best = entry * prob, best * prob
+            if total > floor and key not in known:
+                path = (before, token, frame, frame + 1, prob)
+                new.append(Prefix(total, best, path, 0.0, 0.0, None, total, best, path,
+                                  token, key, prefix.key))  # fmt: skip
+    return new
+
+
+def skipped(beam: Sequence[Prefix]) -> Sequence[Prefix]:
+    """The texts after a frame that is a blank for certain."""
+    if all(prefix.label_path is None for prefix in beam):
+        return beam
+    return [
+        prefix._replace(
+            blank=prefix.total, best_blank=prefix.best, blank_path=prefix.path,
+            label=0.0, best_label=0.0, label_path=None,
+        )
+        for prefix in beam
+    ]  # fmt: skip
+
+
+def rescaled(beam: list[Prefix], log_scale: float) -> tuple[list[Prefix], float]:
+    """The same texts, with numbers that are far from underflow; impossible texts are dropped.
+
+    Raises:
+        ValueError: if that leaves none.
+    """
+    while beam and not beam[-1].total > 0.0:
+        beam.pop()
+    if not beam:
+        raise ValueError("log_probs leave no text possible: a frame is not a distribution")
+    if beam[0].total > SMALL and beam[0].best > SMALL:
+        return beam, log_scale
+    _, exponent = math.frexp(beam[0].total)
+    _, best_exponent = math.frexp(max(prefix.best for prefix in beam))
+    up, best_up = 2.0**-exponent, 2.0**-best_exponent
+    beam = [
+        prefix._replace(
+            total=prefix.total * up, blank=prefix.blank * up, label=prefix.label * up,
+            best=prefix.best * best_up, best_blank=prefix.best_blank * best_up,
+            best_label=prefix.best_label * best_up,
+        )
+        for prefix in beam
+    ]  # fmt: skip
+    return beam, log_scale + exponent * math.log(2.0)
+
+
+def ends(beam: Sequence[Prefix]) -> Iterator[Path | None]:
+    """All likeliest paths, as far as they cannot change."""
+    for prefix in beam:
+        if prefix.blank_path is not None or prefix.token == NOTHING:
+            yield prefix.blank_path
+        if prefix.label_path is not None:  # its last token may still grow longer
+            yield prefix.label_path[0]

@@ -1,0 +1,282 @@
+"""Prefix beam search against all paths, against the textbook, and under every split."""
+
+import itertools
+import math
+from collections import defaultdict
+
+import pytest
+import torch
+from torch import Tensor
+
+import asrkit.search.prefix_beam
+from asrkit.search import GreedySearch, Hypothesis, PrefixBeamSearch
+from asrkit.search.prefix_beam import SETTLE_FRAMES, PrefixBeamState, Ranked
+
+ALL = {"min_token_prob": 0.0, "skip_blank_prob": 1.0}  # nothing but the beam prunes
+KNOWN = torch.tensor([[0.25, 0.40, 0.35], [0.40, 0.35, 0.25], [0.10, 0.50, 0.40]]).log()
+
+
+def random_log_probs(seed: int, num_frames: int, vocab_size: int, scale: float = 1.5) -> Tensor:
+    """(E, V) float64, peaky for a large scale."""
+    draw = torch.Generator().manual_seed(seed)
+    frames = torch.randn(num_frames, vocab_size, generator=draw, dtype=torch.float64)
+    return (scale * frames).log_softmax(1)
+
+
+def nbest(search: PrefixBeamSearch, log_probs: Tensor) -> list[Ranked]:
+    return search.nbest(search.step(search.start(), log_probs))
+
+
+def all_paths(log_probs: Tensor) -> dict[tuple[int, ...], tuple[float, Hypothesis]]:
+    """Each text's probability, and the frames of its likeliest path, by trying every path."""
+    probs = log_probs.exp().tolist()
+    totals: dict[tuple[int, ...], float] = defaultdict(float)
+    likeliest: dict[tuple[int, ...], tuple[float, Hypothesis]] = {}
+    for path in itertools.product(range(len(probs[0])), repeat=len(probs)):
+        prob = math.prod(row[token] for row, token in zip(probs, path, strict=True))
+        runs, frame = [], 0
+        for token, run in itertools.groupby(path):
+            end = frame + len(list(run))
+            if token:
+                highest = max(row[token] for row in probs[frame:end])
+                runs.append((token, frame, end, highest))
+            frame = end
+        hypothesis = Hypothesis(*zip(*runs, strict=True)) if runs else Hypothesis((), (), (), ())
+        totals[hypothesis.tokens] += prob
+        if prob > likeliest.get(hypothesis.tokens, (-1.0,))[0]:
+            likeliest[hypothesis.tokens] = prob, hypothesis
+    return {text: (totals[text], hypothesis) for text, (_, hypothesis) in likeliest.items()}
+
+
+def textbook(log_probs: Tensor, beam: int) -> dict[tuple[int, ...], float]:
+    """Log-probabilities of the texts that are left: dicts of tuples, logarithms, all tokens."""
+    prefixes = {(): (0.0, -math.inf)}
+    for row in log_probs.tolist():
+        after: dict[tuple[int, ...], tuple[float, float]] = defaultdict(lambda: (-math.inf,) * 2)
+        for prefix, (blank, label) in prefixes.items():
+            for token, log_prob in enumerate(row):
+                either = add(blank, label)
+                if token == 0:
+                    after[prefix] = add(after[prefix][0], either + log_prob), after[prefix][1]
+                    continue
+                longer, entry = (*prefix, token), either
+                if prefix[-1:] == (token,):
+                    after[prefix] = after[prefix][0], add(after[prefix][1], label + log_prob)
+                    entry = blank
+                after[longer] = after[longer][0], add(after[longer][1], entry + log_prob)
+        ranked = sorted(after.items(), key=lambda item: -add(*item[1]))
+        prefixes = dict(ranked[:beam])
+    return {prefix: add(*ends) for prefix, ends in prefixes.items()}
+
+
+def add(a: float, b: float) -> float:
+    return max(a, b) + math.log1p(math.exp(-abs(a - b))) if min(a, b) > -math.inf else max(a, b)
+
+
+def test_known() -> None:
+    """Three frames worked out in WeNet's test of its decoder."""
+    found = nbest(PrefixBeamSearch(beam=3, **ALL), KNOWN)
+    assert [each.hypothesis.tokens for each in found] == [(2, 1), (1, 2), (1,)]
+    assert [math.exp(each.score) for each in found] == pytest.approx([0.2185, 0.1550, 0.1525])
+    assert [each.hypothesis.starts for each in found] == [(0, 2), (0, 2), (0,)]
+    assert [each.hypothesis.ends for each in found] == [(1, 3), (1, 3), (3,)]
+    found = nbest(PrefixBeamSearch(beam=100, **ALL), KNOWN)[:3]
+    assert [each.hypothesis.tokens for each in found] == [(2, 1), (1, 2), (1,)]
+    assert [math.exp(each.score) for each in found] == pytest.approx([0.2185, 0.2050, 0.2025])
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_all_texts_with_their_probabilities_and_times(seed: int) -> None:
+    """When nothing is pruned: every text, the sum of its paths, and its likeliest path's frames."""
+    num_frames, vocab_size = 1 + seed % 5, 2 + seed // 5 % 3
+    log_probs = random_log_probs(seed, num_frames, vocab_size)
+    expected = all_paths(log_probs)
+    found = nbest(PrefixBeamSearch(beam=5000, **ALL), log_probs)
+    assert {each.hypothesis.tokens for each in found} == expected.keys()
+    for hypothesis, score in found:
+        probability, likeliest = expected[hypothesis.tokens]
+        assert math.exp(score) == pytest.approx(probability, rel=1e-9)
+        assert hypothesis[:3] == likeliest[:3]
+        assert hypothesis.confidences == pytest.approx(likeliest.confidences)
+    assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
+
+
+def agrees_with_the_textbook(seed: int) -> bool:
+    beam, vocab_size = 1 + seed % 12, 2 + seed % 7
+    log_probs = random_log_probs(seed, 25, vocab_size, scale=0.5 + seed % 4)
+    expected = textbook(log_probs, beam)
+    found = {each.hypothesis.tokens: each.score for each in nbest(
+        PrefixBeamSearch(beam, **ALL), log_probs
+    )}  # fmt: skip
+    return found == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_a_beam_is_that_of_trying_all_tokens(seed: int) -> None:
+    assert agrees_with_the_textbook(seed)
+
+
+def test_control_texts_that_come_back_must_be_known_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text that left the beam and came back is the parent of those that were made of it."""
+    fresh = itertools.count(1)
+    monkeypatch.setattr(
+        asrkit.search.prefix_beam, "hash", lambda _: next(fresh), raising=False
+    )  # every text differs from all others
+    assert not all(map(agrees_with_the_textbook, range(40)))
+
+
+def pieces(log_probs: Tensor, seed: int) -> list[Tensor]:
+    draw = torch.Generator().manual_seed(seed)
+    cuts = torch.randint(0, len(log_probs) + 1, (seed % 9,), generator=draw)
+    cuts = [0, *sorted(cuts.tolist()), len(log_probs)]
+    return [log_probs[a:b] for a, b in itertools.pairwise(cuts)]
+
+
+def stepped(search: PrefixBeamSearch, parts: list[Tensor]) -> PrefixBeamState:
+    state = search.start()
+    for part in parts:
+        state = search.step(state, part)
+    return state
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_every_split_gives_the_same(seed: int) -> None:
+    """To the last bit, in single and double precision, with all that prunes."""
+    num_frames = [50, 2 * SETTLE_FRAMES][seed % 5 == 4]
+    log_probs = random_log_probs(seed, num_frames, 20, scale=4.0)
+    log_probs = log_probs.float() if seed % 3 else log_probs
+    search = PrefixBeamSearch(1 + seed % 10, min_token_prob=1e-3, skip_blank_prob=0.9)
+    whole = search.step(search.start(), log_probs)
+    for parts in (pieces(log_probs, seed), list(log_probs.split(1))):
+        state = stepped(search, parts)
+        assert search.nbest(state) == search.nbest(whole)
+        assert search.best(state) == search.best(whole)
+    assert search.best(whole) == search.nbest(whole)[0].hypothesis
+
+
+def test_control_a_lost_past_is_noticed() -> None:
+    search, log_probs = PrefixBeamSearch(), random_log_probs(0, 40, 6)
+    expected = search.nbest(search.step(search.start(), log_probs))
+    state = search.step(search.start(), log_probs[:20])
+    assert search.nbest(search.step(state, log_probs[20:])) == expected
+    late = state._replace(frame=19)
+    forgetful = state._replace(beam=[p._replace(label=0.0) for p in state.beam])
+    narrow = state._replace(beam=state.beam[:3])
+    for tampered in (late, forgetful, narrow):
+        assert search.nbest(search.step(tampered, log_probs[20:])) != expected
+
+
+def test_a_past_stays_as_it_was() -> None:
+    """Two futures of one past do not touch it, nor each other."""
+    search, log_probs = PrefixBeamSearch(), random_log_probs(0, 3 * SETTLE_FRAMES, 20, scale=4.0)
+    state = search.step(search.start(), log_probs[:300])
+    before = search.nbest(state)
+    first = search.nbest(search.step(state, log_probs[300:]))
+    search.step(state, log_probs[:300])
+    assert search.nbest(state) == before
+    assert search.nbest(search.step(state, log_probs[300:])) == first
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_times_are_monotone_and_inside(seed: int) -> None:
+    num_frames = 2 * SETTLE_FRAMES + 7
+    log_probs = random_log_probs(seed, num_frames, 12, scale=1.0 + seed % 4)
+    for tokens, starts, ends, confidences in (
+        each.hypothesis for each in nbest(PrefixBeamSearch(), log_probs)
+    ):
+        assert len(tokens) == len(starts) == len(ends) == len(confidences) > 0
+        edges = list(itertools.chain(*zip(starts, ends, strict=True)))
+        assert edges == sorted(edges)
+        assert all(start < end for start, end in zip(starts, ends, strict=True))
+        assert edges[0] >= 0
+        assert edges[-1] <= num_frames
+        for token, start, end, confidence in zip(tokens, starts, ends, confidences, strict=True):
+            assert confidence == pytest.approx(float(log_probs[start:end, token].exp().max()))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_where_one_path_outweighs_the_rest_it_is_greedy(seed: int) -> None:
+    """The same tokens, frames and confidences."""
+    draw = torch.Generator().manual_seed(seed)
+    said = torch.randint(0, 12, (2 * SETTLE_FRAMES,), generator=draw)
+    log_probs = torch.randn(len(said), 12, generator=draw)
+    log_probs = (log_probs + 12.0 * torch.nn.functional.one_hot(said, 12)).log_softmax(1)
+    search, greedy = PrefixBeamSearch(), GreedySearch()
+    expected = greedy.best(greedy.step(greedy.start(), log_probs))
+    assert len(expected.tokens) > 100
+    assert search.best(search.step(search.start(), log_probs)) == expected
+
+
+def test_it_is_not_greedy_where_several_paths_are_one_text() -> None:
+    log_probs = torch.tensor([[0.4, 0.3, 0.3], [0.6, 0.4, 0.0]]).log()
+    search, greedy = PrefixBeamSearch(), GreedySearch()
+    assert greedy.best(greedy.step(greedy.start(), log_probs)).tokens == ()  # 0.24
+    assert search.best(search.step(search.start(), log_probs)).tokens == (1,)  # 0.46
+
+
+def test_long_audio_does_not_underflow() -> None:
+    """Probabilities below all that a float can hold; the textbook's logarithms do not mind."""
+    log_probs = random_log_probs(0, 1000, 6, scale=0.5)
+    found = nbest(PrefixBeamSearch(2, **ALL), log_probs)
+    expected = textbook(log_probs, 2)
+    assert max(expected.values()) < math.log(5e-324)
+    assert {e.hypothesis.tokens: e.score for e in found} == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_frame_that_is_almost_surely_blank_is_a_blank() -> None:
+    """Skipped, it still parts two equal tokens; the others' probabilities there do not count."""
+    sure = [0.95, 0.04, 0.01]
+    said, end = [0.1, 0.8, 0.1], [0.3, 0.4, 0.3]
+    frames = torch.tensor([said, sure, said, sure, sure, end])
+    blank_only = frames.clone()
+    blank_only[frames[:, 0] == 0.95, 1:] = 0.0
+    skipping = PrefixBeamSearch(100, min_token_prob=0.0, skip_blank_prob=0.9)
+    found = nbest(skipping, frames.log())
+    assert found[0].hypothesis.tokens[:2] == (1, 1)
+    everything = PrefixBeamSearch(100, **ALL)
+    expected = nbest(everything, blank_only.log())
+    assert [e.hypothesis for e in found] == [e.hypothesis for e in expected]
+    assert [e.score for e in found] == pytest.approx([e.score for e in expected])
+    assert len(nbest(everything, frames.log())) > len(found)
+
+
+def test_unlikely_tokens_begin_nothing() -> None:
+    """But a text that has one already keeps it, and the likeliest token may always begin one."""
+    frames = torch.tensor([[0.5, 0.45, 0.05], [0.5, 0.05, 0.45]]).log()
+    found = {e.hypothesis.tokens: math.exp(e.score) for e in nbest(
+        PrefixBeamSearch(100, min_token_prob=0.1, skip_blank_prob=1.0), frames
+    )}  # fmt: skip
+    expected = {(): 0.25, (1,): 0.45 * 0.55 + 0.5 * 0.05, (2,): 0.5 * 0.45, (1, 2): 0.45 * 0.45}
+    assert found == pytest.approx(expected)
+    found = nbest(PrefixBeamSearch(100, min_token_prob=0.9, skip_blank_prob=1.0), frames)
+    assert (1, 2) in {e.hypothesis.tokens for e in found}
+
+
+def test_impossible_texts_are_dropped() -> None:
+    frames = torch.tensor([[0.0, 1.0, 0.0], [0.5, 0.0, 0.5]]).log()
+    assert {e.hypothesis.tokens for e in nbest(PrefixBeamSearch(**ALL), frames)} == {(1,), (1, 2)}
+
+
+def test_another_blank() -> None:
+    found = nbest(PrefixBeamSearch(3, blank=2, **ALL), KNOWN[:, [1, 2, 0]])
+    assert [each.hypothesis.tokens for each in found] == [(1, 0), (0, 1), (0,)]
+
+
+@pytest.mark.parametrize("row", [[-math.inf] * 3, [-2000.0] * 3, [math.nan] * 3])
+def test_frames_that_are_no_distribution(row: list[float]) -> None:
+    with pytest.raises(ValueError, match="leave no text possible"):
+        nbest(PrefixBeamSearch(**ALL), torch.tensor([row, row]))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"beam": 0}, "beam must be 1 or more, got 0"),
+        ({"min_token_prob": 1.5}, "min_token_prob must be between 0 and 1, got 1.5"),
+        ({"skip_blank_prob": -0.1}, "skip_blank_prob must be between 0 and 1, got -0.1"),
+        ({"skip_blank_prob": math.nan}, "skip_blank_prob must be between 0 and 1, got nan"),
+    ],
+)
+def test_numbers_out_of_range(options: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PrefixBeamSearch(**options)
