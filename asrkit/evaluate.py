@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from typing import Any
 
 from asrkit.build import build_normalizer
 from asrkit.checkpoint import ModelFile, load_model
@@ -19,6 +20,7 @@ from asrkit.data.cuts import load_cuts
 from asrkit.data.dataset import TextEncoder
 from asrkit.data.manifest import LeftOut
 from asrkit.errors import UserError
+from asrkit.files import replacing
 from asrkit.model import FULL_CONTEXT
 from asrkit.runtime import recognizer_of
 from asrkit.training.loading import held_out
@@ -40,6 +42,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     add_search(arguments)
     arguments.add_argument("--format", choices=["text", "json"], default="text")
+    arguments.add_argument("--output", help="write there, not to standard output")
     add_batch(arguments)
     arguments.add_argument("manifest", help="recordings with their texts")
     return run_command(evaluate, arguments, argv)
@@ -51,10 +54,12 @@ def evaluate(options: argparse.Namespace) -> int:
     left = file.config.context.left_context if left is None else left
     contexts = [context(name, left) for name in options.chunk_ms.split(",")]
     found = scores_of(file, options, contexts)
-    if options.format == "json":
-        print(json.dumps({name: as_json(score) for name, score in found.items()}, indent=1))
+    shown = table(found) if options.format == "text" else json.dumps(as_json(file, found), indent=1)
+    if options.output is None:
+        print(shown)
     else:
-        show(found)
+        with replacing(options.output) as temporary:
+            temporary.write_text(f"{shown}\n", encoding="utf-8")
     return 0
 
 
@@ -83,21 +88,30 @@ def scores_of(
     return scores(Validation(model, fbank, file.tokenizer, search, dev, contexts).measure())
 
 
-def as_json(score: Score) -> dict[str, dict[str, float] | None]:
-    rates = {"words": score.words, "characters": score.characters}
-    shown = {unit: rate._asdict() | {"rate": rate.rate} for unit, rate in rates.items()}
-    return shown | {"delay_ms": score.delay and score.delay._asdict()}
+def as_json(file: ModelFile, found: dict[str, Score]) -> dict[str, Any]:
+    """Everything that is known of the scores, with the errors of every utterance."""
+    contexts = {}
+    for name, score in found.items():
+        rates = {"words": score.words, "characters": score.characters}
+        contexts[name] = {
+            **{unit: rate._asdict() | {"rate": rate.rate} for unit, rate in rates.items()},
+            "interval": score.interval,
+            "delay_ms": score.delay and score.delay._asdict(),
+            "errors": {name: rate.errors for name, rate in score.each.items()},
+        }
+    return {"training": file.training, "contexts": contexts}
 
 
-def show(found: dict[str, Score]) -> None:
-    """The table."""
-    titles = ("WER", "errors", "words", "CER", "delay ms", "median", "90 %", "last")
-    print(f"{'chunk':<9}" + "".join(f"{title:>10}" for title in titles))
-    for name, (words, characters, delay) in found.items():
-        cells = [f"{words.rate:.2f} %", str(words.errors), str(words.reference_units)]
-        cells += [f"{characters.rate:.2f} %"]
-        cells += ["–" if ms is None else f"{ms:.0f}" for ms in delay or [None] * 4]
-        print(f"{name:<9}" + "".join(f"{cell:>10}" for cell in cells))
+def table(found: dict[str, Score]) -> str:
+    titles = ("WER", "95 %", "errors", "words", "CER", "delay ms", "median", "90 %", "last")
+    lines = [f"{'chunk':<9}" + "".join(f"{title:>12}" for title in titles)]
+    for name, score in found.items():
+        words, (low, high) = score.words, score.interval
+        cells = [f"{words.rate:.2f} %", f"{low:.1f} to {high:.1f}", str(words.errors)]
+        cells += [str(words.reference_units), f"{score.characters.rate:.2f} %"]
+        cells += ["–" if ms is None else f"{ms:.0f}" for ms in score.delay or [None] * 4]
+        lines.append(f"{name:<9}" + "".join(f"{cell:>12}" for cell in cells))
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ def test_table(model: str, corpus: Path, capsys: pytest.CaptureFixture[str]) -> 
     arguments = ["--model", model, "--chunk-ms", "full,160", str(corpus / "dev.jsonl")]
     assert evaluate.main(arguments) == 0
     title, *rows = (line.split() for line in capsys.readouterr().out.splitlines())
-    assert " ".join(title) == "chunk WER errors words CER delay ms median 90 % last"
+    assert " ".join(title) == "chunk WER 95 % errors words CER delay ms median 90 % last"
     assert [row[0] for row in rows] == ["full", "160"]
     assert all(row[-7] == "5" for row in rows)  # words
 
@@ -31,7 +31,7 @@ def test_json(model: str, corpus: Path, capsys: pytest.CaptureFixture[str]) -> N
     arguments = ["--model", model, "--chunk-ms", "640", "--format", "json"]
     assert evaluate.main([*arguments, str(corpus / "dev.jsonl")]) == 0
     shown = capsys.readouterr()
-    score = json.loads(shown.out)["640 ms"]
+    score = json.loads(shown.out)["contexts"]["640 ms"]
     assert score["words"]["reference_units"] == 4
     assert score["words"]["rate"] == pytest.approx(25 * sum(
         score["words"][kind] for kind in ("substitutions", "deletions", "insertions")
@@ -39,6 +39,16 @@ def test_json(model: str, corpus: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert score["characters"]["reference_units"] == len("yes no" + "no yes")
     assert score["characters"]["rate"] > 0
     assert "not scored dev1" in shown.err
+    assert sum(score["errors"].values()) == sum(
+        score["words"][kind] for kind in ("substitutions", "deletions", "insertions")
+    )
+    low, high = score["interval"]
+    assert low <= score["words"]["rate"] <= high
+    assert json.loads(shown.out)["training"] == {"dev_wer": {"full": 1.5}}
+    output = corpus / "scores" / "dev.json"
+    assert evaluate.main([*arguments, "--output", str(output), str(corpus / "dev.jsonl")]) == 0
+    assert json.loads(output.read_text()) == json.loads(shown.out)
+    assert capsys.readouterr().out == ""
 
 
 def test_another_search(model: str, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -46,7 +56,7 @@ def test_another_search(model: str, corpus: Path, capsys: pytest.CaptureFixture[
     arguments = ["--model", model, "--search", "prefix_beam", "--beam", "3"]
     dev = str(corpus / "dev.jsonl")
     assert evaluate.main([*arguments, "--chunk-ms", "160", "--format", "json", dev]) == 0
-    words = json.loads(capsys.readouterr().out)["160 ms"]["words"]
+    words = json.loads(capsys.readouterr().out)["contexts"]["160 ms"]["words"]
     assert decode.main([*arguments, "--chunk-ms", "160", "--manifest", dev]) == 0
     errors = sum(words[kind] for kind in ("substitutions", "deletions", "insertions"))
     assert f"({errors} of 5:" in capsys.readouterr().err

@@ -40,9 +40,8 @@ from asrkit.report.recognition import (
 )
 from asrkit.report.recordings import Players
 from asrkit.report.training import Experiment, curves_section, scores_section, tiles
-from asrkit.report.words import Interval, Recognized, bootstrap, word_pairs
+from asrkit.report.words import Recognized, word_pairs
 from asrkit.runtime import Recognizer
-from asrkit.text import wer
 from asrkit.training.loading import held_out
 from asrkit.training.validation import Outcome, Validation, chunk_name, scores
 
@@ -97,7 +96,7 @@ def report(options: argparse.Namespace) -> int:
         f"{experiment.name} – asrkit report",
         heading(experiment.name),
         tiles(results, chunk, experiment),
-        scores_section(results, intervals(heard), f"{corpus}: {decoding}", experiment),
+        scores_section(results, f"{corpus}: {decoding}", experiment),
         curves_section(experiment),
         examples_section(chosen, examples, play, chunk),
         worst_section(bad, lambda name: play(load_samples(cut_of[name])), chunk),
@@ -169,15 +168,6 @@ def with_speakers(heard: list[Outcome], chunk: str, cuts: CutSet) -> list[Recogn
         Recognized(o.id, speakers[o.id], o.seconds, word_pairs(o.reference, o.texts[chunk]))
         for o in heard
     ]
-
-
-def intervals(heard: list[Outcome]) -> dict[str, Interval]:
-    """Of the word error rate, by name of the chunk size."""
-    found = {}
-    for name in heard[0].texts:
-        rates = [wer([outcome.reference], [outcome.texts[name]]) for outcome in heard]
-        found[name] = bootstrap([r.errors for r in rates], [r.reference_units for r in rates])
-    return found
 
 
 def described(manifest: str, heard: list[Outcome]) -> str:

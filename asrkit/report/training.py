@@ -12,7 +12,6 @@ from asrkit.checkpoint import ModelFile
 from asrkit.report.charts import legend, line_chart
 from asrkit.report.events import Point, Scalar, thinned
 from asrkit.report.markup import Html, join, note, section, table, tag
-from asrkit.report.words import Interval
 from asrkit.training.validation import Score
 
 
@@ -71,9 +70,7 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
 
 
-def scores_section(
-    scores: dict[str, Score], intervals: dict[str, Interval], decoded: str, experiment: Experiment
-) -> Html:
+def scores_section(scores: dict[str, Score], decoded: str, experiment: Experiment) -> Html:
     """Error rates and delay by chunk size, and what was trained.
 
     Args:
@@ -81,15 +78,16 @@ def scores_section(
     """
     titles = ["chunk", "WER", "95 % interval", "sub", "del", "ins", "CER", "delay, mean ms",
               "median", "90 %", "last token", ""]  # fmt: skip
+    intervals = {name: score.interval for name, score in scores.items()}
     end = max(interval.high for interval in intervals.values())
     rows = []
-    for name, (words, characters, delay) in scores.items():
-        low, high = intervals[name]
-        late = ["–" if ms is None else f"{ms:.0f}" for ms in delay or [None] * 4]
+    for name, score in scores.items():
+        words, (low, high) = score.words, intervals[name]
+        late = ["–" if ms is None else f"{ms:.0f}" for ms in score.delay or [None] * 4]
         rows.append([
             name, tag("td", tag("b", f"{words.rate:.2f} %")), f"{low:.2f} to {high:.2f}",
             words.substitutions, words.deletions, words.insertions,
-            f"{characters.rate:.2f} %", *late,
+            f"{score.characters.rate:.2f} %", *late,
             gauge(words.rate, end, (low, high)),
         ])  # fmt: skip
     explained = (

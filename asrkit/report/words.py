@@ -1,12 +1,11 @@
 """Which words were heard wrong, where, and how sure the error rate is."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
 import jiwer
-import numpy as np
 
 DURATIONS = (0, 1, 2, 3, 5, 8, 12, 20, 30)  # seconds where the bins begin
 
@@ -59,27 +58,6 @@ def word_pairs(reference: str, hypothesis: str) -> list[Pair]:
             for i in range(max(len(left), len(right)))
         ]
     return pairs
-
-
-class Interval(NamedTuple):
-    low: float
-    high: float
-
-
-def bootstrap(errors: Sequence[int], words: Sequence[int], samples: int = 2000) -> Interval:
-    """95 % interval of the word error rate in percent: percentiles over resampled utterances.
-
-    Utterances are drawn and not words, for the errors of an utterance come together (Bisani and
-    Ney 2004, Bootstrap estimates for confidence intervals in ASR performance evaluation).
-    """
-    draw = np.random.default_rng(0)
-    counts = np.array([errors, words])
-    rates = []
-    for _ in range(samples):
-        wrong, all_of_them = counts[:, draw.integers(len(errors), size=len(errors))].sum(axis=1)
-        rates.append(100.0 * wrong / max(1, all_of_them))
-    low, high = np.percentile(rates, [2.5, 97.5])
-    return Interval(float(low), float(high))
 
 
 class Group(NamedTuple):

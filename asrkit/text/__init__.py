@@ -9,15 +9,17 @@ from asrkit.text.tokenizer import (
     decode,
     normalize,
 )
-from asrkit.text.wer import ErrorRate, cer, wer
+from asrkit.text.wer import ErrorRate, Interval, bootstrap, cer, wer
 
 __all__ = [
     "CharTokenizer",
     "ErrorRate",
+    "Interval",
     "SentencePieceTokenizer",
     "TextError",
     "Tokenizer",
     "WordTokenizer",
+    "bootstrap",
     "cer",
     "decode",
     "normalize",

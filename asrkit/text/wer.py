@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 
 class ErrorRate(NamedTuple):
     """Edit counts of a corpus; `rate` is their sum over the reference's units."""
@@ -53,3 +55,24 @@ def _total(process, references, hypotheses, count) -> ErrorRate:  # type: ignore
     result = process([r for r, _ in pairs], [h for _, h in pairs])
     units = sum(count(r) for r, _ in pairs)
     return ErrorRate(result.substitutions, result.deletions, result.insertions + inserted, units)
+
+
+class Interval(NamedTuple):
+    low: float
+    high: float
+
+
+def bootstrap(rates: Sequence[ErrorRate], samples: int = 2000) -> Interval:
+    """95 % interval of the error rate in percent: percentiles over resampled utterances.
+
+    Utterances are drawn and not words, for the errors of an utterance come together (Bisani and
+    Ney 2004, Bootstrap estimates for confidence intervals in ASR performance evaluation).
+    """
+    draw = np.random.default_rng(0)
+    counts = np.array([(rate.errors, rate.reference_units) for rate in rates])
+    found = []
+    for _ in range(samples):
+        wrong, units = counts[draw.integers(len(counts), size=len(counts))].sum(axis=0)
+        found.append(100.0 * wrong / max(1, units))
+    low, high = np.percentile(found, [2.5, 97.5])
+    return Interval(float(low), float(high))

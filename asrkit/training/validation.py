@@ -13,7 +13,7 @@ from asrkit.data.manifest import ManifestError
 from asrkit.model import FRAME_MS, FULL_CONTEXT, ConformerCTC
 from asrkit.search import Hypothesis, Search
 from asrkit.search.align import Delay, align, delays, summarize
-from asrkit.text import ErrorRate, TextError, Tokenizer, cer, decode, wer
+from asrkit.text import ErrorRate, Interval, TextError, Tokenizer, bootstrap, cer, decode, wer
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +27,12 @@ class Score(NamedTuple):
     words: ErrorRate
     characters: ErrorRate  # what counts where a language writes no spaces
     delay: Delay | None  # of tokens, against their forced alignment in full context
+    each: dict[str, ErrorRate]  # words, of every utterance by id
+
+    @property
+    def interval(self) -> Interval:
+        """95 % of the word error rate in percent."""
+        return bootstrap(list(self.each.values()))
 
     def __str__(self) -> str:
         rates = f"{self.words}, CER {self.characters.rate:.2f} %"
@@ -65,7 +71,8 @@ def scores(outcomes: Iterable[Outcome]) -> dict[str, Score]:
         late = [outcome.delays[name] for outcome in outcomes if name in outcome.delays]
         tokens, last = ([frames for each in late for frames in each[of]] for of in (0, 1))
         delay = summarize(tokens, last, FRAME_MS)
-        found[name] = Score(wer(references, texts), cer(references, texts), delay)
+        each = {outcome.id: wer([outcome.reference], [outcome.texts[name]]) for outcome in outcomes}
+        found[name] = Score(wer(references, texts), cer(references, texts), delay, each)
     return found
 
 

@@ -1,44 +1,17 @@
 """Bootstrap intervals, aligned words, bins and counts, with known answers."""
 
-import math
 import random
-
-import pytest
 
 from asrkit.report.words import (
     Group,
     Pair,
     Recognized,
-    bootstrap,
     by_duration,
     confusions,
     grouped,
     word_pairs,
 )
 from asrkit.text import wer
-
-
-def test_an_interval_where_the_distribution_is_known() -> None:
-    """Of 400 single words, 80 wrong: binomial, 20 % ± 1.96 sqrt(0.2 · 0.8 / 400)."""
-    low, high = bootstrap([1] * 80 + [0] * 320, [1] * 400)
-    half = 196 * math.sqrt(0.2 * 0.8 / 400)
-    assert low == pytest.approx(20 - half, abs=0.6)
-    assert high == pytest.approx(20 + half, abs=0.6)
-    assert bootstrap([0, 1], [1, 1]) == (0.0, 100.0)  # a quarter of the samples each
-
-
-def test_an_interval_of_equal_utterances_is_a_point() -> None:
-    assert bootstrap([1] * 30, [4] * 30) == (25.0, 25.0)
-    assert bootstrap([0], [0]) == (0.0, 0.0)
-    assert bootstrap([1, 2, 0, 5], [4, 4, 4, 9]) == bootstrap([1, 2, 0, 5], [4, 4, 4, 9])
-
-
-def test_control_errors_that_come_together_make_it_wider() -> None:
-    """Drawing words and not utterances would miss this: the rate is the same, 20 %."""
-    together = bootstrap([10] * 20 + [0] * 80, [10] * 100)
-    apart = bootstrap([2] * 100, [10] * 100)
-    assert apart == (20.0, 20.0)
-    assert together.high - together.low > 12
 
 
 def test_word_pairs() -> None:

@@ -1,10 +1,11 @@
 """Error rates: counts, edges, and agreement with a plain edit distance."""
 
+import math
 import random
 
 import pytest
 
-from asrkit.text import ErrorRate, cer, wer
+from asrkit.text import ErrorRate, bootstrap, cer, wer
 
 
 def distance(a: list[str], b: list[str]) -> int:
@@ -42,3 +43,31 @@ def test_against_an_edit_distance() -> None:
     ]
     expected = sum(distance(r.split(), h.split()) for r, h in zip(*texts, strict=True))
     assert wer(*texts).errors == expected
+
+
+def rates(errors: list[int], words: list[int]) -> list[ErrorRate]:
+    return [ErrorRate(e, 0, 0, w) for e, w in zip(errors, words, strict=True)]
+
+
+def test_an_interval_where_the_distribution_is_known() -> None:
+    """Of 400 single words, 80 wrong: binomial, 20 % ± 1.96 sqrt(0.2 · 0.8 / 400)."""
+    low, high = bootstrap(rates([1] * 80 + [0] * 320, [1] * 400))
+    half = 196 * math.sqrt(0.2 * 0.8 / 400)
+    assert low == pytest.approx(20 - half, abs=0.6)
+    assert high == pytest.approx(20 + half, abs=0.6)
+    assert bootstrap(rates([0, 1], [1, 1])) == (0.0, 100.0)  # a quarter of the samples each
+
+
+def test_an_interval_of_equal_utterances_is_a_point() -> None:
+    assert bootstrap(rates([1] * 30, [4] * 30)) == (25.0, 25.0)
+    assert bootstrap(rates([0], [0])) == (0.0, 0.0)
+    some = rates([1, 2, 0, 5], [4, 4, 4, 9])
+    assert bootstrap(some) == bootstrap(some)
+
+
+def test_control_errors_that_come_together_make_it_wider() -> None:
+    """Drawing words and not utterances would miss this: the rate is the same, 20 %."""
+    together = bootstrap(rates([10] * 20 + [0] * 80, [10] * 100))
+    apart = bootstrap(rates([2] * 100, [10] * 100))
+    assert apart == (20.0, 20.0)
+    assert together.high - together.low > 12

@@ -15,16 +15,22 @@ def test_scores() -> None:
                 {"full": ([5, 3], [3]), "40 ms": ([1], [])}),
         Outcome("2", 1.0, "c", {"full": "d", "40 ms": "c"}, {}),
     ]  # fmt: skip
+    one = ErrorRate(1, 0, 0, 1)
     assert scores(outcomes) == {
         "full": Score(
             ErrorRate(1, 0, 0, 3),
             ErrorRate(1, 0, 0, 4),
             Delay(160.0, 160.0, pytest.approx(192.0), 120.0),
+            {"1": ErrorRate(0, 0, 0, 2), "2": one},
         ),
-        "40 ms": Score(ErrorRate(0, 1, 0, 3), ErrorRate(0, 2, 0, 4), Delay(40.0, 40.0, 40.0, None)),
+        "40 ms": Score(
+            ErrorRate(0, 1, 0, 3),
+            ErrorRate(0, 2, 0, 4),
+            Delay(40.0, 40.0, 40.0, None),
+            {"1": ErrorRate(0, 1, 0, 2), "2": ErrorRate(0, 0, 0, 1)},
+        ),
     }
-    one = ErrorRate(1, 0, 0, 1)
-    assert scores(outcomes[1:])["full"] == Score(one, one, None)
+    assert scores(outcomes[1:])["full"] == Score(one, one, None, {"2": one})
 
 
 def test_without_spaces_characters_count() -> None:
