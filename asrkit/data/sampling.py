@@ -45,8 +45,8 @@ class EpochBatches:
             cuts = cuts.shuffle(random.Random(f"{seed}-{epoch}"))
         common = {"max_duration": max_batch_seconds, "shuffle": True, "drop_last": False,
                   "seed": seed, "rank": 0, "world_size": 1}  # fmt: skip
-        num_buckets = min(num_buckets, sum(1 for _ in islice(cuts, num_buckets)))
-        if num_buckets < 2:  # lhotse's buckets are at least two, each of at least one utterance
+        num_buckets = min(num_buckets, sum(1 for _ in islice(cuts, 2 * num_buckets)) // 2)
+        if num_buckets < 2:  # lhotse's buckets are at least two, and need utterances to be cut by
             self.sampler = DynamicCutSampler(cuts, **common)
         else:
             # Lazy cuts may hold their audio: few are read ahead.
