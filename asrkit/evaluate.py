@@ -104,13 +104,13 @@ def as_json(file: ModelFile, found: dict[str, Score]) -> dict[str, Any]:
 
 def table(found: dict[str, Score]) -> str:
     titles = ("WER", "95 %", "errors", "words", "CER", "delay ms", "median", "90 %", "last")
-    lines = [f"{'chunk':<9}" + "".join(f"{title:>12}" for title in titles)]
+    lines = [f"{'chunk':<9}" + "".join(f"{title:>10}" for title in titles)]
     for name, score in found.items():
         words, (low, high) = score.words, score.interval
-        cells = [f"{words.rate:.2f} %", f"{low:.1f} to {high:.1f}", str(words.errors)]
+        cells = [f"{words.rate:.2f} %", f"{low:.1f}–{high:.1f}", str(words.errors)]
         cells += [str(words.reference_units), f"{score.characters.rate:.2f} %"]
         cells += ["–" if ms is None else f"{ms:.0f}" for ms in score.delay or [None] * 4]
-        lines.append(f"{name:<9}" + "".join(f"{cell:>12}" for cell in cells))
+        lines.append(f"{name:<9}" + "".join(f"{cell:>10}" for cell in cells))
     return "\n".join(lines)
 
 
