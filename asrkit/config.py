@@ -51,6 +51,9 @@ class AugmentationConfig(Section):
     noise_snr_db: tuple[Number, Number] = Field(default=(10.0, 20.0), strict=False)
     reverb_probability: Share = 0.0
     frequency_warp: Annotated[float, Field(strict=False, ge=0.0, le=0.5)] = 0.0  # at most, by VTLP
+    gain_db: Annotated[float, Field(strict=False, ge=0.0, le=60.0)] = (
+        0.0  # louder or softer, at most
+    )
     # SpecAugment; its probability grows from 0 over the first `spec_ramp` of training.
     spec_probability: Share = 1.0  # of each utterance; 0 turns it off
     spec_ramp: Share = 0.3

@@ -1,5 +1,6 @@
 """Augmentation of features in training."""
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -71,3 +72,18 @@ def warp_frequencies(feats: Tensor, width: float) -> Tensor:
     share = (place - lower)[:, None]
     left, right = (feats.gather(2, i[:, None].expand_as(feats)) for i in (lower, lower + 1))
     return left.lerp(right, share.to(feats.dtype))
+
+
+def change_gain(feats: Tensor, width: float) -> Tensor:
+    """Each utterance as if it were louder or softer, by decibels drawn from [-width, width].
+
+    A factor on the samples is a shift of all log mels.
+
+    Args:
+        feats: (B, T, F) log mels.
+        width: in decibels; 0 changes nothing.
+    """
+    if width == 0.0:
+        return feats
+    decibels = width * (2.0 * torch.rand(feats.size(0), 1, 1) - 1.0)
+    return feats + (decibels * math.log(10.0) / 10.0).to(feats)

@@ -19,19 +19,19 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from tqdm import tqdm
 
-from asrkit.audio import Fbank, features, warp_frequencies
+from asrkit.audio import Fbank, features
 from asrkit.build import build_search, build_spec_augment
 from asrkit.config import Config, ConfigError
 from asrkit.data.dataset import Augmentation, Batch, SpeechDataset, seed_everything
 from asrkit.data.sampling import EpochBatches
-from asrkit.model import FULL_CONTEXT, ConformerCTC, CTCLoss, View
-from asrkit.training.contexts import draw_contexts
+from asrkit.model import FULL_CONTEXT, ConformerCTC, CTCLoss
 from asrkit.training.corpus import Corpus
 from asrkit.training.distributed import Ranks
 from asrkit.training.loading import filler, held_out, loaded, report_left_out
 from asrkit.training.optimizer import build_optimizers, learning_rate, ramp, set_learning_rate
 from asrkit.training.snapshots import Checkpoints, EpochWeights, identity
 from asrkit.training.validation import Validation, rates, scores
+from asrkit.training.views import draw_views
 
 logger = logging.getLogger(__name__)
 
@@ -225,21 +225,12 @@ class Trainer:
     def losses(self, batch: Batch) -> Tensor:
         """(B,) losses of a batch, in contexts drawn for it."""
         seed_everything(f"{batch.seed}-model")
-        options, augmentation, device = self.options, self.config.augmentation, self.ranks.device
+        options, device = self.options, self.ranks.device
         draw = random.Random(f"{batch.seed}-context")
         feats, lengths = features(
             self.fbank, batch.samples.to(device), batch.num_samples.to(device)
         )
-        probability = augmentation.spec_probability * ramp(self.share(), augmentation.spec_ramp)
-
-        def masked() -> Tensor:
-            warped = warp_frequencies(feats, augmentation.frequency_warp)
-            return self.spec_augment(warped, lengths, probability)
-
-        views = [
-            View(masked(), chunk_size, left_context)
-            for chunk_size, left_context in draw_contexts(self.config.context, options.views, draw)
-        ]
+        views = draw_views(feats, lengths, self.config, self.spec_augment, self.share(), draw)
         weight = options.consistency_weight * ramp(self.share(), options.consistency_ramp)
         tokens, token_lengths = batch.tokens.to(device), batch.token_lengths.to(device)
         with torch.autocast(device.type, torch.bfloat16, enabled=self.bfloat16):

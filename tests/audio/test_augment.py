@@ -1,4 +1,4 @@
-"""Warped frequencies: a tone moves to where its factor says, and nothing else changes."""
+"""Warped frequencies: a tone moves to where its factor says. Gain: that of the samples."""
 
 import math
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from asrkit.audio import Fbank, warp_frequencies
+from asrkit.audio import Fbank, change_gain, warp_frequencies
 from asrkit.audio.fbank import mel, mel_edges
 
 
@@ -58,3 +58,16 @@ def test_mel_edges_are_kaldis() -> None:
     edges = mel_edges(80)
     assert edges[0].item() == pytest.approx(1127.0 * math.log1p(20.0 / 700.0))
     assert edges.diff().std() < 1e-9
+
+
+def test_a_gain_is_that_of_the_samples() -> None:
+    samples = 0.1 * torch.randn(3, 8000)
+    fbank = Fbank(80)
+    torch.manual_seed(0)
+    decibels = 20.0 * (2.0 * torch.rand(3, 1) - 1.0)
+    torch.manual_seed(0)
+    changed = change_gain(fbank(samples, samples[:, :0])[0], 20.0)
+    louder = samples * 10.0 ** (decibels / 20.0)
+    assert (changed - fbank(louder, samples[:, :0])[0]).abs().max() < 1e-3
+    assert decibels.max() - decibels.min() > 5.0
+    assert change_gain(changed, 0.0) is changed

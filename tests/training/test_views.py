@@ -10,7 +10,7 @@ from torch.distributions import Categorical, kl_divergence
 from asrkit.config import ContextConfig
 from asrkit.model import FULL_CONTEXT, CTCLoss, View
 from asrkit.model.ctc import disagreement
-from asrkit.training.contexts import draw_contexts
+from asrkit.training.views import draw_contexts
 from tests.conftest import tiny_model
 
 
