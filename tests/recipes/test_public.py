@@ -135,12 +135,12 @@ def test_nothing_is_fetched_unless_asked(capsys: pytest.CaptureFixture) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["librispeech5", "librispeech100", "librispeech", "aishell", "yesno", "commonvoice"],
+    ["librispeech5", "librispeech100", "librispeech", "aishell", "yesno", "commonvoice", "fsdd"],
 )
 def test_configs_name_what_the_recipes_write(name: str) -> None:
     path = PROJECT / "conf" / f"{name}.yaml"
     config, recipe = load_config(path), name.rstrip("0123456789")
-    train = "train.jsonl" if recipe == "yesno" else "train.jsonl.gz"
+    train = "train.jsonl" if recipe in ("yesno", "fsdd") else "train.jsonl.gz"
     assert (config.data.train, config.data.dev) == (
         f"data/{name}/{train}",
         f"data/{name}/dev.jsonl",
