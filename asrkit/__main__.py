@@ -8,6 +8,7 @@ COMMANDS = {
     "decode": "decode files or a manifest",
     "evaluate": "word errors and delays over a manifest, at several chunk sizes",
     "report": "a training as one page: scores, curves, alignments, what was heard wrong",
+    "ngram": "estimate a language model from texts",
     "stream": "stream a file, the microphone or raw samples",
     "export": "write the encoder or the whole model for other programs",
     "pack": "store a model file's weights in half the bytes",

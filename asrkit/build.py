@@ -5,9 +5,16 @@ from functools import partial
 
 from asrkit import search
 from asrkit.audio import SpecAugment
-from asrkit.config import AugmentationConfig, ModelConfig, SearchConfig, TextConfig
+from asrkit.config import (
+    AugmentationConfig,
+    LanguageModelConfig,
+    ModelConfig,
+    SearchConfig,
+    TextConfig,
+)
+from asrkit.errors import UserError
 from asrkit.model import ConformerCTC, ConformerEncoder
-from asrkit.search import Search
+from asrkit.search import Fusion, Search, TokenFusion, Weighted, WordFusion, read_arpa
 from asrkit.text import (
     CharTokenizer,
     SentencePieceTokenizer,
@@ -16,6 +23,10 @@ from asrkit.text import (
     normalize,
 )
 
+FUSIONS: dict[str, type[WordFusion] | type[TokenFusion]] = {
+    "words": WordFusion,
+    "tokens": TokenFusion,
+}
 SYMBOLS = {"characters": CharTokenizer, "words": WordTokenizer}  # the others are sentencepiece
 
 
@@ -66,6 +77,25 @@ def build_spec_augment(config: AugmentationConfig) -> SpecAugment:
     )
 
 
-def build_search(config: SearchConfig) -> Search:
+def build_fusion(
+    config: LanguageModelConfig, searching: SearchConfig, tokenizer: Tokenizer
+) -> Fusion:
+    """A language model for this search and the tokens of this tokenizer.
+
+    Raises:
+        UserError: for a search that takes none, or a file that cannot be read or does not fit.
+    """
+    if not search.takes_fusion(searching.kind):
+        able = " and ".join(filter(search.takes_fusion, search.KINDS))
+        raise UserError(f"search {searching.kind} takes no language model; {able} does")
+    model = read_arpa(config.path)
+    pieces = ["", *(tokenizer.piece(token) for token in range(1, tokenizer.vocab_size))]
+    try:
+        return FUSIONS[config.units](Weighted(model, config.weight, config.word_bonus), pieces)
+    except ValueError as error:
+        raise UserError(f"language model {config.path}: {error}") from None
+
+
+def build_search(config: SearchConfig, fusion: Fusion | None = None) -> Search:
     """From log-probabilities to hypotheses."""
-    return search.build_search(config.model_dump())
+    return search.build_search(config.model_dump(), fusion)

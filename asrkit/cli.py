@@ -7,7 +7,13 @@ from collections.abc import Callable
 import yaml
 
 from asrkit.checkpoint import ModelFile, load_model
-from asrkit.config import Config, SearchConfig, parse_search
+from asrkit.config import (
+    Config,
+    LanguageModelConfig,
+    SearchConfig,
+    parse_language_model,
+    parse_search,
+)
 from asrkit.errors import UserError
 from asrkit.model import FRAME_MS
 from asrkit.runtime import Recognizer, recognizer_of
@@ -50,6 +56,14 @@ def add_search(arguments: argparse.ArgumentParser) -> None:
         " (default: the model's, as a rule greedy)",
     )
     arguments.add_argument("--beam", type=int, help="texts kept by prefix_beam (its default: 10)")
+    arguments.add_argument("--lm", metavar="ARPA", help="language model for prefix_beam")
+    arguments.add_argument(
+        "--lm-units", choices=["words", "tokens"], help="of the language model (default words)"
+    )
+    arguments.add_argument("--lm-weight", type=float, help="of the language model (default 0.5)")
+    arguments.add_argument(
+        "--word-bonus", type=float, help="for each word of the language model (default 0.5)"
+    )
 
 
 def search_of(options: argparse.Namespace, file: ModelFile) -> SearchConfig:
@@ -67,6 +81,22 @@ def search_of(options: argparse.Namespace, file: ModelFile) -> SearchConfig:
     if options.beam is not None:
         search = parse_search(search.model_dump() | {"beam": options.beam})
     return search
+
+
+def lm_of(options: argparse.Namespace) -> LanguageModelConfig | None:
+    """The language model that the options ask for, if any.
+
+    Raises:
+        UserError: for an option that does not fit, or says something of no language model.
+    """
+    given = {"units": options.lm_units, "weight": options.lm_weight,
+             "word_bonus": options.word_bonus}  # fmt: skip
+    given = {name: value for name, value in given.items() if value is not None}
+    if options.lm is None:
+        if given:
+            raise UserError("--lm-units, --lm-weight and --word-bonus need an --lm")
+        return None
+    return parse_language_model({"path": options.lm, **given})
 
 
 def add_batch(arguments: argparse.ArgumentParser) -> None:
@@ -109,8 +139,9 @@ def recognizer_as(options: argparse.Namespace, file: ModelFile) -> Recognizer:
     full = options.chunk_ms == "full"
     chunk_size = "full" if full else frames("--chunk-ms", options.chunk_ms)
     left_context = frames("--left-ms", options.left_ms)
-    search = search_of(options, file)
-    return recognizer_of(file, chunk_size, left_context, search, options.device)
+    return recognizer_of(
+        file, chunk_size, left_context, search_of(options, file), options.device, lm_of(options)
+    )
 
 
 def run_command(

@@ -7,21 +7,19 @@ encoding and of a search stand with their classes.
 """
 
 import difflib
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import pydantic
 import torch
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from asrkit import search
 from asrkit.config_file import ConfigError, read_values
+from asrkit.config_kinds import Number, any_of, sections_of
 from asrkit.model import positions
 
-# YAML reads 1e-3 as a string: numbers with a fraction may be written so.
-Number = Annotated[float, Field(strict=False, allow_inf_nan=False)]
 Share = Annotated[float, Field(strict=False, ge=0.0, le=1.0)]
 Positive = Annotated[int, Field(ge=1, le=1_000_000)]
 Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
@@ -77,9 +75,6 @@ class Kind(Section):
     kind: str
 
 
-AnyKind = TypeVar("AnyKind", bound=Kind)
-
-
 class PositionConfig(Kind):
     """A position encoding."""
 
@@ -93,43 +88,16 @@ class SearchConfig(Kind):
         return self
 
 
-# Of a kind's options: no table that a file asks for may fill the memory.
-Few = Annotated[int, Field(ge=1, le=100_000)]
-BOUNDED: dict[Any, Any] = {int: Few, int | None: Few | None, float: Number}
-
-
 KINDS: dict[tuple[str, ...], Any] = {("model", "position"): positions, ("search",): search}
 
 
-def _sections(base: type[AnyKind], module: Any) -> dict[str, type[AnyKind]]:
-    """The sections of the kinds that a module has."""
-    sections = {}
-    for kind in module.KINDS:
-        fields: dict[str, Any] = {
-            name: (BOUNDED.get(option.annotation, option.annotation), option.default)
-            for name, option in module.options(kind).items()
-        }
-        fields["kind"] = (Literal[kind], kind)
-        sections[kind] = create_model(kind, __base__=base, **fields)
-    return sections
-
-
-def _any_of(sections: Iterable[type[Kind]]) -> Any:
-    """One of these sections, by its kind; a kind may stand alone."""
-    return Annotated[
-        Union[tuple(sections)],  # noqa: UP007
-        Field(discriminator="kind"),
-        BeforeValidator(lambda value: {"kind": value} if isinstance(value, str) else value),
-    ]
-
-
-POSITIONS = _sections(PositionConfig, positions)
-SEARCHES = _sections(SearchConfig, search)
+POSITIONS = sections_of(PositionConfig, positions)
+SEARCHES = sections_of(SearchConfig, search)
 if TYPE_CHECKING:
     AnyPosition = PositionConfig
     AnySearch = SearchConfig
 else:
-    AnyPosition, AnySearch = _any_of(POSITIONS.values()), _any_of(SEARCHES.values())
+    AnyPosition, AnySearch = any_of(POSITIONS.values()), any_of(SEARCHES.values())
 
 
 class ModelConfig(Section):
@@ -227,8 +195,24 @@ class Config(Section):
         return self
 
 
+class LanguageModelConfig(Section):
+    """What decoding adds to a search. No part of a model file: it would name a file elsewhere."""
+
+    path: str  # of an ARPA file
+    units: Literal["words", "tokens"] = "words"
+    weight: Number = 0.5
+    word_bonus: Number = 0.5  # for each word, or token
+
+
 class _Search(Section):
     search: AnySearch
+
+
+class _LanguageModel(Section):
+    lm: Annotated[
+        LanguageModelConfig,
+        BeforeValidator(lambda value: {"path": value} if isinstance(value, str) else value),
+    ]
 
 
 Parsed = TypeVar("Parsed", bound=Section)
@@ -251,6 +235,11 @@ def parse_config(values: dict[str, Any]) -> Config:
 def parse_search(value: Any) -> SearchConfig:
     """The search of a kind, or of a dict of a kind and its options, checked."""
     return _parse(_Search, {"search": value}).search
+
+
+def parse_language_model(value: Any) -> LanguageModelConfig:
+    """A language model of a path, or of a dict of a path and options, checked."""
+    return _parse(_LanguageModel, {"lm": value}).lm
 
 
 def _parse(section: type[Parsed], values: dict[str, Any]) -> Parsed:

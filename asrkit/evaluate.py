@@ -12,6 +12,7 @@ from asrkit.cli import (
     add_model,
     add_search,
     frames,
+    lm_of,
     parser,
     run_command,
     search_of,
@@ -81,7 +82,9 @@ def scores_of(
     cuts = load_cuts(options.manifest, left_out)
     for utterance in left_out:
         print(f"asrkit evaluate: not scored {utterance.id}: {utterance.reason}", file=sys.stderr)
-    recognizer = recognizer_of(file, search=search_of(options, file), device=options.device)
+    recognizer = recognizer_of(
+        file, search=search_of(options, file), device=options.device, lm=lm_of(options)
+    )
     encode = TextEncoder(file.tokenizer, build_normalizer(file.config.text))
     dev = held_out(cuts, encode, options.batch_seconds)
     model, fbank, search = recognizer.model, recognizer.fbank, recognizer.search

@@ -24,14 +24,18 @@ def run(command: str, *arguments: object) -> int:
     return importlib.import_module(f"asrkit.{module}").main([str(a) for a in arguments])
 
 
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    path = tmp_path / "m.safetensors"
+def talkative_model(path: Path) -> Path:
+    """A model file that hears many letters in `speech(2.0)`."""
     file = a_file(CharTokenizer(list("abcdefghij ")))
     samples = torch.from_numpy(speech(2.0))[None]
-    fitted(file.model, audio.Fbank()(samples, samples[:, :0])[0])  # talkative about `wav`
+    fitted(file.model, audio.Fbank()(samples, samples[:, :0])[0])
     save_model(path, file)
     return path
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return talkative_model(tmp_path / "m.safetensors")
 
 
 @pytest.fixture

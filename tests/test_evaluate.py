@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from asrkit import decode, evaluate
+from asrkit import decode, evaluate, ngram
 from asrkit.checkpoint import save_model
 from asrkit.text import CharTokenizer
 from tests.test_checkpoint import a_file
@@ -83,3 +83,17 @@ def test_a_batch_has_a_length(seconds: str, capsys: pytest.CaptureFixture[str]) 
         evaluate.main(["--model", "m", "--batch-seconds", seconds, "dev.jsonl"])
     assert stop.value.code == 2
     assert f"must be seconds above 0, got '{seconds}'" in capsys.readouterr().err
+
+
+def test_a_language_model(
+    model: str, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With enough weight only what it knows is heard."""
+    arpa, dev = str(tmp_path / "lm.arpa"), str(corpus / "dev.jsonl")
+    assert ngram.main(["--output", arpa, str(corpus / "train.jsonl")]) == 0
+    arguments = ["--model", model, "--chunk-ms", "160", "--search", "prefix_beam", "--beam", "30"]
+    wrong = []
+    for options in ([], ["--lm", arpa, "--lm-weight", "5", "--word-bonus", "0"]):
+        assert evaluate.main([*arguments, *options, "--format", "json", dev]) == 0
+        wrong.append(json.loads(capsys.readouterr().out)["contexts"]["160 ms"]["words"])
+    assert wrong[0] != wrong[1]

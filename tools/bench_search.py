@@ -7,16 +7,27 @@ where it is installed; it looks at the 10 likeliest tokens of a frame.
 """
 
 import argparse
+import random
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import torch
 from benchmarks import Failure, Row, environment, parser, ratio, report, round_robin
 from torch import Tensor
 
-from asrkit.search import GreedySearch, PrefixBeamSearch, Search
+from asrkit.search import (
+    GreedySearch,
+    PrefixBeamSearch,
+    Search,
+    Weighted,
+    WordFusion,
+    read_arpa,
+)
+from asrkit.text.kneser_ney import arpa_lines, estimate
 
 FRAMES, VOCAB_SIZE, TOKENS, BEAM = 1500, 500, 285, 10
 QUICK_FRAMES = 60
@@ -55,12 +66,26 @@ def passes(log_probs: Tensor) -> dict[str, Callable[[], list[float]]]:
             searched, beam, list(log_probs.split(CHUNK_SIZE))
         ),
         f"{MAIN}, all tokens": partial(searched, everything, [log_probs]),
+        f"{MAIN}, with a 3-gram of words": partial(
+            searched, PrefixBeamSearch(BEAM, fusion=word_fusion()), [log_probs]
+        ),
         "prefix beam 50": partial(searched, PrefixBeamSearch(50), [log_probs]),
     }
     flashlight = flashlight_decode(log_probs)
     if flashlight is not None:
         found[f"flashlight-text, beam {BEAM}"] = flashlight
     return {name: partial(timed, run) for name, run in found.items()}
+
+
+def word_fusion() -> WordFusion:
+    """A model of random words, of which every third piece begins one."""
+    pieces = [f"{' ' * (token % 3 == 0)}{token:x}." for token in range(VOCAB_SIZE)]
+    draw = random.Random(0)
+    texts = ["".join(draw.choices(pieces, k=30)).split() for _ in range(2000)]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "lm.arpa"
+        path.write_text("\n".join(arpa_lines(estimate(texts, 3))))
+        return WordFusion(Weighted(read_arpa(path), 0.5, 0.5), pieces)
 
 
 def searched(search: Search, parts: list[Tensor]) -> None:

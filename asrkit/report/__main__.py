@@ -89,7 +89,8 @@ def report(options: argparse.Namespace) -> int:
     play = Players()
     corpus = described(options.manifest or file.config.data.dev, heard)
     decoding = (
-        f"{search_of(options, file).kind.replace('_', ' ')} search, no language model, "
+        f"{search_of(options, file).kind.replace('_', ' ')} search, "
+        f"{f'language model {options.lm}' if options.lm else 'no language model'}, "
         f"{left_context(options, file) * FRAME_MS} ms of left context"
     )
     made = page(

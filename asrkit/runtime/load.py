@@ -4,9 +4,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from asrkit.build import build_search
+from asrkit.build import build_fusion, build_search
 from asrkit.checkpoint import ModelFile, load_model
-from asrkit.config import SearchConfig, parse_search
+from asrkit.config import (
+    LanguageModelConfig,
+    SearchConfig,
+    parse_language_model,
+    parse_search,
+)
 from asrkit.errors import UserError
 from asrkit.model import FULL_CONTEXT
 from asrkit.runtime.recognizer import Recognizer
@@ -18,6 +23,7 @@ def load(
     left_context: int | None = None,
     search: str | Mapping[str, Any] | None = None,
     device: str = "cpu",
+    lm: str | Mapping[str, Any] | None = None,
 ) -> Recognizer:
     """A recogniser from a model file.
 
@@ -28,13 +34,16 @@ def load(
         search: a kind of search, or a dict of its "kind" and options, as in a configuration; the
             model's own if None, which is "greedy" unless its configuration chose another.
         device: of torch.
+        lm: an ARPA file for a search that takes one, or a dict of its "path" and options: "units"
+            (words or tokens), "weight", "word_bonus".
 
     Raises:
         ModelFileError: for a file that cannot be loaded.
         UserError: for a value that does not fit.
     """
     chosen = None if search is None else parse_search(search)
-    return recognizer_of(load_model(path), chunk_size, left_context, chosen, device)
+    model = None if lm is None else parse_language_model(lm)
+    return recognizer_of(load_model(path), chunk_size, left_context, chosen, device, model)
 
 
 def recognizer_of(
@@ -43,6 +52,7 @@ def recognizer_of(
     left_context: int | None = None,
     search: SearchConfig | None = None,
     device: str = "cpu",
+    lm: LanguageModelConfig | None = None,
 ) -> Recognizer:
     """As `load`, from a model file already read."""
     context = file.config.context
@@ -62,5 +72,7 @@ def recognizer_of(
         network = file.model.to(device)
     except (RuntimeError, AssertionError) as error:  # a device that torch was built without
         raise UserError(f"device {device!r}: {str(error).splitlines()[0]}") from None
-    searcher = build_search(search or file.config.search)
+    search = search or file.config.search
+    fusion = None if lm is None else build_fusion(lm, search, file.tokenizer)
+    searcher = build_search(search, fusion)
     return Recognizer(network, file.tokenizer, searcher, chunk_size, left_context)

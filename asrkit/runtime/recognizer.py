@@ -176,4 +176,6 @@ class Session:
         self._result = self._read(is_final=False)
 
     def _read(self, is_final: bool) -> Result:
-        return self._read_words(self._recognizer.search.best(self._search_state), is_final)
+        search = self._recognizer.search
+        hypothesis = (search.best if is_final else search.partial)(self._search_state)
+        return self._read_words(hypothesis, is_final)

@@ -1,6 +1,7 @@
 """From log-probabilities to hypotheses, incrementally: one class a kind.
 
-The options of a kind are its class's arguments but the blank, with the defaults that stand there.
+The options of a kind are its class's arguments, but for the blank and the language model, with the
+defaults that stand there.
 """
 
 import inspect
@@ -8,18 +9,35 @@ from collections.abc import Mapping
 from typing import Any
 
 from asrkit import kinds
+from asrkit.search.fusion import Fusion, TokenFusion, Weighted, WordFusion
 from asrkit.search.greedy import GreedySearch
 from asrkit.search.hypothesis import Hypothesis, Search
+from asrkit.search.ngram import ArpaError, NGram, read_arpa
 from asrkit.search.prefix_beam import PrefixBeamSearch
 
-__all__ = ["KINDS", "GreedySearch", "Hypothesis", "PrefixBeamSearch", "Search", "build_search"]
+__all__ = [
+    "KINDS",
+    "ArpaError",
+    "Fusion",
+    "GreedySearch",
+    "Hypothesis",
+    "NGram",
+    "PrefixBeamSearch",
+    "Search",
+    "TokenFusion",
+    "Weighted",
+    "WordFusion",
+    "build_search",
+    "read_arpa",
+    "takes_fusion",
+]
 
 KINDS: dict[str, type[Any]] = {"greedy": GreedySearch, "prefix_beam": PrefixBeamSearch}
 
 
 def options(kind: str) -> dict[str, inspect.Parameter]:
     """The options of a kind, with their types and defaults."""
-    return kinds.options(KINDS[kind], ("blank",))
+    return kinds.options(KINDS[kind], ("blank", "fusion"))
 
 
 def refusal(kind: object) -> str:
@@ -27,11 +45,19 @@ def refusal(kind: object) -> str:
     return kinds.refusal(kind, KINDS)
 
 
-def build_search(search: Mapping[str, Any]) -> Search:
-    """The search of a "kind" with its options.
+def takes_fusion(kind: str) -> bool:
+    """Whether a kind takes a language model."""
+    return "fusion" in inspect.signature(KINDS[kind]).parameters
+
+
+def build_search(search: Mapping[str, Any], fusion: Fusion | None = None) -> Search:
+    """The search of a "kind" with its options, and a language model if the kind takes one.
 
     Raises:
         ValueError: for numbers that do not fit.
     """
-    options = dict(search)
-    return KINDS[options.pop("kind")](**options)
+    arguments = dict(search)
+    kind = arguments.pop("kind")
+    if fusion is not None:
+        arguments["fusion"] = fusion
+    return KINDS[kind](**arguments)

@@ -47,5 +47,8 @@ class GreedySearch:
         hypothesis = Hypothesis(tuple(tokens), tuple(starts), tuple(ends), tuple(confidences))
         return GreedyState(hypothesis, last, frame)
 
+    def partial(self, state: GreedyState) -> Hypothesis:
+        return state.hypothesis
+
     def best(self, state: GreedyState) -> Hypothesis:
         return state.hypothesis

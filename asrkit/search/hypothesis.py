@@ -23,5 +23,8 @@ class Search(Protocol):
     def step(self, state: Any, log_probs: Tensor) -> Any:
         """The state after (E, V) more frames, any E."""
 
+    def partial(self, state: Any) -> Hypothesis:
+        """The best hypothesis so far, while the stream goes on."""
+
     def best(self, state: Any) -> Hypothesis:
-        """The best hypothesis so far."""
+        """The best hypothesis if the stream ends here; the state does not change."""

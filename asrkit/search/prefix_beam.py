@@ -7,17 +7,20 @@
   trying them all.
 - Probabilities are no logarithms: products and sums are what Python does fastest. What all of them
   have in common is taken out by powers of two, which is exact, and kept as `log_scale`.
+- A language model's factor is multiplied into all that a text holds when its last token is added.
+  What it makes of the end of a text is asked by `best` and not kept.
 - The times of a text are those of its likeliest path, which is found along with the sum.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
 
+from asrkit.search.fusion import Fusion, NoFusion
 from asrkit.search.hypothesis import Hypothesis
 from asrkit.search.path import UNSETTLED, Path, Settled, said, settle
 
@@ -40,6 +43,8 @@ class Prefix(NamedTuple):
     token: int  # the last; NOTHING of the empty text
     key: int  # a hash of 64 bits: equal texts have equal keys
     parent: int  # key of the text without the last token
+    context: Any  # state of the language model
+    factor: float  # the language model's for the last token
 
 
 class PrefixBeamState(NamedTuple):
@@ -51,16 +56,16 @@ class PrefixBeamState(NamedTuple):
 
 class Ranked(NamedTuple):
     hypothesis: Hypothesis
-    score: float  # natural logarithm of its probability
+    score: float  # natural logarithm of its probability, with all that a language model adds
 
 
 NOTHING = -1
-EMPTY = Prefix(1.0, 1.0, None, 1.0, 1.0, None, 0.0, 0.0, None, NOTHING, 0, 0)
-SMALL = 2.0**-500  # below, probabilities are scaled up
+EMPTY = Prefix(1.0, 1.0, None, 1.0, 1.0, None, 0.0, 0.0, None, NOTHING, 0, 0, None, 1.0)
+SMALL, LARGE = 2.0**-500, 2.0**500  # outside, probabilities are scaled
 SETTLE_FRAMES = 256  # how often to look for what is settled
 ROUNDING = 1e-9  # more than logarithms are off by
 
-by_total = itemgetter(0)
+by_total = by_score = itemgetter(0)
 as_tuple = tuple.__new__  # as_tuple(Prefix, (…)) takes half the time of Prefix(…)
 
 
@@ -74,6 +79,7 @@ class PrefixBeamSearch:
         skip_blank_prob: a frame whose blank is likelier counts as a blank and nothing else. 1 skips
             no frame.
         blank: id of the blank.
+        fusion: a language model.
 
     Raises:
         ValueError: for a number out of range.
@@ -85,15 +91,18 @@ class PrefixBeamSearch:
         min_token_prob: float = 1e-4,
         skip_blank_prob: float = 0.999,
         blank: int = 0,
+        fusion: Fusion | None = None,
     ) -> None:
         if beam < 1:
             raise ValueError(f"beam must be 1 or more, got {beam}")
-        self.beam, self.blank = beam, blank
+        self.beam, self.blank, self.fusion = beam, blank, fusion or NoFusion()
+        self.ceiling = math.exp(self.fusion.ceiling)  # no factor is larger
         self.log_min_token = log_of("min_token_prob", min_token_prob)
         self.log_skip_blank = log_of("skip_blank_prob", skip_blank_prob)
 
     def start(self) -> PrefixBeamState:
-        return PrefixBeamState((EMPTY,), 0.0, UNSETTLED, 0)
+        empty = EMPTY._replace(context=self.fusion.start())
+        return PrefixBeamState((empty,), 0.0, UNSETTLED, 0)
 
     def step(self, state: PrefixBeamState, log_probs: Tensor) -> PrefixBeamState:
         """The state after (E, V) more frames.
@@ -115,9 +124,10 @@ class PrefixBeamSearch:
                 known = {prefix.key: prefix for prefix in beam}
                 after = stayed(beam, known, frame, memoryview(row), math.exp(log_blank))
                 floor = min(map(by_total, after)) if len(after) >= self.beam else 0.0
-                lowest = max(min(self.log_min_token, log_top), log(floor / beam[0].total))
+                enough = log(floor / (beam[0].total * self.ceiling))
+                lowest = max(min(self.log_min_token, log_top), enough)
                 if log_top >= lowest:
-                    after += grown(beam, known, frame, floor, likely(label_row, lowest))
+                    after += self.grown(beam, known, frame, floor, likely(label_row, lowest))
                 after.sort(key=by_total, reverse=True)
                 beam, log_scale = rescaled(after[: self.beam], log_scale)
             frame += 1
@@ -125,15 +135,58 @@ class PrefixBeamSearch:
             settled = settle(beam[0].path, ends(beam), settled)
         return PrefixBeamState(tuple(beam), log_scale, settled, frame)
 
-    def best(self, state: PrefixBeamState) -> Hypothesis:
+    def partial(self, state: PrefixBeamState) -> Hypothesis:
         return said(state.beam[0].path, state.settled)
 
+    def best(self, state: PrefixBeamState) -> Hypothesis:
+        _, prefix = max(self.ended(state), key=by_score)
+        return said(prefix.path, state.settled)
+
     def nbest(self, state: PrefixBeamState) -> list[Ranked]:
-        """All texts of the beam, the likeliest first."""
-        return [
-            Ranked(said(prefix.path, state.settled), state.log_scale + log(prefix.total))
-            for prefix in state.beam
-        ]
+        """All texts of the beam as if they ended here, the likeliest first."""
+        ranked = sorted(self.ended(state), key=by_score, reverse=True)
+        return [Ranked(said(prefix.path, state.settled), score) for score, prefix in ranked]
+
+    def ended(self, state: PrefixBeamState) -> Iterator[tuple[float, Prefix]]:
+        """The scores of the texts if they end here."""
+        for prefix in state.beam:
+            end = self.fusion.finish(prefix.context)
+            yield state.log_scale + log(prefix.total) + end, prefix
+
+    def grown(
+        self,
+        beam: Sequence[Prefix],
+        known: dict[int, Prefix],
+        frame: int,
+        floor: float,
+        tokens: list[tuple[int, float]],
+    ) -> list[Prefix]:
+        """Texts that are one token longer, not in the beam, and likelier than the floor.
+
+        Args:
+            known: the beam by keys.
+            tokens: with their probabilities, the likeliest first.
+        """
+        new = []
+        for prefix in beam:
+            parent, reach = prefix.key, prefix.total * self.ceiling
+            for token, prob in tokens:
+                if reach * prob <= floor:
+                    break  # all that follow are less likely
+                entry, best, before = entrance(prefix, token)
+                key = hash((parent, token))
+                if entry * self.ceiling * prob <= floor or key in known:
+                    continue
+                context, gain = self.fusion.step(prefix.context, token)
+                factor = math.exp(gain)
+                total, best = entry * prob * factor, best * prob * factor
+                if total > floor:
+                    path = (before, token, frame, frame + 1, prob)
+                    new.append(
+                        as_tuple(Prefix, (total, best, path, 0.0, 0.0, None, total, best, path,
+                                          token, key, parent, context, factor))
+                    )  # fmt: skip
+        return new
 
 
 def log_of(name: str, share: float) -> float:
@@ -157,16 +210,12 @@ def likely(row: np.ndarray, lowest: float) -> list[tuple[int, float]]:
 def stayed(
     beam: Sequence[Prefix], known: dict[int, Prefix], frame: int, row: memoryview, blank_prob: float
 ) -> list[Prefix]:
-    """The texts of the beam after one more frame: a blank, or their last token.
-
-    Args:
-        known: the beam by keys.
-        row: (V,) log-probabilities.
-    """
+    """The texts of the beam after one more frame, (V,): a blank, or their last token."""
     exp = math.exp
     stays = []
     for prefix in beam:
-        total, best, path, _, _, _, label, best_label, label_path, token, key, parent = prefix
+        (total, best, path, _, _, _, label, best_label, label_path,
+         token, key, parent, context, factor) = prefix  # fmt: skip
         blank, best_blank = total * blank_prob, best * blank_prob
         blank_path = path
         if token != NOTHING:
@@ -177,9 +226,9 @@ def stayed(
                 label_path = (before, token, first, frame + 1, prob if prob > highest else highest)
             if parent in known:  # which says the token only now
                 entry, best_entry, before = entrance(known[parent], token)
-                label += entry * prob
-                if best_entry * prob > best_label:
-                    best_label = best_entry * prob
+                label += entry * prob * factor
+                if best_entry * prob * factor > best_label:
+                    best_label = best_entry * prob * factor
                     label_path = (before, token, frame, frame + 1, prob)
         if best_label > best_blank:
             best, path = best_label, label_path
@@ -187,7 +236,7 @@ def stayed(
             best = best_blank
         stays.append(
             as_tuple(Prefix, (blank + label, best, path, blank, best_blank, blank_path,
-                              label, best_label, label_path, token, key, parent))
+                              label, best_label, label_path, token, key, parent, context, factor))
         )  # fmt: skip
     return stays
 
@@ -197,29 +246,6 @@ def entrance(prefix: Prefix, token: int) -> tuple[float, float, Path | None]:
     if token == prefix.token:
         return prefix.blank, prefix.best_blank, prefix.blank_path
     return prefix.total, prefix.best, prefix.path
-
-
-def grown(
-    beam: Sequence[Prefix],
-    known: dict[int, Prefix],
-    frame: int,
-    floor: float,
-    tokens: list[tuple[int, float]],
-) -> list[Prefix]:
-    """Texts that are one token longer, not in the beam, and likelier than the floor."""
-    new = []
-    for prefix in beam:
-        for token, prob in tokens:
-            if prefix.total * prob <= floor:
-                break  # all that follow are less likely
-            entry, best, before = entrance(prefix, token)
-            key = hash((prefix.key, token))
-            total, best = entry * prob, best * prob
-            if total > floor and key not in known:
-                path = (before, token, frame, frame + 1, prob)
-                new.append(Prefix(total, best, path, 0.0, 0.0, None, total, best, path,
-                                  token, key, prefix.key))  # fmt: skip
-    return new
 
 
 def skipped(beam: Sequence[Prefix]) -> Sequence[Prefix]:
@@ -245,7 +271,7 @@ def rescaled(beam: list[Prefix], log_scale: float) -> tuple[list[Prefix], float]
         beam.pop()
     if not beam:
         raise ValueError("log_probs leave no text possible: a frame is not a distribution")
-    if beam[0].total > SMALL and beam[0].best > SMALL:
+    if SMALL < beam[0].total < LARGE and SMALL < beam[0].best < LARGE:
         return beam, log_scale
     _, exponent = math.frexp(beam[0].total)
     _, best_exponent = math.frexp(max(prefix.best for prefix in beam))

@@ -22,7 +22,8 @@ BUILDERS = {"build", "checkpoint"}
 MAY_IMPORT = {
     **{leaf: set() for leaf in LEAVES},
     "config_file": set(),
-    "config": {"model", "search", "config_file"},
+    "config_kinds": set(),
+    "config": {"model", "search", "config_file", "config_kinds"},
     "data": LEAVES,
     "build": LEAVES | {"config"},
     "checkpoint": LEAVES | {"config", "build"},
@@ -36,7 +37,18 @@ ANY = (
     LEAVES
     | ROOTS
     | BUILDERS
-    | {"config_file", "config", "data", "training", "runtime", "export", "report", "cli", "asrkit"}
+    | {
+        "config_file",
+        "config_kinds",
+        "config",
+        "data",
+        "training",
+        "runtime",
+        "export",
+        "report",
+        "cli",
+        "asrkit",
+    }
 )
 
 

@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections import defaultdict
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -48,8 +49,14 @@ def all_paths(log_probs: Tensor) -> dict[tuple[int, ...], tuple[float, Hypothesi
     return {text: (totals[text], hypothesis) for text, (_, hypothesis) in likeliest.items()}
 
 
-def textbook(log_probs: Tensor, beam: int) -> dict[tuple[int, ...], float]:
-    """Log-probabilities of the texts that are left: dicts of tuples, logarithms, all tokens."""
+def textbook(
+    log_probs: Tensor, beam: int, added: Callable[[tuple[int, ...]], float] = lambda _: 0.0
+) -> dict[tuple[int, ...], float]:
+    """Scores of the texts that are left: dicts of tuples, logarithms, all tokens.
+
+    Args:
+        added: what a language model adds to a text.
+    """
     prefixes = {(): (0.0, -math.inf)}
     for row in log_probs.tolist():
         after: dict[tuple[int, ...], tuple[float, float]] = defaultdict(lambda: (-math.inf,) * 2)
@@ -64,9 +71,9 @@ def textbook(log_probs: Tensor, beam: int) -> dict[tuple[int, ...], float]:
                     after[prefix] = after[prefix][0], add(after[prefix][1], label + log_prob)
                     entry = blank
                 after[longer] = after[longer][0], add(after[longer][1], entry + log_prob)
-        ranked = sorted(after.items(), key=lambda item: -add(*item[1]))
+        ranked = sorted(after.items(), key=lambda item: -add(*item[1]) - added(item[0]))
         prefixes = dict(ranked[:beam])
-    return {prefix: add(*ends) for prefix, ends in prefixes.items()}
+    return {prefix: add(*ends) + added(prefix) for prefix, ends in prefixes.items()}
 
 
 def add(a: float, b: float) -> float:

@@ -19,6 +19,7 @@ SEARCHES = {
     "prefix beam 10",
     "prefix beam 10, in chunks of 640 ms",
     "prefix beam 10, all tokens",
+    "prefix beam 10, with a 3-gram of words",
     "prefix beam 50",
 }
 OFFLINE = {"asrkit, chunks of 640 ms", "asrkit, full context", "torchaudio Conformer"}

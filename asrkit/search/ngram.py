@@ -1,0 +1,211 @@
+"""N-gram language models read from ARPA files, as automata.
+
+A node is an n-gram of the file, node 0 the empty one, and a state is the node of the longest
+context that the file knows. A word leads from a node to the n-gram that is longer by it. Where
+there is none, the node's back-off weight is paid, and the word is looked for at the node of the
+longest shorter context (Katz 1987).
+"""
+
+import gzip
+import math
+import re
+import zlib
+from array import array
+from io import BufferedIOBase
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+from asrkit.errors import UserError
+
+BEGIN, END, UNKNOWN = "<s>", "</s>", "<unk>"
+NO_UNKNOWN = -10.0  # log10 of the probability of a word that a file without <unk> does not have
+MAX_ORDER = 10
+MAX_NGRAMS = 10_000_000  # about 1.5 GB of memory
+MAX_LINE = 65_536  # bytes
+MAX_PREAMBLE = 100  # lines before \data\
+LN_10 = math.log(10.0)
+
+
+class ArpaError(UserError):
+    """A language model that cannot be read; the message names the file and the line."""
+
+
+class NGram(NamedTuple):
+    """A back-off model. Logarithms are natural."""
+
+    order: int
+    words: dict[str, int]  # ids from 0 on
+    stride: int  # above all ids
+    next: dict[int, int]  # node · stride + id -> node
+    log_probs: "array[float]"  # of each node's last word after those before it
+    backoffs: "array[float]"  # of each node
+    shorter: "array[int]"  # the longest node that ends the same
+
+    def start(self) -> int:
+        """The state at the begin of a sentence."""
+        return self.next[self.words[BEGIN]]
+
+    def score(self, state: int, word: str) -> tuple[float, int]:
+        """The log-probability of a word in a state, and the state after it."""
+        number = self.words.get(word, self.words[UNKNOWN])
+        log_prob = 0.0
+        while (node := self.next.get(state * self.stride + number)) is None:
+            log_prob += self.backoffs[state]
+            state = self.shorter[state]
+        return log_prob + self.log_probs[node], node
+
+    def finish(self, state: int) -> float:
+        """The log-probability that the sentence ends in a state."""
+        return self.score(state, END)[0]
+
+
+def read_arpa(path: str | Path) -> NGram:
+    """The model of an ARPA file, which may be gzipped (.gz).
+
+    Raises:
+        ArpaError: if it is missing, not an ARPA file, larger than the limits above, or at odds
+            with itself.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ArpaError(f"no language model {path}")
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        reader = _Reader(path, file)
+        try:
+            return reader.read()
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise ArpaError(f"{path} is not a gzipped file, or damaged: {error}") from None
+
+
+class _Reader:
+    """Reads one file, line by line."""
+
+    def __init__(self, path: Path, file: BufferedIOBase) -> None:
+        self.path, self.file, self.number = path, file, 0
+        self.words: dict[str, int] = {}
+        self.next: dict[int, int] = {}
+        self.log_probs, self.backoffs = array("d", [0.0]), array("d", [0.0])
+        self.shorter = array("l", [0])
+
+    def read(self) -> NGram:
+        line, counts = self.counts()
+        self.stride = counts[0] + 1  # room for <unk>
+        for order, count in enumerate(counts, start=1):
+            if line != b"\\%d-grams:" % order:
+                self.refuse(f"expected '\\{order}-grams:' here, got {shown(line)}")
+            for i in range(count):
+                if (line := self.line()).startswith(b"\\") and line.endswith((b":", b"\\")):
+                    self.refuse(f"{count} {order}-grams were promised, but there are only {i}")
+                self.entry(line, order, last=order == len(counts))
+            line = self.line()
+            if order == 1:
+                self.check_words()
+        if line != b"\\end\\":
+            self.refuse(f"expected '\\end\\' after {counts[-1]} n-grams, got {shown(line)}")
+        return NGram(
+            len(counts), self.words, self.stride, self.next,
+            self.log_probs, self.backoffs, self.shorter,
+        )  # fmt: skip
+
+    def line(self) -> bytes:
+        """The next line that is not empty."""
+        while line := self.file.readline(MAX_LINE + 1):
+            self.number += 1
+            if len(line) > MAX_LINE:
+                self.refuse(f"a line of more than {MAX_LINE} bytes: not an ARPA file")
+            if line := line.strip():
+                return line
+        self.number += 1
+        return self.refuse("the file ends before '\\end\\'")
+
+    def counts(self) -> tuple[bytes, list[int]]:
+        """The line after the header, and how many n-grams of each order it promises."""
+        for _ in range(MAX_PREAMBLE):
+            if self.line() == b"\\data\\":
+                break
+        else:
+            self.refuse(f"no '\\data\\' in {MAX_PREAMBLE} lines: not an ARPA file")
+        counts: list[int] = []
+        while match := re.fullmatch(rb"ngram\s+(\d{1,3})\s*=\s*(\d{1,18})", line := self.line()):
+            counts.append(int(match[2]))
+            if int(match[1]) != len(counts):
+                self.refuse(f"expected 'ngram {len(counts)}=', got {shown(line)}")
+        if not counts:
+            self.refuse(f"expected 'ngram 1=' and a number, got {shown(line)}")
+        if len(counts) > MAX_ORDER:
+            self.refuse(f"order {len(counts)} is above {MAX_ORDER}")
+        if sum(counts) > MAX_NGRAMS:
+            self.refuse(f"{sum(counts)} n-grams are more than {MAX_NGRAMS}; prune the model")
+        return line, counts
+
+    def entry(self, line: bytes, order: int, last: bool) -> None:
+        """One n-gram: log10 of its probability, its words, log10 of its back-off weight."""
+        probability, *fields = line.split()
+        if len(fields) != order and (last or len(fields) != order + 1):
+            weight = "" if last else ", and a back-off weight or none"
+            self.refuse(f"expected a log10 probability, {order} words{weight}, got {shown(line)}")
+        log_prob = self.float_of(probability)
+        if log_prob > 0.0:
+            self.refuse(f"log10 of a probability must be at most 0, got {log_prob}")
+        backoff = self.float_of(fields.pop()) if len(fields) > order else 0.0
+        try:
+            self.add([field.decode() for field in fields], log_prob, backoff)
+        except UnicodeDecodeError:
+            self.refuse(f"not UTF-8: {shown(line)}")
+
+    def add(self, words: list[str], log_prob: float, backoff: float) -> None:
+        """A node, whose context and shorter n-grams are there."""
+        *context, word = words
+        if not context:
+            self.words.setdefault(word, len(self.words))
+        for each in words:
+            if each not in self.words:
+                self.refuse(f"{each!r} is not among the 1-grams")
+        node, number = 0, self.words[word]
+        for each in context:
+            found = self.next.get(node * self.stride + self.words[each])
+            if found is None:
+                self.refuse(f"the context {' '.join(context)!r} is not among the n-grams")
+            node = found
+        key = node * self.stride + number
+        if key in self.next:
+            self.refuse(f"{' '.join(words)!r} stands twice")
+        self.shorter.append(self.shortened(node, number))
+        self.next[key] = len(self.log_probs)
+        self.log_probs.append(log_prob * LN_10)
+        self.backoffs.append(backoff * LN_10)
+
+    def shortened(self, context: int, number: int) -> int:
+        """The longest n-gram that ends as a word after this context, but is shorter."""
+        while context:
+            context = self.shorter[context]
+            found = self.next.get(context * self.stride + number)
+            if found is not None:
+                return found
+        return 0
+
+    def check_words(self) -> None:
+        """<s> and </s> are there, and <unk> from now on."""
+        for word in (BEGIN, END):
+            if word not in self.words:
+                self.refuse(f"{word!r} is not among the 1-grams")
+        if UNKNOWN not in self.words:
+            self.add([UNKNOWN], NO_UNKNOWN, 0.0)
+
+    def float_of(self, field: bytes) -> float:
+        try:
+            number = float(field)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number):
+            self.refuse(f"expected a finite number, got {shown(field)}")
+        return number
+
+    def refuse(self, message: str) -> NoReturn:
+        raise ArpaError(f"{self.path}:{self.number}: {message}")
+
+
+def shown(line: bytes) -> str:
+    """A line, or its begin, for a message."""
+    text = line[:60].decode("utf-8", "replace")
+    return repr(text) + ("…" if len(line) > 60 else "")

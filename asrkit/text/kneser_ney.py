@@ -1,0 +1,154 @@
+"""N-gram models of texts: interpolated modified Kneser-Ney (Chen and Goodman 1999), as ARPA.
+
+For a word w after a context h, and h' the context without its first word,
+
+    p(w | h) = (a(hw) - D(a(hw))) / a(h) + g(h) p(w | h')
+    a(h) = sum of a(hw) over w        g(h) = sum of D(a(hw)) over w / a(h)
+
+where a(hw) counts the n-gram at the highest order and where it begins a sentence, and elsewhere the
+different words before it. Below the single words all words, </s> and <unk> are equally likely.
+"""
+
+import itertools
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from asrkit.errors import UserError
+
+BEGIN, END, UNKNOWN = "<s>", "</s>", "<unk>"
+NEVER = -99.0  # log10 of the probability of <s>, which follows no word
+
+Words = tuple[str, ...]
+
+
+class Entry(NamedTuple):
+    """An n-gram as ARPA has it, in logarithms to the base 10."""
+
+    log_prob: float
+    log_backoff: float | None  # None where no n-gram goes on from it
+
+
+class Discounts(NamedTuple):
+    """What is taken from the counts 1, 2, and above."""
+
+    one: float
+    two: float
+    more: float
+
+    def of(self, count: int) -> float:
+        return self[min(count, 3) - 1]
+
+
+FALLBACK = Discounts(0.5, 1.0, 1.5)  # KenLM's, for texts too small to estimate any
+
+
+def estimate(sentences: Iterable[list[str]], order: int) -> list[dict[Words, Entry]]:
+    """The n-grams of each order from 1 on.
+
+    Args:
+        sentences: their words, which are the vocabulary together with <unk>.
+        order: the highest, or less where no sentence is long enough.
+
+    Raises:
+        UserError: if there is no word, or one is spelled as <s>, </s> or <unk> are.
+    """
+    counts = adjusted(raw_counts(sentences, order))
+    probs: list[dict[Words, float]] = []
+    backoffs: list[dict[Words, float]] = []  # of the contexts of each order
+    lower: dict[Words, float] = {(): 1.0 / (len(counts[0]) + 1)}  # <unk> is the one more
+    for of_order in counts:
+        discounts = discounts_of(of_order.values())
+        totals, backoff = context_sums(of_order, discounts)
+        lower = {
+            words: (count - discounts.of(count)) / totals[words[:-1]]
+            + backoff[words[:-1]] * lower[words[1:]]
+            for words, count in of_order.items()
+        }
+        probs.append(lower)
+        backoffs.append(backoff)
+    probs[0][UNKNOWN,] = backoffs[0][()] / (len(counts[0]) + 1)
+    return entries(probs, backoffs)
+
+
+def entries(
+    probs: list[dict[Words, float]], backoffs: list[dict[Words, float]]
+) -> list[dict[Words, Entry]]:
+    """Probabilities with the back-off weights that the next order has computed, as logarithms."""
+    following = [*backoffs[1:], {}]
+    model = []
+    for of_order, weights in zip(probs, following, strict=True):
+        logs = {words: math.log10(weight) for words, weight in weights.items()}
+        model.append({w: Entry(math.log10(p), logs.get(w)) for w, p in of_order.items()})
+    begin = following[0].get((BEGIN,))
+    model[0][BEGIN,] = Entry(NEVER, None if begin is None else math.log10(begin))
+    return model
+
+
+def raw_counts(sentences: Iterable[list[str]], order: int) -> list[Counter[Words]]:
+    """How often each n-gram occurs, for each order that occurs."""
+    counts: list[Counter[Words]] = [Counter() for _ in range(order)]
+    for sentence in filter(None, sentences):
+        for word in sentence:
+            if word in (BEGIN, END, UNKNOWN):
+                raise UserError(f"{word!r} cannot be a word of a text: {' '.join(sentence)!r}")
+        padded = (BEGIN, *sentence, END)
+        for size, of_order in enumerate(counts, start=1):
+            of_order.update(padded[i : i + size] for i in range(len(padded) - size + 1))
+    del counts[0][BEGIN,]
+    if not counts[0]:
+        raise UserError("there is no word to estimate a language model from")
+    return [of_order for of_order in counts if of_order]
+
+
+def adjusted(counts: list[Counter[Words]]) -> list[dict[Words, int]]:
+    """Below the highest order, the number of different words before an n-gram.
+
+    Nothing can come before <s>: n-grams that begin with it keep their counts.
+    """
+    found: list[dict[Words, int]] = []
+    for of_order, longer in itertools.pairwise(counts):
+        before = Counter(words[1:] for words in longer)
+        found.append({w: n if w[0] == BEGIN else before[w] for w, n in of_order.items()})
+    return [*found, dict(counts[-1])]
+
+
+def discounts_of(counts: Iterable[int]) -> Discounts:
+    """Chen and Goodman's estimates from how many n-grams have the counts 1, 2, 3 and 4.
+
+    Where one of these numbers is 0, or a discount not between 0 and its count, the fallback.
+    """
+    having = Counter(counts)
+    n1, n2, n3, n4 = (having[count] for count in (1, 2, 3, 4))
+    if not (n1 and n2 and n3 and n4):
+        return FALLBACK
+    y = n1 / (n1 + 2 * n2)
+    found = Discounts(1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3)
+    fits = all(0 < discount < count for count, discount in enumerate(found, start=1))
+    return found if fits else FALLBACK
+
+
+def context_sums(
+    counts: dict[Words, int], discounts: Discounts
+) -> tuple[dict[Words, int], dict[Words, float]]:
+    """a(h) and g(h) of every context."""
+    totals: dict[Words, int] = defaultdict(int)
+    taken: dict[Words, float] = defaultdict(float)
+    for words, count in counts.items():
+        totals[words[:-1]] += count
+        taken[words[:-1]] += discounts.of(count)
+    return totals, {context: taken[context] / total for context, total in totals.items()}
+
+
+def arpa_lines(model: list[dict[Words, Entry]]) -> Iterator[str]:
+    """The lines of an ARPA file, n-grams in alphabetical order."""
+    yield "\\data\\"
+    for order, of_order in enumerate(model, start=1):
+        yield f"ngram {order}={len(of_order)}"
+    for order, of_order in enumerate(model, start=1):
+        yield f"\n\\{order}-grams:"
+        for words, (log_prob, log_backoff) in sorted(of_order.items()):
+            weight = "" if log_backoff is None else f"\t{log_backoff:.7f}"
+            yield f"{log_prob:.7f}\t{' '.join(words)}{weight}"
+    yield "\n\\end\\"
