@@ -10,7 +10,18 @@ final = session.finish()
 
 from asrkit import model
 from asrkit.errors import UserError
-from asrkit.runtime import Recognizer, Result, Session, Word, load
+from asrkit.runtime import Endpointer, Recognizer, Result, Segment, Session, Word, load
 from asrkit.version import __version__
 
-__all__ = ["Recognizer", "Result", "Session", "UserError", "Word", "__version__", "load", "model"]
+__all__ = [
+    "Endpointer",
+    "Recognizer",
+    "Result",
+    "Segment",
+    "Session",
+    "UserError",
+    "Word",
+    "__version__",
+    "load",
+    "model",
+]

@@ -16,7 +16,8 @@ from asrkit.config import (
 )
 from asrkit.errors import UserError
 from asrkit.model import FRAME_MS
-from asrkit.runtime import Recognizer, recognizer_of
+from asrkit.runtime import Endpointer, Recognizer, recognizer_of
+from asrkit.runtime.rewrite import find_postprocess
 
 
 def parser(name: str, description: str | None, example: str) -> argparse.ArgumentParser:
@@ -64,6 +65,57 @@ def add_search(arguments: argparse.ArgumentParser) -> None:
     arguments.add_argument(
         "--word-bonus", type=float, help="for each word of the language model (default 0.5)"
     )
+
+
+def add_segments(arguments: argparse.ArgumentParser, endpoint: str = "off") -> None:
+    """How results are cut and written."""
+    arguments.add_argument(
+        "--endpoint-ms", metavar="MS", default=endpoint,
+        help=f"a pause this long ends a segment; off: one segment (default {endpoint})",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--min-segment-ms", type=int, metavar="MS", help="shorter segments go on (default 0)"
+    )
+    arguments.add_argument(
+        "--max-segment-ms", type=int, metavar="MS",
+        help="a segment this long ends at its next pause of 200 ms (default: never)",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--reset", choices=["search", "encoder"],
+        help="what begins anew after an endpoint (default search: the network goes on)",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--vad", action="store_true",
+        help="pauses must be quiet for silero-vad too (pip install 'asrkit[vad]')",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--postprocess", metavar="NAME",
+        help="rewrites the text: module:function, or a name such as spelled (four four seven: 447)",
+    )  # fmt: skip
+
+
+def endpointer_of(options: argparse.Namespace) -> Endpointer | None:
+    """What cuts a stream into segments, if the options ask for it.
+
+    Raises:
+        UserError: for a time out of range, or an option that says something of no endpoint.
+    """
+    given = {"min_segment_ms": options.min_segment_ms, "max_segment_ms": options.max_segment_ms}
+    given = {name: value for name, value in given.items() if value is not None}
+    if options.reset is not None:
+        given["reset_encoder"] = options.reset == "encoder"
+    if options.vad:
+        given["vad"] = True
+    if options.endpoint_ms == "off":
+        if given:
+            raise UserError("without --endpoint-ms there are no segments to set options for")
+        return None
+    if not options.endpoint_ms.isdecimal():
+        raise UserError(f"--endpoint-ms must be milliseconds or off, got {options.endpoint_ms!r}")
+    try:
+        return Endpointer(int(options.endpoint_ms), **given)
+    except ValueError as error:
+        raise UserError(f"endpoint: {error}") from None
 
 
 def search_of(options: argparse.Namespace, file: ModelFile) -> SearchConfig:
@@ -129,19 +181,26 @@ def frames(option: str, value: str | None) -> int | None:
 
 
 def load_recognizer(options: argparse.Namespace) -> tuple[Recognizer, Config]:
-    """The recogniser that the options ask for, and the model's configuration."""
+    """The recogniser that the options ask for, segments too, and the model's configuration."""
     file = load_model(options.model)
-    return recognizer_as(options, file), file.config
+    rewrite = find_postprocess(options.postprocess) if options.postprocess else None
+    return recognizer_as(options, file, endpointer_of(options), rewrite), file.config
 
 
-def recognizer_as(options: argparse.Namespace, file: ModelFile) -> Recognizer:
+def recognizer_as(
+    options: argparse.Namespace,
+    file: ModelFile,
+    endpointer: Endpointer | None = None,
+    postprocess: Callable[[str], str] | None = None,
+) -> Recognizer:
     """The recogniser that the options ask for, of a model file already read."""
     full = options.chunk_ms == "full"
     chunk_size = "full" if full else frames("--chunk-ms", options.chunk_ms)
     left_context = frames("--left-ms", options.left_ms)
     return recognizer_of(
-        file, chunk_size, left_context, search_of(options, file), options.device, lm_of(options)
-    )
+        file, chunk_size, left_context, search_of(options, file), options.device, lm_of(options),
+        endpointer, postprocess,
+    )  # fmt: skip
 
 
 def run_command(

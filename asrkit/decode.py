@@ -15,6 +15,7 @@ from asrkit.cli import (
     add_context,
     add_model,
     add_search,
+    add_segments,
     load_recognizer,
     parser,
     run_command,
@@ -46,6 +47,7 @@ def main(argv: list[str] | None = None) -> int:
     add_model(arguments)
     add_context(arguments)
     add_search(arguments)
+    add_segments(arguments)
     arguments.add_argument("files", nargs="*", help="audio files")
     arguments.add_argument(
         "--manifest", help="JSONL manifest; with texts, WER and CER are printed too"
@@ -142,6 +144,11 @@ def show(job: Job, outcome: Result | UserError, form: str, several: bool) -> Non
         print(f"{job.id}\t{outcome.text}" if several else outcome.text, flush=True)
         return
     line = {"id": job.id, "text": outcome.text, "words": [word._asdict() for word in outcome.words]}
+    if len(outcome.segments) > 1:
+        line["segments"] = [
+            {"text": segment.text, "start": segment.start, "end": segment.end}
+            for segment in outcome.segments
+        ]
     if job.reference is not None:
         line["reference"] = job.reference
     print(json.dumps(line, ensure_ascii=False), flush=True)

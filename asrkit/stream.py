@@ -14,12 +14,15 @@ from asrkit.cli import (
     add_context,
     add_model,
     add_search,
+    add_segments,
     load_recognizer,
     parser,
     run_command,
 )
 from asrkit.errors import UserError
 from asrkit.runtime import Result
+
+DEFAULT_ENDPOINT_MS = "1000"  # lines come as they are said
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -32,6 +35,7 @@ def main(argv: list[str] | None = None) -> int:
     add_model(arguments)
     add_context(arguments)
     add_search(arguments)
+    add_segments(arguments, endpoint=DEFAULT_ENDPOINT_MS)
     source = arguments.add_mutually_exclusive_group(required=True)
     source.add_argument("--file", help="an audio file")
     source.add_argument(
@@ -123,20 +127,27 @@ class Screen:
     def __init__(self, lines: bool) -> None:
         self.lines, self.redraw = lines, sys.stdout.isatty() and not lines
         self.shown = ""
+        self.segments = 0  # that stand on lines of their own
 
     def partial(self, result: Result) -> None:
-        if result.text == self.shown:
+        self.final(result)
+        text = result.open_text
+        if text == self.shown:
             return
-        self.shown = result.text
-        if self.lines:
-            print(f"… {result.text}", flush=True)
+        self.shown = text
+        if self.lines and text:
+            print(f"… {text}", flush=True)
         elif self.redraw:
             width = shutil.get_terminal_size().columns - 1
-            text = result.text if len(result.text) <= width else "…" + result.text[1 - width :]
+            text = text if len(text) <= width else "…" + text[1 - width :]
             print(f"\r\x1b[K{text}", end="", flush=True)
 
     def final(self, result: Result) -> None:
-        print(f"\r\x1b[K{result.text}" if self.redraw else result.text, flush=True)
+        """Segments that have ended, each on a line."""
+        for segment in result.segments[self.segments :]:
+            print(f"\r\x1b[K{segment.text}" if self.redraw else segment.text, flush=True)
+            self.shown = ""
+        self.segments = len(result.segments)
 
 
 def file_packets(options: argparse.Namespace) -> tuple[int, Iterator[np.ndarray]]:

@@ -24,11 +24,13 @@ def run(command: str, *arguments: object) -> int:
     return importlib.import_module(f"asrkit.{module}").main([str(a) for a in arguments])
 
 
-def talkative_model(path: Path) -> Path:
-    """A model file that hears many letters in `speech(2.0)`."""
+def talkative_model(path: Path, quiet: float = 0.0) -> Path:
+    """A model file that hears many letters in `speech(2.0)`, and fewer the more it likes blanks."""
     file = a_file(CharTokenizer(list("abcdefghij ")))
     samples = torch.from_numpy(speech(2.0))[None]
     fitted(file.model, audio.Fbank()(samples, samples[:, :0])[0])
+    with torch.no_grad():
+        file.model.head.bias[0] += quiet
     save_model(path, file)
     return path
 
@@ -205,6 +207,19 @@ def test_bad_models(
         ("decode", ["--beam", "4", "x.wav"], "'search': greedy has no option 'beam'; it has none"),
         ("decode", ["--search", "prefix_beam", "--beam", "0", "x.wav"], "'search.beam': input"),
         ("stream", ["--search", "bean", "--file", "x.wav"], "'search.kind': must be one of"),
+        (
+            "decode",
+            ["--max-segment-ms", "9", "x.wav"],
+            "without --endpoint-ms there are",
+        ),
+        ("decode", ["--endpoint-ms", "soon", "x.wav"], "must be milliseconds or off, got 'soon'"),
+        ("stream", ["--endpoint-ms", "0", "--file", "x.wav"], "pause_ms must be 1 or more, got 0"),
+        (
+            "decode",
+            ["--endpoint-ms", "40", "--reset", "encoder", "--chunk-ms", "full", "x.wav"],
+            "in full context there is no encoder state to reset",
+        ),
+        ("decode", ["--postprocess", "shout", "x.wav"], "no postprocess 'shout'"),
         ("decode", ["--manifest", "none.jsonl"], "no manifest none.jsonl"),
         ("stream", ["--file", "x.wav", "--packet-ms", "0"], "--packet-ms must be 1 or more"),
         ("stream", ["-", "--sample-rate", "7"], "sample rate must be between"),
@@ -262,6 +277,28 @@ def test_stream_redraws_on_a_terminal(
     assert len(lines) > 3
     assert shown.endswith("\n")
     assert lines[-1].startswith(lines[-3].rstrip())
+
+
+def test_segments_on_lines(wav: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each as soon as it has ended, the same in files and streams."""
+    options = [
+        "--model",
+        talkative_model(tmp_path / "m.safetensors", quiet=0.3),
+        "--endpoint-ms",
+        40,
+    ]
+    assert run("decode", *options, "--format", "jsonl", wav) == 0
+    segments = [each["text"] for each in json.loads(capsys.readouterr().out)["segments"]]
+    assert len(segments) == len(set(segments)) > 2
+    assert run("stream", *options, "--file", wav) == 0
+    assert capsys.readouterr().out.splitlines() == segments
+    assert run("stream", *options, "--file", wav, "--postprocess", "builtins:repr") == 0
+    assert capsys.readouterr().out.splitlines() == [repr(text) for text in segments]
+    assert run("stream", *options, "--file", wav, "--partials", "--packet-ms", 40) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if not line.startswith("…")] == segments
+    assert lines.index(segments[1]) > lines.index(segments[0])
+    assert any(line.startswith("… ") for line in lines[lines.index(segments[0]) :])
 
 
 def test_stream_partials_on_lines(

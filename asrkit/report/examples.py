@@ -53,7 +53,7 @@ def example_of(cut: Cut, recognizer: Recognizer, normalize: Callable[[str], str]
         pieces=["", *(tokenizer.piece(token) for token in range(1, chunked.size(1)))],
         chunk_seconds=0.0 if whole else chunk_size * FRAME_MS / 1000,
         heard=recognizer.transcribe(samples).words,
-        said=WordReader(tokenizer)(said, is_final=True).words if said else (),
+        said=tuple(WordReader(tokenizer)(said)) if said else (),
     )
 
 

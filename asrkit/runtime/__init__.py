@@ -1,7 +1,17 @@
 """Recognising: recogniser, sessions, results."""
 
+from asrkit.runtime.endpoint import Endpointer
 from asrkit.runtime.load import load, recognizer_of
 from asrkit.runtime.recognizer import Recognizer, Session
-from asrkit.runtime.results import Result, Word
+from asrkit.runtime.results import Result, Segment, Word
 
-__all__ = ["Recognizer", "Result", "Session", "Word", "load", "recognizer_of"]
+__all__ = [
+    "Endpointer",
+    "Recognizer",
+    "Result",
+    "Segment",
+    "Session",
+    "Word",
+    "load",
+    "recognizer_of",
+]

@@ -1,6 +1,6 @@
 """From a model file to a recogniser."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,9 @@ from asrkit.config import (
 )
 from asrkit.errors import UserError
 from asrkit.model import FULL_CONTEXT
+from asrkit.runtime.endpoint import Endpointer
 from asrkit.runtime.recognizer import Recognizer
+from asrkit.runtime.rewrite import find_postprocess
 
 
 def load(
@@ -24,6 +26,8 @@ def load(
     search: str | Mapping[str, Any] | None = None,
     device: str = "cpu",
     lm: str | Mapping[str, Any] | None = None,
+    endpointer: Endpointer | None = None,
+    postprocess: str | Callable[[str], str] | None = None,
 ) -> Recognizer:
     """A recogniser from a model file.
 
@@ -36,6 +40,10 @@ def load(
         device: of torch.
         lm: an ARPA file for a search that takes one, or a dict of its "path" and options: "units"
             (words or tokens), "weight", "word_bonus".
+        endpointer: ends segments at pauses; None for one segment.
+        postprocess: rewrites the text of each segment: a function, the "module:function" of one, or
+            the name of one that an installed package offers, as asrkit does "spelled": "four four
+            seven" becomes "447". Never taken from a model file: it is code.
 
     Raises:
         ModelFileError: for a file that cannot be loaded.
@@ -43,7 +51,10 @@ def load(
     """
     chosen = None if search is None else parse_search(search)
     model = None if lm is None else parse_language_model(lm)
-    return recognizer_of(load_model(path), chunk_size, left_context, chosen, device, model)
+    rewrite = find_postprocess(postprocess) if isinstance(postprocess, str) else postprocess
+    return recognizer_of(
+        load_model(path), chunk_size, left_context, chosen, device, model, endpointer, rewrite
+    )
 
 
 def recognizer_of(
@@ -53,6 +64,8 @@ def recognizer_of(
     search: SearchConfig | None = None,
     device: str = "cpu",
     lm: LanguageModelConfig | None = None,
+    endpointer: Endpointer | None = None,
+    postprocess: Callable[[str], str] | None = None,
 ) -> Recognizer:
     """As `load`, from a model file already read."""
     context = file.config.context
@@ -75,4 +88,9 @@ def recognizer_of(
     search = search or file.config.search
     fusion = None if lm is None else build_fusion(lm, search, file.tokenizer)
     searcher = build_search(search, fusion)
-    return Recognizer(network, file.tokenizer, searcher, chunk_size, left_context)
+    try:
+        return Recognizer(
+            network, file.tokenizer, searcher, chunk_size, left_context, endpointer, postprocess
+        )
+    except ValueError as error:
+        raise UserError(str(error)) from None

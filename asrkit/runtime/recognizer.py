@@ -1,6 +1,6 @@
 """From samples to text: a Recognizer, and the Sessions that run on it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,10 @@ from torch.nn.utils.rnn import pad_sequence
 
 from asrkit import audio
 from asrkit.model import FULL_CONTEXT, ConformerCTC, CTCOutput, CTCStep, EncoderState
-from asrkit.runtime.results import Result, WordReader
+from asrkit.runtime.endpoint import Endpointer
+from asrkit.runtime.results import Result
+from asrkit.runtime.transcript import Reading, Transcript
+from asrkit.runtime.vad import SpeechDetector
 from asrkit.search import Search
 from asrkit.text import Tokenizer
 
@@ -26,6 +29,11 @@ class Recognizer:
         search: from log-probabilities to a hypothesis.
         chunk_size: C, encoder frames of 40 ms, or FULL_CONTEXT.
         left_context: M, encoder frames.
+        endpointer: where segments end; None for a stream in one segment.
+        postprocess: rewrites the text of each segment, as digits or with capitals.
+
+    Raises:
+        ValueError: for an endpointer that resets the encoder in full context.
     """
 
     def __init__(
@@ -35,9 +43,16 @@ class Recognizer:
         search: Search,
         chunk_size: int,
         left_context: int,
+        endpointer: Endpointer | None = None,
+        postprocess: Callable[[str], str] | None = None,
     ) -> None:
         self.model, self.tokenizer, self.search = model, tokenizer, search
         self.chunk_size = chunk_size
+        self.reading = Reading(tokenizer, search, endpointer, postprocess)
+        self.resets = endpointer is not None and endpointer.reset_encoder
+        if self.resets and chunk_size == FULL_CONTEXT:
+            raise ValueError("in full context there is no encoder state to reset")
+        self.detector = SpeechDetector() if endpointer is not None and endpointer.vad else None
         self.left_context = 0 if chunk_size == FULL_CONTEXT else left_context
         self.reference = model.encoder.mean  # its device and precision are the model's
         self.fbank = audio.Fbank(model.encoder.num_mels).to(self.reference)
@@ -75,6 +90,8 @@ class Recognizer:
         """Several short recordings, float32 mono (n,) at 16 kHz, as rows of one step."""
         if not utterances:
             return []
+        if self.resets or self.detector:  # neither knows rows
+            return [self.transcribe(samples) for samples in utterances]
         rows = [torch.from_numpy(samples).to(self.reference) for samples in utterances]
         num_samples = torch.tensor([len(row) for row in rows], device=self.reference.device)
         with torch.inference_mode():
@@ -84,8 +101,9 @@ class Recognizer:
         log_probs, lengths, _ = self.step(feats, lengths, self.init_state(len(rows)))
         results = []
         for row, length in zip(log_probs, lengths.tolist(), strict=True):
-            state = self.search.step(self.search.start(), row[:length])
-            results.append(WordReader(self.tokenizer)(self.search.best(state), is_final=True))
+            transcript = Transcript(self.reading)
+            transcript.accept(row[:length])
+            results.append(transcript.finish())
         return results
 
     def features(self, samples: Tensor, past: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -122,9 +140,11 @@ class Session:
         self._feats: list[Tensor] = []  # each (t, F): frames that do not fill a chunk yet
         self._pending = 0  # frames in them
         self._state = recognizer.init_state(1)
-        self._search_state = recognizer.search.start()
-        self._read_words = WordReader(recognizer.tokenizer)
-        self._result = self._read(is_final=False)
+        if recognizer.detector is not None:
+            self._speech_state = recognizer.detector.start()
+        self._speech: list[bool] = []  # of encoder frames to come
+        self._transcript = Transcript(recognizer.reading)
+        self._result = self._transcript.partial()
 
     def accept(self, samples: np.ndarray) -> Result:
         """Take any number of samples, also 0 or 1; the result so far.
@@ -149,12 +169,17 @@ class Session:
         if not self._result.is_final:
             nothing = np.zeros(0, dtype=np.float32)
             self._advance(self._resampler(nothing, last=True), last=True)
-            self._result = self._read(is_final=True)
+            self._result = self._transcript.finish()
         return self._result
 
     def _advance(self, samples: np.ndarray, last: bool) -> None:
         """Samples at 16 kHz -> frames -> whole chunks -> hypothesis; at the end, what is left."""
         recognizer = self._recognizer
+        if recognizer.detector is not None:
+            self._speech_state, speech = recognizer.detector.step(
+                self._speech_state, torch.from_numpy(samples)
+            )
+            self._speech += speech
         feats, past = recognizer.features(torch.from_numpy(samples), self._past)
         self._past = past.clone()  # a view would keep all samples in memory
         if len(feats):
@@ -168,14 +193,19 @@ class Session:
         feats = torch.cat(self._feats)
         self._pending -= ready
         self._feats = [feats[ready:].clone()] if self._pending else []
-        lengths = torch.tensor([ready], device=feats.device)
-        output = recognizer.step(feats[None, :ready], lengths, self._state)
-        self._state = output.state
-        log_probs = output.log_probs[0, : int(output.lengths[0])]  # (E, V)
-        self._search_state = recognizer.search.step(self._search_state, log_probs)
-        self._result = self._read(is_final=False)
+        # A state that may be reset after any chunk has to be there after every chunk.
+        size = 4 * recognizer.chunk_size if recognizer.resets else ready
+        for chunk in feats[:ready].split(size):
+            self._step(chunk)
+        self._result = self._transcript.partial()
 
-    def _read(self, is_final: bool) -> Result:
-        search = self._recognizer.search
-        hypothesis = (search.best if is_final else search.partial)(self._search_state)
-        return self._read_words(hypothesis, is_final)
+    def _step(self, feats: Tensor) -> None:
+        """(T, F), whole chunks but for the last of the stream."""
+        lengths = torch.tensor([len(feats)], device=feats.device)
+        output = self._recognizer.step(feats[None], lengths, self._state)
+        self._state = output.state
+        segments, count = len(self._transcript.segments), int(output.lengths[0])
+        self._transcript.accept(output.log_probs[0, :count], self._speech[:count])
+        del self._speech[:count]
+        if self._recognizer.resets and len(self._transcript.segments) > segments:
+            self._state = self._recognizer.init_state(1)

@@ -9,12 +9,11 @@ import soundfile
 import asrkit
 from asrkit import audio
 from asrkit.runtime import recognizer_of
-from asrkit.runtime.results import Result, Word, WordReader
+from asrkit.runtime.results import Word, WordReader, joined
 from asrkit.search import GreedySearch, Hypothesis
 from asrkit.text import (
     CharTokenizer,
     SentencePieceTokenizer,
-    Tokenizer,
     WordTokenizer,
     decode,
 )
@@ -120,10 +119,6 @@ def test_batch_of_nothing(recognizer: asrkit.Recognizer) -> None:
     assert mixed[1].text == ""
 
 
-def result(hypothesis: Hypothesis, tokenizer: Tokenizer, is_final: bool) -> Result:
-    return WordReader(tokenizer)(hypothesis, is_final)
-
-
 def test_words_of_a_growing_and_changing_hypothesis() -> None:
     """Whatever was read before, the words are those of a reader that sees it for the first time."""
     draw = np.random.default_rng(0)
@@ -136,8 +131,8 @@ def test_words_of_a_growing_and_changing_hypothesis() -> None:
         frames = tuple(range(len(tokens)))
         ends = tuple(i + 1 for i in frames)
         hypothesis = Hypothesis(tuple(tokens), frames, ends, (0.5,) * len(tokens))
-        assert reader(hypothesis, False) == result(hypothesis, tokenizer, False)
-        assert reader(hypothesis, False).text == decode(tokenizer, tokens)
+        assert reader(hypothesis) == WordReader(tokenizer)(hypothesis)
+        assert joined(reader(hypothesis)) == decode(tokenizer, tokens)
     assert len(reader.closed) > 20
 
 
@@ -146,14 +141,14 @@ def test_words() -> None:
     hypothesis = Hypothesis(
         (2, 3, 1, 3, 1), (0, 2, 3, 10, 12), (1, 3, 4, 12, 13), (0.9, 0.8, 0.5, 0.7, 0.6)
     )
-    final = result(hypothesis, tokenizer, True)
-    assert final.text == "ab b"
-    assert final.words == (Word("ab", 0.0, 0.12, 0.8), Word("b", 0.4, 0.48, 0.7))
+    words = WordReader(tokenizer)(hypothesis)
+    assert words == [Word("ab", 0.0, 0.12, 0.8), Word("b", 0.4, 0.48, 0.7)]
+    late = WordReader(tokenizer, start=25)(hypothesis)
+    assert [(word.start, word.end) for word in late] == [(1.0, 1.12), (1.4, 1.48)]
     pieces = SentencePieceTokenizer.train(["yes no", "no yes"] * 3, 12)
     tokens = tuple(pieces.encode("yes no"))
     spread = tuple(range(len(tokens)))
     hypothesis = Hypothesis(tokens, spread, tuple(i + 1 for i in spread), (1.0,) * len(tokens))
-    assert [word.text for word in result(hypothesis, pieces, True).words] == ["yes", "no"]
-    words = WordTokenizer(["no", "yes"])
+    assert joined(WordReader(pieces)(hypothesis)) == "yes no"
     hypothesis = Hypothesis((2, 1), (0, 5), (1, 6), (1.0, 0.5))
-    assert [word.text for word in result(hypothesis, words, True).words] == ["yes", "no"]
+    assert joined(WordReader(WordTokenizer(["no", "yes"]))(hypothesis)) == "yes no"

@@ -1,0 +1,82 @@
+"""Where a stream is cut into segments: at pauses."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from asrkit.model import FRAME_MS
+
+BREATH_MS = 200  # a pause that is enough once a segment has its longest length
+
+
+class EndpointState(NamedTuple):
+    frames: int  # of the open segment so far
+    pause: int  # quiet frames at its end
+    spoken: bool  # whether there was one that is not
+
+
+class Endpointer:
+    """Ends a segment when a pause has lasted long enough after something was said.
+
+    Past in, past out: where a stream is cut does not depend on how many frames come at once.
+
+    Args:
+        pause_ms: a pause this long ends a segment.
+        min_segment_ms: shorter segments go on.
+        max_segment_ms: a segment this long ends at its next breath, a pause of 200 ms, so that no
+            word is cut. None: never.
+        reset_encoder: begin every segment as a new stream. Otherwise the network goes on, and hears
+            each word after what was said before it, as in one pass.
+        vad: a pause is quiet only where silero-vad hears no speech either.
+
+    Raises:
+        ValueError: for a time out of range.
+    """
+
+    def __init__(
+        self,
+        pause_ms: int = 1000,
+        min_segment_ms: int = 0,
+        max_segment_ms: int | None = None,
+        reset_encoder: bool = False,
+        vad: bool = False,
+    ) -> None:
+        self.pause = frames("pause_ms", pause_ms, 1)
+        self.min_frames = frames("min_segment_ms", min_segment_ms, 0)
+        self.max_frames = None
+        if max_segment_ms is not None:
+            self.max_frames = frames("max_segment_ms", max_segment_ms, 1)
+        self.reset_encoder, self.vad = reset_encoder, vad
+
+    def start(self) -> EndpointState:
+        """The state of a stream that has not begun."""
+        return EndpointState(0, 0, False)
+
+    def step(self, state: EndpointState, quiet: Sequence[bool]) -> tuple[EndpointState, list[int]]:
+        """The state after more frames, and how many of them there are up to each endpoint.
+
+        Args:
+            quiet: (E,), whether nothing is said in a frame.
+        """
+        count, pause, spoken = state
+        cuts = []
+        for i, silent in enumerate(quiet):
+            count += 1
+            pause = pause + 1 if silent else 0
+            spoken = spoken or not silent
+            if spoken and count >= self.min_frames and pause >= self.needed(count):
+                cuts.append(i + 1)
+                count, pause, spoken = self.start()
+        return EndpointState(count, pause, spoken), cuts
+
+    def needed(self, count: int) -> int:
+        """How many quiet frames end a segment of so many frames."""
+        if self.max_frames is not None and count >= self.max_frames:
+            return min(self.pause, BREATH_MS // FRAME_MS)
+        return self.pause
+
+
+def frames(name: str, milliseconds: int, lowest: int) -> int:
+    """Encoder frames of a time, at least `lowest`; halves go up."""
+    if milliseconds < lowest:
+        raise ValueError(f"{name} must be {lowest} or more, got {milliseconds}")
+    return max(lowest, (milliseconds + FRAME_MS // 2) // FRAME_MS)

@@ -1,0 +1,71 @@
+"""Rewriting what was recognised, as digits or with capitals, by a function of the user."""
+
+import importlib
+from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
+
+from asrkit.errors import UserError
+from asrkit.runtime.results import Word
+
+GROUP = "asrkit.postprocess"  # of the entry points under which packages offer such functions
+
+
+def find_postprocess(name: str) -> Callable[[str], str]:
+    """The function of a "module:function", or of a name that an installed package gives it.
+
+    Raises:
+        UserError: if there is none.
+    """
+    module, separator, function = name.partition(":")
+    if not separator:
+        offered = {each.name: each for each in entry_points(group=GROUP)}
+        if name not in offered:
+            known = ", ".join(sorted(offered)) or "none"
+            raise UserError(
+                f"no postprocess {name!r}: write module:function, or one that is installed: {known}"
+            )
+        module, _, function = offered[name].value.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UserError(f"postprocess {name!r}: {error}") from None
+    if not callable(found):
+        raise UserError(f"postprocess {name!r} is no function")
+    return found
+
+
+def rewritten(words: Sequence[Word], text: str) -> list[Word]:
+    """The words of a text that was made from these, with their times.
+
+    Words that stayed, and those that took the place of as many others, have their times. Others
+    share the time of what they took the place of, in equal parts; added ones stand in between.
+    """
+    new = text.split()
+    found: list[Word] = []
+    for old_part, new_part in changes([word.text for word in words], new):
+        before, after = words[old_part], new[new_part]
+        if len(before) == len(after):
+            found += [word._replace(text=text) for word, text in zip(before, after, strict=True)]
+        elif before:
+            found += shared(before, after)
+        else:
+            near = words[max(0, old_part.start - 1)]
+            at = near.end if old_part.start else near.start
+            found += [Word(text, at, at, near.confidence) for text in after]
+    return found
+
+
+def shared(before: Sequence[Word], after: Sequence[str]) -> list[Word]:
+    """Words in equal parts of the time of others, as sure as the least sure of them."""
+    start, length = before[0].start, before[-1].end - before[0].start
+    confidence = min(word.confidence for word in before)
+    edges = [start + length * i / max(1, len(after)) for i in range(len(after) + 1)]
+    return [Word(text, edges[i], edges[i + 1], confidence) for i, text in enumerate(after)]
+
+
+def changes(old: Sequence[str], new: Sequence[str]) -> list[tuple[slice, slice]]:
+    """What took the place of what: parts of both, in order; equal parts too."""
+    from difflib import SequenceMatcher
+
+    matcher = SequenceMatcher(None, old, new, autojunk=False)
+    return [(slice(i, j), slice(k, m)) for _, i, j, k, m in matcher.get_opcodes()]

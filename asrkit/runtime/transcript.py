@@ -1,0 +1,98 @@
+"""From the log-probabilities of one stream to its results, segment by segment."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from torch import Tensor
+
+from asrkit.model import BLANK
+from asrkit.runtime.endpoint import Endpointer
+from asrkit.runtime.results import Result, Segment, Word, WordReader, joined, seconds
+from asrkit.runtime.rewrite import rewritten
+from asrkit.search import Hypothesis, Search
+from asrkit.text import Tokenizer
+
+
+class Reading(NamedTuple):
+    """How log-probabilities become text.
+
+    Fields:
+        tokenizer: of the network's labels.
+        search: from log-probabilities to a hypothesis.
+        endpointer: where segments end; None for one segment.
+        postprocess: rewrites the text of a segment.
+    """
+
+    tokenizer: Tokenizer
+    search: Search
+    endpointer: Endpointer | None = None
+    postprocess: Callable[[str], str] | None = None
+
+
+class Transcript:
+    """What was said in a stream so far. Where a segment ends, the search begins anew."""
+
+    def __init__(self, reading: Reading) -> None:
+        self.reading = reading
+        self.segments: tuple[Segment, ...] = ()
+        self.closed: tuple[Word, ...] = ()  # words of the segments
+        self.frame = 0  # encoder frames taken
+        if reading.endpointer is not None:
+            self.endpoint = reading.endpointer.start()
+        self.begin()
+
+    def begin(self) -> None:
+        self.start = self.frame
+        self.search = self.reading.search.start()
+        self.words = WordReader(self.reading.tokenizer, self.start)
+
+    def accept(self, log_probs: Tensor, speech: Sequence[bool] = ()) -> None:
+        """Take (E, V) more frames.
+
+        Args:
+            log_probs: (E, V).
+            speech: whether a detector hears speech in each frame; in none after those given.
+        """
+        cuts: list[int] = []
+        if self.reading.endpointer is not None:
+            quiet = (log_probs.argmax(dim=1) == BLANK).tolist()
+            quiet = [a and not b for a, b in itertools.zip_longest(quiet, speech, fillvalue=False)]
+            self.endpoint, cuts = self.reading.endpointer.step(self.endpoint, quiet)
+        for start, end in itertools.pairwise([0, *cuts]):
+            self.advance(log_probs[start:end])
+            self.close()
+        self.advance(log_probs[cuts[-1] if cuts else 0 :])
+
+    def advance(self, log_probs: Tensor) -> None:
+        self.search = self.reading.search.step(self.search, log_probs)
+        self.frame += len(log_probs)
+
+    def close(self) -> None:
+        """End the open segment here, if there are words in it."""
+        words = self.written(self.reading.search.best(self.search))
+        if words:
+            start, end = seconds(self.start), seconds(self.frame)
+            self.segments += (Segment(joined(words), words, start, end),)
+            self.closed += words
+            self.begin()
+
+    def partial(self) -> Result:
+        """What is known so far."""
+        return self.result(self.written(self.reading.search.partial(self.search)), False)
+
+    def finish(self) -> Result:
+        """The result if the stream ends here."""
+        self.close()
+        return self.result((), True)
+
+    def result(self, open_words: tuple[Word, ...], is_final: bool) -> Result:
+        words = self.closed + open_words
+        return Result(joined(words), words, is_final, self.segments)
+
+    def written(self, hypothesis: Hypothesis) -> tuple[Word, ...]:
+        """The words of the open segment, as they are to be read."""
+        words = self.words(hypothesis)
+        if self.reading.postprocess is not None and words:
+            words = rewritten(words, self.reading.postprocess(joined(words)))
+        return tuple(words)

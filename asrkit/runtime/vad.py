@@ -1,0 +1,63 @@
+"""Whether somebody speaks, by silero-vad: a second opinion on what the network calls a pause."""
+
+import importlib.util
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from asrkit.audio import SAMPLE_RATE
+from asrkit.errors import UserError
+from asrkit.model import FRAME_MS
+
+BLOCK, CONTEXT = 512, 64  # samples at 16 kHz that it looks at, and those before them
+FRAME = FRAME_MS * SAMPLE_RATE // 1000  # samples of an encoder frame
+
+
+class SpeechState(NamedTuple):
+    samples: Tensor  # (64 + p,), p samples that fill no block yet after what was before them
+    memory: Tensor  # (2, 1, 128)
+    total: int  # samples taken
+    heard: bool  # whether there was speech in the frame that is not complete
+
+
+class SpeechDetector:
+    """Speech or none in every encoder frame, from the samples.
+
+    Past in, past out. A frame has speech if a block of 32 ms that ends in it has.
+
+    Raises:
+        UserError: if silero-vad is not installed.
+    """
+
+    def __init__(self) -> None:
+        # Found and not imported: the package sets torch's number of threads.
+        package = importlib.util.find_spec("silero_vad")
+        if package is None or package.origin is None:
+            raise UserError("the speech detector needs silero-vad: pip install 'asrkit[vad]'")
+        file = Path(package.origin).parent / "data" / "silero_vad.jit"
+        self.model = torch.jit.load(str(file), "cpu").eval()._model
+
+    def start(self) -> SpeechState:
+        """The state of a stream that has not begun."""
+        return SpeechState(torch.zeros(CONTEXT), torch.zeros(2, 1, 128), 0, False)
+
+    @torch.inference_mode()
+    def step(self, state: SpeechState, samples: Tensor) -> tuple[SpeechState, list[bool]]:
+        """The state after more samples, and whether there is speech in each frame they complete.
+
+        Args:
+            samples: (n,) in [-1, 1] at 16 kHz.
+        """
+        waiting, memory, total, heard = state
+        end = total - (len(waiting) - CONTEXT)  # of the last block
+        waiting = torch.cat([waiting, samples.float().cpu()])
+        done, total = total // FRAME, total + len(samples)
+        speech = [heard] + [False] * (total // FRAME - done)
+        while len(waiting) >= CONTEXT + BLOCK:
+            prob, memory = self.model(waiting[None, : CONTEXT + BLOCK], memory)
+            waiting, end = waiting[BLOCK:], end + BLOCK
+            if prob > 0.5:
+                speech[(end - 1) // FRAME - done] = True
+        return SpeechState(waiting.clone(), memory, total, speech[-1]), speech[:-1]

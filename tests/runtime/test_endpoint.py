@@ -1,0 +1,291 @@
+"""Endpoints: segments end at pauses, cover the stream, and lose, double or cut nothing."""
+
+import random
+
+import numpy as np
+import pytest
+import soxr
+import torch
+from torch import Tensor
+
+import asrkit
+from asrkit import audio
+from asrkit.model import FULL_CONTEXT
+from asrkit.runtime import Endpointer, Recognizer, Result
+from asrkit.runtime.endpoint import EndpointState
+from asrkit.runtime.transcript import Reading, Transcript
+from asrkit.runtime.vad import SpeechDetector
+from asrkit.search import GreedySearch, PrefixBeamSearch, Search
+from asrkit.text import CharTokenizer, WordTokenizer
+from recipes.digits.prepare import ESPEAK_RATE, synthesise
+from tests.conftest import fitted, speech, timed, tiny_model
+
+WORDS = WordTokenizer(["yes", "no", "go", "stop"])
+
+
+def split(size: int, draw: random.Random) -> list[slice]:
+    """A range in parts of random sizes, also 0."""
+    edges = sorted(draw.choices(range(size + 1), k=draw.randrange(1, 8)))
+    return [slice(a, b) for a, b in zip([0, *edges], [*edges, size], strict=True)]
+
+
+def cuts_of(endpointer: Endpointer, quiet: list[bool], parts: list[slice]) -> list[int]:
+    state, cuts = endpointer.start(), []
+    for part in parts:
+        state, found = endpointer.step(state, quiet[part])
+        cuts += [part.start + cut for cut in found]
+    return cuts
+
+
+def defined(endpointer: Endpointer, quiet: list[bool]) -> list[int]:
+    """The rules, asked of every frame by looking at all of its segment."""
+    cuts, start = [], 0
+    for end in range(1, len(quiet) + 1):
+        segment = quiet[start:end]
+        if all(segment) or len(segment) < endpointer.min_frames:
+            continue
+        pause = segment[::-1].index(False)
+        is_long = endpointer.max_frames is not None and len(segment) >= endpointer.max_frames
+        if pause >= endpointer.pause or (is_long and pause >= 5):
+            cuts.append(end)
+            start = end
+    return cuts
+
+
+def random_endpointer(draw: random.Random) -> Endpointer:
+    return Endpointer(
+        pause_ms=draw.randrange(40, 600),
+        min_segment_ms=draw.choice([0, draw.randrange(2000)]),
+        max_segment_ms=draw.choice([None, draw.randrange(40, 3000)]),
+    )
+
+
+def test_rules() -> None:
+    """500 random streams: the cuts are those of the definition, for every split."""
+    draw, found = random.Random(0), 0
+    for _ in range(500):
+        endpointer = random_endpointer(draw)
+        talk = draw.uniform(0.02, 0.5)
+        quiet = [draw.random() > talk for _ in range(draw.randrange(400))]
+        expected = defined(endpointer, quiet)
+        assert cuts_of(endpointer, quiet, [slice(0, len(quiet))]) == expected
+        assert cuts_of(endpointer, quiet, split(len(quiet), draw)) == expected
+        found += len(expected)
+    assert found > 2000
+
+
+def test_control_a_forgotten_pause_is_noticed() -> None:
+    class Forgetful(Endpointer):
+        def step(self, state, quiet):  # type: ignore[no-untyped-def]
+            return super().step(EndpointState(state.frames, 0, state.spoken), quiet)
+
+    quiet = [False] + [True] * 40
+    endpointer = Forgetful(400)
+    assert cuts_of(endpointer, quiet, [slice(0, 41)]) == defined(endpointer, quiet) == [11]
+    assert cuts_of(endpointer, quiet, [slice(0, 6), slice(6, 41)]) != [11]
+
+
+def test_nobody_is_cut_off_by_default() -> None:
+    quiet = ([False] * 3 + [True] * 20) * 2000  # half an hour, never quiet for a second
+    assert cuts_of(Endpointer(), quiet, [slice(0, len(quiet))]) == []
+    assert cuts_of(Endpointer(max_segment_ms=20000), quiet, [slice(0, len(quiet))])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"pause_ms": 0}, "pause_ms must be 1 or more, got 0"),
+        ({"min_segment_ms": -1}, "min_segment_ms must be 0 or more, got -1"),
+        ({"max_segment_ms": 0}, "max_segment_ms must be 1 or more, got 0"),
+    ],
+)
+def test_times_out_of_range(arguments: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Endpointer(**arguments)
+
+
+def posteriors(draw: random.Random, vocab_size: int) -> Tensor:
+    """(E, V) of words and pauses of all lengths."""
+    ids: list[int] = []
+    while len(ids) < 200:
+        ids += [0] * draw.choice([1, 2, 3, 12, 30])
+        ids += [draw.randrange(1, vocab_size)] * draw.randrange(1, 4)
+    noise = torch.rand(len(ids), vocab_size, generator=torch.Generator().manual_seed(len(ids)))
+    noise[range(len(ids)), ids] += 3.0
+    return (3.0 * noise).log_softmax(1)
+
+
+def read(reading: Reading, log_probs: Tensor, parts: list[slice]) -> list[Result]:
+    """The results after every part, the final one last."""
+    transcript, results = Transcript(reading), []
+    for part in parts:
+        transcript.accept(log_probs[part])
+        results.append(transcript.partial())
+    return [*results, transcript.finish()]
+
+
+@pytest.mark.parametrize("search", [GreedySearch(), PrefixBeamSearch(beam=4)])
+def test_segments(search: Search) -> None:
+    """60 random streams: every split gives the same segments, which cover the stream."""
+    draw = random.Random(1)
+    for _ in range(60):
+        log_probs = posteriors(draw, 5)
+        reading = Reading(WORDS, search, random_endpointer(draw))
+        *_, expected = read(reading, log_probs, [slice(0, len(log_probs))])
+        *partials, final = read(reading, log_probs, split(len(log_probs), draw))
+        assert final == expected
+        for partial in partials:  # what has ended stays
+            assert final.segments[: len(partial.segments)] == partial.segments
+            said = [*(segment.text for segment in partial.segments), partial.open_text]
+            assert " ".join(filter(None, said)) == partial.text
+        assert not final.open_text
+        ends = [0.0, *(segment.end for segment in final.segments)]
+        assert [segment.start for segment in final.segments] == ends[:-1]
+        assert ends[-1] == pytest.approx(0.04 * len(log_probs))
+        assert final.words == sum((segment.words for segment in final.segments), ())
+        for segment in final.segments:
+            assert all(
+                segment.start <= word.start < word.end <= segment.end for word in segment.words
+            )
+
+
+def test_no_word_is_lost_or_doubled() -> None:
+    """60 random streams: words and times are those of one pass, wherever the pauses are."""
+    draw, segments = random.Random(2), 0
+    for _ in range(60):
+        log_probs = posteriors(draw, 5)
+        *_, whole = read(Reading(WORDS, GreedySearch()), log_probs, [slice(0, None)])
+        reading = Reading(WORDS, GreedySearch(), random_endpointer(draw))
+        *_, cut = read(reading, log_probs, [slice(0, None)])
+        assert (cut.text, cut.words) == (whole.text, whole.words)
+        assert len(whole.segments) == 1
+        segments += len(cut.segments)
+    assert segments > 300
+
+
+def test_control_a_cut_inside_a_word_is_noticed() -> None:
+    class Hasty(Endpointer):
+        def step(self, state, quiet):  # type: ignore[no-untyped-def]
+            return state, [quiet.index(False) + 1]  # a word of several frames goes on
+
+    log_probs = torch.full((6, 5), -9.0)
+    log_probs[range(6), [0, 1, 1, 1, 0, 0]] = 0.0
+    results = [
+        read(Reading(WORDS, GreedySearch(), endpointer), log_probs, [slice(0, None)])[-1].text
+        for endpointer in (Endpointer(40), Hasty(40))
+    ]
+    assert results == ["yes", "yes yes"]
+
+
+SAMPLES = speech(8.0)
+
+
+def recognizer(endpointer: Endpointer | None, chunk_size: int = 4) -> Recognizer:
+    """A small network that hears nothing in about half of the frames of SAMPLES."""
+    samples = torch.from_numpy(SAMPLES).double()[None]
+    feats = audio.Fbank().double()(samples, samples[:, :0])[0]
+    model = fitted(tiny_model(), feats, chunk_size, 16)
+    lengths = torch.tensor([feats.size(1)])
+    with torch.inference_mode():
+        log_probs = model(feats, lengths, model.init_state(1, 16), chunk_size).log_probs[0]
+    with torch.no_grad():
+        model.head.bias[0] += (log_probs[:, 1:].amax(dim=1) - log_probs[:, 0]).median() + 1e-3
+    tokenizer = CharTokenizer(list("abcdefghij "))
+    return Recognizer(model, tokenizer, GreedySearch(), chunk_size, 16, endpointer)
+
+
+def results_of(recognizer: Recognizer) -> list[Result]:
+    """Of SAMPLES whole, in random packets twice, and in a batch."""
+    draw = random.Random(0)
+    found = [recognizer.transcribe(SAMPLES)]
+    for _ in range(2):
+        session = recognizer.start()
+        for part in split(len(SAMPLES), draw):
+            session.accept(SAMPLES[part])
+        found.append(session.finish())
+    return [*found, *recognizer.transcribe_batch([SAMPLES])]
+
+
+@pytest.mark.parametrize("chunk_size", [4, FULL_CONTEXT])
+def test_samples_to_segments(chunk_size: int) -> None:
+    """Any packets give the same segments, which together are what one pass gives."""
+    first, *others = results_of(recognizer(Endpointer(80), chunk_size))
+    assert len(first.segments) > 5
+    for other in others:
+        assert timed(other) == timed(first)
+        assert [segment.end for segment in other.segments] == [s.end for s in first.segments]
+    whole = recognizer(None, chunk_size).transcribe(SAMPLES)
+    assert first.text.replace(" ", "") == whole.text.replace(" ", "")
+    assert len(whole.segments) == 1
+
+
+def test_reset_encoder() -> None:
+    """A segment then begins as a new stream does, with the chunk after the endpoint."""
+    fresh = recognizer(Endpointer(80, reset_encoder=True))
+    first, *others = results_of(fresh)
+    for other in others:
+        assert timed(other) == timed(first)
+    whole = recognizer(Endpointer(80)).transcribe(SAMPLES)
+    assert timed(first) != timed(whole)
+    assert first.segments[0].text == whole.segments[0].text
+    chunk = 640 * 4
+    resumed = -(-round(first.segments[0].end * 16000) // chunk) * chunk
+    rest = fresh.transcribe(SAMPLES[resumed:])
+    later = [word for word in first.words if word.start * 16000 >= resumed]
+    shifted = [word.start + resumed / 16000 for word in rest.words]
+    assert len(later) > 5
+    assert [word.start for word in later[1:]] == pytest.approx(shifted[-len(later) + 1 :])
+    with pytest.raises(ValueError, match="no encoder state to reset"):
+        recognizer(Endpointer(reset_encoder=True), FULL_CONTEXT)
+
+
+def said(text: str) -> np.ndarray:
+    """A text spoken by espeak-ng, float32 at 16 kHz."""
+    draw = np.random.default_rng(3)
+    return soxr.resample(synthesise(text, "en", draw) / 32768, ESPEAK_RATE, 16000).astype("float32")
+
+
+def test_spoken_lines() -> None:
+    """The ready model on digits with pauses between: a segment each, cut in the pause, and no
+    space is missing between them, as there is in one pass."""
+    silence = np.zeros(24000, dtype=np.float32)
+    texts = ["four four seven", "nine", "one two three four five", "six zero"]
+    spoken = [said(text) for text in texts]
+    samples = np.concatenate([part for each in spoken for part in (each, silence)])
+    for vad in (False, True):
+        recognizer = asrkit.load("small-en-alnum", endpointer=Endpointer(600, vad=vad))
+        segments = recognizer.transcribe(samples).segments
+        assert [segment.text for segment in segments] == texts
+        start = 0.0
+        for each, segment in zip(spoken, segments, strict=True):
+            assert start < segment.words[0].start
+            assert segment.words[-1].end < start + len(each) / 16000 + 0.3
+            start += (len(each) + len(silence)) / 16000
+            assert segment.end <= start
+
+
+def test_speech_detector() -> None:
+    """Any packets give the same frames; speech is heard in speech and not in silence."""
+    silence = np.zeros(16000, dtype=np.float32)
+    samples = torch.from_numpy(np.concatenate([silence, said("four four seven"), silence]))
+    detector, draw = SpeechDetector(), random.Random(0)
+    _, expected = detector.step(detector.start(), samples)
+    assert len(expected) == len(samples) // 640
+    assert not any(expected[:20] + expected[-20:])
+    assert sum(expected) > 0.5 * (len(expected) - 50)
+    state, heard = detector.start(), []
+    for part in split(len(samples), draw):
+        state, frames = detector.step(state, samples[part])
+        heard += frames
+    assert heard == expected
+
+
+def test_a_pause_with_speech_in_it_goes_on() -> None:
+    """Where the network hears nothing but the detector does, nobody is cut off."""
+    log_probs = torch.full((30, 5), -9.0)
+    log_probs[range(30), [1, *[0] * 29]] = 0.0
+    transcript = Transcript(Reading(WORDS, GreedySearch(), Endpointer(400)))
+    transcript.accept(log_probs[:20], [True] * 15)
+    assert not transcript.segments
+    transcript.accept(log_probs[20:])
+    assert [segment.end for segment in transcript.segments] == [1.0]

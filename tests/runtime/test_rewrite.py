@@ -1,0 +1,85 @@
+"""Rewriting results: the text of the user's function, the times of the words it was made from."""
+
+from pathlib import Path
+
+import pytest
+
+import asrkit
+from asrkit.checkpoint import save_model
+from asrkit.runtime.results import Word
+from asrkit.runtime.rewrite import find_postprocess, rewritten
+from asrkit.text import CharTokenizer
+from asrkit.text.spelled import join_spelled
+from tests.conftest import speech
+from tests.test_checkpoint import a_file
+
+
+@pytest.mark.parametrize(
+    ("spoken", "written"),
+    [
+        ("four four seven", "447"),
+        ("RUBOUT C Y R SEVEN EIGHT", "RUBOUT CYR 78"),
+        ("nine oh two one oh", "90210"),
+        ("oh oh", "oh oh"),
+        ("oh no", "oh no"),
+        ("one", "one"),
+        ("a", "a"),
+        ("call a b c on one two please", "call ABC on 12 please"),
+        ("x 7 seven", "x 7 seven"),
+        ("", ""),
+    ],
+)
+def test_join_spelled(spoken: str, written: str) -> None:
+    assert join_spelled(spoken) == written
+
+
+def words(text: str) -> list[Word]:
+    """A word a second, each less sure than the one before."""
+    return [Word(w, i, i + 0.5, 1.0 - i / 10) for i, w in enumerate(text.split())]
+
+
+def test_times_of_rewritten_words() -> None:
+    spoken = words("call four four seven at noon")
+    assert rewritten(spoken, "call four four seven at noon") == spoken
+    assert rewritten(spoken, "call 447 at noon") == [
+        spoken[0], Word("447", 1, 3.5, spoken[3].confidence), *spoken[4:]
+    ]  # fmt: skip
+    capital = rewritten(spoken, "Call four four seven at Noon")
+    assert [word.text for word in capital] == ["Call", "four", "four", "seven", "at", "Noon"]
+    assert [word[1:] for word in capital] == [word[1:] for word in spoken]
+    assert rewritten(words("gonna go"), "going to go")[:2] == [
+        Word("going", 0, 0.25, 1.0), Word("to", 0.25, 0.5, 1.0)
+    ]  # fmt: skip
+    assert rewritten(words("well yes"), "yes") == words("well yes")[1:]
+    assert rewritten(words("yes"), "« yes »") == [
+        Word("«", 0, 0, 1.0), Word("yes", 0, 0.5, 1.0), Word("»", 0.5, 0.5, 1.0)
+    ]  # fmt: skip
+    assert rewritten(words("yes"), "") == []
+
+
+def test_find_postprocess() -> None:
+    assert find_postprocess("spelled") is join_spelled
+    assert find_postprocess("asrkit.text.spelled:join_spelled") is join_spelled
+    for name, message in [
+        ("speled", r"no postprocess 'speled': write module:function, or .* installed: .*spelled"),
+        ("nowhere:f", "'nowhere:f': No module named 'nowhere'"),
+        ("asrkit.text.spelled:f", "'asrkit.text.spelled:f': .*no attribute 'f'"),
+        ("asrkit.text.spelled:DIGITS", "is no function"),
+        (":", "':'"),
+    ]:
+        with pytest.raises(asrkit.UserError, match=message):
+            find_postprocess(name)
+
+
+def test_a_result_is_rewritten_by_segments(tmp_path: Path) -> None:
+    save_model(tmp_path / "m.safetensors", a_file(CharTokenizer(list("abcdefghij "))))
+    plain = asrkit.load(tmp_path / "m.safetensors").transcribe(speech(3.0))
+    assert plain.text
+    for postprocess in (str.swapcase, "builtins:repr"):
+        session = asrkit.load(tmp_path / "m.safetensors", postprocess=postprocess).start()
+        partial = session.accept(speech(3.0))
+        final = session.finish()
+        expected = str.swapcase(plain.text) if postprocess is str.swapcase else repr(plain.text)
+        assert final.text == " ".join(word.text for word in final.words) == expected
+        assert [word.start for word in final.words] == [word.start for word in plain.words]
+        assert partial.open_text == partial.text != ""
