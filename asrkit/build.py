@@ -14,7 +14,7 @@ from asrkit.config import (
 )
 from asrkit.errors import UserError
 from asrkit.model import ConformerCTC, ConformerEncoder
-from asrkit.search import Fusion, Search, TokenFusion, Weighted, WordFusion, read_arpa
+from asrkit.search import Fusion, Search, TokenFusion, Weighted, WordFusion, read_language_model
 from asrkit.text import (
     CharTokenizer,
     SentencePieceTokenizer,
@@ -88,7 +88,7 @@ def build_fusion(
     if not search.takes_fusion(searching.kind):
         able = " and ".join(filter(search.takes_fusion, search.KINDS))
         raise UserError(f"search {searching.kind} takes no language model; {able} does")
-    model = read_arpa(config.path)
+    model = read_language_model(config.path)
     pieces = ["", *(tokenizer.piece(token) for token in range(1, tokenizer.vocab_size))]
     try:
         return FUSIONS[config.units](Weighted(model, config.weight, config.word_bonus), pieces)

@@ -57,7 +57,9 @@ def add_search(arguments: argparse.ArgumentParser) -> None:
         " (default: the model's, as a rule greedy)",
     )
     arguments.add_argument("--beam", type=int, help="texts kept by prefix_beam (its default: 10)")
-    arguments.add_argument("--lm", metavar="ARPA", help="language model for prefix_beam")
+    arguments.add_argument(
+        "--lm", metavar="FILE", help="n-gram model for prefix_beam: ARPA, or a binary of KenLM"
+    )
     arguments.add_argument(
         "--lm-units", choices=["words", "tokens"], help="of the language model (default words)"
     )

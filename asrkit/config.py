@@ -198,7 +198,7 @@ class Config(Section):
 class LanguageModelConfig(Section):
     """What decoding adds to a search. No part of a model file: it would name a file elsewhere."""
 
-    path: str  # of an ARPA file
+    path: str  # of an ARPA file, or a binary of KenLM
     units: Literal["words", "tokens"] = "words"
     weight: Number = 0.5
     word_bonus: Number = 0.5  # for each word, or token

@@ -38,8 +38,8 @@ def load(
         search: a kind of search, or a dict of its "kind" and options, as in a configuration; the
             model's own if None, which is "greedy" unless its configuration chose another.
         device: of torch.
-        lm: an ARPA file for a search that takes one, or a dict of its "path" and options: "units"
-            (words or tokens), "weight", "word_bonus".
+        lm: an ARPA file or a binary of KenLM, for a search that takes one; or a dict of its "path"
+            and options: "units" (words or tokens), "weight", "word_bonus".
         endpointer: ends segments at pauses; None for one segment.
         postprocess: rewrites the text of each segment: a function, the "module:function" of one, or
             the name of one that an installed package offers, as asrkit does "spelled": "four four

@@ -6,12 +6,14 @@ defaults that stand there.
 
 import inspect
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from asrkit import kinds
-from asrkit.search.fusion import Fusion, TokenFusion, Weighted, WordFusion
+from asrkit.search.fusion import Fusion, LanguageModel, TokenFusion, Weighted, WordFusion
 from asrkit.search.greedy import GreedySearch
 from asrkit.search.hypothesis import Hypothesis, Search
+from asrkit.search.kenlm import KenLM, is_binary
 from asrkit.search.ngram import ArpaError, NGram, read_arpa
 from asrkit.search.prefix_beam import PrefixBeamSearch
 
@@ -21,6 +23,7 @@ __all__ = [
     "Fusion",
     "GreedySearch",
     "Hypothesis",
+    "LanguageModel",
     "NGram",
     "PrefixBeamSearch",
     "Search",
@@ -29,6 +32,7 @@ __all__ = [
     "WordFusion",
     "build_search",
     "read_arpa",
+    "read_language_model",
     "takes_fusion",
 ]
 
@@ -43,6 +47,16 @@ def options(kind: str) -> dict[str, inspect.Parameter]:
 def refusal(kind: object) -> str:
     """What to say of a kind that is not one."""
     return kinds.refusal(kind, KINDS)
+
+
+def read_language_model(path: str | Path) -> LanguageModel:
+    """The model of an ARPA file, which may be gzipped, or of a binary of KenLM.
+
+    Raises:
+        ArpaError: for a file that cannot be read.
+    """
+    path = Path(path)
+    return KenLM(path) if path.is_file() and is_binary(path) else read_arpa(path)
 
 
 def takes_fusion(kind: str) -> bool:

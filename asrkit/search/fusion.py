@@ -7,8 +7,6 @@ model's own units are; the answers are natural logarithms.
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from asrkit.search.ngram import BEGIN, END, UNKNOWN, NGram
-
 LIMIT = 20.0  # of weights and bonuses: what they add to a score fits into a float
 
 
@@ -27,6 +25,25 @@ class Fusion(Protocol):
         """What is added if the text ends here."""
 
 
+class LanguageModel(Protocol):
+    """A model of words, or of tokens as words. Logarithms are natural."""
+
+    def start(self) -> Any:
+        """The state at the begin of a sentence."""
+
+    def score(self, state: Any, word: str) -> tuple[float, Any]:
+        """The log-probability of a word in a state, and the state after it."""
+
+    def finish(self, state: Any) -> float:
+        """The log-probability that the sentence ends in a state."""
+
+    def knows(self, word: str) -> bool:
+        """Whether a word is in the model by itself, and not as an unknown one."""
+
+    def vocabulary(self) -> list[str] | None:
+        """The words that can be in a text; None if the model does not tell."""
+
+
 class NoFusion:
     """No language model."""
 
@@ -43,7 +60,7 @@ class NoFusion:
 
 
 class Weighted:
-    """An n-gram model with its weight and its bonus.
+    """A language model with its weight and its bonus.
 
     Args:
         model: of words or of tokens.
@@ -54,19 +71,19 @@ class Weighted:
         ValueError: for a weight or a bonus out of range.
     """
 
-    def __init__(self, model: NGram, weight: float, bonus: float) -> None:
+    def __init__(self, model: LanguageModel, weight: float, bonus: float) -> None:
         if not 0.0 <= weight <= LIMIT:
             raise ValueError(f"the weight must be between 0 and {LIMIT:g}, got {weight:g}")
         if not -LIMIT <= bonus <= LIMIT:
             raise ValueError(f"the bonus must be between -{LIMIT:g} and {LIMIT:g}, got {bonus:g}")
         self.model, self.weight, self.bonus = model, weight, bonus
 
-    def score(self, context: int, word: str) -> tuple[int, float]:
+    def score(self, context: Any, word: str) -> tuple[Any, float]:
         """The context after a word, and what the word adds."""
         log_prob, context = self.model.score(context, word)
         return context, self.weight * log_prob + self.bonus
 
-    def finish(self, context: int) -> float:
+    def finish(self, context: Any) -> float:
         """What the end of the sentence adds: it is no word and has no bonus."""
         return self.weight * self.model.finish(context)
 
@@ -85,17 +102,17 @@ class TokenFusion:
     def __init__(self, weighted: Weighted, pieces: Sequence[str]) -> None:
         self.weighted, self.ceiling = weighted, max(0.0, weighted.bonus)
         self.words = list(map(spelled, pieces))
-        if weighted.model.words.keys().isdisjoint(self.words):
+        if not any(map(weighted.model.knows, self.words)):
             known = examples(weighted.model)
             raise ValueError(f"it is of {known}, not of the tokens {', '.join(self.words[1:4])}, …")
 
-    def start(self) -> int:
+    def start(self) -> Any:
         return self.weighted.model.start()
 
-    def step(self, state: int, token: int) -> tuple[int, float]:
+    def step(self, state: Any, token: int) -> tuple[Any, float]:
         return self.weighted.score(state, self.words[token])
 
-    def finish(self, state: int) -> float:
+    def finish(self, state: Any) -> float:
         return self.weighted.finish(state)
 
 
@@ -117,15 +134,15 @@ class WordFusion:
         self.weighted, self.pieces = weighted, pieces
         # A piece completes as many words as it has spaces.
         self.ceiling = max(0.0, weighted.bonus) * max(piece.count(" ") for piece in pieces)
-        letters = set("".join(pieces))
-        if not any(letters.issuperset(word) for word in own(weighted.model)):
+        letters, words = set("".join(pieces)), weighted.model.vocabulary()
+        if words is not None and not any(map(letters.issuperset, words)):
             known = examples(weighted.model)
             raise ValueError(f"its words, such as {known}, cannot be written in the model's tokens")
 
-    def start(self) -> tuple[int, str]:
+    def start(self) -> tuple[Any, str]:
         return self.weighted.model.start(), ""
 
-    def step(self, state: tuple[int, str], token: int) -> tuple[tuple[int, str], float]:
+    def step(self, state: tuple[Any, str], token: int) -> tuple[tuple[Any, str], float]:
         context, begun = state
         piece = self.pieces[token]
         if " " not in piece:
@@ -134,12 +151,12 @@ class WordFusion:
         context, added = self.scored(context, words)
         return (context, begun), added
 
-    def finish(self, state: tuple[int, str]) -> float:
+    def finish(self, state: tuple[Any, str]) -> float:
         context, begun = state
         context, added = self.scored(context, [begun])
         return added + self.weighted.finish(context)
 
-    def scored(self, context: int, words: list[str]) -> tuple[int, float]:
+    def scored(self, context: Any, words: list[str]) -> tuple[Any, float]:
         """The context after these words, and what they add; "" is between two spaces."""
         total = 0.0
         for word in words:
@@ -154,11 +171,9 @@ def spelled(piece: str) -> str:
     return piece.replace(" ", "▁")
 
 
-def own(model: NGram) -> list[str]:
-    """The words that can be in a text."""
-    return [word for word in model.words if word not in (BEGIN, END, UNKNOWN)]
-
-
-def examples(model: NGram) -> str:
+def examples(model: LanguageModel) -> str:
     """A few of the model's words, for a message."""
-    return ", ".join(map(repr, own(model)[:3])) or "no words"
+    words = model.vocabulary()
+    if words is None:
+        return "other words"
+    return ", ".join(map(repr, words[:3])) or "no words"

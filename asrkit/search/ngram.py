@@ -58,6 +58,14 @@ class NGram(NamedTuple):
         """The log-probability that the sentence ends in a state."""
         return self.score(state, END)[0]
 
+    def knows(self, word: str) -> bool:
+        """Whether a word is in the model by itself, and not as an unknown one."""
+        return word in self.words
+
+    def vocabulary(self) -> list[str]:
+        """The words that can be in a text."""
+        return [word for word in self.words if word not in (BEGIN, END, UNKNOWN)]
+
 
 def read_arpa(path: str | Path) -> NGram:
     """The model of an ARPA file, which may be gzipped (.gz).

@@ -2,11 +2,17 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+from asrkit.checkpoint import save_model
+from asrkit.text import CharTokenizer
+from tests.test_checkpoint import a_file
+
 PROJECT = Path(__file__).parents[2]
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)}
 STREAMING = {
     "asrkit",
     "asrkit, TorchScript",
@@ -28,8 +34,7 @@ OFFLINE = {"asrkit, chunks of 640 ms", "asrkit, full context", "torchaudio Confo
 def run(script: str, *options: str) -> str:
     """Standard output of a benchmark on one thread; several test processes share the cores."""
     command = [sys.executable, f"tools/{script}", "--quick", "--threads", "1", *options]
-    variables = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)}
-    done = subprocess.run(command, cwd=PROJECT, env=variables, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=PROJECT, env=ENVIRONMENT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -73,3 +78,22 @@ def test_what_takes_too_long_is_reported() -> None:
     rows = table(run("bench_stream.py", "--rounds", "1", "--limit", "0.001"))
     assert {row["median, ms"] for row in rows} == {"over 0.001 s"}
     assert {row["RTF"] for row in rows} == {"–"}
+
+
+def test_measure_search(tmp_path: Path, corpus: Path) -> None:
+    """Every search is scored; greedy as evaluate scores it."""
+    save_model(tmp_path / "m.safetensors", a_file(CharTokenizer(list("eno sy"))))
+    shown = []
+    model, manifest = ("--model", str(tmp_path / "m.safetensors")), str(corpus / "dev.jsonl")
+    for command in (["tools/measure_search.py"], ["-m", "asrkit.evaluate", "--chunk-ms", "320"]):
+        options = ["--chunk-ms", "320"] if "tools" in command[0] else []
+        done = subprocess.run(
+            [sys.executable, *command, *options, *model, manifest], cwd=PROJECT, env=ENVIRONMENT,
+            capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        shown.append(done.stdout)
+    rows = {row["search"]: row for row in table(shown[0])}
+    assert len(rows) == 18
+    assert rows["greedy"]["WER"] == re.findall(r"\d+\.\d\d %", shown[1])[0]
+    assert rows["prefix_beam"]["WER"] == rows["beam 10, else not pruned"]["WER"]

@@ -1,0 +1,55 @@
+"""Binary n-gram models of KenLM, read by KenLM itself (Heafield 2011)."""
+
+from pathlib import Path
+from typing import Any
+
+from asrkit.search.ngram import LN_10, ArpaError
+
+MAGIC = b"mmap lm http://kheafield.com/code"
+
+
+def is_binary(path: Path) -> bool:
+    """Whether KenLM wrote a file for itself."""
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
+class KenLM:
+    """A model as `NGram` is one. Its states are KenLM's; it does not tell its words.
+
+    Args:
+        path: of a binary, or of an ARPA file.
+
+    Raises:
+        ArpaError: if KenLM is not installed or cannot read the file.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        try:
+            import kenlm
+        except ImportError:
+            raise ArpaError(f"{path} is a binary of KenLM: pip install kenlm") from None
+        self.new_state = kenlm.State
+        try:
+            self.model = kenlm.Model(str(path))
+        except (OSError, RuntimeError) as error:
+            raise ArpaError(f"KenLM cannot read {path}: {str(error).splitlines()[0]}") from None
+        self.order: int = self.model.order
+
+    def start(self) -> Any:
+        state = self.new_state()
+        self.model.BeginSentenceWrite(state)
+        return state
+
+    def score(self, state: Any, word: str) -> tuple[float, Any]:
+        after = self.new_state()
+        return LN_10 * self.model.BaseScore(state, word, after), after
+
+    def finish(self, state: Any) -> float:
+        return self.score(state, "</s>")[0]
+
+    def knows(self, word: str) -> bool:
+        return word in self.model
+
+    def vocabulary(self) -> None:
+        return None
