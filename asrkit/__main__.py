@@ -6,6 +6,7 @@ import sys
 COMMANDS = {
     "train": "train a recogniser on a manifest",
     "decode": "decode files or a manifest",
+    "align": "when the words of a known text were said",
     "evaluate": "word errors and delays over a manifest, at several chunk sizes",
     "report": "a training as one page: scores, curves, alignments, what was heard wrong",
     "ngram": "estimate a language model from texts",

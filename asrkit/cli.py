@@ -41,10 +41,13 @@ def add_model(arguments: argparse.ArgumentParser) -> None:
     arguments.add_argument("--device", default="cpu", help="of torch: cpu, cuda, … (default cpu)")
 
 
-def add_context(arguments: argparse.ArgumentParser) -> None:
+def add_context(arguments: argparse.ArgumentParser, chunk_ms: str | None = None) -> None:
+    """The chunk and the left context; `chunk_ms`: a default of the command's own."""
+    own = "the model's"
     arguments.add_argument(
-        "--chunk-ms", help="chunk in ms, a multiple of 40, or 'full' (default: the model's)"
-    )
+        "--chunk-ms", default=chunk_ms,
+        help=f"chunk in ms, a multiple of 40, or 'full' (default: {chunk_ms or own})",
+    )  # fmt: skip
     arguments.add_argument(
         "--left-ms", help="left context in ms, a multiple of 40 (default: the model's)"
     )
@@ -196,13 +199,17 @@ def recognizer_as(
     postprocess: Callable[[str], str] | None = None,
 ) -> Recognizer:
     """The recogniser that the options ask for, of a model file already read."""
+    search, model = search_of(options, file), lm_of(options)
+    return recognizer_of(
+        file, *context_of(options), search, options.device, model, endpointer, postprocess
+    )
+
+
+def context_of(options: argparse.Namespace) -> tuple[int | str | None, int | None]:
+    """The chunk size and the left context that the options ask for, if they do."""
     full = options.chunk_ms == "full"
     chunk_size = "full" if full else frames("--chunk-ms", options.chunk_ms)
-    left_context = frames("--left-ms", options.left_ms)
-    return recognizer_of(
-        file, chunk_size, left_context, search_of(options, file), options.device, lm_of(options),
-        endpointer, postprocess,
-    )  # fmt: skip
+    return chunk_size, frames("--left-ms", options.left_ms)
 
 
 def run_command(

@@ -1,7 +1,6 @@
 """Decode files or a manifest: python -m asrkit.decode --model MODEL a.wav b.mp3 …"""
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -20,22 +19,30 @@ from asrkit.cli import (
     parser,
     run_command,
 )
-from asrkit.data.manifest import LeftOut, read_manifest
+from asrkit.data.manifest import LeftOut
 from asrkit.errors import UserError
+from asrkit.recordings import (
+    PIECE_SECONDS,
+    Job,
+    Output,
+    add_output,
+    jobs_of,
+    seconds_of,
+    transcribe,
+)
 from asrkit.runtime import Recognizer, Result
+from asrkit.runtime.formats import Recording
 from asrkit.text import cer, wer
 
-ALONE_SECONDS = 60.0  # longer recordings are decoded piece by piece, by themselves
+JSON = ("json", "jsonl")
 
 
-class Job(NamedTuple):
-    """A file to decode, its reference if there is one, and the part of the file that is meant."""
+class Outcome(NamedTuple):
+    """What became of a job."""
 
-    id: str
-    path: str
-    reference: str | None = None
-    start: float = 0.0
-    duration: float | None = None
+    number: int  # of the job
+    result: Result | UserError
+    seconds: float = 0.0  # of audio
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -52,7 +59,11 @@ def main(argv: list[str] | None = None) -> int:
     arguments.add_argument(
         "--manifest", help="JSONL manifest; with texts, WER and CER are printed too"
     )
-    arguments.add_argument("--format", choices=["text", "jsonl"], default="text")
+    add_output(arguments, "txt")
+    arguments.add_argument(
+        "--nbest", type=int, metavar="N", default=0,
+        help="the N likeliest texts with their scores, in jsonl",
+    )  # fmt: skip
     add_batch(arguments)
     return run_command(decode, arguments, argv)
 
@@ -60,35 +71,43 @@ def main(argv: list[str] | None = None) -> int:
 def decode(options: argparse.Namespace) -> int:
     if not options.files and not options.manifest:
         raise UserError("nothing to decode: name audio files, or a --manifest")
-    jobs = [Job(path, path) for path in options.files]
     left_out: list[LeftOut] = []
-    if options.manifest:
-        jobs += [
-            Job(u.id, u.audio, u.text, u.start or 0.0, u.duration)
-            for u in read_manifest(options.manifest, left_out)
-        ]
+    jobs = jobs_of(options.files, options.manifest, left_out)
     for line in left_out:
         print(f"asrkit decode: {line.id}: {line.reason}", file=sys.stderr)
+    output = Output(options.format, options.output_dir, jobs)
     recognizer, config = load_recognizer(options)
-    done: dict[int, Result | UserError] = {}
+    check_nbest(options, recognizer)
+    done: dict[int, Outcome] = {}
     shown = 0  # results come by length and are shown in order, as soon as those before are there
     bar = tqdm(total=len(jobs), unit=" file", disable=None, leave=False)
-    for index, outcome in outcomes(recognizer, jobs, options.batch_seconds):
+    for outcome in outcomes(recognizer, jobs, options.batch_seconds):
         bar.update()
-        done[index] = outcome
+        done[outcome.number] = outcome
         with bar.external_write_mode():
             while shown in done:
-                show(jobs[shown], done[shown], options.format, several=len(jobs) > 1)
+                show(jobs[shown], done[shown], output, options.nbest)
                 shown += 1
     bar.close()
-    failed = sum(isinstance(outcome, UserError) for outcome in done.values())
-    report(jobs, done, build_normalizer(config.text))
+    failed = sum(isinstance(outcome.result, UserError) for outcome in done.values())
+    normalize = build_normalizer(config.text)
+    rewrite = recognizer.reading.postprocess or str  # what is compared is written alike
+    report(jobs, done, lambda text: rewrite(normalize(text)))
     return 1 if failed or left_out else 0
 
 
-def outcomes(
-    recognizer: Recognizer, jobs: list[Job], batch_seconds: float
-) -> Iterator[tuple[int, Result | UserError]]:
+def check_nbest(options: argparse.Namespace, recognizer: Recognizer) -> None:
+    """Raises UserError for an n-best list that cannot be had, or not be written."""
+    if options.nbest < 0:
+        raise UserError(f"--nbest must be 1 or more, got {options.nbest}")
+    if options.nbest and options.format not in JSON:
+        raise UserError(f"--nbest needs --format jsonl, not {options.format}")
+    search = recognizer.search
+    if options.nbest and not search.nbest(search.start()):
+        raise UserError("this search finds one text, not several: --search prefix_beam does")
+
+
+def outcomes(recognizer: Recognizer, jobs: list[Job], batch_seconds: float) -> Iterator[Outcome]:
     """A result or the error of every job, in batches of similar length as files come in.
 
     Long recordings go alone and piece by piece; the numbers are the same either way.
@@ -97,34 +116,26 @@ def outcomes(
     seconds = 0.0
     for index, job in enumerate(jobs):
         try:
-            rate, num_samples, _ = audio.info(job.path)
-            if (job.duration or num_samples / rate - job.start) > ALONE_SECONDS:
-                yield index, alone(recognizer, job, rate)
+            length, rate = seconds_of(job)
+            if length > PIECE_SECONDS:
+                yield Outcome(index, transcribe(recognizer, job, rate), length)
                 continue
             samples, rate = audio.read(job.path, job.start, job.duration)
             samples = audio.resample(audio.mono(samples), rate)
         except audio.AudioError as error:
-            yield index, error
+            yield Outcome(index, error)
             continue
         waiting.append((index, samples))
-        seconds += len(samples) / audio.SAMPLE_RATE
+        seconds += length
         if seconds > 8 * batch_seconds:
             yield from batches(recognizer, waiting, batch_seconds)
             waiting, seconds = [], 0.0
     yield from batches(recognizer, waiting, batch_seconds)
 
 
-def alone(recognizer: Recognizer, job: Job, rate: int) -> Result:
-    """A long recording, read and decoded piece by piece."""
-    session = recognizer.start(rate)
-    for block, _ in audio.blocks(job.path, ALONE_SECONDS, job.start, job.duration):
-        session.accept(block)
-    return session.finish()
-
-
 def batches(
     recognizer: Recognizer, waiting: list[tuple[int, Any]], batch_seconds: float
-) -> Iterator[tuple[int, Result]]:
+) -> Iterator[Outcome]:
     """Results of loaded recordings, those of similar length together."""
     waiting = sorted(waiting, key=lambda item: len(item[1]))
     while waiting:
@@ -132,40 +143,37 @@ def batches(
         count = max(1, int(batch_seconds / max(longest, 0.1)))
         batch, waiting = waiting[-count:], waiting[:-count]
         results = recognizer.transcribe_batch([samples for _, samples in batch])
-        yield from zip([index for index, _ in batch], results, strict=True)
+        for (index, samples), result in zip(batch, results, strict=True):
+            yield Outcome(index, result, len(samples) / audio.SAMPLE_RATE)
 
 
-def show(job: Job, outcome: Result | UserError, form: str, several: bool) -> None:
-    """One recording on standard output, or what was wrong with it on standard error."""
-    if isinstance(outcome, UserError):
-        print(f"asrkit decode: {job.id}: {outcome}", file=sys.stderr)
+def show(job: Job, outcome: Outcome, output: Output, nbest: int) -> None:
+    """One recording's transcript, or what was wrong with it on standard error."""
+    result = outcome.result
+    if isinstance(result, UserError):
+        print(f"asrkit decode: {job.id}: {result}", file=sys.stderr)
         return
-    if form == "text":
-        print(f"{job.id}\t{outcome.text}" if several else outcome.text, flush=True)
-        return
-    line = {"id": job.id, "text": outcome.text, "words": [word._asdict() for word in outcome.words]}
-    if len(outcome.segments) > 1:
-        line["segments"] = [
+    more: dict[str, Any] = {} if job.text is None else {"reference": job.text}
+    if nbest:
+        more["nbest"] = [candidate._asdict() for candidate in result.nbest[:nbest]]
+    if len(result.segments) > 1:
+        more["segments"] = [
             {"text": segment.text, "start": segment.start, "end": segment.end}
-            for segment in outcome.segments
+            for segment in result.segments
         ]
-    if job.reference is not None:
-        line["reference"] = job.reference
-    print(json.dumps(line, ensure_ascii=False), flush=True)
+    output.write(job, Recording(result.words, job.id, outcome.seconds, more))
 
 
-def report(
-    jobs: list[Job], done: dict[int, Result | UserError], normalize: Callable[[str], str]
-) -> None:
+def report(jobs: list[Job], done: dict[int, Outcome], normalize: Callable[[str], str]) -> None:
     """Error rates of the recordings that have a reference, on standard error."""
     references, hypotheses, failed = [], [], 0
     for index, job in enumerate(jobs):
-        outcome = done[index]
-        if job.reference is None or isinstance(outcome, UserError):
-            failed += job.reference is not None
+        result = done[index].result
+        if job.text is None or isinstance(result, UserError):
+            failed += job.text is not None
             continue
-        references.append(normalize(job.reference))
-        hypotheses.append(outcome.text)
+        references.append(normalize(job.text))
+        hypotheses.append(result.text)
     if references:
         without = f" without {failed} that could not be decoded" if failed else ""
         print(f"WER {wer(references, hypotheses)}{without}", file=sys.stderr)

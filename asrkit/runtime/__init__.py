@@ -3,9 +3,11 @@
 from asrkit.runtime.endpoint import Endpointer
 from asrkit.runtime.load import load, recognizer_of
 from asrkit.runtime.recognizer import Recognizer, Session
-from asrkit.runtime.results import Result, Segment, Word
+from asrkit.runtime.results import Candidate, Result, Segment
+from asrkit.runtime.word import Word
 
 __all__ = [
+    "Candidate",
     "Endpointer",
     "Recognizer",
     "Result",

@@ -46,8 +46,7 @@ class Recognizer:
         endpointer: Endpointer | None = None,
         postprocess: Callable[[str], str] | None = None,
     ) -> None:
-        self.model, self.tokenizer, self.search = model, tokenizer, search
-        self.chunk_size = chunk_size
+        self.model, self.chunk_size = model, chunk_size
         self.reading = Reading(tokenizer, search, endpointer, postprocess)
         self.resets = endpointer is not None and endpointer.reset_encoder
         if self.resets and chunk_size == FULL_CONTEXT:
@@ -59,6 +58,14 @@ class Recognizer:
         self._step = (
             None if chunk_size == FULL_CONTEXT else CTCStep(model, chunk_size, left_context)
         )
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self.reading.tokenizer
+
+    @property
+    def search(self) -> Search:
+        return self.reading.search
 
     def start(self, sample_rate: int = audio.SAMPLE_RATE) -> "Session":
         """A new stream of samples at this rate."""
@@ -100,10 +107,10 @@ class Recognizer:
             )
         log_probs, lengths, _ = self.step(feats, lengths, self.init_state(len(rows)))
         results = []
-        for row, length in zip(log_probs, lengths.tolist(), strict=True):
+        for row, length, samples in zip(log_probs, lengths.tolist(), utterances, strict=True):
             transcript = Transcript(self.reading)
             transcript.accept(row[:length])
-            results.append(transcript.finish())
+            results.append(transcript.finish(seconds_heard(len(samples))))
         return results
 
     def features(self, samples: Tensor, past: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -144,6 +151,7 @@ class Session:
             self._speech_state = recognizer.detector.start()
         self._speech: list[bool] = []  # of encoder frames to come
         self._transcript = Transcript(recognizer.reading)
+        self._samples = 0  # taken, at 16 kHz
         self._result = self._transcript.partial()
 
     def accept(self, samples: np.ndarray) -> Result:
@@ -169,12 +177,13 @@ class Session:
         if not self._result.is_final:
             nothing = np.zeros(0, dtype=np.float32)
             self._advance(self._resampler(nothing, last=True), last=True)
-            self._result = self._transcript.finish()
+            self._result = self._transcript.finish(seconds_heard(self._samples))
         return self._result
 
     def _advance(self, samples: np.ndarray, last: bool) -> None:
         """Samples at 16 kHz -> frames -> whole chunks -> hypothesis; at the end, what is left."""
         recognizer = self._recognizer
+        self._samples += len(samples)
         if recognizer.detector is not None:
             self._speech_state, speech = recognizer.detector.step(
                 self._speech_state, torch.from_numpy(samples)
@@ -209,3 +218,11 @@ class Session:
         del self._speech[:count]
         if self._recognizer.resets and len(self._transcript.segments) > segments:
             self._state = self._recognizer.init_state(1)
+
+
+def seconds_heard(num_samples: int) -> float:
+    """Up to the millisecond of the last of some samples at 16 kHz.
+
+    Resampling may add a part of one.
+    """
+    return max(0, num_samples - 1) * 1000 // audio.SAMPLE_RATE / 1000

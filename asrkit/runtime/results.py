@@ -1,17 +1,30 @@
 """What a recogniser answers."""
 
+import math
+from collections.abc import Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
+import numpy as np
+
 from asrkit.model import FRAME_MS
-from asrkit.search import Hypothesis
-from asrkit.text import Tokenizer
+from asrkit.runtime import formats
+from asrkit.runtime.word import Word
+from asrkit.search import Hypothesis, Ranked
+from asrkit.text import Tokenizer, decode
+
+# The first token of a word is heard when the word has begun, the last before it ends: words are so
+# much longer than their tokens. Of 513 digits of fsdd whose edges are known, nine of ten begin at
+# least LEAD before their first token, and the median ends 45 ms after the last.
+LEAD, TRAIL = 0.06, 0.04  # seconds
 
 
-class Word(NamedTuple):
+class Candidate(NamedTuple):
+    """A text that a search holds possible."""
+
     text: str
-    start: float  # seconds from the start of the stream
-    end: float
-    confidence: float  # 0 to 1, the lowest of its tokens'
+    score: float  # natural logarithm, with all that a language model adds
+    probability: float  # among those of the list
 
 
 class Segment(NamedTuple):
@@ -21,6 +34,7 @@ class Segment(NamedTuple):
     words: tuple[Word, ...]
     start: float  # seconds from the start of the stream
     end: float
+    nbest: tuple[Candidate, ...] = ()  # the likeliest first; greedy search has none
 
 
 class Result(NamedTuple):
@@ -29,11 +43,32 @@ class Result(NamedTuple):
     is_final: bool
     segments: tuple[Segment, ...] = ()  # those that ended: they cannot change any more
 
+    def __str__(self) -> str:
+        return self.text
+
     @property
     def open_text(self) -> str:
         """What was said after the last segment, which may still change."""
         said = sum(len(segment.words) for segment in self.segments)
         return joined(self.words[said:])
+
+    @property
+    def nbest(self) -> tuple[Candidate, ...]:
+        """The likeliest texts of a final result in one segment; several have theirs each."""
+        return self.segments[0].nbest if self.is_final and len(self.segments) == 1 else ()
+
+    def to(self, form: str, id: str = "", duration: float | None = None) -> str:
+        """The words as a file of a format: "srt", "ctm", …, see formats.FORMATS.
+
+        Args:
+            form: name of the format.
+            id: of the recording, where the format has a place for it.
+            duration: of the recording in seconds, likewise.
+
+        Raises:
+            UserError: for a format that is not one.
+        """
+        return formats.write(form, [formats.Recording(self.words, id, duration)])
 
 
 class WordReader:
@@ -50,20 +85,59 @@ class WordReader:
     def __init__(self, tokenizer: Tokenizer, start: int = 0) -> None:
         self.tokenizer, self.start = tokenizer, start
         self.closed: list[Word] = []
-        self.prefix = Hypothesis((), (), (), ())  # the tokens of the closed words
+        self.end = seconds(start)  # of the last closed word's tokens
+        self.last: list[Word] = []  # the word after, complete but for what comes before the next
+        self.prefix = Hypothesis((), (), (), ())  # the tokens of all of these
 
-    def __call__(self, hypothesis: Hypothesis) -> list[Word]:
+    def __call__(self, hypothesis: Hypothesis, heard: float = math.inf) -> list[Word]:
+        """The words of a hypothesis; `heard`: seconds of audio, which none goes beyond."""
         size = len(self.prefix.tokens)
         if part(hypothesis, 0, size) != self.prefix:  # the search thought better of it
-            self.closed, size = [], 0
-        words, last = read_words(part(hypothesis, size, None), self.tokenizer, self.start)
-        self.closed += words[:-1]
-        self.prefix = part(hypothesis, 0, size + last)
-        return [*self.closed, *words[-1:]]
+            self.closed, self.end, self.last, size = [], seconds(self.start), [], 0
+        new, last = read_words(part(hypothesis, size, None), self.tokenizer, self.start)
+        spans = self.last + new
+        words = widened(spans, self.end, heard)
+        found = [*self.closed, *words]
+        if new:
+            self.closed += words[:-2]
+            self.end = spans[-3].end if len(spans) > 2 else self.end
+            self.last = spans[-2:-1]
+            self.prefix = part(hypothesis, 0, size + last)
+        return found
 
 
-def joined(words: tuple[Word, ...] | list[Word]) -> str:
+def joined(words: Sequence[Word]) -> str:
     return " ".join(word.text for word in words)
+
+
+def widened(words: Sequence[Word], before: float, heard: float) -> list[Word]:
+    """Words as long as they are said, from their tokens' times; none reaches into another.
+
+    Args:
+        words: with the times of their tokens.
+        before: when the tokens of the word before them end.
+        heard: seconds of audio.
+    """
+    ends = [before, *(word.end for word in words)]
+    starts = [max(round(w.start - LEAD, 3), end) for w, end in zip(words, ends, strict=False)]
+    limits = [*starts, heard][1:]
+    return [
+        word._replace(start=start, end=min(round(word.end + TRAIL, 3), limit))
+        for word, start, limit in zip(words, starts, limits, strict=True)
+    ]
+
+
+def candidates(ranked: Sequence[Ranked], tokenizer: Tokenizer) -> tuple[Candidate, ...]:
+    """The texts of an n-best list; what several token sequences write counts once."""
+    scores: dict[str, list[float]] = {}
+    for hypothesis, score in ranked:
+        scores.setdefault(decode(tokenizer, hypothesis.tokens), []).append(score)
+    totals = {text: float(np.logaddexp.reduce(each)) for text, each in scores.items()}
+    everything = np.logaddexp.reduce([*totals.values()])
+    return tuple(
+        Candidate(text, score, math.exp(score - everything))
+        for text, score in sorted(totals.items(), key=itemgetter(1), reverse=True)
+    )
 
 
 def part(hypothesis: Hypothesis, start: int, end: int | None) -> Hypothesis:
@@ -99,7 +173,7 @@ def read_words(
             words[-1] = word._replace(
                 text=word.text + text,
                 end=seconds(start + end),
-                confidence=min(word.confidence, confidence),
+                confidence=word.confidence * confidence,
             )
         fresh = piece.endswith(" ")
     return words, last

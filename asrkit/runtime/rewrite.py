@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 
 from asrkit.errors import UserError
-from asrkit.runtime.results import Word
+from asrkit.runtime.word import Word
 
 GROUP = "asrkit.postprocess"  # of the entry points under which packages offer such functions
 

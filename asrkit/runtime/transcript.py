@@ -8,8 +8,16 @@ from torch import Tensor
 
 from asrkit.model import BLANK
 from asrkit.runtime.endpoint import Endpointer
-from asrkit.runtime.results import Result, Segment, Word, WordReader, joined, seconds
+from asrkit.runtime.results import (
+    Result,
+    Segment,
+    WordReader,
+    candidates,
+    joined,
+    seconds,
+)
 from asrkit.runtime.rewrite import rewritten
+from asrkit.runtime.word import Word
 from asrkit.search import Hypothesis, Search
 from asrkit.text import Tokenizer
 
@@ -61,38 +69,40 @@ class Transcript:
             self.endpoint, cuts = self.reading.endpointer.step(self.endpoint, quiet)
         for start, end in itertools.pairwise([0, *cuts]):
             self.advance(log_probs[start:end])
-            self.close()
+            self.close(seconds(self.frame))
         self.advance(log_probs[cuts[-1] if cuts else 0 :])
 
     def advance(self, log_probs: Tensor) -> None:
         self.search = self.reading.search.step(self.search, log_probs)
         self.frame += len(log_probs)
 
-    def close(self) -> None:
+    def close(self, heard: float) -> None:
         """End the open segment here, if there are words in it."""
-        words = self.written(self.reading.search.best(self.search))
+        search, tokenizer = self.reading.search, self.reading.tokenizer
+        words = self.written(search.best(self.search), heard)
         if words:
-            start, end = seconds(self.start), seconds(self.frame)
-            self.segments += (Segment(joined(words), words, start, end),)
+            nbest = candidates(search.nbest(self.search), tokenizer)
+            self.segments += (Segment(joined(words), words, seconds(self.start), heard, nbest),)
             self.closed += words
             self.begin()
 
     def partial(self) -> Result:
         """What is known so far."""
-        return self.result(self.written(self.reading.search.partial(self.search)), False)
+        hypothesis = self.reading.search.partial(self.search)
+        return self.result(self.written(hypothesis, seconds(self.frame)), False)
 
-    def finish(self) -> Result:
-        """The result if the stream ends here."""
-        self.close()
+    def finish(self, heard: float) -> Result:
+        """The result if the stream ends here, after so many seconds."""
+        self.close(min(heard, seconds(self.frame)))
         return self.result((), True)
 
     def result(self, open_words: tuple[Word, ...], is_final: bool) -> Result:
         words = self.closed + open_words
         return Result(joined(words), words, is_final, self.segments)
 
-    def written(self, hypothesis: Hypothesis) -> tuple[Word, ...]:
+    def written(self, hypothesis: Hypothesis, heard: float) -> tuple[Word, ...]:
         """The words of the open segment, as they are to be read."""
-        words = self.words(hypothesis)
+        words = self.words(hypothesis, heard)
         if self.reading.postprocess is not None and words:
             words = rewritten(words, self.reading.postprocess(joined(words)))
         return tuple(words)

@@ -12,7 +12,7 @@ from typing import Any
 from asrkit import kinds
 from asrkit.search.fusion import Fusion, LanguageModel, TokenFusion, Weighted, WordFusion
 from asrkit.search.greedy import GreedySearch
-from asrkit.search.hypothesis import Hypothesis, Search
+from asrkit.search.hypothesis import Hypothesis, Ranked, Search
 from asrkit.search.kenlm import KenLM, is_binary
 from asrkit.search.ngram import ArpaError, NGram, read_arpa
 from asrkit.search.prefix_beam import PrefixBeamSearch
@@ -26,6 +26,7 @@ __all__ = [
     "LanguageModel",
     "NGram",
     "PrefixBeamSearch",
+    "Ranked",
     "Search",
     "TokenFusion",
     "Weighted",

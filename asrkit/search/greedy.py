@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from asrkit.search.hypothesis import Hypothesis
+from asrkit.search.hypothesis import Hypothesis, Ranked
 
 
 class GreedyState(NamedTuple):
@@ -52,3 +52,7 @@ class GreedySearch:
 
     def best(self, state: GreedyState) -> Hypothesis:
         return state.hypothesis
+
+    def nbest(self, state: GreedyState) -> list[Ranked]:
+        """None: the likeliest path says nothing of other texts."""
+        return []

@@ -14,6 +14,11 @@ class Hypothesis(NamedTuple):
     confidences: tuple[float, ...]  # highest posterior of the token over its frames
 
 
+class Ranked(NamedTuple):
+    hypothesis: Hypothesis
+    score: float  # natural logarithm of its probability, with all that a language model adds
+
+
 class Search(Protocol):
     """The same law as the network's: past in, past out, the same result for every split."""
 
@@ -28,3 +33,6 @@ class Search(Protocol):
 
     def best(self, state: Any) -> Hypothesis:
         """The best hypothesis if the stream ends here; the state does not change."""
+
+    def nbest(self, state: Any) -> list[Ranked]:
+        """All hypotheses if the stream ends here, the likeliest first; none of a single path."""

@@ -21,7 +21,7 @@ import numpy as np
 from torch import Tensor
 
 from asrkit.search.fusion import Fusion, NoFusion
-from asrkit.search.hypothesis import Hypothesis
+from asrkit.search.hypothesis import Hypothesis, Ranked
 from asrkit.search.path import UNSETTLED, Path, Settled, said, settle
 
 
@@ -52,11 +52,6 @@ class PrefixBeamState(NamedTuple):
     log_scale: float  # to add to the natural logarithm of each total
     settled: Settled
     frame: int  # frames consumed
-
-
-class Ranked(NamedTuple):
-    hypothesis: Hypothesis
-    score: float  # natural logarithm of its probability, with all that a language model adds
 
 
 NOTHING = -1

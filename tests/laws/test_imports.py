@@ -32,6 +32,7 @@ MAY_IMPORT = {
     "export": LEAVES | {"data", "config"} | BUILDERS,
     "report": LEAVES | {"data", "training", "runtime"} | BUILDERS,
     "cli": LEAVES | {"config", "runtime", "asrkit"} | BUILDERS,
+    "recordings": LEAVES | {"data", "runtime", "asrkit"},
 }
 ANY = (
     LEAVES
@@ -47,6 +48,7 @@ ANY = (
         "export",
         "report",
         "cli",
+        "recordings",
         "asrkit",
     }
 )

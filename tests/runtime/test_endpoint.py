@@ -1,5 +1,6 @@
 """Endpoints: segments end at pauses, cover the stream, and lose, double or cut nothing."""
 
+import math
 import random
 
 import numpy as np
@@ -13,6 +14,7 @@ from asrkit import audio
 from asrkit.model import FULL_CONTEXT
 from asrkit.runtime import Endpointer, Recognizer, Result
 from asrkit.runtime.endpoint import EndpointState
+from asrkit.runtime.results import LEAD
 from asrkit.runtime.transcript import Reading, Transcript
 from asrkit.runtime.vad import SpeechDetector
 from asrkit.search import GreedySearch, PrefixBeamSearch, Search
@@ -54,7 +56,7 @@ def defined(endpointer: Endpointer, quiet: list[bool]) -> list[int]:
 
 def random_endpointer(draw: random.Random) -> Endpointer:
     return Endpointer(
-        pause_ms=draw.randrange(40, 600),
+        pause_ms=draw.randrange(80, 600),
         min_segment_ms=draw.choice([0, draw.randrange(2000)]),
         max_segment_ms=draw.choice([None, draw.randrange(40, 3000)]),
     )
@@ -121,7 +123,7 @@ def read(reading: Reading, log_probs: Tensor, parts: list[slice]) -> list[Result
     for part in parts:
         transcript.accept(log_probs[part])
         results.append(transcript.partial())
-    return [*results, transcript.finish()]
+    return [*results, transcript.finish(math.inf)]
 
 
 @pytest.mark.parametrize("search", [GreedySearch(), PrefixBeamSearch(beam=4)])
@@ -157,7 +159,10 @@ def test_no_word_is_lost_or_doubled() -> None:
         *_, whole = read(Reading(WORDS, GreedySearch()), log_probs, [slice(0, None)])
         reading = Reading(WORDS, GreedySearch(), random_endpointer(draw))
         *_, cut = read(reading, log_probs, [slice(0, None)])
-        assert (cut.text, cut.words) == (whole.text, whole.words)
+        assert cut.text == whole.text
+        assert [word.end for word in cut.words] == [word.end for word in whole.words]
+        for one, other in zip(cut.words, whole.words, strict=True):  # or where the segment begins
+            assert 0.0 <= one.start - other.start <= LEAD
         assert len(whole.segments) == 1
         segments += len(cut.segments)
     assert segments > 300

@@ -9,7 +9,7 @@ import soundfile
 import asrkit
 from asrkit import audio
 from asrkit.runtime import recognizer_of
-from asrkit.runtime.results import Word, WordReader, joined
+from asrkit.runtime.results import WordReader, joined
 from asrkit.search import GreedySearch, Hypothesis
 from asrkit.text import (
     CharTokenizer,
@@ -142,9 +142,10 @@ def test_words() -> None:
         (2, 3, 1, 3, 1), (0, 2, 3, 10, 12), (1, 3, 4, 12, 13), (0.9, 0.8, 0.5, 0.7, 0.6)
     )
     words = WordReader(tokenizer)(hypothesis)
-    assert words == [Word("ab", 0.0, 0.12, 0.8), Word("b", 0.4, 0.48, 0.7)]
+    assert [word[:3] for word in words] == [("ab", 0.0, 0.16), ("b", 0.34, 0.52)]
+    assert [word.confidence for word in words] == pytest.approx([0.9 * 0.8, 0.7])
     late = WordReader(tokenizer, start=25)(hypothesis)
-    assert [(word.start, word.end) for word in late] == [(1.0, 1.12), (1.4, 1.48)]
+    assert [(word.start, word.end) for word in late] == [(1.0, 1.16), (1.34, 1.52)]
     pieces = SentencePieceTokenizer.train(["yes no", "no yes"] * 3, 12)
     tokens = tuple(pieces.encode("yes no"))
     spread = tuple(range(len(tokens)))

@@ -6,7 +6,7 @@ import pytest
 
 import asrkit
 from asrkit.checkpoint import save_model
-from asrkit.runtime.results import Word
+from asrkit.runtime import Word
 from asrkit.runtime.rewrite import find_postprocess, rewritten
 from asrkit.text import CharTokenizer
 from asrkit.text.spelled import join_spelled

@@ -1,0 +1,91 @@
+"""When the words of a known text were said: python -m asrkit.align --model M a.wav --text "no" """
+
+import argparse
+import copy
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from asrkit.build import build_normalizer
+from asrkit.checkpoint import load_model
+from asrkit.cli import add_context, add_model, context_of, parser, run_command
+from asrkit.data.manifest import LeftOut
+from asrkit.errors import UserError
+from asrkit.recordings import Job, Output, add_output, jobs_of, seconds_of, transcribe
+from asrkit.runtime import Recognizer, recognizer_of
+from asrkit.runtime.formats import Recording
+from asrkit.search.align import ForcedAlignment
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser(
+        "asrkit align", __doc__,
+        'python -m asrkit.align --model MODEL a.wav --text "seven eight" --format ctm\n'
+        "  python -m asrkit.align --model MODEL --manifest m.jsonl --format textgrid"
+        " --output-dir aligned",
+    )  # fmt: skip
+    add_model(arguments)
+    add_context(arguments, chunk_ms="full")
+    arguments.add_argument("file", nargs="?", help="an audio file")
+    source = arguments.add_mutually_exclusive_group(required=True)
+    source.add_argument("--text", help="what is said in the file")
+    source.add_argument("--text-file", help="a file with that text")
+    source.add_argument("--manifest", help="JSONL manifest of recordings with their texts")
+    add_output(arguments, "ctm")
+    return run_command(align, arguments, argv)
+
+
+def align(options: argparse.Namespace) -> int:
+    if (options.file is None) == (options.manifest is None):
+        raise UserError("name an audio file for --text or --text-file, and none for --manifest")
+    left_out: list[LeftOut] = []
+    if options.manifest:
+        jobs = jobs_of([], options.manifest, left_out)
+    else:
+        text = text_in(options.text_file) if options.text is None else options.text
+        jobs = [Job(options.file, options.file, text)]
+    output = Output(options.format, options.output_dir, jobs)
+    file = load_model(options.model)
+    recognizer = recognizer_of(file, *context_of(options), device=options.device)
+    normalize = build_normalizer(file.config.text)
+    for job in jobs:
+        try:
+            output.write(job, aligned(recognizer, job, normalize))
+        except UserError as error:
+            left_out.append(LeftOut(job.id, str(error)))
+    for line in left_out:
+        print(f"asrkit align: {line.id}: {line.reason}", file=sys.stderr)
+    return 1 if left_out else 0
+
+
+def text_in(path: str) -> str:
+    """The text of a file.
+
+    Raises:
+        UserError: if it is not UTF-8.
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not text in UTF-8") from None
+
+
+def aligned(recognizer: Recognizer, job: Job, normalize: Callable[[str], str]) -> Recording:
+    """The words of a job's text with their times: a search that knows what it will find.
+
+    Raises:
+        UserError: for no text, one that the tokenizer cannot write or the audio cannot hold, or
+            audio that cannot be used.
+    """
+    text = normalize(job.text or "")
+    if not text:
+        raise UserError("there is no text to align")
+    listener = copy.copy(recognizer)
+    search = ForcedAlignment(recognizer.tokenizer.encode(text))
+    listener.reading = recognizer.reading._replace(search=search)
+    seconds, rate = seconds_of(job)
+    return Recording(transcribe(listener, job, rate).words, job.id, seconds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,240 @@
+"""Timed words as text, JSON, tables and subtitles: one function a format, by name in FORMATS.
+
+Limits of subtitles are Netflix's (Timed Text Style Guide: English, and General Requirements); a
+pause is the BBC's (Subtitle Guidelines, "Gaps"): a shorter one is not left empty.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from asrkit.errors import UserError
+from asrkit.runtime.word import Word
+
+LINE_CHARACTERS, MAX_LINES = 42, 2
+MIN_MS, MAX_MS = 833, 7000  # a cue is shown
+PAUSE_SECONDS = 1.0  # ends a cue
+SENTENCE_ENDS = (".", "?", "!", "…", "。", "？", "！")
+
+
+class Recording(NamedTuple):
+    """What is written of a recording."""
+
+    words: Sequence[Word]
+    id: str = ""
+    duration: float | None = None  # of the recording, seconds; the last word's end if None
+    more: Mapping[str, Any] = {}  # other keys for JSON
+
+    @property
+    def text(self) -> str:
+        return " ".join(word.text for word in self.words)
+
+
+class Format(NamedTuple):
+    write: Callable[[Recording], str]  # one recording
+    header: str = ""  # of a file
+    joins: bool = True  # several recordings in a row make a file
+
+
+def write(form: str, recordings: Sequence[Recording]) -> str:
+    """A whole file.
+
+    Raises:
+        UserError: for a format that is not one, or several recordings where a file holds one.
+    """
+    if form not in FORMATS:
+        raise UserError(f"format must be one of {', '.join(FORMATS)}, got {form!r}")
+    if len(recordings) > 1 and not FORMATS[form].joins:
+        raise UserError(f"a file of {form} holds one recording, not {len(recordings)}")
+    return FORMATS[form].header + "".join(map(FORMATS[form].write, recordings))
+
+
+def txt(recording: Recording) -> str:
+    return f"{recording.text}\n"
+
+
+def jsonl(recording: Recording) -> str:
+    return f"{json.dumps(as_object(recording), ensure_ascii=False)}\n"
+
+
+def indented(recording: Recording) -> str:
+    return f"{json.dumps(as_object(recording), ensure_ascii=False, indent=1)}\n"
+
+
+def as_object(recording: Recording) -> dict[str, Any]:
+    words = [word._asdict() for word in recording.words]
+    return {"id": recording.id, "text": recording.text, "words": words, **recording.more}
+
+
+def rows(recording: Recording) -> str:
+    """CSV under CSV_HEADER, seconds with three decimals."""
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows(
+        (recording.id, word.text, f"{word.start:.3f}", f"{word.end:.3f}", f"{word.confidence:.4f}")
+        for word in recording.words
+    )
+    return file.getvalue()
+
+
+CSV_HEADER = "id,word,start,end,confidence\n"
+
+
+def ctm(recording: Recording) -> str:
+    """NIST's (SCTK, infmts.htm): recording, channel, start, duration, word, confidence."""
+    name = "_".join(recording.id.split()) or "-"
+    lines = []
+    for word in recording.words:
+        start, end = milliseconds(word.start), milliseconds(word.end)
+        times = f"{start / 1000:.3f} {(end - start) / 1000:.3f}"
+        lines.append(f"{name} 1 {times} {word.text} {word.confidence:.4f}\n")
+    return "".join(lines)
+
+
+def textgrid(recording: Recording) -> str:
+    """Praat's long text format: one tier, pauses as empty intervals."""
+    intervals: list[tuple[int, int, str]] = []
+    end = 0
+    for (start, stop), word in zip(apart(recording.words), recording.words, strict=True):
+        if start > end:
+            intervals.append((end, start, ""))
+        intervals.append((start, stop, word.text.replace('"', '""')))
+        end = stop
+    last = max(milliseconds(recording.duration or 0.0), 1)
+    if last > end:
+        intervals.append((end, last, ""))
+    last = max(last, end)
+    span = f"xmin = 0\nxmax = {last / 1000:.3f}"
+    lines = ['File type = "ooTextFile"', 'Object class = "TextGrid"', "", span]
+    lines += ["tiers? <exists>", "size = 1", "item []:", "item [1]:", 'class = "IntervalTier"']
+    lines += ['name = "words"', span, f"intervals: size = {len(intervals)}"]
+    for number, (start, stop, text) in enumerate(intervals, start=1):
+        lines += [f"intervals [{number}]:", f"xmin = {start / 1000:.3f}"]
+        lines += [f"xmax = {stop / 1000:.3f}", f'text = "{text}"']
+    return "\n".join(lines) + "\n"
+
+
+def srt(recording: Recording) -> str:
+    """SubRip, which has no way to escape anything."""
+    blocks = (
+        f"{number}\n{clock(start, ',')} --> {clock(end, ',')}\n{text}\n\n"
+        for number, (start, end, text) in enumerate(cues(recording.words), start=1)
+    )
+    return "".join(blocks)
+
+
+def vtt(recording: Recording) -> str:
+    """WebVTT (W3C), under its header."""
+    escape = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+    return "".join(
+        f"{clock(start, '.')} --> {clock(end, '.')}\n{text.translate(escape)}\n\n"
+        for start, end, text in cues(recording.words)
+    )
+
+
+def cues(words: Sequence[Word]) -> list[tuple[int, int, str]]:
+    """Subtitles: start and end in ms, and one or two lines; none overlaps the next."""
+    groups = grouped([part for word in words for part in parts(word)])
+    times = apart(group[0]._replace(end=group[-1].end) for group in groups)
+    nexts = [*(start for start, _ in times), 1 << 62][1:]
+    found = []
+    for group, (start, end), after in zip(groups, times, nexts, strict=True):
+        end = min(max(end, start + MIN_MS), start + MAX_MS, after)
+        found.append((start, end, "\n".join(lines_of([word.text for word in group]) or ())))
+    return found
+
+
+def grouped(words: Sequence[Word]) -> list[list[Word]]:
+    """The words of each subtitle: as many as fit, up to a pause or the end of a sentence.
+
+    Where neither comes in time, the longest pause of the second half is the break.
+    """
+    groups, first = [], 0
+    while first < len(words):
+        last = first + 1  # the word after the subtitle's last
+        while last < len(words) and not ends_cue(words[last - 1], words[last]):
+            if not fits(words[first : last + 1]):
+                middle = (first + last + 1) // 2
+                # The last of the longest pauses: the cue that holds most.
+                last = max(range(middle, last + 1), key=lambda i: (gap(words, i), i))
+                break
+            last += 1
+        groups.append(list(words[first:last]))
+        first = last
+    return groups
+
+
+def ends_cue(word: Word, after: Word) -> bool:
+    return after.start - word.end >= PAUSE_SECONDS or word.text.endswith(SENTENCE_ENDS)
+
+
+def gap(words: Sequence[Word], i: int) -> float:
+    """The pause before a word, to the millisecond."""
+    return round(words[i].start - words[i - 1].end, 3)
+
+
+def fits(words: Sequence[Word]) -> bool:
+    long = words[-1].end - words[0].start > MAX_MS / 1000
+    return not long and lines_of([word.text for word in words]) is not None
+
+
+def lines_of(texts: list[str]) -> list[str] | None:
+    """One line, or two that are as equal as they can be; None if it takes more."""
+    whole = " ".join(texts)
+    if len(whole) <= LINE_CHARACTERS:
+        return [whole]
+    if len(whole) > MAX_LINES * LINE_CHARACTERS + 1:
+        return None
+    pairs = [[" ".join(texts[:i]), " ".join(texts[i:])] for i in range(1, len(texts))]
+    pairs = [pair for pair in pairs if max(map(len, pair)) <= LINE_CHARACTERS]
+    return min(pairs, key=lambda pair: abs(len(pair[0]) - len(pair[1])), default=None)
+
+
+def parts(word: Word) -> list[Word]:
+    """A word as long as lines are; a longer one in parts with their share of its time.
+
+    Scripts without spaces make such words.
+    """
+    size, count = LINE_CHARACTERS, len(word.text)
+    if count <= size:
+        return [word]
+    edges = [*range(0, count, size), count]
+    at = [word.start + (word.end - word.start) * edge / count for edge in edges]
+    return [
+        word._replace(text=word.text[a:b], start=at[i], end=at[i + 1])
+        for i, (a, b) in enumerate(pairwise(edges))
+    ]
+
+
+def apart(words: Iterable[Word]) -> list[tuple[int, int]]:
+    """Starts and ends in ms: none before the last one's end, each at least 1 ms long."""
+    spans, at = [], 0
+    for word in words:
+        start = max(milliseconds(word.start), at)
+        at = max(milliseconds(word.end), start + 1)
+        spans.append((start, at))
+    return spans
+
+
+def milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def clock(ms: int, point: str) -> str:
+    """Hours:minutes:seconds, and thousandths after the point."""
+    seconds, ms = divmod(ms, 1000)
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}{point}{ms:03}"
+
+
+FORMATS = {
+    "txt": Format(txt),
+    "jsonl": Format(jsonl),
+    "json": Format(indented, joins=False),
+    "srt": Format(srt, joins=False),
+    "vtt": Format(vtt, "WEBVTT\n\n", joins=False),
+    "ctm": Format(ctm),
+    "csv": Format(rows, CSV_HEADER),
+    "textgrid": Format(textgrid, joins=False),
+}

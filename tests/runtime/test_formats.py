@@ -1,0 +1,203 @@
+"""Every format read back by another's parser, and subtitles that keep their limits."""
+
+import csv
+import html
+import io
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import srt
+import webvtt
+from praatio import textgrid
+from praatio.utilities.errors import PraatioException
+
+from asrkit import UserError
+from asrkit.runtime import Result, Word, formats
+from asrkit.runtime.formats import FORMATS, LINE_CHARACTERS, MAX_MS, Recording, cues, write
+
+
+def random_words(seed: int, count: int, zero: bool = False) -> list[Word]:
+    """Words of many lengths, with short and long pauses and what formats must escape."""
+    draw = np.random.default_rng(seed)
+    special = ['"quoted"', "a,b", "-->", "<i>", "R&D", "end.", "ça", "而对楼市", "x" * 100, "'"]
+    words, at = [], 0.0
+    for _ in range(count):
+        at += float(draw.choice([0.0, 0.04, 0.2, 0.6, 3.0], p=[0.3, 0.3, 0.25, 0.1, 0.05]))
+        length = 0.0 if zero and draw.random() < 0.3 else float(draw.uniform(0.04, 0.6))
+        plain = "".join(draw.choice(list("abcdefg"), draw.integers(1, 12)))
+        text = str(draw.choice(special)) if draw.random() < 0.15 else plain
+        words.append(Word(text, at, at + length, float(draw.uniform(0, 1))))
+        at += length
+    return words
+
+
+HARD = {
+    "none": [],
+    "one": [Word("yes", 0.0, 0.4, 1.0)],
+    "long": [Word("x" * 300, 1.0, 4.0, 0.5), Word("y", 4.0, 4.1, 0.5)],
+    "slow": [Word("slow", 1.0, 30.0, 0.5), Word("y", 30.0, 30.1, 0.5)],
+    "zero": [Word(text, 1.0, 1.0, 1.0) for text in "abc"],
+    "zero apart": random_words(1, 300, zero=True),
+    "hour": [Word(f"w{i}", i * 0.36, i * 0.36 + 0.36, 1.0) for i in range(10000)],
+} | {f"random {seed}": random_words(seed, 200) for seed in range(20)}
+
+
+@pytest.fixture(params=HARD, ids=str)
+def words(request: pytest.FixtureRequest) -> list[Word]:
+    return HARD[request.param]
+
+
+def flat(text: str) -> str:
+    """Without spaces: long words are broken where lines end."""
+    return "".join(text.split())
+
+
+def check_subtitles(found: list[tuple[float, float, str]], words: list[Word]) -> None:
+    """Start and end in seconds, and text, as a parser read them."""
+    assert flat("".join(text for _, _, text in found)) == flat("".join(w.text for w in words))
+    edges = list(itertools.chain(*((start, end) for start, end, _ in found)))
+    assert edges == sorted(edges)
+    for start, end, text in found:
+        assert 0 < end - start <= MAX_MS / 1000 + 1e-9
+        assert 1 <= len(text.split("\n")) <= 2
+        assert max(map(len, text.split("\n"))) <= LINE_CHARACTERS
+
+
+def test_srt(words: list[Word]) -> None:
+    found = list(srt.parse(write("srt", [Recording(words)])))
+    assert [each.index for each in found] == list(range(1, len(found) + 1))
+    times = [(each.start.total_seconds(), each.end.total_seconds()) for each in found]
+    check_subtitles([(*span, each.content) for span, each in zip(times, found, strict=True)], words)
+
+
+def test_vtt(words: list[Word]) -> None:
+    text = write("vtt", [Recording(words)])
+    found = webvtt.from_string(text).captions
+    spans = [(in_seconds(c.start), in_seconds(c.end), html.unescape(c.raw_text)) for c in found]
+    check_subtitles(spans, words)
+    payload = [line for line in text.splitlines() if " --> " not in line]
+    assert not any("<" in line or "-->" in line for line in payload)
+
+
+def in_seconds(clock: str) -> float:
+    hours, minutes, seconds = clock.split(":")
+    return 3600 * int(hours) + 60 * int(minutes) + float(seconds)
+
+
+def test_control_subtitles_that_break_a_limit_are_noticed() -> None:
+    words = [Word("a", 0.0, 1.0, 1.0), Word("b", 1.0, 2.0, 1.0)]
+    good = [(0.0, 1.0, "a"), (1.0, 2.0, "b")]
+    check_subtitles(good, words)
+    for bad in (
+        [(0.0, 1.2, "a"), (1.0, 2.0, "b")],
+        [(0.0, 8.0, "a b")],
+        [(0.0, 2.0, "a")],
+        [(0.0, 0.0, "a"), (1.0, 2.0, "b")],
+        [(0.0, 2.0, "a\n\nb")],
+        [(0.0, 2.0, "a" + " " * LINE_CHARACTERS + "b")],
+    ):
+        with pytest.raises(AssertionError):
+            check_subtitles(bad, words)
+
+
+def said(*texts: str, pauses: dict[int, float] | None = None) -> list[Word]:
+    """Words of 0.3 s, a pause before some."""
+    words, at = [], 0.0
+    for i, text in enumerate(texts):
+        at += (pauses or {}).get(i, 0.0)
+        words.append(Word(text, at, at + 0.3, 1.0))
+        at += 0.3
+    return words
+
+
+def test_where_subtitles_break() -> None:
+    """At pauses of a second, at the ends of sentences, else at the longest pause; not elsewhere."""
+    assert cues(said("one", "two", pauses={1: 0.9})) == [(0, 1500, "one two")]
+    assert cues(said("one", "two", pauses={1: 1.0})) == [(0, 833, "one"), (1300, 2133, "two")]
+    assert [text for *_, text in cues(said("one.", "two"))] == ["one.", "two"]
+    twenty = [f"word{i:02}" for i in range(20)]  # 7 characters with its space
+    found = [text for *_, text in cues(said(*twenty, pauses={9: 0.2}))]
+    assert found[0] == " ".join(twenty[:4]) + "\n" + " ".join(twenty[4:9])
+    assert cues(said(*twenty))[0][2] == " ".join(twenty[:6]) + "\n" + " ".join(twenty[6:12])
+    two_lines = cues(said(*twenty[:8]))[0][2]
+    assert two_lines == " ".join(twenty[:4]) + "\n" + " ".join(twenty[4:8])
+
+
+def test_a_short_subtitle_stands_until_the_next_comes() -> None:
+    assert cues(said("one.", "two")) == [(0, 300, "one."), (300, 1133, "two")]
+
+
+def test_ctm(words: list[Word]) -> None:
+    lines = [line.split(" ") for line in write("ctm", [Recording(words, "a b")]).splitlines()]
+    assert [(name, channel) for name, channel, *_ in lines] == [("a_b", "1")] * len(words)
+    for (_, _, start, length, text, confidence), word in zip(lines, words, strict=True):
+        assert text == word.text
+        assert float(start) == pytest.approx(word.start, abs=0.0006)
+        assert float(start) + float(length) == pytest.approx(word.end, abs=0.0006)
+        assert float(confidence) == pytest.approx(word.confidence, abs=0.0001)
+
+
+def test_csv(words: list[Word]) -> None:
+    found = list(csv.DictReader(io.StringIO(write("csv", [Recording(words, 'an "id", odd')] * 2))))
+    assert len(found) == 2 * len(words)
+    for row, word in zip(found, words + words, strict=True):
+        assert (row["id"], row["word"]) == ('an "id", odd', word.text)
+        times = [float(row[key]) for key in ("start", "end", "confidence")]
+        assert times == pytest.approx(word[1:], abs=0.0006)
+
+
+def test_json(words: list[Word]) -> None:
+    one = Recording(words, "x", more={"reference": "r"})
+    lines = write("jsonl", [one, one]).splitlines()
+    expected = {"id": "x", "text": " ".join(w.text for w in words), "reference": "r"}
+    for found in (*map(json.loads, lines), json.loads(write("json", [one]))):
+        assert [Word(**word) for word in found.pop("words")] == words
+        assert found == expected
+    assert len(lines) == 2
+
+
+def test_textgrid(words: list[Word], tmp_path: Path) -> None:
+    end = words[-1].end if words else 0.0
+    path = tmp_path / "x.TextGrid"
+    path.write_text(write("textgrid", [Recording(words, duration=end + 2.5)]), encoding="utf-8")
+    grid = textgrid.openTextgrid(str(path), includeEmptyIntervals=False, reportingMode="error")
+    tier = grid.getTier("words")
+    assert grid.maxTimestamp == pytest.approx(end + 2.5, abs=0.0006)
+    assert [entry.label for entry in tier.entries] == [word.text for word in words]
+    shift = 0.001 * (1 + sum(word.start == word.end for word in words))
+    for entry, word in zip(tier.entries, words, strict=True):
+        assert (entry.start, entry.end) == pytest.approx((word.start, word.end), abs=shift)
+    whole = textgrid.openTextgrid(str(path), includeEmptyIntervals=True).getTier("words").entries
+    edges = [whole[0].start, *(entry.end for entry in whole)]
+    assert [entry.start for entry in whole] == edges[:-1]
+    assert edges[0] == 0
+
+
+def test_control_praat_takes_no_interval_without_length(tmp_path: Path) -> None:
+    words = [Word("a", 0.0, 1.0, 1.0)]
+    text = write("textgrid", [Recording(words)]).replace("xmax = 1.000", "xmax = 0.000")
+    (tmp_path / "x.TextGrid").write_text(text)
+    with pytest.raises(PraatioException):
+        textgrid.openTextgrid(str(tmp_path / "x.TextGrid"), includeEmptyIntervals=True)
+
+
+def test_one_file_of_several_recordings() -> None:
+    one, two = Recording([Word("a", 0, 1, 1)], "1"), Recording([], "2")
+    assert write("txt", [one, two]) == "a\n\n"
+    assert write("csv", [one, two]).count("id,word") == 1
+    for form in (form for form in FORMATS if not FORMATS[form].joins):
+        with pytest.raises(UserError, match=f"a file of {form} holds one recording, not 2"):
+            write(form, [one, two])
+    with pytest.raises(UserError, match=r"format must be one of txt, jsonl, .*, got 'doc'"):
+        write("doc", [one])
+
+
+def test_a_result_writes_itself() -> None:
+    words = (Word("yes", 0.5, 1.0, 0.25), Word("no", 1.0, 1.5, 1.0))
+    result = Result("yes no", words, True)
+    assert str(result) == "yes no"
+    for form in FORMATS:
+        assert result.to(form, "x", 2.0) == formats.write(form, [Recording(words, "x", 2.0)])
