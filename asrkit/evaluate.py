@@ -23,9 +23,13 @@ from asrkit.data.manifest import LeftOut
 from asrkit.errors import UserError
 from asrkit.files import replacing
 from asrkit.model import FULL_CONTEXT
-from asrkit.runtime import recognizer_of
+from asrkit.runtime import Word, recognizer_of
+from asrkit.runtime.accuracy import Heard, WordAccuracy, word_accuracy
+from asrkit.runtime.results import WordReader
+from asrkit.search import Hypothesis
+from asrkit.text import Tokenizer
 from asrkit.training.loading import held_out
-from asrkit.training.validation import Score, Validation, scores
+from asrkit.training.validation import Outcome, Score, Validation, scores
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -54,8 +58,12 @@ def evaluate(options: argparse.Namespace) -> int:
     left = frames("--left-ms", options.left_ms)
     left = file.config.context.left_context if left is None else left
     contexts = [context(name, left) for name in options.chunk_ms.split(",")]
-    found = scores_of(file, options, contexts)
-    shown = table(found) if options.format == "text" else json.dumps(as_json(file, found), indent=1)
+    outcomes = outcomes_of(file, options, contexts)
+    found, words = scores(outcomes), accuracies(outcomes, file.tokenizer)
+    if options.format == "text":
+        shown = table(found, words)
+    else:
+        shown = json.dumps(as_json(file, found, words), indent=1)
     if options.output is None:
         print(shown)
     else:
@@ -74,10 +82,10 @@ def context(name: str, left_context: int) -> tuple[int, int]:
     return chunk_size, left_context
 
 
-def scores_of(
+def outcomes_of(
     file: ModelFile, options: argparse.Namespace, contexts: list[tuple[int, int]]
-) -> dict[str, Score]:
-    """Scores over the manifest; what cannot be read is named and left out."""
+) -> list[Outcome]:
+    """What becomes of the manifest; what cannot be read is named and left out."""
     left_out: list[LeftOut] = []
     cuts = load_cuts(options.manifest, left_out)
     for utterance in left_out:
@@ -88,10 +96,26 @@ def scores_of(
     encode = TextEncoder(file.tokenizer, build_normalizer(file.config.text))
     dev = held_out(cuts, encode, options.batch_seconds)
     model, fbank, search = recognizer.model, recognizer.fbank, recognizer.search
-    return scores(Validation(model, fbank, file.tokenizer, search, dev, contexts).measure())
+    return list(Validation(model, fbank, file.tokenizer, search, dev, contexts).measure())
 
 
-def as_json(file: ModelFile, found: dict[str, Score]) -> dict[str, Any]:
+def accuracies(outcomes: list[Outcome], tokenizer: Tokenizer) -> dict[str, WordAccuracy]:
+    """How right the times and confidences of words are, by name of the chunk size."""
+
+    def heard(outcome: Outcome, name: str) -> Heard:
+        def words(hypothesis: Hypothesis) -> tuple[Word, ...]:
+            return WordReader(tokenizer)(hypothesis, is_final=True, heard=outcome.seconds).words
+
+        said = outcome.said and words(outcome.said)
+        return Heard(words(outcome.heard[name]), outcome.reference.split(), said or ())
+
+    names = outcomes[0].heard
+    return {name: word_accuracy(heard(outcome, name) for outcome in outcomes) for name in names}
+
+
+def as_json(
+    file: ModelFile, found: dict[str, Score], words: dict[str, WordAccuracy]
+) -> dict[str, Any]:
     """Everything that is known of the scores, with the errors of every utterance."""
     contexts = {}
     for name, score in found.items():
@@ -100,19 +124,21 @@ def as_json(file: ModelFile, found: dict[str, Score]) -> dict[str, Any]:
             **{unit: rate._asdict() | {"rate": rate.rate} for unit, rate in rates.items()},
             "interval": score.interval,
             "delay_ms": score.delay and score.delay._asdict(),
+            "word_accuracy": words[name]._asdict(),
             "errors": {name: rate.errors for name, rate in score.each.items()},
         }
     return {"training": file.training, "contexts": contexts}
 
 
-def table(found: dict[str, Score]) -> str:
-    titles = ("WER", "95 %", "errors", "words", "CER", "delay ms", "median", "90 %", "last")
+def table(found: dict[str, Score], accuracy: dict[str, WordAccuracy]) -> str:
+    titles = ("WER", "95 %", "errors", "words", "CER", "delay ms", "median", "90 %", "last", "ECE")
     lines = [f"{'chunk':<9}" + "".join(f"{title:>10}" for title in titles)]
     for name, score in found.items():
         words, (low, high) = score.words, score.interval
         cells = [f"{words.rate:.2f} %", f"{low:.1f}–{high:.1f}", str(words.errors)]
         cells += [str(words.reference_units), f"{score.characters.rate:.2f} %"]
         cells += ["–" if ms is None else f"{ms:.0f}" for ms in score.delay or [None] * 4]
+        cells += [f"{100 * accuracy[name].calibration_error:.1f} %"]
         lines.append(f"{name:<9}" + "".join(f"{cell:>10}" for cell in cells))
     return "\n".join(lines)
 

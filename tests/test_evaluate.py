@@ -21,9 +21,9 @@ def test_table(model: str, corpus: Path, capsys: pytest.CaptureFixture[str]) -> 
     arguments = ["--model", model, "--chunk-ms", "full,160", str(corpus / "dev.jsonl")]
     assert evaluate.main(arguments) == 0
     title, *rows = (line.split() for line in capsys.readouterr().out.splitlines())
-    assert " ".join(title) == "chunk WER 95 % errors words CER delay ms median 90 % last"
+    assert " ".join(title) == "chunk WER 95 % errors words CER delay ms median 90 % last ECE"
     assert [row[0] for row in rows] == ["full", "160"]
-    assert all(row[-7] == "5" for row in rows)  # words
+    assert all(row[-9] == "5" for row in rows)  # words
 
 
 def test_json(model: str, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,6 +42,9 @@ def test_json(model: str, corpus: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert sum(score["errors"].values()) == sum(
         score["words"][kind] for kind in ("substitutions", "deletions", "insertions")
     )
+    accuracy = score["word_accuracy"]
+    assert 0 < accuracy["calibration_error"] <= 1
+    assert accuracy.keys() == {"calibration_error", "start_ms", "end_ms"}
     low, high = score["interval"]
     assert low <= score["words"]["rate"] <= high
     assert json.loads(shown.out)["training"] == {"dev_wer": {"full": 1.5}}

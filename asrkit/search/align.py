@@ -127,8 +127,10 @@ def delays(
     return list(late.values()), [late[last]] if last in late else []
 
 
-def agreeing(reference: tuple[int, ...], hypothesis: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Index pairs of the tokens that an alignment with the fewest errors leaves equal."""
+def agreeing(
+    reference: tuple[int, ...] | tuple[str, ...], hypothesis: tuple[int, ...] | tuple[str, ...]
+) -> list[tuple[int, int]]:
+    """Index pairs of the tokens or words that an alignment with the fewest errors leaves equal."""
     import jiwer
 
     if not reference or not hypothesis:

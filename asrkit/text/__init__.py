@@ -1,5 +1,6 @@
 """Text: tokenizers, normalisation, error rates."""
 
+from asrkit.text.calibration import calibration_error
 from asrkit.text.tokenizer import (
     CharTokenizer,
     SentencePieceTokenizer,
@@ -20,6 +21,7 @@ __all__ = [
     "Tokenizer",
     "WordTokenizer",
     "bootstrap",
+    "calibration_error",
     "cer",
     "decode",
     "normalize",

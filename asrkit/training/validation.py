@@ -53,6 +53,8 @@ class Outcome(NamedTuple):
     texts: dict[str, str]
     # Of `align.delays`; none where they were not measured or none aligns.
     delays: dict[str, tuple[list[int], list[int]]]
+    heard: dict[str, Hypothesis]  # the tokens of the texts
+    said: Hypothesis | None = None  # the reference's forced alignment, if it was measured
 
 
 def scores(outcomes: Iterable[Outcome]) -> dict[str, Score]:
@@ -126,7 +128,7 @@ class Validation:
                     for chunk_size, rows in heard.items():
                         late = delays(said, rows[i], chunk_size, len(full[i]))
                         outcome.delays[chunk_name(chunk_size)] = late
-                yield outcome
+                yield outcome._replace(said=said)
 
     def _features(self) -> Iterator[tuple[Batch, Tensor, Tensor]]:
         """The batches that can be heard, with their features and lengths."""
@@ -153,11 +155,9 @@ class Validation:
     def _outcomes(self, batch: Batch, heard: dict[int, list[Hypothesis]]) -> Iterator[Outcome]:
         seconds = (batch.num_samples / SAMPLE_RATE).tolist()
         for i, of in enumerate(zip(batch.ids, seconds, batch.texts, strict=True)):
-            texts = {
-                chunk_name(chunk_size): decode(self.tokenizer, rows[i].tokens)
-                for chunk_size, rows in heard.items()
-            }
-            yield Outcome(*of, texts, {})
+            hypotheses = {chunk_name(chunk_size): rows[i] for chunk_size, rows in heard.items()}
+            texts = {name: decode(self.tokenizer, each.tokens) for name, each in hypotheses.items()}
+            yield Outcome(*of, texts, {}, hypotheses)
 
 
 def frames_of(

@@ -12,8 +12,8 @@ def test_scores() -> None:
     """The second utterance could not be aligned: its words count, its delays do not."""
     outcomes = [
         Outcome("1", 1.0, "a b", {"full": "a b", "40 ms": "a"},
-                {"full": ([5, 3], [3]), "40 ms": ([1], [])}),
-        Outcome("2", 1.0, "c", {"full": "d", "40 ms": "c"}, {}),
+                {"full": ([5, 3], [3]), "40 ms": ([1], [])}, {}),
+        Outcome("2", 1.0, "c", {"full": "d", "40 ms": "c"}, {}, {}),
     ]  # fmt: skip
     one = ErrorRate(1, 0, 0, 1)
     assert scores(outcomes) == {
@@ -35,7 +35,7 @@ def test_scores() -> None:
 
 def test_without_spaces_characters_count() -> None:
     """One of four is wrong; of the words, which there are none of, all."""
-    found = scores([Outcome("1", 1.0, "而对楼市", {"full": "而对楼是"}, {})])
+    found = scores([Outcome("1", 1.0, "而对楼市", {"full": "而对楼是"}, {}, {})])
     assert rates(found) == {"wer": {"full": 100.0}, "cer": {"full": 25.0}}
     assert str(found["full"]).endswith(", CER 25.00 %")
 
