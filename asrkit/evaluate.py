@@ -104,7 +104,7 @@ def accuracies(outcomes: list[Outcome], tokenizer: Tokenizer) -> dict[str, WordA
 
     def heard(outcome: Outcome, name: str) -> Heard:
         def words(hypothesis: Hypothesis) -> tuple[Word, ...]:
-            return WordReader(tokenizer)(hypothesis, is_final=True, heard=outcome.seconds).words
+            return tuple(WordReader(tokenizer)(hypothesis, outcome.seconds))
 
         said = outcome.said and words(outcome.said)
         return Heard(words(outcome.heard[name]), outcome.reference.split(), said or ())
