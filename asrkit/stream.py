@@ -1,15 +1,19 @@
 """Stream a file, the microphone or raw samples: python -m asrkit.stream --model MODEL --mic"""
 
 import argparse
-import shutil
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
 
 import numpy as np
 
 from asrkit import audio
+from asrkit.audio.devices import input_devices, table
+from asrkit.audio.microphone import Microphone
+from asrkit.audio.recording import check_recording, recording
+from asrkit.audio.watch import Watch
 from asrkit.cli import (
     add_context,
     add_model,
@@ -20,9 +24,11 @@ from asrkit.cli import (
     run_command,
 )
 from asrkit.errors import UserError
-from asrkit.runtime import Result
+from asrkit.interrupt import until_interrupted
+from asrkit.runtime import Recognizer
+from asrkit.screen import Screen
 
-DEFAULT_ENDPOINT_MS = "1000"  # lines come as they are said
+ENDPOINT_MS = "1000"  # lines come as they are said
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -35,7 +41,7 @@ def main(argv: list[str] | None = None) -> int:
     add_model(arguments)
     add_context(arguments)
     add_search(arguments)
-    add_segments(arguments, endpoint=DEFAULT_ENDPOINT_MS)
+    add_segments(arguments, endpoint=ENDPOINT_MS)
     source = arguments.add_mutually_exclusive_group(required=True)
     source.add_argument("--file", help="an audio file")
     source.add_argument(
@@ -48,7 +54,18 @@ def main(argv: list[str] | None = None) -> int:
     arguments.add_argument(
         "--packet-ms", type=int, default=100, help="audio taken at once (default 100)"
     )
-    arguments.add_argument("--mic-device", help="name or number of the input device")
+    arguments.add_argument(
+        "--list-devices", action=ListDevices, nargs=0, help="show the microphones, and exit"
+    )
+    arguments.add_argument(
+        "--mic-device", metavar="DEVICE", help="number or (part of the) name of the microphone"
+    )
+    arguments.add_argument(
+        "--no-meter", action="store_true", help="do not show how loud the microphone is"
+    )
+    arguments.add_argument(
+        "--save-audio", metavar="FILE", help="keep what was heard in a new .wav or .flac file"
+    )
     arguments.add_argument(
         "--simulate-realtime", action="store_true", help="take a file at the speed it was spoken"
     )
@@ -61,51 +78,90 @@ def main(argv: list[str] | None = None) -> int:
 def stream(options: argparse.Namespace) -> int:
     if options.packet_ms < 1:
         raise UserError(f"--packet-ms must be 1 or more, got {options.packet_ms}")
+    if options.save_audio:
+        check_recording(options.save_audio)
     recognizer, _ = load_recognizer(options)
-    screen = Screen(options.partials)
-    if options.mic:
-        from asrkit.audio.microphone import Microphone
+    with Screen(options.partials) as screen:
+        return listen(options, recognizer, screen)
 
-        with Microphone(options.mic_device, options.packet_ms) as microphone:
-            print("listening; Ctrl-C ends", file=sys.stderr)
-            session = recognizer.start(microphone.sample_rate)
-            until_interrupted(microphone, lambda packet: screen.partial(session.accept(packet)))
-            for packet in microphone.rest():  # what was said is worth its last words
-                session.accept(packet)
-        if microphone.lost:
-            print(f"\n{microphone.lost:.2f} s of audio were lost: too slow", file=sys.stderr)
-    else:
-        rate, packets = file_packets(options) if options.file else stdin_packets(options)
-        if options.simulate_realtime:
-            packets = paced(packets, rate)
+
+def listen(options: argparse.Namespace, recognizer: Recognizer, screen: Screen) -> int:
+    """From the source to the screen."""
+    microphone = None
+    with ExitStack() as stack:
+        packets: Iterable[np.ndarray]
+        if options.mic:
+            microphone = stack.enter_context(Microphone(options.mic_device, options.packet_ms))
+            rate = microphone.sample_rate
+            packets = watched(microphone, screen, not options.no_meter)
+        else:
+            rate, packets = file_packets(options) if options.file else stdin_packets(options)
+            if options.simulate_realtime:
+                packets = paced(packets, rate)
+        write = None
+        if options.save_audio:
+            write = stack.enter_context(recording(options.save_audio, rate))
         session = recognizer.start(rate)
-        until_interrupted(packets, lambda packet: screen.partial(session.accept(packet)))
+
+        def hear(packet: np.ndarray) -> None:
+            samples = audio.mono(packet)
+            if write:
+                write(samples)
+            screen.partial(session.accept(samples))
+
+        try:
+            until_interrupted(packets, hear, microphone.stop if microphone else None)
+        except UserError:
+            screen.final(session.finish())
+            raise
     screen.final(session.finish())
-    return 0
+    return farewell(microphone) if microphone else 0
 
 
-def until_interrupted(packets: Iterable[np.ndarray], use: Callable[[np.ndarray], None]) -> None:
-    """Use packets until they end or Ctrl-C comes, which waits for a packet that is in use."""
-    busy = asked = False
+def watched(microphone: Microphone, screen: Screen, with_meter: bool) -> Iterator[np.ndarray]:
+    """The packets of a microphone, while the screen tells how it goes."""
+    screen.note(f"listening to {microphone.name!r}; Ctrl-C ends")
+    watch = Watch(microphone)
+    for packet in microphone:
+        for text in watch(packet):
+            screen.note(text)
+        if with_meter:
+            screen.meter(watch.level, microphone.waiting)
+        yield packet
 
-    def interrupt(signal_number: int, frame: object) -> None:
-        nonlocal asked
-        asked = True
-        if not busy:
-            raise KeyboardInterrupt
 
-    previous = signal.signal(signal.SIGINT, interrupt)
-    try:
-        for packet in packets:
-            busy = True
-            use(packet)
-            busy = False
-            if asked:
-                break
-    except KeyboardInterrupt:
-        pass
-    finally:
-        signal.signal(signal.SIGINT, previous)
+def farewell(microphone: Microphone) -> int:
+    """What the user has to know in the end; the exit status."""
+    if microphone.lost:
+        print(
+            f"{microphone.lost:.2f} s of audio were lost: decoding was slower than speech",
+            file=sys.stderr,
+        )
+    if microphone.dropped:
+        print(
+            f"{microphone.dropped:.2f} s of audio, or more, were lost by the device or the system",
+            file=sys.stderr,
+        )
+    if microphone.gone:
+        print(f"the microphone {microphone.name!r} went away", file=sys.stderr)
+    return 1 if microphone.gone else 0
+
+
+class ListDevices(argparse.Action):
+    """As --help: prints the microphones and exits, whatever else is asked for."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        try:
+            print(table(input_devices()))
+        except UserError as error:
+            parser.exit(2, f"{parser.prog}: {error}\n")
+        parser.exit()
 
 
 def paced(packets: Iterable[np.ndarray], rate: int) -> Iterator[np.ndarray]:
@@ -115,39 +171,6 @@ def paced(packets: Iterable[np.ndarray], rate: int) -> Iterator[np.ndarray]:
         seconds += len(packet) / rate
         time.sleep(max(0.0, start + seconds - time.monotonic()))
         yield packet
-
-
-class Screen:
-    """Partial results, redrawn in place on a terminal, and the final one on standard output.
-
-    Args:
-        lines: partial results on lines of their own instead.
-    """
-
-    def __init__(self, lines: bool) -> None:
-        self.lines, self.redraw = lines, sys.stdout.isatty() and not lines
-        self.shown = ""
-        self.segments = 0  # that stand on lines of their own
-
-    def partial(self, result: Result) -> None:
-        self.final(result)
-        text = result.open_text
-        if text == self.shown:
-            return
-        self.shown = text
-        if self.lines and text:
-            print(f"… {text}", flush=True)
-        elif self.redraw:
-            width = shutil.get_terminal_size().columns - 1
-            text = text if len(text) <= width else "…" + text[1 - width :]
-            print(f"\r\x1b[K{text}", end="", flush=True)
-
-    def final(self, result: Result) -> None:
-        """Segments that have ended, each on a line."""
-        for segment in result.segments[self.segments :]:
-            print(f"\r\x1b[K{segment.text}" if self.redraw else segment.text, flush=True)
-            self.shown = ""
-        self.segments = len(result.segments)
 
 
 def file_packets(options: argparse.Namespace) -> tuple[int, Iterator[np.ndarray]]:

@@ -1,8 +1,11 @@
 """Small models, recordings and corpora for the tests."""
 
+import importlib.util
 import json
 import os
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,6 +18,7 @@ from asrkit.model import FULL_CONTEXT, ConformerCTC, ConformerEncoder
 from asrkit.runtime import Result
 
 PROJECT = Path(__file__).parents[1]
+FAKE_SOUND = PROJECT / "tests" / "fake"  # for the PYTHONPATH of a process, too
 SHARED_DATA = PROJECT.parent / "shared" / "data"
 
 
@@ -154,3 +158,15 @@ def shared_data() -> Path:
     if not SHARED_DATA.is_dir():
         pytest.skip(f"no real recordings in {SHARED_DATA}")
     return SHARED_DATA
+
+
+@pytest.fixture
+def sound(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The stand-in for sounddevice, whose microphones hear `samples` and go away then."""
+    spec = importlib.util.spec_from_file_location("sounddevice", FAKE_SOUND / "sounddevice.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setitem(sys.modules, "sounddevice", module)
+    return module

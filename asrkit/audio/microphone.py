@@ -1,71 +1,78 @@
 """The microphone, through sounddevice. Audio arrives on a callback thread in a bounded queue."""
 
+import math
 import queue
+import time
 from collections.abc import Iterator
-from contextlib import suppress
 from types import TracebackType
 
 import numpy as np
 
+from asrkit.audio.devices import find_device, sound_library
 from asrkit.audio.io import AudioError
 
 QUEUE_SECONDS = 30.0
+IDLE_SECONDS = 0.25  # after which an empty packet says that nothing came
 
 
 class Microphone:
     """Packets of float32 samples (n, 1) from an input device, at the device's own rate.
 
     Args:
-        device: name or number, or None for the default.
+        device: its number or (part of) its name, or None for the default.
         packet_ms: length of a packet.
 
     Attributes:
+        name: of the device.
         sample_rate: Hz.
-        lost: seconds of audio that found the queue full or that the device dropped.
+        lost: seconds of audio that found the queue full: they were not taken in time.
+        dropped: seconds of audio, at least, that the device or the system lost before that.
+        stopped: whether `stop` was called.
+        gone: whether the device went away.
 
     Raises:
         AudioError: if there is no such device, or sounddevice is not installed.
     """
 
     def __init__(self, device: str | None, packet_ms: int) -> None:
+        sounddevice = sound_library()
+        found = find_device(device)
+        self.name, self.sample_rate = found.name, found.sample_rate
+        self.lost = self.dropped = 0.0
+        self._packets: queue.Queue[np.ndarray] = queue.Queue(
+            math.ceil(QUEUE_SECONDS * 1000 / packet_ms)
+        )
+        self._block = max(1, self.sample_rate * packet_ms // 1000)
+        self._clock = LossClock()
+        self.stopped = self.gone = False
         try:
-            import sounddevice
-        except ImportError:
-            raise AudioError(
-                "the microphone needs sounddevice: pip install 'asrkit[mic]'"
-            ) from None
-        except OSError as error:
-            raise AudioError(f"the microphone needs PortAudio (libportaudio2): {error}") from None
-        name = int(device) if device is not None and device.isdecimal() else device
-        try:
-            self.sample_rate = int(sounddevice.query_devices(name, "input")["default_samplerate"])
-            block = max(1, self.sample_rate * packet_ms // 1000)
-            self._packets: queue.Queue[np.ndarray] = queue.Queue(
-                int(QUEUE_SECONDS * 1000 / packet_ms) + 1
-            )
-            self.lost = 0.0
             self._stream = sounddevice.InputStream(
-                samplerate=self.sample_rate, blocksize=block, device=name, channels=1,
-                dtype="float32", callback=self._receive,
+                samplerate=self.sample_rate, blocksize=self._block, device=found.number,
+                channels=1, dtype="float32", callback=self._receive,
             )  # fmt: skip
-        except (sounddevice.PortAudioError, ValueError) as error:
-            raise AudioError(f"no microphone {device or '(default)'}: {error}") from None
+        except sounddevice.PortAudioError as error:
+            raise AudioError(f"the microphone {self.name!r} cannot be used: {error}") from None
 
-    def _receive(self, samples: np.ndarray, frames: int, time: object, status: object) -> None:
-        if getattr(status, "input_overflow", False):
-            self.lost += frames / self.sample_rate  # at least: the device does not say how much
+    @property
+    def waiting(self) -> float:
+        """Seconds of audio that have come and were not taken yet."""
+        return self._packets.qsize() * self._block / self.sample_rate
+
+    def _receive(self, samples: np.ndarray, frames: int, when: object, status: object) -> None:
+        seconds = frames / self.sample_rate
+        known = seconds if getattr(status, "input_overflow", False) else 0.0
+        self.dropped += known + self._clock(time.monotonic(), seconds, known)
         try:
             self._packets.put_nowait(samples.copy())
         except queue.Full:
-            self.lost += frames / self.sample_rate
+            self.lost += seconds
 
     def __enter__(self) -> "Microphone":
-        import sounddevice
-
         try:
             self._stream.start()
-        except sounddevice.PortAudioError as error:
-            raise AudioError(f"the microphone does not start: {error}") from None
+        except sound_library().PortAudioError as error:
+            self._stream.close()
+            raise AudioError(f"the microphone {self.name!r} does not start: {error}") from None
         return self
 
     def __exit__(
@@ -74,17 +81,55 @@ class Microphone:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._stream.stop()
+        self._stream.abort()
         self._stream.close()
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        """Packets as they come; ends when the device goes away."""
-        while self._stream.active:
-            with suppress(queue.Empty):
-                yield self._packets.get(timeout=0.5)
+        """Packets as they come, empty ones while none do; ends after `stop`, or with the device.
 
-    def rest(self) -> Iterator[np.ndarray]:
-        """What had arrived but was not taken yet."""
-        self._stream.stop()
+        What had arrived by then is still given.
+        """
+        while not self.stopped and self._stream.active:
+            try:
+                yield self._packets.get(timeout=IDLE_SECONDS)
+            except queue.Empty:
+                yield np.zeros((0, 1), dtype=np.float32)
+        self.gone = not self.stopped
+        self._stream.stop()  # nothing comes any more
         while not self._packets.empty():
             yield self._packets.get_nowait()
+
+    def stop(self) -> None:
+        """End the packets. May be called from another thread or a signal handler."""
+        self.stopped = True
+
+
+class LossClock:
+    """Notices audio that a device dropped without a word: there is less of it than time passed.
+
+    A late packet is no loss, as those that follow make up for it; so only the packet that was the
+    least late of a few seconds counts. A device's clock may differ from the computer's: what it
+    falls behind little by little is no loss either.
+    """
+
+    WINDOW, JUMP = 3.0, 0.5  # seconds
+
+    def __init__(self) -> None:
+        self.start: float | None = None  # when the first packet began
+        self.end = 0.0  # of the window
+        self.heard = 0.0  # seconds of audio, or known to be lost
+        self.usual = math.inf  # seconds that the least late packet is late
+        self.least = math.inf
+
+    def __call__(self, now: float, seconds: float, known: float) -> float:
+        """Seconds that were lost, besides those known to be, by a packet that comes now."""
+        if self.start is None:
+            self.start = now - seconds
+        if self.least == math.inf:
+            self.end = now + self.WINDOW
+        self.heard += seconds + known
+        self.least = min(self.least, now - self.start - self.heard)
+        if now < self.end:
+            return 0.0
+        jump, self.usual, self.least = self.least - self.usual, self.least, math.inf
+        return jump if jump > self.JUMP else 0.0

@@ -14,6 +14,7 @@ LEAVES = {"audio", "text", "model", "search"}
 ROOTS = {
     "errors",
     "files",
+    "interrupt",
     "kinds",
     "models",
     "version",
@@ -33,6 +34,7 @@ MAY_IMPORT = {
     "report": LEAVES | {"data", "training", "runtime"} | BUILDERS,
     "cli": LEAVES | {"config", "runtime", "asrkit"} | BUILDERS,
     "recordings": LEAVES | {"data", "runtime", "asrkit"},
+    "screen": {"audio", "runtime"},
 }
 ANY = (
     LEAVES
@@ -49,6 +51,7 @@ ANY = (
         "report",
         "cli",
         "recordings",
+        "screen",
         "asrkit",
     }
 )

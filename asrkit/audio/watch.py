@@ -1,0 +1,102 @@
+"""What is worth telling about a microphone: how loud it is, silence, losses, falling behind."""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from asrkit.audio.microphone import IDLE_SECONDS, QUEUE_SECONDS, Microphone
+
+
+class Level:
+    """The loudest sample of late, in dB of full scale: rises at once, falls slowly.
+
+    Attributes:
+        peak: dBFS, -inf for digital silence.
+        clipped: whether samples stood at full scale within the last second.
+    """
+
+    FALL = 30.0  # dB a second
+    FLOOR = -90.0  # dBFS, about what one bit of 16 is: below it is silence
+    FULL = 0.999
+
+    def __init__(self) -> None:
+        self.peak = -math.inf
+        self._since_clipping = math.inf  # seconds
+
+    @property
+    def clipped(self) -> bool:
+        return self._since_clipping < 1.0
+
+    def __call__(self, samples: np.ndarray, seconds: float) -> None:
+        """Hear samples of any shape, also none, that last so long."""
+        loudest = float(np.abs(samples).max(initial=0.0))
+        self._since_clipping = 0.0 if loudest >= self.FULL else self._since_clipping + seconds
+        peak = 20 * math.log10(loudest) if loudest > 0 else -math.inf
+        self.peak = max(peak, self.peak - self.FALL * seconds)
+        if self.peak < self.FLOOR:
+            self.peak = -math.inf
+
+
+class Watch:
+    """Tells about a microphone what its user has to know, once and not at every packet.
+
+    Args:
+        microphone: whose packets are heard.
+    """
+
+    SILENCE = 5.0  # seconds
+    QUIET = 1e-4  # -80 dBFS, three bits of 16: less is no room with a microphone in it
+    BEHIND, CAUGHT_UP = 2.0, 0.5  # seconds
+
+    def __init__(self, microphone: Microphone) -> None:
+        self.microphone = microphone
+        self.level = Level()
+        self.silent: float | None = 0.0  # seconds without sound so far, None when it was told
+        self.tell_behind = self.BEHIND  # seconds of backlog that are worth a word
+        self.tell_lost = self.tell_dropped = 0.0  # seconds, above these
+
+    def __call__(self, packet: np.ndarray) -> Iterator[str]:
+        """What there is to tell after a packet (n, 1); an empty one says that nothing came."""
+        seconds = len(packet) / self.microphone.sample_rate or IDLE_SECONDS
+        self.level(packet, seconds)
+        yield from self._silence(packet, seconds)
+        yield from self._backlog()
+        yield from self._losses()
+
+    def _silence(self, packet: np.ndarray, seconds: float) -> Iterator[str]:
+        if self.silent is None:
+            return
+        quiet = np.abs(packet).max(initial=0.0) < self.QUIET
+        self.silent = self.silent + seconds if quiet else 0.0
+        if self.silent >= self.SILENCE:
+            self.silent = None
+            yield (
+                f"no sound from {self.microphone.name!r} for {self.SILENCE:.0f} s: is it muted? "
+                "(--list-devices shows others)"
+            )
+
+    def _backlog(self) -> Iterator[str]:
+        waiting = self.microphone.waiting
+        if self.microphone.stopped:
+            if waiting > self.CAUGHT_UP and self.tell_behind < math.inf:
+                yield f"taking in the last {waiting:.1f} s; Ctrl-C again ends at once"
+            self.tell_behind = math.inf
+        elif waiting >= self.tell_behind:
+            self.tell_behind = 2 * waiting
+            yield (
+                f"{waiting:.1f} s behind: decoding is slower than speech; "
+                f"beyond {QUEUE_SECONDS:.0f} s audio will be lost"
+            )
+        elif waiting <= self.CAUGHT_UP and self.tell_behind > self.BEHIND:
+            self.tell_behind = self.BEHIND
+            yield "caught up"
+
+    def _losses(self) -> Iterator[str]:
+        lost, dropped = self.microphone.lost, self.microphone.dropped
+        if lost > self.tell_lost:
+            self.tell_lost = max(2 * lost, lost + 1)
+            yield f"audio is being lost, {lost:.2f} s so far: the queue is full"
+        if dropped > self.tell_dropped:
+            self.tell_dropped = max(2 * dropped, dropped + 1)
+            yield f"audio was lost, {dropped:.2f} s so far: by the device or the system"

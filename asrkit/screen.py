@@ -1,0 +1,116 @@
+"""What a stream's user sees: final lines stay, and under them one line that is drawn anew."""
+
+import math
+import shutil
+import sys
+import unicodedata
+from types import TracebackType
+
+from asrkit.audio.watch import Level
+from asrkit.runtime import Result
+
+BAR = 10  # columns of the meter's bar, from -60 to 0 dBFS
+WIDE = 60  # columns of a terminal from which on there is room for the bar
+
+
+class Screen:
+    """Texts on standard output. On a terminal, the last line is drawn anew as the text grows.
+
+    Args:
+        lines: partial results on lines of their own instead.
+    """
+
+    def __init__(self, lines: bool) -> None:
+        self.lines, self.redraw = lines, sys.stdout.isatty() and not lines
+        self.text = ""  # of the open line
+        self.segments = 0  # that have lines of their own
+        self.status = ""  # before it: the meter
+        self.width = shutil.get_terminal_size().columns
+
+    def __enter__(self) -> "Screen":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.redraw and (self.text or self.status):  # stopped: what was heard stays
+            self.clear()
+            print(self.text, end="\n" if self.text else "", flush=True)
+
+    def partial(self, result: Result) -> None:
+        """What is known so far."""
+        self.final(result)
+        if result.open_text == self.text:
+            return
+        self.text = result.open_text
+        if self.lines and self.text:
+            print(f"… {self.text}", flush=True)
+        self.draw()
+
+    def final(self, result: Result) -> None:
+        """The segments that have ended stay, each on a line; the open line goes on below them."""
+        for segment in result.segments[self.segments :]:
+            self.text = self.status = ""
+            self.clear()
+            print(segment.text, flush=True)
+        self.segments = len(result.segments)
+
+    def note(self, text: str) -> None:
+        """A line for the user on standard error, above the open one."""
+        self.clear()
+        print(text, file=sys.stderr, flush=True)
+        self.draw()
+
+    def meter(self, level: Level, behind: float) -> None:
+        """How loud it is, and how many seconds the text is late."""
+        late = f"{behind:.1f} s behind  " if behind >= 1 else ""
+        self.status = meter_text(level, with_bar=self.width >= WIDE) + late
+        self.draw()
+
+    def draw(self) -> None:
+        """The open line: as much of its end as there is room for."""
+        if not self.redraw:
+            return
+        width = shutil.get_terminal_size().columns
+        if width != self.width:  # a window that is dragged wraps the line at every step
+            self.width = width
+            return
+        line = self.status + tail(self.text, width - 1 - len(self.status))
+        print(f"\r\x1b[K{line}", end="", flush=True)
+
+    def clear(self) -> None:
+        if self.redraw:
+            print("\r\x1b[K", end="", flush=True)
+
+
+def meter_text(level: Level, with_bar: bool) -> str:
+    """`███████▌   -15 dBFS `, always of one length."""
+    peak = "  -∞" if level.peak == -math.inf else f"{round(level.peak):4}"
+    number = "   CLIP! " if level.clipped else f"{peak} dBFS"
+    eighths = round(8 * BAR * min(1.0, max(0.0, level.peak / 60 + 1)))
+    bar = "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8]
+    return f"{bar[:BAR]:{BAR}}{number}  " if with_bar else f"{number}  "
+
+
+def width_of(letter: str) -> int:
+    """Chinese characters and their like take two columns, combining marks none."""
+    if unicodedata.combining(letter):
+        return 0
+    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+
+
+def tail(text: str, width: int) -> str:
+    """A text, or … and as much of its end as fits into so many columns."""
+    start, room = len(text), width
+    while start > 0 and width_of(text[start - 1]) <= room:
+        start -= 1
+        room -= width_of(text[start])
+    if start == 0:
+        return text
+    while room < 1 and start < len(text):  # for the …
+        room += width_of(text[start])
+        start += 1
+    return "…" + text[start:] if room > 0 else ""

@@ -1,0 +1,292 @@
+"""Microphones: which there are, what arrives from them, and that nothing is lost silently."""
+
+import builtins
+import math
+import sys
+import threading
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+
+from asrkit.audio import AudioError
+from asrkit.audio.devices import find_device, input_devices, table
+from asrkit.audio.microphone import QUEUE_SECONDS, LossClock, Microphone
+from asrkit.audio.recording import recording
+from asrkit.audio.watch import Level, Watch
+from tests.conftest import speech
+
+
+def heard(microphone: Microphone) -> np.ndarray:
+    """All that comes until the device ends, and no empty packets."""
+    return np.concatenate([packet for packet in microphone if len(packet)] or [np.zeros((0, 1))])
+
+
+def test_list(sound: ModuleType) -> None:
+    assert [device.number for device in input_devices()] == [0, 2, 3]
+    assert table(input_devices()).splitlines() == [
+        "  number  name          channels  rate in Hz  system",
+        "*      0  USB Mic              1       16000  ALSA",
+        "       2  Built-in Mic         2       48000  ALSA",
+        "       3  USB Mic              1       44100  JACK",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "number"),
+    [(None, 0), ("2", 2), ("built", 2), ("BUILT-IN MIC", 2), ("usb mic, jack", 3), ("mic, j", 3)],
+)
+def test_choice(wanted: str | None, number: int, sound: ModuleType) -> None:
+    assert find_device(wanted).number == number
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message", "listed"),
+    [
+        ("webcam", "no microphone's name has 'webcam' in it", 3),
+        ("1", "no microphone has the number 1", 3),
+        ("usb mic", "'usb mic' may be any of 2 microphones: say which", 2),
+        ("mic", "'mic' may be any of 3 microphones: say which", 3),
+    ],
+)
+def test_no_choice(wanted: str, message: str, listed: int, sound: ModuleType) -> None:
+    with pytest.raises(AudioError) as error:
+        find_device(wanted)
+    first, *lines = str(error.value).splitlines()
+    assert (first, len(lines)) == (message, 1 + listed)
+
+
+def test_an_exact_name_wins(sound: ModuleType) -> None:
+    sound.DEVICES[3]["name"] = "USB Mic 2"
+    assert find_device("usb mic").number == 0
+    assert find_device("usb mic 2").number == 3
+
+
+def test_no_default_and_none_at_all(sound: ModuleType) -> None:
+    sound.default.device = [-1, -1]
+    with pytest.raises(AudioError, match="there is no default microphone: choose one"):
+        find_device(None)
+    sound.DEVICES.clear()
+    for wanted in (None, "0", "usb"):
+        with pytest.raises(AudioError, match="this computer has no microphone"):
+            find_device(wanted)
+    assert table(input_devices()).startswith("this computer has no microphone")
+
+
+def test_what_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sounddevice", None)
+    with pytest.raises(AudioError, match=r"needs sounddevice: pip install 'asrkit\[mic\]'"):
+        input_devices()
+    real = builtins.__import__
+
+    def without_portaudio(name: str, *arguments: Any) -> ModuleType:
+        if name == "sounddevice":
+            raise OSError("PortAudio library not found")
+        return real(name, *arguments)
+
+    monkeypatch.setattr(builtins, "__import__", without_portaudio)
+    with pytest.raises(AudioError, match=r"needs PortAudio \(libportaudio2\): PortAudio library"):
+        input_devices()
+
+
+def test_a_device_that_cannot_be_used(sound: ModuleType) -> None:
+    sound.refused = "Device unavailable"
+    with pytest.raises(AudioError, match="'Built-in Mic' cannot be used: Device unavailable"):
+        Microphone("built", 100)
+
+
+@pytest.mark.parametrize("packet_ms", [1, 7, 100, 1000])
+def test_all_that_was_said_arrives_in_order(packet_ms: int, sound: ModuleType) -> None:
+    sound.samples, sound.pace = speech(0.77), 0.0
+    with Microphone(None, packet_ms) as microphone:
+        assert np.array_equal(heard(microphone)[:, 0], sound.samples)
+        assert microphone.gone
+    assert microphone.lost == microphone.dropped == microphone.waiting == 0.0
+
+
+def test_stopping_gives_what_had_arrived(sound: ModuleType) -> None:
+    """Also where the device goes on, and also where packets are taken slower than they come."""
+    sound.samples, sound.pace = speech(20.0), 0.01
+    taken = []
+    with Microphone(None, 10) as microphone:
+        for packet in microphone:
+            taken.append(packet)
+            if len(taken) == 50:
+                microphone.stop()
+                behind = microphone.waiting
+    size = sum(map(len, taken))
+    assert size >= 50 * 160 + behind * 16000 - 1
+    assert np.array_equal(np.concatenate(taken)[:, 0], sound.samples[:size])
+    assert microphone.lost == 0.0
+    assert not microphone.gone
+
+
+def test_a_full_queue_is_counted(sound: ModuleType) -> None:
+    """What is not taken in time is lost, the newest first, and every sample of it is counted."""
+    sound.samples, sound.pace = speech(QUEUE_SECONDS + 1.3), 0.0
+    said = threading.Event()
+    sound.after = lambda: said.set() or True
+    with Microphone(None, 100) as microphone:
+        assert said.wait(10)
+        assert microphone.waiting == pytest.approx(QUEUE_SECONDS)
+        assert microphone.lost == pytest.approx(1.3)
+        taken = heard(microphone)[:, 0]
+    assert np.array_equal(taken, sound.samples[: len(taken)])
+    assert len(taken) / 16000 + microphone.lost == pytest.approx(len(sound.samples) / 16000)
+
+
+def test_what_the_device_dropped_is_counted(sound: ModuleType) -> None:
+    sound.samples, sound.pace, sound.overflows = speech(2.0), 0.0, {3, 4}
+    with Microphone(None, 100) as microphone:
+        heard(microphone)
+    assert microphone.dropped == pytest.approx(0.2)
+    assert microphone.lost == 0.0
+
+
+def test_while_nothing_comes_packets_are_empty(sound: ModuleType) -> None:
+    """So that Ctrl-C and the screen wait for no device."""
+    sound.after = lambda: False
+    with Microphone(None, 100) as microphone:
+        packets = iter(microphone)
+        assert [next(packets).shape for _ in range(2)] == [(0, 1), (0, 1)]
+        microphone.stop()
+        assert list(packets) == []
+
+
+def clocked(packets: list[tuple[float, float]], known: float = 0.0) -> float:
+    """Seconds lost by packets of (when they come, how long they are)."""
+    clock = LossClock()
+    return sum(clock(now, seconds, known if i == 50 else 0.0)
+               for i, (now, seconds) in enumerate(packets))  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_silent_loss_is_noticed_by_the_clock(seed: int) -> None:
+    """Late and bundled packets, a pause that is made up for and a slow clock are no losses."""
+    draw = np.random.default_rng(seed)
+    ends = 0.1 * np.arange(1, 1201)
+    arrivals = ends * (1 + draw.uniform(-2e-4, 2e-4)) + draw.exponential(0.05, len(ends))
+    pause = draw.uniform(20, 60)
+    arrivals = np.where((arrivals > pause) & (arrivals < pause + 5), pause + 5, arrivals)
+    arrivals = np.maximum.accumulate(arrivals)
+    packets = [(float(now), 0.1) for now in arrivals]
+    assert clocked(packets) == 0.0
+    size = int(draw.integers(10, 100))
+    first = int(draw.integers(100, 1000))
+    gap = packets[:first] + packets[first + size :]
+    assert clocked(gap) == pytest.approx(0.1 * size, abs=0.3)
+    known = packets[:50] + packets[50 + size :]  # the device said how much, so it counts once
+    assert clocked(known, known=0.1 * size) == 0.0
+
+
+def told(watch: Watch, *packets: np.ndarray) -> list[str]:
+    return [text for packet in packets for text in watch(packet)]
+
+
+def some_microphone(**changes: Any) -> Any:
+    values = {"name": "x", "sample_rate": 16000, "waiting": 0.0, "lost": 0.0, "dropped": 0.0,
+              "stopped": False}  # fmt: skip
+    return SimpleNamespace(**(values | changes))
+
+
+SILENCE, SOUND, NOTHING = (
+    np.full((1600, 1), 3e-5), np.full((1600, 1), 0.01), np.zeros((0, 1)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "quiet", [[SILENCE] * 50, [NOTHING] * 20, [NOTHING, SILENCE] * 14 + [NOTHING]]
+)
+def test_silence_is_told_once(quiet: list[np.ndarray]) -> None:
+    watch = Watch(some_microphone())
+    assert told(watch, *quiet[:-10]) == []
+    assert told(watch, SOUND, *quiet[:-1]) == []  # a sound starts it anew
+    (text,) = told(watch, *quiet)
+    assert text.startswith("no sound from 'x' for 5 s: is it muted?")
+    assert told(watch, *quiet, SOUND, *quiet, *quiet) == []
+
+
+def test_falling_behind_is_told_and_not_too_often() -> None:
+    microphone = some_microphone()
+    watch = Watch(microphone)
+    texts = []
+    for waiting in [*np.arange(0, 25, 0.1), *np.arange(25, 0, -0.1), *np.arange(0, 3, 0.1)]:
+        microphone.waiting = waiting
+        texts += told(watch, SOUND)
+    assert [text.partition(": decoding is slower than speech")[0] for text in texts] == [
+        *(f"{seconds} s behind" for seconds in ("2.0", "4.0", "8.0", "16.0")),
+        "caught up",
+        "2.0 s behind",
+    ]
+    microphone.stopped = True
+    assert told(watch, SOUND, SOUND) == ["taking in the last 2.9 s; Ctrl-C again ends at once"]
+
+
+def test_losses_are_told_at_once_and_not_too_often() -> None:
+    microphone = some_microphone()
+    watch = Watch(microphone)
+    assert told(watch, SOUND) == []
+    for name, reason in (("lost", "the queue is full"), ("dropped", "the device or the system")):
+        texts = []
+        for seconds in np.arange(0.1, 10, 0.1):
+            setattr(microphone, name, seconds)
+            texts.append(told(watch, SOUND))
+        assert "0.10 s so far" in texts[0][0]
+        assert reason in texts[0][0]
+        assert sum(map(len, texts)) == 4
+
+
+def test_level() -> None:
+    level = Level()
+    assert (level.peak, level.clipped) == (-math.inf, False)
+    tone = np.sin(np.arange(1600) / 5)[:, None]
+    for peak in (0.5, 0.01):
+        level = Level()
+        level(peak * tone, 0.1)
+        assert level.peak == pytest.approx(20 * math.log10(peak), abs=0.1)
+        assert not level.clipped
+    level(tone, 0.1)  # it rises at once
+    assert level.peak == pytest.approx(0, abs=0.01)
+    assert level.clipped
+    levels = []
+    for _ in range(40):
+        level(0 * tone, 0.1)
+        levels.append((level.peak, level.clipped))
+    assert levels[8] == (pytest.approx(-27, abs=0.1), True)
+    assert levels[10] == (pytest.approx(-33, abs=0.1), False)
+    assert levels[-1] == (-math.inf, False)
+
+
+@pytest.mark.parametrize(("suffix", "error"), [(".wav", 0.0), (".flac", 2**-23)])
+def test_a_recording_is_what_was_heard(suffix: str, error: float, tmp_path: Path) -> None:
+    """Of any pieces; and complete where what comes after it fails."""
+    samples, path = speech(2.0), str(tmp_path / f"x{suffix}")
+
+    def record() -> None:
+        with recording(path, 22050) as write:
+            for part in np.split(samples, [0, 1, 700, 20000]):
+                write(part)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        record()
+    read, rate = soundfile.read(path, dtype="float32")
+    assert rate == 22050
+    assert len(read) == len(samples)
+    assert np.abs(read - samples).max() <= error
+
+
+def test_a_recording_replaces_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "x.wav"
+    path.write_text("mine")
+    for name, message in (
+        ("x.wav", "exists already, and a recording replaces nothing"),
+        ("x.mp3", "a recording is a .wav or .flac file, got"),
+        ("none/x.wav", "cannot be written"),
+    ):
+        with pytest.raises(AudioError, match=message), recording(str(tmp_path / name), 16000):
+            pass
+    assert path.read_text() == "mine"

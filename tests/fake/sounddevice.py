@@ -1,0 +1,89 @@
+"""A stand-in for sounddevice: a thread plays samples into the callback of whoever records.
+
+In a process of its own it takes them from the file that FAKE_MICROPHONE names.
+"""
+
+import os
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+
+class PortAudioError(Exception):
+    pass
+
+
+RATE = 16000
+DEVICES: list[dict[str, Any]] = [
+    {"name": name, "hostapi": system, "max_input_channels": channels, "default_samplerate": rate}
+    for name, system, channels, rate in (
+        ("USB Mic", 0, 1, float(RATE)),
+        ("Loudspeaker", 0, 0, 48000.0),
+        ("Built-in Mic", 0, 2, 48000.0),
+        ("USB Mic", 1, 1, 44100.0),
+    )
+]
+default = SimpleNamespace(device=[0, 1])
+samples = np.zeros(0, dtype=np.float32)  # what is said
+pace = 1.0  # seconds that a second of it takes; 0 for at once
+overflows: set[int] = set()  # blocks before which the device says that it lost something
+refused = ""  # why no stream can be opened
+
+if "FAKE_MICROPHONE" in os.environ:
+    import soundfile
+
+    samples = soundfile.read(os.environ["FAKE_MICROPHONE"], dtype="float32")[0]
+
+
+def after() -> bool:
+    """Called when all is said: whether the device goes away then."""
+    return "FAKE_MICROPHONE" not in os.environ
+
+
+def query_devices() -> list[dict[str, Any]]:
+    return DEVICES
+
+
+def query_hostapis() -> list[dict[str, Any]]:
+    return [{"name": "ALSA"}, {"name": "JACK"}]
+
+
+class InputStream:
+    def __init__(self, samplerate: int, blocksize: int, device: int, **options: Any) -> None:
+        assert options.keys() == {"channels", "dtype", "callback"}
+        assert (options["channels"], options["dtype"]) == (1, "float32")
+        if refused:
+            raise PortAudioError(refused)
+        self.rate, self.blocksize, self.callback = samplerate, blocksize, options["callback"]
+        self.active = False
+        self.thread = threading.Thread(target=self.play, daemon=True)
+
+    def start(self) -> None:
+        self.active = True
+        self.thread.start()
+
+    def play(self) -> None:
+        start = time.monotonic()
+        buffer = np.zeros((self.blocksize, 1), dtype=np.float32)  # one for all, as PortAudio's
+        for number, first in enumerate(range(0, len(samples), self.blocksize)):
+            block = samples[first : first + self.blocksize, None]
+            end = start + pace * (first + len(block)) / self.rate
+            time.sleep(max(0.0, end - time.monotonic()))
+            if not self.active:
+                return
+            buffer[: len(block)] = block
+            status = SimpleNamespace(input_overflow=number in overflows)
+            self.callback(buffer[: len(block)], len(block), None, status)
+            buffer[:] = np.nan  # it is the device's again
+        if after():
+            self.active = False
+
+    def stop(self) -> None:
+        self.active = False
+        if self.thread is not threading.current_thread() and self.thread.is_alive():
+            self.thread.join()
+
+    abort = close = stop
