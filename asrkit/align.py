@@ -1,7 +1,6 @@
 """When the words of a known text were said: python -m asrkit.align --model M a.wav --text "no" """
 
 import argparse
-import copy
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -80,9 +79,7 @@ def aligned(recognizer: Recognizer, job: Job, normalize: Callable[[str], str]) -
     text = normalize(job.text or "")
     if not text:
         raise UserError("there is no text to align")
-    listener = copy.copy(recognizer)
-    search = ForcedAlignment(recognizer.tokenizer.encode(text))
-    listener.reading = recognizer.reading._replace(search=search)
+    listener = recognizer.with_search(ForcedAlignment(recognizer.tokenizer.encode(text)))
     seconds, rate = seconds_of(job)
     return Recording(transcribe(listener, job, rate).words, job.id, seconds)
 

@@ -1,6 +1,6 @@
 """From configuration to objects: the only place that knows both."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from asrkit import search
@@ -14,10 +14,20 @@ from asrkit.config import (
 )
 from asrkit.errors import UserError
 from asrkit.model import ConformerCTC, ConformerEncoder
-from asrkit.search import Fusion, Search, TokenFusion, Weighted, WordFusion, read_language_model
+from asrkit.search import (
+    Fusion,
+    Hotwords,
+    Search,
+    TokenFusion,
+    Weighted,
+    WordFusion,
+    read_language_model,
+    weighed,
+)
 from asrkit.text import (
     CharTokenizer,
     SentencePieceTokenizer,
+    TextError,
     Tokenizer,
     WordTokenizer,
     normalize,
@@ -89,11 +99,41 @@ def build_fusion(
         able = " and ".join(filter(search.takes_fusion, search.KINDS))
         raise UserError(f"search {searching.kind} takes no language model; {able} does")
     model = read_language_model(config.path)
-    pieces = ["", *(tokenizer.piece(token) for token in range(1, tokenizer.vocab_size))]
     try:
-        return FUSIONS[config.units](Weighted(model, config.weight, config.word_bonus), pieces)
+        weighted = Weighted(model, config.weight, config.word_bonus)
+        return FUSIONS[config.units](weighted, pieces_of(tokenizer))
     except ValueError as error:
         raise UserError(f"language model {config.path}: {error}") from None
+
+
+def build_hotwords(
+    hotwords: Mapping[str, float] | Iterable[str],
+    tokenizer: Tokenizer,
+    normalizer: Callable[[str], str],
+) -> Hotwords:
+    """Phrases with a weight for each of their words; of equal ones the highest weight counts.
+
+    Raises:
+        UserError: for a weight out of range, or a phrase that the tokenizer cannot write.
+    """
+    bonuses: dict[str, float] = {}
+    for phrase, weight in weighed(hotwords).items():
+        text = normalizer(phrase)
+        try:
+            if not tokenizer.encode(text):
+                raise TextError("there is no word in it")
+        except TextError as error:
+            raise UserError(f"hotword {phrase!r}: {error}") from None
+        bonuses[text] = max(bonuses.get(text, 0.0), weight * len(text.split()))
+    try:
+        return Hotwords(bonuses, pieces_of(tokenizer))
+    except ValueError as error:
+        raise UserError(f"hotwords: {error}") from None
+
+
+def pieces_of(tokenizer: Tokenizer) -> list[str]:
+    """What each token adds to the text, by id; nothing for the blank."""
+    return ["", *(tokenizer.piece(token) for token in range(1, tokenizer.vocab_size))]
 
 
 def build_search(config: SearchConfig, fusion: Fusion | None = None) -> Search:

@@ -18,6 +18,7 @@ from asrkit.errors import UserError
 from asrkit.model import FRAME_MS
 from asrkit.runtime import Endpointer, Recognizer, recognizer_of
 from asrkit.runtime.rewrite import find_postprocess
+from asrkit.search.hotwords import WEIGHT, read_hotwords
 
 
 def parser(name: str, description: str | None, example: str) -> argparse.ArgumentParser:
@@ -69,6 +70,15 @@ def add_search(arguments: argparse.ArgumentParser) -> None:
     arguments.add_argument("--lm-weight", type=float, help="of the language model (default 0.5)")
     arguments.add_argument(
         "--word-bonus", type=float, help="for each word of the language model (default 0.5)"
+    )
+    arguments.add_argument(
+        "--hotwords", metavar="FILE", help="phrases for prefix_beam to prefer: a line each"
+    )
+    arguments.add_argument(
+        "--hotword-weight",
+        type=float,
+        help="for each word of a phrase that has no weight of its own in the file, after a tab"
+        f" (default {WEIGHT:g})",
     )
 
 
@@ -156,6 +166,20 @@ def lm_of(options: argparse.Namespace) -> LanguageModelConfig | None:
     return parse_language_model({"path": options.lm, **given})
 
 
+def hotwords_of(options: argparse.Namespace) -> dict[str, float] | None:
+    """The hotwords that the options ask for, if any.
+
+    Raises:
+        UserError: for a file that cannot be read, or a weight of no hotwords.
+    """
+    weight = options.hotword_weight
+    if options.hotwords is None:
+        if weight is not None:
+            raise UserError("--hotword-weight needs --hotwords")
+        return None
+    return read_hotwords(options.hotwords, WEIGHT if weight is None else weight)
+
+
 def add_batch(arguments: argparse.ArgumentParser) -> None:
     arguments.add_argument(
         "--batch-seconds", type=positive_seconds, default=120.0, help="audio in a batch"
@@ -200,9 +224,10 @@ def recognizer_as(
 ) -> Recognizer:
     """The recogniser that the options ask for, of a model file already read."""
     search, model = search_of(options, file), lm_of(options)
-    return recognizer_of(
+    recognizer = recognizer_of(
         file, *context_of(options), search, options.device, model, endpointer, postprocess
     )
+    return recognizer.with_hotwords(hotwords_of(options))
 
 
 def context_of(options: argparse.Namespace) -> tuple[int | str | None, int | None]:

@@ -12,6 +12,7 @@ from asrkit.cli import (
     add_model,
     add_search,
     frames,
+    hotwords_of,
     lm_of,
     parser,
     run_command,
@@ -92,7 +93,7 @@ def outcomes_of(
         print(f"asrkit evaluate: not scored {utterance.id}: {utterance.reason}", file=sys.stderr)
     recognizer = recognizer_of(
         file, search=search_of(options, file), device=options.device, lm=lm_of(options)
-    )
+    ).with_hotwords(hotwords_of(options))
     encode = TextEncoder(file.tokenizer, build_normalizer(file.config.text))
     dev = held_out(cuts, encode, options.batch_seconds)
     model, fbank, search = recognizer.model, recognizer.fbank, recognizer.search

@@ -173,8 +173,7 @@ def test_an_alignment_is_what_one_call_gives(model: str, wavs: list[str]) -> Non
     from asrkit.search.align import ForcedAlignment
 
     recognizer = asrkit.load(model)
-    search = ForcedAlignment(recognizer.tokenizer.encode("ab cd"))
-    recognizer.reading = recognizer.reading._replace(search=search)
+    recognizer = recognizer.with_search(ForcedAlignment(recognizer.tokenizer.encode("ab cd")))
     samples = speech(2.0)
     session = recognizer.start()
     for i in range(0, len(samples), 3000):

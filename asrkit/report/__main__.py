@@ -91,6 +91,7 @@ def report(options: argparse.Namespace) -> int:
     decoding = (
         f"{search_of(options, file).kind.replace('_', ' ')} search, "
         f"{f'language model {options.lm}' if options.lm else 'no language model'}, "
+        f"{f'hotwords {options.hotwords}, ' if options.hotwords else ''}"
         f"{left_context(options, file) * FRAME_MS} ms of left context"
     )
     made = page(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from asrkit.build import build_fusion, build_search
+from asrkit.build import build_fusion, build_normalizer, build_search
 from asrkit.checkpoint import ModelFile, load_model
 from asrkit.config import (
     LanguageModelConfig,
@@ -88,9 +88,11 @@ def recognizer_of(
     search = search or file.config.search
     fusion = None if lm is None else build_fusion(lm, search, file.tokenizer)
     searcher = build_search(search, fusion)
+    normalizer = build_normalizer(file.config.text)
     try:
         return Recognizer(
-            network, file.tokenizer, searcher, chunk_size, left_context, endpointer, postprocess
-        )
+            network, file.tokenizer, searcher, chunk_size, left_context, normalizer, endpointer,
+            postprocess,
+        )  # fmt: skip
     except ValueError as error:
         raise UserError(str(error)) from None

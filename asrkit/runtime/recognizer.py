@@ -1,6 +1,7 @@
 """From samples to text: a Recognizer, and the Sessions that run on it."""
 
-from collections.abc import Callable, Sequence
+import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,15 +10,17 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from asrkit import audio
+from asrkit.build import build_hotwords
 from asrkit.model import FULL_CONTEXT, ConformerCTC, CTCOutput, CTCStep, EncoderState
 from asrkit.runtime.endpoint import Endpointer
 from asrkit.runtime.results import Result
 from asrkit.runtime.transcript import Reading, Transcript
 from asrkit.runtime.vad import SpeechDetector
-from asrkit.search import Search
-from asrkit.text import Tokenizer
+from asrkit.search import Search, plus
+from asrkit.text import Tokenizer, normalize
 
 PIECE_SECONDS = 30  # longest piece of audio worked on at once: bounds memory, not results
+Phrases = Mapping[str, float] | Iterable[str]  # with weights, or without
 
 
 class Recognizer:
@@ -29,6 +32,7 @@ class Recognizer:
         search: from log-probabilities to a hypothesis.
         chunk_size: C, encoder frames of 40 ms, or FULL_CONTEXT.
         left_context: M, encoder frames.
+        normalizer: of the model's texts, so that hotwords are spelled as they are.
         endpointer: where segments end; None for a stream in one segment.
         postprocess: rewrites the text of each segment, as digits or with capitals.
 
@@ -43,11 +47,13 @@ class Recognizer:
         search: Search,
         chunk_size: int,
         left_context: int,
+        normalizer: Callable[[str], str] = normalize,
         endpointer: Endpointer | None = None,
         postprocess: Callable[[str], str] | None = None,
     ) -> None:
         self.model, self.chunk_size = model, chunk_size
         self.reading = Reading(tokenizer, search, endpointer, postprocess)
+        self.normalizer = normalizer
         self.resets = endpointer is not None and endpointer.reset_encoder
         if self.resets and chunk_size == FULL_CONTEXT:
             raise ValueError("in full context there is no encoder state to reset")
@@ -67,12 +73,38 @@ class Recognizer:
     def search(self) -> Search:
         return self.reading.search
 
-    def start(self, sample_rate: int = audio.SAMPLE_RATE) -> "Session":
-        """A new stream of samples at this rate."""
-        return Session(self, sample_rate)
+    def with_hotwords(self, hotwords: Phrases | None) -> "Recognizer":
+        """A recogniser of the same model whose every session prefers these phrases as well.
+
+        Args:
+            hotwords: phrases, or phrases with weights: natural logarithms for each word.
+
+        Raises:
+            UserError: for a search that takes none, a weight out of range, or a phrase that the
+                tokenizer cannot write.
+        """
+        if not hotwords:
+            return self
+        fusion = build_hotwords(hotwords, self.tokenizer, self.normalizer)
+        return self.with_search(plus(self.search, fusion))
+
+    def with_search(self, search: Search) -> "Recognizer":
+        """A recogniser of the same model that searches in another way."""
+        other = copy.copy(self)
+        other.reading = self.reading._replace(search=search)
+        return other
+
+    def start(
+        self, sample_rate: int = audio.SAMPLE_RATE, hotwords: Phrases | None = None
+    ) -> "Session":
+        """A new stream of samples at this rate, with hotwords of its own."""
+        return Session(self.with_hotwords(hotwords), sample_rate)
 
     def transcribe(
-        self, samples: np.ndarray | str | Path, sample_rate: int = audio.SAMPLE_RATE
+        self,
+        samples: np.ndarray | str | Path,
+        sample_rate: int = audio.SAMPLE_RATE,
+        hotwords: Phrases | None = None,
     ) -> Result:
         """A whole recording: start, accept everything, finish.
 
@@ -80,16 +112,18 @@ class Recognizer:
             samples: float32 in [-1, 1] or int16, (n,) or (n, channels); or the path of a file,
                 read piece by piece at its own rate.
             sample_rate: of `samples`, Hz.
+            hotwords: as `with_hotwords` takes them.
 
         Raises:
             AudioError: for audio that cannot be used.
+            UserError: for hotwords that cannot be.
         """
         if isinstance(samples, (str, Path)):
-            session = self.start(audio.info(samples).sample_rate)
+            session = self.start(audio.info(samples).sample_rate, hotwords)
             for block, _ in audio.blocks(samples, PIECE_SECONDS):
                 session.accept(block)
         else:
-            session = self.start(sample_rate)
+            session = self.start(sample_rate, hotwords)
             session.accept(samples)
         return session.finish()
 

@@ -4,14 +4,18 @@ The options of a kind are its class's arguments, but for the blank and the langu
 defaults that stand there.
 """
 
+import copy
 import inspect
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from asrkit import kinds
-from asrkit.search.fusion import Fusion, LanguageModel, TokenFusion, Weighted, WordFusion
+from asrkit.errors import UserError
+from asrkit.search.fusion import Both, Fusion, LanguageModel, TokenFusion, Weighted, WordFusion
 from asrkit.search.greedy import GreedySearch
+from asrkit.search.hotwords import Hotwords, read_hotwords, weighed
 from asrkit.search.hypothesis import Hypothesis, Ranked, Search
 from asrkit.search.kenlm import KenLM, is_binary
 from asrkit.search.ngram import ArpaError, NGram, read_arpa
@@ -20,8 +24,10 @@ from asrkit.search.prefix_beam import PrefixBeamSearch
 __all__ = [
     "KINDS",
     "ArpaError",
+    "Both",
     "Fusion",
     "GreedySearch",
+    "Hotwords",
     "Hypothesis",
     "LanguageModel",
     "NGram",
@@ -32,9 +38,12 @@ __all__ = [
     "Weighted",
     "WordFusion",
     "build_search",
+    "plus",
     "read_arpa",
+    "read_hotwords",
     "read_language_model",
     "takes_fusion",
+    "weighed",
 ]
 
 KINDS: dict[str, type[Any]] = {"greedy": GreedySearch, "prefix_beam": PrefixBeamSearch}
@@ -76,3 +85,17 @@ def build_search(search: Mapping[str, Any], fusion: Fusion | None = None) -> Sea
     if fusion is not None:
         arguments["fusion"] = fusion
     return KINDS[kind](**arguments)
+
+
+def plus(search: Search, fusion: Fusion) -> Search:
+    """The search with one fusion more; the search itself stays as it is.
+
+    Raises:
+        UserError: for a search that takes none.
+    """
+    if not isinstance(search, PrefixBeamSearch):
+        raise UserError("this search takes no hotwords; choose search prefix_beam, which does")
+    more = copy.copy(search)
+    more.fusion = Both(search.fusion, fusion)
+    more.ceiling = math.exp(more.fusion.ceiling)
+    return more

@@ -1,5 +1,7 @@
 """Language models inside a search: what a token adds to the score of the text that it makes longer.
 
+Hotwords (hotwords.py) are one too.
+
 The law is that of the searches: past in, past out. A search asks token by token, whatever the
 model's own units are; the answers are natural logarithms.
 """
@@ -57,6 +59,25 @@ class NoFusion:
 
     def finish(self, state: None) -> float:
         return 0.0
+
+
+class Both:
+    """Two that add up."""
+
+    def __init__(self, first: Fusion, second: Fusion) -> None:
+        self.first, self.second = first, second
+        self.ceiling = first.ceiling + second.ceiling
+
+    def start(self) -> tuple[Any, Any]:
+        return self.first.start(), self.second.start()
+
+    def step(self, state: tuple[Any, Any], token: int) -> tuple[tuple[Any, Any], float]:
+        first, added = self.first.step(state[0], token)
+        second, more = self.second.step(state[1], token)
+        return (first, second), added + more
+
+    def finish(self, state: tuple[Any, Any]) -> float:
+        return self.first.finish(state[0]) + self.second.finish(state[1])
 
 
 class Weighted:

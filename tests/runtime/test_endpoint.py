@@ -196,7 +196,7 @@ def recognizer(endpointer: Endpointer | None, chunk_size: int = 4) -> Recognizer
     with torch.no_grad():
         model.head.bias[0] += (log_probs[:, 1:].amax(dim=1) - log_probs[:, 0]).median() + 1e-3
     tokenizer = CharTokenizer(list("abcdefghij "))
-    return Recognizer(model, tokenizer, GreedySearch(), chunk_size, 16, endpointer)
+    return Recognizer(model, tokenizer, GreedySearch(), chunk_size, 16, endpointer=endpointer)
 
 
 def results_of(recognizer: Recognizer) -> list[Result]:

@@ -8,15 +8,29 @@ from pathlib import Path
 import pytest
 import torch
 
-from asrkit.search import Fusion, NGram, PrefixBeamSearch, TokenFusion, Weighted, WordFusion
+from asrkit.errors import UserError
+from asrkit.search import (
+    Both,
+    Fusion,
+    GreedySearch,
+    Hotwords,
+    NGram,
+    PrefixBeamSearch,
+    TokenFusion,
+    Weighted,
+    WordFusion,
+    plus,
+)
 from asrkit.search.fusion import spelled
 from asrkit.search.ngram import read_arpa
 from asrkit.text import CharTokenizer, SentencePieceTokenizer, Tokenizer, WordTokenizer, decode
 from asrkit.text.kneser_ney import arpa_lines, estimate
+from tests.search.phrases import lent, worth
 from tests.search.test_prefix_beam import ALL, all_paths, nbest, pieces, random_log_probs, textbook
 
 TEXTS = ["a ab b", "ab a", "b b ab a", "a", "ab", "ba a b"]
 PIECES = ["", " ", "a", "b"]
+KINDS = ["words", "tokens", "hotwords", "words and hotwords"]
 
 
 def written(sentences: list[list[str]], folder: Path, order: int = 3) -> NGram:
@@ -41,6 +55,16 @@ Case = tuple[Fusion, Callable[[tuple[int, ...]], float], Callable[[tuple[int, ..
 
 def case(kind: str, seed: int, words: NGram, letters: NGram) -> Case:
     """A fusion, and by definition what it adds to a text so far, and to a text that ends."""
+    if kind == "words and hotwords":
+        (first, *of_first), (second, *of_second) = (
+            case(each, seed, words, letters) for each in kind.split(" and ")
+        )
+        so_far, ended = zip(of_first, of_second, strict=True)
+        return (
+            Both(first, second),
+            lambda tokens: sum(each(tokens) for each in so_far),
+            lambda tokens: sum(each(tokens) for each in ended),
+        )
     draw = random.Random(seed)
     weight, bonus = draw.choice([0.0, 0.3, 1.0, 2.5]), draw.choice([-1.0, 0.0, 0.7, 2.0])
 
@@ -54,6 +78,16 @@ def case(kind: str, seed: int, words: NGram, letters: NGram) -> Case:
     def text(tokens: tuple[int, ...]) -> str:
         return "".join(PIECES[token] for token in tokens)
 
+    if kind == "hotwords":
+        phrases = draw.sample(["a", "b", "ab", "ab a", "b b ab", "bab", "a ab"], 3)
+        bonuses = {phrase: draw.uniform(0.0, 5.0) for phrase in phrases}
+        return (
+            Hotwords(bonuses, PIECES),
+            lambda tokens: (
+                worth(f"{text(tokens)}|".split()[:-1], bonuses) + lent(text(tokens), bonuses)
+            ),
+            lambda tokens: worth(text(tokens).split(), bonuses),
+        )
     if kind == "tokens":
         return (
             TokenFusion(Weighted(letters, weight, bonus), PIECES),
@@ -67,7 +101,7 @@ def case(kind: str, seed: int, words: NGram, letters: NGram) -> Case:
     )
 
 
-@pytest.mark.parametrize("kind", ["words", "tokens"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(60))
 def test_all_texts_when_nothing_is_pruned(
     kind: str, seed: int, words: NGram, letters: NGram
@@ -96,7 +130,7 @@ def test_times_are_those_of_the_likeliest_path_all_the_same(words: NGram) -> Non
         assert hypothesis[:3] == likeliest[:3]
 
 
-@pytest.mark.parametrize("kind", ["words", "tokens"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(60))
 def test_a_beam_is_that_of_trying_all_tokens(
     kind: str, seed: int, words: NGram, letters: NGram
@@ -111,7 +145,7 @@ def test_a_beam_is_that_of_trying_all_tokens(
     )
 
 
-@pytest.mark.parametrize("kind", ["words", "tokens"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(20))
 def test_every_split_gives_the_same(kind: str, seed: int, words: NGram, letters: NGram) -> None:
     """And asking for results on the way changes nothing."""
@@ -154,6 +188,18 @@ def test_a_word_that_is_not_complete_costs_nothing_yet(words: NGram) -> None:
     assert search.partial(state).tokens == (3, 2)
     assert search.best(state).tokens == (3,)
     assert search.partial(state).tokens == (3, 2)  # asking has changed nothing
+
+
+def test_a_search_with_one_more_leaves_the_first_as_it_was() -> None:
+    """The other prefers its phrase, and prunes no better than it may."""
+    search, log_probs = PrefixBeamSearch(3), random_log_probs(0, 15, 4)
+    expected = nbest(search, log_probs)
+    hotwords = Hotwords({"a b": 9.0}, PIECES)
+    with_one = nbest(plus(search, hotwords), log_probs)
+    assert with_one == nbest(PrefixBeamSearch(3, fusion=hotwords), log_probs)
+    assert with_one != expected == nbest(search, log_probs)
+    with pytest.raises(UserError, match="takes no hotwords; choose search prefix_beam"):
+        plus(GreedySearch(), hotwords)
 
 
 SENTENCES = ["THE CAT SAT", "A CAT", "THE MAT SAT", "CAT THE A", "SAT SAT"]

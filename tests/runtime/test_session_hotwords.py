@@ -1,0 +1,146 @@
+"""Hotwords of a session: in whatever packets its samples come, and whatever others listen for."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import asrkit
+from asrkit.audio import AudioError
+from asrkit.checkpoint import load_model
+from asrkit.config import parse_search
+from asrkit.runtime import recognizer_of
+from asrkit.text import normalize
+from tests.conftest import speech, timed, write_wav
+from tests.test_commands import run, talkative_model
+
+LISTS = [["ab  ba", "j"], {"cab": 6.0, "a": 1.5}, ["hi", "fa"], None]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return talkative_model(tmp_path / "m.safetensors")
+
+
+@pytest.fixture
+def recognizer(model: Path) -> asrkit.Recognizer:
+    file = load_model(model)
+    file.model.double()
+    return recognizer_of(file, 4, 16, parse_search("prefix_beam"))
+
+
+def test_any_packets(recognizer: asrkit.Recognizer) -> None:
+    found = set()
+    for seed in range(8):
+        draw, samples, hotwords = random.Random(seed), speech(1.5, seed // 4), LISTS[seed % 4]
+        expected = recognizer.transcribe(samples, hotwords=hotwords)
+        (batch,) = recognizer.with_hotwords(hotwords).transcribe_batch([samples])
+        assert batch.text == expected.text
+        session = recognizer.start(hotwords=hotwords)
+        cuts = sorted(draw.choices(range(len(samples)), k=draw.randint(0, 30)))
+        for packet in np.split(samples, cuts):
+            session.accept(packet)
+        assert timed(session.finish()) == timed(expected)
+        found.add((seed // 4, expected.text))
+    assert len(found) > 6  # the lists are heard
+
+
+class Shared(asrkit.Recognizer):
+    """Has one search for all sessions, that of the first."""
+
+    def with_hotwords(self, hotwords: object) -> asrkit.Recognizer:
+        self.first = getattr(self, "first", None) or super().with_hotwords(hotwords)
+        return self.first
+
+
+def alone(recognizer: asrkit.Recognizer) -> list[object]:
+    """What sessions with hotwords of their own hear, one after another."""
+    return [timed(recognizer.transcribe(speech(2.0), hotwords=hotwords)) for hotwords in LISTS]
+
+
+def side_by_side(recognizer: asrkit.Recognizer) -> list[object]:
+    """The same in turns."""
+    sessions = [recognizer.start(hotwords=hotwords) for hotwords in LISTS]
+    for packet in np.split(speech(2.0), 20):
+        for session in sessions:
+            session.accept(packet)
+    return [timed(session.finish()) for session in sessions]
+
+
+def test_no_session_touches_another(recognizer: asrkit.Recognizer) -> None:
+    expected = alone(recognizer)
+    assert side_by_side(recognizer) == expected
+    assert timed(recognizer.transcribe(speech(2.0))) == expected[LISTS.index(None)]
+
+
+def test_control_shared_hotwords_are_noticed(recognizer: asrkit.Recognizer) -> None:
+    expected = alone(recognizer)
+    recognizer.__class__ = Shared
+    assert side_by_side(recognizer) != expected
+
+
+def test_spelling_follows_the_model(recognizer: asrkit.Recognizer) -> None:
+    samples = speech(2.0)
+    with pytest.raises(asrkit.UserError, match=r"hotword 'HI': not in the vocabulary: 'H' 'I'"):
+        recognizer.start(hotwords=["HI"])
+    recognizer.normalizer = lambda text: normalize(text, "lower")
+    expected = timed(recognizer.transcribe(samples, hotwords={"hi": 6.0, "fa": 6.0}))
+    for hotwords in ({" HI ": 6.0, "Fa": 6.0}, {"HI": 1.0, "hi": 6.0, "fa": 6.0}):
+        assert timed(recognizer.transcribe(samples, hotwords=hotwords)) == expected
+    assert timed(recognizer.transcribe(samples, hotwords=["hi", "fa"])) != expected  # other weights
+
+
+def test_what_cannot_be(recognizer: asrkit.Recognizer, model: Path, tmp_path: Path) -> None:
+    for hotwords, message in (
+        (["ab", " "], "hotword ' ': there is no word in it"),
+        ({"ab": 99}, "hotword 'ab': the weight must be between 0 and 20, got 99"),
+        ("ab", "hotwords must be a list of phrases, or a dict with weights, got 'ab'"),
+    ):
+        with pytest.raises(asrkit.UserError, match=message):
+            recognizer.transcribe(speech(0.1), hotwords=hotwords)
+    greedy = asrkit.load(model)
+    assert greedy.start(hotwords=[]).finish().text == ""
+    with pytest.raises(asrkit.UserError, match="takes no hotwords; choose search prefix_beam"):
+        greedy.start(hotwords=["ab"])
+    with pytest.raises(AudioError):
+        recognizer.transcribe(tmp_path / "none.wav", hotwords=["ab"])
+
+
+def test_commands(model: Path, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All take the file, its weights and the other weight, and hear what Python does."""
+    hot, wav = corpus / "hot.txt", write_wav(corpus / "x.wav", speech(2.0))
+    hot.write_text("hi\nfa\t6\n")
+    options = ["--model", model, "--search", "prefix_beam", "--hotwords", hot]
+    recognizer = asrkit.load(model, search="prefix_beam")
+    expected = recognizer.transcribe(wav, hotwords={"hi": 2.0, "fa": 6.0}).text
+    other = recognizer.transcribe(wav, hotwords={"hi": 9.0, "fa": 6.0}).text
+    assert len({expected, other, recognizer.transcribe(wav).text}) == 3
+    for command in (["decode", wav], ["stream", "--file", wav]):
+        assert run(*command, *options) == 0
+        assert capsys.readouterr().out == f"{expected}\n"
+        assert run(*command, *options, "--hotword-weight", 9) == 0
+        assert capsys.readouterr().out == f"{other}\n"
+    tables = []
+    for more in ([], ["--hotword-weight", 20]):
+        assert run("evaluate", *options, *more, "--chunk-ms", "640", corpus / "dev.jsonl") == 0
+        tables.append(capsys.readouterr().out)
+    assert tables[0] != tables[1]
+
+
+def test_commands_explain(model: Path, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bad, hot, wav = corpus / "bad.txt", corpus / "hot.txt", corpus / "audio" / "dev0.flac"
+    bad.write_text("# mine\nab\nxy\n")
+    hot.write_text("ab\n")
+    beam = ["--search", "prefix_beam"]
+    for options, message in (
+        (["--hotwords", hot], "this search takes no hotwords; choose search prefix_beam"),
+        (["--hotwords", bad, *beam], "hotword 'xy': not in the vocabulary: 'x' 'y'"),
+        (["--hotwords", wav, *beam], "dev0.flac:1: not UTF-8"),
+        (["--hotwords", hot, "--hotword-weight", 30, *beam], "between 0 and 20, got 30"),
+        (["--hotword-weight", 3, *beam], "--hotword-weight needs --hotwords"),
+    ):
+        assert run("decode", "--model", model, *options, wav) == 2
+        shown = capsys.readouterr().err
+        assert message in shown
+        assert len(shown.splitlines()) == 1
