@@ -5,7 +5,6 @@ go through bit for bit, which makes the comparison exact. .ci/run installs what 
 """
 
 import importlib.util
-import os
 import shutil
 import signal
 import subprocess
@@ -20,7 +19,7 @@ import soundfile
 import soxr
 
 from recipes.digits.prepare import record
-from tests.conftest import PROJECT
+from tests.conftest import PROJECT, skip
 from tests.test_commands import run
 
 MODEL, TEXT = "small-en-alnum", "one two three four five six seven"
@@ -52,10 +51,7 @@ def until(condition: Callable[[], object], what: str) -> None:
 def pulse(tmp_path: Path, environment: dict[str, str]) -> Iterator[dict[str, str]]:
     """The environment of a PulseAudio of its own, whose default microphone hears sink `spk`."""
     if lacking := missing():
-        reason = f"no virtual microphone without {', '.join(lacking)}"
-        if os.environ.get("ASRKIT_REQUIRE_MICROPHONE"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        skip(f"no virtual microphone without {', '.join(lacking)}")
     folder = tmp_path / "home"
     folder.mkdir(mode=0o700)
     environment |= {"HOME": str(folder), "XDG_RUNTIME_DIR": str(folder),

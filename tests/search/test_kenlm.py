@@ -1,5 +1,6 @@
 """Binaries of KenLM: the same scores as the ARPA file that they were made from."""
 
+import importlib.util
 import random
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from asrkit.search import (
     read_language_model,
 )
 from asrkit.search.kenlm import KenLM
+from tests.conftest import skip
 
 FOLDER = Path(__file__).parent
 ARPA, BINARY = FOLDER / "tiny.arpa", FOLDER / "tiny.kenlm"  # build_binary trie tiny.arpa tiny.kenlm
@@ -30,9 +32,15 @@ def test_without_kenlm(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read_language_model(ARPA) == read_arpa(ARPA)
 
 
+@pytest.fixture
+def kenlm() -> None:
+    if not importlib.util.find_spec("kenlm"):
+        skip("KenLM is not installed: pip install 'asrkit[kenlm]'")
+
+
+@pytest.mark.usefixtures("kenlm")
 def test_scores() -> None:
     """500 random sentences, unknown words among them."""
-    pytest.importorskip("kenlm", reason="KenLM is not installed: pip install kenlm")
     ours, theirs, draw = read_arpa(ARPA), read_language_model(BINARY), random.Random(0)
     assert isinstance(theirs, KenLM)
     assert theirs.order == ours.order
@@ -46,9 +54,9 @@ def test_scores() -> None:
         assert theirs.finish(their_state) == pytest.approx(ours.finish(our_state), abs=1e-5)
 
 
+@pytest.mark.usefixtures("kenlm")
 @pytest.mark.parametrize("fusion", [WordFusion, TokenFusion])
 def test_in_a_search(fusion: type[WordFusion | TokenFusion]) -> None:
-    pytest.importorskip("kenlm", reason="KenLM is not installed: pip install kenlm")
     log_probs = torch.randn(40, 5, generator=torch.Generator().manual_seed(0)).log_softmax(1)
     found = []
     for model in (read_arpa(ARPA), KenLM(BINARY)):
@@ -63,8 +71,8 @@ def test_in_a_search(fusion: type[WordFusion | TokenFusion]) -> None:
     assert plain.nbest(plain.step(plain.start(), log_probs)) != found[0]
 
 
+@pytest.mark.usefixtures("kenlm")
 def test_what_does_not_fit(tmp_path: Path) -> None:
-    pytest.importorskip("kenlm", reason="KenLM is not installed: pip install kenlm")
     with pytest.raises(ValueError, match="it is of other words, not of the tokens d, e"):
         TokenFusion(Weighted(KenLM(BINARY), 1.0, 0.0), ["", "d", "e"])
     (tmp_path / "cut.bin").write_bytes(BINARY.read_bytes()[:300])
