@@ -7,7 +7,6 @@ The official split goes by the index of a recording: 0 to 4 are test, 5 to 49 ar
 import re
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -21,8 +20,10 @@ from corpus import (
     prepare,
 )
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from more import WORDS, add_digits
+
 URL = "https://github.com/Jakobovski/free-spoken-digit-dataset/archive/refs/heads/master.zip"
-WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 FIRST_INDEX = {"train": 10, "dev": 5, "test": 0}  # of each split, from the highest down
 FILE_NAME = re.compile(r"([0-9])_([A-Za-z]+)_([1-4]?[0-9])")  # digit, speaker, index 0 to 49
 
@@ -65,9 +66,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Prepare the corpus; returns the exit code."""
     parser = command_line("fsdd", URL)
     parser.add_argument("--leave-out", metavar="SPEAKER", help="train without; test is this voice")
+    parser.add_argument(
+        "--more", type=Path, nargs="+", default=[], metavar="DIR",
+        help="prepared corpora: train on what they have of nothing but digits, too",
+    )  # fmt: skip
+    parser.add_argument(
+        "--more-limit", type=int, default=400, metavar="N", help="utterances of each (%(default)s)"
+    )
     args = parse(parser, argv)
-    options = {"arrange": partial(leave_out, args.leave_out)} if args.leave_out else {}
-    return prepare("fsdd", args, "recordings", fetch_and_unpack, read_original, **options)
+
+    def arrange(splits: Splits) -> Splits:
+        if args.leave_out:
+            splits = leave_out(args.leave_out, splits)
+        return add_digits(args.more, args.more_limit, args.output_dir.resolve() / "more", splits)
+
+    return prepare("fsdd", args, "recordings", fetch_and_unpack, read_original, arrange=arrange)
 
 
 if __name__ == "__main__":

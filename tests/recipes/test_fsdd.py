@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import pytest
+import soundfile
 
+from tests.conftest import write_manifest
 from tests.recipes.test_corpora import (
     FSDD,
     check_audio,
@@ -52,9 +54,40 @@ def test_leave_out(tmp_path: Path) -> None:
     assert "theo" in {speaker for _, _, speaker in facts(tmp_path / "all")["train"]}
 
 
+def other_corpus(folder: Path, texts: list[str]) -> Path:
+    """A prepared corpus of 0.2 s at 16 kHz an utterance."""
+    row = read_rows(make_prepared(folder) / "train.jsonl")[0]
+    rows = [row | {"id": f"o{i}", "text": text} for i, text in enumerate(texts)]
+    write_manifest(folder / "train.jsonl", *rows)
+    return folder
+
+
+def test_more_voices(tmp_path: Path) -> None:
+    """What others say of nothing but digits, at 8 kHz; as many as asked for, spread out."""
+    make_fsdd(tmp_path / "in")
+    texts = ["ONE TWO", "OH", "YES", "three oh", "GO ONE", "NINE"]
+    more = other_corpus(tmp_path / "other", texts)
+    options = ["--output-dir", tmp_path / "out", "--data-dir", tmp_path / "in", "--more", more]
+    for limit, expected in ((400, ["o0", "o1", "o3", "o5"]), (2, ["o0", "o3"]), (3, ["o0", "o3"])):
+        arguments = [*options, "--more-limit", limit, "--leave-out", "theo"]
+        assert FSDD.main([str(argument) for argument in arguments]) == 0
+        own, *others = read_rows(tmp_path / "out" / "train.jsonl")
+        assert own["id"] == "2_george_10"
+        assert [row["id"] for row in others] == [f"other-{name}" for name in expected]
+        assert [row["text"] for row in others] == [texts[int(n[1])].lower() for n in expected]
+        for row in others:
+            assert (row["speaker"], row["duration"]) == ("other-a", 0.2)
+            info = soundfile.info(row["audio"])
+            assert (info.samplerate, info.frames) == (8000, 1600)
+        assert len(read_rows(tmp_path / "out" / "dev.jsonl")) == 2  # has no more
+
+
 def test_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     folder, out = make_prepared(tmp_path / "in"), tmp_path / "out"
     arguments = ["--output-dir", out, "--data-dir", folder, "--leave-out"]
     assert "--leave-out theo: the speakers are a, b" in refuse(FSDD, [*arguments, "theo"], capsys)
     assert "dev split is empty" in refuse(FSDD, [*arguments, "b"], capsys)  # all that dev has
+    more = [*arguments[:-1], "--more"]
+    assert "it has no train.jsonl; prepare" in refuse(FSDD, [*more, tmp_path / "none"], capsys)
+    assert "nothing but digits is said in none" in refuse(FSDD, [*more, folder], capsys)
     assert not out.exists()
