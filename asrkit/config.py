@@ -48,6 +48,8 @@ class AugmentationConfig(Section):
     noise_probability: Share = 0.5
     noise_snr_db: tuple[Number, Number] = Field(default=(10.0, 20.0), strict=False)
     reverb_probability: Share = 0.0
+    silence_probability: Share = 0.0  # before and after an utterance, from digital to faint noise
+    silence_seconds: PositiveNumber = 3.0  # at most, on each side
     frequency_warp: Annotated[float, Field(strict=False, ge=0.0, le=0.5)] = 0.0  # at most, by VTLP
     gain_db: Annotated[float, Field(strict=False, ge=0.0, le=60.0)] = (
         0.0  # louder or softer, at most

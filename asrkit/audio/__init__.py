@@ -1,6 +1,6 @@
 """Samples: reading, resampling, features, augmentation. 16 kHz mono inside."""
 
-from asrkit.audio.augment import SpecAugment, change_gain, warp_frequencies
+from asrkit.audio.augment import SpecAugment, between_silences, change_gain, warp_frequencies
 from asrkit.audio.fbank import HOP, SAMPLE_RATE, WINDOW, Fbank, features
 from asrkit.audio.io import AudioError, Resampler, blocks, info, load, mono, read, resample
 
@@ -12,6 +12,7 @@ __all__ = [
     "Fbank",
     "Resampler",
     "SpecAugment",
+    "between_silences",
     "blocks",
     "change_gain",
     "features",

@@ -1,13 +1,17 @@
-"""Augmentation of features in training."""
+"""Augmentation of samples and features in training."""
 
 import math
+import random
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from asrkit.audio.fbank import SAMPLE_RATE, mel, mel_edges
 
+SILENCE_DB = (-110.0, -45.0)  # level of white noise, of full scale
+DIGITAL_DB = -96.0  # less is nothing, in 16 bits
 WARP_EDGE = 4800.0  # Hz, above most of what tells vowels apart
 
 
@@ -45,6 +49,22 @@ class SpecAugment(NamedTuple):
             if length >= shortest:
                 row[:length] = masks(row[None, :length])[0]
         return feats
+
+
+def between_silences(samples: np.ndarray, longest: float, draw: random.Random) -> np.ndarray:
+    """An utterance after and before a silence: white noise that is faint, or nothing at all.
+
+    Args:
+        samples: (n,) at 16 kHz.
+        longest: seconds of each silence, which is drawn from 0 up to it.
+        draw: of the lengths, the level and the noise.
+    """
+    counts = [int(draw.uniform(0.0, longest) * SAMPLE_RATE) for _ in range(2)]
+    level = draw.uniform(*SILENCE_DB)
+    scale = 10.0 ** (level / 20.0) if level > DIGITAL_DB else 0.0
+    noise = np.random.default_rng(draw.getrandbits(64))
+    before, after = (scale * noise.standard_normal(n, dtype=np.float32) for n in counts)
+    return np.concatenate([before, samples, after]).astype(np.float32, copy=False)
 
 
 def warp_frequencies(feats: Tensor, width: float) -> Tensor:

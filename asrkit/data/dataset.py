@@ -66,7 +66,7 @@ class TextEncoder:
 
 
 class Augmentation(NamedTuple):
-    """Noise and reverberation of an utterance.
+    """Noise, reverberation, and silence around an utterance.
 
     Attributes:
         noise: cuts to mix in, or None.
@@ -74,15 +74,31 @@ class Augmentation(NamedTuple):
         noise_snr_db: lowest and highest ratio of speech to noise.
         reverb_probability: for each utterance, by the impulse response of a random synthetic room
             (Luo and Yu 2022).
+        silence_probability: for each utterance. Who listens all day hears little else, but corpora
+            have none.
+        silence_seconds: at most, before and after.
     """
 
     noise: CutSet | None
     noise_probability: float
     noise_snr_db: tuple[float, float]
     reverb_probability: float
+    silence_probability: float
+    silence_seconds: float
 
-    def __call__(self, cut: Cut, draw: random.Random) -> Cut:
-        """The utterance as it might have been recorded; a function of the generator's state."""
+    def __call__(self, cut: Cut, draw: random.Random) -> np.ndarray:
+        """The utterance as it might have been recorded; a function of the generator's state.
+
+        Raises:
+            Exception: of lhotse, or an AudioError.
+        """
+        samples = load_samples(self.recorded(cut, draw))
+        if self.silence_probability and draw.random() < self.silence_probability:
+            samples = audio.between_silences(samples, self.silence_seconds, draw)
+        return samples
+
+    def recorded(self, cut: Cut, draw: random.Random) -> Cut:
+        """In a room, and with noise."""
         if self.noise is None and not self.reverb_probability:
             return cut
         cut = cut.resample(audio.SAMPLE_RATE)  # lhotse mixes equal rates only
@@ -121,9 +137,8 @@ class SpeechDataset(torch.utils.data.Dataset[Batch]):
         ids, samples, tokens, texts, left_out = [], [], [], [], []
         for cut in cuts:
             try:
-                loaded = load_samples(
-                    cut if self.augmentation is None else self.augmentation(cut, draw)
-                )
+                augment = self.augmentation
+                loaded = load_samples(cut) if augment is None else augment(cut, draw)
             except Exception as error:  # also of lhotse's augmentation: named, never a crash
                 left_out.append(LeftOut(cut.id, str(error) or type(error).__name__))
                 continue

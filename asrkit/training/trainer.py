@@ -161,11 +161,9 @@ class Trainer:
         )  # fmt: skip
         options = self.config.augmentation
         augmentation = Augmentation(
-            self.corpus.noise,
-            options.noise_probability,
-            options.noise_snr_db,
-            options.reverb_probability,
-        )
+            self.corpus.noise, options.noise_probability, options.noise_snr_db,
+            options.reverb_probability, options.silence_probability, options.silence_seconds,
+        )  # fmt: skip
         dataset = SpeechDataset(self.corpus.encode, augmentation)
         loader = iter(loaded(dataset, batches, data.num_workers))
         # Ranks step together: one whose batches end first goes on with fillers of no weight.

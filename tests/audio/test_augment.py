@@ -1,12 +1,15 @@
-"""Warped frequencies: a tone moves to where its factor says. Gain: that of the samples."""
+"""Warped frequencies: a tone moves to where its factor says. Gain: that of the samples.
+Silence: around them."""
 
 import math
+import random
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from asrkit.audio import Fbank, change_gain, warp_frequencies
+from asrkit.audio import Fbank, between_silences, change_gain, warp_frequencies
 from asrkit.audio.fbank import mel, mel_edges
 
 
@@ -71,3 +74,23 @@ def test_a_gain_is_that_of_the_samples() -> None:
     assert (changed - fbank(louder, samples[:, :0])[0]).abs().max() < 1e-3
     assert decibels.max() - decibels.min() > 5.0
     assert change_gain(changed, 0.0) is changed
+
+
+def test_silences() -> None:
+    """The utterance is whole between them; they are of all lengths and levels, and repeatable."""
+    samples = np.full(100, 0.5, dtype=np.float32)
+    draw, before, levels = random.Random(0), [], []
+    for _ in range(200):
+        heard = between_silences(samples, 1.5, draw)
+        (place,) = (heard == 0.5).nonzero()
+        assert (heard[place[0] : place[0] + 100] == samples).all()
+        assert heard.dtype == np.float32
+        before.append(place[0])
+        after = heard[place[0] + 100 :]
+        assert len(after) <= 24000
+        levels.append(heard[: place[0]].std())
+    assert min(before) < 1000 < 23000 < max(before) <= 24000
+    assert 20 < sum(level == 0.0 for level in levels) < 80
+    assert 1e-3 < max(levels) < 10 ** (-44 / 20)
+    again = [between_silences(samples, 1.5, random.Random(1)) for _ in range(2)]
+    assert np.array_equal(*again)

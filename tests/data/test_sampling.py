@@ -74,7 +74,8 @@ def test_fewer_utterances_than_buckets(corpus: Path) -> None:
 def augmented(corpus: Path, **options: object) -> SpeechDataset:
     noise = load_cuts(corpus / "dev.jsonl", [])
     values = {"noise": noise, "noise_probability": 1.0, "noise_snr_db": (0.0, 10.0),
-              "reverb_probability": 0.5}  # fmt: skip
+              "reverb_probability": 0.5, "silence_probability": 0.0,
+              "silence_seconds": 2.0}  # fmt: skip
     return SpeechDataset(ENCODE, Augmentation(**(values | options)))  # type: ignore[arg-type]
 
 
@@ -97,6 +98,21 @@ def test_noise_and_reverberation_follow_the_seed(corpus: Path, workers: int) -> 
     assert first[0].ids == clean.ids
     assert first[0].samples.shape == clean.samples.shape
     assert (first[0].samples - clean.samples).abs().max() > 0.01
+
+
+def test_silences_around_some(corpus: Path) -> None:
+    """Of the share that was asked for, at most as long, the same for the same seed."""
+    cuts = load_cuts(corpus / "train.jsonl", [])
+    clean = SpeechDataset(ENCODE)[("a", cuts)].num_samples
+    options = {"noise": None, "reverb_probability": 0.0, "silence_probability": 0.5}
+    first, again, other = (
+        augmented(corpus, **options)[(seed, cuts)].num_samples - clean for seed in "aab"
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    added = torch.cat([first, other])
+    assert 4 < int((added > 0).sum()) < 20  # of 24
+    assert added.max() <= 4.0 * 16000
 
 
 def test_an_augmentation_that_fails_leaves_its_utterance_out(
