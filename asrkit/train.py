@@ -26,6 +26,7 @@ from asrkit.training.distributed import Ranks
 from asrkit.training.snapshots import Checkpoints, EpochWeights
 from asrkit.training.trainer import Trainer
 from asrkit.training.validation import rates, scores
+from asrkit.training.warm_start import start_from
 
 logger = logging.getLogger("asrkit")
 
@@ -114,6 +115,9 @@ def run(config: Config, folder: Path, resume: bool, ranks: Ranks) -> int:
         logger.info(
             "resuming at epoch %d, step %d", trainer.progress.epoch + 1, trainer.progress.step
         )
+    elif options.start_from is not None:
+        known = start_from(options.start_from, model, corpus.encode.tokenizer, config)
+        logger.info("starting from %s, which knew %d of the labels", options.start_from, known)
     else:
         mean, scale = feature_statistics(corpus.train, Fbank(config.model.num_mels))
         model.encoder.set_statistics(mean, scale)

@@ -1,0 +1,74 @@
+"""Going on from another model: the encoder, and the labels that both write."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from asrkit import train
+from asrkit.checkpoint import load_model, save_model
+from asrkit.errors import UserError
+from asrkit.text import CharTokenizer, SentencePieceTokenizer, WordTokenizer
+from asrkit.training.warm_start import same_labels, start_from
+from tests.conftest import write_config
+from tests.test_checkpoint import a_file
+
+
+def test_labels_written_alike_or_but_for_case() -> None:
+    old = WordTokenizer(["NO", "no", "yes", "Go"])
+    new = WordTokenizer(["GO", "No", "no", "stop", "yes"])
+    pairs = {new.piece(b).strip(): old.piece(a).strip() for a, b in same_labels(old, new)[1:]}
+    assert pairs.pop("No").casefold() == "no"
+    assert pairs == {"GO": "Go", "no": "no", "yes": "yes"}
+    pieces = SentencePieceTokenizer.train(["yes no", "no yes"] * 3, 12)
+    assert same_labels(pieces, pieces) == [(i, i) for i in range(pieces.vocab_size)]
+
+
+def test_what_is_taken_over(tmp_path: Path) -> None:
+    other = a_file(CharTokenizer(list("abc ")))
+    other.model.encoder.mean.normal_()
+    save_model(tmp_path / "m.safetensors", other)
+    file = a_file(CharTokenizer(list("Bcd ")))
+    with torch.no_grad():
+        for parameter in file.model.parameters():
+            parameter.normal_()
+    drawn = file.model.head.weight.clone()
+    known = start_from(str(tmp_path / "m.safetensors"), file.model, file.tokenizer, file.config)
+    assert known == 3
+    for (name, mine), theirs in zip(
+        file.model.encoder.state_dict().items(), other.model.encoder.state_dict().values(),
+        strict=True,
+    ):  # fmt: skip
+        assert torch.equal(mine, theirs), name
+    row_of = {file.tokenizer.piece(t): file.model.head.weight[t] for t in range(1, 5)}
+    theirs = {other.tokenizer.piece(t): other.model.head.weight[t] for t in range(1, 5)}
+    assert torch.equal(row_of["c"], theirs["c"])
+    assert torch.equal(row_of["B"], theirs["b"])
+    assert torch.equal(row_of[" "], theirs[" "])
+    assert torch.equal(row_of["d"], drawn[file.tokenizer.encode("d")[0]])
+    assert torch.equal(file.model.head.weight[0], other.model.head.weight[0])
+
+
+def test_another_shape_is_refused(tmp_path: Path) -> None:
+    other, file = a_file(), a_file()
+    save_model(tmp_path / "m.safetensors", other)
+    model = file.config.model.model_copy(update={"dim": 48, "dropout": 0.5})
+    config = file.config.model_copy(update={"model": model})
+    with pytest.raises(UserError, match=r"start_from .*: model\.dim is \d+ there, 48 here$"):
+        start_from(str(tmp_path / "m.safetensors"), file.model, file.tokenizer, config)
+
+
+def test_training_goes_on(corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """With a rate of nearly nothing the new model is the old one; without, it is another."""
+    first = write_config(tmp_path / "a.yaml", corpus, tmp_path / "a", epochs=1)
+    assert train.main(["--config", str(first)]) == 0
+    old = tmp_path / "a" / "model.safetensors"
+    distances = []
+    for name, start in (("b", str(old)), ("c", None)):
+        options = {"learning_rate": 1e-9, "start_from": start, "seed": 5, "epochs": 1}
+        second = write_config(tmp_path / f"{name}.yaml", corpus, tmp_path / name, **options)
+        assert train.main(["--config", str(second)]) == 0
+        weights = load_model(tmp_path / name / "model.safetensors").model.state_dict()
+        before = load_model(old).model.state_dict()
+        distances.append(max(float((weights[k] - before[k]).abs().max()) for k in weights))
+    assert distances[0] < 1e-5 < 1e-2 < distances[1]
