@@ -133,14 +133,14 @@ def as_json(
 
 def table(found: dict[str, Score], accuracy: dict[str, WordAccuracy]) -> str:
     titles = ("WER", "95 %", "errors", "words", "CER", "delay ms", "median", "90 %", "last", "ECE")
-    lines = [f"{'chunk':<9}" + "".join(f"{title:>10}" for title in titles)]
+    lines = [f"{'chunk':<9}" + "".join(f" {title:>9}" for title in titles)]
     for name, score in found.items():
         words, (low, high) = score.words, score.interval
         cells = [f"{words.rate:.2f} %", f"{low:.1f}–{high:.1f}", str(words.errors)]
         cells += [str(words.reference_units), f"{score.characters.rate:.2f} %"]
         cells += ["–" if ms is None else f"{ms:.0f}" for ms in score.delay or [None] * 4]
         cells += [f"{100 * accuracy[name].calibration_error:.1f} %"]
-        lines.append(f"{name:<9}" + "".join(f"{cell:>10}" for cell in cells))
+        lines.append(f"{name:<9}" + "".join(f" {cell:>9}" for cell in cells))
     return "\n".join(lines)
 
 
