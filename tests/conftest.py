@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -23,8 +24,10 @@ SHARED_DATA = PROJECT.parent / "shared" / "data"
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _one_thread() -> None:
+def _process() -> None:
     torch.set_num_threads(1)  # several test processes share two cores
+    # What a shell starts in the background ignores Ctrl-C, and so would all that it starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def tiny_encoder(**changes: object) -> ConformerEncoder:

@@ -96,7 +96,8 @@ def errors(recognizer: Recognizer, utterances: Sequence[Utterance]) -> Errors:
     where they are joined, two right words count as two wrong ones.
     """
     waiting = [(index, utterance.samples) for index, utterance in enumerate(utterances)]
-    texts = {index: r.text for index, r in batches(recognizer, waiting, BATCH_SECONDS)}
+    outcomes = batches(recognizer, waiting, BATCH_SECONDS)
+    texts = {outcome.number: str(outcome.result) for outcome in outcomes}
     pairs = [(utterance.text, texts[index]) for index, utterance in enumerate(utterances)]
     rates = {
         "words": [wer([text], [found]) for text, found in pairs],
