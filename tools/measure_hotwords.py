@@ -50,10 +50,10 @@ def main() -> None:
 
 
 def lists(texts: list[str], trained: Iterable[str], seldom: int) -> dict[str, set[str]]:
-    """Words that occur and words that do not, of those that were seldom trained."""
+    """Words that occur and words that do not, of those that were trained, but seldom."""
     times = Counter(word for text in trained for word in text.split())
     said = {word for text in texts for word in text.split()}
-    rare = {word for word in said | times.keys() if times[word] <= seldom and len(word) > 1}
+    rare = {word for word, count in times.items() if count <= seldom and len(word) > 1}
     return {"rare words": rare & said, "distractors": rare - said}
 
 

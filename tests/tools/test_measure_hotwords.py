@@ -15,7 +15,7 @@ def test_measure_hotwords(
     import measure_hotwords as measure
 
     texts = ["ab ab cd", "cd e", "cd"]
-    lists = measure.lists(texts, ["cd hi", "cd cd", "fa fa"], 1)
+    lists = measure.lists(texts, ["cd hi ab", "cd cd", "fa fa"], 1)  # never: e
     assert lists == {"rare words": {"ab"}, "distractors": {"hi"}}
     found = ["ab cd", "ab ab e", "cd"]
     assert measure.counts(texts, found, {"ab"}) == ("1 of 2", "50.00 %", "2 in 2")
@@ -24,7 +24,7 @@ def test_measure_hotwords(
     write_wav(audio, speech(2.0))
     said = {"id": "a", "audio": str(audio), "text": "hi fa"}
     dev = write_manifest(tmp_path / "dev.jsonl", said)
-    train = write_manifest(tmp_path / "train.jsonl", said | {"text": "fa bed bed"})
+    train = write_manifest(tmp_path / "train.jsonl", said | {"text": "fa hi bed bed"})
     options = ["--model", model, "--train", train, "--seldom", 1, "--weights", 0, 20, "--", dev]
     monkeypatch.setattr("sys.argv", ["measure_hotwords.py", *map(str, options)])
     measure.main()
