@@ -212,7 +212,10 @@ def frames(option: str, value: str | None) -> int | None:
 def load_recognizer(options: argparse.Namespace) -> tuple[Recognizer, Config]:
     """The recogniser that the options ask for, segments too, and the model's configuration."""
     file = load_model(options.model)
-    rewrite = find_postprocess(options.postprocess) if options.postprocess else None
+    rewrite = None
+    if options.postprocess:
+        sys.path.insert(0, "")  # a function may be in the folder where the command is given
+        rewrite = find_postprocess(options.postprocess)
     return recognizer_as(options, file, endpointer_of(options), rewrite), file.config
 
 

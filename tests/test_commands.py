@@ -279,7 +279,9 @@ def test_stream_redraws_on_a_terminal(
     assert lines[-1].startswith(lines[-3].rstrip())
 
 
-def test_segments_on_lines(wav: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_segments_on_lines(
+    wav: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each as soon as it has ended, the same in files and streams."""
     options = [
         "--model",
@@ -294,6 +296,11 @@ def test_segments_on_lines(wav: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().out.splitlines() == segments
     assert run("stream", *options, "--file", wav, "--postprocess", "builtins:repr") == 0
     assert capsys.readouterr().out.splitlines() == [repr(text) for text in segments]
+    (wav.parent / "shouting.py").write_text("def shout(text): return text.upper()\n")
+    monkeypatch.chdir(wav.parent)  # where a user keeps such a function
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+    assert run("stream", *options, "--file", wav, "--postprocess", "shouting:shout") == 0
+    assert capsys.readouterr().out.splitlines() == [text.upper() for text in segments]
     assert run("stream", *options, "--file", wav, "--partials", "--packet-ms", 40) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if not line.startswith("…")] == segments

@@ -17,17 +17,19 @@ def find_postprocess(name: str) -> Callable[[str], str]:
         UserError: if there is none.
     """
     module, separator, function = name.partition(":")
-    if not separator:
-        offered = {each.name: each for each in entry_points(group=GROUP)}
-        if name not in offered:
-            known = ", ".join(sorted(offered)) or "none"
-            raise UserError(
-                f"no postprocess {name!r}: write module:function, or one that is installed: {known}"
-            )
-        module, _, function = offered[name].value.partition(":")
+    offered = {each.name: each for each in entry_points(group=GROUP)}
+    if not separator and name not in offered:
+        known = ", ".join(sorted(offered)) or "none"
+        raise UserError(
+            f"no postprocess {name!r}: write module:function, or one that is installed: {known}"
+        )
     try:
-        found = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
+        found = (
+            getattr(importlib.import_module(module), function)
+            if separator
+            else offered[name].load()
+        )
+    except (ImportError, AttributeError, ValueError, SyntaxError) as error:
         raise UserError(f"postprocess {name!r}: {error}") from None
     if not callable(found):
         raise UserError(f"postprocess {name!r} is no function")

@@ -7,6 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import pytest
+
 from asrkit.checkpoint import save_model
 from asrkit.text import CharTokenizer
 from tests.test_checkpoint import a_file
@@ -97,3 +100,19 @@ def test_measure_search(tmp_path: Path, corpus: Path) -> None:
     assert len(rows) == 18
     assert rows["greedy"]["WER"] == re.findall(r"\d+\.\d\d %", shown[1])[0]
     assert rows["prefix_beam"]["WER"] == rows["beam 10, else not pruned"]["WER"]
+
+
+def test_measure_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recording comes after three seconds of noise of its level, or is so much softer."""
+    monkeypatch.syspath_prepend(PROJECT / "tools")
+    import measure_conditions as measure
+
+    samples = np.full(100, 0.5, dtype=np.float32)
+    changed = {name: change(samples) for name, change in measure.conditions().items()}
+    assert len(changed) == 8
+    assert np.array_equal(changed["as recorded"], samples)
+    assert not changed["after 3 s of noise of 0"][:48000].any()
+    noisy = changed["after 3 s of noise of 0.001"]
+    assert noisy[:48000].std() == pytest.approx(0.001, rel=0.02)
+    assert np.array_equal(noisy[48000:], samples)
+    assert changed["20 dB softer"] == pytest.approx(0.05)
