@@ -35,6 +35,7 @@ class ModelFile(NamedTuple):
     tokenizer: Tokenizer
     config: Config
     training: dict[str, Any]  # how it was trained, and its scores
+    path: Path | None = None  # where it was read
 
 
 def save_model(path: str | Path, file: ModelFile, weights: torch.dtype = torch.float32) -> None:
@@ -110,7 +111,7 @@ def load_model(model: str | Path) -> ModelFile:
         network.load_state_dict({name: t.float() for name, t in tensors.items()}, assign=True)
     except (ConfigError, TextError, KeyError, RuntimeError, TypeError, ValueError) as error:
         raise ModelFileError(f"{path} does not fit together: {error}") from None
-    return ModelFile(network.eval(), tokenizer, config, header.get("training", {}))
+    return ModelFile(network.eval(), tokenizer, config, header.get("training", {}), path)
 
 
 def _header(path: Path, metadata: dict[str, str] | None) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from asrkit.config import (
     parse_search,
 )
 from asrkit.errors import UserError
+from asrkit.export.backends import BACKENDS
 from asrkit.model import FRAME_MS
 from asrkit.runtime import Endpointer, Recognizer, recognizer_of
 from asrkit.runtime.rewrite import find_postprocess
@@ -51,6 +52,14 @@ def add_context(arguments: argparse.ArgumentParser, chunk_ms: str | None = None)
     )  # fmt: skip
     arguments.add_argument(
         "--left-ms", help="left context in ms, a multiple of 40 (default: the model's)"
+    )
+
+
+def add_backend(arguments: argparse.ArgumentParser) -> None:
+    arguments.add_argument(
+        "--backend",
+        help=f"what runs the network: {', '.join(BACKENDS)}, or an .onnx file (default: onnx where"
+        " asrkit export wrote one beside the model, else eager)",
     )
 
 
@@ -216,7 +225,8 @@ def load_recognizer(options: argparse.Namespace) -> tuple[Recognizer, Config]:
     if options.postprocess:
         sys.path.insert(0, "")  # a function may be in the folder where the command is given
         rewrite = find_postprocess(options.postprocess)
-    return recognizer_as(options, file, endpointer_of(options), rewrite), file.config
+    recognizer = recognizer_as(options, file, endpointer_of(options), rewrite, options.backend)
+    return recognizer, file.config
 
 
 def recognizer_as(
@@ -224,11 +234,12 @@ def recognizer_as(
     file: ModelFile,
     endpointer: Endpointer | None = None,
     postprocess: Callable[[str], str] | None = None,
+    backend: str | None = None,
 ) -> Recognizer:
     """The recogniser that the options ask for, of a model file already read."""
     search, model = search_of(options, file), lm_of(options)
     recognizer = recognizer_of(
-        file, *context_of(options), search, options.device, model, endpointer, postprocess
+        file, *context_of(options), search, options.device, model, endpointer, postprocess, backend
     )
     return recognizer.with_hotwords(hotwords_of(options))
 

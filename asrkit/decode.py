@@ -10,6 +10,7 @@ from tqdm import tqdm
 from asrkit import audio
 from asrkit.build import build_normalizer
 from asrkit.cli import (
+    add_backend,
     add_batch,
     add_context,
     add_model,
@@ -53,6 +54,7 @@ def main(argv: list[str] | None = None) -> int:
     )  # fmt: skip
     add_model(arguments)
     add_context(arguments)
+    add_backend(arguments)
     add_search(arguments)
     add_segments(arguments)
     arguments.add_argument("files", nargs="*", help="audio files")

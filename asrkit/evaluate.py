@@ -96,8 +96,8 @@ def outcomes_of(
     ).with_hotwords(hotwords_of(options))
     encode = TextEncoder(file.tokenizer, build_normalizer(file.config.text))
     dev = held_out(cuts, encode, options.batch_seconds)
-    model, fbank, search = recognizer.model, recognizer.fbank, recognizer.search
-    return list(Validation(model, fbank, file.tokenizer, search, dev, contexts).measure())
+    fbank, search = recognizer.fbank, recognizer.search
+    return list(Validation(file.model, fbank, file.tokenizer, search, dev, contexts).measure())
 
 
 def accuracies(outcomes: list[Outcome], tokenizer: Tokenizer) -> dict[str, WordAccuracy]:

@@ -15,6 +15,7 @@ from asrkit.audio.microphone import Microphone
 from asrkit.audio.recording import check_recording, recording
 from asrkit.audio.watch import Watch
 from asrkit.cli import (
+    add_backend,
     add_context,
     add_model,
     add_search,
@@ -40,6 +41,7 @@ def main(argv: list[str] | None = None) -> int:
     )  # fmt: skip
     add_model(arguments)
     add_context(arguments)
+    add_backend(arguments)
     add_search(arguments)
     add_segments(arguments, endpoint=ENDPOINT_MS)
     source = arguments.add_mutually_exclusive_group(required=True)

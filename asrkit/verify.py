@@ -14,9 +14,9 @@ from asrkit import audio
 from asrkit.checkpoint import ModelFile, load_model
 from asrkit.cli import add_model_file, frames, parser, run_command
 from asrkit.errors import UserError
-from asrkit.export import torchscript
+from asrkit.export import onnx, torchscript
 from asrkit.export.replay import TOLERANCE, difference, largest_difference
-from asrkit.model import FRAME_MS, FULL_CONTEXT, EncoderStep
+from asrkit.model import FRAME_MS, FULL_CONTEXT, ConformerCTC, EncoderStep
 from asrkit.model.conformer import block_size
 from asrkit.runtime import Recognizer, recognizer_of
 
@@ -115,8 +115,8 @@ def verify_setting(
     feats = recognizer.features(torch.from_numpy(whole))[0][None]  # (1, T, F)
     size = block_size(chunk_size, feats.size(1)) if full else chunk_size
     step = EncoderStep(file.model.encoder, size, recognizer.left_context)
-    offline = stations(recognizer, step, feats, feats.size(1))
-    streamed = stations(recognizer, step, feats, 4 * size)
+    offline = stations(file.model, step, feats, feats.size(1))
+    streamed = stations(file.model, step, feats, 4 * size)
     subsampling, *blocks, log_probs = [
         difference(a, b) for a, b in zip(offline, streamed, strict=True)
     ]
@@ -129,7 +129,7 @@ def verify_setting(
     return Row(name, subsampling, blocks, log_probs, batch, len(texts) == 1)
 
 
-def stations(recognizer: Recognizer, step: EncoderStep, feats: Tensor, frames: int) -> list[Tensor]:
+def stations(model: ConformerCTC, step: EncoderStep, feats: Tensor, frames: int) -> list[Tensor]:
     """Outputs of the subsampling, of every layer and of the head, `frames` features a step."""
     encoder, state = step.encoder, step.init_state(1)
     outputs: list[list[Tensor]] = []
@@ -138,7 +138,7 @@ def stations(recognizer: Recognizer, step: EncoderStep, feats: Tensor, frames: i
         normalized = encoder.normalize(part, lengths, step.chunk_size)
         subsampled, _, _ = encoder.subsampling(normalized, state.feats, state.hidden)
         layers, lengths, state = encoder.step(part, lengths, state, step.chunk_size, step.tables())
-        parts = [subsampled, *layers, recognizer.model.log_probs(layers[-1])]
+        parts = [subsampled, *layers, model.log_probs(layers[-1])]
         outputs.append([x[:, : int(lengths)] for x in parts])
     return [torch.cat(pieces, dim=1) for pieces in zip(*outputs, strict=True)]
 
@@ -154,7 +154,7 @@ def verify_batch(recognizer: Recognizer, feats: Tensor, alone: Tensor) -> float:
 
 def verify_exported(file: ModelFile, path: str, samples: np.ndarray) -> bool:
     """An exported file against eager over the stream."""
-    module, exported = torchscript.read(path)
+    module, exported = (onnx if path.endswith(".onnx") else torchscript).read(path)
     worst = largest_difference(file, exported, module, torch.from_numpy(samples)[None])
     print(
         f"{path}: {exported.what}, {exported.chunk_size * FRAME_MS} ms, against eager {worst:.1e}"

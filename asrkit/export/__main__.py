@@ -1,4 +1,4 @@
-"""Export the encoder or the whole model: python -m asrkit.export --model MODEL --output enc.ts"""
+"""Export a model, or its encoder alone: python -m asrkit.export --model MODEL --output enc.ts"""
 
 import argparse
 import sys
@@ -7,67 +7,146 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from tqdm import tqdm
 
 from asrkit import audio
+from asrkit.build import build_normalizer, build_search
 from asrkit.checkpoint import ModelFile, load_model
 from asrkit.cli import add_model_file, frames, parser, run_command
 from asrkit.data.manifest import ManifestError, read_manifest
 from asrkit.errors import UserError
-from asrkit.export import torchscript
-from asrkit.export.replay import TOLERANCE, Exported, eager_step, largest_difference
+from asrkit.export import onnx, torchscript
+from asrkit.export.backends import Backend, eager, export_path, onnx_backend, shown
+from asrkit.export.description import CONTENTS, Exported, What
+from asrkit.export.replay import TOLERANCE, eager_step, largest_difference
 from asrkit.files import replacing
-from asrkit.model import FRAME_MS
+from asrkit.recordings import Job, jobs_of, seconds_of, transcribe
+from asrkit.runtime import Recognizer
+from asrkit.text import ErrorRate, wer
+
+FORMATS: dict[str, What] = {"torchscript": "encoder", "onnx": "ctc", "onnx-int8": "ctc"}
+MOST_LOST = 0.3  # percentage points of WER that int8 may cost
 
 
 def main(argv: list[str] | None = None) -> int:
     arguments = parser(
         "asrkit export", __doc__,
-        "python -m asrkit.export --model MODEL --format torchscript --output enc.ts\n"
+        "python -m asrkit.export --model MODEL --format torchscript --output encoder.ts\n"
+        "  python -m asrkit.export --model MODEL --format onnx\n"
+        "  python -m asrkit.export --model MODEL --format onnx-int8 --manifest dev.jsonl\n"
         "  python -m asrkit.export --model MODEL --what model --chunk-ms 320 --output model.ts",
     )  # fmt: skip
     add_model_file(arguments)
-    arguments.add_argument("--output", required=True, help="the file to write")
-    arguments.add_argument("--format", choices=["torchscript"], default="torchscript")
     arguments.add_argument(
-        "--what", choices=["encoder", "model"], default="encoder",
-        help="encoder: log mels to encoder frames; model: samples to log-probabilities",
+        "--output", help="the file to write (default: beside the model, where decode looks for it)"
+    )
+    arguments.add_argument("--format", choices=FORMATS, default="torchscript")
+    arguments.add_argument(
+        "--what", choices=CONTENTS,
+        help="; ".join(f"{what}: {contents}" for what, contents in CONTENTS.items())
+        + " (default: encoder for torchscript, ctc for onnx)",
     )  # fmt: skip
     arguments.add_argument("--chunk-ms", help="chunk in ms (default: the model's)")
     arguments.add_argument("--left-ms", help="left context in ms (default: the model's)")
     arguments.add_argument("--audio", help="recording to replay (default: one of the dev set)")
+    arguments.add_argument(
+        "--manifest", help="recordings with texts on which int8 is tried (default: the dev set)"
+    )
     return run_command(export, arguments, argv)
 
 
 def export(options: argparse.Namespace) -> int:
     file = load_model(options.model)
-    context = file.config.context
+    exported = exported_of(options, file)
+    assert file.path is not None
+    output = Path(options.output or export_path(file.path, exported, options.format))
+    samples, source = recording(options.audio, file)
+    trial = None
+    if options.format == "onnx-int8":
+        trial = recordings(options.manifest or file.config.data.dev)
+    with replacing(output) as temporary:  # a file that fails replaces nothing
+        form = torchscript if options.format == "torchscript" else onnx
+        form.write(eager_step(file, exported), temporary, exported, file)
+        module, _ = form.read(temporary)
+        difference = largest_difference(file, exported, module, samples)
+        if not difference <= TOLERANCE:
+            raise UserError(
+                f"{output} not written: it differs from eager by {difference:.1e}, "
+                f"more than {TOLERANCE:.0e}, over {source}"
+            )
+        lost = quantized(file, exported, temporary, trial) if trial else ""
+    print(
+        f"{output}: {shown(exported)}, {output.stat().st_size / 1e6:.1f} MB\n"
+        f"replayed {samples.size(1) / audio.SAMPLE_RATE:.1f} s of {source}: "
+        f"largest difference from eager {difference:.1e} (at most {TOLERANCE:.0e}){lost}"
+    )
+    return 0
+
+
+def exported_of(options: argparse.Namespace, file: ModelFile) -> Exported:
+    """What the options ask for.
+
+    Raises:
+        UserError: for what cannot be exported.
+    """
     chunk_size = frames("--chunk-ms", options.chunk_ms)
     left_context = frames("--left-ms", options.left_ms)
+    context = file.config.context
     exported = Exported(
-        options.what,
+        options.what or FORMATS[options.format],
         context.chunk_size if chunk_size is None else chunk_size,
         context.left_context if left_context is None else left_context,
     )
     if exported.chunk_size < 1:
         raise UserError("--chunk-ms must be 40 or more: full context has no streaming step")
-    samples, source = recording(options.audio, file)
-    with replacing(options.output) as temporary:  # a file that fails replaces nothing
-        torchscript.write(eager_step(file, exported), temporary, exported, file)
-        module, _ = torchscript.read(temporary)
-        difference = largest_difference(file, exported, module, samples)
-        if not difference <= TOLERANCE:
-            raise UserError(
-                f"{options.output} not written: it differs from eager by {difference:.1e}, "
-                f"more than {TOLERANCE:.0e}, over {source}"
-            )
-    print(
-        f"{options.output}: {options.what}, {Path(options.output).stat().st_size / 1e6:.1f} MB, "
-        f"chunks of {exported.chunk_size * FRAME_MS} ms, "
-        f"left context {exported.left_context * FRAME_MS} ms\n"
-        f"replayed {samples.size(1) / audio.SAMPLE_RATE:.1f} s of {source}: "
-        f"largest difference from eager {difference:.1e} (at most {TOLERANCE:.0e})"
+    if options.format == "onnx-int8" and exported.what != "ctc":
+        raise UserError("onnx-int8 is tried by what it recognises: --what ctc alone")
+    return exported
+
+
+def recordings(manifest: str) -> list[Job]:
+    """Those of a manifest that have a text.
+
+    Raises:
+        UserError: if there are none.
+    """
+    try:
+        jobs = [job for job in jobs_of([], manifest, []) if job.text]
+    except ManifestError as error:
+        raise UserError(f"int8 has to be tried on a --manifest: {error}") from None
+    if not jobs:
+        raise UserError(f"int8 has to be tried on recordings with texts; {manifest} has none")
+    return jobs
+
+
+def quantized(file: ModelFile, exported: Exported, path: Path, trial: list[Job]) -> str:
+    """Make an int8 file of a float32 one, in its place, if it recognises as well; a line on that.
+
+    Raises:
+        UserError: if it does not.
+    """
+    onnx.quantize(path, path)
+    plain = eager(file.model, exported.chunk_size, exported.left_context)
+    before, after = (
+        error_rate(backend, file, trial) for backend in (plain, onnx_backend(path, file, plain))
     )
-    return 0
+    found = f"float32 {before}, int8 {after}"
+    if after.rate > before.rate + MOST_LOST:
+        raise UserError(f"int8 not written: it costs more than {MOST_LOST} % WER: {found}")
+    return f"\nWER on {len(trial)} recordings: {found} (at most {MOST_LOST} more)"
+
+
+def error_rate(backend: Backend, file: ModelFile, jobs: list[Job]) -> ErrorRate:
+    """Of all that can be read."""
+    normalize = build_normalizer(file.config.text)
+    search = build_search(file.config.search)
+    recognizer = Recognizer(backend, file.tokenizer, search, normalize)
+    texts = []
+    for job in tqdm(jobs, backend.kind, unit=" file", disable=None, leave=False):
+        with suppress(audio.AudioError):
+            result = transcribe(recognizer, job, seconds_of(job)[1])
+            texts.append((normalize(job.text or ""), result.text))
+    return wer([reference for reference, _ in texts], [heard for _, heard in texts])
 
 
 def recording(path: str | None, file: ModelFile) -> tuple[torch.Tensor, str]:

@@ -1,6 +1,6 @@
 """An exported file against eager over a whole stream."""
 
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -9,33 +9,31 @@ from torch.nn import functional
 from asrkit.audio import HOP, Fbank
 from asrkit.checkpoint import ModelFile
 from asrkit.export.adapter import FIRST_PAST, SamplesStep
+from asrkit.export.description import Exported, What
 from asrkit.model import CTCStep, EncoderStep
 
 TOLERANCE = 1e-4
-
-
-class Exported(NamedTuple):
-    """What of a model is exported, and for which context."""
-
-    what: Literal["encoder", "model"]  # log mels to frames; samples to log-probabilities
-    chunk_size: int
-    left_context: int
+# What an encoder frame is made of: feature frames, or their samples.
+CHUNK_UNITS: dict[What, int] = {"encoder": 4, "ctc": 4, "model": 4 * HOP}
 
 
 def eager_step(file: ModelFile, exported: Exported) -> nn.Module:
     """The module that is exported, and that the export has to equal."""
     if exported.what == "encoder":
         return EncoderStep(file.model.encoder, exported.chunk_size, exported.left_context).eval()
-    step = CTCStep(file.model, exported.chunk_size, exported.left_context)
+    step = CTCStep(file.model, exported.chunk_size, exported.left_context).eval()
+    if exported.what == "ctc":
+        return step
     return SamplesStep(Fbank(file.config.model.num_mels), step).eval()
 
 
 def largest_difference(file: ModelFile, exported: Exported, module: Any, samples: Tensor) -> float:
-    """Over all outputs and states of a stream of samples (1, N), alone and in a batch of two."""
+    """Over all outputs and states of a stream of samples (1, N): alone, a chunk a step; and in a
+    batch of two, three chunks a step."""
     eager = eager_step(file, exported)
     largest = []
-    for batch in (samples, torch.cat([samples, samples.flip(1)])):
-        ours, theirs = (replay(step, exported, batch) for step in (eager, module))
+    for batch, chunks in ((samples, 1), (torch.cat([samples, samples.flip(1)]), 3)):
+        ours, theirs = (replay(step, exported, batch, chunks) for step in (eager, module))
         largest += [difference(a, b) for a, b in zip(ours, theirs, strict=True)]
     return max(largest)
 
@@ -48,22 +46,22 @@ def difference(a: Tensor, b: Tensor) -> float:
 
 
 @torch.inference_mode()
-def replay(step: Any, exported: Exported, samples: Tensor) -> list[Tensor]:
-    """Every output of a step over samples (B, N), N ≥ 400, one chunk at a time."""
-    encoder = exported.what == "encoder"
-    size = 4 * exported.chunk_size  # of a chunk: feature frames, or their samples
-    if encoder:
-        source = Fbank(step.init_state(1).feats.size(2))(samples, samples[:, :0])[0]
+def replay(step: Any, exported: Exported, samples: Tensor, chunks: int = 1) -> list[Tensor]:
+    """Every output of a step over samples (B, N), N ≥ 400, some chunks at a time."""
+    from_samples = exported.what == "model"
+    size = exported.chunk_size * CHUNK_UNITS[exported.what]
+    if from_samples:
+        source = samples[:, FIRST_PAST:]
     else:
-        source, size = samples[:, FIRST_PAST:], size * HOP
+        source = Fbank(step.init_state(1).feats.size(2))(samples, samples[:, :0])[0]
     state, past, outputs = step.init_state(len(samples)), samples[:, :FIRST_PAST], []
-    for chunk in source.split(size, dim=1):
+    for chunk in source.split(chunks * size, dim=1):
         lengths = torch.full((len(samples),), chunk.size(1))
-        padding = [0, 0] * (chunk.dim() - 2) + [0, size - chunk.size(1)]
+        padding = [0, 0] * (chunk.dim() - 2) + [0, -chunk.size(1) % size]
         chunk = functional.pad(chunk, padding)
-        if encoder:
-            output, lengths, state = step(chunk, lengths, state)
-        else:
+        if from_samples:
             output, lengths, past, state = step(chunk, lengths, past, state)
+        else:
+            output, lengths, state = step(chunk, lengths, state)
         outputs.append(output[:, : int(lengths[0])])
     return [torch.cat(outputs, dim=1), past, *state]

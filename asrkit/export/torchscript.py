@@ -1,6 +1,5 @@
 """TorchScript: a file that only torch is needed to load."""
 
-import json
 import warnings
 from pathlib import Path
 
@@ -9,22 +8,24 @@ from torch import nn
 
 from asrkit.checkpoint import ModelFile
 from asrkit.errors import UserError
-from asrkit.export.replay import Exported
+from asrkit.export.description import KEY, Exported, describe, described
 
-DESCRIPTION = "asrkit.json"  # the file in the archive that says what it holds
+DESCRIPTION = f"{KEY}.json"  # the file in the archive that says what it holds
+
+
+def script(module: nn.Module) -> torch.jit.ScriptModule:
+    with warnings.catch_warnings():  # torch announces the end of TorchScript at every call
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return torch.jit.script(module)
 
 
 def write(module: nn.Module, path: str | Path, exported: Exported, file: ModelFile) -> None:
     """Script a module and write it with what a program needs to use it."""
-    tokenizer = file.tokenizer
-    description = exported._asdict() | {
-        "symbols": [tokenizer.piece(token) for token in range(1, tokenizer.vocab_size)],
-        "config": file.config.model_dump(mode="json"),
-    }
-    with warnings.catch_warnings():  # torch announces the end of TorchScript at every call
+    extra = {DESCRIPTION: describe(exported, file)}
+    scripted = script(module)
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        scripted = torch.jit.script(module)
-        torch.jit.save(scripted, str(path), _extra_files={DESCRIPTION: json.dumps(description)})
+        torch.jit.save(scripted, str(path), _extra_files=extra)
 
 
 def read(path: str | Path) -> tuple[torch.jit.ScriptModule, Exported]:
@@ -38,8 +39,8 @@ def read(path: str | Path) -> tuple[torch.jit.ScriptModule, Exported]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             module = torch.jit.load(str(path), map_location="cpu", _extra_files=extra)
-        description = json.loads(extra[DESCRIPTION])
-        return module, Exported(*(description[name] for name in Exported._fields))
-    except (RuntimeError, ValueError, KeyError) as error:
+        exported = described(extra[DESCRIPTION]).exported
+    except (RuntimeError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"{path} is not a file that asrkit export wrote: {reason}") from None
+    return module, exported

@@ -14,7 +14,15 @@ from asrkit.model.conformer import (
     EncoderState,
     EncoderStep,
 )
-from asrkit.model.ctc import BLANK, ConformerCTC, CTCLoss, CTCOutput, CTCStep, View
+from asrkit.model.ctc import (
+    BLANK,
+    ConformerCTC,
+    CTCLoss,
+    CTCOutput,
+    CTCStep,
+    FullContextStep,
+    View,
+)
 
 __all__ = [
     "BLANK",
@@ -28,5 +36,6 @@ __all__ = [
     "EncoderOutput",
     "EncoderState",
     "EncoderStep",
+    "FullContextStep",
     "View",
 ]

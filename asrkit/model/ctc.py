@@ -6,7 +6,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from asrkit.model.conformer import ConformerEncoder, EncoderState, EncoderStep, block_size
+from asrkit.model.conformer import (
+    FULL_CONTEXT,
+    ConformerEncoder,
+    EncoderState,
+    EncoderStep,
+    block_size,
+)
 
 BLANK = 0
 
@@ -56,6 +62,21 @@ class CTCStep(nn.Module):
         """(B, T, F), (B,) and the past -> CTCOutput."""
         encoded, lengths, state = self.encoder(feats, lengths, state)
         return CTCOutput(self.head(encoded).log_softmax(dim=2), lengths, state)
+
+
+class FullContextStep(nn.Module):
+    """As `CTCStep` in full context: a step is a whole recording, so no table can be kept."""
+
+    def __init__(self, model: ConformerCTC) -> None:
+        super().__init__()
+        self.model = model
+
+    def init_state(self, batch_size: int) -> EncoderState:
+        return self.model.init_state(batch_size, 0)
+
+    def forward(self, feats: Tensor, lengths: Tensor, state: EncoderState) -> CTCOutput:
+        """(B, T, F), (B,) and the initial state -> CTCOutput."""
+        return self.model(feats, lengths, state, FULL_CONTEXT)
 
 
 class View(NamedTuple):

@@ -26,7 +26,7 @@ from asrkit.data.dataset import TextEncoder, load_samples
 from asrkit.data.manifest import LeftOut
 from asrkit.errors import UserError
 from asrkit.files import replacing
-from asrkit.model import FRAME_MS, FULL_CONTEXT
+from asrkit.model import FRAME_MS, FULL_CONTEXT, ConformerCTC
 from asrkit.report.events import read_scalars
 from asrkit.report.examples import example_of
 from asrkit.report.markup import Html, page, tag
@@ -79,13 +79,15 @@ def report(options: argparse.Namespace) -> int:
     cuts = read_cuts(options.manifest or file.config.data.dev)
     encode = TextEncoder(file.tokenizer, build_normalizer(file.config.text))
     contexts = menu(file.config.context, recognizer.chunk_size, left_context(options, file))
-    heard = recognized(recognizer, encode, cuts, contexts, options.batch_seconds)
+    heard = recognized(file.model, recognizer, encode, cuts, contexts, options.batch_seconds)
     results, chunk = scores(heard), chunk_name(recognizer.chunk_size)
     aligned = with_speakers(heard, chunk, cuts)
     chosen, bad = spread(aligned, options.examples), worst(aligned, options.worst)
     wanted = {each.id for each in chosen + bad}
     cut_of = {cut.id: cut for cut in cuts if cut.id in wanted}
-    examples = [example_of(cut_of[each.id], recognizer, encode.normalize) for each in chosen]
+    examples = [
+        example_of(cut_of[each.id], file.model, recognizer, encode.normalize) for each in chosen
+    ]
     play = Players()
     corpus = described(options.manifest or file.config.data.dev, heard)
     decoding = (
@@ -152,12 +154,12 @@ def menu(context: ContextConfig, chunk_size: int, left: int) -> list[tuple[int, 
 
 
 def recognized(
-    recognizer: Recognizer, encode: TextEncoder, cuts: CutSet, contexts: list[tuple[int, int]],
-    batch_seconds: float,
+    model: ConformerCTC, recognizer: Recognizer, encode: TextEncoder, cuts: CutSet,
+    contexts: list[tuple[int, int]], batch_seconds: float,
 ) -> list[Outcome]:  # fmt: skip
     """Every utterance in every context."""
     dev = held_out(cuts, encode, batch_seconds)
-    model, fbank, search = recognizer.model, recognizer.fbank, recognizer.search
+    fbank, search = recognizer.fbank, recognizer.search
     each = Validation(model, fbank, encode.tokenizer, search, dev, contexts).measure()
     total = None if cuts.is_lazy else len(cuts)
     return list(tqdm(each, "recognising", total, unit=" utterance", disable=None, leave=False))

@@ -10,7 +10,7 @@ from lhotse.cut import Cut
 from asrkit.audio import SAMPLE_RATE, features
 from asrkit.data.cuts import text_of
 from asrkit.data.dataset import load_samples
-from asrkit.model import FRAME_MS, FULL_CONTEXT
+from asrkit.model import FRAME_MS, FULL_CONTEXT, ConformerCTC
 from asrkit.report.markup import Html, tag
 from asrkit.runtime import Recognizer, Word
 from asrkit.runtime.results import WordReader
@@ -32,14 +32,16 @@ class Example(NamedTuple):
 
 
 @torch.inference_mode()
-def example_of(cut: Cut, recognizer: Recognizer, normalize: Callable[[str], str]) -> Example:
+def example_of(
+    cut: Cut, model: ConformerCTC, recognizer: Recognizer, normalize: Callable[[str], str]
+) -> Example:
     """Stream an utterance, and align what was said.
 
     Raises:
         AudioError: if its audio cannot be read.
     """
     samples = load_samples(cut)
-    model, tokenizer, chunk_size = recognizer.model, recognizer.tokenizer, recognizer.chunk_size
+    tokenizer, chunk_size = recognizer.tokenizer, recognizer.chunk_size
     row = torch.from_numpy(samples).to(recognizer.reference)[None]
     feats, lengths = features(recognizer.fbank, row, torch.tensor([len(samples)]).to(row.device))
     (full,) = frames_of(model, feats, lengths, FULL_CONTEXT, 0)

@@ -13,6 +13,7 @@ from asrkit.config import (
     parse_search,
 )
 from asrkit.errors import UserError
+from asrkit.export.backends import build_backend
 from asrkit.model import FULL_CONTEXT
 from asrkit.runtime.endpoint import Endpointer
 from asrkit.runtime.recognizer import Recognizer
@@ -28,6 +29,7 @@ def load(
     lm: str | Mapping[str, Any] | None = None,
     endpointer: Endpointer | None = None,
     postprocess: str | Callable[[str], str] | None = None,
+    backend: str | None = None,
 ) -> Recognizer:
     """A recogniser from a model file.
 
@@ -44,6 +46,9 @@ def load(
         postprocess: rewrites the text of each segment: a function, the "module:function" of one, or
             the name of one that an installed package offers, as asrkit does "spelled": "four four
             seven" becomes "447". Never taken from a model file: it is code.
+        backend: what runs the network: eager, compiled, torchscript, onnx, onnx-int8, or an .onnx
+            file; if None, onnx where `asrkit export` wrote one beside the model file, else eager.
+            All but int8 are compared with eager here.
 
     Raises:
         ModelFileError: for a file that cannot be loaded.
@@ -53,8 +58,9 @@ def load(
     model = None if lm is None else parse_language_model(lm)
     rewrite = find_postprocess(postprocess) if isinstance(postprocess, str) else postprocess
     return recognizer_of(
-        load_model(path), chunk_size, left_context, chosen, device, model, endpointer, rewrite
-    )
+        load_model(path), chunk_size, left_context, chosen, device, model, endpointer, rewrite,
+        backend,
+    )  # fmt: skip
 
 
 def recognizer_of(
@@ -66,6 +72,7 @@ def recognizer_of(
     lm: LanguageModelConfig | None = None,
     endpointer: Endpointer | None = None,
     postprocess: Callable[[str], str] | None = None,
+    backend: str | None = None,
 ) -> Recognizer:
     """As `load`, from a model file already read."""
     context = file.config.context
@@ -82,17 +89,15 @@ def recognizer_of(
     if not isinstance(left_context, int) or left_context < 0:
         raise UserError(f"left_context must be a number of frames from 0 on, got {left_context!r}")
     try:
-        network = file.model.to(device)
+        file.model.to(device)
     except (RuntimeError, AssertionError) as error:  # a device that torch was built without
         raise UserError(f"device {device!r}: {str(error).splitlines()[0]}") from None
     search = search or file.config.search
     fusion = None if lm is None else build_fusion(lm, search, file.tokenizer)
     searcher = build_search(search, fusion)
     normalizer = build_normalizer(file.config.text)
+    network = build_backend(backend, file, chunk_size, left_context)
     try:
-        return Recognizer(
-            network, file.tokenizer, searcher, chunk_size, left_context, normalizer, endpointer,
-            postprocess,
-        )  # fmt: skip
+        return Recognizer(network, file.tokenizer, searcher, normalizer, endpointer, postprocess)
     except ValueError as error:
         raise UserError(str(error)) from None

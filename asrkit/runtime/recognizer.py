@@ -11,7 +11,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from asrkit import audio
 from asrkit.build import build_hotwords
-from asrkit.model import FULL_CONTEXT, ConformerCTC, CTCOutput, CTCStep, EncoderState
+from asrkit.export.backends import Backend
+from asrkit.model import FULL_CONTEXT, CTCOutput, EncoderState
 from asrkit.runtime.endpoint import Endpointer
 from asrkit.runtime.results import Result
 from asrkit.runtime.transcript import Reading, Transcript
@@ -24,14 +25,12 @@ Phrases = Mapping[str, float] | Iterable[str]  # with weights, or without
 
 
 class Recognizer:
-    """A model, a tokenizer and a search at one chunk size and left context. Never changes.
+    """A network at one chunk size and left context, a tokenizer and a search. Never changes.
 
     Args:
-        model: in eval mode.
-        tokenizer: of the model's labels.
+        backend: what runs the network.
+        tokenizer: of the network's labels.
         search: from log-probabilities to a hypothesis.
-        chunk_size: C, encoder frames of 40 ms, or FULL_CONTEXT.
-        left_context: M, encoder frames.
         normalizer: of the model's texts, so that hotwords are spelled as they are.
         endpointer: where segments end; None for a stream in one segment.
         postprocess: rewrites the text of each segment, as digits or with capitals.
@@ -42,28 +41,23 @@ class Recognizer:
 
     def __init__(
         self,
-        model: ConformerCTC,
+        backend: Backend,
         tokenizer: Tokenizer,
         search: Search,
-        chunk_size: int,
-        left_context: int,
         normalizer: Callable[[str], str] = normalize,
         endpointer: Endpointer | None = None,
         postprocess: Callable[[str], str] | None = None,
     ) -> None:
-        self.model, self.chunk_size = model, chunk_size
+        self.backend, self.chunk_size = backend, backend.chunk_size
+        self.left_context = backend.left_context
         self.reading = Reading(tokenizer, search, endpointer, postprocess)
         self.normalizer = normalizer
         self.resets = endpointer is not None and endpointer.reset_encoder
-        if self.resets and chunk_size == FULL_CONTEXT:
+        if self.resets and self.chunk_size == FULL_CONTEXT:
             raise ValueError("in full context there is no encoder state to reset")
         self.detector = SpeechDetector() if endpointer is not None and endpointer.vad else None
-        self.left_context = 0 if chunk_size == FULL_CONTEXT else left_context
-        self.reference = model.encoder.mean  # its device and precision are the model's
-        self.fbank = audio.Fbank(model.encoder.num_mels).to(self.reference)
-        self._step = (
-            None if chunk_size == FULL_CONTEXT else CTCStep(model, chunk_size, left_context)
-        )
+        self.reference = backend.init_state(1).feats  # its device and precision are the network's
+        self.fbank = audio.Fbank(self.reference.size(2)).to(self.reference)
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -156,14 +150,12 @@ class Recognizer:
         return feats[0], past[0]
 
     def init_state(self, batch_size: int) -> EncoderState:
-        return self.model.init_state(batch_size, self.left_context)
+        return self.backend.init_state(batch_size)
 
     def step(self, feats: Tensor, lengths: Tensor, state: EncoderState) -> CTCOutput:
         """(B, T, F), (B,) and the past -> CTCOutput; the network's only way in."""
         with torch.inference_mode():
-            if self._step is None:
-                return self.model(feats, lengths, state, FULL_CONTEXT)
-            return self._step(feats, lengths, state)
+            return self.backend.step(feats, lengths, state)
 
 
 class Session:

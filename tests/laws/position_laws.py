@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from asrkit import audio
+from asrkit.export.backends import eager
 from asrkit.export.replay import difference
 from asrkit.model import FULL_CONTEXT, ConformerEncoder, EncoderState, EncoderStep
 from asrkit.model.positions import KINDS, FramePosition
@@ -94,7 +95,7 @@ def samples_to_text(case: dict[str, Any]) -> float:
         for given in ([samples], packets(samples, seed)):
             search = Recorder()
             tokenizer = CharTokenizer(list("abcdefghij "))
-            session = Recognizer(model, tokenizer, search, chunk, left).start()
+            session = Recognizer(eager(model, chunk, left), tokenizer, search).start()
             for packet in given:
                 session.accept(packet)
             results.append(timed(session.finish()))

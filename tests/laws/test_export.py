@@ -9,7 +9,8 @@ import torch
 from asrkit.checkpoint import ModelFile
 from asrkit.config import parse_config
 from asrkit.export import torchscript
-from asrkit.export.replay import Exported, difference, eager_step, largest_difference
+from asrkit.export.description import Exported
+from asrkit.export.replay import difference, eager_step, largest_difference
 from asrkit.model.positions import KINDS
 from asrkit.text import CharTokenizer
 from tests.conftest import speech, tiny_model
@@ -20,7 +21,16 @@ def file_of(kind: str = "relative") -> ModelFile:
         {
             "data": {"train": "a", "dev": "b"},
             "training": {"output_dir": "c"},
-            "model": {"num_mels": 80, "position": kind},
+            "model": {
+                "num_mels": 80,
+                "dim": 24,
+                "num_heads": 4,
+                "num_layers": 3,
+                "ffn_dim": 48,
+                "kernel_size": 5,
+                "dropout": 0.0,
+                "position": kind,
+            },
         }
     )
     model = tiny_model(position=kind).float()

@@ -29,10 +29,11 @@ MAY_IMPORT = {
     "build": LEAVES | {"config"},
     "checkpoint": LEAVES | {"config", "build"},
     "training": LEAVES | {"data", "config"} | BUILDERS,
-    "runtime": LEAVES | {"data", "config"} | BUILDERS,
+    # What runs a network is a matter of exports too: the only way across.
+    "runtime": LEAVES | {"data", "config", "export"} | BUILDERS,
     "export": LEAVES | {"data", "config"} | BUILDERS,
     "report": LEAVES | {"data", "training", "runtime"} | BUILDERS,
-    "cli": LEAVES | {"config", "runtime", "asrkit"} | BUILDERS,
+    "cli": LEAVES | {"config", "export", "runtime", "asrkit"} | BUILDERS,
     "recordings": LEAVES | {"data", "runtime", "asrkit"},
     "screen": {"audio", "runtime"},
 }

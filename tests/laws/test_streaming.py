@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from asrkit import audio
+from asrkit.export.backends import eager
 from asrkit.model import FULL_CONTEXT, ConformerEncoder, EncoderState
 from asrkit.runtime import Recognizer
 from asrkit.search import GreedySearch
@@ -113,7 +114,7 @@ def test_samples_to_text(chunk_size: int, left_context: int, rate: int) -> None:
             search = Recorder()
             tokenizer = CharTokenizer(list("abcdefghij "))
             model = fitted(tiny_model(), feats, chunk_size, left_context).to(dtype)
-            recognizer = Recognizer(model, tokenizer, search, chunk_size, left_context)
+            recognizer = Recognizer(eager(model, chunk_size, left_context), tokenizer, search)
             if seed is None:
                 results.append(recognizer.transcribe(samples, rate))
             else:
@@ -136,7 +137,9 @@ def test_control_another_sample_is_another_result() -> None:
     outputs = []
     for start in (0, 640):
         search = Recorder()
-        recognizer = Recognizer(tiny_model(), CharTokenizer(list("abcdefghij ")), search, 4, 16)
+        recognizer = Recognizer(
+            eager(tiny_model(), 4, 16), CharTokenizer(list("abcdefghij ")), search
+        )
         recognizer.transcribe(samples[start:])
         outputs.append(torch.cat(search.frames)[:40])
     assert (outputs[0] - outputs[1]).abs().max() > 1e-2

@@ -11,6 +11,7 @@ from torch import Tensor
 
 import asrkit
 from asrkit import audio
+from asrkit.export.backends import eager
 from asrkit.model import FULL_CONTEXT
 from asrkit.runtime import Endpointer, Recognizer, Result
 from asrkit.runtime.endpoint import EndpointState
@@ -196,7 +197,9 @@ def recognizer(endpointer: Endpointer | None, chunk_size: int = 4) -> Recognizer
     with torch.no_grad():
         model.head.bias[0] += (log_probs[:, 1:].amax(dim=1) - log_probs[:, 0]).median() + 1e-3
     tokenizer = CharTokenizer(list("abcdefghij "))
-    return Recognizer(model, tokenizer, GreedySearch(), chunk_size, 16, endpointer=endpointer)
+    return Recognizer(
+        eager(model, chunk_size, 16), tokenizer, GreedySearch(), endpointer=endpointer
+    )
 
 
 def results_of(recognizer: Recognizer) -> list[Result]:

@@ -1,0 +1,194 @@
+"""What runs a model at one chunk size and left context: PyTorch, or an exported form of the model.
+
+All of them have one signature, so that a recogniser does not know which one it runs on:
+
+    state = backend.init_state(batch_size)
+    log_probs, lengths, state = backend.step(feats, lengths, state)
+"""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from asrkit.checkpoint import ModelFile
+from asrkit.errors import UserError
+from asrkit.export import onnx, torchscript
+from asrkit.export.description import Exported, fingerprint
+from asrkit.export.replay import TOLERANCE, difference
+from asrkit.kinds import refusal
+from asrkit.model import (
+    FRAME_MS,
+    FULL_CONTEXT,
+    ConformerCTC,
+    CTCOutput,
+    CTCStep,
+    EncoderState,
+    FullContextStep,
+)
+
+Step = Callable[[Tensor, Tensor, EncoderState], CTCOutput]
+BACKENDS = ("eager", "compiled", "torchscript", "onnx", "onnx-int8")
+EXACT = BACKENDS[:-1]  # those that have to equal eager
+
+logger = logging.getLogger("asrkit")
+
+
+class Backend(NamedTuple):
+    """A network at one chunk size and left context."""
+
+    kind: str
+    chunk_size: int  # C, or FULL_CONTEXT
+    left_context: int  # M
+    init_state: Callable[[int], EncoderState]
+    step: Step  # (B, T, F), (B,), state -> CTCOutput; all steps of a stream but its last: T = n·4·C
+
+
+def eager(model: ConformerCTC, chunk_size: int, left_context: int) -> Backend:
+    """The network as it is, on any device and in any precision."""
+    if chunk_size == FULL_CONTEXT:
+        return of_module("eager", FullContextStep(model), chunk_size, 0)
+    step = CTCStep(model, chunk_size, left_context).eval()
+    return of_module("eager", step, chunk_size, left_context)
+
+
+def build_backend(kind: str | None, file: ModelFile, chunk_size: int, left_context: int) -> Backend:
+    """The backend of this kind, after a look at whether it computes what eager does.
+
+    Args:
+        kind: one of BACKENDS, or the path of a file that asrkit export wrote; None for the
+            fastest at hand: an export to ONNX that lies beside the model file, else eager.
+        file: the model, on its device.
+        chunk_size: C, or FULL_CONTEXT, which eager alone can do.
+        left_context: M.
+
+    Raises:
+        UserError: for a kind that is not one, cannot do this, or computes something else.
+    """
+    plain = eager(file.model, chunk_size, left_context)
+    if kind is None:
+        return fastest(plain, file)
+    if kind == "eager":
+        return plain
+    if plain.init_state(1).feats.device.type != "cpu" and kind != "compiled":
+        raise UserError(f"backend {kind} runs on the CPU alone; eager and compiled on others too")
+    if chunk_size == FULL_CONTEXT:
+        raise UserError(f"backend {kind} has chunks; in full context there is eager")
+    backend = exported_backend(kind, file, plain)
+    if backend.kind in EXACT:
+        check(backend, plain)
+    return backend
+
+
+def fastest(plain: Backend, file: ModelFile) -> Backend:
+    """ONNX where somebody exported this model for this context, else eager."""
+    on_cpu = plain.init_state(1).feats.device.type == "cpu"
+    if not on_cpu or plain.chunk_size == FULL_CONTEXT or find_export("onnx", file, plain) is None:
+        return plain
+    try:
+        return build_backend("onnx", file, plain.chunk_size, plain.left_context)
+    except UserError as error:
+        logger.warning("running eagerly: %s", error)
+        return plain
+
+
+def exported_backend(kind: str, file: ModelFile, plain: Backend) -> Backend:
+    """Not yet compared with eager."""
+    context = plain.chunk_size, plain.left_context
+    module = CTCStep(file.model, *context).eval()
+    if kind == "compiled":
+        return of_module(kind, module, *context)._replace(step=torch.compile(module, dynamic=True))
+    if kind == "torchscript":
+        frozen = torch.jit.freeze(torchscript.script(module), preserved_attrs=["init_state"])
+        return of_module(kind, frozen, *context)
+    if kind in ("onnx", "onnx-int8"):
+        path = find_export(kind, file, plain)
+        if path is None:
+            raise UserError(
+                f"backend {kind}: no export of this model for chunks of "
+                f"{plain.chunk_size * FRAME_MS} ms lies beside it; asrkit export --format {kind} "
+                "writes one"
+            )
+        return onnx_backend(path, file, plain)
+    if kind.endswith(".onnx"):
+        return onnx_backend(Path(kind), file, plain)
+    raise UserError(f"backend {refusal(kind, BACKENDS)}, or an .onnx file")
+
+
+def onnx_backend(path: Path, file: ModelFile, plain: Backend) -> Backend:
+    """Of an exported file.
+
+    Raises:
+        UserError: if it is of another model or for another context.
+    """
+    step, exported = onnx.read(path)
+    wanted = Exported("ctc", plain.chunk_size, plain.left_context)
+    if exported != wanted:
+        raise UserError(f"{path} is for {shown(exported)}, not for {shown(wanted)}")
+    if step.description.weights != fingerprint(file.model):
+        raise UserError(f"{path} was exported from another model")
+    kind = "onnx-int8" if step.description.precision == "int8" else "onnx"
+
+    def run(feats: Tensor, lengths: Tensor, state: EncoderState) -> CTCOutput:
+        block, frames = 4 * plain.chunk_size, (feats.size(1) + 3) // 4
+        missing = max(block, -(-feats.size(1) // block) * block) - feats.size(1)
+        log_probs, lengths, state = step(functional.pad(feats, (0, 0, 0, missing)), lengths, state)
+        return CTCOutput(log_probs[:, :frames], lengths, state)
+
+    return Backend(kind, plain.chunk_size, plain.left_context, step.init_state, run)
+
+
+def find_export(kind: str, file: ModelFile, plain: Backend) -> Path | None:
+    """The export that lies beside the model file."""
+    if file.path is None:
+        return None
+    path = export_path(file.path, Exported("ctc", plain.chunk_size, plain.left_context), kind)
+    return path if path.is_file() else None
+
+
+def export_path(model: Path, exported: Exported, kind: str) -> Path:
+    """exp/model.safetensors -> exp/model.640ms.onnx"""
+    what = "" if exported.what == "ctc" else f".{exported.what}"
+    suffix = {"torchscript": ".ts", "onnx": ".onnx", "onnx-int8": ".int8.onnx"}[kind]
+    return model.with_name(f"{model.stem}{what}.{exported.chunk_size * FRAME_MS}ms{suffix}")
+
+
+def shown(exported: Exported) -> str:
+    return (
+        f"{exported.what}, chunks of {exported.chunk_size * FRAME_MS} ms with "
+        f"{exported.left_context * FRAME_MS} ms before them"
+    )
+
+
+def of_module(kind: str, module: nn.Module, chunk_size: int, left_context: int) -> Backend:
+    return Backend(kind, chunk_size, left_context, module.init_state, module)  # type: ignore[arg-type]
+
+
+@torch.inference_mode()
+def check(backend: Backend, plain: Backend) -> None:
+    """Compare two steps, of two rows and of a chunk and of two, with eager's.
+
+    Raises:
+        UserError: if they differ by more than TOLERANCE.
+    """
+    states = [each.init_state(2) for each in (backend, plain)]
+    block = 4 * plain.chunk_size
+    noise = torch.Generator().manual_seed(0)
+    for frames in (block, 2 * block - 3):
+        feats = 10 + 3 * torch.randn(2, frames, states[0].feats.size(2), generator=noise)
+        lengths = torch.tensor([frames, frames - (3 if frames > block else 0)])
+        ours, theirs = (
+            each.step(feats.to(state.feats), lengths.to(state.feats.device), state)
+            for each, state in zip((backend, plain), states, strict=True)
+        )
+        states = [ours.state, theirs.state]
+        pairs = zip((ours.log_probs, *ours.state), (theirs.log_probs, *theirs.state), strict=True)
+        worst = max(difference(a, b) for a, b in pairs)
+        if not worst <= TOLERANCE:
+            raise UserError(
+                f"backend {backend.kind} differs from eager by {worst:.1e}, over {TOLERANCE:.0e}"
+            )

@@ -1,0 +1,172 @@
+"""ONNX: a file for ONNX Runtime, in float32 or with the weights of linear layers in int8.
+
+The batch and the number of chunks in a step are dynamic; the state goes in and comes out.
+"""
+
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from asrkit.checkpoint import ModelFile
+from asrkit.errors import UserError
+from asrkit.export.adapter import FIRST_PAST
+from asrkit.export.description import KEY, Description, Exported, describe, described
+from asrkit.export.replay import CHUNK_UNITS
+from asrkit.model import EncoderState
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
+STATE = [f"state_{name}" for name in EncoderState._fields]
+KINDS = {"tensor(float)": torch.float32, "tensor(int64)": torch.int64}
+LARGEST = 1 << 20  # of the dynamic dimensions: some limit has to be named
+
+
+def write(module: nn.Module, path: str | Path, exported: Exported, file: ModelFile) -> None:
+    """Export a module, with what a program needs to use it as metadata.
+
+    Raises:
+        UserError: without the packages that this needs.
+    """
+    need("onnx", "onnxscript")
+    state = module.init_state(2)  # type: ignore[operator]
+    size = exported.chunk_size * CHUNK_UNITS[exported.what]
+    # Two streams and three chunks: dimensions of one are taken for fixed ones.
+    audio = torch.zeros([2, 3 * size] + ([] if exported.what == "model" else [state.feats.size(2)]))
+    inputs: dict[str, Any] = {audio_name(exported): audio, "lengths": torch.full((2,), 3 * size)}
+    batch = torch.export.Dim("batch", min=1, max=LARGEST)
+    chunks = torch.export.Dim("chunks", min=1, max=LARGEST)
+    shapes: dict[str, Any] = {audio_name(exported): {0: batch, 1: size * chunks}}
+    if exported.what == "model":
+        inputs["past"] = torch.zeros(2, FIRST_PAST)
+    shapes |= {name: {0: batch} for name in inputs if name not in shapes}
+    inputs["state"] = state
+    shapes["state"] = type(state)(*[{0: batch}] * len(state))
+    with quiet(), torch.no_grad():
+        program = torch.export.export(module, (), inputs, dynamic_shapes=shapes, strict=False)
+        result = torch.onnx.export(
+            program, dynamo=True, verbose=False,
+            input_names=names(list(inputs)), output_names=output_names(exported),
+        )  # fmt: skip
+        assert result is not None
+        result.model.metadata_props[KEY] = describe(exported, file)
+        result.save(str(path))
+
+
+def quantize(path: str | Path, target: str | Path) -> None:
+    """The same file with the weights of linear layers in int8, each column with its scale, and
+    their inputs quantised as they come.
+
+    Weights take seven bits: with eight, sums overflow on CPUs without VNNI.
+    """
+    need("onnx", "onnxruntime")
+    import onnx
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    model = onnx.load(path)
+    # Not the position tables, which are constants of three dimensions.
+    matrices = {each.name for each in model.graph.initializer if len(each.dims) == 2}
+    linear = [node.name for node in model.graph.node if matrices.intersection(node.input[1:2])]
+    with quiet():
+        quantize_dynamic(
+            model, target, op_types_to_quantize=["MatMul", "Gemm"], nodes_to_quantize=linear,
+            per_channel=True, reduce_range=True, weight_type=QuantType.QInt8,
+        )  # fmt: skip
+    model = onnx.load(target)
+    (description,) = (each for each in model.metadata_props if each.key == KEY)
+    description.value = json.dumps(json.loads(description.value) | {"precision": "int8"})
+    onnx.save(model, target)
+
+
+class OnnxStep:
+    """An exported file, called as the module that it was exported from."""
+
+    def __init__(self, session: "InferenceSession", description: Description) -> None:
+        self.session, self.description = session, description
+        self.inputs = [each.name for each in session.get_inputs()]
+        state = session.get_inputs()[-len(STATE) :]
+        self.state_shapes = [each.shape[1:] for each in state]
+        self.state_kinds = [KINDS[each.type] for each in state]
+
+    def init_state(self, batch_size: int) -> EncoderState:
+        return EncoderState(
+            *(
+                torch.zeros([batch_size, *shape], dtype=kind)
+                for shape, kind in zip(self.state_shapes, self.state_kinds, strict=True)
+            )
+        )
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        """The module's inputs, whole chunks of audio -> its outputs."""
+        tensors = [*inputs[:-1], *inputs[-1]]
+        arrays = {n: t.numpy() for n, t in zip(self.inputs, tensors, strict=True)}
+        outputs = [torch.from_numpy(each) for each in self.session.run(None, arrays)]
+        return *outputs[: -len(STATE)], EncoderState(*outputs[-len(STATE) :])
+
+
+def read(path: str | Path) -> tuple[OnnxStep, Exported]:
+    """The step in a file that `write` or `quantize` wrote, on as many threads as torch's, and what
+    it is.
+
+    Raises:
+        UserError: if it is another file, or ONNX Runtime is not installed.
+    """
+    need("onnxruntime")
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    try:
+        session = onnxruntime.InferenceSession(
+            str(path), options, providers=["CPUExecutionProvider"]
+        )
+        step = OnnxStep(session, described(session.get_modelmeta().custom_metadata_map[KEY]))
+    except Exception as error:  # ONNX Runtime's errors have no root but this
+        reason = str(error).splitlines()[0]
+        raise UserError(f"{path} is not a file that asrkit export wrote: {reason}") from None
+    return step, step.description.exported
+
+
+def names(inputs: list[str]) -> list[str]:
+    return [*inputs[:-1], *STATE]
+
+
+def audio_name(exported: Exported) -> str:
+    return "samples" if exported.what == "model" else "feats"
+
+
+def output_names(exported: Exported) -> list[str]:
+    first = "encoded" if exported.what == "encoder" else "log_probs"
+    past = ["new_past"] if exported.what == "model" else []
+    return [first, "frames", *past, *(f"new_{name}" for name in STATE)]
+
+
+def need(*packages: str) -> None:
+    """Raises UserError for packages that are not installed."""
+    from importlib.util import find_spec
+
+    missing = [package for package in packages if find_spec(package) is None]
+    if missing:
+        raise UserError(f"{' and '.join(missing)} not installed: pip install 'asrkit[onnx]'")
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without the warnings of the exporters, which no user can do anything about."""
+    level = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(level)

@@ -1,0 +1,231 @@
+"""Law 4: every backend computes what eager does, over a whole stream, or is refused."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+
+from asrkit import audio
+from asrkit.checkpoint import ModelFile, load_model, save_model
+from asrkit.errors import UserError
+from asrkit.export import onnx
+from asrkit.export.__main__ import main as export
+from asrkit.export.backends import build_backend, check, eager, export_path
+from asrkit.export.description import Exported
+from asrkit.export.replay import eager_step, largest_difference
+from asrkit.model.positions import KINDS
+from asrkit.runtime import Recognizer, load, recognizer_of
+from tests.conftest import skip, speech, timed, write_manifest, write_wav
+from tests.laws.test_export import file_of
+
+CHUNK, LEFT = 16, 32
+
+
+class Exports(NamedTuple):
+    model: Path
+    dev: Path  # manifest
+
+    def file(self) -> ModelFile:
+        return load_model(self.model)
+
+
+@pytest.fixture(scope="module")
+def exports(tmp_path_factory: pytest.TempPathFactory) -> Exports:
+    """A model file with its exports to ONNX beside it, as the command writes them."""
+    missing = [p for p in ("onnx", "onnxruntime", "onnxscript") if find_spec(p) is None]
+    if missing:
+        skip(f"needs {', '.join(missing)}")
+    folder = tmp_path_factory.mktemp("exports")
+    file, model = file_of(), folder / "model.safetensors"
+    save_model(model, file)
+    samples = speech(3.0)
+    wav = write_wav(folder / "a.wav", samples)
+    text = recognizer_of(file, CHUNK, LEFT).transcribe(samples).text
+    dev = write_manifest(folder / "dev.jsonl", {"id": "a", "audio": str(wav), "text": text})
+    for kind in ("onnx", "onnx-int8"):
+        arguments = ["--model", str(model), "--format", kind, "--audio", str(wav)]
+        arguments += ["--chunk-ms", str(40 * CHUNK), "--left-ms", str(40 * LEFT)]
+        arguments += ["--manifest", str(dev)]
+        if kind == "onnx-int8":  # a model whose weights are noise is no match for seven bits
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("asrkit.export.__main__.MOST_LOST", 1000.0)
+                assert export(arguments) == 0
+        else:
+            assert export(arguments) == 0
+    return Exports(model, dev)
+
+
+@pytest.fixture
+def recording() -> np.ndarray:
+    return speech(7.3, seed=3)
+
+
+@pytest.mark.parametrize(
+    "kind", ["torchscript", "onnx", pytest.param("compiled", marks=pytest.mark.slow)]
+)
+def test_streaming_is_what_eager_makes_offline(
+    exports: Exports, recording: np.ndarray, kind: str
+) -> None:
+    file = exports.file()
+    ours, plain = (recognizer_of(file, CHUNK, LEFT, backend=each) for each in (kind, "eager"))
+    assert ours.backend.kind == kind
+    wanted = plain.transcribe(recording)
+    assert len(wanted.text) > 5
+    session = ours.start()
+    for packet in np.array_split(recording, [1, 300, 20_000, 20_001, 77_000]):
+        session.accept(packet)
+    assert timed(session.finish()) == timed(wanted)
+    assert timed(ours.transcribe(recording)) == timed(wanted)
+    parts = [recording, recording[:30_000], recording[:100]]
+    batch = ours.transcribe_batch(parts)
+    assert [timed(each) for each in batch] == [timed(plain.transcribe(part)) for part in parts]
+
+
+def test_states_join_and_split(exports: Exports) -> None:
+    """Two streams at different points share a step of ONNX."""
+    file = exports.file()
+    backend, plain = build_backend("onnx", file, CHUNK, LEFT), eager(file.model, CHUNK, LEFT)
+    feats = 17 + torch.randn(2, 3 * 4 * CHUNK, 80)
+    lengths = torch.tensor([4 * CHUNK])
+    with torch.inference_mode():
+        first = backend.step(feats[:1, : 4 * CHUNK], lengths, backend.init_state(1)).state
+        joined = [torch.cat(pair) for pair in zip(first, backend.init_state(1), strict=True)]
+        rows = torch.cat([feats[:1, 4 * CHUNK : 8 * CHUNK], feats[1:, : 4 * CHUNK]])
+        both = backend.step(rows, lengths.expand(2), type(first)(*joined)).log_probs
+        whole = plain.step(feats[:1], torch.tensor([feats.size(1)]), plain.init_state(1)).log_probs
+        alone = plain.step(feats[1:, : 4 * CHUNK], lengths, plain.init_state(1)).log_probs
+    assert (both[0] - whole[0, CHUNK : 2 * CHUNK]).abs().max() < 1e-4
+    assert (both[1] - alone[0]).abs().max() < 1e-4
+
+
+@pytest.mark.parametrize("what", ["model", pytest.param("encoder", marks=pytest.mark.slow)])
+def test_onnx_of_other_parts(what: str, tmp_path: Path) -> None:
+    exported = Exported(what, 4, 0)  # type: ignore[arg-type]
+    assert onnx_difference("relative", exported, tmp_path) < 1e-4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_onnx_of_every_position_encoding(kind: str, tmp_path: Path) -> None:
+    assert onnx_difference(kind, Exported("model", CHUNK, LEFT), tmp_path) < 1e-4
+
+
+def onnx_difference(kind: str, exported: Exported, folder: Path) -> float:
+    file, path = file_of(kind), folder / "step.onnx"
+    onnx.write(eager_step(file, exported), path, exported, file)
+    step, read = onnx.read(path)
+    assert read == exported
+    return largest_difference(file, exported, step, torch.from_numpy(speech(4.0))[None])
+
+
+def test_the_fastest_at_hand(exports: Exports, caplog: pytest.LogCaptureFixture) -> None:
+    def chosen(**options: object) -> str:
+        return load(exports.model, **options).backend.kind  # type: ignore[arg-type]
+
+    assert chosen(chunk_size=CHUNK, left_context=LEFT) == "onnx"
+    assert chosen(chunk_size="full") == "eager"
+    assert chosen(chunk_size=4) == "eager"
+    assert not caplog.records
+    assert chosen(chunk_size=CHUNK, left_context=LEFT + 1) == "eager"
+    assert "is for ctc, chunks of 640 ms with 1280 ms before them" in caplog.text
+
+
+def test_control_an_export_of_other_weights_is_refused(exports: Exports, tmp_path: Path) -> None:
+    file = exports.file()
+    with torch.no_grad():
+        file.model.head.bias[3] += 1e-3
+    with pytest.raises(UserError, match="exported from another model"):
+        recognizer_of(file, CHUNK, LEFT, backend="onnx")
+    assert recognizer_of(file, CHUNK, LEFT).backend.kind == "eager"
+
+
+def test_control_a_backend_that_computes_something_else_is_refused(exports: Exports) -> None:
+    file = exports.file()
+    backend, plain = build_backend("onnx", file, CHUNK, LEFT), eager(file.model, CHUNK, LEFT)
+    check(backend, plain)
+
+    def forgetful(feats, lengths, state):  # type: ignore[no-untyped-def]
+        return backend.step(feats, lengths, state._replace(keys=torch.zeros_like(state.keys)))
+
+    with pytest.raises(UserError, match="differs from eager by"):
+        check(backend._replace(step=forgetful), plain)
+
+
+def test_int8_is_smaller_and_near(exports: Exports) -> None:
+    file = exports.file()
+    sizes = [
+        export_path(exports.model, Exported("ctc", CHUNK, LEFT), kind).stat().st_size
+        for kind in ("onnx", "onnx-int8")
+    ]
+    assert sizes[1] < sizes[0]
+    backend, plain = build_backend("onnx-int8", file, CHUNK, LEFT), eager(file.model, CHUNK, LEFT)
+    assert backend.kind == "onnx-int8"
+    feats = 17 + torch.randn(1, 8 * CHUNK, 80)
+    ours, theirs = (
+        each.step(feats, torch.tensor([8 * CHUNK]), each.init_state(1)).log_probs.exp()
+        for each in (backend, plain)
+    )
+    assert 1e-5 < (ours - theirs).abs().mean() < 0.02
+
+
+def test_int8_that_recognises_worse_is_not_written(
+    exports: Exports,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("asrkit.export.onnx.write", lambda module, path, *_: copy(exports, path))
+    output = tmp_path / "int8.onnx"
+    arguments = ["--model", str(exports.model), "--format", "onnx-int8", "--output", str(output)]
+    arguments += ["--chunk-ms", str(40 * CHUNK), "--left-ms", str(40 * LEFT)]
+    monkeypatch.setattr("asrkit.export.__main__.MOST_LOST", -1.0)
+    assert export([*arguments, "--manifest", str(exports.dev)]) == 2
+    assert "int8 not written: it costs more than" in capsys.readouterr().err
+    assert not output.exists()
+    assert export(arguments) == 2  # the model's dev set is not here
+    assert "int8 has to be tried on a --manifest" in capsys.readouterr().err
+
+
+def copy(exports: Exports, path: Path) -> None:
+    source = export_path(exports.model, Exported("ctc", CHUNK, LEFT), "onnx")
+    path.write_bytes(source.read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"backend": "onxx"}, "must be one of eager, .* did you mean 'onnx'"),
+        ({"backend": "onnx", "chunk_size": 4}, "no export of this model for chunks of 160 ms"),
+        ({"backend": "onnx-int8", "chunk_size": "full"}, "in full context there is eager"),
+        ({"backend": "missing.onnx"}, "missing.onnx is not a file that asrkit export wrote"),
+    ],
+)
+def test_mistakes(exports: Exports, options: dict, problem: str) -> None:
+    with pytest.raises(UserError, match=problem):
+        load(exports.model, **({"chunk_size": CHUNK, "left_context": LEFT} | options))
+
+
+def test_a_file_that_is_no_export(exports: Exports, tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"\x08\x07not a model")
+    with pytest.raises(UserError, match="is not a file that asrkit export wrote"):
+        onnx.read(path)
+
+
+def test_a_recognizer_does_not_know_its_backend(exports: Exports, recording: np.ndarray) -> None:
+    """Steps are all that a recogniser asks of its backend."""
+    recognizer = recognizer_of(exports.file(), CHUNK, LEFT, backend="onnx")
+    calls = []
+
+    def step(feats, lengths, state):  # type: ignore[no-untyped-def]
+        calls.append(feats.size(1))
+        return recognizer.backend.step(feats, lengths, state)
+
+    other = Recognizer(
+        recognizer.backend._replace(step=step), recognizer.tokenizer, recognizer.search
+    )
+    assert timed(other.transcribe(recording)) == timed(recognizer.transcribe(recording))
+    assert sum(calls) == 1 + (len(recording) - audio.WINDOW) // audio.HOP
