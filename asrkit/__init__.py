@@ -10,10 +10,11 @@ final = session.finish()
 
 from asrkit import model
 from asrkit.errors import UserError
-from asrkit.runtime import Endpointer, Recognizer, Result, Segment, Session, Word, load
+from asrkit.runtime import Batcher, Endpointer, Recognizer, Result, Segment, Session, Word, load
 from asrkit.version import __version__
 
 __all__ = [
+    "Batcher",
     "Endpointer",
     "Recognizer",
     "Result",

@@ -18,7 +18,7 @@ def examples() -> str:
     text = (PROJECT / "README.md").read_text(encoding="utf-8")
     section = text[text.index("**From Python**") : text.index("**Export**")]
     blocks = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     return "\n".join(blocks)
 
 

@@ -1,12 +1,16 @@
 """Recognising: recogniser, sessions, results."""
 
+from asrkit.runtime.batcher import BatchedSession, Batcher
 from asrkit.runtime.endpoint import Endpointer
 from asrkit.runtime.load import load, recognizer_of
-from asrkit.runtime.recognizer import Recognizer, Session
+from asrkit.runtime.recognizer import Recognizer
 from asrkit.runtime.results import Candidate, Result, Segment
+from asrkit.runtime.session import Session
 from asrkit.runtime.word import Word
 
 __all__ = [
+    "BatchedSession",
+    "Batcher",
     "Candidate",
     "Endpointer",
     "Recognizer",

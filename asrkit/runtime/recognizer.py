@@ -1,4 +1,4 @@
-"""From samples to text: a Recognizer, and the Sessions that run on it."""
+"""From samples to text: a Recognizer, on which sessions run."""
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,12 +15,12 @@ from asrkit.export.backends import Backend
 from asrkit.model import FULL_CONTEXT, CTCOutput, EncoderState
 from asrkit.runtime.endpoint import Endpointer
 from asrkit.runtime.results import Result
+from asrkit.runtime.session import PIECE_SECONDS, Session, Stream, seconds_heard
 from asrkit.runtime.transcript import Reading, Transcript
 from asrkit.runtime.vad import SpeechDetector
 from asrkit.search import Search, plus
 from asrkit.text import Tokenizer, normalize
 
-PIECE_SECONDS = 30  # longest piece of audio worked on at once: bounds memory, not results
 Phrases = Mapping[str, float] | Iterable[str]  # with weights, or without
 
 
@@ -90,9 +90,9 @@ class Recognizer:
 
     def start(
         self, sample_rate: int = audio.SAMPLE_RATE, hotwords: Phrases | None = None
-    ) -> "Session":
+    ) -> Session:
         """A new stream of samples at this rate, with hotwords of its own."""
-        return Session(self.with_hotwords(hotwords), sample_rate)
+        return Session(Stream(self.with_hotwords(hotwords), sample_rate))
 
     def transcribe(
         self,
@@ -156,99 +156,3 @@ class Recognizer:
         """(B, T, F), (B,) and the past -> CTCOutput; the network's only way in."""
         with torch.inference_mode():
             return self.backend.step(feats, lengths, state)
-
-
-class Session:
-    """One stream: takes samples as they come, answers with what is known so far.
-
-    The result does not depend on how the samples were cut into packets.
-    """
-
-    def __init__(self, recognizer: Recognizer, sample_rate: int) -> None:
-        self._recognizer = recognizer
-        self._sample_rate = sample_rate
-        precision = "float64" if recognizer.reference.dtype == torch.float64 else "float32"
-        self._resampler = audio.Resampler(sample_rate, dtype=precision)
-        self._past: Tensor | None = None  # (p,) samples that do not fill a frame yet
-        self._feats: list[Tensor] = []  # each (t, F): frames that do not fill a chunk yet
-        self._pending = 0  # frames in them
-        self._state = recognizer.init_state(1)
-        if recognizer.detector is not None:
-            self._speech_state = recognizer.detector.start()
-        self._speech: list[bool] = []  # of encoder frames to come
-        self._transcript = Transcript(recognizer.reading)
-        self._samples = 0  # taken, at 16 kHz
-        self._result = self._transcript.partial()
-
-    def accept(self, samples: np.ndarray) -> Result:
-        """Take any number of samples, also 0 or 1; the result so far.
-
-        Args:
-            samples: float32 in [-1, 1] or int16, (n,) or (n, channels).
-
-        Raises:
-            AudioError: for samples that cannot be used; the session is as it was before.
-            RuntimeError: after `finish`.
-        """
-        if self._result.is_final:
-            raise RuntimeError("this session is finished; start another one")
-        samples = audio.mono(samples)
-        piece = PIECE_SECONDS * self._sample_rate
-        for start in range(0, len(samples), piece):
-            self._advance(self._resampler(samples[start : start + piece]), last=False)
-        return self._result
-
-    def finish(self) -> Result:
-        """The final result. Nothing has to be appended to flush the last words."""
-        if not self._result.is_final:
-            nothing = np.zeros(0, dtype=np.float32)
-            self._advance(self._resampler(nothing, last=True), last=True)
-            self._result = self._transcript.finish(seconds_heard(self._samples))
-        return self._result
-
-    def _advance(self, samples: np.ndarray, last: bool) -> None:
-        """Samples at 16 kHz -> frames -> whole chunks -> hypothesis; at the end, what is left."""
-        recognizer = self._recognizer
-        self._samples += len(samples)
-        if recognizer.detector is not None:
-            self._speech_state, speech = recognizer.detector.step(
-                self._speech_state, torch.from_numpy(samples)
-            )
-            self._speech += speech
-        feats, past = recognizer.features(torch.from_numpy(samples), self._past)
-        self._past = past.clone()  # a view would keep all samples in memory
-        if len(feats):
-            self._feats.append(feats)
-            self._pending += len(feats)
-        ready = self._pending
-        if not last:
-            ready -= ready % (4 * recognizer.chunk_size)
-        if ready == 0:
-            return
-        feats = torch.cat(self._feats)
-        self._pending -= ready
-        self._feats = [feats[ready:].clone()] if self._pending else []
-        # A state that may be reset after any chunk has to be there after every chunk.
-        size = 4 * recognizer.chunk_size if recognizer.resets else ready
-        for chunk in feats[:ready].split(size):
-            self._step(chunk)
-        self._result = self._transcript.partial()
-
-    def _step(self, feats: Tensor) -> None:
-        """(T, F), whole chunks but for the last of the stream."""
-        lengths = torch.tensor([len(feats)], device=feats.device)
-        output = self._recognizer.step(feats[None], lengths, self._state)
-        self._state = output.state
-        segments, count = len(self._transcript.segments), int(output.lengths[0])
-        self._transcript.accept(output.log_probs[0, :count], self._speech[:count])
-        del self._speech[:count]
-        if self._recognizer.resets and len(self._transcript.segments) > segments:
-            self._state = self._recognizer.init_state(1)
-
-
-def seconds_heard(num_samples: int) -> float:
-    """Up to the millisecond of the last of some samples at 16 kHz.
-
-    Resampling may add a part of one.
-    """
-    return max(0, num_samples - 1) * 1000 // audio.SAMPLE_RATE / 1000

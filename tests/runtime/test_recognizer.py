@@ -66,7 +66,7 @@ def test_long_pieces_are_cut_without_a_trace(
 ) -> None:
     samples = speech(5.0, rate=8000)
     expected = timed(recognizer.transcribe(samples, 8000))
-    monkeypatch.setattr("asrkit.runtime.recognizer.PIECE_SECONDS", 1)
+    monkeypatch.setattr("asrkit.runtime.session.PIECE_SECONDS", 1)
     assert timed(recognizer.transcribe(samples, 8000)) == expected
 
 

@@ -1,0 +1,111 @@
+"""Many streams, each where it is, in one step of the network."""
+
+import numpy as np
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+from asrkit import audio
+from asrkit.errors import UserError
+from asrkit.model import FULL_CONTEXT, EncoderState
+from asrkit.runtime.recognizer import Phrases, Recognizer
+from asrkit.runtime.results import Result
+from asrkit.runtime.session import Stream, pieces
+
+
+class BatchedSession:
+    """One stream among those of a batcher, whose steps take it on.
+
+    Its results are those of a session of its own.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._ended = False
+
+    @property
+    def result(self) -> Result:
+        """What is known so far; final after `end` and the steps that take what was left."""
+        return self._stream.result
+
+    @property
+    def waiting(self) -> float:
+        """Seconds of audio that could go through the network now."""
+        return self._stream.due / 100
+
+    def accept(self, samples: np.ndarray) -> None:
+        """Take any number of samples, also 0 or 1.
+
+        Args:
+            samples: float32 in [-1, 1] or int16, (n,) or (n, channels).
+
+        Raises:
+            AudioError: for samples that cannot be used; the session is as it was before.
+            RuntimeError: after `end`.
+        """
+        if self._ended:
+            raise RuntimeError("this session has ended; start another one")
+        for piece in pieces(self._stream, samples):
+            self._stream.put(piece)
+
+    def end(self) -> None:
+        """There is no more audio to come."""
+        if not self._ended:
+            self._ended = True
+            self._stream.put(np.zeros(0, dtype=np.float32), last=True)
+
+
+class Batcher:
+    """Sessions that share the steps of a recogniser's network; for one thread.
+
+        session = batcher.start()
+        session.accept(samples)
+        while batcher.step():
+            pass
+        print(session.result)
+
+    Args:
+        recognizer: with chunks, on any backend.
+        max_rows: streams in one step at most.
+
+    Raises:
+        UserError: in full context, where a stream has no steps.
+    """
+
+    def __init__(self, recognizer: Recognizer, max_rows: int = 32) -> None:
+        if recognizer.chunk_size == FULL_CONTEXT:
+            raise UserError("in full context streams have no steps to share: choose a chunk_size")
+        if max_rows < 1:
+            raise UserError(f"max_rows must be 1 or more, got {max_rows}")
+        self.recognizer, self.max_rows = recognizer, max_rows
+        self._streams: list[Stream] = []  # that go on, the one that waited longest first
+
+    def start(
+        self, sample_rate: int = audio.SAMPLE_RATE, hotwords: Phrases | None = None
+    ) -> BatchedSession:
+        """A new stream of samples at this rate, with hotwords of its own."""
+        stream = Stream(self.recognizer.with_hotwords(hotwords), sample_rate)
+        self._streams.append(stream)
+        return BatchedSession(stream)
+
+    def drop(self, session: BatchedSession) -> None:
+        """Forget a session whose result nobody waits for any more."""
+        self._streams = [stream for stream in self._streams if stream is not session._stream]
+
+    def step(self) -> int:
+        """One step with a chunk of each stream that has one; of how many streams."""
+        self._streams = [stream for stream in self._streams if not stream.result.is_final]
+        rows = [stream for stream in self._streams if stream.due][: self.max_rows]
+        if not rows:
+            return 0
+        chunks = [row.take(min(row.due, 4 * self.recognizer.chunk_size)) for row in rows]
+        lengths = torch.tensor([len(chunk) for chunk in chunks], device=chunks[0].device)
+        state = EncoderState(*map(torch.cat, zip(*(row.state for row in rows), strict=True)))
+        output = self.recognizer.step(pad_sequence(chunks, batch_first=True), lengths, state)
+        counts = output.lengths.tolist()
+        for i, (row, count) in enumerate(zip(rows, counts, strict=True)):
+            # Clones: a view would keep the whole batch in memory as long as its slowest stream.
+            after = EncoderState(*(each[i : i + 1].clone() for each in output.state))
+            row.give(output.log_probs[i, :count], after)
+        served = set(map(id, rows))
+        self._streams.sort(key=lambda stream: id(stream) in served)  # stable: served ones last
+        return len(rows)

@@ -1,0 +1,160 @@
+"""One stream of audio: what it has been given, what waits for the network, what was understood."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from asrkit import audio
+from asrkit.model import EncoderState
+from asrkit.runtime.results import Result
+from asrkit.runtime.transcript import Transcript
+
+if TYPE_CHECKING:
+    from asrkit.runtime.recognizer import Recognizer
+
+PIECE_SECONDS = 30  # longest piece of audio worked on at once: bounds memory, not results
+
+
+class Stream:
+    """A stream without the network's steps: those are its owner's, alone or with other streams.
+
+        stream.put(samples)
+        feats = stream.take(stream.due)            # (T, F)
+        stream.give(log_probs, state)              # of a step from stream.state over feats
+
+    Args:
+        recognizer: of which this is a stream.
+        sample_rate: of the samples to come, Hz.
+    """
+
+    def __init__(self, recognizer: "Recognizer", sample_rate: int) -> None:
+        self.recognizer, self.sample_rate = recognizer, sample_rate
+        precision = "float64" if recognizer.reference.dtype == torch.float64 else "float32"
+        self._resampler = audio.Resampler(sample_rate, dtype=precision)
+        self._past: Tensor | None = None  # (p,) samples that do not fill a frame yet
+        self._feats: list[Tensor] = []  # each (t, F): frames that were not taken yet
+        self._pending = 0  # frames in them
+        if recognizer.detector is not None:
+            self._speech_state = recognizer.detector.start()
+        self._speech: list[bool] = []  # of encoder frames to come
+        self._transcript = Transcript(recognizer.reading)
+        self._samples = 0  # put, at 16 kHz
+        self._ended = False
+        self.state = recognizer.init_state(1)
+        self.result = self._transcript.partial()
+
+    def put(self, samples: np.ndarray, last: bool = False) -> None:
+        """Samples, mono -> samples at 16 kHz -> frames that wait for the network."""
+        recognizer = self.recognizer
+        samples = self._resampler(samples, last=last)
+        self._samples += len(samples)
+        if recognizer.detector is not None:
+            self._speech_state, speech = recognizer.detector.step(
+                self._speech_state, torch.from_numpy(samples)
+            )
+            self._speech += speech
+        feats, past = recognizer.features(torch.from_numpy(samples), self._past)
+        self._past = past.clone()  # a view would keep all samples in memory
+        if len(feats):
+            self._feats.append(feats)
+            self._pending += len(feats)
+        self._ended = last
+        if last and not self._pending:
+            self._finish()
+
+    @property
+    def due(self) -> int:
+        """Frames that a step can take now: those of whole chunks, and at the end all of them."""
+        if self._ended:
+            return self._pending
+        return self._pending - self._pending % (4 * self.recognizer.chunk_size)
+
+    def take(self, frames: int) -> Tensor:
+        """(T, F), T = `frames` of those that are due."""
+        feats = torch.cat(self._feats)
+        self._pending -= frames
+        self._feats = [feats[frames:].clone()] if self._pending else []
+        return feats[:frames]
+
+    def give(self, log_probs: Tensor, state: EncoderState) -> None:
+        """What the network made of the frames taken: (E, V), and the state after them."""
+        count, segments = len(log_probs), len(self._transcript.segments)
+        self._transcript.accept(log_probs, self._speech[:count])
+        del self._speech[:count]
+        if self.recognizer.resets and len(self._transcript.segments) > segments:
+            state = self.recognizer.init_state(1)
+        self.state = state
+        if self._ended and not self._pending:
+            self._finish()
+        else:
+            self.result = self._transcript.partial()
+
+    def _finish(self) -> None:
+        self.result = self._transcript.finish(seconds_heard(self._samples))
+
+
+class Session:
+    """One stream: takes samples as they come, answers with what is known so far.
+
+    The result does not depend on how the samples were cut into packets.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def accept(self, samples: np.ndarray) -> Result:
+        """Take any number of samples, also 0 or 1; the result so far.
+
+        Args:
+            samples: float32 in [-1, 1] or int16, (n,) or (n, channels).
+
+        Raises:
+            AudioError: for samples that cannot be used; the session is as it was before.
+            RuntimeError: after `finish`.
+        """
+        for piece in pieces(self._stream, samples):
+            self._stream.put(piece)
+            self._step()
+        return self._stream.result
+
+    def finish(self) -> Result:
+        """The final result. Nothing has to be appended to flush the last words."""
+        if not self._stream.result.is_final:
+            self._stream.put(np.zeros(0, dtype=np.float32), last=True)
+            self._step()
+        return self._stream.result
+
+    def _step(self) -> None:
+        """All that is due."""
+        stream, recognizer = self._stream, self._stream.recognizer
+        while due := stream.due:
+            # A state that may be reset after any chunk has to be there after every chunk.
+            frames = min(due, 4 * recognizer.chunk_size) if recognizer.resets else due
+            feats = stream.take(frames)
+            lengths = torch.tensor([frames], device=feats.device)
+            output = recognizer.step(feats[None], lengths, stream.state)
+            stream.give(output.log_probs[0, : int(output.lengths[0])], output.state)
+
+
+def pieces(stream: Stream, samples: np.ndarray) -> list[np.ndarray]:
+    """Samples as they come -> mono, in pieces.
+
+    Raises:
+        AudioError: for samples that cannot be used.
+        RuntimeError: if the stream has ended.
+    """
+    if stream.result.is_final:
+        raise RuntimeError("this session is finished; start another one")
+    samples = audio.mono(samples)
+    size = PIECE_SECONDS * stream.sample_rate
+    return [samples[start : start + size] for start in range(0, len(samples), size)]
+
+
+def seconds_heard(num_samples: int) -> float:
+    """Up to the millisecond of the last of some samples at 16 kHz.
+
+    Resampling may add a part of one.
+    """
+    return max(0, num_samples - 1) * 1000 // audio.SAMPLE_RATE / 1000

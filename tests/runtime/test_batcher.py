@@ -1,0 +1,172 @@
+"""Streams that share steps are heard as each would be alone: neighbours leave no trace."""
+
+import random
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from asrkit import Batcher, Endpointer
+from asrkit.errors import UserError
+from asrkit.export.backends import eager
+from asrkit.model import FULL_CONTEXT, CTCOutput
+from asrkit.runtime import BatchedSession, Recognizer, Result
+from asrkit.search import GreedySearch, PrefixBeamSearch
+from asrkit.text import CharTokenizer
+from tests.conftest import speech, timed, tiny_model
+from tests.runtime.test_endpoint import recognizer as with_pauses
+
+CHUNK, LEFT = 4, 12
+
+
+def recognizer_of(
+    dtype: torch.dtype = torch.float64,
+    beam: int = 3,
+    **options: object,
+) -> Recognizer:
+    backend = eager(tiny_model().to(dtype), CHUNK, LEFT)
+    tokenizer = CharTokenizer(list("abcdefghij "))
+    return Recognizer(backend, tokenizer, PrefixBeamSearch(beam), **options)  # type: ignore[arg-type]
+
+
+def recordings(count: int) -> list[tuple[np.ndarray, int]]:
+    """Of all lengths from nothing to three seconds, at several rates."""
+    draw = random.Random(count)
+    lengths = [0.0, 0.01, 0.05, 0.16, 3.0]
+    lengths += [draw.uniform(0.1, 3.0) for _ in range(count - len(lengths))]
+    rates = [draw.choice([8000, 16000, 44100]) for _ in lengths]
+    return [(speech(s, i, r), r) for i, (s, r) in enumerate(zip(lengths, rates, strict=True))]
+
+
+def run(
+    batcher: Batcher,
+    heard: list[tuple[np.ndarray, int]],
+    seed: int,
+    start: Callable[[int, int], BatchedSession],
+) -> list[BatchedSession]:
+    """Streams that begin, send packets of any size and end when they like, and steps between."""
+    draw = random.Random(seed)
+    sessions: dict[int, BatchedSession] = {}
+    waiting = list(range(len(heard)))
+    left = {i: samples for i, (samples, _) in enumerate(heard)}
+    while left or waiting:
+        i = draw.choice(list(left))
+        if i in waiting:
+            waiting.remove(i)
+            sessions[i] = start(i, heard[i][1])
+        size = draw.choice([0, 1, draw.randrange(300), draw.randrange(30_000)])
+        sessions[i].accept(left[i][:size])
+        left[i] = left[i][size:]
+        if not len(left[i]):
+            sessions[i].end()
+            del left[i]
+        if draw.random() < 0.4:
+            batcher.step()
+    while batcher.step():
+        pass
+    return [sessions[i] for i in range(len(heard))]
+
+
+def same(ours: Result, alone: Result, tolerance: float) -> bool:
+    """The same words and times, and likeliest texts as likely, in natural logarithms."""
+    scores = [
+        np.array([c.score for segment in result.segments for c in segment.nbest])
+        for result in (ours, alone)
+    ]
+    return (
+        ours.is_final
+        and timed(ours) == timed(alone)
+        and [(s.text, s.start, s.end) for s in ours.segments]
+        == [(s.text, s.start, s.end) for s in alone.segments]
+        and np.allclose(*scores, rtol=0, atol=tolerance)
+    )
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("max_rows", [1, 3, 32])
+def test_as_alone(seed: int, max_rows: int) -> None:
+    recognizer, heard = recognizer_of(), recordings(14)
+    batcher = Batcher(recognizer, max_rows)
+    sessions = run(batcher, heard, seed, lambda _, rate: batcher.start(rate))
+    alone = [recognizer.transcribe(samples, rate) for samples, rate in heard]
+    assert len(max(result.text for result in alone)) > 10
+    assert all(same(s.result, a, 1e-9) for s, a in zip(sessions, alone, strict=True))
+
+
+def test_as_alone_in_float32_with_hotwords_of_their_own() -> None:
+    recognizer, heard = recognizer_of(torch.float32), recordings(9)
+    words = [None, ["ab"], ["hj", "d"]]
+    batcher = Batcher(recognizer)
+    sessions = run(batcher, heard, 0, lambda i, rate: batcher.start(rate, words[i % 3]))
+    for i, (session, (samples, rate)) in enumerate(zip(sessions, heard, strict=True)):
+        assert same(session.result, recognizer.transcribe(samples, rate, words[i % 3]), 1e-3)
+
+
+def test_encoders_that_are_reset_are_reset_alone() -> None:
+    """Where a segment ends the network begins anew: in that row of the batch and in no other."""
+    endpointer = Endpointer(pause_ms=40, reset_encoder=True)
+    recognizer, heard = with_pauses(endpointer), recordings(9)
+    batcher = Batcher(recognizer, 4)
+    sessions = run(batcher, heard, 1, lambda _, rate: batcher.start(rate))
+    alone = [recognizer.transcribe(samples, rate) for samples, rate in heard]
+    assert max(len(result.segments) for result in alone) > 2
+    assert all(timed(s.result) == timed(a) for s, a in zip(sessions, alone, strict=True))
+
+
+def test_control_rows_that_change_places_are_noticed() -> None:
+    recognizer, heard = recognizer_of(), [(speech(2.0, i), 16000) for i in range(2)]
+    honest = recognizer.backend
+
+    def swapped(feats, lengths, state):  # type: ignore[no-untyped-def]
+        output = honest.step(feats, lengths, state)
+        return CTCOutput(output.log_probs.flip(0), output.lengths, output.state)
+
+    batcher = Batcher(recognizer_of())
+    batcher.recognizer.backend = honest._replace(step=swapped)
+    sessions = [batcher.start() for _ in heard]
+    for session, (samples, _) in zip(sessions, heard, strict=True):
+        session.accept(samples)
+        session.end()
+    while batcher.step():
+        pass
+    alone = [recognizer.transcribe(samples) for samples, _ in heard]
+    assert not any(same(s.result, a, 1e-9) for s, a in zip(sessions, alone, strict=True))
+
+
+def test_nobody_waits_for_ever() -> None:
+    """With more streams than rows, those that waited longest go first."""
+    batcher = Batcher(recognizer_of(), 2)
+    sessions = [batcher.start() for _ in range(5)]
+    for session in sessions:
+        session.accept(speech(0.16 * 3 + 0.1))
+    backlog = [round(session.waiting / 0.16) for session in sessions]
+    assert backlog == [3] * 5
+    assert [batcher.step() for _ in range(3)] == [2, 2, 2]
+    assert [round(session.waiting / 0.16) for session in sessions] == [1, 2, 2, 2, 2]
+
+
+def test_results_grow_and_sessions_leave() -> None:
+    batcher = Batcher(recognizer_of())
+    first, second = batcher.start(), batcher.start()
+    first.accept(speech(1.0))
+    assert first.result.text == ""
+    assert [batcher.step() for _ in range(7)] == [1] * 6 + [0]
+    assert not first.result.is_final
+    assert first.result.text
+    first.end()
+    second.accept(speech(1.0))
+    batcher.drop(second)
+    assert batcher.step() == 1
+    assert first.result.is_final
+    assert batcher.step() == 0
+    with pytest.raises(RuntimeError, match="has ended"):
+        first.accept(speech(0.1))
+
+
+def test_mistakes() -> None:
+    full = Recognizer(eager(tiny_model(), FULL_CONTEXT, 0), CharTokenizer(["a"]), GreedySearch())
+    with pytest.raises(UserError, match="full context"):
+        Batcher(full)
+    with pytest.raises(UserError, match="max_rows must be 1 or more"):
+        Batcher(recognizer_of(), 0)
