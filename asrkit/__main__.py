@@ -14,6 +14,7 @@ COMMANDS = {
     "export": "write the encoder or the whole model for other programs",
     "pack": "store a model file's weights in half the bytes",
     "data": "find what is wrong with a corpus before training",
+    "bench": "how fast a model is here, on each backend, and for how many streams",
     "verify": "compare streaming with offline, station by station",
     "info": "print what is in a model file",
 }

@@ -4,6 +4,7 @@ from typing import Final
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 SAMPLE_RATE = 16000
 WINDOW = 400  # samples, 25 ms
@@ -56,9 +57,10 @@ class Fbank(nn.Module):
         if samples.size(1) < self.window_size:
             return samples.new_zeros([samples.size(0), 0, self.num_mels]), samples
         frames = samples.unfold(1, self.window_size, self.hop)  # (B, T, 400)
-        frames = (frames - frames.mean(dim=2, keepdim=True)) * self.int16_scale
-        previous = torch.cat([frames[:, :, :1], frames[:, :, :-1]], dim=2)
-        frames = (frames - self.preemphasis * previous) * self.window
+        frames = frames - frames.mean(dim=2, keepdim=True)
+        # The first sample lacks one before it; the window is zero there.
+        frames = frames[:, :, 1:] - self.preemphasis * frames[:, :, :-1]
+        frames = functional.pad(frames, (1, 0)) * (self.int16_scale * self.window)  # (B, T, 400)
         spectrum = torch.fft.rfft(frames, n=self.fft_size, dim=2)  # (B, T, 257)
         power = spectrum.real.square() + spectrum.imag.square()
         mels = power @ self.filters  # (B, T, F)
