@@ -1,4 +1,4 @@
-"""Time and memory of an encoder over a whole recording, beside torchaudio's Conformer.
+"""Time and memory of an encoder over a whole recording, beside its peers.
 
 From log mels, batch 1, random weights, float32. torchaudio's Conformer attends to the whole
 recording, without positions and without a mask.
@@ -13,20 +13,17 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
 
 import torch
 from benchmarks import (
     CHUNK_SIZE,
-    DIM,
-    FFN_DIM,
-    KERNEL_SIZE,
     LEFT_CONTEXT,
-    NUM_HEADS,
     QUICK_SECONDS,
     Failure,
     Row,
-    Subsampling,
     attempt,
+    chosen,
     environment,
     parser,
     random_feats,
@@ -36,8 +33,8 @@ from benchmarks import (
     report,
     round_robin,
 )
+from peers import ConformerForward, SpeechBrainForward
 from torch import Tensor
-from torchaudio.models import Conformer
 from tqdm import tqdm
 
 from asrkit.model import FULL_CONTEXT, EncoderStep
@@ -60,23 +57,14 @@ def full_context(num_layers: int) -> Forward:
     )
 
 
-def torchaudio_conformer(num_layers: int) -> Forward:
-    subsampling = Subsampling().eval()
-    conformer = Conformer(DIM, NUM_HEADS, FFN_DIM, num_layers, KERNEL_SIZE).eval()
-
-    def forward(feats: Tensor) -> object:
-        x, _, _ = subsampling(feats, *subsampling.init_past())
-        return conformer(x, torch.tensor([x.size(1)]))
-
-    return forward
-
-
 CHUNKED = "asrkit, chunks of 640 ms"  # what the others are compared with
 BUILDERS: dict[str, Callable[[int], Forward]] = {
     CHUNKED: chunked,
     "asrkit, full context": full_context,
-    "torchaudio Conformer": torchaudio_conformer,
+    "torchaudio Conformer": lambda layers: ConformerForward(layers).eval(),
 }
+if find_spec("speechbrain"):
+    BUILDERS["speechbrain Conformer, full context"] = lambda n: SpeechBrainForward(n).eval()
 
 
 def peak_megabytes() -> float:
@@ -183,11 +171,15 @@ def main() -> None:
     if min(lengths) < 1.0:
         arguments.error(f"--seconds must be at least 1, got {min(lengths):g}")
     # Before anything is built here: on Linux a child's peak starts at its parent's.
-    cells = [(seconds, name) for seconds in lengths for name in BUILDERS]
+    cells = [(seconds, name) for seconds in lengths for name in chosen(BUILDERS, options)]
     peaks: dict[float, dict[str, float | Failure]] = {seconds: {} for seconds in lengths}
     for seconds, name in tqdm(cells, desc="memory"):
         peaks[seconds][name] = memory(name, seconds, options)
-    forwards = {name: build(reference_layers(options)) for name, build in BUILDERS.items()}
+    forwards = {
+        name: build(reference_layers(options))
+        for name, build in BUILDERS.items()
+        if name in peaks[lengths[0]]
+    }
     rows: list[Row] = []
     for seconds in lengths:
         for threads in options.threads:

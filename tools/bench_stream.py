@@ -1,100 +1,99 @@
-"""How long a streaming encoder takes for a chunk of 640 ms, beside torchaudio's Emformer.
+"""How long a streaming encoder takes for a chunk of 640 ms, on each backend and beside its peers.
 
-One stream, from log mels, random weights, float32. The Emformer has no convolution module and
-one feed-forward layer a layer: it takes twice the layers to have as many weights.
+One stream, from log mels, random weights. An Emformer has no convolution module and one
+feed-forward layer a layer: it takes twice the layers to have as many weights. speechbrain and ONNX
+Runtime are measured where they are installed; exporting takes a minute.
 """
 
 import argparse
 import statistics
+import tempfile
 import time
-import warnings
-from functools import partial
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import cached_property, partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from benchmarks import (
     CHUNK_SIZE,
-    DIM,
-    FFN_DIM,
     LEFT_CONTEXT,
-    NUM_HEADS,
     QUICK_SECONDS,
     Failure,
     Row,
-    Subsampling,
+    chosen,
     environment,
     parser,
     random_feats,
     ratio,
-    reference_encoder,
+    reference_file,
     reference_layers,
     report,
     round_robin,
 )
-from torch import Tensor, nn
-from torchaudio.models import Emformer
+from peers import EmformerStep, SpeechBrainStep
+from torch import Tensor
 
-from asrkit.model import EncoderStep
+from asrkit.export import onnx, torchscript
+from asrkit.export.description import Exported
+from asrkit.export.replay import eager_step
 
 CHUNK_MS = 40 * CHUNK_SIZE
-EAGER = "asrkit"  # what asrkit.load runs, and what the others are compared with
-
-EmformerState = tuple[tuple[Tensor, Tensor], list[list[Tensor]] | None]
-
-
-class EmformerStep(nn.Module):
-    """An Emformer behind asrkit's subsampling, called as an `EncoderStep` is."""
-
-    def __init__(self, num_layers: int) -> None:
-        super().__init__()
-        self.subsampling = Subsampling()
-        self.emformer = Emformer(
-            DIM, NUM_HEADS, FFN_DIM, num_layers, CHUNK_SIZE, left_context_length=LEFT_CONTEXT
-        )
-
-    def init_state(self, batch_size: int) -> EmformerState:
-        assert batch_size == 1
-        return self.subsampling.init_past(), None
-
-    def forward(
-        self, feats: Tensor, lengths: Tensor, state: EmformerState
-    ) -> tuple[Tensor, Tensor, EmformerState]:
-        """(1, 4·C, F), (1,) and the past -> (1, C, D), (1,) and the new past."""
-        x, *past = self.subsampling(feats, *state[0])
-        encoded, lengths, layers = self.emformer.infer(x, lengths // 4, state[1])
-        return encoded, lengths, ((past[0], past[1]), layers)
+EXPORTED = Exported("encoder", CHUNK_SIZE, LEFT_CONTEXT)
+EAGER = "asrkit"  # what asrkit.load runs without an export, and what the others are compared with
 
 
 class Contender(NamedTuple):
-    step: nn.Module
-    parameters: int  # of the module as it was built: freezing makes constants of them
+    step: Any  # called as an EncoderStep is
+    parameters: int
 
 
-def contenders(num_layers: int) -> dict[str, Contender]:
-    """What is measured, by name."""
-    eager = EncoderStep(reference_encoder(num_layers), CHUNK_SIZE, LEFT_CONTEXT).eval()
-    with warnings.catch_warnings():  # torch announces the end of TorchScript at every call
-        warnings.simplefilter("ignore", DeprecationWarning)
-        scripted = torch.jit.script(eager)
-        frozen = torch.jit.freeze(scripted, preserved_attrs=["init_state"])
-    modules: dict[str, tuple[nn.Module, nn.Module]] = {
-        EAGER: (eager, eager),
-        "asrkit, TorchScript": (scripted, eager),
-        "asrkit, TorchScript frozen": (frozen, eager),
-    }
-    for layers in (num_layers, 2 * num_layers):
-        emformer = EmformerStep(layers).eval()
-        modules[f"torchaudio Emformer, {layers} layers"] = emformer, emformer
-    return {
-        name: Contender(step, sum(parameter.numel() for parameter in built.parameters()))
-        for name, (step, built) in modules.items()
-    }
+class Contenders:
+    """Builds what is measured, each when it is asked for; threads are those of that moment."""
+
+    def __init__(self, num_layers: int, folder: Path) -> None:
+        self.layers, self.folder = num_layers, folder
+        self.file = reference_file(num_layers)
+        self.eager = eager_step(self.file, EXPORTED)
+        frozen = "asrkit, TorchScript frozen"
+        self.builders: dict[str, Callable[[], Any]] = {
+            EAGER: lambda: self.eager,
+            frozen: self.frozen,
+        }
+        if all(map(find_spec, ("onnx", "onnxscript", "onnxruntime"))):
+            self.builders["asrkit, ONNX Runtime"] = lambda: onnx.read(self.exported)[0]
+            self.builders["asrkit, ONNX Runtime int8"] = lambda: onnx.read(self.quantized)[0]
+        for layers in (num_layers, 2 * num_layers):
+            self.builders[f"torchaudio Emformer, {layers} layers"] = partial(EmformerStep, layers)
+        scripted = f"torchaudio Emformer, {2 * num_layers} layers, TorchScript"
+        self.builders[scripted] = partial(EmformerStep, 2 * num_layers, scripted=True)
+        if find_spec("speechbrain"):
+            self.builders["speechbrain Conformer"] = partial(SpeechBrainStep, num_layers)
+
+    def build(self, name: str) -> Contender:
+        step = self.builders[name]()
+        built = step.eval() if isinstance(step, (EmformerStep, SpeechBrainStep)) else self.eager
+        return Contender(step, sum(parameter.numel() for parameter in built.parameters()))
+
+    def frozen(self) -> torch.jit.ScriptModule:
+        return torch.jit.freeze(torchscript.script(self.eager), preserved_attrs=["init_state"])
+
+    @cached_property
+    def exported(self) -> Path:
+        onnx.write(self.eager, self.folder / "encoder.onnx", EXPORTED, self.file)
+        return self.folder / "encoder.onnx"
+
+    @cached_property
+    def quantized(self) -> Path:
+        onnx.quantize(self.exported, self.folder / "encoder.int8.onnx")
+        return self.folder / "encoder.int8.onnx"
 
 
-def stream(step: nn.Module, chunks: list[Tensor]) -> list[float]:
+def stream(step: Any, chunks: list[Tensor]) -> list[float]:
     """Seconds of each chunk of one stream."""
-    state = step.init_state(1)  # type: ignore[operator]
+    state = step.init_state(1)
     lengths = torch.tensor([4 * CHUNK_SIZE])
     seconds = []
     for chunk in chunks:
@@ -105,10 +104,11 @@ def stream(step: nn.Module, chunks: list[Tensor]) -> list[float]:
 
 
 def measure(
-    steps: dict[str, Contender], chunks: list[Tensor], threads: int, options: argparse.Namespace
+    contenders: Contenders, chunks: list[Tensor], threads: int, options: argparse.Namespace
 ) -> list[Row]:
     """A row of the table for each contender."""
     torch.set_num_threads(threads)
+    steps = {name: contenders.build(name) for name in chosen(contenders.builders, options)}
     passes = {name: partial(stream, contender.step, chunks) for name, contender in steps.items()}
     results = round_robin(passes, options.rounds, True, options.limit, f"threads {threads}")
     rows: list[Row] = []
@@ -125,14 +125,14 @@ def measure(
             row["p95, ms"] = float(np.percentile(ms, 95))
             row["min, ms"] = min(ms)
             row["RTF"] = statistics.median(ms) / CHUNK_MS
-            row[f"× {EAGER}"] = ratio(result, results[EAGER])
+            row[f"× {EAGER}"] = ratio(result, results.get(EAGER, Failure("")))
         rows.append(row)
     return rows
 
 
 def main() -> None:
     arguments = parser(
-        f"Time of a {CHUNK_MS} ms chunk of one stream, beside torchaudio's Emformer.",
+        f"Time of a {CHUNK_MS} ms chunk of one stream, on each backend and beside peers.",
         "python tools/bench_stream.py --threads 1 2 --json exp/bench_stream.json",
     )
     arguments.add_argument(
@@ -145,8 +145,9 @@ def main() -> None:
     chunks = [chunk for chunk in feats.split(4 * CHUNK_SIZE, 1) if chunk.size(1) == 4 * CHUNK_SIZE]
     if not chunks:
         arguments.error(f"--seconds must be at least {CHUNK_MS / 1000}, got {seconds:g}")
-    steps = contenders(reference_layers(options))
-    rows = [row for threads in options.threads for row in measure(steps, chunks, threads, options)]
+    with tempfile.TemporaryDirectory() as folder:
+        built = Contenders(reference_layers(options), Path(folder))
+        rows = [row for count in options.threads for row in measure(built, chunks, count, options)]
     title = f"Streaming: a chunk of {CHUNK_MS} ms, left context {40 * LEFT_CONTEXT} ms"
     report(title, facts, rows, options.json)
 

@@ -10,7 +10,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -20,9 +20,12 @@ import torchaudio
 from torch import Tensor
 from tqdm import tqdm
 
+from asrkit.build import build_model
+from asrkit.checkpoint import ModelFile
+from asrkit.config import parse_config
 from asrkit.files import replacing
 from asrkit.model import ConformerEncoder
-from asrkit.model.subsampling import ConvSubsampling
+from asrkit.text import CharTokenizer
 
 CHUNK_SIZE, LEFT_CONTEXT = 16, 64  # C, M: encoder frames of 40 ms
 NUM_MELS, DIM, NUM_HEADS, FFN_DIM, KERNEL_SIZE = 80, 256, 4, 2048, 15
@@ -56,6 +59,9 @@ def parser(description: str, example: str) -> argparse.ArgumentParser:
     arguments.add_argument(
         "--quick", action="store_true", help=f"{QUICK_LAYERS} layers, {QUICK_SECONDS:g} s of audio"
     )
+    arguments.add_argument(
+        "--only", nargs="+", metavar="NAME", help="contenders whose names contain one of these"
+    )
     arguments.add_argument("--json", type=Path, metavar="FILE", help="write the table there too")
     return arguments
 
@@ -72,24 +78,36 @@ def reference_layers(options: argparse.Namespace) -> int:
 
 def reference_encoder(num_layers: int) -> ConformerEncoder:
     """The encoder that is measured, with random weights: speed does not depend on them."""
+    return reference_file(num_layers).model.encoder
+
+
+def reference_file(num_layers: int = 12) -> ModelFile:
+    """A model file of that encoder, whose head has 500 labels."""
+    sizes = {"num_mels": NUM_MELS, "dim": DIM, "num_heads": NUM_HEADS, "num_layers": num_layers,
+             "ffn_dim": FFN_DIM, "kernel_size": KERNEL_SIZE, "dropout": 0.0}  # fmt: skip
+    config = parse_config(
+        {
+            "data": {"train": "none", "dev": "none"},
+            "model": sizes,
+            "context": {"chunk_size": CHUNK_SIZE, "left_context": LEFT_CONTEXT},
+            "training": {"output_dir": "none"},
+        }
+    )
+    labels = CharTokenizer([chr(0x4E00 + i) for i in range(499)])
     torch.manual_seed(0)
-    return ConformerEncoder(NUM_MELS, DIM, NUM_HEADS, num_layers, FFN_DIM, KERNEL_SIZE).eval()
-
-
-class Subsampling(ConvSubsampling):
-    """asrkit's subsampling before a peer that has none, so that all start from log mels."""
-
-    def __init__(self) -> None:
-        super().__init__(NUM_MELS, DIM, DIM)
-
-    def init_past(self) -> tuple[Tensor, Tensor]:
-        return torch.zeros(1, 1, NUM_MELS), torch.zeros(1, DIM, 1, NUM_MELS // 2)
+    model = build_model(config.model, labels.vocab_size).eval()
+    return ModelFile(model, labels, config, {"note": "random weights"})
 
 
 def random_feats(seconds: float) -> Tensor:
     """(1, T, F), T a multiple of 4."""
     torch.manual_seed(1)
     return torch.randn(1, round(seconds * 25) * 4, NUM_MELS)
+
+
+def chosen(names: Iterable[str], options: argparse.Namespace) -> list[str]:
+    """Those that --only asks for, or all."""
+    return [n for n in names if not options.only or any(part in n for part in options.only)]
 
 
 @contextmanager

@@ -153,8 +153,9 @@ def test_nothing_holds_a_vector_for_each_pair(kind: str) -> None:
     with Largest() as largest:
         lengths = torch.tensor([4 * frames])
         module(draw(1, 4 * frames), lengths, module.init_state(1, 0), FULL_CONTEXT)
-    tile = 4 * 512 * (frames + 512)  # (H, Q, W+Q)
-    assert 4 * 512 * frames <= largest.elements <= 1.01 * tile < 4 * frames * frames
+    rows = ChunkAttention.max_rows
+    tile = 4 * rows * (frames + rows)  # (H, Q, W+Q)
+    assert 4 * rows * frames <= largest.elements <= 1.01 * tile < 4 * frames * frames
 
 
 def law_table() -> str:

@@ -18,10 +18,12 @@ PROJECT = Path(__file__).parents[2]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)}
 STREAMING = {
     "asrkit",
-    "asrkit, TorchScript",
     "asrkit, TorchScript frozen",
+    "asrkit, ONNX Runtime",
+    "asrkit, ONNX Runtime int8",
     "torchaudio Emformer, 2 layers",
     "torchaudio Emformer, 4 layers",
+    "torchaudio Emformer, 4 layers, TorchScript",
 }
 SEARCHES = {
     "greedy",
@@ -31,6 +33,7 @@ SEARCHES = {
     "prefix beam 10, with a 3-gram of words",
     "prefix beam 50",
 }
+TRAINING = {"asrkit, full context", "asrkit, chunks of 640 ms", "torchaudio Conformer"}
 OFFLINE = {"asrkit, chunks of 640 ms", "asrkit, full context", "torchaudio Conformer"}
 
 
@@ -61,13 +64,21 @@ def check(output: str, contenders: set[str], file: Path) -> None:
 
 
 def test_streaming(tmp_path: Path) -> None:
-    output = run("bench_stream.py", "--rounds", "2", "--json", str(tmp_path / "stream.json"))
+    options = ["--rounds", "2", "--only", "asrkit", "torchaudio"]
+    output = run("bench_stream.py", *options, "--json", str(tmp_path / "stream.json"))
     check(output, STREAMING, tmp_path / "stream.json")
 
 
 def test_offline(tmp_path: Path) -> None:
-    output = run("bench_offline.py", "--rounds", "2", "--json", str(tmp_path / "offline.json"))
+    options = ["--rounds", "2", "--only", "asrkit", "torchaudio"]
+    output = run("bench_offline.py", *options, "--json", str(tmp_path / "offline.json"))
     check(output, OFFLINE, tmp_path / "offline.json")
+
+
+def test_training(tmp_path: Path) -> None:
+    options = ["--rounds", "2", "--only", "asrkit", "torchaudio"]
+    output = run("bench_train.py", *options, "--json", str(tmp_path / "train.json"))
+    check(output, TRAINING, tmp_path / "train.json")
 
 
 def test_search() -> None:
@@ -78,7 +89,7 @@ def test_search() -> None:
 
 
 def test_what_takes_too_long_is_reported() -> None:
-    rows = table(run("bench_stream.py", "--rounds", "1", "--limit", "0.001"))
+    rows = table(run("bench_stream.py", "--rounds", "1", "--limit", "0.001", "--only", "Emf"))
     assert {row["median, ms"] for row in rows} == {"over 0.001 s"}
     assert {row["RTF"] for row in rows} == {"–"}
 

@@ -46,7 +46,7 @@ class Position(nn.Module):
             first: row of the block at which `queries` start (0 unless the block is cut).
 
         Returns:
-            (B, H, n, Q, W).
+            (B, H, n, Q, W), the caller's to change.
         """
         return (queries / math.sqrt(keys.size(4))) @ keys.transpose(3, 4)
 
