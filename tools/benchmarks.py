@@ -60,7 +60,11 @@ def parser(description: str, example: str) -> argparse.ArgumentParser:
         "--quick", action="store_true", help=f"{QUICK_LAYERS} layers, {QUICK_SECONDS:g} s of audio"
     )
     arguments.add_argument(
-        "--only", nargs="+", metavar="NAME", help="contenders whose names contain one of these"
+        "--without",
+        nargs="+",
+        metavar="NAME",
+        default=[],
+        help="leave out contenders whose names contain one of these",
     )
     arguments.add_argument("--json", type=Path, metavar="FILE", help="write the table there too")
     return arguments
@@ -106,8 +110,8 @@ def random_feats(seconds: float) -> Tensor:
 
 
 def chosen(names: Iterable[str], options: argparse.Namespace) -> list[str]:
-    """Those that --only asks for, or all."""
-    return [n for n in names if not options.only or any(part in n for part in options.only)]
+    """Those that --without does not leave out."""
+    return [name for name in names if not any(part in name for part in options.without)]
 
 
 @contextmanager

@@ -37,9 +37,9 @@ class ConvSubsampling(nn.Module):
             (B, T/4, D), and the two new pasts.
         """
         x = torch.cat([past_feats, feats], dim=1)  # (B, 1+T, F)
-        hidden = functional.relu(self.conv1(x[:, None]))  # (B, S, T/2, F/2)
+        hidden = functional.relu_(self.conv1(x[:, None]))  # (B, S, T/2, F/2)
         hidden = torch.cat([past_hidden, hidden], dim=2)  # (B, S, 1+T/2, F/2)
-        x = functional.relu(self.conv2(hidden))  # (B, S, T/4, F/4)
+        x = functional.relu_(self.conv2(hidden))  # (B, S, T/4, F/4)
         x = self.out(x.transpose(1, 2).flatten(2))  # (B, T/4, D)
         # Clones: a view would keep the whole step in memory as long as the stream waits.
         return x, feats[:, -1:].clone(), hidden[:, :, -1:].clone()

@@ -19,8 +19,6 @@ ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)}
 STREAMING = {
     "asrkit",
     "asrkit, TorchScript frozen",
-    "asrkit, ONNX Runtime",
-    "asrkit, ONNX Runtime int8",
     "torchaudio Emformer, 2 layers",
     "torchaudio Emformer, 4 layers",
     "torchaudio Emformer, 4 layers, TorchScript",
@@ -34,6 +32,7 @@ SEARCHES = {
     "prefix beam 50",
 }
 TRAINING = {"asrkit, full context", "asrkit, chunks of 640 ms", "torchaudio Conformer"}
+SUMS = {"all products", "everything"}
 OFFLINE = {"asrkit, chunks of 640 ms", "asrkit, full context", "torchaudio Conformer"}
 
 
@@ -64,19 +63,43 @@ def check(output: str, contenders: set[str], file: Path) -> None:
 
 
 def test_streaming(tmp_path: Path) -> None:
-    options = ["--rounds", "2", "--only", "asrkit", "torchaudio"]
-    output = run("bench_stream.py", *options, "--json", str(tmp_path / "stream.json"))
-    check(output, STREAMING, tmp_path / "stream.json")
+    check_streaming(tmp_path, ["ONNX", "speechbrain"], STREAMING)
+
+
+@pytest.mark.slow
+def test_streaming_on_every_backend(tmp_path: Path) -> None:
+    exported = {"asrkit, ONNX Runtime", "asrkit, ONNX Runtime int8"}
+    check_streaming(tmp_path, ["speechbrain"], STREAMING | exported)
+
+
+def check_streaming(folder: Path, without: list[str], contenders: set[str]) -> None:
+    options = ["--rounds", "2", "--json", str(folder / "stream.json"), "--without", *without]
+    check(run("bench_stream.py", *options), contenders, folder / "stream.json")
+
+
+@pytest.mark.slow
+def test_profile() -> None:
+    """Products and the rest are everything, and no product is faster than it is alone by much."""
+    rows = table(run("profile_step.py"))
+    assert {row["step"] for row in rows} == {"float32", "int8"}
+    for step in ("float32", "int8"):
+        mine = [row for row in rows if row["step"] == step]
+        shares = [float(row["share, %"]) for row in mine if row["operation"] not in SUMS]
+        assert sum(shares) == pytest.approx(100, abs=5)
+        products = [row for row in mine if row["operation"].startswith("product")]
+        assert len(products) > 4
+        for row in products:
+            assert 0 < float(row["GFLOP/s"]) < 2 * float(row["alone, GFLOP/s"])
 
 
 def test_offline(tmp_path: Path) -> None:
-    options = ["--rounds", "2", "--only", "asrkit", "torchaudio"]
+    options = ["--rounds", "2", "--without", "speechbrain"]
     output = run("bench_offline.py", *options, "--json", str(tmp_path / "offline.json"))
     check(output, OFFLINE, tmp_path / "offline.json")
 
 
 def test_training(tmp_path: Path) -> None:
-    options = ["--rounds", "2", "--only", "asrkit", "torchaudio"]
+    options = ["--rounds", "2", "--without", "speechbrain"]
     output = run("bench_train.py", *options, "--json", str(tmp_path / "train.json"))
     check(output, TRAINING, tmp_path / "train.json")
 
@@ -89,7 +112,7 @@ def test_search() -> None:
 
 
 def test_what_takes_too_long_is_reported() -> None:
-    rows = table(run("bench_stream.py", "--rounds", "1", "--limit", "0.001", "--only", "Emf"))
+    rows = table(run("bench_stream.py", "--rounds", "1", "--limit", "0.001", "--without", "asrkit"))
     assert {row["median, ms"] for row in rows} == {"over 0.001 s"}
     assert {row["RTF"] for row in rows} == {"–"}
 
