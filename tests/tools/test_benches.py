@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from asrkit.checkpoint import save_model
+from asrkit.checkpoint import load_model, save_model
+from asrkit.runtime import recognizer_of
 from asrkit.text import CharTokenizer
 from tests.test_checkpoint import a_file
 
@@ -90,6 +91,16 @@ def test_profile() -> None:
         assert len(products) > 4
         for row in products:
             assert 0 < float(row["GFLOP/s"]) < 2 * float(row["alone, GFLOP/s"])
+
+
+def test_reference_model(tmp_path: Path) -> None:
+    """It can be loaded, and runs."""
+    path = tmp_path / "model.safetensors"
+    command = [sys.executable, "tools/reference_model.py", "--quick", str(path)]
+    subprocess.run(command, cwd=PROJECT, env=ENVIRONMENT, check=True)
+    file = load_model(path)
+    assert (file.model.encoder.dim, len(file.model.encoder.layers)) == (256, 2)
+    assert recognizer_of(file).transcribe(np.zeros(16000, dtype=np.float32)).is_final
 
 
 def test_offline(tmp_path: Path) -> None:
