@@ -52,6 +52,7 @@ def build_model(config: ModelConfig, vocab_size: int) -> ConformerCTC:
         dropout=config.dropout,
         position=config.position.model_dump(),
         subsampling_channels=config.subsampling_channels,
+        separable_subsampling=config.separable_subsampling,
     )
     return ConformerCTC(encoder, vocab_size)
 

@@ -111,6 +111,7 @@ class ModelConfig(Section):
     kernel_size: Annotated[int, Field(ge=2, le=1024)] = 15
     dropout: Annotated[float, Field(strict=False, ge=0.0, lt=1.0)] = 0.1
     subsampling_channels: Annotated[int, Field(ge=1, le=8192)] | None = None
+    separable_subsampling: bool = False
     position: AnyPosition = POSITIONS["relative"](kind="relative")
 
     @model_validator(mode="after")

@@ -40,6 +40,7 @@ from tqdm import tqdm
 from asrkit.model import FULL_CONTEXT, EncoderStep
 
 LONG = 300.0  # seconds of audio from which on one round has to do
+PIECE = 47 * 4 * CHUNK_SIZE  # feature frames of 47 chunks, half a minute
 LOADING = 120.0  # seconds that a process may take before its pass begins
 
 Forward = Callable[[Tensor], object]  # (1, T, F) log mels -> encoder frames
@@ -48,6 +49,20 @@ Forward = Callable[[Tensor], object]  # (1, T, F) log mels -> encoder frames
 def chunked(num_layers: int) -> Forward:
     step = EncoderStep(reference_encoder(num_layers), CHUNK_SIZE, LEFT_CONTEXT).eval()
     return lambda feats: step(feats, torch.tensor([feats.size(1)]), step.init_state(1))
+
+
+def in_pieces(num_layers: int) -> Forward:
+    """As a recogniser takes long recordings: half a minute a step, and the state goes on."""
+    step = EncoderStep(reference_encoder(num_layers), CHUNK_SIZE, LEFT_CONTEXT).eval()
+
+    def forward(feats: Tensor) -> object:
+        state, encoded = step.init_state(1), []
+        for piece in feats.split(PIECE, dim=1):
+            frames, _, state = step(piece, torch.tensor([piece.size(1)]), state)
+            encoded.append(frames)
+        return torch.cat(encoded, dim=1)
+
+    return forward
 
 
 def full_context(num_layers: int) -> Forward:
@@ -60,6 +75,7 @@ def full_context(num_layers: int) -> Forward:
 CHUNKED = "asrkit, chunks of 640 ms"  # what the others are compared with
 BUILDERS: dict[str, Callable[[int], Forward]] = {
     CHUNKED: chunked,
+    "asrkit, chunks of 640 ms, 30 s a step": in_pieces,
     "asrkit, full context": full_context,
     "torchaudio Conformer": lambda layers: ConformerForward(layers).eval(),
 }

@@ -4,14 +4,11 @@ Every step is a command that you can run yourself; each is printed before it run
 """
 
 import json
-import os
 import re
 import subprocess
 import sys
 import time
 from pathlib import Path
-
-import torch
 
 PROJECT = Path(__file__).resolve().parents[1]
 EXPERIMENT = Path("exp/digits")
@@ -19,14 +16,13 @@ MODEL = EXPERIMENT / "model.safetensors"
 DIGITS = Path("data/digits")
 
 
-def run(*command: str, show: bool = True, **environment: str) -> str:
+def run(*command: str, show: bool = True) -> str:
     """Run a python command of the project; its standard error, and that it took."""
     print(f"\n$ python {' '.join(command)}", flush=True)
     started = time.monotonic()
     done = subprocess.run(
         [sys.executable, *command],
         cwd=PROJECT,
-        env=os.environ | environment,
         check=False,
         text=True,
         stdout=None if show else subprocess.PIPE,
@@ -37,13 +33,6 @@ def run(*command: str, show: bool = True, **environment: str) -> str:
         sys.exit(f"make demo: this failed with exit status {done.returncode}")
     print(f"  ({time.monotonic() - started:.0f} s)", flush=True)
     return done.stderr or ""
-
-
-def training() -> list[str]:
-    """Two processes of a thread each, which train faster than one of two; else as two would."""
-    if torch.cuda.is_available() or (os.cpu_count() or 1) < 2:
-        return ["-m", "asrkit.train", "training.accumulate_batches=2"]
-    return ["-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "asrkit.train"]
 
 
 def word_error_rate(chunk: str) -> str:
@@ -62,8 +51,7 @@ def main() -> None:
     started = time.monotonic()
     if not (PROJECT / MODEL).is_file():
         resume = ["--resume"] if (PROJECT / EXPERIMENT / "checkpoints").is_dir() else []
-        # torchrun would set the threads, and say so.
-        run(*training(), "--config", "conf/digits.yaml", *resume, OMP_NUM_THREADS="1")
+        run("-m", "asrkit.train", "--config", "conf/digits.yaml", *resume)
     table = {chunk: word_error_rate(chunk) for chunk in ("full", "640", "320", "160")}
     tests = [
         json.loads(line) for line in (PROJECT / DIGITS / "test.jsonl").read_text().splitlines()

@@ -61,6 +61,8 @@ class EpochBatches:
         self.sampler.set_epoch(epoch)
 
     def __iter__(self) -> Iterator[tuple[str, CutSet]]:
+        # Of an utterance that is longer than a batch: it is a batch by itself.
+        warnings.filterwarnings("ignore", message="We have exceeded the max_duration")
         numbered = enumerate(self.sampler)
         for index, cuts in islice(numbered, self.first, None, self.stride):
             yield f"{self.seed}-{self.epoch}-{index}", cuts

@@ -52,6 +52,16 @@ def test_encoder(chunk_size: int, left_context: int, dtype: torch.dtype) -> None
         assert (streamed - expected).abs().max() < TOLERANCE[dtype]
 
 
+@pytest.mark.parametrize("chunk_size", CHUNKS)
+def test_separable_subsampling(chunk_size: int) -> None:
+    encoder = tiny_encoder(separable_subsampling=True)
+    feats = torch.randn(2, 413, 20, dtype=torch.float64)
+    expected = offline(encoder, feats, chunk_size, 7)
+    assert (stream(encoder, feats, chunk_size, 7, 1) - expected).abs().max() < 1e-9
+    plain = sum(p.numel() for p in tiny_encoder().parameters())
+    assert plain - sum(p.numel() for p in encoder.parameters()) == 9 * 24**2 - 24 * (9 + 24) - 24
+
+
 @pytest.mark.parametrize("field", EncoderState._fields)
 def test_control_a_tampered_past_is_noticed(encoder: ConformerEncoder, field: str) -> None:
     feats = torch.randn(1, 128, 20, dtype=torch.float64)
