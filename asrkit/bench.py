@@ -130,7 +130,8 @@ def at_hand(
         except UserError as error:
             if options.backends:
                 raise
-            print(f"not measured: {error}", file=sys.stderr)
+            if threads == options.threads[0]:
+                print(f"not measured: {error}", file=sys.stderr)
             continue
         found[name] = built, time.perf_counter() - start
     return found

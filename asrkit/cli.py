@@ -234,7 +234,7 @@ def recognizer_as(
     file: ModelFile,
     endpointer: Endpointer | None = None,
     postprocess: Callable[[str], str] | None = None,
-    backend: str | None = None,
+    backend: str | None = "eager",
 ) -> Recognizer:
     """The recogniser that the options ask for, of a model file already read."""
     search, model = search_of(options, file), lm_of(options)

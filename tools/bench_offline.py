@@ -1,7 +1,7 @@
 """Time and memory of an encoder over a whole recording, beside its peers.
 
 From log mels, batch 1, random weights, float32. torchaudio's Conformer attends to the whole
-recording, without positions and without a mask.
+recording, without positions.
 """
 
 import argparse

@@ -87,7 +87,7 @@ class Contenders:
 
     @cached_property
     def quantized(self) -> Path:
-        onnx.quantize(self.exported, self.folder / "encoder.int8.onnx")
+        onnx.quantize(self.exported, self.folder / "encoder.int8.onnx", self.eager)
         return self.folder / "encoder.int8.onnx"
 
 

@@ -13,9 +13,11 @@ from importlib.util import find_spec
 
 import torch
 from benchmarks import (
+    CHUNK_SIZE,
     DIM,
     FFN_DIM,
     KERNEL_SIZE,
+    LEFT_CONTEXT,
     NUM_HEADS,
     NUM_MELS,
     Failure,
@@ -62,6 +64,8 @@ class Peer(nn.Module):
         for module in forward.modules():
             if isinstance(module, nn.Dropout):
                 module.p = DROPOUT
+            if isinstance(module, nn.MultiheadAttention):
+                module.dropout = DROPOUT
 
     def forward(self, feats: Tensor) -> Tensor:
         return self.inner(feats)[0]
@@ -69,7 +73,7 @@ class Peer(nn.Module):
 
 BUILDERS: dict[str, Callable[[int], nn.Module]] = {
     EAGER: lambda layers: Encoder(layers, FULL_CONTEXT, 0),
-    "asrkit, chunks of 640 ms": lambda layers: Encoder(layers, 16, 64),
+    "asrkit, chunks of 640 ms": lambda layers: Encoder(layers, CHUNK_SIZE, LEFT_CONTEXT),
     "torchaudio Conformer": lambda layers: Peer(ConformerForward(layers)),
 }
 if find_spec("speechbrain"):
@@ -108,7 +112,7 @@ def timed(training: Training, feats: Tensor, labels: Tensor) -> list[float]:
 def measure(threads: int, options: argparse.Namespace) -> list[Row]:
     """A row of the table for each contender."""
     torch.set_num_threads(threads)
-    batch, seconds = (2, 2.0) if options.quick else (options.batch, options.seconds)
+    batch, seconds = options.batch, options.seconds
     torch.manual_seed(0)
     feats = torch.randn(batch, round(seconds * 25) * 4, NUM_MELS)
     labels = torch.randint(1, VOCABULARY, (batch, LABELS))
@@ -139,6 +143,8 @@ def main() -> None:
     arguments.add_argument("--seconds", type=float, default=10.0, help="of each (default 10)")
     arguments.add_argument("--bfloat16", action="store_true", help="with autocast")
     options = arguments.parse_args()
+    if options.quick:
+        options.batch, options.seconds = 2, 2.0
     facts = environment(options)
     rows = [row for threads in options.threads for row in measure(threads, options)]
     title = f"Training: {options.batch} utterances of {options.seconds:g} s"

@@ -43,7 +43,7 @@ class Failure(NamedTuple):
 
 
 def parser(description: str, example: str) -> argparse.ArgumentParser:
-    """A parser with the options that both benchmarks have."""
+    """A parser with the options that the benchmarks share."""
     arguments = argparse.ArgumentParser(
         description=description,
         epilog=f"example:\n  {example}",

@@ -99,7 +99,7 @@ class SpeechBrainStep(nn.Module):
 
 
 class ConformerForward(nn.Module):
-    """torchaudio's Conformer over a whole recording: no positions, no mask, no chunks."""
+    """torchaudio's Conformer over a whole recording: no positions and no chunks."""
 
     def __init__(self, num_layers: int) -> None:
         super().__init__()

@@ -19,7 +19,7 @@ import onnx
 import onnxruntime
 import torch
 from bench_stream import Contenders
-from benchmarks import Row, environment, parser, reference_layers, report
+from benchmarks import CHUNK_SIZE, Row, environment, parser, random_feats, reference_layers, report
 
 from asrkit.export.onnx import OnnxStep, read
 
@@ -48,7 +48,8 @@ def kernels(path: Path, threads: int) -> list[list[Kernel]]:
     """The operations of each of STEPS steps."""
     step = with_profile(path, threads)
     state = step.init_state(1)
-    feats, lengths = torch.randn(1, 64, 80), torch.tensor([64])
+    feats = random_feats(CHUNK_SIZE * 0.04)
+    lengths = torch.tensor([feats.size(1)])
     for _ in range(WARM_UP + STEPS):
         _, _, state = step(feats, lengths, state)
     trace = Path(step.session.end_profiling())

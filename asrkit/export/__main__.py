@@ -58,8 +58,7 @@ def main(argv: list[str] | None = None) -> int:
 def export(options: argparse.Namespace) -> int:
     file = load_model(options.model)
     exported = exported_of(options, file)
-    assert file.path is not None
-    output = Path(options.output or export_path(file.path, exported, options.format))
+    output = Path(options.output or default_output(options, file, exported))
     samples, source = recording(options.audio, file)
     trial = None
     if options.format == "onnx-int8":
@@ -83,6 +82,17 @@ def export(options: argparse.Namespace) -> int:
     return 0
 
 
+def default_output(options: argparse.Namespace, file: ModelFile, exported: Exported) -> Path:
+    """Beside the model file.
+
+    Raises:
+        UserError: for a ready model, which lies in the package.
+    """
+    if file.path is None or not Path(options.model).is_file():
+        raise UserError(f"{options.model} lies in the package: say with --output where to write")
+    return export_path(file.path, exported, options.format)
+
+
 def exported_of(options: argparse.Namespace, file: ModelFile) -> Exported:
     """What the options ask for.
 
@@ -99,6 +109,8 @@ def exported_of(options: argparse.Namespace, file: ModelFile) -> Exported:
     )
     if exported.chunk_size < 1:
         raise UserError("--chunk-ms must be 40 or more: full context has no streaming step")
+    if options.manifest and options.format != "onnx-int8":
+        raise UserError("--manifest is what onnx-int8 is tried on; other formats equal eager")
     if options.format == "onnx-int8" and exported.what != "ctc":
         raise UserError("onnx-int8 is tried by what it recognises: --what ctc alone")
     return exported
@@ -125,15 +137,17 @@ def quantized(file: ModelFile, exported: Exported, path: Path, trial: list[Job])
     Raises:
         UserError: if it does not.
     """
-    onnx.quantize(path, path)
+    onnx.quantize(path, path, eager_step(file, exported))
     plain = eager(file.model, exported.chunk_size, exported.left_context)
     before, after = (
         error_rate(backend, file, trial) for backend in (plain, onnx_backend(path, file, plain))
     )
+    if not before.reference_units:
+        raise UserError("int8 not written: no recording of the manifest could be read to try it on")
     found = f"float32 {before}, int8 {after}"
     if after.rate > before.rate + MOST_LOST:
         raise UserError(f"int8 not written: it costs more than {MOST_LOST} % WER: {found}")
-    return f"\nWER on {len(trial)} recordings: {found} (at most {MOST_LOST} more)"
+    return f"\nWER: {found} (at most {MOST_LOST} more)"
 
 
 def error_rate(backend: Backend, file: ModelFile, jobs: list[Job]) -> ErrorRate:
@@ -154,8 +168,8 @@ def recording(path: str | None, file: ModelFile) -> tuple[torch.Tensor, str]:
     if path is None:
         dev = Path(file.config.data.dev)
         with suppress(ManifestError):
-            recordings = (u.audio for u in read_manifest(dev, []))
-            path = next((each for each in recordings if Path(each).is_file()), None)
+            known = (u.audio for u in read_manifest(dev, []))
+            path = next((each for each in known if Path(each).is_file()), None)
     if path is None:
         noise = np.random.default_rng(0).standard_normal(5 * audio.SAMPLE_RATE) * 0.1
         return torch.from_numpy(noise.astype(np.float32))[None], "noise (no --audio, no dev set)"

@@ -15,6 +15,7 @@ CONTENTS: dict[What, str] = {
     "model": "samples to log-probabilities",
 }
 KEY = "asrkit"  # of the description in a file's metadata
+FORMAT_VERSION = 1  # of the description and of what goes in and out
 
 
 class Exported(NamedTuple):
@@ -37,6 +38,7 @@ def describe(exported: Exported, file: ModelFile) -> str:
     return json.dumps(
         exported._asdict()
         | {
+            "format_version": FORMAT_VERSION,
             "symbols": [tokenizer.piece(token) for token in range(1, tokenizer.vocab_size)],
             "config": file.config.model_dump(mode="json"),
             "weights": fingerprint(file.model),
@@ -53,14 +55,16 @@ def described(text: str) -> Description:
     """
     try:
         values = json.loads(text)
+        version = values["format_version"]
+        if version != FORMAT_VERSION:
+            raise ValueError(f"format version {version!r}, this asrkit reads {FORMAT_VERSION}")
         exported = Exported(*(values[name] for name in Exported._fields))
-        found = Description(exported, values["weights"], values["precision"])
+        sizes = (exported.chunk_size, exported.left_context)
+        if exported.what not in CONTENTS or not all(isinstance(size, int) for size in sizes):
+            raise ValueError("its description is damaged")
+        return Description(exported, values["weights"], values["precision"])
     except (KeyError, TypeError, RecursionError) as error:
-        raise ValueError(f"its description lacks {error}") from None
-    sizes = (exported.chunk_size, exported.left_context)
-    if exported.what not in CONTENTS or not all(isinstance(size, int) for size in sizes):
-        raise ValueError("its description is damaged")
-    return found
+        raise ValueError(f"its description is damaged: {error}") from None
 
 
 def fingerprint(model: nn.Module) -> str:

@@ -35,7 +35,7 @@ def write(module: nn.Module, path: str | Path, exported: Exported, file: ModelFi
     Raises:
         UserError: without the packages that this needs.
     """
-    need("onnx", "onnxscript")
+    need("onnx", "onnxscript", "onnxruntime")
     state = module.init_state(2)  # type: ignore[operator]
     size = exported.chunk_size * CHUNK_UNITS[exported.what]
     # Two streams and three chunks: dimensions of one are taken for fixed ones.
@@ -60,9 +60,9 @@ def write(module: nn.Module, path: str | Path, exported: Exported, file: ModelFi
         result.save(str(path))
 
 
-def quantize(path: str | Path, target: str | Path) -> None:
-    """The same file with the weights of linear layers in int8, each column with its scale, and
-    their inputs quantised as they come.
+def quantize(path: str | Path, target: str | Path, module: nn.Module) -> None:
+    """The file of a module with the weights of its linear layers in int8, each column with its
+    scale, and their inputs quantised as they come.
 
     Weights take seven bits: with eight, sums overflow on CPUs without VNNI.
     """
@@ -71,8 +71,10 @@ def quantize(path: str | Path, target: str | Path) -> None:
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     model = onnx.load(path)
-    # Not the position tables, which are constants of three dimensions.
-    matrices = {each.name for each in model.graph.initializer if len(each.dims) == 2}
+    # Position tables are matrices too, in some encodings: linear layers are known by their shapes.
+    shapes = {m.weight.shape for m in module.modules() if isinstance(m, nn.Linear)}
+    shapes |= {shape[::-1] for shape in shapes}
+    matrices = {each.name for each in model.graph.initializer if tuple(each.dims) in shapes}
     linear = [node.name for node in model.graph.node if matrices.intersection(node.input[1:2])]
     with quiet():
         quantize_dynamic(

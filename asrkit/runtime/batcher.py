@@ -92,20 +92,30 @@ class Batcher:
         self._streams = [stream for stream in self._streams if stream is not session._stream]
 
     def step(self) -> int:
-        """One step with a chunk of each stream that has one; of how many streams."""
+        """One step with a chunk of each stream that has one; of how many streams.
+
+        An exception that a stream's search or postprocess raises is raised here when all the others
+        have their results; that stream goes no further.
+        """
         self._streams = [stream for stream in self._streams if not stream.result.is_final]
         rows = [stream for stream in self._streams if stream.due][: self.max_rows]
         if not rows:
             return 0
-        chunks = [row.take(min(row.due, 4 * self.recognizer.chunk_size)) for row in rows]
+        chunks = [row.feats(min(row.due, 4 * self.recognizer.chunk_size)) for row in rows]
         lengths = torch.tensor([len(chunk) for chunk in chunks], device=chunks[0].device)
         state = EncoderState(*map(torch.cat, zip(*(row.state for row in rows), strict=True)))
         output = self.recognizer.step(pad_sequence(chunks, batch_first=True), lengths, state)
-        counts = output.lengths.tolist()
-        for i, (row, count) in enumerate(zip(rows, counts, strict=True)):
+        failures: list[Exception] = []
+        for i, (row, count) in enumerate(zip(rows, output.lengths.tolist(), strict=True)):
             # Clones: a view would keep the whole batch in memory as long as its slowest stream.
             after = EncoderState(*(each[i : i + 1].clone() for each in output.state))
-            row.give(output.log_probs[i, :count], after)
-        served = set(map(id, rows))
-        self._streams.sort(key=lambda stream: id(stream) in served)  # stable: served ones last
+            self._streams.remove(row)
+            try:
+                row.give(output.log_probs[i, :count], after, len(chunks[i]))
+            except Exception as error:
+                failures.append(error)
+            else:
+                self._streams.append(row)  # behind those that still wait
+        if failures:
+            raise failures[0]
         return len(rows)

@@ -29,7 +29,7 @@ def load(
     lm: str | Mapping[str, Any] | None = None,
     endpointer: Endpointer | None = None,
     postprocess: str | Callable[[str], str] | None = None,
-    backend: str | None = None,
+    backend: str | Path | None = None,
 ) -> Recognizer:
     """A recogniser from a model file.
 
@@ -72,9 +72,9 @@ def recognizer_of(
     lm: LanguageModelConfig | None = None,
     endpointer: Endpointer | None = None,
     postprocess: Callable[[str], str] | None = None,
-    backend: str | None = None,
+    backend: str | Path | None = "eager",
 ) -> Recognizer:
-    """As `load`, from a model file already read."""
+    """As `load`, from a model file already read; eager unless another backend is named."""
     context = file.config.context
     if chunk_size is None:
         chunk_size = context.chunk_size

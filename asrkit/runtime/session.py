@@ -1,5 +1,6 @@
 """One stream of audio: what it has been given, what waits for the network, what was understood."""
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,8 +22,8 @@ class Stream:
     """A stream without the network's steps: those are its owner's, alone or with other streams.
 
         stream.put(samples)
-        feats = stream.take(stream.due)            # (T, F)
-        stream.give(log_probs, state)              # of a step from stream.state over feats
+        feats = stream.feats(stream.due)           # (T, F)
+        stream.give(log_probs, state, len(feats))  # of a step from stream.state over feats
 
     Args:
         recognizer: of which this is a stream.
@@ -34,7 +35,7 @@ class Stream:
         precision = "float64" if recognizer.reference.dtype == torch.float64 else "float32"
         self._resampler = audio.Resampler(sample_rate, dtype=precision)
         self._past: Tensor | None = None  # (p,) samples that do not fill a frame yet
-        self._feats: list[Tensor] = []  # each (t, F): frames that were not taken yet
+        self._feats: deque[Tensor] = deque()  # each (t, F): frames that no step has taken
         self._pending = 0  # frames in them
         if recognizer.detector is not None:
             self._speech_state = recognizer.detector.start()
@@ -71,15 +72,19 @@ class Stream:
             return self._pending
         return self._pending - self._pending % (4 * self.recognizer.chunk_size)
 
-    def take(self, frames: int) -> Tensor:
-        """(T, F), T = `frames` of those that are due."""
-        feats = torch.cat(self._feats)
-        self._pending -= frames
-        self._feats = [feats[frames:].clone()] if self._pending else []
-        return feats[:frames]
+    def feats(self, frames: int) -> Tensor:
+        """(T, F), T = `frames` of those that are due. They stay until `give`."""
+        parts: list[Tensor] = []
+        for part in self._feats:
+            if frames == 0:
+                break
+            parts.append(part[:frames])
+            frames -= len(parts[-1])
+        return torch.cat(parts)
 
-    def give(self, log_probs: Tensor, state: EncoderState) -> None:
-        """What the network made of the frames taken: (E, V), and the state after them."""
+    def give(self, log_probs: Tensor, state: EncoderState, frames: int) -> None:
+        """What the network made of so many frames: (E, V), and the state after them."""
+        self._drop(frames)
         count, segments = len(log_probs), len(self._transcript.segments)
         self._transcript.accept(log_probs, self._speech[:count])
         del self._speech[:count]
@@ -90,6 +95,17 @@ class Stream:
             self._finish()
         else:
             self.result = self._transcript.partial()
+
+    def _drop(self, frames: int) -> None:
+        self._pending -= frames
+        while frames:
+            part = self._feats.popleft()
+            if len(part) > frames:
+                rest = part[frames:]
+                # A view would keep a long piece in memory for the sake of its last frames.
+                short = len(rest) < 4 * self.recognizer.chunk_size
+                self._feats.appendleft(rest.clone() if short else rest)
+            frames -= min(frames, len(part))
 
     def _finish(self) -> None:
         self.result = self._transcript.finish(seconds_heard(self._samples))
@@ -132,10 +148,10 @@ class Session:
         while due := stream.due:
             # A state that may be reset after any chunk has to be there after every chunk.
             frames = min(due, 4 * recognizer.chunk_size) if recognizer.resets else due
-            feats = stream.take(frames)
+            feats = stream.feats(frames)
             lengths = torch.tensor([frames], device=feats.device)
             output = recognizer.step(feats[None], lengths, stream.state)
-            stream.give(output.log_probs[0, : int(output.lengths[0])], output.state)
+            stream.give(output.log_probs[0, : int(output.lengths[0])], output.state, frames)
 
 
 def pieces(stream: Stream, samples: np.ndarray) -> list[np.ndarray]:

@@ -12,6 +12,7 @@ from asrkit.errors import UserError
 from asrkit.export.backends import eager
 from asrkit.model import FULL_CONTEXT, CTCOutput
 from asrkit.runtime import BatchedSession, Recognizer, Result
+from asrkit.runtime.session import Stream
 from asrkit.search import GreedySearch, PrefixBeamSearch
 from asrkit.text import CharTokenizer
 from tests.conftest import speech, timed, tiny_model
@@ -90,7 +91,7 @@ def test_as_alone(seed: int, max_rows: int) -> None:
     batcher = Batcher(recognizer, max_rows)
     sessions = run(batcher, heard, seed, lambda _, rate: batcher.start(rate))
     alone = [recognizer.transcribe(samples, rate) for samples, rate in heard]
-    assert len(max(result.text for result in alone)) > 10
+    assert max(len(result.text) for result in alone) > 10
     assert all(same(s.result, a, 1e-9) for s, a in zip(sessions, alone, strict=True))
 
 
@@ -132,6 +133,46 @@ def test_control_rows_that_change_places_are_noticed() -> None:
         pass
     alone = [recognizer.transcribe(samples) for samples, _ in heard]
     assert not any(same(s.result, a, 1e-9) for s, a in zip(sessions, alone, strict=True))
+
+
+def test_one_that_fails_leaves_no_trace_on_the_others() -> None:
+    def shout(text: str) -> str:
+        if angry and len(text) > 4:
+            angry.clear()  # once, of one stream
+            raise RuntimeError("too long")
+        return text.upper()
+
+    angry: list[int] = []
+    recognizer, heard = recognizer_of(postprocess=shout), [speech(2.0, i) for i in range(3)]
+    alone = [recognizer.transcribe(samples) for samples in heard]
+    batcher = Batcher(recognizer)
+    sessions = [batcher.start() for _ in heard]
+    for session, samples in zip(sessions, heard, strict=True):
+        session.accept(samples)
+        session.end()
+    while min(len(session.result.text) for session in sessions) < 6:
+        batcher.step()
+    angry.append(1)
+    with pytest.raises(RuntimeError, match="too long"):
+        batcher.step()
+    while batcher.step():
+        pass
+    done = [session.result.is_final for session in sessions]
+    assert sorted(done) == [False, True, True]
+    for session, wanted in zip(sessions, alone, strict=True):
+        assert not session.result.is_final or same(session.result, wanted, 1e-9)
+
+
+def test_a_backlog_costs_each_chunk_the_same() -> None:
+    """What waits is not copied with every chunk that is taken."""
+    stream = Stream(recognizer_of(), 16000)
+    stream.put(speech(30.0))
+    waiting = stream._feats[0]
+    first = stream.feats(16)
+    stream.give(torch.zeros(4, 12, dtype=torch.float64).log_softmax(1), stream.state, 16)
+    assert torch.equal(first, waiting[:16])
+    assert stream._feats[0].untyped_storage().data_ptr() == waiting.untyped_storage().data_ptr()
+    assert torch.equal(stream.feats(stream.due), waiting[16 : 16 + stream.due])
 
 
 def test_nobody_waits_for_ever() -> None:
