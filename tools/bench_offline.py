@@ -75,7 +75,7 @@ def full_context(num_layers: int) -> Forward:
 CHUNKED = "asrkit, chunks of 640 ms"  # what the others are compared with
 BUILDERS: dict[str, Callable[[int], Forward]] = {
     CHUNKED: chunked,
-    "asrkit, chunks of 640 ms, 30 s a step": in_pieces,
+    "asrkit, 30 s a step": in_pieces,
     "asrkit, full context": full_context,
     "torchaudio Conformer": lambda layers: ConformerForward(layers).eval(),
 }

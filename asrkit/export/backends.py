@@ -123,7 +123,7 @@ def exported_backend(kind: str, file: ModelFile, plain: Backend) -> Backend:
         return onnx_backend(path, file, plain)
     if kind.endswith(".onnx"):
         return onnx_backend(Path(kind), file, plain)
-    raise UserError(f"backend {refusal(kind, BACKENDS)}, or an .onnx file")
+    raise UserError(f"backend {refusal(kind, (*BACKENDS, 'an .onnx file'))}")
 
 
 def onnx_backend(path: Path, file: ModelFile, plain: Backend) -> Backend:

@@ -34,7 +34,7 @@ SEARCHES = {
 }
 TRAINING = {"asrkit, full context", "asrkit, chunks of 640 ms", "torchaudio Conformer"}
 SUMS = {"all products", "everything"}
-OFFLINE = TRAINING | {"asrkit, chunks of 640 ms, 30 s a step"}
+OFFLINE = TRAINING | {"asrkit, 30 s a step"}
 
 
 def run(script: str, *options: str) -> str:
