@@ -74,12 +74,18 @@ def build_backend(
     plain = eager(file.model, chunk_size, left_context)
     if kind is None:
         return fastest(plain, file)
-    kind = str(kind)
-    if kind == "eager":
-        return plain
+    return plain if kind == "eager" else checked(str(kind), file, plain)
+
+
+def checked(kind: str, file: ModelFile, plain: Backend) -> Backend:
+    """A backend that computes what the eager one does.
+
+    Raises:
+        UserError: for a kind that is not one, cannot do this, or computes something else.
+    """
     if plain.init_state(1).feats.device.type != "cpu" and kind != "compiled":
         raise UserError(f"backend {kind} runs on the CPU alone; eager and compiled on others too")
-    if chunk_size == FULL_CONTEXT:
+    if plain.chunk_size == FULL_CONTEXT:
         raise UserError(f"backend {kind} has chunks; in full context there is eager")
     try:
         backend = exported_backend(kind, file, plain)
@@ -97,7 +103,7 @@ def fastest(plain: Backend, file: ModelFile) -> Backend:
     if not on_cpu or plain.chunk_size == FULL_CONTEXT or find_export("onnx", file, plain) is None:
         return plain
     try:
-        return build_backend("onnx", file, plain.chunk_size, plain.left_context)
+        return checked("onnx", file, plain)
     except UserError as error:
         logger.warning("running eagerly: %s", error)
         return plain
@@ -105,13 +111,12 @@ def fastest(plain: Backend, file: ModelFile) -> Backend:
 
 def exported_backend(kind: str, file: ModelFile, plain: Backend) -> Backend:
     """Not yet compared with eager."""
-    context = plain.chunk_size, plain.left_context
-    module = CTCStep(file.model, *context).eval()
     if kind == "compiled":
-        return of_module(kind, module, *context)._replace(step=torch.compile(module, dynamic=True))
+        return plain._replace(kind=kind, step=torch.compile(plain.step, dynamic=True))
     if kind == "torchscript":
+        module = CTCStep(file.model, plain.chunk_size, plain.left_context).eval()
         frozen = torch.jit.freeze(torchscript.script(module), preserved_attrs=["init_state"])
-        return of_module(kind, frozen, *context)
+        return of_module(kind, frozen, plain.chunk_size, plain.left_context)
     if kind in ("onnx", "onnx-int8"):
         path = find_export(kind, file, plain)
         if path is None:

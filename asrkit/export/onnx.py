@@ -53,7 +53,7 @@ def write(module: nn.Module, path: str | Path, exported: Exported, file: ModelFi
         program = torch.export.export(module, (), inputs, dynamic_shapes=shapes, strict=False)
         result = torch.onnx.export(
             program, dynamo=True, verbose=False,
-            input_names=names(list(inputs)), output_names=output_names(exported),
+            input_names=[*list(inputs)[:-1], *STATE], output_names=output_names(exported),
         )  # fmt: skip
         assert result is not None
         result.model.metadata_props[KEY] = describe(exported, file)
@@ -136,10 +136,6 @@ def read(path: str | Path) -> tuple[OnnxStep, Exported]:
         reason = str(error).splitlines()[0]
         raise UserError(f"{path} is not a file that asrkit export wrote: {reason}") from None
     return step, step.description.exported
-
-
-def names(inputs: list[str]) -> list[str]:
-    return [*inputs[:-1], *STATE]
 
 
 def audio_name(exported: Exported) -> str:
