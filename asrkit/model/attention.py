@@ -5,6 +5,7 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
+from asrkit.model.dropout import Dropout
 from asrkit.model.positions import Position
 
 
@@ -36,7 +37,7 @@ class ChunkAttention(nn.Module):
         self.queries_width = dim + num_heads * position.extra_query_dim
         self.qkv = nn.Linear(dim, self.queries_width + 2 * dim)
         self.out = nn.Linear(dim, dim)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(
         self,

@@ -19,6 +19,7 @@ from torch.nn import functional
 
 from asrkit.model.attention import ChunkAttention
 from asrkit.model.convolution import CausalConvolution
+from asrkit.model.dropout import Dropout
 from asrkit.model.feed_forward import FeedForward
 from asrkit.model.positions import build_positions
 from asrkit.model.subsampling import ConvSubsampling
@@ -138,7 +139,7 @@ class ConformerEncoder(nn.Module):
         self.register_buffer("mean", torch.zeros(num_mels))
         self.register_buffer("scale", torch.ones(num_mels))
         self.subsampling = ConvSubsampling(num_mels, channels, dim, separable_subsampling)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.position, positions = build_positions(position, dim, num_heads, num_layers)
         self.layers = nn.ModuleList()
         for layer_position in positions:

@@ -4,6 +4,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from asrkit.model.dropout import Dropout
+
 
 class CausalConvolution(nn.Module):
     """Pointwise, GLU, causal depthwise, LayerNorm, SiLU, pointwise (Gulati et al. 2020, 2.2).
@@ -24,7 +26,7 @@ class CausalConvolution(nn.Module):
         self.depthwise = nn.Conv1d(dim, dim, kernel_size, groups=dim)
         self.depthwise_norm = nn.LayerNorm(dim)
         self.project = nn.Linear(dim, dim)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
         """(B, T, D) and past (B, D, K-1) -> (B, T, D) and the new past."""

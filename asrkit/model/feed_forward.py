@@ -3,6 +3,8 @@
 from torch import Tensor, nn
 from torch.nn import functional
 
+from asrkit.model.dropout import Dropout
+
 
 class FeedForward(nn.Module):
     """LayerNorm, linear, SiLU, linear (Gulati et al. 2020, 2.3): (B, T, D) -> (B, T, D)."""
@@ -12,7 +14,7 @@ class FeedForward(nn.Module):
         self.norm = nn.LayerNorm(dim)
         self.expand = nn.Linear(dim, hidden_dim)
         self.project = nn.Linear(hidden_dim, dim)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         hidden = self.dropout(functional.silu(self.expand(self.norm(x))))  # (B, T, FFN)

@@ -6,6 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from asrkit.model.dropout import Dropout
 from asrkit.model.positions.base import FramePosition, frame_numbers
 from asrkit.model.positions.distances import sinusoid
 
@@ -53,7 +54,7 @@ class SinusoidalPosition(FramePosition):
         else:
             self.register_buffer("scale", scale)
         self.norm = nn.LayerNorm(dim) if embedding_layernorm else nn.Identity()
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, position: Tensor, table: Tensor) -> Tensor:
         numbers = frame_numbers(x, position)  # (B, T)
