@@ -18,6 +18,8 @@ from torch import nn
 from asrkit.model import FULL_CONTEXT, ConformerCTC, ConformerEncoder
 from asrkit.runtime import Result
 
+os.environ["TRITON_INTERPRET"] = "1"  # before anything imports triton: kernels run on the CPU
+
 PROJECT = Path(__file__).parents[1]
 FAKE_SOUND = PROJECT / "tests" / "fake"  # for the PYTHONPATH of a process, too
 SHARED_DATA = PROJECT.parent / "shared" / "data"

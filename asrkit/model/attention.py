@@ -5,6 +5,7 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
+from asrkit.model import fused_attention
 from asrkit.model.dropout import Dropout
 from asrkit.model.positions import Position
 
@@ -60,29 +61,32 @@ class ChunkAttention(nn.Module):
             (B, T, D), and the keys and values of the last M frames, each (B, H, M, Dh).
         """
         num_blocks = valid.size(2)
-        chunk_size = x.size(1) // num_blocks
-        window = past_keys.size(2) + chunk_size  # W = M + C
         q, k, v = self.qkv(x).split([self.queries_width, x.size(2), x.size(2)], dim=2)
         q = q.unflatten(2, (self.num_heads, -1)).transpose(1, 2)  # (B, H, T, Dh + extra)
         k = k.unflatten(2, (self.num_heads, -1)).transpose(1, 2)  # (B, H, T, Dh)
         v = v.unflatten(2, (self.num_heads, -1)).transpose(1, 2)  # (B, H, T, Dh)
         keys = torch.cat([past_keys, k], dim=2)  # (B, H, M+T, Dh)
         values = torch.cat([past_values, v], dim=2)  # (B, H, M+T, Dh)
-        blocks = self.attend(
-            q.unflatten(2, (num_blocks, chunk_size)),  # (B, H, n, C, Dh + extra)
-            keys.unfold(2, window, chunk_size).transpose(3, 4),  # (B, H, n, W, Dh)
-            values.unfold(2, window, chunk_size).transpose(3, 4),
-            valid,
-            table,
-        )
-        context = blocks.flatten(2, 3).transpose(1, 2).flatten(2)  # (B, T, D)
+        queries = q.unflatten(2, (num_blocks, -1))  # (B, H, n, C, Dh + extra)
+        context = self.attend(queries, keys, values, valid, table)  # (B, H, T, Dh)
+        context = context.transpose(1, 2).flatten(2)  # (B, T, D)
         past = x.size(1)
         return self.dropout(self.out(context)), keys[:, :, past:], values[:, :, past:]
 
     def attend(
         self, queries: Tensor, keys: Tensor, values: Tensor, valid: Tensor, table: Tensor
     ) -> Tensor:
-        """Context of every query of every block: (B, H, n, C, Dh)."""
+        """(B, H, n, C, Dh + extra), twice (B, H, M+T, Dh) -> context (B, H, T, Dh)."""
+        if not torch.jit.is_scripting():  # noqa: SIM102, or TorchScript would compile it
+            if fused_attention.serves(self.position, queries):
+                content, positions = (x.flatten(2, 3) for x in self.position.terms(queries))
+                dropout = self.dropout.p if self.training else 0.0
+                return fused_attention.attend(
+                    content, positions, keys, values, table, valid, dropout
+                )
+        chunk_size, window = queries.size(3), valid.size(4)
+        keys = keys.unfold(2, window, chunk_size).transpose(3, 4)  # (B, H, n, W, Dh)
+        values = values.unfold(2, window, chunk_size).transpose(3, 4)
         parts: list[Tensor] = []
         invalid = ~valid
         for first in range(0, queries.size(3), self.max_rows):
@@ -91,4 +95,5 @@ class ChunkAttention(nn.Module):
             weights = scores.masked_fill_(invalid, self.masked).softmax(dim=4)
             weights = self.dropout(weights)
             parts.append(self.position.context(weights, values, table, first))  # (B, H, n, Q, Dh)
-        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=3)
+        context = parts[0] if len(parts) == 1 else torch.cat(parts, dim=3)  # (B, H, n, C, Dh)
+        return context.flatten(2, 3)

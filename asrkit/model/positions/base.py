@@ -25,12 +25,14 @@ class Position(nn.Module):
 
     Attributes:
         extra_query_dim: of a query beyond Dh, for kinds with a query of their own.
+        fused: whether `terms` and the table say all of it, as `fused_attention` needs.
     """
 
     def __init__(self, dim: int, num_heads: int) -> None:
         super().__init__()
-        self.num_heads = num_heads
+        self.num_heads, self.head_dim = num_heads, dim // num_heads
         self.extra_query_dim = 0
+        self.fused = type(self) is Position  # a kind that overrides says so itself
 
     def table(self, left_context: int, chunk_size: int, like: Tensor) -> Tensor:
         """What the distances of a block bring, with the device and dtype of `like`."""
@@ -48,7 +50,14 @@ class Position(nn.Module):
         Returns:
             (B, H, n, Q, W), the caller's to change.
         """
-        return (queries / math.sqrt(keys.size(4))) @ keys.transpose(3, 4)
+        return self.terms(queries)[0] @ keys.transpose(3, 4)
+
+    def terms(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries as keys meet them, and as the table's rows do, both scaled.
+
+        (B, H, n, Q, Dh + extra_query_dim) -> (B, H, n, Q, Dh), (B, H, n, Q, X)
+        """
+        return queries / math.sqrt(self.head_dim), queries[..., :0]
 
     def context(self, weights: Tensor, values: Tensor, table: Tensor, first: int) -> Tensor:
         """(B, H, n, Q, W) attention weights and (B, H, n, W, Dh) -> (B, H, n, Q, Dh)."""

@@ -12,9 +12,16 @@ from asrkit.model.positions.distances import distances, toeplitz
 class BiasPosition(Position):
     """What both share: score(i, j) = q_i·k_j / sqrt(Dh) + b_{i-j}, a table (H, 1, M+2C)."""
 
+    def __init__(self, dim: int, num_heads: int) -> None:
+        super().__init__(dim, num_heads)
+        self.fused = True
+
     def scores(self, queries: Tensor, keys: Tensor, table: Tensor, first: int) -> Tensor:
-        content = (queries / math.sqrt(keys.size(4))) @ keys.transpose(3, 4)
+        content = self.terms(queries)[0] @ keys.transpose(3, 4)
         return content + toeplitz(table[:, 0], first, queries.size(3), keys.size(3))
+
+    def terms(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+        return queries / math.sqrt(self.head_dim), torch.ones_like(queries[..., :1])
 
 
 class T5Position(BiasPosition):

@@ -5,11 +5,10 @@ import math
 import torch
 from torch import Tensor, nn
 
-from asrkit.model.positions.base import Position
-from asrkit.model.positions.distances import by_distance, columns, distances, shift
+from asrkit.model.positions.distances import DistancePosition, distances
 
 
-class CompactPosition(Position):
+class CompactPosition(DistancePosition):
     """Kind `compact`: few dimensions, fine near by, coarse far away, with queries of its own.
 
         score(i, j) = q_i·k_j / sqrt(Dh) + p_i·W r_{i-j}
@@ -66,8 +65,6 @@ class CompactPosition(Position):
         vectors = torch.stack([angles.cos(), angles.sin()], dim=2).flatten(1)
         return torch.cat([vectors[:, :-1], torch.ones_like(vectors[:, :1])], dim=1)
 
-    def scores(self, queries: Tensor, keys: Tensor, table: Tensor, first: int) -> Tensor:
-        rows, num_keys, size = queries.size(3), keys.size(3), keys.size(4)
-        content = (queries[..., :size] / math.sqrt(size)) @ keys.transpose(3, 4)
-        table = columns(table, first, rows, num_keys)  # (H, query_dim, W+Q)
-        return content + shift(by_distance(queries[..., size:], table), num_keys)
+    def terms(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+        size = self.head_dim
+        return queries[..., :size] / math.sqrt(size), queries[..., size:]

@@ -10,6 +10,27 @@ import math
 import torch
 from torch import Tensor
 
+from asrkit.model.positions.base import Position
+
+
+class DistancePosition(Position):
+    """What kinds share whose table (H, X, M+2C) holds vectors of distances.
+
+        score(i, j) = content_i·k_j + by_distance_i·table_{i-j}
+
+    with both from `terms`.
+    """
+
+    def __init__(self, dim: int, num_heads: int) -> None:
+        super().__init__(dim, num_heads)
+        self.fused = True
+
+    def scores(self, queries: Tensor, keys: Tensor, table: Tensor, first: int) -> Tensor:
+        num_keys = keys.size(3)
+        content, positions = self.terms(queries)
+        table = columns(table, first, queries.size(3), num_keys)  # (H, X, W+Q)
+        return content @ keys.transpose(3, 4) + shift(by_distance(positions, table), num_keys)
+
 
 def distances(left_context: int, chunk_size: int, like: Tensor) -> Tensor:
     """(M+2C,) int64 on the device of `like`: M+C-1 down to -C; the last one only pads."""

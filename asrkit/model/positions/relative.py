@@ -5,12 +5,11 @@ import math
 import torch
 from torch import Tensor, nn
 
-from asrkit.model.positions.base import Position
-from asrkit.model.positions.distances import by_distance, columns, distances, shift, sinusoid
+from asrkit.model.positions.distances import DistancePosition, distances, sinusoid
 
 
-class BiasedRelative(Position):
-    """What both kinds share: u and v of each head, and the scores."""
+class BiasedRelative(DistancePosition):
+    """What both kinds share: u and v of each head."""
 
     def __init__(self, dim: int, num_heads: int) -> None:
         super().__init__(dim, num_heads)
@@ -26,12 +25,9 @@ class BiasedRelative(Position):
         vectors = self.vectors(distances(left_context, chunk_size, like))  # (M+2C, D)
         return vectors.unflatten(1, (self.num_heads, -1)).permute(1, 2, 0)
 
-    def scores(self, queries: Tensor, keys: Tensor, table: Tensor, first: int) -> Tensor:
-        rows, num_keys = queries.size(3), keys.size(3)
-        scale = 1.0 / math.sqrt(keys.size(4))
-        content = ((queries + self.content_bias) * scale) @ keys.transpose(3, 4)
-        table = columns(table, first, rows, num_keys)  # (H, Dh, W+Q)
-        return content + shift(by_distance((queries + self.position_bias) * scale, table), num_keys)
+    def terms(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+        scale = 1.0 / math.sqrt(self.head_dim)
+        return (queries + self.content_bias) * scale, (queries + self.position_bias) * scale
 
 
 class RelativePosition(BiasedRelative):
