@@ -24,6 +24,7 @@ Share = Annotated[float, Field(strict=False, ge=0.0, le=1.0)]
 Positive = Annotated[int, Field(ge=1, le=1_000_000)]
 Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
 PositiveNumber = Annotated[float, Field(strict=False, gt=0.0, allow_inf_nan=False)]
+Decibels = Annotated[float, Field(strict=False, ge=0.0, le=60.0)]
 
 
 class Section(BaseModel):
@@ -36,7 +37,7 @@ class DataConfig(Section):
     # Name of a folder of recipes/ whose prepare.py makes the manifests when they are missing.
     recipe: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")] | None = None
     max_batch_seconds: PositiveNumber = 32.0
-    num_buckets: Positive = 10
+    num_buckets: Positive = 20
     min_seconds: Number = 0.1
     max_seconds: Number = 30.0
     num_workers: Count = 1
@@ -51,9 +52,8 @@ class AugmentationConfig(Section):
     silence_probability: Share = 0.0  # before and after an utterance, from digital to faint noise
     silence_seconds: PositiveNumber = 3.0  # at most, on each side
     frequency_warp: Annotated[float, Field(strict=False, ge=0.0, le=0.5)] = 0.0  # at most, by VTLP
-    gain_db: Annotated[float, Field(strict=False, ge=0.0, le=60.0)] = (
-        0.0  # louder or softer, at most
-    )
+    gain_db: Decibels = 0.0  # louder or softer, at most
+    response_db: Decibels = 0.0  # of each frequency by itself, at most
     # SpecAugment; its probability grows from 0 over the first `spec_ramp` of training.
     spec_probability: Share = 1.0  # of each utterance; 0 turns it off
     spec_ramp: Share = 0.3
