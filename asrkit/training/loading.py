@@ -21,11 +21,10 @@ def held_out(
     cuts: CutSet,
     encode: TextEncoder,
     max_batch_seconds: float,
-    num_buckets: int = 10,
     num_workers: int = 0,
 ) -> DataLoader[Batch]:
     """Batches to score, not to train on: every utterance once, as it was recorded."""
-    batches = EpochBatches(cuts, max_batch_seconds, num_buckets, seed=0, epoch=0)
+    batches = EpochBatches(cuts, max_batch_seconds, num_buckets=20, seed=0, epoch=0)
     return loaded(SpeechDataset(encode, to_train=False), batches, num_workers)
 
 

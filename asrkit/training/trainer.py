@@ -251,9 +251,7 @@ class Trainer:
         contexts = [(FULL_CONTEXT, 0)] if context.full_share > 0 else []
         left_context = max(context.left_contexts)
         contexts += [(chunk, left_context) for chunk in dict.fromkeys(context.chunk_sizes)]
-        dev = held_out(
-            self.corpus.dev, encode, data.max_batch_seconds, data.num_buckets, data.num_workers
-        )
+        dev = held_out(self.corpus.dev, encode, data.max_batch_seconds, data.num_workers)
         search = build_search(self.config.search)
         return Validation(self.model, self.fbank, encode.tokenizer, search, dev, contexts)
 

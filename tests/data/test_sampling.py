@@ -10,6 +10,7 @@ import pytest
 import torch
 from lhotse import CutSet, MonoCut
 
+from asrkit.config import DataConfig
 from asrkit.data.cuts import load_cuts
 from asrkit.data.dataset import Augmentation, SpeechDataset
 from asrkit.data.sampling import EpochBatches
@@ -135,3 +136,21 @@ def test_noise_of_another_rate_and_stereo_speech(corpus: Path) -> None:
     batch = augmented(corpus, reverb_probability=1.0)[("a", cuts)]
     assert batch.left_out == []
     assert batch.samples.shape == (1, 16000)
+
+
+def padding(num_buckets: int) -> float:
+    """Share of the batches that is padding, of utterances as speech has them: 1 to 17 seconds."""
+    seconds = np.random.default_rng(0).lognormal(1.2, 0.6, 3000).clip(1.0, 17.0)
+    cuts = CutSet(
+        [MonoCut(str(i), start=0.0, duration=s, channel=0) for i, s in enumerate(seconds)]
+    )
+    batches = [
+        [cut.duration for cut in batch] for _, batch in EpochBatches(cuts, 32.0, num_buckets, 0, 0)
+    ]
+    padded = sum(len(batch) * max(batch) for batch in batches)
+    return 1.0 - sum(map(sum, batches)) / padded
+
+
+def test_little_is_padding() -> None:
+    assert padding(DataConfig.model_fields["num_buckets"].default) < 0.08
+    assert padding(1) > 0.3  # the control
