@@ -84,10 +84,12 @@ def visible(valid, queries, keys, num_queries, chunk_size, window):
 @triton.jit
 def kept(seed, queries, keys, num_keys, DROPOUT: tl.constexpr):
     """What dropout multiplies each weight by: a function of the seed and the pair alone."""
+    pairs = queries[:, None] * num_keys + keys[None, :]
     if DROPOUT == 0.0:
-        return 1.0
-    draws = tl.rand(seed, queries[:, None] * num_keys + keys[None, :])
-    return tl.where(draws < DROPOUT, 0.0, 1.0 / (1.0 - DROPOUT))
+        factors = tl.full(pairs.shape, 1.0, tl.float32)
+    else:
+        factors = tl.where(tl.rand(seed, pairs) < DROPOUT, 0.0, 1.0 / (1.0 - DROPOUT))
+    return factors
 
 
 @triton.jit
