@@ -24,7 +24,6 @@ Share = Annotated[float, Field(strict=False, ge=0.0, le=1.0)]
 Positive = Annotated[int, Field(ge=1, le=1_000_000)]
 Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
 PositiveNumber = Annotated[float, Field(strict=False, gt=0.0, allow_inf_nan=False)]
-Decibels = Annotated[float, Field(strict=False, ge=0.0, le=60.0)]
 
 
 class Section(BaseModel):
@@ -52,8 +51,9 @@ class AugmentationConfig(Section):
     silence_probability: Share = 0.0  # before and after an utterance, from digital to faint noise
     silence_seconds: PositiveNumber = 3.0  # at most, on each side
     frequency_warp: Annotated[float, Field(strict=False, ge=0.0, le=0.5)] = 0.0  # at most, by VTLP
-    gain_db: Decibels = 0.0  # louder or softer, at most
-    response_db: Decibels = 0.0  # of each frequency by itself, at most
+    gain_db: Annotated[float, Field(strict=False, ge=0.0, le=60.0)] = (
+        0.0  # louder or softer, at most
+    )
     # SpecAugment; its probability grows from 0 over the first `spec_ramp` of training.
     spec_probability: Share = 1.0  # of each utterance; 0 turns it off
     spec_ramp: Share = 0.3

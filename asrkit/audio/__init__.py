@@ -1,12 +1,6 @@
 """Samples: reading, resampling, features, augmentation. 16 kHz mono inside."""
 
-from asrkit.audio.augment import (
-    SpecAugment,
-    between_silences,
-    change_gain,
-    change_response,
-    warp_frequencies,
-)
+from asrkit.audio.augment import SpecAugment, between_silences, change_gain, warp_frequencies
 from asrkit.audio.fbank import HOP, SAMPLE_RATE, WINDOW, Fbank, features
 from asrkit.audio.io import AudioError, Resampler, blocks, info, load, mono, read, resample
 
@@ -21,7 +15,6 @@ __all__ = [
     "between_silences",
     "blocks",
     "change_gain",
-    "change_response",
     "features",
     "info",
     "load",

@@ -7,14 +7,12 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import interpolate
 
 from asrkit.audio.fbank import SAMPLE_RATE, mel, mel_edges
 
 SILENCE_DB = (-110.0, -45.0)  # level of white noise, of full scale
 DIGITAL_DB = -96.0  # less is nothing, in 16 bits
 WARP_EDGE = 4800.0  # Hz, above most of what tells vowels apart
-RESPONSE_POINTS = 8  # frequencies with a gain of their own
 
 
 class SpecAugment(NamedTuple):
@@ -108,21 +106,4 @@ def change_gain(feats: Tensor, width: float) -> Tensor:
     if width == 0.0:
         return feats
     decibels = width * (2.0 * torch.rand(feats.size(0), 1, 1) - 1.0)
-    return feats + (decibels * math.log(10.0) / 10.0).to(feats)
-
-
-def change_response(feats: Tensor, width: float) -> Tensor:
-    """Each utterance as if through another microphone, in another room.
-
-    A gain drawn from [-width, width] decibels at each of eight frequencies, evenly spaced in mel,
-    with straight lines between them (FilterAugment, Nam et al. 2022, their linear kind).
-
-    Args:
-        feats: (B, T, F) log mels.
-        width: in decibels; 0 changes nothing.
-    """
-    if width == 0.0:
-        return feats
-    decibels = width * (2.0 * torch.rand(feats.size(0), 1, RESPONSE_POINTS) - 1.0)
-    decibels = interpolate(decibels, feats.size(2), mode="linear", align_corners=True)  # (B, 1, F)
     return feats + (decibels * math.log(10.0) / 10.0).to(feats)

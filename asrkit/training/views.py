@@ -4,7 +4,7 @@ import random
 
 from torch import Tensor
 
-from asrkit.audio import SpecAugment, change_gain, change_response, warp_frequencies
+from asrkit.audio import SpecAugment, change_gain, warp_frequencies
 from asrkit.config import AugmentationConfig, Config, ContextConfig
 from asrkit.model import FULL_CONTEXT, View
 from asrkit.training.optimizer import ramp
@@ -32,9 +32,8 @@ def draw_views(
 
 
 def heard(feats: Tensor, config: AugmentationConfig) -> Tensor:
-    """The features of another voice, at another level, through another microphone."""
-    feats = change_gain(warp_frequencies(feats, config.frequency_warp), config.gain_db)
-    return change_response(feats, config.response_db)
+    """The features of another voice, at another level."""
+    return change_gain(warp_frequencies(feats, config.frequency_warp), config.gain_db)
 
 
 def draw_contexts(config: ContextConfig, views: str, draw: random.Random) -> list[tuple[int, int]]:

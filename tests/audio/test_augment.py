@@ -9,13 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from asrkit.audio import (
-    Fbank,
-    between_silences,
-    change_gain,
-    change_response,
-    warp_frequencies,
-)
+from asrkit.audio import Fbank, between_silences, change_gain, warp_frequencies
 from asrkit.audio.fbank import mel, mel_edges
 
 
@@ -80,24 +74,6 @@ def test_a_gain_is_that_of_the_samples() -> None:
     assert (changed - fbank(louder, samples[:, :0])[0]).abs().max() < 1e-3
     assert decibels.max() - decibels.min() > 5.0
     assert change_gain(changed, 0.0) is changed
-
-
-def test_a_response_is_another_gain_at_each_frequency() -> None:
-    torch.manual_seed(0)
-    feats = torch.randn(200, 5, 80, dtype=torch.float64)
-    change = change_response(feats, 12.0) - feats
-    assert (change.std(dim=1) < 1e-12).all()  # of an utterance all frames change alike
-    decibels = change[:, 0] * 10.0 / math.log(10.0)  # (200, 80)
-    assert 11.5 < decibels.abs().max() <= 12.0
-    assert abs(float(decibels.mean())) < 1.0
-    assert (decibels[0] - decibels[1]).abs().max() > 1.0
-    # Straight lines between eight points: they bend at the bins next to six of them alone.
-    bends = decibels.diff(n=2).abs() > 1e-3
-    assert 6 <= int(bends.any(0).sum()) <= 12
-    # Ends are points: drawn evenly, independent of each other.
-    assert decibels[:, 0].std() == pytest.approx(12.0 / math.sqrt(3.0), rel=0.15)
-    assert abs(float(torch.corrcoef(decibels[:, [0, -1]].T)[0, 1])) < 0.2
-    assert change_response(feats, 0.0) is feats
 
 
 def test_silences() -> None:
