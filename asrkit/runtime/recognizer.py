@@ -141,12 +141,11 @@ class Recognizer:
             results.append(transcript.finish(seconds_heard(len(samples))))
         return results
 
-    def features(self, samples: Tensor, past: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Samples (n,) and a past (p,) -> feats (t, F) and the new past."""
-        samples = samples.to(self.reference)
-        past = samples[:0] if past is None else past
+    def features(self, samples: Tensor) -> tuple[Tensor, Tensor]:
+        """Samples (n,) -> feats (t, F) and the past (p,), the samples of the frames to come."""
+        samples = samples.to(self.reference)[None]
         with torch.inference_mode():
-            feats, past = self.fbank(samples[None], past[None])
+            feats, past = self.fbank(samples, samples[:, :0])
         return feats[0], past[0]
 
     def init_state(self, batch_size: int) -> EncoderState:

@@ -15,6 +15,7 @@ from asrkit.runtime.transcript import Transcript
 if TYPE_CHECKING:
     from asrkit.runtime.recognizer import Recognizer
 
+MOST_WAITING = 100  # frames whose samples wait: those of a chunk, in long chunks of a second
 PIECE_SECONDS = 30  # longest piece of audio worked on at once: bounds memory, not results
 
 
@@ -34,7 +35,7 @@ class Stream:
         self.recognizer, self.sample_rate = recognizer, sample_rate
         precision = "float64" if recognizer.reference.dtype == torch.float64 else "float32"
         self._resampler = audio.Resampler(sample_rate, dtype=precision)
-        self._past: Tensor | None = None  # (p,) samples that do not fill a frame yet
+        self._past = recognizer.reference.new_zeros(0)  # (p,) samples of the frames to come
         self._feats: deque[Tensor] = deque()  # each (t, F): frames that no step has taken
         self._pending = 0  # frames in them
         if recognizer.detector is not None:
@@ -56,9 +57,13 @@ class Stream:
                 self._speech_state, torch.from_numpy(samples)
             )
             self._speech += speech
-        feats, past = recognizer.features(torch.from_numpy(samples), self._past)
-        self._past = past.clone()  # a view would keep all samples in memory
-        if len(feats):
+        self._past = torch.cat([self._past, torch.from_numpy(samples).to(self._past)])
+        ready = (len(self._past) - audio.WINDOW) // audio.HOP + 1
+        chunk = 4 * recognizer.chunk_size
+        # A packet's two frames cost half of what a chunk's 64 do: packets wait for each other.
+        if last or ready >= min(chunk - self._pending % chunk, MOST_WAITING):
+            feats, past = recognizer.features(self._past)
+            self._past = past.clone()  # a view would keep all samples in memory
             self._feats.append(feats)
             self._pending += len(feats)
         self._ended = last

@@ -61,6 +61,23 @@ def test_dtypes_channels_and_paths_agree(recognizer: asrkit.Recognizer, tmp_path
     assert timed(recognizer.transcribe(str(tmp_path / "x.wav"))) == expected
 
 
+def test_features_are_computed_a_chunk_at_a_time(
+    recognizer: asrkit.Recognizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However small the packets are, and none is looked at again when its owner has it back."""
+    samples, features = speech(2.0), recognizer.features
+    expected = timed(recognizer.transcribe(samples))
+    calls = []
+    monkeypatch.setattr(recognizer, "features", lambda x: calls.append(len(x)) or features(x))
+    session = recognizer.start()
+    buffer = np.zeros(320, dtype=np.float32)
+    for packet in samples.reshape(-1, 320):
+        buffer[:] = packet
+        session.accept(buffer)
+    assert timed(session.finish()) == expected
+    assert len(calls) == 4  # three whole chunks of 640 ms and the rest
+
+
 def test_long_pieces_are_cut_without_a_trace(
     recognizer: asrkit.Recognizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
