@@ -1,5 +1,7 @@
 """Many streams, each where it is, in one step of the network."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch.nn.utils.rnn import pad_sequence
@@ -78,6 +80,8 @@ class Batcher:
             raise UserError(f"max_rows must be 1 or more, got {max_rows}")
         self.recognizer, self.max_rows = recognizer, max_rows
         self._streams: list[Stream] = []  # that go on, the one that waited longest first
+        # Of streams that made their last step together: their states, views of one in one piece.
+        self._together: dict[tuple[Stream, ...], EncoderState] = {}
 
     def start(
         self, sample_rate: int = audio.SAMPLE_RATE, hotwords: Phrases | None = None
@@ -90,6 +94,7 @@ class Batcher:
     def drop(self, session: BatchedSession) -> None:
         """Forget a session whose result nobody waits for any more."""
         self._streams = [stream for stream in self._streams if stream is not session._stream]
+        self._part([session._stream])
 
     def step(self) -> int:
         """One step with a chunk of each stream that has one; of how many streams.
@@ -97,25 +102,49 @@ class Batcher:
         An exception that a stream's search or postprocess raises is raised here when all the others
         have their results; that stream goes no further.
         """
+        self._part([stream for stream in self._streams if stream.result.is_final])
         self._streams = [stream for stream in self._streams if not stream.result.is_final]
         rows = [stream for stream in self._streams if stream.due][: self.max_rows]
         if not rows:
             return 0
         chunks = [row.feats(min(row.due, 4 * self.recognizer.chunk_size)) for row in rows]
         lengths = torch.tensor([len(chunk) for chunk in chunks], device=chunks[0].device)
-        state = EncoderState(*map(torch.cat, zip(*(row.state for row in rows), strict=True)))
-        output = self.recognizer.step(pad_sequence(chunks, batch_first=True), lengths, state)
+        feats = pad_sequence(chunks, batch_first=True)
+        output = self.recognizer.step(feats, lengths, self._joined(rows))
+        rows_of_fields = (field.split(1) for field in output.state)
+        states = [EncoderState(*each) for each in zip(*rows_of_fields, strict=True)]
         failures: list[Exception] = []
         for i, (row, count) in enumerate(zip(rows, output.lengths.tolist(), strict=True)):
-            # Clones: a view would keep the whole batch in memory as long as its slowest stream.
-            after = EncoderState(*(each[i : i + 1].clone() for each in output.state))
             self._streams.remove(row)
             try:
-                row.give(output.log_probs[i, :count], after, len(chunks[i]))
+                row.give(output.log_probs[i, :count], states[i], len(chunks[i]))
             except Exception as error:
                 failures.append(error)
             else:
                 self._streams.append(row)  # behind those that still wait
+        self._together[tuple(rows)] = output.state
+        if failures or any(row.state is not own for row, own in zip(rows, states, strict=True)):
+            self._part(rows)
         if failures:
             raise failures[0]
         return len(rows)
+
+    def _joined(self, rows: list[Stream]) -> EncoderState:
+        """The states of some rows, as those of a batch."""
+        together = self._together.pop(tuple(rows), None)
+        if together is not None:  # nobody came or left since their last step
+            return together
+        joined = EncoderState(*map(torch.cat, zip(*(row.state for row in rows), strict=True)))
+        self._part(rows, moving=rows)
+        return joined
+
+    def _part(self, streams: list[Stream], moving: Sequence[Stream] = ()) -> None:
+        """Those that were together with one of some streams get states of their own.
+
+        Views would keep the states of all in memory as long as the slowest. Those that are moving
+        on get new ones anyway.
+        """
+        for rows in [rows for rows in self._together if not set(rows).isdisjoint(streams)]:
+            del self._together[rows]
+            for row in set(rows).difference(moving):
+                row.state = EncoderState(*(each.clone() for each in row.state))

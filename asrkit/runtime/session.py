@@ -90,12 +90,12 @@ class Stream:
     def give(self, log_probs: Tensor, state: EncoderState, frames: int) -> None:
         """What the network made of so many frames: (E, V), and the state after them."""
         self._drop(frames)
+        self.state = state
         count, segments = len(log_probs), len(self._transcript.segments)
         self._transcript.accept(log_probs, self._speech[:count])
         del self._speech[:count]
         if self.recognizer.resets and len(self._transcript.segments) > segments:
-            state = self.recognizer.init_state(1)
-        self.state = state
+            self.state = self.recognizer.init_state(1)
         if self._ended and not self._pending:
             self._finish()
         else:

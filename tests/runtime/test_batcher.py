@@ -10,7 +10,7 @@ import torch
 from asrkit import Batcher, Endpointer
 from asrkit.errors import UserError
 from asrkit.export.backends import eager
-from asrkit.model import FULL_CONTEXT, CTCOutput
+from asrkit.model import FULL_CONTEXT, CTCOutput, EncoderState
 from asrkit.runtime import BatchedSession, Recognizer, Result
 from asrkit.runtime.session import Stream
 from asrkit.search import GreedySearch, PrefixBeamSearch
@@ -173,6 +173,47 @@ def test_a_backlog_costs_each_chunk_the_same() -> None:
     assert torch.equal(first, waiting[:16])
     assert stream._feats[0].untyped_storage().data_ptr() == waiting.untyped_storage().data_ptr()
     assert torch.equal(stream.feats(stream.due), waiting[16 : 16 + stream.due])
+
+
+def test_states_stay_joined_while_the_same_streams_step() -> None:
+    """And a stream that is left behind, or outlives the others, keeps its own state alone."""
+
+    def bytes_held(session: BatchedSession) -> int:
+        return session._stream.state.keys.untyped_storage().nbytes()
+
+    recognizer = recognizer_of()
+    alone = recognizer.init_state(1).keys.nbytes
+    batcher = Batcher(recognizer)
+    sessions = [batcher.start() for _ in range(3)]
+
+    def step(*talking: int) -> list[int]:
+        for i in talking:
+            sessions[i].accept(speech(0.16 + 0.015, i))
+        assert batcher.step() == len(talking)
+        return [bytes_held(session) // alone for session in sessions]
+
+    assert step(0, 1, 2) == [3, 3, 3]
+    (joined,) = batcher._together.values()
+    states: list[EncoderState] = []
+    network = recognizer.backend.step
+
+    def step_and_note(feats, lengths, state):  # type: ignore[no-untyped-def]
+        states.append(state)
+        return network(feats, lengths, state)
+
+    recognizer.backend = recognizer.backend._replace(step=step_and_note)
+    assert step(0, 1, 2) == [3, 3, 3]
+    assert states[0] is joined
+    assert step(0, 2) == [2, 1, 2]
+    assert step(1) == [2, 1, 2]
+    batcher.drop(sessions[0])
+    assert step(1, 2) == [1, 2, 2]
+    for session in sessions:
+        session.end()
+    while batcher.step():
+        pass
+    assert not batcher._together
+    assert [bytes_held(session) // alone for session in sessions] == [1, 1, 1]
 
 
 def test_nobody_waits_for_ever() -> None:
