@@ -36,7 +36,7 @@ from benchmarks import (
 from peers import EmformerStep, SpeechBrainStep
 from torch import Tensor
 
-from asrkit.export import onnx, torchscript
+from asrkit.export import int8, onnx, torchscript
 from asrkit.export.description import Exported
 from asrkit.export.replay import eager_step
 
@@ -87,7 +87,7 @@ class Contenders:
 
     @cached_property
     def quantized(self) -> Path:
-        onnx.quantize(self.exported, self.folder / "encoder.int8.onnx", self.eager)
+        int8.quantize(self.exported, self.folder / "encoder.int8.onnx", self.eager)
         return self.folder / "encoder.int8.onnx"
 
 

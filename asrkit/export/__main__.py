@@ -15,7 +15,7 @@ from asrkit.checkpoint import ModelFile, load_model
 from asrkit.cli import add_model_file, frames, parser, run_command
 from asrkit.data.manifest import ManifestError, read_manifest
 from asrkit.errors import UserError
-from asrkit.export import onnx, torchscript
+from asrkit.export import int8, onnx, torchscript
 from asrkit.export.backends import Backend, eager, export_path, onnx_backend, shown
 from asrkit.export.description import CONTENTS, Exported, What
 from asrkit.export.replay import TOLERANCE, eager_step, largest_difference
@@ -137,7 +137,7 @@ def quantized(file: ModelFile, exported: Exported, path: Path, trial: list[Job])
     Raises:
         UserError: if it does not.
     """
-    onnx.quantize(path, path, eager_step(file, exported))
+    int8.quantize(path, path, eager_step(file, exported))
     plain = eager(file.model, exported.chunk_size, exported.left_context)
     before, after = (
         error_rate(backend, file, trial) for backend in (plain, onnx_backend(path, file, plain))

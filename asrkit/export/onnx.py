@@ -1,9 +1,8 @@
-"""ONNX: a file for ONNX Runtime, in float32 or with the weights of linear layers in int8.
+"""ONNX: a file for ONNX Runtime, in float32; `int8` makes a faster one of it.
 
 The batch and the number of chunks in a step are dynamic; the state goes in and comes out.
 """
 
-import json
 import logging
 import warnings
 from collections.abc import Iterator
@@ -58,33 +57,6 @@ def write(module: nn.Module, path: str | Path, exported: Exported, file: ModelFi
         assert result is not None
         result.model.metadata_props[KEY] = describe(exported, file)
         result.save(str(path))
-
-
-def quantize(path: str | Path, target: str | Path, module: nn.Module) -> None:
-    """The file of a module with the weights of its linear layers in int8, each column with its
-    scale, and their inputs quantised as they come.
-
-    Weights take seven bits: with eight, sums overflow on CPUs without VNNI.
-    """
-    need("onnx", "onnxruntime")
-    import onnx
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    model = onnx.load(path)
-    # Position tables are matrices too, in some encodings: linear layers are known by their shapes.
-    shapes = {m.weight.shape for m in module.modules() if isinstance(m, nn.Linear)}
-    shapes |= {shape[::-1] for shape in shapes}
-    matrices = {each.name for each in model.graph.initializer if tuple(each.dims) in shapes}
-    linear = [node.name for node in model.graph.node if matrices.intersection(node.input[1:2])]
-    with quiet():
-        quantize_dynamic(
-            model, target, op_types_to_quantize=["MatMul", "Gemm"], nodes_to_quantize=linear,
-            per_channel=True, reduce_range=True, weight_type=QuantType.QInt8,
-        )  # fmt: skip
-    model = onnx.load(target)
-    (description,) = (each for each in model.metadata_props if each.key == KEY)
-    description.value = json.dumps(json.loads(description.value) | {"precision": "int8"})
-    onnx.save(model, target)
 
 
 class OnnxStep:
