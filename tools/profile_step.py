@@ -24,7 +24,7 @@ from benchmarks import CHUNK_SIZE, Row, environment, parser, random_feats, refer
 from asrkit.export.onnx import OnnxStep, read
 
 STEPS, WARM_UP, SHOWN = 60, 10, 8
-PRODUCTS = ("MatMul", "FusedMatMul", "Gemm", "DynamicQuantizeMatMul", "MatMulIntegerToFloat")
+PRODUCTS = ("MatMul", "FusedMatMul", "Gemm", "MatMulIntegerToFloat")
 
 
 class Kernel(NamedTuple):
@@ -81,35 +81,34 @@ def kernel(event: dict[str, Any]) -> Kernel:
 def plain_rate(rows: int, inner: int, columns: int, count: int, threads: int, int8: bool) -> float:
     """GFLOP/s of `count` products of this shape by matrices of their own, nothing between them."""
     draw = np.random.default_rng(0)
-    node = "DynamicQuantizeMatMul" if int8 else "MatMul"
-    nodes, weights = [], []
+    node, domain = ("MatMulIntegerToFloat", "com.microsoft") if int8 else ("MatMul", "")
+    constants = {"scale": np.float32(0.01), "scales": np.full(columns, 0.01, np.float32)}
+    constants["zero"] = np.uint8(128)
+    x: np.ndarray = draw.standard_normal((rows, inner), dtype=np.float32)
+    if int8:
+        x = draw.integers(0, 255, (rows, inner), dtype=np.uint8)
+    nodes = []
     for i in range(count):
-        names = [f"w{i}"]
-        if int8:
-            matrix = draw.integers(-60, 60, (inner, columns)).astype(np.int8)
-            scales = np.full(columns, 0.01, np.float32), np.zeros(columns, np.int8)
-            names += [f"s{i}", f"z{i}"]
-            weights += [onnx.numpy_helper.from_array(matrix, names[0])]
-            weights += [
-                onnx.numpy_helper.from_array(a, n) for a, n in zip(scales, names[1:], strict=True)
-            ]
-        else:
-            matrix = draw.standard_normal((inner, columns)).astype(np.float32)
-            weights += [onnx.numpy_helper.from_array(matrix, names[0])]
-        domain = "com.microsoft" if int8 else ""
-        nodes.append(onnx.helper.make_node(node, ["x", *names], [f"y{i}"], domain=domain))
+        constants[f"w{i}"] = (
+            draw.integers(-60, 60, (inner, columns), dtype=np.int8)
+            if int8
+            else draw.standard_normal((inner, columns), dtype=np.float32)
+        )
+        names = ["x", f"w{i}", *(["scale", "scales", "zero"] if int8 else [])]
+        nodes.append(onnx.helper.make_node(node, names, [f"y{i}"], domain=domain))
+    weights = [onnx.numpy_helper.from_array(np.asarray(a), n) for n, a in constants.items()]
     outputs = [
         onnx.helper.make_tensor_value_info(f"y{i}", onnx.TensorProto.FLOAT, [rows, columns])
         for i in range(count)
     ]
-    given = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [rows, inner])
+    kind = onnx.TensorProto.UINT8 if int8 else onnx.TensorProto.FLOAT
+    given = onnx.helper.make_tensor_value_info("x", kind, [rows, inner])
     graph = onnx.helper.make_graph(nodes, "plain", [given], outputs, weights)
     opsets = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("com.microsoft", 1)]
     model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     session = onnxruntime.InferenceSession(model.SerializeToString(), options)
-    x = draw.standard_normal((rows, inner)).astype(np.float32)
     seconds = []
     for _ in range(WARM_UP + STEPS):
         started = time.perf_counter()

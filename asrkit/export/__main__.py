@@ -16,7 +16,7 @@ from asrkit.cli import add_model_file, frames, parser, run_command
 from asrkit.data.manifest import ManifestError, read_manifest
 from asrkit.errors import UserError
 from asrkit.export import int8, onnx, torchscript
-from asrkit.export.backends import Backend, eager, export_path, onnx_backend, shown
+from asrkit.export.backends import Backend, eager, export_path, of_onnx, onnx_backend, shown
 from asrkit.export.description import CONTENTS, Exported, What
 from asrkit.export.replay import TOLERANCE, eager_step, largest_difference
 from asrkit.files import replacing
@@ -137,13 +137,14 @@ def quantized(file: ModelFile, exported: Exported, path: Path, trial: list[Job])
     Raises:
         UserError: if it does not.
     """
-    int8.quantize(path, path, eager_step(file, exported))
+    module = eager_step(file, exported)
     plain = eager(file.model, exported.chunk_size, exported.left_context)
-    before, after = (
-        error_rate(backend, file, trial) for backend in (plain, onnx_backend(path, file, plain))
-    )
+    observed = int8.ObservedStep(path, module)
+    before = error_rate(of_onnx(observed, plain), file, trial)
     if not before.reference_units:
         raise UserError("int8 not written: no recording of the manifest could be read to try it on")
+    int8.quantize(path, module, observed.ranges)
+    after = error_rate(onnx_backend(path, file, plain), file, trial)
     found = f"float32 {before}, int8 {after}"
     if after.rate > before.rate + MOST_LOST:
         raise UserError(f"int8 not written: it costs more than {MOST_LOST} % WER: {found}")

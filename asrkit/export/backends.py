@@ -145,6 +145,10 @@ def onnx_backend(path: Path, file: ModelFile, plain: Backend) -> Backend:
         raise UserError(f"{path} is for {shown(exported)}, not for {shown(wanted)}")
     if step.description.weights != fingerprint(file.model):
         raise UserError(f"{path} was exported from another model")
+    return of_onnx(step, plain)
+
+
+def of_onnx(step: onnx.OnnxStep, plain: Backend) -> Backend:
     kind = "onnx-int8" if step.description.precision == "int8" else "onnx"
 
     def run(feats: Tensor, lengths: Tensor, state: EncoderState) -> CTCOutput:

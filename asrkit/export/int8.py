@@ -1,31 +1,35 @@
 """The large products of an ONNX file on integers: weights of seven bits, inputs of eight.
 
-With weights of eight bits sums overflow on CPUs without VNNI.
+Inputs are rounded to steps that were measured on recordings when the file was made. Steps that are
+found anew for every batch, as dynamic quantisation does, would make a stream's numbers depend on
+its neighbours and on how many chunks come at once. With weights of eight bits sums overflow on
+CPUs without VNNI.
 """
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import nn
 
 from asrkit.export.description import KEY
-from asrkit.export.onnx import need, quiet
+from asrkit.export.onnx import OnnxStep, need, open_session
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import ModelProto, NodeProto
+
+Range = tuple[float, float]  # least and largest
 
 FEWEST_CHANNELS = 96  # of a convolution that is faster so: of 64 by an eighth, of 32 not at all
 
 # The subsampling's second convolution, (B, S, 1+2T, 2F) -> (B, O, T, F), as a product of its
 # patches: the taps in frequency of each frame, (B, 1+2T, F, 3·S), then the frames of each patch,
-# (B, T, F, 9·S). Inputs are quantised first: patches of bytes are a quarter to copy. ONNX Runtime
-# has no fast convolution of a float input on integers.
-PRODUCT = """
-<domain: "asrkit", opset_import: ["": 20]>
-convolution (hidden, weight, weight_scale, bias) => (convolved) {
-  bytes, scale, zero = DynamicQuantizeLinear (hidden)
+# (B, T, F, 9·S). Patches are of bytes, a quarter to copy. ONNX Runtime has no fast convolution of
+# integers to floats.
+CONVOLUTION = """
+<domain: "asrkit", opset_import: ["": 20, "com.microsoft": 1]>
+convolution (bytes, weight, scale, weight_scale, zero, bias) => (convolved) {
   frames = Transpose <perm = [0, 2, 3, 1]> (bytes)
   pads = Constant <value_ints = [0, 0, 1, 0, 0, 0, 0, 0]> ()
   padded = Pad (frames, pads, zero)
@@ -48,65 +52,127 @@ convolution (hidden, weight, weight_scale, bias) => (convolved) {
   third = Slice (taps, start2, end2, time, stride)
   patches = Concat <axis = 3> (first, second, third)
 
-  sums = MatMulInteger (patches, weight, zero)
-  numbers = Cast <to = 1> (sums)
-  scales = Mul (scale, weight_scale)
-  product = Mul (numbers, scales)
-  rows = Add (product, bias)
+  rows = com.microsoft.MatMulIntegerToFloat (patches, weight, scale, weight_scale, zero, , bias)
   convolved = Transpose <perm = [0, 3, 1, 2]> (rows)
 }
 """
 
 
-def quantize(path: str | Path, target: str | Path, module: nn.Module) -> None:
-    """The file of a module with its linear layers and its large convolution on integers.
+class ObservedStep(OnnxStep):
+    """A float32 file's step that keeps the range of what each of its large products takes."""
 
-    Each column of weights has its scale; inputs are quantised as they come.
+    def __init__(self, path: str | Path, module: nn.Module) -> None:
+        need("onnx", "onnxruntime")
+        import onnx
+
+        model = onnx.load(path)
+        inputs = sorted({node.input[0] for node in large_products(model, module)})
+        for name in inputs:
+            for kind in ("ReduceMin", "ReduceMax"):
+                output = f"{name}_{kind}"
+                model.graph.node.append(onnx.helper.make_node(kind, [name], [output], keepdims=0))
+                model.graph.output.append(
+                    onnx.helper.make_tensor_value_info(output, onnx.TensorProto.FLOAT, [])
+                )
+        super().__init__(*open_session(model.SerializeToString()))
+        self.ranges: dict[str, Range] = dict.fromkeys(inputs, (0.0, 0.0))
+
+    def run(self, arrays: dict[str, np.ndarray]) -> list[np.ndarray]:
+        outputs = super().run(arrays)
+        count = 2 * len(self.ranges)
+        found = np.array(outputs[-count:], dtype=np.float64).reshape(-1, 2).tolist()
+        for (name, (least, most)), (low, high) in zip(self.ranges.items(), found, strict=True):
+            self.ranges[name] = min(least, low), max(most, high)
+        return outputs[:-count]
+
+
+def quantize(path: str | Path, module: nn.Module, ranges: dict[str, Range]) -> None:
+    """Put the large products of a module's file on integers.
+
+    Args:
+        path: of the float32 file, which is replaced.
+        module: that it was exported from.
+        ranges: of the inputs of these products, from an `ObservedStep` that heard recordings.
     """
-    need("onnx", "onnxruntime")
     import onnx
-    from onnxruntime.quantization import QuantType, quantize_dynamic
 
     model = onnx.load(path)
-    # Position tables are matrices too, in some encodings: linear layers are known by their shapes.
-    shapes = {m.weight.shape for m in module.modules() if isinstance(m, nn.Linear)}
-    shapes |= {shape[::-1] for shape in shapes}
-    matrices = {each.name for each in model.graph.initializer if tuple(each.dims) in shapes}
-    linear = [node.name for node in model.graph.node if matrices.intersection(node.input[1:2])]
-    with quiet():
-        quantize_dynamic(
-            model, target, op_types_to_quantize=["MatMul", "Gemm"], nodes_to_quantize=linear,
-            per_channel=True, reduce_range=True, weight_type=QuantType.QInt8,
-        )  # fmt: skip
-    model = onnx.load(target)
-    quantize_convolution(model)
+    put_on_integers(model, large_products(model, module), ranges)
     (description,) = (each for each in model.metadata_props if each.key == KEY)
     description.value = json.dumps(json.loads(description.value) | {"precision": "int8"})
-    onnx.save(model, target)
+    onnx.save(model, path)
 
 
-def quantize_convolution(model: "ModelProto") -> None:
-    """PRODUCT in place of the 3x3 convolution over channels, if they are many."""
-    from onnx import helper, numpy_helper, parser
+def large_products(model: "ModelProto", module: nn.Module) -> list["NodeProto"]:
+    """The products of linear layers, and the convolution over many channels."""
+    # Position tables are matrices too, in some encodings: linear layers are known by their shapes.
+    shapes = {tuple(m.weight.shape[::-1]) for m in module.modules() if isinstance(m, nn.Linear)}
+    sizes = {each.name: tuple(each.dims) for each in model.graph.initializer}
+    found = []
+    for node in model.graph.node:
+        size = sizes.get(node.input[1]) if len(node.input) > 1 else None
+        many = size is not None and size[2:] == (3, 3) and size[1] >= FEWEST_CHANNELS
+        if (node.op_type == "MatMul" and size in shapes) or (node.op_type == "Conv" and many):
+            found.append(node)
+    return found
+
+
+def put_on_integers(
+    model: "ModelProto", products: list["NodeProto"], ranges: dict[str, Range]
+) -> None:
+    """Change these products of a graph, and leave out the weights that they had."""
+    from onnx import helper, parser
 
     weights = {each.name: each for each in model.graph.initializer}
-    for node in [node for node in model.graph.node if node.op_type == "Conv"]:
-        hidden, name, bias = node.input
-        weight = numpy_helper.to_array(weights[name])  # (O, S, 3, 3)
-        if weight.shape[2:] != (3, 3) or weight.shape[1] < FEWEST_CHANNELS:
-            continue
-        columns = weight.transpose(2, 3, 1, 0).reshape(-1, len(weight))  # (9·S, O)
-        scale = np.abs(columns).max(axis=0).clip(min=1e-20) / 63  # (O,)
-        quantized = {
-            f"{name}_quantized": np.rint(columns / scale).astype(np.int8),
-            f"{name}_scale": scale,
-        }
+    for node in products:
+        quantize_product(model, node, ranges[node.input[0]])
+    used = {name for node in model.graph.node for name in node.input}
+    for name in weights.keys() - used:
         model.graph.initializer.remove(weights[name])
-        model.graph.initializer.extend(numpy_helper.from_array(a, n) for n, a in quantized.items())
-        node.CopyFrom(
-            helper.make_node(
-                "convolution", [hidden, *quantized, bias], node.output, domain="asrkit"
-            )
+    model.functions.append(parser.parse_function(CONVOLUTION))
+    for domain in ("asrkit", "com.microsoft"):
+        model.opset_import.append(helper.make_opsetid(domain, 1))
+
+
+def quantize_product(model: "ModelProto", node: "NodeProto", bounds: Range) -> None:
+    """Integers in place of a product of numbers, and of the addition of its bias."""
+    from onnx import helper, numpy_helper
+
+    graph = model.graph
+    arrays = {each.name: each for each in graph.initializer}
+    source, weight = node.input[0], numpy_helper.to_array(arrays[node.input[1]])
+    if node.op_type == "Conv":
+        weight = weight.transpose(2, 3, 1, 0).reshape(-1, len(weight))  # (9·S, O)
+    columns = np.abs(weight).max(axis=0).clip(min=1e-20) / 63  # the step of each
+    step = max(bounds[1] - bounds[0], 1e-10) / 255
+    constants: dict[str, Any] = {
+        "weight": np.rint(weight / columns).astype(np.int8),
+        "scale": np.float32(step),
+        "weight_scale": columns.astype(np.float32),
+        "zero": np.uint8(round(-bounds[0] / step)),
+    }
+    names = {kind: f"{node.output[0]}_{kind}" for kind in ("bytes", *constants)}
+    for kind, array in constants.items():
+        graph.initializer.append(numpy_helper.from_array(np.asarray(array), names[kind]))
+    quantize = helper.make_node(
+        "QuantizeLinear", [source, names["scale"], names["zero"]], [names["bytes"]]
+    )
+    inputs = [names[kind] for kind in ("bytes", "weight", "scale", "weight_scale", "zero")]
+    if node.op_type == "Conv":
+        product = helper.make_node(
+            "convolution", [*inputs, node.input[2]], node.output, domain="asrkit"
         )
-        model.functions.append(parser.parse_function(PRODUCT))
-        model.opset_import.append(helper.make_opsetid("asrkit", 1))
+    else:
+        outputs, bias = node.output, []
+        (after, *others) = [each for each in graph.node if node.output[0] in each.input]
+        added = [name for name in after.input if name in arrays]
+        if after.op_type == "Add" and added and not others:
+            outputs, bias = after.output, ["", *added]
+            graph.node.remove(after)
+        product = helper.make_node(
+            "MatMulIntegerToFloat", [*inputs, *bias], outputs, domain="com.microsoft"
+        )
+    place = next(i for i, each in enumerate(graph.node) if each.output[0] == node.output[0])
+    del graph.node[place]
+    graph.node.insert(place, product)
+    graph.node.insert(place, quantize)

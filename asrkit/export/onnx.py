@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -81,33 +82,40 @@ class OnnxStep:
         """The module's inputs, whole chunks of audio -> its outputs."""
         tensors = [*inputs[:-1], *inputs[-1]]
         arrays = {n: t.numpy() for n, t in zip(self.inputs, tensors, strict=True)}
-        outputs = [torch.from_numpy(each) for each in self.session.run(None, arrays)]
+        outputs = [torch.from_numpy(each) for each in self.run(arrays)]
         return *outputs[: -len(STATE)], EncoderState(*outputs[-len(STATE) :])
+
+    def run(self, arrays: "dict[str, np.ndarray]") -> "list[np.ndarray]":
+        """Outputs of the graph, by order; inputs by name."""
+        return self.session.run(None, arrays)
 
 
 def read(path: str | Path) -> tuple[OnnxStep, Exported]:
-    """The step in a file that `write` or `quantize` wrote, on as many threads as torch's, and what
-    it is.
+    """The step in a file of `write` or `int8.quantize`, on as many threads as torch's, and what it
+    is.
 
     Raises:
         UserError: if it is another file, or ONNX Runtime is not installed.
     """
     need("onnxruntime")
+    try:
+        step = OnnxStep(*open_session(str(path)))
+    except Exception as error:  # ONNX Runtime's errors have no root but this
+        reason = str(error).splitlines()[0]
+        raise UserError(f"{path} is not a file that asrkit export wrote: {reason}") from None
+    return step, step.description.exported
+
+
+def open_session(model: str | bytes) -> "tuple[InferenceSession, Description]":
+    """A session of a file or of its bytes, and what the file says of itself."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    try:
-        session = onnxruntime.InferenceSession(
-            str(path), options, providers=["CPUExecutionProvider"]
-        )
-        step = OnnxStep(session, described(session.get_modelmeta().custom_metadata_map[KEY]))
-    except Exception as error:  # ONNX Runtime's errors have no root but this
-        reason = str(error).splitlines()[0]
-        raise UserError(f"{path} is not a file that asrkit export wrote: {reason}") from None
-    return step, step.description.exported
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return session, described(session.get_modelmeta().custom_metadata_map[KEY])
 
 
 def audio_name(exported: Exported) -> str:

@@ -159,7 +159,7 @@ def test_control_a_backend_that_computes_something_else_is_refused(exports: Expo
         check(backend._replace(step=forgetful), plain)
 
 
-def test_int8_is_smaller_and_near(exports: Exports) -> None:
+def test_int8_is_smaller_and_near(exports: Exports, recording: np.ndarray) -> None:
     file = exports.file()
     sizes = [
         export_path(exports.model, Exported("ctc", CHUNK, LEFT), kind).stat().st_size
@@ -176,12 +176,31 @@ def test_int8_is_smaller_and_near(exports: Exports) -> None:
     assert sizes[0] - sizes[1] > 2 * (linear - folded)  # of three bytes saved, scales take some
     backend, plain = build_backend("onnx-int8", file, CHUNK, LEFT), eager(file.model, CHUNK, LEFT)
     assert backend.kind == "onnx-int8"
-    feats = 17 + torch.randn(1, 8 * CHUNK, 80)
+    samples = torch.from_numpy(recording)[None]
+    feats = audio.Fbank(80)(samples, samples[:, :0])[0]
     ours, theirs = (
-        each.step(feats, torch.tensor([8 * CHUNK]), each.init_state(1)).log_probs.exp()
+        each.step(feats, torch.tensor([feats.size(1)]), each.init_state(1)).log_probs.exp()
         for each in (backend, plain)
     )
     assert 1e-5 < (ours - theirs).abs().mean() < 0.02
+
+
+@torch.inference_mode()
+def test_int8_is_the_same_for_any_packets_and_neighbours(exports: Exports) -> None:
+    backend = build_backend("onnx-int8", exports.file(), CHUNK, LEFT)
+    size, count = 4 * CHUNK, 5
+    feats = 17 + torch.randn(3, count * size, 80)
+    feats[1] += 20.0  # a loud neighbour, whose steps would be coarse
+    whole = backend.step(feats, torch.full((3,), count * size), backend.init_state(3)).log_probs
+    state, parts = backend.init_state(1), []
+    for chunk in feats[:1].split(size, dim=1):
+        output = backend.step(chunk, torch.tensor([size]), state)
+        parts.append(output.log_probs)
+        state = output.state
+    assert (torch.cat(parts, dim=1) - whole[:1]).abs().max() < 1e-5
+    # Control: the state matters to it.
+    other = backend.step(feats[:1, -size:], torch.tensor([size]), backend.init_state(1)).log_probs
+    assert (other - whole[:1, -CHUNK:]).abs().max() > 1e-2
 
 
 def test_int8_that_recognises_worse_is_not_written(
