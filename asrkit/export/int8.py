@@ -124,12 +124,13 @@ def put_on_integers(
     from onnx import helper, parser
 
     weights = {each.name: each for each in model.graph.initializer}
+    if any(node.op_type == "Conv" for node in products):
+        model.functions.append(parser.parse_function(CONVOLUTION))
     for node in products:
         quantize_product(model, node, ranges[node.input[0]])
     used = {name for node in model.graph.node for name in node.input}
     for name in weights.keys() - used:
         model.graph.initializer.remove(weights[name])
-    model.functions.append(parser.parse_function(CONVOLUTION))
     for domain in ("asrkit", "com.microsoft"):
         model.opset_import.append(helper.make_opsetid(domain, 1))
 
@@ -164,11 +165,11 @@ def quantize_product(model: "ModelProto", node: "NodeProto", bounds: Range) -> N
         )
     else:
         outputs, bias = node.output, []
-        (after, *others) = [each for each in graph.node if node.output[0] in each.input]
-        added = [name for name in after.input if name in arrays]
-        if after.op_type == "Add" and added and not others:
-            outputs, bias = after.output, ["", *added]
-            graph.node.remove(after)
+        users = [each for each in graph.node if node.output[0] in each.input]
+        vectors = [n for n in users[0].input if n in arrays and len(arrays[n].dims) == 1]
+        if len(users) == 1 and users[0].op_type == "Add" and vectors:
+            outputs, bias = users[0].output, ["", *vectors]
+            graph.node.remove(users[0])
         product = helper.make_node(
             "MatMulIntegerToFloat", [*inputs, *bias], outputs, domain="com.microsoft"
         )
