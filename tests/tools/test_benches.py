@@ -115,6 +115,12 @@ def test_training(tmp_path: Path) -> None:
     check(output, TRAINING, tmp_path / "train.json")
 
 
+def test_attention() -> None:
+    rows = table(run("bench_attention.py", "--rounds", "2"))
+    assert len(rows) == 8  # contexts, with and without backward, two contenders on a CPU
+    assert all(float(row["ms"]) > 0 for row in rows)
+
+
 def test_search() -> None:
     rows = table(run("bench_search.py", "--rounds", "2"))
     assert {row["posteriors"] for row in rows} == {"peaky", "soft"}

@@ -1,0 +1,152 @@
+"""One layer's attention, forward and backward: time and memory beside torch's without positions.
+
+On an NVIDIA GPU also the kernels that take their distances in (`asrkit/model/kernels.py`). In full
+context, and in chunks of 640 ms with 2560 ms before them, on frames of 40 ms.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from benchmarks import (
+    CHUNK_SIZE,
+    DIM,
+    LEFT_CONTEXT,
+    NUM_HEADS,
+    Failure,
+    Row,
+    chosen,
+    environment,
+    parser,
+    ratio,
+    report,
+    round_robin,
+)
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from asrkit.model import fused_attention
+from asrkit.model.attention import ChunkAttention
+from asrkit.model.conformer import valid_keys
+from asrkit.model.positions import build_positions
+
+KERNELS, BLOCKS = "asrkit, kernels", "asrkit, block by block"
+PLAIN = "torch, no positions, full context"
+Attention = Callable[[Tensor], Tensor]  # (B, T, D) -> (B, T, D)
+
+
+def ours(layer: ChunkAttention, chunk_size: int, left_context: int, kernels: bool) -> Attention:
+    """A layer in its context, by the kernels or without them."""
+
+    def attend(x: Tensor) -> Tensor:
+        batch, frames, _ = x.shape
+        position, lengths = x.new_zeros(batch).long(), x.new_full([batch], frames).long()
+        valid = valid_keys(position, lengths, left_context, chunk_size, frames)
+        past = x.new_zeros(batch, NUM_HEADS, left_context, DIM // NUM_HEADS)
+        served = fused_attention.serves
+        fused_attention.serves = served if kernels else lambda position, queries: False
+        try:
+            table = layer.position.table(left_context, chunk_size, x)
+            return layer(x, valid, table, past, past)[0]
+        finally:
+            fused_attention.serves = served
+
+    return attend
+
+
+def plain(layer: ChunkAttention, x: Tensor) -> Tensor:
+    """The same products, torch's attention between them."""
+    q, k, v = (
+        part.unflatten(2, (NUM_HEADS, -1)).transpose(1, 2) for part in layer.qkv(x).chunk(3, dim=2)
+    )
+    return layer.out(scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+
+
+@torch.inference_mode(False)
+def timed(attend: Attention, x: Tensor, backward: bool, peaks: list[float]) -> list[float]:
+    """Seconds of one pass; its peak memory in MB goes to `peaks` where the device counts it."""
+    on_gpu = x.is_cuda
+    with torch.set_grad_enabled(backward):
+        x = x.clone().requires_grad_(backward)
+        if on_gpu:
+            torch.cuda.synchronize()
+            torch.cuda.reset_peak_memory_stats()
+            before = torch.cuda.memory_allocated()
+        started = time.perf_counter()
+        y = attend(x)
+        if backward:
+            y.sum().backward()
+        if on_gpu:
+            torch.cuda.synchronize()
+            peaks.append((torch.cuda.max_memory_allocated() - before) / 1e6)
+        return [time.perf_counter() - started]
+
+
+def measure(frames: int, context: str, backward: bool, options: argparse.Namespace) -> list[Row]:
+    """A row of the table for each contender."""
+    torch.manual_seed(0)
+    dtype = torch.bfloat16 if options.bfloat16 else torch.float32
+    layer = ChunkAttention(
+        DIM, NUM_HEADS, 0.0, build_positions("relative", DIM, NUM_HEADS, 1)[1][0]
+    ).to(options.device, dtype)
+    x = torch.randn(options.batch, frames, DIM, device=options.device, dtype=dtype)
+    sizes = (CHUNK_SIZE, LEFT_CONTEXT) if context == "chunks" else (frames, 0)
+    contenders = {BLOCKS: ours(layer, *sizes, kernels=False), PLAIN: partial(plain, layer)}
+    if x.is_cuda:
+        contenders[KERNELS] = ours(layer, *sizes, kernels=True)
+    peaks: dict[str, list[float]] = {name: [] for name in contenders}
+    passes = {
+        name: partial(timed, contenders[name], x, backward, peaks[name])
+        for name in chosen(contenders, options)
+    }
+    label = f"{frames} frames, {context}"
+    results = round_robin(passes, options.rounds, True, options.limit, label)
+    rows: list[Row] = []
+    for name, result in results.items():
+        row: Row = {"frames": frames, "context": context, "backward": "yes" if backward else "no"}
+        row["contender"] = name
+        if isinstance(result, Failure):
+            row |= {"ms": result.reason, f"× {BLOCKS}": None}
+        else:
+            row["ms"] = 1000 * statistics.median(seconds[0] for seconds in result)
+            row[f"× {BLOCKS}"] = ratio(result, results.get(BLOCKS, Failure("")))
+        row["peak memory, MB"] = max(peaks[name], default=None)
+        rows.append(row)
+    return rows
+
+
+def main() -> None:
+    arguments = parser(
+        "One layer's attention, forward and backward.",
+        "python tools/bench_attention.py --device cuda --bfloat16 --frames 1500 6000 24000",
+    )
+    arguments.add_argument("--device", default="cpu", help="of torch (default cpu)")
+    arguments.add_argument("--batch", type=int, default=8, help="rows (default 8)")
+    arguments.add_argument(
+        "--frames", type=int, nargs="+", default=[1600], help="of 40 ms, multiples of 16"
+    )
+    arguments.add_argument("--bfloat16", action="store_true", help="weights and frames")
+    options = arguments.parse_args()
+    if options.quick:
+        options.batch, options.frames = 2, [64]
+    torch.set_num_threads(options.threads[-1])
+    facts = environment(options)
+    if torch.cuda.is_available():
+        facts["GPU"] = torch.cuda.get_device_name()
+    rows = [
+        row
+        for frames in options.frames
+        for context in ("full", "chunks")
+        for backward in (False, True)
+        for row in measure(frames, context, backward, options)
+    ]
+    report(
+        f"Attention: {options.batch} rows, D {DIM}, {NUM_HEADS} heads", facts, rows, options.json
+    )
+
+
+if __name__ == "__main__":
+    main()
