@@ -204,7 +204,7 @@ def test_bad_models(
         ("decode", ["--left-ms", "-40", "x.wav"], "--left-ms must be a multiple of 40 ms"),
         ("decode", ["--search", "bean", "x.wav"], "'search.kind': must be one of greedy, prefix_"),
         ("decode", ["--search", "{kind: x", "x.wav"], "--search must be a kind or YAML, got"),
-        ("decode", ["--beam", "4", "x.wav"], "'search': greedy has no option 'beam'; it has none"),
+        ("decode", ["--beam", "4", "x.wav"], "greedy has no option 'beam'; it has blank_penalty"),
         ("decode", ["--search", "prefix_beam", "--beam", "0", "x.wav"], "'search.beam': input"),
         ("stream", ["--search", "bean", "--file", "x.wav"], "'search.kind': must be one of"),
         (

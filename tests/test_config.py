@@ -70,7 +70,10 @@ CONF = PROJECT / "conf" / "conformer.yaml"
             "search=beam",
             "'search.kind': must be one of greedy, prefix_beam, got 'beam'",
         ),
-        ("search={kind: greedy, beam: 3}", "'search': greedy has no option 'beam'; it has none"),
+        (
+            "search={kind: greedy, beam: 3}",
+            "'search': greedy has no option 'beam'; it has blank_penalty",
+        ),
         (
             "search={kind: prefix_beam, beam: 0}",
             "'search.beam': input should be greater than or equal to 1, got 0",

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from asrkit.search.blank import checked_penalty, less_blank
 from asrkit.search.hypothesis import Hypothesis, Ranked
 
 
@@ -19,10 +20,14 @@ class GreedySearch:
 
     Args:
         blank: id of the blank.
+        blank_penalty: by which its logarithm is lowered: more words are heard, true and false ones.
+
+    Raises:
+        ValueError: for a penalty that is no number.
     """
 
-    def __init__(self, blank: int = 0) -> None:
-        self.blank = blank
+    def __init__(self, blank: int = 0, blank_penalty: float = 0.0) -> None:
+        self.blank, self.blank_penalty = blank, checked_penalty(blank_penalty)
 
     def start(self) -> GreedyState:
         return GreedyState(Hypothesis((), (), (), ()), self.blank, 0)
@@ -32,7 +37,7 @@ class GreedySearch:
         tokens, starts = list(state.hypothesis.tokens), list(state.hypothesis.starts)
         ends, confidences = list(state.hypothesis.ends), list(state.hypothesis.confidences)
         last, frame = state.last, state.frame
-        best, ids = log_probs.max(dim=1)
+        best, ids = less_blank(log_probs, self.blank, self.blank_penalty).max(dim=1)
         for log_prob, token in zip(best.tolist(), ids.tolist(), strict=True):
             if token != self.blank:
                 if token != last:

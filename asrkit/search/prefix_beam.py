@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
+from asrkit.search.blank import checked_penalty, less_blank
 from asrkit.search.fusion import Fusion, NoFusion
 from asrkit.search.hypothesis import Hypothesis, Ranked
 from asrkit.search.path import UNSETTLED, Path, Settled, said, settle
@@ -75,6 +76,8 @@ class PrefixBeamSearch:
             no frame.
         blank: id of the blank.
         fusion: a language model.
+        blank_penalty: by which the blank's logarithm is lowered: more words are heard, true and
+            false ones.
 
     Raises:
         ValueError: for a number out of range.
@@ -87,11 +90,13 @@ class PrefixBeamSearch:
         skip_blank_prob: float = 0.999,
         blank: int = 0,
         fusion: Fusion | None = None,
+        blank_penalty: float = 0.0,
     ) -> None:
         if beam < 1:
             raise ValueError(f"beam must be 1 or more, got {beam}")
         self.beam, self.blank, self.fusion = beam, blank, fusion or NoFusion()
         self.ceiling = math.exp(self.fusion.ceiling)  # no factor is larger
+        self.blank_penalty = checked_penalty(blank_penalty)
         self.log_min_token = log_of("min_token_prob", min_token_prob)
         self.log_skip_blank = log_of("skip_blank_prob", skip_blank_prob)
 
@@ -107,6 +112,7 @@ class PrefixBeamSearch:
         """
         beam: Sequence[Prefix]
         beam, log_scale, settled, frame = state
+        log_probs = less_blank(log_probs, self.blank, self.blank_penalty)
         rows = log_probs.detach().cpu().double().numpy()  # (E, V)
         labels = rows.copy()
         labels[:, self.blank] = -np.inf
