@@ -143,6 +143,8 @@ def quantized(file: ModelFile, exported: Exported, path: Path, trial: list[Job])
     before = error_rate(of_onnx(observed, plain), file, trial)
     if not before.reference_units:
         raise UserError("int8 not written: no recording of the manifest could be read to try it on")
+    if not any(map(any, observed.ranges.values())):
+        raise UserError("int8 not written: the manifest's recordings are too short to be heard")
     int8.quantize(path, module, observed.ranges)
     after = error_rate(onnx_backend(path, file, plain), file, trial)
     found = f"float32 {before}, int8 {after}"

@@ -2,8 +2,10 @@
 
 Inputs are rounded to steps that were measured on recordings when the file was made. Steps that are
 found anew for every batch, as dynamic quantisation does, would make a stream's numbers depend on
-its neighbours and on how many chunks come at once. With weights of eight bits sums overflow on
-CPUs without VNNI.
+its neighbours and on how many chunks come at once. (With chunks of a single frame they still do, a
+little: ONNX Runtime multiplies single rows in another order, and rounding enlarges that.)
+
+With weights of eight bits sums overflow on CPUs without VNNI.
 """
 
 import json

@@ -79,7 +79,9 @@ class ChunkAttention(nn.Module):
         """(B, H, n, C, Dh + extra), twice (B, H, M+T, Dh) -> context (B, H, T, Dh)."""
         if not torch.jit.is_scripting():  # noqa: SIM102, or TorchScript would compile it
             if fused_attention.serves(self.position, queries):
-                content, positions = (x.flatten(2, 3) for x in self.position.terms(queries))
+                terms = self.position.terms(queries)
+                # Under autocast an encoding's parameters would make float32 of them.
+                content, positions = (x.flatten(2, 3).to(queries.dtype) for x in terms)
                 dropout = self.dropout.p if self.training else 0.0
                 return fused_attention.attend(
                     content, positions, keys, values, table, valid, dropout

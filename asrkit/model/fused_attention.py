@@ -5,8 +5,9 @@ What `ChunkAttention` computes block by block, for the position encodings whose 
     score(t, s) = content_t·k_s + positions_t·table_distance(t, s)
 """
 
-import functools
-import importlib.util
+import os
+import shutil
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -14,16 +15,20 @@ from torch import Tensor
 
 from asrkit.model.positions import Position
 
+PRECISIONS = (torch.float32, torch.bfloat16, torch.float16)
+LARGEST_HEAD = 128  # what a tile of float32 leaves room for in an SM's shared memory
+COMPILERS = (
+    os.environ.get("CC", "cc"),
+    "gcc",
+    "clang",
+)  # one of which Triton needs for its launcher
+HAS_TRITON = find_spec("triton") is not None and any(map(shutil.which, COMPILERS))
+
 
 def serves(position: Position, queries: Tensor) -> bool:
     """Whether the kernels take this attention: the one place that chooses."""
-    precisions = (torch.float32, torch.bfloat16, torch.float16)
-    return queries.is_cuda and queries.dtype in precisions and position.fused and has_triton()
-
-
-@functools.cache
-def has_triton() -> bool:
-    return importlib.util.find_spec("triton") is not None
+    fits = position.fused and position.head_dim <= LARGEST_HEAD
+    return queries.is_cuda and queries.dtype in PRECISIONS and fits and HAS_TRITON
 
 
 def attend(
@@ -79,11 +84,12 @@ def launch(
     size = 32 if q.element_size() == 2 else 16  # larger tiles spill registers
     batch, heads, frames, dim = q.shape
     chunk_size, window = frames // valid.size(1), valid.size(2)
-    kernel[(-(-length // size), batch * heads)](
-        *inputs, seed, *others, heads, frames, chunk_size, window, dim, p.size(3),
-        SIZE=size, DIM=padded(dim), EXTRA=padded(p.size(3)), DROPOUT=dropout,
-        PRECISION="tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee",
-    )  # fmt: skip
+    with torch.cuda.device_of(q):  # Triton launches on the current device
+        kernel[(-(-length // size), batch * heads)](
+            *inputs, seed, *others, heads, frames, chunk_size, window, dim, p.size(3),
+            SIZE=size, DIM=padded(dim), EXTRA=padded(p.size(3)), DROPOUT=dropout,
+            PRECISION="tf32" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "ieee",
+        )  # fmt: skip
 
 
 def padded(width: int) -> int:

@@ -17,6 +17,8 @@ Matrices are contiguous, one for each row of the batch and head: q (T, Dh), p (T
 import triton
 import triton.language as tl
 
+# Triton would compile anew for a number that is 1 or a multiple of 16.
+VARYING = ("seed", "num_queries", "chunk_size", "window")
 LOWEST = tl.constexpr(-1e30)  # what a softmax starts from: finite, so that differences are too
 
 
@@ -92,7 +94,7 @@ def kept(seed, queries, keys, num_keys, DROPOUT: tl.constexpr):
     return factors
 
 
-@triton.jit
+@triton.jit(do_not_specialize=VARYING)
 def attend(
     q, p, k, v, table, valid, seed, out, log_total,
     num_heads, num_queries, chunk_size, window, dim, extra,
@@ -148,7 +150,7 @@ def gradients(
     return weights * factors, weights * (dweights - delta[:, None])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=VARYING)
 def attend_backward_queries(
     q, p, k, v, table, valid, seed, log_total, grad, delta, dq, dp, dtable,
     num_heads, num_queries, chunk_size, window, dim, extra,
@@ -203,7 +205,7 @@ def attend_backward_queries(
     store(dp + row * num_queries * extra, p_sum, queries, num_queries, extra, EXTRA)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=VARYING)
 def attend_backward_keys(
     q, p, k, v, table, valid, seed, log_total, grad, delta, dk, dv,
     num_heads, num_queries, chunk_size, window, dim, extra,

@@ -111,6 +111,7 @@ class Batcher:
         lengths = torch.tensor([len(chunk) for chunk in chunks], device=chunks[0].device)
         feats = pad_sequence(chunks, batch_first=True)
         output = self.recognizer.step(feats, lengths, self._joined(rows))
+        self._part(rows, moving=rows)  # not before: a step that fails leaves all as it was
         rows_of_fields = (field.split(1) for field in output.state)
         states = [EncoderState(*each) for each in zip(*rows_of_fields, strict=True)]
         failures: list[Exception] = []
@@ -131,12 +132,10 @@ class Batcher:
 
     def _joined(self, rows: list[Stream]) -> EncoderState:
         """The states of some rows, as those of a batch."""
-        together = self._together.pop(tuple(rows), None)
+        together = self._together.get(tuple(rows))
         if together is not None:  # nobody came or left since their last step
             return together
-        joined = EncoderState(*map(torch.cat, zip(*(row.state for row in rows), strict=True)))
-        self._part(rows, moving=rows)
-        return joined
+        return EncoderState(*map(torch.cat, zip(*(row.state for row in rows), strict=True)))
 
     def _part(self, streams: list[Stream], moving: Sequence[Stream] = ()) -> None:
         """Those that were together with one of some streams get states of their own.

@@ -221,6 +221,10 @@ def test_int8_that_recognises_worse_is_not_written(
     gone = write_manifest(tmp_path / "gone.jsonl", {"id": "a", "audio": "gone.wav", "text": "a"})
     assert export([*arguments, "--manifest", str(gone)]) == 2
     assert "no recording of the manifest could be read" in capsys.readouterr().err
+    write_wav(tmp_path / "short.wav", np.zeros(200, dtype=np.float32))
+    short = write_manifest(tmp_path / "short.jsonl", {"id": "a", "audio": "short.wav", "text": "a"})
+    assert export([*arguments, "--manifest", str(short)]) == 2
+    assert "too short to be heard" in capsys.readouterr().err
     assert not output.exists()
     assert export(arguments) == 2  # the model's dev set is not here
     assert "int8 has to be tried on a --manifest" in capsys.readouterr().err

@@ -51,4 +51,6 @@ def test_nothing_happens_outside_of_training() -> None:
     x = torch.randn(5, 7)
     assert torch.equal(Dropout(0.3).eval()(x), x)
     assert torch.equal(Dropout(0.0)(x), x)
+    assert not Dropout(1.0)(x).any()
+    assert not Dropout(0.9999999)(x).any()
     assert torch.equal(torch.jit.script(Dropout(0.3).eval())(x), x)

@@ -80,10 +80,26 @@ def test_kinds_that_are_fused() -> None:
 def test_only_gpus_are_served() -> None:
     position = tiny_encoder().layers[0].attention.position
     assert not fused_attention.serves(position, torch.zeros(1))
-    assert fused_attention.has_triton()
+    assert fused_attention.HAS_TRITON
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("kind", ["relative", "compact"])
+def test_under_autocast(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the kernels compute in is the precision that autocast gave the queries."""
+    encoder, seen = tiny_encoder(num_layers=1, position=kind).float(), []
+
+    def attend(*inputs: Tensor, **_: object) -> Tensor:
+        seen.extend(x.dtype for x in inputs[:2])
+        return torch.zeros_like(inputs[0])
+
+    on_kernels(monkeypatch)
+    monkeypatch.setattr(fused_attention, "attend", attend)
+    with torch.autocast("cpu", torch.bfloat16):
+        step(encoder, 5, 0, 1)
+    assert set(seen) == {torch.bfloat16}
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("blocks", BLOCKS)
 def test_encoder_and_gradients(
     blocks: tuple[int, int, int], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
@@ -128,6 +144,21 @@ def test_control(what: str) -> None:
     inputs[what] = inputs[what].clone()
     inputs[what][index] = False if what == "valid" else inputs[what][index] + 1.0
     assert largest(fused_attention.attend(**inputs), expected) > 1e-3
+
+
+def test_half_precision() -> None:
+    """Larger tiles: as the same numbers in float64, but for rounding."""
+    draw = torch.Generator().manual_seed(0)
+    shapes = [(1, 2, 70, 8), (1, 2, 70, 8), (1, 2, 75, 8), (1, 2, 75, 8), (2, 8, 75)]
+    halves = [torch.randn(shape, generator=draw).half() * 0.7 for shape in shapes]
+    valid = torch.rand(1, 1, 2, 1, 40, generator=draw) < 0.9
+    found = []
+    for dtype in (torch.float16, torch.float64):
+        inputs = [x.to(dtype).requires_grad_() for x in halves]
+        out = fused_attention.attend(*inputs, valid)
+        found.append([out, *torch.autograd.grad(out.float().pow(2).sum(), inputs)])
+    for half, exact in zip(*found, strict=True):
+        assert largest(half.double(), exact) < 5e-3 * max(1.0, float(exact.detach().abs().max()))
 
 
 def test_dropout_and_its_gradient() -> None:

@@ -163,6 +163,33 @@ def test_one_that_fails_leaves_no_trace_on_the_others() -> None:
         assert not session.result.is_final or same(session.result, wanted, 1e-9)
 
 
+def test_a_step_of_the_network_that_fails_can_be_made_again() -> None:
+    recognizer, heard = recognizer_of(), [speech(1.0, i) for i in range(3)]
+    alone = [recognizer.transcribe(samples) for samples in heard]
+    batcher = Batcher(recognizer)
+    sessions = [batcher.start() for _ in heard]
+    for session, samples in zip(sessions, heard, strict=True):
+        session.accept(samples)
+        session.end()
+    assert batcher.step() == 3
+    whole = recognizer.backend
+
+    def exhausted(feats, lengths, state):  # type: ignore[no-untyped-def]
+        raise MemoryError
+
+    recognizer.backend = whole._replace(step=exhausted)
+    with pytest.raises(MemoryError):
+        batcher.step()
+    recognizer.backend = whole
+    batcher.drop(sessions[0])  # its neighbours stop holding its state
+    one = recognizer.init_state(1).keys.nbytes
+    assert [s._stream.state.keys.untyped_storage().nbytes() // one for s in sessions] == [1, 1, 1]
+    while batcher.step():
+        pass
+    for session, wanted in zip(sessions[1:], alone[1:], strict=True):
+        assert same(session.result, wanted, 1e-9)
+
+
 def test_a_backlog_costs_each_chunk_the_same() -> None:
     """What waits is not copied with every chunk that is taken."""
     stream = Stream(recognizer_of(), 16000)
