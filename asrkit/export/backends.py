@@ -149,6 +149,7 @@ def onnx_backend(path: Path, file: ModelFile, plain: Backend) -> Backend:
 
 
 def of_onnx(step: onnx.OnnxStep, plain: Backend) -> Backend:
+    """Of a step for the same context as `plain`, which pads to whole chunks itself."""
     kind = "onnx-int8" if step.description.precision == "int8" else "onnx"
 
     def run(feats: Tensor, lengths: Tensor, state: EncoderState) -> CTCOutput:

@@ -8,8 +8,8 @@ from torch.nn import functional
 class Dropout(nn.Dropout):
     """Dropout (Srivastava et al. 2014); on a CPU a word of the generator decides four elements.
 
-    torch draws a Bernoulli number for each, which takes five times as long: a twentieth of a
-    small model's training step. The probability is rounded to 1/65536.
+    torch draws a Bernoulli number for each, a twentieth more of a small model's training step
+    (tools/README.md). The probability is rounded to 1/65536.
     """
 
     def forward(self, x: Tensor) -> Tensor:

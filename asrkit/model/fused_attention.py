@@ -17,11 +17,8 @@ from asrkit.model.positions import Position
 
 PRECISIONS = (torch.float32, torch.bfloat16, torch.float16)
 LARGEST_HEAD = 128  # what a tile of float32 leaves room for in an SM's shared memory
-COMPILERS = (
-    os.environ.get("CC", "cc"),
-    "gcc",
-    "clang",
-)  # one of which Triton needs for its launcher
+# One of these Triton needs, to build what launches a kernel.
+COMPILERS = (os.environ.get("CC", "cc"), "gcc", "clang")
 HAS_TRITON = find_spec("triton") is not None and any(map(shutil.which, COMPILERS))
 
 
@@ -102,6 +99,8 @@ def accumulator(x: Tensor) -> torch.dtype:
 
 
 class FusedAttention(torch.autograd.Function):
+    """The kernels, forward and backward; names as in `kernels`, `rows` is the table."""
+
     @staticmethod
     def forward(
         ctx: Any, q: Tensor, p: Tensor, k: Tensor, v: Tensor, rows: Tensor, valid: Tensor,

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -77,10 +78,24 @@ def test_kinds_that_are_fused() -> None:
             assert layer.attention.position.fused == (kind in FUSED), kind
 
 
-def test_only_gpus_are_served() -> None:
-    position = tiny_encoder().layers[0].attention.position
-    assert not fused_attention.serves(position, torch.zeros(1))
-    assert fused_attention.HAS_TRITON
+def test_which_attention_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of a GPU, in its precisions, with heads that fit, where kernels can be built."""
+
+    def serves(kind: str = "relative", on_gpu: bool = True, **changes: Any) -> bool:
+        dtype = changes.pop("dtype", torch.float32)
+        position = tiny_encoder(position=kind, **changes).layers[0].attention.position
+        queries = SimpleNamespace(is_cuda=on_gpu, dtype=dtype)
+        return fused_attention.serves(position, queries)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(fused_attention, "HAS_TRITON", True)
+    assert serves()
+    assert serves(dtype=torch.bfloat16)
+    assert not serves(on_gpu=False)
+    assert not serves(dtype=torch.float64)
+    assert not serves("shaw")
+    assert not serves(dim=2 * fused_attention.LARGEST_HEAD, num_heads=1)
+    monkeypatch.setattr(fused_attention, "HAS_TRITON", False)
+    assert not serves()
 
 
 @pytest.mark.parametrize("kind", ["relative", "compact"])

@@ -135,6 +135,15 @@ def test_control_rows_that_change_places_are_noticed() -> None:
     assert not any(same(s.result, a, 1e-9) for s, a in zip(sessions, alone, strict=True))
 
 
+def given(batcher: Batcher, heard: list[np.ndarray]) -> list[BatchedSession]:
+    """A session for each recording, which has all of it and has taken no step."""
+    sessions = [batcher.start() for _ in heard]
+    for session, samples in zip(sessions, heard, strict=True):
+        session.accept(samples)
+        session.end()
+    return sessions
+
+
 def test_one_that_fails_leaves_no_trace_on_the_others() -> None:
     def shout(text: str) -> str:
         if angry and len(text) > 4:
@@ -146,10 +155,7 @@ def test_one_that_fails_leaves_no_trace_on_the_others() -> None:
     recognizer, heard = recognizer_of(postprocess=shout), [speech(2.0, i) for i in range(3)]
     alone = [recognizer.transcribe(samples) for samples in heard]
     batcher = Batcher(recognizer)
-    sessions = [batcher.start() for _ in heard]
-    for session, samples in zip(sessions, heard, strict=True):
-        session.accept(samples)
-        session.end()
+    sessions = given(batcher, heard)
     while min(len(session.result.text) for session in sessions) < 6:
         batcher.step()
     angry.append(1)
@@ -167,10 +173,7 @@ def test_a_step_of_the_network_that_fails_can_be_made_again() -> None:
     recognizer, heard = recognizer_of(), [speech(1.0, i) for i in range(3)]
     alone = [recognizer.transcribe(samples) for samples in heard]
     batcher = Batcher(recognizer)
-    sessions = [batcher.start() for _ in heard]
-    for session, samples in zip(sessions, heard, strict=True):
-        session.accept(samples)
-        session.end()
+    sessions = given(batcher, heard)
     assert batcher.step() == 3
     whole = recognizer.backend
 
