@@ -50,6 +50,7 @@ class AugmentationConfig(Section):
     reverb_probability: Share = 0.0
     silence_probability: Share = 0.0  # before and after an utterance, from digital to faint noise
     silence_seconds: PositiveNumber = 3.0  # at most, on each side
+    telephone_probability: Share = 0.0  # 8 kHz, in the 8 bits of a call
     frequency_warp: Annotated[float, Field(strict=False, ge=0.0, le=0.5)] = 0.0  # at most, by VTLP
     gain_db: Annotated[float, Field(strict=False, ge=0.0, le=60.0)] = (
         0.0  # louder or softer, at most

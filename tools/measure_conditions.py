@@ -1,4 +1,4 @@
-"""How a model hears recordings that are softer, or come after a silence, as before a microphone."""
+"""How a model hears recordings that are softer, come after a silence, or through a telephone."""
 
 import sys
 from collections.abc import Callable
@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 import asrkit
+from asrkit.audio import through_telephone
 from asrkit.build import build_normalizer
 from asrkit.checkpoint import load_model
 from asrkit.cli import parser, run_command
@@ -35,6 +36,7 @@ def conditions() -> dict[str, Callable[[np.ndarray], np.ndarray]]:
         found[f"after 3 s of noise of {level:g}"] = lambda x, level=level: after_silence(x, level)
     for decibels in SOFTER:
         found[f"{decibels} dB softer"] = lambda x, decibels=decibels: softer(x, decibels)
+    found["through a telephone"] = through_telephone
     return found
 
 

@@ -1,6 +1,12 @@
 """Samples: reading, resampling, features, augmentation. 16 kHz mono inside."""
 
-from asrkit.audio.augment import SpecAugment, between_silences, change_gain, warp_frequencies
+from asrkit.audio.augment import (
+    SpecAugment,
+    between_silences,
+    change_gain,
+    through_telephone,
+    warp_frequencies,
+)
 from asrkit.audio.fbank import HOP, SAMPLE_RATE, WINDOW, Fbank, features
 from asrkit.audio.io import AudioError, Resampler, blocks, info, load, mono, read, resample
 
@@ -21,5 +27,6 @@ __all__ = [
     "mono",
     "read",
     "resample",
+    "through_telephone",
     "warp_frequencies",
 ]

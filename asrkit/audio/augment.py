@@ -9,9 +9,11 @@ import torch
 from torch import Tensor
 
 from asrkit.audio.fbank import SAMPLE_RATE, mel, mel_edges
+from asrkit.audio.io import resample
 
 SILENCE_DB = (-110.0, -45.0)  # level of white noise, of full scale
 DIGITAL_DB = -96.0  # less is nothing, in 16 bits
+TELEPHONE_RATE = 8000
 WARP_EDGE = 4800.0  # Hz, above most of what tells vowels apart
 
 
@@ -65,6 +67,15 @@ def between_silences(samples: np.ndarray, longest: float, draw: random.Random) -
     noise = np.random.default_rng(draw.getrandbits(64))
     before, after = (scale * noise.standard_normal(n, dtype=np.float32) for n in counts)
     return np.concatenate([before, samples, after]).astype(np.float32, copy=False)
+
+
+def through_telephone(samples: np.ndarray) -> np.ndarray:
+    """(n,) samples at 16 kHz as a call carries them: 8 kHz, 8 bits by mu-law (ITU-T G.711)."""
+    from torchaudio.functional import mu_law_decoding, mu_law_encoding
+
+    narrow = torch.from_numpy(resample(samples, SAMPLE_RATE, TELEPHONE_RATE)).clamp(-1.0, 1.0)
+    carried = mu_law_decoding(mu_law_encoding(narrow, 256), 256).numpy()
+    return resample(carried, TELEPHONE_RATE)
 
 
 def warp_frequencies(feats: Tensor, width: float) -> Tensor:

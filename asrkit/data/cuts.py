@@ -98,7 +98,11 @@ def usable(cuts: CutSet, why_not: Callable[[Cut], str | None], left_out: list[Le
             left_out.append(LeftOut(cut.id, reason))
         elif not cuts.is_lazy:  # lazy cuts may hold their audio: they are not kept
             kept.append(cut)
-    return cuts.filter(lambda cut: why_not(cut) is None) if cuts.is_lazy else CutSet(kept)
+
+    def is_usable(cut: Cut) -> bool:  # lhotse warns of lambdas
+        return why_not(cut) is None
+
+    return cuts.filter(is_usable) if cuts.is_lazy else CutSet(kept)
 
 
 def perturb_speed(cuts: CutSet, factors: list[float]) -> CutSet:

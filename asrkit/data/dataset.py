@@ -66,7 +66,7 @@ class TextEncoder:
 
 
 class Augmentation(NamedTuple):
-    """Noise, reverberation, and silence around an utterance.
+    """Noise, reverberation, silence around an utterance, and a telephone that carries it.
 
     Attributes:
         noise: cuts to mix in, or None.
@@ -77,6 +77,7 @@ class Augmentation(NamedTuple):
         silence_probability: for each utterance. Who listens all day hears little else, but corpora
             have none.
         silence_seconds: at most, before and after.
+        telephone_probability: for each utterance.
     """
 
     noise: CutSet | None
@@ -85,6 +86,7 @@ class Augmentation(NamedTuple):
     reverb_probability: float
     silence_probability: float
     silence_seconds: float
+    telephone_probability: float
 
     def __call__(self, cut: Cut, draw: random.Random) -> np.ndarray:
         """The utterance as it might have been recorded; a function of the generator's state.
@@ -95,6 +97,8 @@ class Augmentation(NamedTuple):
         samples = load_samples(self.recorded(cut, draw))
         if self.silence_probability and draw.random() < self.silence_probability:
             samples = audio.between_silences(samples, self.silence_seconds, draw)
+        if self.telephone_probability and draw.random() < self.telephone_probability:
+            samples = audio.through_telephone(samples)
         return samples
 
     def recorded(self, cut: Cut, draw: random.Random) -> Cut:

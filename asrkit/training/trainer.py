@@ -163,6 +163,7 @@ class Trainer:
         augmentation = Augmentation(
             self.corpus.noise, options.noise_probability, options.noise_snr_db,
             options.reverb_probability, options.silence_probability, options.silence_seconds,
+            options.telephone_probability,
         )  # fmt: skip
         dataset = SpeechDataset(self.corpus.encode, augmentation)
         loader = iter(loaded(dataset, batches, data.num_workers))

@@ -1,5 +1,5 @@
 """Warped frequencies: a tone moves to where its factor says. Gain: that of the samples.
-Silence: around them."""
+Silence: around them. A telephone: half the band, in 8 bits."""
 
 import math
 import random
@@ -9,7 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from asrkit.audio import Fbank, between_silences, change_gain, warp_frequencies
+from asrkit.audio import (
+    Fbank,
+    between_silences,
+    change_gain,
+    through_telephone,
+    warp_frequencies,
+)
 from asrkit.audio.fbank import mel, mel_edges
 
 
@@ -94,3 +100,25 @@ def test_silences() -> None:
     assert 1e-3 < max(levels) < 10 ** (-44 / 20)
     again = [between_silences(samples, 1.5, random.Random(1)) for _ in range(2)]
     assert np.array_equal(*again)
+
+
+@pytest.mark.parametrize("level", [1.0, 0.01])
+def test_a_telephone_carries_half_the_band_in_eight_bits(level: float) -> None:
+    """mu-law's error is 36 to 40 dB below a tone (ITU-T G.712), whatever its level."""
+    seconds = np.arange(16000, dtype=np.float32) / 16000
+    low, high = (level * np.sin(2 * np.pi * hertz * seconds) for hertz in (1013.0, 5000.0))
+    middle = slice(1000, 15000)  # the resampler's ends ring
+
+    def error(heard: np.ndarray, said: np.ndarray) -> float:
+        difference = (heard[: len(said)] - said)[middle]
+        return 20 * math.log10(np.sqrt(np.mean(difference**2) / np.mean(low[middle] ** 2)))
+
+    heard = through_telephone(low)
+    assert heard.dtype == np.float32
+    assert -42 < error(heard, low) < -30
+    assert error(through_telephone(high), 0.0 * high) < -35
+
+
+def test_a_telephone_clips_what_is_too_loud() -> None:
+    loud = 3.0 * np.sin(np.arange(1600, dtype=np.float32) / 10)
+    assert np.abs(through_telephone(loud)).max() < 1.5

@@ -76,7 +76,7 @@ def augmented(corpus: Path, **options: object) -> SpeechDataset:
     noise = load_cuts(corpus / "dev.jsonl", [])
     values = {"noise": noise, "noise_probability": 1.0, "noise_snr_db": (0.0, 10.0),
               "reverb_probability": 0.5, "silence_probability": 0.0,
-              "silence_seconds": 2.0}  # fmt: skip
+              "silence_seconds": 2.0, "telephone_probability": 0.0}  # fmt: skip
     return SpeechDataset(ENCODE, Augmentation(**(values | options)))  # type: ignore[arg-type]
 
 
@@ -114,6 +114,19 @@ def test_silences_around_some(corpus: Path) -> None:
     added = torch.cat([first, other])
     assert 4 < int((added > 0).sum()) < 20  # of 24
     assert added.max() <= 4.0 * 16000
+
+
+def test_some_come_through_a_telephone(corpus: Path) -> None:
+    """Of the share that was asked for, the same for the same seed; the others untouched."""
+    cuts = load_cuts(corpus / "train.jsonl", [])
+    clean = SpeechDataset(ENCODE)[("a", cuts)].samples
+    options = {"noise": None, "reverb_probability": 0.0, "telephone_probability": 0.5}
+    first, again, other = (augmented(corpus, **options)[(seed, cuts)].samples for seed in "aab")
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    heard = torch.cat([first, other])
+    untouched = [torch.equal(a, b) for a, b in zip(heard, clean.repeat(2, 1), strict=True)]
+    assert 4 < sum(untouched) < 20  # of 24
 
 
 def test_an_augmentation_that_fails_leaves_its_utterance_out(

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from asrkit.audio import through_telephone
 from asrkit.checkpoint import load_model, save_model
 from asrkit.runtime import recognizer_of
 from asrkit.text import CharTokenizer
@@ -154,16 +155,17 @@ def test_measure_search(tmp_path: Path, corpus: Path) -> None:
 
 
 def test_measure_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A recording comes after three seconds of noise of its level, or is so much softer."""
+    """After three seconds of noise of its level, so much softer, or in half the band."""
     monkeypatch.syspath_prepend(PROJECT / "tools")
     import measure_conditions as measure
 
     samples = np.full(100, 0.5, dtype=np.float32)
     changed = {name: change(samples) for name, change in measure.conditions().items()}
-    assert len(changed) == 8
+    assert len(changed) == 9
     assert np.array_equal(changed["as recorded"], samples)
     assert not changed["after 3 s of noise of 0"][:48000].any()
     noisy = changed["after 3 s of noise of 0.001"]
     assert noisy[:48000].std() == pytest.approx(0.001, rel=0.02)
     assert np.array_equal(noisy[48000:], samples)
     assert changed["20 dB softer"] == pytest.approx(0.05)
+    assert np.array_equal(changed["through a telephone"], through_telephone(samples))
