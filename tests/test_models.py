@@ -12,9 +12,9 @@ import asrkit
 from asrkit import models
 from asrkit.checkpoint import ModelFileError, load_model, model_path, save_model
 from asrkit.text import CharTokenizer
+from tests.commands import run
 from tests.conftest import PROJECT, speech, timed
 from tests.test_checkpoint import a_file
-from tests.test_commands import run
 
 SHIPPED = sorted(models.FOLDER.glob("*.safetensors"))
 SECTIONS = ["Data", "Licence", "Scores", "Limits"]

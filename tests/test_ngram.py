@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import soundfile
 
+from tests.commands import run, talkative_model
 from tests.conftest import speech
-from tests.test_commands import run, talkative_model
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import soundfile
 import asrkit
 from asrkit import align, decode
 from asrkit.runtime.formats import FORMATS
+from tests.commands import talkative_model
 from tests.conftest import speech, timed, write_manifest
-from tests.test_commands import talkative_model
 
 
 @pytest.fixture

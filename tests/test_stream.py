@@ -1,28 +1,16 @@
-"""asrkit stream with a microphone: text, Ctrl-C, what is told; and the line that is redrawn."""
+"""asrkit stream with files and standard input: the same text, on lines and redrawn."""
 
-import itertools
-import math
-import os
-import signal
-import subprocess
+import io
+import json
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
-import numpy as np
 import pytest
 import soundfile
 
-from asrkit.audio.watch import Level
-from asrkit.interrupt import until_interrupted
-from asrkit.runtime import Result, Segment, Session, Word
-from asrkit.screen import Screen, meter_text, tail, width_of
-from tests.conftest import FAKE_SOUND, PROJECT, speech
-from tests.test_commands import run, talkative_model
-
-SAID = speech(2.0)
+from tests.commands import run, talkative_model
+from tests.conftest import speech
 
 
 @pytest.fixture
@@ -31,288 +19,86 @@ def model(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def expected(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    """What is heard in a file of what is said."""
-    soundfile.write(tmp_path / "said.wav", SAID, 16000, subtype="FLOAT")
-    assert run("decode", "--model", model, tmp_path / "said.wav") == 0
-    return capsys.readouterr().out
+def wav(tmp_path: Path) -> Path:
+    soundfile.write(tmp_path / "x.wav", speech(2.0), 16000)
+    return tmp_path / "x.wav"
 
 
-def interrupt() -> bool:
-    """Ctrl-C, from the callback's thread, as soon as it is waited for; the device stays."""
-    while signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        time.sleep(0.001)
-    os.kill(os.getpid(), signal.SIGINT)
-    return False
+def test_stream_a_file(model: Path, wav: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("decode", "--model", model, wav) == 0
+    expected = capsys.readouterr().out
+    for packet in (1, 37, 1000):
+        assert run("stream", "--model", model, "--file", wav, "--packet-ms", packet) == 0
+        assert capsys.readouterr().out == expected
 
 
-@pytest.mark.parametrize("packet_ms", [10, 100, 3000])
-def test_the_microphone_hears_what_a_file_says(
-    packet_ms: int, model: Path, expected: str, sound: ModuleType, tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    """Ctrl-C comes when all was said and nearly nothing was decoded: nothing is left out."""
-    sound.samples, sound.pace, sound.after = SAID, 0.0, interrupt
-    path = tmp_path / "heard.wav"
-    options = ["--model", model, "--mic", "--packet-ms", packet_ms, "--save-audio", path]
-    assert run("stream", *options) == 0
-    shown = capsys.readouterr()
-    assert shown.out == expected
-    assert shown.err.splitlines()[0] == "listening to 'USB Mic'; Ctrl-C ends"
-    assert "lost" not in shown.err
-    assert np.array_equal(soundfile.read(path, dtype="float32")[0], SAID)
-    assert run("stream", *options) == 2
-    assert f"{path} exists already" in capsys.readouterr().err
-
-
-def test_a_microphone_that_goes_away(
-    model: Path, expected: str, sound: ModuleType, capsys: pytest.CaptureFixture[str]
+def test_stream_standard_input(
+    model: Path, wav: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sound.samples, sound.pace = SAID, 0.0
-    assert run("stream", "--model", model, "--mic") == 1
-    shown = capsys.readouterr()
-    assert shown.out == expected
-    assert shown.err.splitlines()[-1] == "the microphone 'USB Mic' went away"
+    assert run("stream", "--model", model, "--file", wav) == 0
+    expected = capsys.readouterr().out
+    raw = soundfile.read(wav, dtype="int16")[0].tobytes() + b"\x01"  # and half a sample
+
+    class Input:
+        buffer = io.BytesIO(raw)
+
+    monkeypatch.setattr(sys, "stdin", Input())
+    assert run("stream", "--model", model, "-") == 0
+    assert capsys.readouterr().out == expected
 
 
-def test_a_network_slower_than_speech(
-    model: Path, sound: ModuleType, capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    """It says so while it happens, and in the end how much was lost."""
-    accept = Session.accept
-
-    def slow(self: Session, samples: np.ndarray) -> Result:
-        time.sleep(0.01)
-        return accept(self, samples)
-
-    monkeypatch.setattr(Session, "accept", slow)
-    sound.samples, sound.pace, sound.after = speech(33.0), 0.001, interrupt
-    sound.overflows = {7}
-    assert run("stream", "--model", model, "--mic", "--packet-ms", 500) == 0
-    *told, lost, dropped = capsys.readouterr().err.splitlines()
-    assert any("s behind: decoding is slower" in line for line in told)
-    assert any("audio is being lost, " in line for line in told)
-    assert any("Ctrl-C again ends at once" in line for line in told)
-    assert lost.endswith(" s of audio were lost: decoding was slower than speech")
-    assert 0.5 <= float(lost.split()[0]) <= 3.0
-    assert dropped == "0.50 s of audio, or more, were lost by the device or the system"
-
-
-def test_what_was_heard_before_an_error_is_shown(
-    model: Path, expected: str, sound: ModuleType, capsys: pytest.CaptureFixture[str]
-) -> None:
-    sound.samples, sound.pace = np.append(SAID, np.full(1600, np.nan, np.float32)), 0.0
-    assert run("stream", "--model", model, "--mic") == 2
-    shown = capsys.readouterr()
-    assert shown.out == expected
-    assert "samples must be finite" in shown.err
-
-
-def test_list_devices_needs_no_model(
-    sound: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(SystemExit) as stop:
-        run("stream", "--list-devices")
-    assert stop.value.code == 0
-    assert "*      0  USB Mic " in capsys.readouterr().out
-    monkeypatch.setitem(sys.modules, "sounddevice", None)
-    with pytest.raises(SystemExit) as stop:
-        run("stream", "--list-devices")
-    assert stop.value.code == 2
-    assert "asrkit stream: the microphone needs sounddevice" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--mic-device", "webcam"], "no microphone's name has 'webcam' in it\n  number  name"),
-        (["--save-audio", "x.mp3"], "a recording is a .wav or .flac file, got x.mp3"),
-        (["--save-audio", "none/x.wav"], "none/x.wav cannot be written"),
-    ],
-)
-def test_mistakes(
-    options: list[str], message: str, model: Path, sound: ModuleType,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    assert run("stream", "--model", model, "--mic", *options) == 2
-    assert f"asrkit stream: {message}" in capsys.readouterr().err
-
-
-def press(*numbers: int) -> Iterator[int]:
-    """Packets 0, 1, …; Ctrl-C while one of these is waited for."""
-    for number in range(50):
-        if number in numbers:
-            signal.raise_signal(signal.SIGINT)
-        yield number
-
-
-def test_ctrl_c_ends_a_source_that_cannot_stop() -> None:
-    used: list[int] = []
-    until_interrupted(press(3), used.append)
-    assert used == [0, 1, 2]
-
-    def use(number: int) -> None:
-        if number == 5:
-            signal.raise_signal(signal.SIGINT)
-        used.append(number)  # a packet in use is finished
-
-    until_interrupted(press(), use)
-    assert used == [0, 1, 2, *range(6)]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_ctrl_c_asks_a_source_to_stop_and_twice_ends_at_once() -> None:
-    used: list[int] = []
-    asked: list[bool] = []
-    packets = itertools.takewhile(lambda number: number < 7, press(3))
-    until_interrupted(packets, used.append, lambda: asked.append(True))
-    assert (used, asked) == ([*range(7)], [True])  # also what it still has
-    with pytest.raises(KeyboardInterrupt):
-        until_interrupted(press(3, 5), used.append, lambda: None)
-    assert used == [*range(7), *range(5)]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_twice_is_no_traceback_and_what_was_heard_stays(
-    model: Path, expected: str, sound: ModuleType, capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    def endless(self: Session) -> Result:
-        signal.raise_signal(signal.SIGINT)
-        raise AssertionError
-
-    monkeypatch.setattr(Session, "finish", endless)
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    sound.samples, sound.pace, sound.after = SAID, 0.0, interrupt
-    assert run("stream", "--model", model, "--mic") == 130
-    shown = capsys.readouterr()
-    assert shown.err.endswith("asrkit stream: stopped\n")
-    last = shown.out.split("\r\x1b[K")[-1]
-    assert expected.startswith(last.rstrip("\n"))
-    assert last.endswith("\n")
-    assert last.strip()
-
-
-LETTERS = "abc 好あ한e\u0301"
-
-
-@pytest.mark.parametrize("seed", range(50))
-def test_a_tail_fits_and_wastes_no_room(seed: int) -> None:
-    draw = np.random.default_rng(seed)
-    text = "".join(draw.choice(list(LETTERS), size=draw.integers(0, 60)))
-    size = sum(map(width_of, text))
-    for width in range(-1, 70):
-        shown = tail(text, width)
-        if size <= width:
-            assert shown == text
-            continue
-        assert shown[:1] in ("…", "")
-        assert text.endswith(shown[1:])
-        taken = sum(map(width_of, shown))
-        assert taken <= max(0, width)
-        assert width - taken <= 1  # half of a wide letter
-
-
-def test_wide_letters() -> None:
-    assert tail("好好学习", 8) == "好好学习"
-    assert tail("好好学习", 7) == "…学习"[:1] + "好学习"
-    assert tail("好好学习", 6) == "…学习"
-
-
-@pytest.mark.parametrize("with_bar", [True, False])
-def test_a_meter_is_always_as_wide(with_bar: bool) -> None:
-    """The text beside it must not jump."""
-    level = Level()
-    widths = set()
-    for loudness in [0.0, *np.logspace(-5, 0.2, 200)]:
-        level = Level()
-        level(np.array([loudness]), 0.1)
-        widths.add(len(meter_text(level, with_bar)))
-    assert widths == {21 if with_bar else 11}
-    level.peak = -15.2
-    assert "CLIP" in meter_text(level, with_bar)
-    level = Level()
-    level.peak = -15.2
-    assert meter_text(level, with_bar).removeprefix("███████▌  ") == " -15 dBFS  "
-    level.peak = -math.inf
-    assert meter_text(level, with_bar).lstrip() == "-∞ dBFS  "
-
-
-def result(ended: list[str], text: str) -> Result:
-    """Of segments that have ended, and of what was said after them."""
-    words = {part: tuple(Word(word, 0.0, 0.1, 1.0) for word in part.split()) for part in ended}
-    segments = tuple(Segment(part, words[part], 0.0, 1.0) for part in ended)
-    spoken = (*itertools.chain(*words.values()), *(Word(w, 0.0, 0.1, 1.0) for w in text.split()))
-    return Result(" ".join([*ended, text]), spoken, False, segments)
-
-
-def test_notes_and_final_lines_stay_above_the_open_one(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_stream_redraws_on_a_terminal(
+    model: Path, wav: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(sys, "stderr", sys.stdout)
-    monkeypatch.setenv("COLUMNS", "30")
-    screen = Screen(lines=False)
-    screen.meter(Level(), behind=2.5)
-    screen.partial(result([], "one two three four"))
-    screen.note("a note")
-    screen.partial(result(["one two three four five"], ""))
-    screen.partial(result(["one two three four five", "six"], "seven"))
-    clear = "\r\x1b[K"
-    meter, open_line = "  -∞ dBFS  2.5 s behind  ", "  -∞ dBFS  2.5 s behind  …our"
-    assert capsys.readouterr().out == (
-        f"{clear}{meter}{clear}{open_line}{clear}a note\n{clear}{open_line}"
-        f"{clear}one two three four five\n{clear}six\n{clear}seven"
-    )
+    assert run("stream", "--model", model, "--file", wav) == 0
+    shown = capsys.readouterr().out
+    lines = shown.split("\r\x1b[K")
+    assert len(lines) > 3
+    assert shown.endswith("\n")
+    assert lines[-1].startswith(lines[-3].rstrip())
 
 
-PTY = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals")
-
-
-@PTY
-def test_in_a_narrow_terminal(
-    model: Path, expected: str, tmp_path: Path, environment: dict[str, str]
+def test_segments_on_lines(
+    wav: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C is typed in the middle: the line is redrawn until then, the last text stays."""
-    import pty
-
-    columns = 30
-    environment |= {
-        "PYTHONPATH": f"{FAKE_SOUND}{os.pathsep}{PROJECT}", "COLUMNS": str(columns),
-        "FAKE_MICROPHONE": str(tmp_path / "said.wav"),
-    }  # fmt: skip
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "asrkit.stream", "--model", str(model), "--mic"]
-    process = subprocess.Popen(
-        command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment,
-        start_new_session=True, preexec_fn=take_terminal,
-    )  # fmt: skip
-    os.close(theirs)
-    shown, typed = b"", False
-    while True:
-        try:
-            shown += os.read(ours, 4096)
-        except OSError:  # the other end is closed
-            break
-        if not typed and shown.count(b"\x1b[K") > 25 and expected.strip()[:4].encode() in shown:
-            os.write(ours, b"\x03")
-            typed = True
-    os.close(ours)
-    assert process.wait() == 0
-    lines = shown.decode().replace("\r\n", "\n").split("\r\x1b[K")
-    assert lines[0] + lines[1] == "listening to 'USB Mic'; Ctrl-C ends\n"
-    assert all(len(line.rstrip("\n^C")) < columns for line in lines[2:-1])
-    assert all("dBFS" in line for line in lines[2:-1] if line)
-    final = lines[-1].rstrip("\n")
-    assert expected.startswith(final)
-    assert final
-    assert "Traceback" not in shown.decode()
+    """Each as soon as it has ended, the same in files and streams."""
+    options = [
+        "--model",
+        talkative_model(tmp_path / "m.safetensors", quiet=0.3),
+        "--endpoint-ms",
+        40,
+    ]
+    assert run("decode", *options, "--format", "jsonl", wav) == 0
+    segments = [each["text"] for each in json.loads(capsys.readouterr().out)["segments"]]
+    assert len(segments) == len(set(segments)) > 2
+    assert run("stream", *options, "--file", wav) == 0
+    assert capsys.readouterr().out.splitlines() == segments
+    assert run("stream", *options, "--file", wav, "--postprocess", "builtins:repr") == 0
+    assert capsys.readouterr().out.splitlines() == [repr(text) for text in segments]
+    (wav.parent / "shouting.py").write_text("def shout(text): return text.upper()\n")
+    monkeypatch.chdir(wav.parent)  # where a user keeps such a function
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+    assert run("stream", *options, "--file", wav, "--postprocess", "shouting:shout") == 0
+    assert capsys.readouterr().out.splitlines() == [text.upper() for text in segments]
+    assert run("stream", *options, "--file", wav, "--partials", "--packet-ms", 40) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if not line.startswith("…")] == segments
+    assert lines.index(segments[1]) > lines.index(segments[0])
+    assert any(line.startswith("… ") for line in lines[lines.index(segments[0]) :])
 
 
-def take_terminal() -> None:
-    """Make standard input the terminal that Ctrl-C comes from."""
-    import fcntl
-    import termios
+def test_stream_partials_on_lines(
+    model: Path, wav: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("stream", "--model", model, "--file", wav, "--partials") == 0
+    *partials, final = capsys.readouterr().out.splitlines()
+    assert len(partials) > 1
+    assert all(line.startswith("… ") for line in partials)
+    assert final.startswith(partials[-1].removeprefix("… ").rstrip())
 
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+def test_stream_simulates_real_time(model: Path, wav: Path) -> None:
+    start = time.monotonic()
+    assert run("stream", "--model", model, "--file", wav, "--simulate-realtime") == 0
+    assert time.monotonic() - start > 1.9

@@ -19,8 +19,8 @@ import soundfile
 import soxr
 
 from recipes.digits.prepare import record
+from tests.commands import run
 from tests.conftest import PROJECT, skip
-from tests.test_commands import run
 
 MODEL, TEXT = "small-en-alnum", "one two three four five six seven"
 RATE = 44100  # that of the ALSA plugin; any other would be resampled on the way
