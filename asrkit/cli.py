@@ -257,7 +257,7 @@ def run_command(
     argv: list[str] | None,
 ) -> int:
     """Exit status: 0 done, 1 done but something failed, 2 a user's mistake, 130 stopped."""
-    options = arguments.parse_args(argv)
+    options = arguments.parse_intermixed_args(argv)  # files and settings may stand anywhere
     try:
         return command(options)
     except BrokenPipeError:  # of `| head`

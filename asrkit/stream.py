@@ -44,12 +44,11 @@ def main(argv: list[str] | None = None) -> int:
     add_backend(arguments)
     add_search(arguments)
     add_segments(arguments, endpoint=ENDPOINT_MS)
-    source = arguments.add_mutually_exclusive_group(required=True)
-    source.add_argument("--file", help="an audio file")
-    source.add_argument(
+    arguments.add_argument("--file", help="an audio file")
+    arguments.add_argument(
         "--mic", action="store_true", help="the microphone (pip install 'asrkit[mic]')"
     )
-    source.add_argument(
+    arguments.add_argument(
         "stdin", nargs="?", choices=["-"], help="raw 16-bit mono PCM on standard input"
     )
     arguments.add_argument("--sample-rate", type=int, default=audio.SAMPLE_RATE, help="of -")
@@ -78,6 +77,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def stream(options: argparse.Namespace) -> int:
+    if [options.file is not None, options.mic, options.stdin is not None].count(True) != 1:
+        raise UserError("needs one source: --file FILE, --mic, or - for standard input")
     if options.packet_ms < 1:
         raise UserError(f"--packet-ms must be 1 or more, got {options.packet_ms}")
     if options.save_audio:

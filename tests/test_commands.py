@@ -59,6 +59,14 @@ def test_decode(model: Path, wav: Path, capsys: pytest.CaptureFixture[str]) -> N
         assert run("decode", "--model", model, *options, wav) == 0
 
 
+def test_files_on_both_sides_of_options(
+    model: Path, wav: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("decode", wav, "--model", model, wav) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == second
+
+
 @pytest.mark.parametrize("search", ["prefix_beam", "{kind: prefix_beam, skip_blank_prob: 1}"])
 def test_another_search(
     search: str, model: Path, wav: Path, capsys: pytest.CaptureFixture[str]
@@ -202,6 +210,9 @@ def test_bad_models(
         ("decode", ["--manifest", "none.jsonl"], "no manifest none.jsonl"),
         ("stream", ["--file", "x.wav", "--packet-ms", "0"], "--packet-ms must be 1 or more"),
         ("stream", ["-", "--sample-rate", "7"], "sample rate must be between"),
+        ("stream", [], "needs one source: --file FILE, --mic, or -"),
+        ("stream", ["-", "--file", "x.wav"], "needs one source: --file FILE, --mic, or -"),
+        ("stream", ["--file", "x.wav", "--mic"], "needs one source: --file FILE, --mic, or -"),
         ("export", ["--output", "x.ts", "--chunk-ms", "0"], "--chunk-ms must be 40 or more"),
         ("verify", ["--chunk-ms", "0", "x.wav"], "--chunk-ms must be 40 or more"),
     ],
@@ -217,7 +228,7 @@ def test_bad_options(
 
 def test_bad_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = Path(__file__).parents[1] / "conf" / "conformer.yaml"
-    assert run("train", "--config", config, "modle.dim=256", "model.num_heads=four") == 2
+    assert run("train", "modle.dim=256", "--config", config, "model.num_heads=four") == 2
     shown = capsys.readouterr().err
     assert "unknown key 'modle.dim'; did you mean 'model.dim'?" in shown
     assert "'model.num_heads': input should be a valid integer" in shown
