@@ -108,6 +108,8 @@ def usable(cuts: CutSet, why_not: Callable[[Cut], str | None], left_out: list[Le
 def perturb_speed(cuts: CutSet, factors: list[float]) -> CutSet:
     """Each utterance once at each speed, one after the other."""
     copies = [cuts if factor == 1.0 else cuts.perturb_speed(factor) for factor in factors]
+    if len(copies) == 1:
+        return copies[0]
     if cuts.is_lazy:
         return CutSet.mux(*copies, seed=0)
     return CutSet([cut for speeds in zip(*copies, strict=True) for cut in speeds])

@@ -44,6 +44,13 @@ def test_speed(corpus: Path) -> None:
     assert seconds == pytest.approx([1 / 1.1, 1.0, 1 / 0.9], abs=1e-3)
 
 
+def test_one_speed_of_a_lazy_manifest(corpus: Path, tmp_path: Path) -> None:
+    load_cuts(corpus / "dev.jsonl", []).to_file(tmp_path / "cuts.jsonl.gz")
+    cuts = load_cuts(tmp_path / "cuts.jsonl.gz", [])
+    assert [cut.id for cut in perturb_speed(cuts, [1.0])] == ["dev0", "dev1", "dev2"]
+    assert [cut.duration for cut in perturb_speed(cuts, [0.5])] == [2.0, 2.4, 2.8]
+
+
 def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
     """Missing, empty, no audio, no text, unknown letters, too short for its labels."""
     write_wav(tmp_path / "ok.wav", speech(1.0))
