@@ -46,15 +46,13 @@ class EpochBatches:
         common = {"max_duration": max_batch_seconds, "shuffle": True, "drop_last": False,
                   "seed": seed, "rank": 0, "world_size": 1}  # fmt: skip
         num_buckets = min(num_buckets, sum(1 for _ in islice(cuts, 2 * num_buckets)) // 2)
-        if num_buckets < 2:  # lhotse's buckets are at least two, and need utterances to be cut by
-            self.sampler = DynamicCutSampler(cuts, **common)
-        else:
-            # Lazy cuts may hold their audio: few are read ahead.
-            ahead = (
-                {"buffer_size": 1000, "num_cuts_for_bins_estimate": 1000} if cuts.is_lazy else {}
-            )
-            with warnings.catch_warnings():  # lhotse would rather have cuts read lazily
-                warnings.simplefilter("ignore")
+        # Lazy cuts may hold their audio: few are read ahead.
+        ahead = {"buffer_size": 1000, "num_cuts_for_bins_estimate": 1000} if cuts.is_lazy else {}
+        with warnings.catch_warnings():  # lhotse would rather have cuts read lazily
+            warnings.simplefilter("ignore")
+            if num_buckets < 2:  # its buckets are at least two, and need utterances to be cut by
+                self.sampler = DynamicCutSampler(cuts, **common)
+            else:
                 self.sampler = DynamicBucketingSampler(
                     cuts, num_buckets=num_buckets, **common, **ahead
                 )

@@ -31,6 +31,15 @@ def test_every_utterance_once_within_the_budget(corpus: Path) -> None:
     assert max(sum(cuts[i].duration for i in ids) for ids in batches) <= 4.0 + 1.6
 
 
+def test_lhotse_does_not_warn_of_cuts_in_memory(
+    corpus: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    for few in (1, 12):  # without buckets and with them
+        cuts = load_cuts(corpus / "train.jsonl", []).subset(first=few)
+        assert sum(len(batch) for _, batch in EpochBatches(cuts, 4.0, 2, seed=0, epoch=0)) == few
+    assert not list(recwarn)
+
+
 def test_the_order_is_a_function_of_seed_and_epoch(corpus: Path) -> None:
     assert order(corpus) == order(corpus)
     assert order(corpus) != order(corpus, epoch=1)
