@@ -66,7 +66,7 @@ def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
         read_study(tmp_path / "missing.yaml")
 
 
-@pytest.mark.parametrize("path", sorted(PROJECT.glob("recipes/*/ablations.yaml")), ids=str)
+@pytest.mark.parametrize("path", sorted(PROJECT.glob("recipes/*/ablations*.yaml")), ids=str)
 def test_every_study_can_be_read_and_built(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from asrkit.config import load_config
 
