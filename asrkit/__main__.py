@@ -10,6 +10,7 @@ COMMANDS = {
     "evaluate": "word errors and delays over a manifest, at several chunk sizes",
     "report": "a training as one page: scores, curves, alignments, what was heard wrong",
     "ngram": "estimate a language model from texts",
+    "tune": "how far to trust a language model",
     "stream": "stream a file, the microphone or raw samples",
     "export": "write the encoder or the whole model for other programs",
     "pack": "store a model file's weights in half the bytes",

@@ -17,6 +17,7 @@ from asrkit.model import ConformerCTC, ConformerEncoder
 from asrkit.search import (
     Fusion,
     Hotwords,
+    LanguageModel,
     Search,
     TokenFusion,
     Weighted,
@@ -89,9 +90,15 @@ def build_spec_augment(config: AugmentationConfig) -> SpecAugment:
 
 
 def build_fusion(
-    config: LanguageModelConfig, searching: SearchConfig, tokenizer: Tokenizer
+    config: LanguageModelConfig,
+    searching: SearchConfig,
+    tokenizer: Tokenizer,
+    model: LanguageModel | None = None,
 ) -> Fusion:
     """A language model for this search and the tokens of this tokenizer.
+
+    Args:
+        model: what is in `config.path`, where it was read before.
 
     Raises:
         UserError: for a search that takes none, or a file that cannot be read or does not fit.
@@ -99,7 +106,7 @@ def build_fusion(
     if not search.takes_fusion(searching.kind):
         able = " and ".join(filter(search.takes_fusion, search.KINDS))
         raise UserError(f"search {searching.kind} takes no language model; {able} does")
-    model = read_language_model(config.path)
+    model = model or read_language_model(config.path)
     try:
         weighted = Weighted(model, config.weight, config.word_bonus)
         return FUSIONS[config.units](weighted, pieces_of(tokenizer))

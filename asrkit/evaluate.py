@@ -5,7 +5,6 @@ import json
 import sys
 from typing import Any
 
-from asrkit.build import build_normalizer
 from asrkit.checkpoint import ModelFile, load_model
 from asrkit.cli import (
     add_batch,
@@ -18,9 +17,6 @@ from asrkit.cli import (
     run_command,
     search_of,
 )
-from asrkit.data.cuts import load_cuts
-from asrkit.data.dataset import TextEncoder
-from asrkit.data.manifest import LeftOut
 from asrkit.errors import UserError
 from asrkit.files import replacing
 from asrkit.model import FULL_CONTEXT
@@ -29,7 +25,7 @@ from asrkit.runtime.accuracy import Heard, WordAccuracy, word_accuracy
 from asrkit.runtime.results import WordReader
 from asrkit.search import Hypothesis
 from asrkit.text import Tokenizer
-from asrkit.training.loading import held_out
+from asrkit.training.loading import held_out_manifest
 from asrkit.training.validation import Outcome, Score, Validation, scores
 
 
@@ -86,16 +82,11 @@ def context(name: str, left_context: int) -> tuple[int, int]:
 def outcomes_of(
     file: ModelFile, options: argparse.Namespace, contexts: list[tuple[int, int]]
 ) -> list[Outcome]:
-    """What becomes of the manifest; what cannot be read is named and left out."""
-    left_out: list[LeftOut] = []
-    cuts = load_cuts(options.manifest, left_out)
-    for utterance in left_out:
-        print(f"asrkit evaluate: not scored {utterance.id}: {utterance.reason}", file=sys.stderr)
+    """What becomes of the manifest."""
     recognizer = recognizer_of(
         file, search=search_of(options, file), device=options.device, lm=lm_of(options)
     ).with_hotwords(hotwords_of(options))
-    encode = TextEncoder(file.tokenizer, build_normalizer(file.config.text))
-    dev = held_out(cuts, encode, options.batch_seconds)
+    dev = held_out_manifest(options.manifest, file, options.batch_seconds)
     fbank, search = recognizer.fbank, recognizer.search
     return list(Validation(file.model, fbank, file.tokenizer, search, dev, contexts).measure())
 

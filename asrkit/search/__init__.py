@@ -13,7 +13,15 @@ from typing import Any
 
 from asrkit import kinds
 from asrkit.errors import UserError
-from asrkit.search.fusion import Both, Fusion, LanguageModel, TokenFusion, Weighted, WordFusion
+from asrkit.search.fusion import (
+    LIMIT,
+    Both,
+    Fusion,
+    LanguageModel,
+    TokenFusion,
+    Weighted,
+    WordFusion,
+)
 from asrkit.search.greedy import GreedySearch
 from asrkit.search.hotwords import Hotwords, read_hotwords, weighed
 from asrkit.search.hypothesis import Hypothesis, Ranked, Search
@@ -23,6 +31,7 @@ from asrkit.search.prefix_beam import PrefixBeamSearch
 
 __all__ = [
     "KINDS",
+    "LIMIT",
     "ArpaError",
     "Both",
     "Fusion",

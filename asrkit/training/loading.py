@@ -6,7 +6,11 @@ import torch
 from lhotse import CutSet
 from torch.utils.data import DataLoader
 
+from asrkit.build import build_normalizer
+from asrkit.checkpoint import ModelFile
+from asrkit.data.cuts import load_cuts
 from asrkit.data.dataset import Batch, SpeechDataset, TextEncoder
+from asrkit.data.manifest import LeftOut
 from asrkit.data.sampling import EpochBatches
 
 logger = logging.getLogger(__name__)
@@ -26,6 +30,16 @@ def held_out(
     """Batches to score, not to train on: every utterance once, as it was recorded."""
     batches = EpochBatches(cuts, max_batch_seconds, num_buckets=20, seed=0, epoch=0)
     return loaded(SpeechDataset(encode, to_train=False), batches, num_workers)
+
+
+def held_out_manifest(path: str, file: ModelFile, max_batch_seconds: float) -> DataLoader[Batch]:
+    """A manifest in batches for a model; what cannot be read is named and left out."""
+    left_out: list[LeftOut] = []
+    cuts = load_cuts(path, left_out)
+    for utterance in left_out:
+        logger.warning("not scored %s: %s", utterance.id, utterance.reason)
+    encode = TextEncoder(file.tokenizer, build_normalizer(file.config.text))
+    return held_out(cuts, encode, max_batch_seconds)
 
 
 def report_left_out(batch: Batch) -> None:

@@ -113,13 +113,13 @@ class Validation:
     @torch.inference_mode()
     def recognize(self) -> Iterator[Outcome]:
         """Every utterance's texts, as its batch is done."""
-        for batch, feats, lengths in self._features():
+        for batch, feats, lengths in with_features(self.model, self.fbank, self.batches):
             yield from self._outcomes(batch, self._hypotheses(feats, lengths))
 
     @torch.inference_mode()
     def measure(self) -> Iterator[Outcome]:
         """Every utterance's texts and delays, which takes an alignment of each."""
-        for batch, feats, lengths in self._features():
+        for batch, feats, lengths in with_features(self.model, self.fbank, self.batches):
             full = frames_of(self.model, feats, lengths, FULL_CONTEXT, 0)
             heard = self._hypotheses(feats, lengths, full)
             for i, outcome in enumerate(self._outcomes(batch, heard)):
@@ -129,17 +129,6 @@ class Validation:
                         late = delays(said, rows[i], chunk_size, len(full[i]))
                         outcome.delays[chunk_name(chunk_size)] = late
                 yield outcome._replace(said=said)
-
-    def _features(self) -> Iterator[tuple[Batch, Tensor, Tensor]]:
-        """The batches that can be heard, with their features and lengths."""
-        self.model.eval()
-        device = next(self.model.parameters()).device
-        for batch in self.batches:
-            for utterance in batch.left_out:
-                logger.warning("not scored %s: %s", utterance.id, utterance.reason)
-            if batch.ids:
-                samples, num_samples = batch.samples.to(device), batch.num_samples.to(device)
-                yield batch, *features(self.fbank, samples, num_samples)
 
     def _hypotheses(
         self, feats: Tensor, lengths: Tensor, full: list[Tensor] | None = None
@@ -158,6 +147,20 @@ class Validation:
             hypotheses = {chunk_name(chunk_size): rows[i] for chunk_size, rows in heard.items()}
             texts = {name: decode(self.tokenizer, each.tokens) for name, each in hypotheses.items()}
             yield Outcome(*of, texts, {}, hypotheses)
+
+
+def with_features(
+    model: ConformerCTC, fbank: Fbank, batches: Iterable[Batch]
+) -> Iterator[tuple[Batch, Tensor, Tensor]]:
+    """The batches that can be heard, with features and lengths; the model is to evaluate."""
+    model.eval()
+    device = next(model.parameters()).device
+    for batch in batches:
+        for utterance in batch.left_out:
+            logger.warning("not scored %s: %s", utterance.id, utterance.reason)
+        if batch.ids:
+            samples, num_samples = batch.samples.to(device), batch.num_samples.to(device)
+            yield batch, *features(fbank, samples, num_samples)
 
 
 def frames_of(
