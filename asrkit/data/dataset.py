@@ -32,10 +32,7 @@ class Batch(NamedTuple):
     token_lengths: Tensor  # (B,)
     texts: list[str]  # normalised
     left_out: list[LeftOut]
-
-    @property
-    def seconds(self) -> float:
-        return int(self.num_samples.sum()) / audio.SAMPLE_RATE
+    seconds: float  # what the corpus says of them: those left out too, no silence put around them
 
 
 class TextEncoder:
@@ -163,6 +160,7 @@ class SpeechDataset(torch.utils.data.Dataset[Batch]):
             token_lengths=torch.tensor([len(t) for t in tokens], dtype=torch.int64),
             texts=texts,
             left_out=left_out,
+            seconds=sum(cut.duration for cut in cuts),
         )
 
 

@@ -50,4 +50,4 @@ def report_left_out(batch: Batch) -> None:
 def filler() -> Batch:
     """A second of silence, for a rank that has nothing left but has to step with the others."""
     one = torch.ones(1, dtype=torch.int64)
-    return Batch("filler", [], torch.zeros(1, 16000), one * 16000, one[None], one, [], [])
+    return Batch("filler", [], torch.zeros(1, 16000), one * 16000, one[None], one, [], [], 0.0)

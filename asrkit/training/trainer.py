@@ -176,10 +176,9 @@ class Trainer:
         options = self.options
         for batch in group:
             report_left_out(batch)
-        used = [batch for batch in group if batch.ids]
         tokens, seconds = self.ranks.sum(
-            sum(int(batch.token_lengths.sum()) for batch in used),
-            sum(batch.seconds for batch in used),
+            sum(int(batch.token_lengths.sum()) for batch in group if batch.ids),
+            sum(batch.seconds for batch in group),
         )
         rate = learning_rate(self.share(), options.learning_rate, options.warmup_share)
         set_learning_rate(self.optimizers, rate)

@@ -79,6 +79,23 @@ def test_learning_rate() -> None:
     assert all(a >= b for a, b in itertools.pairwise(rates[10:]))
 
 
+def test_an_epoch_ends_where_the_next_begins(corpus: Path, tmp_path: Path) -> None:
+    """Silence put around utterances makes it no longer, what cannot be read no shorter."""
+    subject = trainer(corpus, tmp_path)
+    silent = {"silence_probability": 1.0, "silence_seconds": 5.0}
+    augmentation = subject.config.augmentation.model_copy(update=silent)
+    subject.config = subject.config.model_copy(update={"augmentation": augmentation})
+    (corpus / "audio" / "train0.flac").unlink()
+    heard, left_out = 0.0, []
+    for group in subject.groups():
+        subject.train_step(group)
+        heard += sum(int(batch.num_samples.sum()) for batch in group) / 16000
+        left_out += [each.id for batch in group for each in batch.left_out]
+    assert subject.share() == pytest.approx(0.5, rel=1e-9)  # the first of two epochs
+    assert left_out == ["train0"]
+    assert heard > 2 * subject.corpus.seconds
+
+
 @pytest.mark.parametrize(("best", "kept"), [(False, [2, 3]), (True, [1, 3])])
 def test_average(best: bool, kept: list[int], tmp_path: Path) -> None:
     epochs = EpochWeights(tmp_path, 2, best)
