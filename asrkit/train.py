@@ -6,7 +6,6 @@ import logging
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -78,8 +77,6 @@ def prepare(config: Config, folder: Path, resume: bool) -> None:
         if subprocess.run([sys.executable, script, "--output-dir", output], check=False).returncode:
             raise ConfigError(f"data.recipe: {script} failed")
     folder.mkdir(parents=True, exist_ok=True)
-    with replacing(folder / "config.yaml") as path:
-        path.write_text(yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
 
 
 def start_log(folder: Path, first: bool) -> None:
@@ -99,7 +96,6 @@ def run(config: Config, folder: Path, resume: bool, ranks: Ranks) -> int:
     options = config.training
     if options.num_threads:
         torch.set_num_threads(options.num_threads)
-    start = time.time()
     corpus = load_corpus(config)
     report(corpus.left_out, folder / "left_out.jsonl", ranks)
     torch.manual_seed(options.seed)
@@ -109,7 +105,6 @@ def run(config: Config, folder: Path, resume: bool, ranks: Ranks) -> int:
         Checkpoints(folder / "checkpoints", options.keep_checkpoints),
         EpochWeights(folder / "epochs", options.average, options.average_of == "best"),
         ranks,
-        SummaryWriter(str(folder / "tensorboard")) if ranks.is_first else None,
     )  # fmt: skip
     if resume and trainer.resume():
         logger.info(
@@ -121,6 +116,10 @@ def run(config: Config, folder: Path, resume: bool, ranks: Ranks) -> int:
     else:
         mean, scale = feature_statistics(corpus.train, Fbank(config.model.num_mels))
         model.encoder.set_statistics(mean, scale)
+    if ranks.is_first:  # from now on it is this training's folder
+        with replacing(folder / "config.yaml") as path:
+            path.write_text(yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+        trainer.writer = SummaryWriter(str(folder / "tensorboard"))
     parameters = sum(p.numel() for p in model.parameters())
     logger.info(
         "%.2f M parameters, %d tokens, %.2f h of audio an epoch on %s",
@@ -132,7 +131,7 @@ def run(config: Config, folder: Path, resume: bool, ranks: Ranks) -> int:
         logger.info("stopped; --resume continues")
         return 130
     if ranks.is_first:
-        finish(trainer, config, folder, time.time() - start)
+        finish(trainer, config, folder)
         trainer.writer.close()
     return 0
 
@@ -164,17 +163,18 @@ def report(left_out: list[LeftOut], path: Path, ranks: Ranks) -> None:
         logger.warning("  %s: %s", utterance.id, utterance.reason)
 
 
-def finish(trainer: Trainer, config: Config, folder: Path, seconds: float) -> None:
+def finish(trainer: Trainer, config: Config, folder: Path) -> None:
     """Average the chosen epochs, score the average, write the model file."""
     trainer.model.load_state_dict(trainer.epochs.average(trainer.scores()))
     averaged = [epoch + 1 for epoch in trainer.epochs.chosen(trainer.scores())]
     results = scores(trainer.validation().measure())
+    seconds = round(trainer.wall_seconds())
     training = {
         "epochs": config.training.epochs,
         "averaged_epochs": averaged,
         "steps": trainer.progress.step,
         "audio_hours_per_epoch": round(trainer.corpus.seconds / 3600, 3),
-        "wall_seconds": round(seconds),
+        "wall_seconds": seconds,
         **{
             f"dev_{unit}": {name: round(rate, 2) for name, rate in by_chunk.items()}
             for unit, by_chunk in rates(results).items()

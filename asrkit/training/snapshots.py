@@ -48,6 +48,7 @@ def identity(config: Config, corpus: Corpus) -> dict[str, str]:
         "the configuration's model": config.model.model_dump_json().encode(),
         "the tokenizer": corpus.encode.tokenizer.to_bytes(),
         "the training utterances": "\n".join(cuts).encode(),
+        "training.optimizer": config.training.optimizer.encode(),
     }
     return {name: hashlib.sha256(part).hexdigest() for name, part in parts.items()}
 

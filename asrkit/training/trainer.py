@@ -55,7 +55,6 @@ class Trainer:
         checkpoints: where to resume from.
         epochs: weights to average.
         ranks: of a distributed run.
-        writer: a TensorBoard SummaryWriter, or None.
     """
 
     def __init__(
@@ -66,10 +65,9 @@ class Trainer:
         checkpoints: Checkpoints,
         epochs: EpochWeights,
         ranks: Ranks,
-        writer: Any = None,
     ) -> None:
         self.corpus, self.config, self.options = corpus, config, config.training
-        self.checkpoints, self.epochs, self.ranks, self.writer = checkpoints, epochs, ranks, writer
+        self.checkpoints, self.epochs, self.ranks = checkpoints, epochs, ranks
         self.model = model.to(ranks.device)
         self.fbank = Fbank(config.model.num_mels).to(ranks.device)
         if self.options.gradient_checkpointing:
@@ -80,8 +78,10 @@ class Trainer:
         self.bfloat16 = wants_bfloat16(self.options.precision, ranks.device)
         self.spec_augment = build_spec_augment(config.augmentation)
         self.identity = identity(config, corpus)
+        self.writer: Any = None  # set from outside: a TensorBoard SummaryWriter
         self.stop = False  # set from outside: save after this step, and end
         self.progress = Progress()
+        self.started = time.monotonic()  # as if it had never stopped
         self.history: dict[int, dict[str, float]] = {}  # epoch -> WER by chunk size
 
     def resume(self) -> bool:
@@ -93,7 +93,7 @@ class Trainer:
         state = self.checkpoints.load_newest()
         if state is None:
             return False
-        changed = [name for name, value in self.identity.items() if state[name] != value]
+        changed = [name for name, value in self.identity.items() if state.get(name, value) != value]
         if changed:
             raise ConfigError(
                 f"--resume: {' and '.join(changed)} differ from those the training in "
@@ -104,6 +104,7 @@ class Trainer:
             optimizer.load_state_dict(its_state)
         self.progress = Progress(**state["progress"])
         self.history = state["history"]
+        self.started -= state.get("wall_seconds", 0.0)
         return True
 
     def run(self) -> bool:
@@ -261,9 +262,12 @@ class Trainer:
 
     def share(self) -> float:
         """Share of all training done."""
-        return (
-            self.progress.epoch + self.progress.seconds / self.corpus.seconds
-        ) / self.options.epochs
+        epochs = self.progress.epoch + self.progress.seconds / self.corpus.seconds
+        return epochs / self.options.epochs
+
+    def wall_seconds(self) -> float:
+        """Time that all of the training took, without what lay between its runs."""
+        return time.monotonic() - self.started
 
     def save(self) -> None:
         """Write a checkpoint."""
@@ -274,6 +278,7 @@ class Trainer:
                 "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
                 "progress": self.progress._asdict(),
                 "history": self.history,
+                "wall_seconds": self.wall_seconds(),
             }
             self.checkpoints.save(self.progress.step, state)
 

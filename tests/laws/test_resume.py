@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from asrkit.checkpoint import load_model
 from asrkit.data.dataset import Batch
 from asrkit.train import main
 from asrkit.training.trainer import Trainer
@@ -103,12 +104,31 @@ def test_another_training_is_not_resumed(
 ) -> None:
     config = write_config(tmp_path / "config.yaml", corpus, tmp_path / "out", epochs=1)
     assert main(["--config", str(config)]) == 0
-    assert main(["--config", str(config), "--resume", "model.dim=20"]) == 2
-    assert "the configuration's model differ from those" in capsys.readouterr().err
+    written = (tmp_path / "out" / "config.yaml").read_text()
+    for change, told in (
+        ("model.dim=20", "the configuration's model differ from those"),
+        ("training.optimizer=adamw", "training.optimizer differ from those"),
+    ):
+        assert main(["--config", str(config), "--resume", change]) == 2
+        assert told in capsys.readouterr().err
+        assert (tmp_path / "out" / "config.yaml").read_text() == written
     lines = (corpus / "train.jsonl").read_text().splitlines()
     (corpus / "train.jsonl").write_text("\n".join(lines[:-1]))
     assert main(["--config", str(config), "--resume"]) == 2
     assert "the training utterances differ" in capsys.readouterr().err
+
+
+def test_the_time_of_all_runs_is_the_trainings(corpus: Path, tmp_path: Path) -> None:
+    """An hour is added to what the last checkpoint says; the next run goes on from there."""
+    config = write_config(tmp_path / "config.yaml", corpus, tmp_path / "out", epochs=1)
+    assert main(["--config", str(config)]) == 0
+    path = max((tmp_path / "out" / "checkpoints").glob("*.pt"))
+    state = torch.load(path, weights_only=True)
+    assert 0.0 < state["wall_seconds"] < 600.0
+    torch.save(state | {"wall_seconds": 3600.0}, path)
+    assert main(["--config", str(config), "--resume"]) == 0
+    seconds = load_model(tmp_path / "out" / "model.safetensors").training["wall_seconds"]
+    assert 3600 <= seconds < 4200
 
 
 def test_control_another_seed_is_another_model(corpus: Path, tmp_path: Path) -> None:
