@@ -1,5 +1,6 @@
 """Trainings and measurements of a study, one after the other or side by side, each step once."""
 
+import argparse
 import os
 import subprocess
 import sys
@@ -32,6 +33,13 @@ class Job(Protocol):
 
 
 J = TypeVar("J", bound=Job)
+
+
+def positive(text: str) -> int:
+    """A number of seeds or jobs, as argparse reads it."""
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be 1 or more, got {text}")
+    return int(text)
 
 
 def refuse_other(folder: Path, config: Path, overrides: list[str]) -> None:

@@ -19,7 +19,7 @@ from asrkit.cli import parser, run_command
 from asrkit.errors import UserError
 from asrkit.files import replacing
 from recipes.ablations.report import Row, report
-from recipes.jobs import refuse_other, run_all
+from recipes.jobs import positive, refuse_other, run_all
 from recipes.positions.costs import facts_of_machine
 
 
@@ -53,7 +53,8 @@ class Trial(NamedTuple):
 
     @property
     def scores(self) -> Path:
-        return self.folder / "scores.json"
+        held_out, chunks = self.study.held_out, self.study.chunk_ms.replace(",", "-")
+        return self.folder / f"{held_out.parent.name}-{held_out.stem}-{chunks}.json"
 
     @property
     def overrides(self) -> list[str]:
@@ -76,9 +77,11 @@ def main(argv: list[str] | None = None) -> int:
         "recipes.ablations", __doc__, "python -m recipes.ablations recipes/an4/ablations.yaml"
     )
     arguments.add_argument("study", type=Path, help="YAML file with the base and the changes")
-    arguments.add_argument("--seeds", type=int, default=2, help="trainings of a row (default 2)")
+    arguments.add_argument("--seeds", type=positive, default=2, help="of a row (default 2)")
     arguments.add_argument("--rows", nargs="+", metavar="NAME", help="default: all of the file")
-    arguments.add_argument("--jobs", type=int, default=os.cpu_count(), help="trainings at a time")
+    arguments.add_argument(
+        "--jobs", type=positive, default=os.cpu_count(), help="trainings at a time"
+    )
     arguments.add_argument("--output", type=Path, default=Path("exp/ablations"), help="of models")
     arguments.add_argument("--report", type=Path, help="default: the study's name with .md")
     return run_command(ablate, arguments, argv)
@@ -90,11 +93,8 @@ def ablate(options: argparse.Namespace) -> int:
     unknown = [name for name in names if name not in study.rows]
     if unknown:
         raise UserError(f"no row {unknown[0]!r} in {options.study}; it has {', '.join(study.rows)}")
-    trials = [
-        Trial(study, name, seed, options.output / options.study.parent.name)
-        for seed in range(options.seeds)
-        for name in names
-    ]
+    folder = options.output / options.study.parent.name / options.study.stem
+    trials = [Trial(study, name, seed, folder) for seed in range(options.seeds) for name in names]
     for trial in trials:
         refuse_other(trial.folder, study.config, trial.overrides)
     failed = run_all(trials, options.jobs)
@@ -102,11 +102,14 @@ def ablate(options: argparse.Namespace) -> int:
         Row(name, study.rows[name], [read(t) for t in trials if t.change == name and done(t)])
         for name in names
     ]
+    if not any(row.models for row in rows):
+        print("no training succeeded: there is nothing to report", file=sys.stderr)
+        return 1
     command = shlex.join(["python", "-m", "recipes.ablations", *sys.argv[1:]])
     facts = {"command": f"`{command}`", "every row": f"`{' '.join(study.common)}`"}
     path = options.report or options.study.with_suffix(".md")
     with replacing(path) as temporary:
-        text = report(facts | facts_of_machine(), [row for row in rows if row.models])
+        text = report(facts | facts_of_machine(), rows, next(iter(study.rows)))
         temporary.write_text(text, encoding="utf-8")
     print(f"{path} written" + "".join(f"; failed: {trial.name}" for trial in failed))
     return 1 if failed else 0

@@ -34,19 +34,29 @@ class Row(NamedTuple):
         )
 
 
-def report(facts: Mapping[str, str], rows: Sequence[Row]) -> str:
-    """Markdown; the first row is the base."""
-    base = rows[0]
-    contexts = list(base.models[0]["contexts"])
+def report(facts: Mapping[str, str], rows: Sequence[Row], base: str) -> str:
+    """Markdown. A row without models has failed; one that is not against the base has none.
+
+    Args:
+        facts: of the study, by name.
+        rows: at least one with models.
+        base: the change that the others are compared with.
+    """
+    with_models = [row for row in rows if row.models]
+    contexts = list(with_models[0].models[0]["contexts"])
+    bases = [row for row in with_models if row.change == base]
     titles = ["change", "seeds", *(f"WER {name}" for name in contexts), "against the base, %",
               "minutes"]  # fmt: skip
     lines = [titles, ["---"] * len(titles)]
     for row in rows:
+        name = f"{row.change} `{' '.join(row.overrides)}`" if row.overrides else row.change
+        if not row.models:
+            lines.append([name, "failed", *[""] * (len(titles) - 2)])
+            continue
         minutes = statistics.median(m["training"]["wall_seconds"] for m in row.models) / 60
-        cells = [f"{row.change} `{' '.join(row.overrides)}`" if row.overrides else row.change]
-        cells += [str(len(row.models)), *(spread(row.rates(name)) for name in contexts)]
-        cells += ["" if row is base else gain(base, row), f"{minutes:.0f}"]
-        lines.append(cells)
+        gains = [gain(each, row) for each in bases if each is not row]
+        rates = [spread(row.rates(context)) for context in contexts]
+        lines.append([name, str(len(row.models)), *rates, *(gains or [""]), f"{minutes:.0f}"])
     table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
     said = "".join(f"- {name}: {value}\n" for name, value in facts.items())
     return f"# What pays\n\n{said}\n{table}\n{NOTES}"

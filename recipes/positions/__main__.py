@@ -17,7 +17,7 @@ from typing import Any
 from asrkit.cli import parser, run_command
 from asrkit.errors import UserError
 from asrkit.model.positions import KINDS
-from recipes.jobs import run_all
+from recipes.jobs import positive, run_all
 from recipes.positions.corpora import CONFIG, CORPORA, prepare
 from recipes.positions.costs import facts_of_machine
 from recipes.positions.report import write_report
@@ -61,12 +61,6 @@ def main(argv: list[str] | None = None) -> int:
         "overrides", nargs="*", metavar="section.key=value", help="for every training; come first"
     )
     return run_command(study, arguments, argv)
-
-
-def positive(text: str) -> int:
-    if int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be 1 or more, got {text}")
-    return int(text)
 
 
 def study(options: argparse.Namespace) -> int:

@@ -41,11 +41,34 @@ def test_only_what_is_left_is_done(tmp_path: Path) -> None:
 def test_the_table() -> None:
     base = Row("base", [], [scores([2, 0], 10.0), scores([1, 1], 12.0)])
     better = Row("two views", ["training.views=same"], [scores([1, 0], 5.0)])
-    lines = report({"commit": "abc"}, [base, better]).splitlines()
+    failed = Row("words", ["text.tokenizer=words"], [])
+    lines = report({"commit": "abc"}, [base, better, failed], "base").splitlines()
     assert "- commit: abc" in lines
     assert "| base | 2 | 11.0 (10.0–12.0) | 11.0 (10.0–12.0) |  | 2 |" in lines
     row = next(line for line in lines if line.startswith("| two views"))
     assert "`training.views=same` | 1 | 5.0 | 5.0 | -50 (" in row
+    assert "| words `text.tokenizer=words` | failed |  |  |  |  |" in lines
+    assert all(line.count("|") == 7 for line in lines if line.startswith("|"))
+
+
+def test_without_its_base_nothing_is_compared() -> None:
+    """No other row takes its place."""
+    rows = [Row("base", [], [])]
+    rows += [Row(name, [], [scores([1, 0], 5.0)]) for name in ("two views", "words")]
+    lines = report({}, rows, "base").splitlines()
+    for name in ("two views", "words"):
+        assert f"| {name} | 1 | 5.0 | 5.0 |  | 2 |" in lines
+
+
+def test_other_scores_and_other_studies_are_kept_apart(tmp_path: Path) -> None:
+    trial = Trial(STUDY, "base", 0, tmp_path)
+    trial.folder.mkdir()
+    (trial.folder / "model.safetensors").touch()
+    trial.scores.touch()
+    assert not trial.steps()
+    for change in ({"chunk_ms": "full"}, {"held_out": Path("data/fsdd/dev.jsonl")}):
+        (score,) = trial._replace(study=STUDY.model_copy(update=change)).steps()
+        assert score[0] == "asrkit.evaluate"
 
 
 def test_an_interval_holds_zero_unless_there_is_a_gain() -> None:
@@ -62,6 +85,11 @@ def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     bad.write_text("config: x.yaml\n")
     assert main([str(bad)]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+    study = str(PROJECT / "recipes" / "an4" / "ablations.yaml")
+    for option in ("--seeds", "--jobs"):
+        with pytest.raises(SystemExit):
+            main([study, option, "0", "--output", str(tmp_path)])
+        assert f"argument {option}: must be 1 or more, got 0" in capsys.readouterr().err
     with pytest.raises(UserError, match="is no study"):
         read_study(tmp_path / "missing.yaml")
 
