@@ -21,6 +21,7 @@ from asrkit.config_kinds import Number, any_of, sections_of
 from asrkit.model import positions
 
 Share = Annotated[float, Field(strict=False, ge=0.0, le=1.0)]
+ShareAboveZero = Annotated[Share, Field(gt=0.0)]
 Positive = Annotated[int, Field(ge=1, le=1_000_000)]
 Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
 PositiveNumber = Annotated[float, Field(strict=False, gt=0.0, allow_inf_nan=False)]
@@ -62,7 +63,7 @@ class AugmentationConfig(Section):
     spec_frequency_bins: Positive = 27
     spec_time_masks: Positive = 10
     spec_time_frames: Positive = 40
-    spec_max_time_share: PositiveNumber = 0.15  # of an utterance masked in time, at most
+    spec_max_time_share: ShareAboveZero = 0.15  # of an utterance masked in time, at most
 
 
 class TextConfig(Section):

@@ -29,7 +29,9 @@ def load_cuts(path: str | Path, left_out: list[LeftOut]) -> CutSet:
         try:
             return CutSet.from_shar(in_dir=path) if path.is_dir() else CutSet.from_file(path)
         except Exception as error:  # whatever lhotse makes of a folder or file that is not its own
-            raise ManifestError(f"{path} is neither a manifest nor lhotse's: {error}") from error
+            raise ManifestError(
+                f"{path} cannot be read as lhotse's, as folders and .gz files are: {error}"
+            ) from error
     cuts: dict[str, Cut] = {}
     for utterance in read_manifest(path, left_out):
         if utterance.id in cuts:

@@ -59,6 +59,8 @@ def load_corpus(config: Config) -> Corpus:
     noises = None
     if noise is not None:
         noises = load_cuts(noise, left_out).resample(SAMPLE_RATE).to_eager()
+        if not len(noises):
+            raise ManifestError(f"augmentation.noise {noise} has no usable recording")
     return Corpus(train, dev, encode, seconds, left_out, noises)
 
 

@@ -92,6 +92,16 @@ def test_write(sick: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert check(sick) == 0
 
 
+def test_write_keeps_what_only_an_escape_can_hold(corpus: Path) -> None:
+    """Half a character in a key that is the user's own."""
+    manifest = corpus / "train.jsonl"
+    lines = [json.loads(line) | {"note": "é\ud800"} for line in manifest.read_text().splitlines()]
+    assert check(write_manifest(manifest, *lines), "--write", corpus / "clean.jsonl") == 0
+    written = (corpus / "clean.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["note"] for line in written] == ["é\ud800"] * len(lines)
+    assert "é" in written[0]
+
+
 def test_write_keeps_absolute_paths(tmp_path: Path) -> None:
     path = write_wav(tmp_path / "x.wav", speech(1.0))
     manifest = write_manifest(tmp_path / "m.jsonl", {"id": "a", "audio": str(path), "text": "no"})
@@ -149,7 +159,7 @@ def test_hostile_manifests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     [
         (["none.jsonl"], "no manifest none.jsonl"),
         (["empty.jsonl"], "empty.jsonl is empty"),
-        (["folder"], "is neither a manifest nor lhotse's"),
+        (["folder"], "cannot be read as lhotse's"),
         (["damaged.jsonl.gz"], "damaged.jsonl.gz"),
         (["m.jsonl", "m.jsonl"], "named twice"),
         (["m.jsonl", "n.jsonl", "--write", "c.jsonl"], "--write cleans one plain manifest"),

@@ -128,8 +128,8 @@ def test_what_is_no_manifest(tmp_path: Path) -> None:
     for name, message in (
         ("latin.jsonl", ":1: not JSON"),
         ("deep.jsonl", ":1: not JSON: nested too deep"),
-        ("cuts.jsonl.gz", "is neither a manifest nor lhotse's"),
-        ("folder", "is neither a manifest nor lhotse's"),
+        ("cuts.jsonl.gz", "cannot be read as lhotse's"),
+        ("folder", "cannot be read as lhotse's"),
     ):
         with pytest.raises(ManifestError, match=message):
             load_cuts(tmp_path / name, [])

@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 import asrkit
 from asrkit.checkpoint import load_model
 from asrkit.config import load_config
+from asrkit.data.manifest import ManifestError
 from asrkit.model import FULL_CONTEXT, CTCLoss, View
 from asrkit.train import main
 from asrkit.training import validation
@@ -131,6 +132,16 @@ def test_a_loss_that_is_not_finite_skips_the_step(
     assert f"skipped step 0: loss or gradient not finite ({group[0].ids[1]})" in caplog.text
     subject.train_step(next(subject.groups()))
     assert not all(torch.equal(before[n], p) for n, p in subject.model.named_parameters())
+
+
+def test_noise_without_a_recording_is_refused(corpus: Path, tmp_path: Path) -> None:
+    """Not trained without a word; a manifest in which nothing is there is one too."""
+    lost = write_manifest(tmp_path / "lost.jsonl", {"id": "n", "audio": "gone.wav", "text": ""})
+    for noise in (write_manifest(tmp_path / "empty.jsonl"), lost):
+        path = write_config(tmp_path / "c.yaml", corpus, tmp_path / "out")
+        config = load_config(path, [f"augmentation.noise={noise}"])
+        with pytest.raises(ManifestError, match=r"augmentation.noise .* no usable recording"):
+            load_corpus(config)
 
 
 def test_dev_is_scored_whole(corpus: Path, tmp_path: Path) -> None:

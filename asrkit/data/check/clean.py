@@ -18,7 +18,7 @@ def write_clean(manifest: str, output: str, bad_lines: Container[int]) -> tuple[
     with (
         replacing(output) as temporary,
         Path(manifest).open("rb") as lines,
-        temporary.open("w", encoding="utf-8") as file,
+        temporary.open("wb") as file,
     ):
         for number, line in enumerate(lines, start=1):
             if not line.strip():
@@ -28,7 +28,9 @@ def write_clean(manifest: str, output: str, bad_lines: Container[int]) -> tuple[
                 continue
             values = json.loads(line)
             values["audio"] = moved(values["audio"], source, target)
-            file.write(json.dumps(values, ensure_ascii=False) + "\n")
+            # A lone surrogate in a key of the user's own cannot be written but as an escape.
+            line = json.dumps(values, ensure_ascii=False).encode("utf-8", "backslashreplace")
+            file.write(line + b"\n")
             kept += 1
     return kept, all_
 
