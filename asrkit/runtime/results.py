@@ -94,15 +94,14 @@ class WordReader:
         size = len(self.prefix.tokens)
         if part(hypothesis, 0, size) != self.prefix:  # the search thought better of it
             self.closed, self.end, self.last, size = [], seconds(self.start), [], 0
-        new, last = read_words(part(hypothesis, size, None), self.tokenizer, self.start)
-        spans = self.last + new
+        spans, begins = read_words(hypothesis, self.tokenizer, self.start, size, self.last)
         words = widened(spans, self.end, heard)
         found = [*self.closed, *words]
-        if new:
+        if begins > size:
             self.closed += words[:-2]
             self.end = spans[-3].end if len(spans) > 2 else self.end
             self.last = spans[-2:-1]
-            self.prefix = part(hypothesis, 0, size + last)
+            self.prefix = part(hypothesis, 0, begins)
         return found
 
 
@@ -147,7 +146,7 @@ def part(hypothesis: Hypothesis, start: int, end: int | None) -> Hypothesis:
 
 
 def read_words(
-    hypothesis: Hypothesis, tokenizer: Tokenizer, start: int = 0
+    hypothesis: Hypothesis, tokenizer: Tokenizer, start: int, size: int, before: Sequence[Word]
 ) -> tuple[list[Word], int]:
     """The words of some tokens, and the index of the token that begins the last one.
 
@@ -155,11 +154,14 @@ def read_words(
         hypothesis: the tokens.
         tokenizer: of the tokens.
         start: encoder frames of the stream before those that the hypothesis counts.
+        size: tokens that were read before; `size` is also what is returned if no word begins.
+        before: their last word, which the next token may make longer.
     """
-    words: list[Word] = []
-    last = 0
-    fresh = True  # the next piece starts a word
-    for i, (token, begin, end, confidence) in enumerate(zip(*hypothesis, strict=True)):
+    words, begins = list(before), size
+    # Whether the next piece starts a word.
+    fresh = not words or tokenizer.piece(hypothesis.tokens[size - 1]).endswith(" ")
+    rest = zip(*part(hypothesis, size, None), strict=True)
+    for i, (token, begin, end, confidence) in enumerate(rest, start=size):
         piece = tokenizer.piece(token)
         fresh = fresh or piece.startswith(" ")
         text = piece.strip()
@@ -167,7 +169,7 @@ def read_words(
             continue
         if fresh:
             words.append(Word(text, seconds(start + begin), seconds(start + end), confidence))
-            last = i
+            begins = i
         else:
             word = words[-1]
             words[-1] = word._replace(
@@ -176,7 +178,7 @@ def read_words(
                 confidence=word.confidence * confidence,
             )
         fresh = piece.endswith(" ")
-    return words, last
+    return words, begins
 
 
 def seconds(frame: int) -> float:

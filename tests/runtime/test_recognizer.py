@@ -136,15 +136,29 @@ def test_batch_of_nothing(recognizer: asrkit.Recognizer) -> None:
     assert mixed[1].text == ""
 
 
-def test_words_of_a_growing_and_changing_hypothesis() -> None:
+class Pieces:
+    """A tokenizer whose pieces begin words, go on with them, end them, or do two of that."""
+
+    pieces = ("", " a", "b", "c ", " ", " d ")
+    vocab_size = len(pieces)
+
+    def piece(self, token: int) -> str:
+        return self.pieces[token]
+
+
+@pytest.mark.parametrize(
+    "tokenizer", [CharTokenizer(list(" ab")), Pieces()], ids=["chars", "pieces"]
+)
+def test_words_of_a_growing_and_changing_hypothesis(tokenizer: CharTokenizer | Pieces) -> None:
     """Whatever was read before, the words are those of a reader that sees it for the first time."""
-    draw = np.random.default_rng(0)
-    tokenizer = CharTokenizer(list(" ab"))
+    draw, size = np.random.default_rng(0), tokenizer.vocab_size
     reader, tokens = WordReader(tokenizer), []
-    for step in range(200):
-        tokens += draw.integers(1, 4, draw.integers(0, 4)).tolist()
-        if step % 7 == 0 and tokens:  # the search changes its mind
-            tokens[draw.integers(len(tokens))] = int(draw.integers(1, 4))
+    for step in range(400):
+        if step % 2 == 0 and tokens:  # the search changes its mind
+            tokens[-1] = int(draw.integers(1, size))
+        if step % 7 == 0 and tokens:
+            tokens[draw.integers(len(tokens))] = int(draw.integers(1, size))
+        tokens += draw.integers(1, size, draw.integers(0, 4)).tolist()
         frames = tuple(range(len(tokens)))
         ends = tuple(i + 1 for i in frames)
         hypothesis = Hypothesis(tuple(tokens), frames, ends, (0.5,) * len(tokens))

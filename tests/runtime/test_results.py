@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from asrkit.runtime import Word, recognizer_of, results
-from asrkit.runtime.results import LEAD, TRAIL, WordReader, candidates, seconds
+from asrkit.runtime.results import LEAD, TRAIL, WordReader, candidates, joined, seconds
 from asrkit.search import GreedySearch, Hypothesis, PrefixBeamSearch, Ranked
-from asrkit.text import CharTokenizer, SentencePieceTokenizer, WordTokenizer
+from asrkit.text import CharTokenizer, SentencePieceTokenizer, WordTokenizer, decode
 from tests.conftest import speech
 from tests.search.test_prefix_beam import pieces, random_log_probs
 from tests.test_checkpoint import a_file
@@ -49,6 +49,7 @@ def stream_of_results(seed: int) -> int:
     heard = seconds(frames) - 0.015  # the last frame may look beyond the audio
     final = read(search.best(state), heard)
     check_times(final, heard, seconds(begin))
+    assert joined(final) == decode(tokenizer, search.best(state).tokens)
     return len(final)
 
 
