@@ -12,7 +12,7 @@ from asrkit import audio
 from asrkit.export.backends import eager
 from asrkit.model import FULL_CONTEXT, ConformerEncoder, EncoderState
 from asrkit.runtime import Recognizer
-from asrkit.search import GreedySearch
+from asrkit.search import GreedySearch, PrefixBeamSearch
 from asrkit.text import CharTokenizer
 from tests.conftest import fitted, speech, timed, tiny_encoder, tiny_model
 
@@ -139,6 +139,32 @@ def test_samples_to_text(chunk_size: int, left_context: int, rate: int) -> None:
             assert (streamed - log_probs[0]).abs().max() < tolerance
         batch = recognizer.transcribe_batch([audio.resample(samples, rate)])
         assert timed(batch[0]) == timed(results[0])
+
+
+class SubWords:
+    """A tokenizer: some pieces begin a word, the others go on with one."""
+
+    vocab_size = 12
+
+    def piece(self, token: int) -> str:
+        return ("", " a", " b", " c", " d", " e", *"fghijk")[token]
+
+
+@pytest.mark.parametrize("chunk_size", [1, 4])
+def test_words_of_pieces_do_not_depend_on_the_packets(chunk_size: int) -> None:
+    """With a beam, which may go on with a word where it had begun another."""
+    for seed in range(8):
+        samples = speech(2.0, seed=seed)
+        feats = audio.Fbank().double()(torch.from_numpy(samples).double()[None], torch.zeros(1, 0))
+        model = fitted(tiny_model(), feats[0], chunk_size, 16)
+        recognizer = Recognizer(eager(model, chunk_size, 16), SubWords(), PrefixBeamSearch())
+        whole, session = recognizer.transcribe(samples), recognizer.start()
+        for packet in packets(samples, seed):
+            session.accept(packet)
+        streamed = session.finish()
+        assert timed(streamed) == timed(whole)
+        assert whole.text == whole.nbest[0].text
+        assert len(whole.words) > 3
 
 
 def test_control_another_sample_is_another_result() -> None:
