@@ -31,7 +31,7 @@ from asrkit.recordings import (
     seconds_of,
     transcribe,
 )
-from asrkit.runtime import Recognizer, Result
+from asrkit.runtime import Recognizer, Result, Segment
 from asrkit.runtime.formats import Recording
 from asrkit.text import cer, wer
 
@@ -156,14 +156,19 @@ def show(job: Job, outcome: Outcome, output: Output, nbest: int) -> None:
         print(f"asrkit decode: {job.id}: {result}", file=sys.stderr)
         return
     more: dict[str, Any] = {} if job.text is None else {"reference": job.text}
-    if nbest:
-        more["nbest"] = [candidate._asdict() for candidate in result.nbest[:nbest]]
     if len(result.segments) > 1:
         more["segments"] = [
-            {"text": segment.text, "start": segment.start, "end": segment.end}
-            for segment in result.segments
+            {"text": each.text, "start": each.start, "end": each.end, **texts(each, nbest)}
+            for each in result.segments
         ]
+    else:
+        more |= texts(result, nbest)
     output.write(job, Recording(result.words, job.id, outcome.seconds, more))
+
+
+def texts(said: Result | Segment, nbest: int) -> dict[str, Any]:
+    """The likeliest texts, if they are asked for."""
+    return {"nbest": [each._asdict() for each in said.nbest[:nbest]]} if nbest else {}
 
 
 def report(jobs: list[Job], done: dict[int, Outcome], normalize: Callable[[str], str]) -> None:

@@ -102,6 +102,25 @@ def test_nbest(model: str, wavs: list[str], capsys: pytest.CaptureFixture[str]) 
         assert message in capsys.readouterr().err
 
 
+def test_nbest_of_segments(
+    wavs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Several segments have a list each; in one it is the recording's."""
+    model = talkative_model(tmp_path / "talkative.safetensors", quiet=0.3)
+    options = ["--model", str(model), "--search", "prefix_beam", "--format", "jsonl"]
+    options += ["--endpoint-ms", "40", wavs[0]]
+    assert decode.main([*options, "--nbest", "2"]) == 0
+    line = json.loads(capsys.readouterr().out)
+    assert len(line["segments"]) > 1
+    assert "nbest" not in line
+    for segment in line["segments"]:
+        assert segment["nbest"][0]["text"] == segment["text"]
+        assert len(segment["nbest"]) == 2
+    assert decode.main(options) == 0
+    line = json.loads(capsys.readouterr().out)
+    assert all(segment.keys() == {"text", "start", "end"} for segment in line["segments"])
+
+
 @pytest.mark.parametrize("chunk_ms", ["full", "320"])
 def test_align_finds_what_was_heard(
     chunk_ms: str, model: str, wavs: list[str], capsys: pytest.CaptureFixture[str]

@@ -34,7 +34,9 @@ class Segment(NamedTuple):
     words: tuple[Word, ...]
     start: float  # seconds from the start of the stream
     end: float
-    nbest: tuple[Candidate, ...] = ()  # the likeliest first; greedy search has none
+    # The likeliest first; greedy search has none. What several token sequences write counts
+    # together here, but `text` is the likeliest sequence's: rarely, it is not the first.
+    nbest: tuple[Candidate, ...] = ()
 
 
 class Result(NamedTuple):
