@@ -106,7 +106,8 @@ def build_fusion(
     if not search.takes_fusion(searching.kind):
         able = " and ".join(filter(search.takes_fusion, search.KINDS))
         raise UserError(f"search {searching.kind} takes no language model; {able} does")
-    model = model or read_language_model(config.path)
+    if model is None:
+        model = read_language_model(config.path)
     try:
         weighted = Weighted(model, config.weight, config.word_bonus)
         return FUSIONS[config.units](weighted, pieces_of(tokenizer))
