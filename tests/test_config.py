@@ -21,6 +21,14 @@ CONF = PROJECT / "conf" / "conformer.yaml"
         ("model.num_heads=four", "'model.num_heads': input should be a valid integer"),
         ("model.dim=true", "'model.dim': input should be a valid integer"),
         (
+            "augmentation.spec_max_time_share=2",
+            "'augmentation.spec_max_time_share': input should be less than or equal to 1, got 2",
+        ),
+        (
+            "augmentation.spec_max_time_share=0",
+            "'augmentation.spec_max_time_share': input should be greater than 0, got 0",
+        ),
+        (
             "training.epochs=0",
             "'training.epochs': input should be greater than or equal to 1, got 0",
         ),
