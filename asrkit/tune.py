@@ -33,7 +33,7 @@ from asrkit.data.dataset import Batch
 from asrkit.errors import UserError
 from asrkit.model import ConformerCTC
 from asrkit.runtime import Recognizer, recognizer_of
-from asrkit.search import LIMIT, Fusion, Search, plus, read_language_model
+from asrkit.search import LIMIT, Fusion, Search, plus, read_language_model, takes_fusion
 from asrkit.text import ErrorRate, Interval, Tokenizer, bootstrap, decode, wer
 from asrkit.training.loading import held_out_manifest
 from asrkit.training.validation import frames_of, with_features
@@ -67,7 +67,7 @@ def tune(options: argparse.Namespace) -> int:
     file, lm = load_model(options.model), lm_of(options)
     if lm is None:
         raise UserError("there is no language model to tune: --lm FILE")
-    if options.search is None:
+    if options.search is None and not takes_fusion(file.config.search.kind):
         options.search = "prefix_beam"
     searching, model = search_of(options, file), read_language_model(lm.path)
 

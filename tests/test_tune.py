@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import soundfile
 
+from asrkit.checkpoint import load_model, save_model
+from asrkit.config import parse_search
 from asrkit.tune import Pair, climb, neighbours
 from tests.commands import run, talkative_model
 from tests.conftest import speech
@@ -60,6 +62,30 @@ def test_finds_a_pair_that_helps(command: list[object], capsys: pytest.CaptureFi
     ):
         assert run("evaluate", *options) == 0
         assert f"{rates[name]:.2f} %" in capsys.readouterr().out
+
+
+def test_the_models_own_search_is_kept(
+    command: list[object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without --search a greedy model is searched with a beam, another as its file says."""
+    model = tmp_path / "m.safetensors"
+    own = parse_search({"kind": "prefix_beam", "beam": 1, "blank_penalty": 1.0})
+    shown = []
+    for search, asked in (
+        (None, []),
+        (None, ["--search", "prefix_beam"]),
+        (own, []),
+        (None, ["--search", "{kind: prefix_beam, beam: 1, blank_penalty: 1.0}"]),
+    ):
+        file = load_model(model)
+        if search is not None:
+            file = file._replace(config=file.config.model_copy(update={"search": search}))
+        save_model(tmp_path / "other.safetensors", file)
+        rest = command[command.index("--chunk-ms") :]  # no --search
+        options = ["--model", tmp_path / "other.safetensors", *rest, *asked]
+        assert run("tune", *options) == 0
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1] != shown[2] == shown[3]
 
 
 def test_one_that_does_not_help_is_said(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from asrkit.errors import UserError
+from recipes.ablations import __main__ as ablations
 from recipes.ablations.__main__ import Study, Trial, main, read_study
 from recipes.ablations.report import Row, interval, report
 from tests.conftest import PROJECT
@@ -69,6 +70,25 @@ def test_other_scores_and_other_studies_are_kept_apart(tmp_path: Path) -> None:
     for change in ({"chunk_ms": "full"}, {"held_out": Path("data/fsdd/dev.jsonl")}):
         (score,) = trial._replace(study=STUDY.model_copy(update=change)).steps()
         assert score[0] == "asrkit.evaluate"
+
+
+def test_studies_have_folders_of_their_own_and_nothing_is_reported_of_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both studies of an4 name a row base; all trainings fail."""
+    folders = []
+
+    def fail(trials: list[Trial], at_once: int) -> list[Trial]:
+        folders.append({trial.folder for trial in trials})
+        return trials
+
+    monkeypatch.chdir(PROJECT)
+    monkeypatch.setattr(ablations, "run_all", fail)
+    for study in ("ablations", "ablations_going_on"):
+        options = ["--output", str(tmp_path), "--report", str(tmp_path / "report.md")]
+        assert main([f"recipes/an4/{study}.yaml", "--rows", "base", *options]) == 1
+    assert not folders[0] & folders[1]
+    assert not (tmp_path / "report.md").exists()
 
 
 def test_an_interval_holds_zero_unless_there_is_a_gain() -> None:
