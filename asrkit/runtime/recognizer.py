@@ -136,9 +136,9 @@ class Recognizer:
         log_probs, lengths, _ = self.step(feats, lengths, self.init_state(len(rows)))
         results = []
         for row, length, samples in zip(log_probs, lengths.tolist(), utterances, strict=True):
-            transcript = Transcript(self.reading)
-            transcript.accept(row[:length])
-            results.append(transcript.finish(seconds_heard(len(samples))))
+            transcript, heard = Transcript(self.reading), seconds_heard(len(samples))
+            transcript.accept(row[:length], heard)
+            results.append(transcript.finish(heard))
         return results
 
     def features(self, samples: Tensor) -> tuple[Tensor, Tensor]:

@@ -61,7 +61,7 @@ def shared(before: Sequence[Word], after: Sequence[str]) -> list[Word]:
     """Words in equal parts of the time of others, as sure as the least sure of them."""
     start, length = before[0].start, before[-1].end - before[0].start
     confidence = min(word.confidence for word in before)
-    edges = [start + length * i / max(1, len(after)) for i in range(len(after) + 1)]
+    edges = [round(start + length * i / max(1, len(after)), 3) for i in range(len(after) + 1)]
     return [Word(text, edges[i], edges[i + 1], confidence) for i, text in enumerate(after)]
 
 

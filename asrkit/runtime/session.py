@@ -92,7 +92,7 @@ class Stream:
         self._drop(frames)
         self.state = state
         count, segments = len(log_probs), len(self._transcript.segments)
-        self._transcript.accept(log_probs, self._speech[:count])
+        self._transcript.accept(log_probs, self._heard, self._speech[:count])
         del self._speech[:count]
         if self.recognizer.resets and len(self._transcript.segments) > segments:
             self.state = self.recognizer.init_state(1)
@@ -113,7 +113,11 @@ class Stream:
             frames -= min(frames, len(part))
 
     def _finish(self) -> None:
-        self.result = self._transcript.finish(seconds_heard(self._samples))
+        self.result = self._transcript.finish(self._heard)
+
+    @property
+    def _heard(self) -> float:
+        return seconds_heard(self._samples)
 
 
 class Session:

@@ -1,6 +1,7 @@
 """From the log-probabilities of one stream to its results, segment by segment."""
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -55,11 +56,14 @@ class Transcript:
         self.search = self.reading.search.start()
         self.words = WordReader(self.reading.tokenizer, self.start)
 
-    def accept(self, log_probs: Tensor, speech: Sequence[bool] = ()) -> None:
+    def accept(
+        self, log_probs: Tensor, heard: float = math.inf, speech: Sequence[bool] = ()
+    ) -> None:
         """Take (E, V) more frames.
 
         Args:
             log_probs: (E, V).
+            heard: seconds of audio so far; the last frame may be longer.
             speech: whether a detector hears speech in each frame; in none after those given.
         """
         cuts: list[int] = []
@@ -69,7 +73,7 @@ class Transcript:
             self.endpoint, cuts = self.reading.endpointer.step(self.endpoint, quiet)
         for start, end in itertools.pairwise([0, *cuts]):
             self.advance(log_probs[start:end])
-            self.close(seconds(self.frame))
+            self.close(heard)
         self.advance(log_probs[cuts[-1] if cuts else 0 :])
 
     def advance(self, log_probs: Tensor) -> None:
@@ -78,6 +82,7 @@ class Transcript:
 
     def close(self, heard: float) -> None:
         """End the open segment here, if there are words in it."""
+        heard = min(heard, seconds(self.frame))
         search, tokenizer = self.reading.search, self.reading.tokenizer
         words = self.written(search.best(self.search), heard)
         if words:
@@ -93,7 +98,7 @@ class Transcript:
 
     def finish(self, heard: float) -> Result:
         """The result if the stream ends here, after so many seconds."""
-        self.close(min(heard, seconds(self.frame)))
+        self.close(heard)
         return self.result((), True)
 
     def result(self, open_words: tuple[Word, ...], is_final: bool) -> Result:

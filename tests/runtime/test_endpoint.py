@@ -227,6 +227,19 @@ def test_samples_to_segments(chunk_size: int) -> None:
     assert len(whole.segments) == 1
 
 
+def test_no_segment_is_longer_than_the_audio() -> None:
+    """A pause that is long enough in the last frame, of which only a part is there."""
+    pausing, ended = recognizer(Endpointer(40)), 0
+    for size in range(30_000, 34_000, 160):
+        for result in (
+            pausing.transcribe(SAMPLES[:size]),
+            *pausing.transcribe_batch([SAMPLES[:size]]),
+        ):
+            assert result.segments[-1].end <= size / 16000
+            ended += result.segments[-1].end > size / 16000 - 0.002
+    assert ended > 10
+
+
 def test_reset_encoder() -> None:
     """A segment then begins as a new stream does, with the chunk after the endpoint."""
     fresh = recognizer(Endpointer(80, reset_encoder=True))
@@ -293,7 +306,7 @@ def test_a_pause_with_speech_in_it_goes_on() -> None:
     log_probs = torch.full((30, 5), -9.0)
     log_probs[range(30), [1, *[0] * 29]] = 0.0
     transcript = Transcript(Reading(WORDS, GreedySearch(), Endpointer(400)))
-    transcript.accept(log_probs[:20], [True] * 15)
+    transcript.accept(log_probs[:20], speech=[True] * 15)
     assert not transcript.segments
     transcript.accept(log_probs[20:])
     assert [segment.end for segment in transcript.segments] == [1.0]
