@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from asrkit.model import BLANK
 from asrkit.runtime.endpoint import Endpointer
 from asrkit.runtime.results import (
     Result,
@@ -68,7 +67,7 @@ class Transcript:
         """
         cuts: list[int] = []
         if self.reading.endpointer is not None:
-            quiet = (log_probs.argmax(dim=1) == BLANK).tolist()
+            quiet = self.reading.search.quiet(log_probs)
             quiet = [a and not b for a, b in itertools.zip_longest(quiet, speech, fillvalue=False)]
             self.endpoint, cuts = self.reading.endpointer.step(self.endpoint, quiet)
         for start, end in itertools.pairwise([0, *cuts]):

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from asrkit.errors import UserError
+from asrkit.search.blank import is_quiet
 from asrkit.search.hypothesis import Hypothesis, Ranked
 
 
@@ -32,6 +33,9 @@ class ForcedAlignment:
     def step(self, state: tuple[Tensor, ...], log_probs: Tensor) -> tuple[Tensor, ...]:
         """The state after (E, V) more frames: all of them."""
         return (*state, log_probs)
+
+    def quiet(self, log_probs: Tensor) -> list[bool]:
+        return is_quiet(log_probs, self.blank, 0.0)
 
     def partial(self, state: tuple[Tensor, ...]) -> Hypothesis:
         return Hypothesis((), (), (), ())

@@ -17,6 +17,11 @@ def less_blank(log_probs: Tensor, blank: int, penalty: float) -> Tensor:
     return lowered.log_softmax(dim=1)
 
 
+def is_quiet(log_probs: Tensor, blank: int, penalty: float) -> list[bool]:
+    """Whether the blank so lowered is still the likeliest, of each of (E, V) frames."""
+    return (less_blank(log_probs, blank, penalty).argmax(dim=1) == blank).tolist()
+
+
 def checked_penalty(penalty: float) -> float:
     """Raises ValueError for what is no number."""
     if not math.isfinite(penalty):

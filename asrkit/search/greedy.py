@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from asrkit.search.blank import checked_penalty, less_blank
+from asrkit.search.blank import checked_penalty, is_quiet, less_blank
 from asrkit.search.hypothesis import Hypothesis, Ranked
 
 
@@ -51,6 +51,9 @@ class GreedySearch:
             frame += 1
         hypothesis = Hypothesis(tuple(tokens), tuple(starts), tuple(ends), tuple(confidences))
         return GreedyState(hypothesis, last, frame)
+
+    def quiet(self, log_probs: Tensor) -> list[bool]:
+        return is_quiet(log_probs, self.blank, self.blank_penalty)
 
     def partial(self, state: GreedyState) -> Hypothesis:
         return state.hypothesis

@@ -28,6 +28,9 @@ class Search(Protocol):
     def step(self, state: Any, log_probs: Tensor) -> Any:
         """The state after (E, V) more frames, any E."""
 
+    def quiet(self, log_probs: Tensor) -> list[bool]:
+        """Of each of (E, V) frames, whether no token is the likeliest: pauses are made of these."""
+
     def partial(self, state: Any) -> Hypothesis:
         """The best hypothesis so far, while the stream goes on."""
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from asrkit.search.blank import checked_penalty, less_blank
+from asrkit.search.blank import checked_penalty, is_quiet, less_blank
 from asrkit.search.fusion import Fusion, NoFusion
 from asrkit.search.hypothesis import Hypothesis, Ranked
 from asrkit.search.path import UNSETTLED, Path, Settled, said, settle
@@ -135,6 +135,9 @@ class PrefixBeamSearch:
         if frame // SETTLE_FRAMES > state.frame // SETTLE_FRAMES:
             settled = settle(beam[0].path, ends(beam), settled)
         return PrefixBeamState(tuple(beam), log_scale, settled, frame)
+
+    def quiet(self, log_probs: Tensor) -> list[bool]:
+        return is_quiet(log_probs, self.blank, self.blank_penalty)
 
     def partial(self, state: PrefixBeamState) -> Hypothesis:
         return said(state.beam[0].path, state.settled)

@@ -2,6 +2,7 @@
 
 import math
 import random
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -167,6 +168,22 @@ def test_no_word_is_lost_or_doubled() -> None:
         assert len(whole.segments) == 1
         segments += len(cut.segments)
     assert segments > 300
+
+
+@pytest.mark.parametrize("search", [GreedySearch, PrefixBeamSearch])
+def test_a_pause_is_where_the_search_hears_nothing(search: Callable[..., Search]) -> None:
+    """With the blank lowered a word goes on where, without, there would be a pause."""
+    said, fading = [0.1, 0.6, 0.1, 0.1, 0.1], [0.4, 0.3, 0.1, 0.1, 0.1]
+    log_probs = torch.tensor([said] + [fading] * 29).log()
+    found = []
+    for penalty in (0.0, 2.0):
+        readings = [
+            Reading(WORDS, search(blank_penalty=penalty), e) for e in (None, Endpointer(400))
+        ]
+        whole, cut = (read(each, log_probs, [slice(0, None)])[-1] for each in readings)
+        assert cut.text == whole.text
+        found.append(cut.segments[0].end)
+    assert found == [0.44, 1.2]
 
 
 def test_control_a_cut_inside_a_word_is_noticed() -> None:
