@@ -19,6 +19,9 @@ from asrkit.text import Tokenizer, decode
 LEAD, TRAIL = 0.06, 0.04  # seconds
 
 
+NOTHING = Hypothesis((), (), (), ())
+
+
 class Candidate(NamedTuple):
     """A text that a search holds possible."""
 
@@ -89,13 +92,14 @@ class WordReader:
         self.closed: list[Word] = []
         self.end = seconds(start)  # of the last closed word's tokens
         self.last: list[Word] = []  # the word after, complete but for what comes before the next
-        self.prefix = Hypothesis((), (), (), ())  # the tokens of all of these
+        self.prefix = NOTHING  # the tokens of all of these
 
     def __call__(self, hypothesis: Hypothesis, heard: float = math.inf) -> list[Word]:
         """The words of a hypothesis; `heard`: seconds of audio, which none goes beyond."""
         size = len(self.prefix.tokens)
         if part(hypothesis, 0, size) != self.prefix:  # the search thought better of it
-            self.closed, self.end, self.last, size = [], seconds(self.start), [], 0
+            self.closed, self.end, self.last = [], seconds(self.start), []
+            self.prefix, size = NOTHING, 0
         spans, begins = read_words(hypothesis, self.tokenizer, self.start, size, self.last)
         words = widened(spans, self.end, heard)
         found = [*self.closed, *words]

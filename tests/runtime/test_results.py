@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import random
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from asrkit.runtime import Word, recognizer_of, results
 from asrkit.runtime.results import LEAD, TRAIL, WordReader, candidates, joined, seconds
 from asrkit.search import GreedySearch, Hypothesis, PrefixBeamSearch, Ranked
-from asrkit.text import CharTokenizer, SentencePieceTokenizer, WordTokenizer, decode
+from asrkit.text import CharTokenizer, SentencePieceTokenizer, Tokenizer, WordTokenizer, decode
 from tests.conftest import speech
 from tests.search.test_prefix_beam import pieces, random_log_probs
 from tests.test_checkpoint import a_file
@@ -55,6 +56,21 @@ def stream_of_results(seed: int) -> int:
 
 def test_times_are_monotone_and_inside() -> None:
     assert sum(map(stream_of_results, range(200))) > 2000
+
+
+@pytest.mark.parametrize("tokenizer", TOKENIZERS)
+def test_a_search_may_think_better_of_all_it_said(tokenizer: Tokenizer) -> None:
+    """Hypotheses that grow, shrink, and come back to what they were: no word is lost or doubled."""
+    draw, read, tokens = random.Random(0), WordReader(tokenizer), [1]
+    said: list[list[int]] = [tokens]
+    for _ in range(2000):
+        tokens = draw.choice([tokens[: draw.randrange(len(tokens) + 1)], draw.choice(said[-5:])])
+        tokens = [*tokens, *draw.choices(range(1, tokenizer.vocab_size), k=draw.randrange(3))]
+        said.append(tokens)
+        frames = range(len(tokens))
+        ends = tuple(i + 1 for i in frames)
+        hypothesis = Hypothesis(tuple(tokens), tuple(frames), ends, (1.0,) * len(tokens))
+        assert read(hypothesis) == WordReader(tokenizer)(hypothesis)
 
 
 @pytest.mark.parametrize("name", ["before", "after", "over"])

@@ -1,0 +1,226 @@
+"""Law 1 for what nobody thought of: networks, searches and endpoints drawn at random."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+
+from asrkit import Batcher, Endpointer, audio
+from asrkit.build import pieces_of
+from asrkit.export.backends import eager
+from asrkit.model import FULL_CONTEXT
+from asrkit.model.positions import KINDS
+from asrkit.runtime import Recognizer, Result
+from asrkit.search import (
+    Fusion,
+    GreedySearch,
+    Hotwords,
+    PrefixBeamSearch,
+    Search,
+    TokenFusion,
+    Weighted,
+    WordFusion,
+    plus,
+    read_arpa,
+)
+from asrkit.search.fusion import spelled
+from asrkit.text import CharTokenizer, SentencePieceTokenizer, Tokenizer, WordTokenizer
+from asrkit.text.kneser_ney import arpa_lines, estimate
+from tests.conftest import fitted, speech, timed, tiny_model
+from tests.laws.test_streaming import packets
+
+TOKENIZERS: list[Callable[[], Tokenizer]] = [
+    lambda: CharTokenizer(list("abcdefghij ")),
+    lambda: WordTokenizer(
+        ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "oh", "stop"]
+    ),
+    lambda: SentencePieceTokenizer.train(["yes no maybe", "no yes nose", "may be seen"] * 3, 14),
+]
+REWRITINGS: list[Callable[[str], str] | None] = [
+    None,
+    str.upper,
+    lambda text: " ".join(text.split()[::-1]),
+    lambda text: text.replace("e", "e "),
+    lambda text: "",
+]
+
+
+class Case(NamedTuple):
+    recognizer: Recognizer
+    samples: np.ndarray
+    rate: int
+    drawn: str  # for the message of a failure
+
+
+def case(seed: int, folder: Path) -> Case:
+    draw = random.Random(seed)
+    tokenizer = draw.choice(TOKENIZERS)()
+    rate = draw.choice([8000, 11025, 16000, 22050, 44100, 48000])
+    samples = recording(draw, seed, rate)
+    chunk_size = draw.choice([1, 2, 3, 5, 16, FULL_CONTEXT])
+    left_context = 0 if chunk_size == FULL_CONTEXT else draw.choice([0, 1, 7, 64])
+    shape: dict[str, Any] = {
+        "dim": draw.choice([8, 24]),
+        "num_heads": draw.choice([1, 2, 4]),
+        "num_layers": draw.choice([1, 2, 3]),
+        "kernel_size": draw.choice([2, 5, 31]),
+        "position": draw.choice(sorted(KINDS)),
+        "separable_subsampling": draw.random() < 0.3,
+        "subsampling_channels": draw.choice([None, 3]),
+    }
+    whole = torch.from_numpy(audio.resample(samples, rate)).double()[None]
+    feats = audio.Fbank().double()(whole, whole[:, :0])[0]
+    model = fitted(tiny_model(tokenizer.vocab_size, **shape), feats, chunk_size, left_context)
+    with torch.no_grad():
+        model.head.bias[0] += draw.choice([0.0, 1.0, 2.0])  # pauses
+    pauses: dict[str, Any] = {
+        "pause_ms": draw.choice([1, 40, 100, 300, 1000]),
+        "min_segment_ms": draw.choice([0, 500]),
+        "max_segment_ms": draw.choice([None, 400]),
+        "vad": draw.random() < 0.2,
+        "reset_encoder": draw.random() < 0.4 and chunk_size != FULL_CONTEXT,
+    }
+    endpointer = Endpointer(**pauses) if draw.random() < 0.6 else None
+    search = drawn_search(draw, tokenizer, folder)
+    rewrite = draw.choice(REWRITINGS)
+    recognizer = Recognizer(
+        eager(model, chunk_size, left_context), tokenizer, search, endpointer=endpointer,
+        postprocess=rewrite,
+    )  # fmt: skip
+    drawn = (
+        f"{rate} Hz, {chunk_size}, {left_context}, {shape}, {vars(search)}, {endpointer and pauses}"
+    )
+    return Case(recognizer, samples, rate, drawn)
+
+
+def recording(draw: random.Random, seed: int, rate: int) -> np.ndarray:
+    """Speech, a pause, speech, in float32 or int16."""
+    pause = np.zeros(int(rate * draw.choice([0, 0.3, 1.2])), dtype=np.float32)
+    first, last = draw.choice([0.01, 0.5, 1.7]), draw.choice([0.3, 1.0])
+    samples = np.concatenate([speech(first, seed, rate), pause, speech(last, seed + 1, rate)])
+    # Digital silence makes frames alike, and paths that are equally likely but for rounding.
+    hiss = np.random.default_rng(seed).standard_normal(len(samples)).astype(np.float32)
+    samples = samples + 3e-4 * hiss
+    return (samples * 32767).astype(np.int16) if draw.random() < 0.2 else samples
+
+
+def drawn_search(draw: random.Random, tokenizer: Tokenizer, folder: Path) -> Search:
+    if draw.random() < 0.4:
+        return GreedySearch(blank_penalty=draw.choice([0.0, 0.5, 3.0]))
+    pruning: dict[str, float] = draw.choice(
+        [{}, {"min_token_prob": 0.05}, {"skip_blank_prob": 0.9}, {"blank_penalty": 1.0}]
+    )
+    search = PrefixBeamSearch(draw.choice([1, 2, 5, 12]), **pruning)
+    pieces = pieces_of(tokenizer)
+    if draw.random() < 0.5:
+        search = plus(search, language_model(draw, pieces, folder))
+    if draw.random() < 0.3:
+        phrase = "".join(draw.choices(pieces[1:], k=3)).strip()
+        search = (
+            plus(search, Hotwords({phrase: draw.choice([0.5, 4.0])}, pieces)) if phrase else search
+        )
+    return search
+
+
+def language_model(draw: random.Random, pieces: list[str], folder: Path) -> Fusion:
+    """Of texts that mean nothing, by words or by tokens."""
+    texts = [draw.choices(pieces[1:], k=draw.randrange(1, 12)) for _ in range(12)]
+    words = draw.random() < 0.5
+    units = ["".join(text).split() if words else [spelled(p) for p in text] for text in texts]
+    path = folder / "lm.arpa"
+    path.write_text("\n".join(arpa_lines(estimate([unit for unit in units if unit], 3))))
+    weighted = Weighted(
+        read_arpa(path), draw.choice([0.0, 0.3, 1.5]), draw.choice([-1.0, 0.0, 2.0])
+    )
+    return (WordFusion if words else TokenFusion)(weighted, pieces)
+
+
+def assert_sound(result: Result, seconds: float) -> None:
+    """Words and segments follow each other inside the audio."""
+    edges = [edge for word in result.words for edge in word[1:3]]
+    assert edges == sorted(edges)
+    ends = [segment.end for segment in result.segments]
+    assert [segment.start for segment in result.segments] == [0.0, *ends][: len(ends)]
+    assert max([0.0, *edges, *ends]) <= seconds
+    assert all(0.0 < word.confidence < 1 + 1e-9 for word in result.words)
+    assert result.text == " ".join(word.text for word in result.words)
+
+
+def assert_same(ours: Result, alone: Result) -> None:
+    assert timed(ours) == timed(alone)
+    for mine, other in zip(ours.segments, alone.segments, strict=True):
+        assert mine[:1] + mine[2:4] == other[:1] + other[2:4]  # text, start, end
+        assert [c.text for c in mine.nbest] == [c.text for c in other.nbest]
+        pairs = zip(mine.nbest, other.nbest, strict=True)
+        assert all(abs(a.score - b.score) < 1e-8 for a, b in pairs)
+
+
+def check(seed: int, folder: Path) -> Result:
+    """Offline, two streams in packets, and three of a batch, give one result; that result."""
+    recognizer, samples, rate, drawn = case(seed, folder)
+    print(drawn)
+    seconds = len(samples) / rate
+    expected = recognizer.transcribe(samples, rate)
+    assert_sound(expected, seconds)
+    for way in range(2):
+        session, before, heard = recognizer.start(rate), expected._replace(segments=()), 0
+        for packet in packets(samples, 2 * seed + way):
+            heard += len(packet)
+            partial = session.accept(packet)
+            assert_sound(partial, heard / rate + 1e-3)  # resampling may add a part of a millisecond
+            assert partial.segments[: len(before.segments)] == before.segments  # what ended stays
+            before = partial
+        assert_same(session.finish(), expected)
+    if recognizer.chunk_size != FULL_CONTEXT:
+        for session in batched(recognizer, samples, rate, random.Random(seed)):
+            assert_same(session, expected)
+    return expected
+
+
+def batched(
+    recognizer: Recognizer, samples: np.ndarray, rate: int, draw: random.Random
+) -> list[Result]:
+    """Three streams of the same samples, each in packets of its own, steps between them."""
+    batcher = Batcher(recognizer, max_rows=draw.choice([1, 2, 8]))
+    sessions = [batcher.start(rate) for _ in range(3)]
+    waiting = {i: list(packets(samples, draw.randrange(1 << 30))) for i in range(3)}
+    while waiting:
+        i = draw.choice(list(waiting))
+        if waiting[i]:
+            sessions[i].accept(waiting[i].pop(0))
+        else:
+            sessions[i].end()
+            del waiting[i]
+        if draw.random() < 0.4:
+            batcher.step()
+    while batcher.step():
+        pass
+    return [session.result for session in sessions]
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_any_configuration(seed: int, tmp_path: Path) -> None:
+    check(seed, tmp_path)
+
+
+@pytest.mark.slow
+def test_many_configurations(tmp_path: Path) -> None:
+    results = [check(seed, tmp_path) for seed in range(16, 316)]
+    assert sum(len(result.text) > 5 for result in results) > 200
+    assert sum(len(result.segments) > 1 for result in results) > 50
+
+
+def test_control_samples_that_are_lost_are_noticed(tmp_path: Path) -> None:
+    """40 ms less of the same recordings is not taken for the same."""
+    noticed = 0
+    for seed in range(8):
+        recognizer, samples, rate, _ = case(seed, tmp_path)
+        whole, less = (
+            recognizer.transcribe(each, rate) for each in (samples, samples[rate // 25 :])
+        )
+        noticed += timed(whole) != timed(less)
+    assert noticed > 5
