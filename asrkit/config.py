@@ -148,7 +148,7 @@ class ContextConfig(Section):
 
 class TrainingConfig(Section):
     output_dir: str
-    start_from: str | None = None  # a model to go on from, of the same shape or fewer layers
+    start_from: str | None = None  # a model to go on from, with the same `model:`
     epochs: Positive = 30
     optimizer: Literal["muon", "adamw"] = "muon"
     learning_rate: PositiveNumber = 2e-3  # the peak

@@ -4,17 +4,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
 
 from asrkit import train
-from asrkit.build import build_model
 from asrkit.checkpoint import load_model, save_model
 from asrkit.errors import UserError
-from asrkit.model import ConformerEncoder
-from asrkit.model.positions import KINDS
 from asrkit.text import CharTokenizer, SentencePieceTokenizer, WordTokenizer
-from asrkit.training.warm_start import same_labels, start_from, take_over
-from tests.conftest import tiny_encoder, write_config
+from asrkit.training.warm_start import same_labels, start_from
+from tests.conftest import write_config
 from tests.test_checkpoint import a_file
 
 
@@ -60,43 +56,6 @@ def test_another_shape_is_refused(tmp_path: Path) -> None:
     config = file.config.model_copy(update={"model": model})
     with pytest.raises(UserError, match=r"start_from .*: model\.dim is \d+ there, 48 here$"):
         start_from(str(tmp_path / "m.safetensors"), file.model, file.tokenizer, config)
-
-
-@pytest.mark.parametrize("position", sorted(KINDS))
-def test_more_layers_compute_the_same_at_first(position: str) -> None:
-    shallow = tiny_encoder(position=position)
-    deep = ConformerEncoder(20, 24, 4, 5, 48, 5, position=position).double().eval()
-    feats, lengths = torch.randn(2, 90, 20, dtype=torch.float64), torch.tensor([90, 61])
-
-    def outputs() -> list[torch.Tensor]:
-        for norm in [*shallow.modules(), *deep.modules()]:
-            if isinstance(norm, nn.LayerNorm):
-                norm.eps = 0.0  # with which a norm of a norm is the same to the last digits
-        states = [e.init_state(2, 16) for e in (shallow, deep)]
-        return [
-            e(feats, lengths, s, 4).encoded for e, s in zip((shallow, deep), states, strict=True)
-        ]
-
-    take_over(deep, shallow.state_dict(), 3)
-    torch.testing.assert_close(*outputs(), rtol=0, atol=1e-9)
-    deep.layers[3].ffn1.project.weight.data[0, 0] = 0.1  # as soon as a layer adds something
-    with pytest.raises(AssertionError):
-        torch.testing.assert_close(*outputs(), rtol=0, atol=1e-9)
-
-
-def test_more_layers_are_welcome_and_fewer_refused(tmp_path: Path) -> None:
-    save_model(tmp_path / "m.safetensors", a_file())
-
-    def start(layers: int) -> int:
-        file = a_file()
-        shape = file.config.model.model_copy(update={"num_layers": layers})
-        config = file.config.model_copy(update={"model": shape})
-        network = build_model(shape, file.tokenizer.vocab_size)
-        return start_from(str(tmp_path / "m.safetensors"), network, file.tokenizer, config)
-
-    assert start(5) == 4  # labels
-    with pytest.raises(UserError, match=r"model\.num_layers is 3 there, 2 here$"):
-        start(2)
 
 
 def test_training_goes_on(corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
