@@ -149,10 +149,19 @@ def unpack(archive: Path, folder: Path) -> None:
                         raise ValueError(f"{name} would be outside the destination")
                 pack.extractall(fresh)
         else:
-            with tarfile.open(archive) as pack:
+            with strict_tarfile().open(archive) as pack:
                 pack.extractall(fresh, filter="data")
         shutil.rmtree(folder, ignore_errors=True)
         os.replace(fresh, folder)
+
+
+def strict_tarfile() -> Any:
+    """tarfile, or its backport: before Python 3.11.4 (3.10.12) it knows no filters."""
+    if hasattr(tarfile, "data_filter"):
+        return tarfile
+    from backports import tarfile as backport
+
+    return backport
 
 
 @contextmanager
@@ -161,7 +170,9 @@ def fetching(
 ) -> Iterator[None]:
     """Around lhotse's downloads: archives as strict as `unpack`'s, failures that say what to do."""
     # lhotse's own check is of names: a link could lead out of the folder.
-    tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
+    strict = strict_tarfile()
+    strict.TarFile.extraction_filter = staticmethod(strict.data_filter)
+    tarfile.open = strict.open  # which lhotse calls
     remedy = f"run this again to go on, delete a damaged archive in {folder}, or {at_last}"
     with explain(f"cannot fetch from {url}", remedy):
         yield
