@@ -24,7 +24,7 @@ from asrkit.search.fusion import (
 )
 from asrkit.search.greedy import GreedySearch
 from asrkit.search.hotwords import Hotwords, read_hotwords, weighed
-from asrkit.search.hypothesis import Hypothesis, Ranked, Search
+from asrkit.search.hypothesis import NOTHING, Hypothesis, Ranked, Search
 from asrkit.search.kenlm import KenLM, is_binary
 from asrkit.search.ngram import ArpaError, NGram, read_arpa
 from asrkit.search.prefix_beam import PrefixBeamSearch
@@ -32,6 +32,7 @@ from asrkit.search.prefix_beam import PrefixBeamSearch
 __all__ = [
     "KINDS",
     "LIMIT",
+    "NOTHING",
     "ArpaError",
     "Both",
     "Fusion",

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from asrkit.errors import UserError
 from asrkit.search.blank import is_quiet
-from asrkit.search.hypothesis import Hypothesis, Ranked
+from asrkit.search.hypothesis import NOTHING, Hypothesis, Ranked
 
 
 class AlignmentError(UserError):
@@ -38,7 +38,7 @@ class ForcedAlignment:
         return is_quiet(log_probs, self.blank, 0.0)
 
     def partial(self, state: tuple[Tensor, ...]) -> Hypothesis:
-        return Hypothesis((), (), (), ())
+        return NOTHING
 
     def best(self, state: tuple[Tensor, ...]) -> Hypothesis:
         """The likeliest path.
@@ -79,7 +79,7 @@ def align(log_probs: Tensor, tokens: list[int], blank: int = 0) -> Hypothesis | 
     if frames_needed(tokens) > len(log_probs):
         return None
     if not tokens:
-        return Hypothesis((), (), (), ())
+        return NOTHING
     from torchaudio.functional import forced_align, merge_tokens
 
     path, scores = forced_align(

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from asrkit.search.blank import checked_penalty, is_quiet, less_blank
-from asrkit.search.hypothesis import Hypothesis, Ranked
+from asrkit.search.hypothesis import NOTHING, Hypothesis, Ranked
 
 
 class GreedyState(NamedTuple):
@@ -30,7 +30,7 @@ class GreedySearch:
         self.blank, self.blank_penalty = blank, checked_penalty(blank_penalty)
 
     def start(self) -> GreedyState:
-        return GreedyState(Hypothesis((), (), (), ()), self.blank, 0)
+        return GreedyState(NOTHING, self.blank, 0)
 
     def step(self, state: GreedyState, log_probs: Tensor) -> GreedyState:
         """The state after (E, V) more frames."""

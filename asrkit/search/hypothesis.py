@@ -14,6 +14,9 @@ class Hypothesis(NamedTuple):
     confidences: tuple[float, ...]  # highest posterior of the token over its frames
 
 
+NOTHING = Hypothesis((), (), (), ())
+
+
 class Ranked(NamedTuple):
     hypothesis: Hypothesis
     score: float  # natural logarithm of its probability, with all that a language model adds

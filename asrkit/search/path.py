@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from asrkit.search.hypothesis import Hypothesis
+from asrkit.search.hypothesis import NOTHING, Hypothesis
 
 # A path by its last token: the path before it, the token, its first frame, the frame after its
 # last, its highest posterior. A plain tuple, because every text makes one in every frame.
@@ -17,7 +17,7 @@ class Settled(NamedTuple):
     hypothesis: Hypothesis
 
 
-UNSETTLED = Settled(None, Hypothesis((), (), (), ()))
+UNSETTLED = Settled(None, NOTHING)
 
 
 def settle(path: Path | None, ends: Iterable[Path | None], settled: Settled) -> Settled:
