@@ -48,7 +48,8 @@ def load(
             seven" becomes "447". Never taken from a model file: it is code.
         backend: what runs the network: eager, compiled, torchscript, onnx, onnx-int8, or an .onnx
             file; if None, onnx where `asrkit export` wrote one beside the model file, else eager.
-            All but int8 are compared with eager here.
+            All but int8 are compared with eager here. ONNX Runtime gets as many threads as torch
+            has now; afterwards torch is best left one (`torch.set_num_threads(1)`).
 
     Raises:
         ModelFileError: for a file that cannot be loaded.

@@ -10,6 +10,7 @@ import torch
 
 from asrkit import audio
 from asrkit.checkpoint import ModelFile, load_model, save_model
+from asrkit.decode import main as decode
 from asrkit.errors import UserError
 from asrkit.export import onnx
 from asrkit.export.__main__ import main as export
@@ -258,6 +259,21 @@ def test_a_graph_that_does_not_fit_its_description(exports: Exports, tmp_path: P
     package.save(model, path)
     with pytest.raises(UserError, match=r"other\.onnx"):
         recognizer_of(exports.file(), CHUNK, LEFT, backend=path)
+
+
+@pytest.mark.parametrize(("kind", "threads"), [("onnx", 1), ("onnx-int8", 1), ("eager", 2)])
+def test_commands_leave_torch_one_thread_beside_onnx(
+    exports: Exports, recording: np.ndarray, tmp_path: Path, kind: str, threads: int
+) -> None:
+    wav = write_wav(tmp_path / "a.wav", recording)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    context = ["--chunk-ms", str(40 * CHUNK), "--left-ms", str(40 * LEFT)]
+    try:
+        assert decode(["--model", str(exports.model), "--backend", kind, *context, str(wav)]) == 0
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_ready_models_are_not_written_beside(capsys: pytest.CaptureFixture[str]) -> None:
