@@ -18,6 +18,8 @@ from asrkit.text import Tokenizer, decode
 # LEAD before their first token, and half end TRAIL or more after their last.
 LEAD, TRAIL = 0.06, 0.04  # seconds
 
+RECENT = 32  # tokens of a hypothesis that are read anew: searches rarely think again of older ones
+
 
 class Candidate(NamedTuple):
     """A text that a search holds possible."""
@@ -76,8 +78,8 @@ class Result(NamedTuple):
 class WordReader:
     """Timed words of a segment's hypotheses, one after another.
 
-    Words that are complete and unchanged since the last hypothesis are not read again: the time
-    for a partial result depends on what is new, not on how long the stream has lasted.
+    All but RECENT tokens are read once, unless they change: the time for a partial result does not
+    depend on how long the stream has lasted, nor on how long its words are.
 
     Args:
         tokenizer: of the tokens.
@@ -88,7 +90,7 @@ class WordReader:
         self.tokenizer, self.start = tokenizer, start
         self.closed: list[Word] = []
         self.end = seconds(start)  # of the last closed word's tokens
-        self.last: list[Word] = []  # the word after, complete but for what comes before the next
+        self.last: list[Word] = []  # the word after, which the next token may make longer
         self.prefix = NOTHING  # the tokens of all of these
 
     def __call__(self, hypothesis: Hypothesis, heard: float = math.inf) -> list[Word]:
@@ -97,15 +99,18 @@ class WordReader:
         if part(hypothesis, 0, size) != self.prefix:  # the search thought better of it
             self.closed, self.end, self.last = [], seconds(self.start), []
             self.prefix, size = NOTHING, 0
-        spans, begins = read_words(hypothesis, self.tokenizer, self.start, size, self.last)
-        words = widened(spans, self.end, heard)
-        found = [*self.closed, *words]
-        if begins > size:
-            self.closed += words[:-2]
-            self.end = spans[-3].end if len(spans) > 2 else self.end
-            self.last = spans[-2:-1]
-            self.prefix = part(hypothesis, 0, begins)
-        return found
+        if len(hypothesis.tokens) - RECENT > size:
+            prefix = part(hypothesis, 0, len(hypothesis.tokens) - RECENT)
+            words = self._read(prefix)
+            self.closed += widened(words, self.end, heard)[:-1]
+            self.end = words[-2].end if len(words) > 1 else self.end
+            self.last, self.prefix = words[-1:], prefix
+        return [*self.closed, *widened(self._read(hypothesis), self.end, heard)]
+
+    def _read(self, hypothesis: Hypothesis) -> list[Word]:
+        """The words after the closed ones, with the times of their tokens."""
+        size = len(self.prefix.tokens)
+        return read_words(hypothesis, self.tokenizer, self.start, size, self.last)
 
 
 def joined(words: Sequence[Word]) -> str:
@@ -150,21 +155,21 @@ def part(hypothesis: Hypothesis, start: int, end: int | None) -> Hypothesis:
 
 def read_words(
     hypothesis: Hypothesis, tokenizer: Tokenizer, start: int, size: int, before: Sequence[Word]
-) -> tuple[list[Word], int]:
-    """The words of some tokens, and the index of the token that begins the last one.
+) -> list[Word]:
+    """The words of some tokens.
 
     Args:
         hypothesis: the tokens.
         tokenizer: of the tokens.
         start: encoder frames of the stream before those that the hypothesis counts.
-        size: tokens that were read before; `size` is also what is returned if no word begins.
+        size: tokens that were read before.
         before: their last word, which the next token may make longer.
     """
-    words, begins = list(before), size
+    words = list(before)
     # Whether the next piece starts a word.
     fresh = not words or tokenizer.piece(hypothesis.tokens[size - 1]).endswith(" ")
     rest = zip(*part(hypothesis, size, None), strict=True)
-    for i, (token, begin, end, confidence) in enumerate(rest, start=size):
+    for token, begin, end, confidence in rest:
         piece = tokenizer.piece(token)
         fresh = fresh or piece.startswith(" ")
         text = piece.strip()
@@ -172,7 +177,6 @@ def read_words(
             continue
         if fresh:
             words.append(Word(text, seconds(start + begin), seconds(start + end), confidence))
-            begins = i
         else:
             word = words[-1]
             words[-1] = word._replace(
@@ -181,7 +185,7 @@ def read_words(
                 confidence=word.confidence * confidence,
             )
         fresh = piece.endswith(" ")
-    return words, begins
+    return words
 
 
 def seconds(frame: int) -> float:

@@ -9,7 +9,17 @@ import numpy as np
 import pytest
 
 from asrkit.runtime import Word, recognizer_of, results
-from asrkit.runtime.results import LEAD, TRAIL, WordReader, candidates, joined, seconds
+from asrkit.runtime.results import (
+    LEAD,
+    RECENT,
+    TRAIL,
+    WordReader,
+    candidates,
+    joined,
+    read_words,
+    seconds,
+    widened,
+)
 from asrkit.search import GreedySearch, Hypothesis, PrefixBeamSearch, Ranked
 from asrkit.text import CharTokenizer, SentencePieceTokenizer, Tokenizer, WordTokenizer, decode
 from tests.conftest import speech
@@ -58,19 +68,47 @@ def test_times_are_monotone_and_inside() -> None:
     assert sum(map(stream_of_results, range(200))) > 2000
 
 
+@pytest.mark.parametrize("recent", [0, 1, 4, RECENT])
 @pytest.mark.parametrize("tokenizer", TOKENIZERS)
-def test_a_search_may_think_better_of_all_it_said(tokenizer: Tokenizer) -> None:
+def test_a_search_may_think_better_of_all_it_said(
+    tokenizer: Tokenizer, recent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Hypotheses that grow, shrink, and come back to what they were: no word is lost or doubled."""
+    monkeypatch.setattr(results, "RECENT", recent)
     draw, read, tokens = random.Random(0), WordReader(tokenizer), [1]
     said: list[list[int]] = [tokens]
     for _ in range(2000):
-        tokens = draw.choice([tokens[: draw.randrange(len(tokens) + 1)], draw.choice(said[-5:])])
-        tokens = [*tokens, *draw.choices(range(1, tokenizer.vocab_size), k=draw.randrange(3))]
+        cut = draw.choice([0, 0, 0, 1, 3, 9, draw.randrange(len(tokens) + 1)])
+        tokens = draw.choice([tokens[: max(0, len(tokens) - cut)], draw.choice(said[-5:])])
+        tokens = [*tokens, *draw.choices(range(1, tokenizer.vocab_size), k=draw.randrange(6))]
         said.append(tokens)
         frames = range(len(tokens))
         ends = tuple(i + 1 for i in frames)
         hypothesis = Hypothesis(tuple(tokens), tuple(frames), ends, (1.0,) * len(tokens))
-        assert read(hypothesis) == WordReader(tokenizer)(hypothesis)
+        assert read(hypothesis) == widened(
+            read_words(hypothesis, tokenizer, 0, 0, []), 0.0, math.inf
+        )
+    assert max(map(len, said)) > 2 * RECENT
+
+
+def test_a_word_that_never_ends_is_not_read_from_its_start() -> None:
+    class Counting(CharTokenizer):
+        read = 0
+
+        def piece(self, token: int) -> str:
+            self.read += 1
+            return super().piece(token)
+
+    tokenizer = Counting(list("ab"))
+    read, text = WordReader(tokenizer), ""
+    for size in range(1000):
+        tokens = tuple(1 + i % 2 for i in range(size))
+        read(Hypothesis(tokens, tokens, tokens, (1.0,) * size))
+        text = "".join(map(tokenizer.piece, tokens))
+    (word,) = read(Hypothesis(tokens, tokens, tokens, (1.0,) * size))
+    assert word.text == text
+    own = 1000 * 999 / 2  # of this test
+    assert tokenizer.read - own < 1000 * (RECENT + 5)
 
 
 @pytest.mark.parametrize("name", ["before", "after", "over"])
