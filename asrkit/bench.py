@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,8 +29,8 @@ class Row(NamedTuple):
     """Times of a chunk of each of some streams, from samples to results."""
 
     backend: str
-    threads: int
-    streams: int
+    threads: int  # of each batcher
+    streams: int  # of all batchers
     load_s: float
     p50_ms: float
     p95_ms: float
@@ -53,6 +54,11 @@ def main(argv: list[str] | None = None) -> int:
     )  # fmt: skip
     arguments.add_argument("--threads", type=counts, default=[1], help="default 1; or 1,2")
     arguments.add_argument("--streams", type=counts, default=[1, 8], help="default 1,8")
+    arguments.add_argument(
+        "--batchers", type=int, default=1,
+        help="that share the streams, each in a thread of its own with --threads threads"
+        " (default 1; a core each with --threads 1 serves most streams)",
+    )  # fmt: skip
     arguments.add_argument("--chunks", type=int, default=100, help="of each stream (default 100)")
     arguments.add_argument("--json", type=Path, metavar="FILE", help="write everything there too")
     return run_command(bench, arguments, argv)
@@ -70,8 +76,9 @@ def counts(text: str) -> list[int]:
 
 
 def bench(options: argparse.Namespace) -> int:
-    if options.chunks < 1:
-        raise UserError(f"--chunks must be 1 or more, got {options.chunks}")
+    for name in ("chunks", "batchers"):
+        if getattr(options, name) < 1:
+            raise UserError(f"--{name} must be 1 or more, got {getattr(options, name)}")
     file = load_model(options.model)
     facts = facts_of(options, file)
     print("\n".join(f"{name:<12}{fact}" for name, fact in facts.items()), flush=True)
@@ -80,7 +87,7 @@ def bench(options: argparse.Namespace) -> int:
     for threads in options.threads:
         recognizers = at_hand(options, file, threads)
         for streams in options.streams:
-            rows += rows_of(recognizers, threads, streams, options.chunks)
+            rows += rows_of(recognizers, threads, streams, options.chunks, options.batchers)
             bar.update()
     bar.close()
     print(table(rows))
@@ -138,20 +145,30 @@ def at_hand(
 
 
 def rows_of(
-    recognizers: dict[str, tuple[Recognizer, float]], threads: int, streams: int, chunks: int
+    recognizers: dict[str, tuple[Recognizer, float]],
+    threads: int,
+    streams: int,
+    chunks: int,
+    batchers: int = 1,
 ) -> list[Row]:
     """Backends take turns, ten chunks each: drift hits all of them alike."""
-    runs = {name: Run(built, threads, streams) for name, (built, _) in recognizers.items()}
-    for start in range(0, chunks, 10):
-        for run in runs.values():
-            run.go(min(10, chunks - start))
+    sizes = [len(part) for part in np.array_split(range(streams), min(batchers, streams))]
+    groups = {
+        name: [Run(built, threads, size) for size in sizes]
+        for name, (built, _) in recognizers.items()
+    }
+    with ThreadPoolExecutor(len(sizes)) as pool:
+        for start in range(0, chunks, 10):
+            for runs in groups.values():
+                list(pool.map(Run.go, runs, [min(10, chunks - start)] * len(runs)))
     rows = []
-    for name, run in runs.items():
-        p50, p95, p99 = (float(np.percentile(run.seconds, q)) for q in (50, 95, 99))
-        share = p50 / streams / (run.chunk_samples / audio.SAMPLE_RATE)
+    for name, runs in groups.items():
+        seconds = [each for run in runs for each in run.seconds]
+        p50, p95, p99 = (float(np.percentile(seconds, q)) for q in (50, 95, 99))
+        share = p50 / streams / (runs[0].chunk_samples / audio.SAMPLE_RATE)
         ms = (1000 * p50, 1000 * p95, 1000 * p99)
-        load_s = recognizers[name][1]
-        rows.append(Row(name, threads, streams, load_s, *ms, share, 1 / share / threads))
+        per_core = 1 / share / (threads * len(sizes))
+        rows.append(Row(name, threads, streams, recognizers[name][1], *ms, share, per_core))
     return rows
 
 

@@ -42,6 +42,7 @@ def test_every_stream_is_stepped(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step that leaves a stream out would look fast."""
     recognizer = recognizer_of(file_of(), 4, 8)
     assert rows_of({"eager": (recognizer, 0.0)}, 1, 4, 2)[0].streams == 4
+    assert rows_of({"eager": (recognizer, 0.0)}, 1, 5, 2, batchers=2)[0].streams == 5
     monkeypatch.setattr("asrkit.runtime.batcher.Batcher.step", lambda self: 3)
     with pytest.raises(AssertionError):
         rows_of({"eager": (recognizer, 0.0)}, 1, 4, 2)
@@ -53,6 +54,7 @@ def test_every_stream_is_stepped(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--backends", "onnx"], "no export of this model"),
         (["--backends", "fast"], "backend must be one of eager"),
         (["--chunks", "0"], "--chunks must be 1 or more"),
+        (["--batchers", "0"], "--batchers must be 1 or more"),
         (["--chunk-ms", "50"], "must be a multiple of 40 ms"),
     ],
 )
