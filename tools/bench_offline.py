@@ -1,7 +1,7 @@
 """Time and memory of an encoder over a whole recording, beside its peers.
 
-From log mels, batch 1, random weights, float32. torchaudio's Conformer attends to the whole
-recording, without positions.
+From log mels, batch 1, random weights, float32 but for files of int8. torchaudio's Conformer
+attends to the whole recording, without positions.
 """
 
 import argparse
@@ -12,8 +12,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 import torch
 from benchmarks import (
@@ -35,8 +37,10 @@ from benchmarks import (
 )
 from peers import ConformerForward, SpeechBrainForward
 from torch import Tensor
+from torch.nn import functional
 from tqdm import tqdm
 
+from asrkit.export import onnx
 from asrkit.model import FULL_CONTEXT, EncoderStep
 
 LONG = 300.0  # seconds of audio from which on one round has to do
@@ -51,18 +55,31 @@ def chunked(num_layers: int) -> Forward:
     return lambda feats: step(feats, torch.tensor([feats.size(1)]), step.init_state(1))
 
 
-def in_pieces(num_layers: int) -> Forward:
+def in_pieces(step: Any, feats: Tensor) -> object:
     """As a recogniser takes long recordings: half a minute a step, and the state goes on."""
+    state, encoded = step.init_state(1), []
+    for piece in feats.split(PIECE, dim=1):
+        lengths = torch.tensor([piece.size(1)])
+        piece = functional.pad(piece, (0, 0, 0, -piece.size(1) % (4 * CHUNK_SIZE)))
+        frames, _, state = step(piece, lengths, state)
+        encoded.append(frames)
+    return torch.cat(encoded, dim=1)
+
+
+def eager_in_pieces(num_layers: int) -> Forward:
     step = EncoderStep(reference_encoder(num_layers), CHUNK_SIZE, LEFT_CONTEXT).eval()
+    return partial(in_pieces, step)
 
-    def forward(feats: Tensor) -> object:
-        state, encoded = step.init_state(1), []
-        for piece in feats.split(PIECE, dim=1):
-            frames, _, state = step(piece, torch.tensor([piece.size(1)]), state)
-            encoded.append(frames)
-        return torch.cat(encoded, dim=1)
 
-    return forward
+def exported_in_pieces(path: Path, _num_layers: int) -> Forward:
+    """A file of `asrkit export`, on as many threads as torch has at each call."""
+
+    @cache
+    def step(_threads: int) -> Any:
+        return onnx.read(path)[0]
+
+    step(torch.get_num_threads())
+    return lambda feats: in_pieces(step(torch.get_num_threads()), feats)
 
 
 def full_context(num_layers: int) -> Forward:
@@ -75,7 +92,7 @@ def full_context(num_layers: int) -> Forward:
 CHUNKED = "asrkit, chunks of 640 ms"  # what the others are compared with
 BUILDERS: dict[str, Callable[[int], Forward]] = {
     CHUNKED: chunked,
-    "asrkit, 30 s a step": in_pieces,
+    "asrkit, 30 s a step": eager_in_pieces,
     "asrkit, full context": full_context,
     "torchaudio Conformer": lambda layers: ConformerForward(layers).eval(),
 }
@@ -105,6 +122,7 @@ def memory(name: str, seconds: float, options: argparse.Namespace) -> float | Fa
     command = [sys.executable, __file__, "--measure-memory", name, str(seconds)]
     command += ["--threads", *map(str, options.threads), "--limit", str(options.limit)]
     command += ["--quick"] if options.quick else []
+    command += ["--onnx", *map(str, options.onnx)] if options.onnx else []
     try:
         done = subprocess.run(
             command, stdout=subprocess.PIPE, text=True, timeout=options.limit + LOADING
@@ -171,6 +189,10 @@ def main() -> None:
         "--max-memory", type=float, default=18.0, help="GB that a process may use (default 18)"
     )
     arguments.add_argument(
+        "--onnx", type=Path, nargs="+", metavar="FILE", default=[],
+        help="exports of the reference model to measure too, half a minute a step",
+    )  # fmt: skip
+    arguments.add_argument(
         "--measure-memory", nargs=2, metavar=("NAME", "SECONDS"),
         help="only print the memory of one pass of a contender above the loaded model",
     )  # fmt: skip
@@ -179,6 +201,8 @@ def main() -> None:
     # processes that measure memory inherit the limit.
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (round(options.max_memory * 1e9), hard))
+    for path in options.onnx:
+        BUILDERS[f"asrkit, {path.name}, 30 s a step"] = partial(exported_in_pieces, path)
     if options.measure_memory:
         name, seconds = options.measure_memory
         return measure_memory(name, float(seconds), options)
