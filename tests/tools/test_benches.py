@@ -12,6 +12,7 @@ import pytest
 
 from asrkit.audio import through_telephone
 from asrkit.checkpoint import load_model, save_model
+from asrkit.export.__main__ import main as export
 from asrkit.runtime import recognizer_of
 from asrkit.text import CharTokenizer
 from tests.test_checkpoint import a_file
@@ -94,12 +95,17 @@ def test_profile() -> None:
             assert 0 < float(row["GFLOP/s"]) < 2 * float(row["alone, GFLOP/s"])
 
 
-def test_reference_model(tmp_path: Path) -> None:
-    """It can be loaded, and runs."""
+@pytest.fixture
+def reference(tmp_path: Path) -> Path:
     path = tmp_path / "model.safetensors"
     command = [sys.executable, "tools/reference_model.py", "--quick", str(path)]
     subprocess.run(command, cwd=PROJECT, env=ENVIRONMENT, check=True)
-    file = load_model(path)
+    return path
+
+
+def test_reference_model(reference: Path) -> None:
+    """It can be loaded, and runs."""
+    file = load_model(reference)
     assert (file.model.encoder.dim, len(file.model.encoder.layers)) == (256, 2)
     assert recognizer_of(file).transcribe(np.zeros(16000, dtype=np.float32)).is_final
 
@@ -108,6 +114,15 @@ def test_offline(tmp_path: Path) -> None:
     options = ["--rounds", "2", "--without", "speechbrain"]
     output = run("bench_offline.py", *options, "--json", str(tmp_path / "offline.json"))
     check(output, OFFLINE, tmp_path / "offline.json")
+
+
+@pytest.mark.slow
+def test_offline_with_an_exported_file(reference: Path, tmp_path: Path) -> None:
+    path = tmp_path / "x.onnx"
+    assert export(["--model", str(reference), "--format", "onnx", "--output", str(path)]) == 0
+    options = ["--rounds", "2", "--without", "speechbrain", "--onnx", str(path)]
+    output = run("bench_offline.py", *options, "--json", str(tmp_path / "offline.json"))
+    check(output, OFFLINE | {"asrkit, x.onnx, 30 s a step"}, tmp_path / "offline.json")
 
 
 def test_training(tmp_path: Path) -> None:
