@@ -111,6 +111,7 @@ def facts_of(options: argparse.Namespace, file: ModelFile) -> dict[str, str]:
         f"step: a window of {WINDOW_MS} ms every {HOP_MS} ms, {FRAME_MS // HOP_MS} in a frame, "
         f"{plain.chunk_size} frames in a chunk",
         "state": f"{state / 1e6:.2f} MB a stream",
+        "batchers": f"{options.batchers}, a thread each, which share the streams",
     }
 
 

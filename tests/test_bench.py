@@ -25,6 +25,7 @@ def test_the_table_and_the_file(model: Path, capsys: pytest.CaptureFixture[str])
     shown = capsys.readouterr()
     assert "15 to 175 ms" in shown.out
     assert "4 frames in a chunk" in shown.out
+    assert "1, a thread each" in shown.out
     assert "not measured: backend onnx: no export of this model for chunks of 160 ms" in shown.err
     values = json.loads(output.read_text())
     rows = values["rows"]

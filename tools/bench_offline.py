@@ -202,6 +202,8 @@ def main() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (round(options.max_memory * 1e9), hard))
     for path in options.onnx:
+        if not path.is_file():
+            arguments.error(f"--onnx {path}: no such file")
         BUILDERS[f"asrkit, {path.name}, 30 s a step"] = partial(exported_in_pieces, path)
     if options.measure_memory:
         name, seconds = options.measure_memory

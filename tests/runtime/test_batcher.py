@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -102,6 +103,20 @@ def test_as_alone_in_float32_with_hotwords_of_their_own() -> None:
     sessions = run(batcher, heard, 0, lambda i, rate: batcher.start(rate, words[i % 3]))
     for i, (session, (samples, rate)) in enumerate(zip(sessions, heard, strict=True)):
         assert same(session.result, recognizer.transcribe(samples, rate, words[i % 3]), 1e-3)
+
+
+def test_threads_with_a_batcher_each_share_a_recognizer() -> None:
+    """As the README has it for several cores; with hotwords, which searches share."""
+    recognizer, heard = recognizer_of().with_hotwords(["ab", "hj"]), recordings(12)
+
+    def hear(seed: int) -> list[Result]:
+        batcher = Batcher(recognizer, 4)
+        return [s.result for s in run(batcher, heard, seed, lambda _, rate: batcher.start(rate))]
+
+    alone = [recognizer.transcribe(samples, rate) for samples, rate in heard]
+    with ThreadPoolExecutor(4) as pool:
+        for results in pool.map(hear, range(8)):
+            assert all(same(r, a, 1e-9) for r, a in zip(results, alone, strict=True))
 
 
 def test_encoders_that_are_reset_are_reset_alone() -> None:
