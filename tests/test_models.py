@@ -154,5 +154,13 @@ def test_shipped(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "streaming equals offline" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_a_card_lists_the_words_of_its_model(path: Path) -> None:
+    tokenizer = load_model(path).tokenizer
+    words = [tokenizer.piece(token).strip() for token in range(1, tokenizer.vocab_size)]
+    limits = sections(path.with_suffix(".md").read_text(encoding="utf-8"))["Limits"]
+    assert limits.split("```text\n")[1].partition("```")[0].split() == sorted(words)
+
+
 def test_every_card_has_its_model() -> None:
     assert {card.stem for card in models.FOLDER.glob("*.md")} <= {path.stem for path in SHIPPED}
