@@ -28,49 +28,76 @@ PositiveNumber = Annotated[float, Field(strict=False, gt=0.0, allow_inf_nan=Fals
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True
+    )
 
 
 class DataConfig(Section):
-    train: str  # JSONL manifest, lhotse manifest (.jsonl.gz), or a folder of Shar shards
+    train: str
+    """What to train on: a JSONL manifest, a lhotse manifest, or a folder of Shar shards."""
     dev: str
-    # Name of a folder of recipes/ whose prepare.py makes the manifests when they are missing.
+    """What to measure with, by other speakers; likewise."""
     recipe: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")] | None = None
+    """The recipe that makes the manifests where they are missing."""
     max_batch_seconds: PositiveNumber = 32.0
+    """Audio in a batch, on each GPU or process."""
     num_buckets: Positive = 20
+    """Groups of utterances of similar length, from which batches are made."""
     min_seconds: Number = 0.1
+    """Shorter utterances are left out."""
     max_seconds: Number = 30.0
+    """Longer utterances are left out."""
     num_workers: Count = 1
+    """Processes that read audio ahead; 0: the training itself reads it."""
 
 
 class AugmentationConfig(Section):
     speed_factors: Annotated[list[PositiveNumber], Field(min_length=1)] = [0.9, 1.0, 1.1]
-    noise: str | None = None  # manifest of noises
+    """Every epoch has each utterance once at each of these speeds."""
+    noise: str | None = None
+    """Manifest of noises to mix in."""
     noise_probability: Share = 0.5
+    """Of each utterance, where there is `noise`."""
     noise_snr_db: tuple[Number, Number] = Field(default=(10.0, 20.0), strict=False)
+    """Least and largest ratio of speech to noise, dB."""
     reverb_probability: Share = 0.0
-    silence_probability: Share = 0.0  # before and after an utterance, from digital to faint noise
-    silence_seconds: PositiveNumber = 3.0  # at most, on each side
-    telephone_probability: Share = 0.0  # 8 kHz, in the 8 bits of a call
-    frequency_warp: Annotated[float, Field(strict=False, ge=0.0, le=0.5)] = 0.0  # at most, by VTLP
-    gain_db: Annotated[float, Field(strict=False, ge=0.0, le=60.0)] = (
-        0.0  # louder or softer, at most
-    )
-    # SpecAugment; its probability grows from 0 over the first `spec_ramp` of training.
-    spec_probability: Share = 1.0  # of each utterance; 0 turns it off
+    """Of each utterance: a simulated room."""
+    silence_probability: Share = 0.0
+    """Of each utterance: digital to faint silence before and after it."""
+    silence_seconds: PositiveNumber = 3.0
+    """Longest such silence, on each side."""
+    telephone_probability: Share = 0.0
+    """Of each utterance: 8 kHz, in the 8 bits of a call."""
+    frequency_warp: Annotated[float, Field(strict=False, ge=0.0, le=0.5)] = 0.0
+    """Largest change of the vocal tract's length, as a share (VTLP)."""
+    gain_db: Annotated[float, Field(strict=False, ge=0.0, le=60.0)] = 0.0
+    """Largest change of level, dB, up or down."""
+    spec_probability: Share = 1.0
+    """Of each utterance: masks on the features (SpecAugment); 0 turns them off."""
     spec_ramp: Share = 0.3
+    """Share of training over which `spec_probability` grows from 0."""
     spec_frequency_masks: Positive = 2
+    """Masks in frequency."""
     spec_frequency_bins: Positive = 27
+    """Widest of them, mel bins."""
     spec_time_masks: Positive = 10
+    """Masks in time, at most."""
     spec_time_frames: Positive = 40
-    spec_max_time_share: ShareAboveZero = 0.15  # of an utterance masked in time, at most
+    """Longest of them, feature frames of 10 ms."""
+    spec_max_time_share: ShareAboveZero = 0.15
+    """Share of an utterance that is masked in time, at most."""
 
 
 class TextConfig(Section):
     tokenizer: Literal["characters", "words", "unigram", "bpe"] = "characters"
-    vocab_size: Positive = 256  # of unigram and bpe
+    """The labels; unigram and bpe are sub-words by sentencepiece."""
+    vocab_size: Positive = 256
+    """Of unigram and bpe."""
     case: Literal["keep", "lower", "upper"] = "keep"
+    """Of all texts."""
     unicode_form: Literal["NFC", "NFKC", "none"] = "NFC"
+    """Normalisation of all texts."""
 
 
 class Kind(Section):
@@ -106,15 +133,25 @@ else:
 
 class ModelConfig(Section):
     num_mels: Annotated[int, Field(ge=4, le=512, multiple_of=4)] = 80
+    """F, mel bins of a feature frame."""
     dim: Annotated[int, Field(ge=2, le=8192, multiple_of=2)] = 256
+    """D, width of the encoder; a multiple of `num_heads`."""
     num_heads: Annotated[int, Field(ge=1, le=256)] = 4
+    """H, attention heads."""
     num_layers: Annotated[int, Field(ge=1, le=256)] = 12
+    """L, Conformer layers."""
     ffn_dim: Annotated[int, Field(ge=1, le=65536)] = 2048
+    """Width of the feed-forward layers."""
     kernel_size: Annotated[int, Field(ge=2, le=1024)] = 15
+    """K, encoder frames of the causal convolutions."""
     dropout: Annotated[float, Field(strict=False, ge=0.0, lt=1.0)] = 0.1
+    """Everywhere, in training."""
     subsampling_channels: Annotated[int, Field(ge=1, le=8192)] | None = None
+    """S, channels of the subsampling's convolutions; `dim` if null."""
     separable_subsampling: bool = False
+    """The second of them by channel, then over channels: a ninth of its arithmetic."""
     position: AnyPosition = POSITIONS["relative"](kind="relative")
+    """Kind of position encoding, with its options: docs/positions.md."""
 
     @model_validator(mode="after")
     def _fits(self) -> "ModelConfig":
@@ -131,11 +168,16 @@ class ModelConfig(Section):
 class ContextConfig(Section):
     """Chunk sizes and left contexts in encoder frames of 40 ms."""
 
-    chunk_sizes: list[Positive] = [4, 8, 16, 25]  # drawn in training beside full context
-    left_contexts: list[Count] = [64]  # drawn in training
-    full_share: Share = 0.5  # of the batches, in full context
-    chunk_size: Positive = 16  # decoding, unless told otherwise
+    chunk_sizes: list[Positive] = [4, 8, 16, 25]
+    """Drawn in training, beside full context."""
+    left_contexts: list[Count] = [64]
+    """Drawn in training."""
+    full_share: Share = 0.5
+    """Share of the batches in full context."""
+    chunk_size: Positive = 16
+    """Of decoding, unless told otherwise: 16 are 640 ms."""
     left_context: Count = 64
+    """Of decoding, unless told otherwise."""
 
     @model_validator(mode="after")
     def _not_empty(self) -> "ContextConfig":
@@ -148,30 +190,52 @@ class ContextConfig(Section):
 
 class TrainingConfig(Section):
     output_dir: str
-    start_from: str | None = None  # a model to go on from, with the same `model:`
+    """Folder of the checkpoints, the log and the model."""
+    start_from: str | None = None
+    """A model file, or the name of a ready model, of the same `model:` to go on from."""
     epochs: Positive = 30
+    """Passes over all utterances at all `speed_factors`."""
     optimizer: Literal["muon", "adamw"] = "muon"
-    learning_rate: PositiveNumber = 2e-3  # the peak
-    warmup_share: Share = 0.08  # of all training, then a cosine down to 1 % of the peak
+    """Muon for the matrices of the layers, AdamW for the rest; or AdamW for all."""
+    learning_rate: PositiveNumber = 2e-3
+    """The peak."""
+    warmup_share: Share = 0.08
+    """Share of training in which it rises to the peak; then a cosine down to 1 % of it."""
     weight_decay: Number = 0.01
+    """Of the matrices."""
     clip_norm: PositiveNumber = 5.0
+    """Largest norm of the gradient of a step."""
     accumulate_batches: Positive = 1
-    intermediate_layers: list[Positive] = []  # with a CTC loss of their own, counted from 1
+    """Batches of each process in a step."""
+    intermediate_layers: list[Positive] = []
+    """Layers with a CTC loss of their own, counted from 1."""
     intermediate_weight: Share = 0.3
-    # Two views of each utterance, masked differently, that learn from each other (CR-CTC): in the
-    # same context, or one in full context and one in chunks. Twice the time a step.
+    """Of these losses in the whole."""
     views: Literal["one", "same", "full_and_chunks"] = "one"
+    """Two views of each utterance, masked differently, that learn from each other (CR-CTC): in the
+    same context, or one in full context and one in chunks. Twice the time a step."""
     consistency_weight: PositiveNumber = 0.2
-    consistency_ramp: Share = 0.1  # of training, until the weight is reached
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 on a GPU with it
+    """Of their agreement."""
+    consistency_ramp: Share = 0.1
+    """Share of training over which that weight grows from 0."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """auto: bfloat16 on a GPU that has it."""
     gradient_checkpointing: bool = False
-    average: Positive = 5  # epochs averaged into the final model
+    """Less memory for more time: activations are computed again in the backward pass."""
+    average: Positive = 5
+    """Epochs whose weights are averaged into the model."""
     average_of: Literal["last", "best"] = "last"
+    """Which epochs: the last, or those of the lowest dev WER."""
     validate_every_epochs: Positive = 1
+    """Dev is scored after so many epochs, and after the last."""
     checkpoint_every_steps: Positive = 200
+    """A checkpoint to resume from, also after every epoch."""
     keep_checkpoints: Positive = 2
+    """The newest ones that stay."""
     seed: Count = 0
-    num_threads: Count = 0  # of torch; 0: torch's own choice
+    """Of every random draw."""
+    num_threads: Count = 0
+    """Of torch; 0: torch's own choice."""
 
 
 class Config(Section):
@@ -180,7 +244,8 @@ class Config(Section):
     text: TextConfig = TextConfig()
     model: ModelConfig = ModelConfig()
     context: ContextConfig = ContextConfig()
-    search: AnySearch = SEARCHES["greedy"](kind="greedy")  # of decoding, unless told otherwise
+    search: AnySearch = SEARCHES["greedy"](kind="greedy")
+    """Of decoding, unless told otherwise; a kind, with its options."""
     training: TrainingConfig
 
     @model_validator(mode="after")

@@ -1,0 +1,105 @@
+"""Write docs/configuration.md, every key of a configuration, from the schema that checks them:
+
+python tools/configuration.py
+"""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from asrkit import search
+from asrkit.config import Config
+
+PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
+INTRODUCTION = """# Configuration
+
+Made by `python tools/configuration.py` from the schema that checks a configuration.
+
+A configuration is one YAML file with the sections below; `conf/` has complete ones. What a file
+does not name has the default of the table; a key without a default has to be named.
+`section.key=value` after a command changes one key, a value being YAML: `training.epochs=10
+"context.chunk_sizes=[8, 16]"`. An unknown key, a wrong type or an impossible combination is refused
+with the key's name and the nearest key there is.
+"""
+
+
+def page() -> str:
+    schema = Config.model_json_schema()
+    parts = [INTRODUCTION]
+    for name, section in schema["properties"].items():
+        if "$ref" not in section:  # the search: a kind with options
+            continue
+        section = schema["$defs"][section["$ref"].rpartition("/")[2]]
+        parts.append(f"## {name}\n\n{described(section)}{table(section['properties'])}\n")
+    parts.append(searches())
+    return "\n".join(parts)
+
+
+def described(section: dict[str, Any]) -> str:
+    """What a section says of itself."""
+    text = section.get("description", "")
+    return f"{' '.join(text.split())}\n\n" if text else ""
+
+
+def table(keys: dict[str, Any]) -> str:
+    rows = ["| key | default | takes | |", "|---|---|---|---|"]
+    for name, key in keys.items():
+        default = f"`{as_yaml(key['default'])}`" if "default" in key else "–"
+        meaning = " ".join(key["description"].split())
+        rows.append(f"| `{name}` | {default} | {taken(key)} | {meaning} |")
+    return "\n".join(rows)
+
+
+def as_yaml(value: Any) -> str:
+    if isinstance(value, dict):  # a kind: what it leaves to its class is not said here
+        value = {"kind": value["kind"]}
+    text = yaml.safe_dump(value, default_flow_style=True, width=1000)
+    return text.removesuffix("...\n").strip()
+
+
+def taken(key: dict[str, Any], several: bool = False) -> str:
+    """The values that a key takes, in words."""
+    if "discriminator" in key:
+        return "a kind"
+    if "anyOf" in key:
+        return " or ".join(taken(each) for each in key["anyOf"])
+    if "enum" in key:
+        return ", ".join(f"`{value}`" for value in key["enum"])
+    if "prefixItems" in key:
+        return f"a list of {len(key['prefixItems'])} numbers"
+    if key["type"] == "array":
+        return f"a list of {taken(key['items'], several=True)}"
+    words = {"integer": "integer", "number": "number", "string": "text", "boolean": "true or false",
+             "null": "`null`"}  # fmt: skip
+    return words[key["type"]] + "s" * several + limits(key)
+
+
+def limits(key: dict[str, Any]) -> str:
+    """The least and largest value; from a million on they only bound what a file may ask for."""
+    lowest = {"≥": key.get("minimum"), ">": key.get("exclusiveMinimum")}
+    if lowest[">"] is not None:
+        del lowest["≥"]
+    highest = {"≤": key.get("maximum"), "<": key.get("exclusiveMaximum")}
+    signs = lowest | highest | {"a multiple of": key.get("multipleOf")}
+    shown = {sign: limit for sign, limit in signs.items() if limit is not None and limit < 1e6}
+    return "".join(f", {sign} {limit:g}" for sign, limit in shown.items())
+
+
+def searches() -> str:
+    lines = [
+        "## search",
+        "",
+        "Of decoding, unless told otherwise: a kind, or a kind with options.",
+        "",
+    ]
+    for kind in search.KINDS:
+        options = (
+            f"{name}: {as_yaml(each.default)}" for name, each in search.options(kind).items()
+        )
+        lines.append(f"- `{{kind: {kind}, {', '.join(options)}}}`")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
