@@ -8,9 +8,9 @@ partial = session.accept(samples)
 final = session.finish()
 """
 
-from asrkit import model
+from typing import TYPE_CHECKING
+
 from asrkit.errors import UserError
-from asrkit.runtime import Batcher, Endpointer, Recognizer, Result, Segment, Session, Word, load
 from asrkit.version import __version__
 
 __all__ = [
@@ -26,3 +26,22 @@ __all__ = [
     "load",
     "model",
 ]
+
+if TYPE_CHECKING:
+    from asrkit import model
+    from asrkit.runtime import Batcher, Endpointer, Recognizer, Result, Segment, Session, Word
+    from asrkit.runtime.load import load
+else:  # imported when first used: torch takes seconds, and `asrkit --help` does without
+
+    def __getattr__(name: str) -> object:
+        from importlib import import_module
+
+        if name not in __all__:
+            raise AttributeError(f"module 'asrkit' has no attribute {name!r}")
+        if name == "model":
+            return import_module("asrkit.model")
+        value = globals()[name] = getattr(import_module("asrkit.runtime"), name)
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -3,14 +3,17 @@
 import importlib
 import sys
 
+from asrkit.kinds import refusal
+from asrkit.version import __version__
+
 COMMANDS = {
     "train": "train a recogniser on a manifest",
     "decode": "decode files or a manifest",
-    "align": "when the words of a known text were said",
+    "align": "find the times of the words of a known text",
     "evaluate": "word errors and delays over a manifest, at several chunk sizes",
-    "report": "a training as one page: scores, curves, alignments, what was heard wrong",
+    "report": "a training as one page: scores, curves, alignments, errors",
     "ngram": "estimate a language model from texts",
-    "tune": "how far to trust a language model",
+    "tune": "find the weight of a language model",
     "stream": "stream a file, the microphone or raw samples",
     "export": "write the encoder or the whole model for other programs",
     "pack": "store a model file's weights in half the bytes",
@@ -22,21 +25,28 @@ COMMANDS = {
 PACKAGES = {"data", "export", "report"}
 
 
-def main() -> int:
-    arguments = sys.argv[1:]
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print("usage: asrkit <command> [options]; asrkit <command> --help says more\n")
-        for name, purpose in COMMANDS.items():
-            print(f"  {name:9}{purpose}")
-        print("\nexample:\n  asrkit decode --model exp/conformer/model.safetensors x.wav")
-        return 0
-    command = arguments[0]
-    if command not in COMMANDS:
-        known = ", ".join(COMMANDS)
-        print(f"asrkit: unknown command {command!r}; there are {known}", file=sys.stderr)
+def main(argv: list[str] | None = None) -> int:
+    command, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]
+    if command in ("-h", "--help"):
+        print(usage())
+    elif command == "--version":
+        print(f"asrkit {__version__}")
+    elif command in COMMANDS:
+        module = f"{command}.__main__" if command in PACKAGES else command
+        return importlib.import_module(f"asrkit.{module}").main(rest)
+    else:
+        print(f"asrkit: the command {refusal(command, COMMANDS)}", file=sys.stderr)
         return 2
-    module = f"{command}.__main__" if command in PACKAGES else command
-    return importlib.import_module(f"asrkit.{module}").main(arguments[1:])
+    return 0
+
+
+def usage() -> str:
+    commands = "\n".join(f"  {name:9}{purpose}" for name, purpose in COMMANDS.items())
+    return (
+        "usage: asrkit <command> [options]; asrkit <command> --help says more\n"
+        f"       asrkit --version\n\n{commands}\n\n"
+        "example:\n  asrkit decode --model exp/conformer/model.safetensors x.wav"
+    )
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
 """The commands as a user meets them: help, output, exit status, and one line for a mistake."""
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
 
-from asrkit.__main__ import COMMANDS
+import asrkit
+from asrkit.__main__ import COMMANDS, main
 from tests.commands import run, talkative_model
 from tests.conftest import speech, write_manifest
 from tests.test_checkpoint import edit
@@ -35,16 +35,31 @@ def test_help_has_an_example(command: str, capsys: pytest.CaptureFixture[str]) -
     assert f"usage: asrkit {command}" in shown
 
 
-def test_asrkit_alone(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from asrkit.__main__ import main
+def test_asrkit_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    for argv in ([], ["-h"], ["--help"]):
+        assert main(argv) == 0
+        shown = capsys.readouterr().out
+        assert all(f"  {command}" in shown for command in COMMANDS)
+        assert max(map(len, shown.splitlines())) <= 80
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"asrkit {asrkit.__version__}\n"
 
-    monkeypatch.setattr(sys, "argv", ["asrkit"])
-    assert main() == 0
-    shown = capsys.readouterr().out
-    assert all(f"  {command}" in shown for command in COMMANDS)
-    monkeypatch.setattr(sys, "argv", ["asrkit", "bake"])
-    assert main() == 2
-    assert "unknown command 'bake'; there are train, decode" in capsys.readouterr().err
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("bake", "the command must be one of train, decode, "),
+        ("decod", "got 'decod'; did you mean 'decode'?"),
+        ("\x1b]0;title", r"got '\x1b]0;title'"),
+        ("x" * 10**6, "xxx…xxx"),
+    ],
+)
+def test_an_unknown_command(command: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command]) == 2
+    shown = capsys.readouterr().err
+    assert message in shown
+    assert len(shown.splitlines()) == 1
+    assert len(shown) < 400
 
 
 def test_decode(model: Path, wav: Path, capsys: pytest.CaptureFixture[str]) -> None:

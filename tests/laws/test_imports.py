@@ -115,6 +115,7 @@ def test_import_is_light_and_sets_no_global() -> None:
         "before = (torch.get_num_threads(), torch.initial_seed(), torch.is_grad_enabled(),\n"
         "          torch.get_default_dtype(), random.getstate(), str(numpy.random.get_state()))\n"
         "import asrkit\n"
+        "asrkit.load\n"
         "after = (torch.get_num_threads(), torch.initial_seed(), torch.is_grad_enabled(),\n"
         "         torch.get_default_dtype(), random.getstate(), str(numpy.random.get_state()))\n"
         "heavy = {'torchaudio', 'lhotse', 'tensorboard', 'matplotlib', 'jiwer', 'sentencepiece',\n"
@@ -122,6 +123,30 @@ def test_import_is_light_and_sets_no_global() -> None:
         "print(before == after, sorted(heavy & set(sys.modules)))\n"
     )
     assert run(program) == "True []"
+
+
+@pytest.mark.parametrize(
+    "program",
+    ["import asrkit; asrkit.UserError; dir(asrkit); hasattr(asrkit, 'nothing')"]
+    + [f"from asrkit.__main__ import main; main({argv})" for argv in (["--version"], [], ["x"])],
+)
+def test_what_needs_no_network_imports_none(program: str) -> None:
+    """asrkit's help answers at once: torch, numpy and pydantic take seconds to import."""
+    heavy = "{'torch', 'numpy', 'pydantic', 'yaml', 'soundfile'}"
+    said = run(f"{program}\nimport sys\nprint(sorted({heavy} & set(sys.modules)))")
+    assert said.splitlines()[-1] == "[]"
+
+
+def test_public_names_are_there_when_used() -> None:
+    program = (
+        "import asrkit\n"
+        "assert {*asrkit.__all__} <= {*dir(asrkit)}\n"
+        "asrkit.model.ConformerEncoder, asrkit.load\n"
+        "from asrkit import *\n"
+        "from asrkit import Recognizer, audio, load\n"
+        "print([name for name in asrkit.__all__ if name not in globals()], load is asrkit.load)\n"
+    )
+    assert run(program) == "[] True"
 
 
 def test_inference_works_without_the_training_packages(tmp_path: Path) -> None:
