@@ -13,6 +13,7 @@ import torch
 from tqdm import tqdm
 
 from asrkit import audio
+from asrkit.arguments import whole
 from asrkit.checkpoint import ModelFile, load_model
 from asrkit.cli import add_model_file, frames, leave_cores, parser, run_command
 from asrkit.errors import UserError
@@ -52,14 +53,24 @@ def main(argv: list[str] | None = None) -> int:
         "--backends", type=names,
         help=f"of {', '.join(BACKENDS)} (default: all that are at hand, but compiled)",
     )  # fmt: skip
-    arguments.add_argument("--threads", type=counts, default=[1], help="default 1; or 1,2")
-    arguments.add_argument("--streams", type=counts, default=[1, 8], help="default 1,8")
     arguments.add_argument(
-        "--batchers", type=int, default=1,
+        "--threads", type=counts, default=[1], metavar="N,…", help="default 1; or 1,2"
+    )
+    arguments.add_argument(
+        "--streams", type=counts, default=[1, 8], metavar="N,…", help="default 1,8"
+    )
+    arguments.add_argument(
+        "--batchers", type=whole(1, 1024), default=1, metavar="N",
         help="that share the streams, each in a thread of its own with --threads threads"
         " (default 1; a core each with --threads 1 serves most streams)",
     )  # fmt: skip
-    arguments.add_argument("--chunks", type=int, default=100, help="of each stream (default 100)")
+    arguments.add_argument(
+        "--chunks",
+        type=whole(1, 10**9),
+        default=100,
+        metavar="N",
+        help="of each stream (default 100)",
+    )
     arguments.add_argument("--json", type=Path, metavar="FILE", help="write everything there too")
     return run_command(bench, arguments, argv)
 
@@ -69,16 +80,11 @@ def names(text: str) -> list[str]:
 
 
 def counts(text: str) -> list[int]:
-    """Numbers from 1 on, with commas between them."""
-    if not all(part.isdecimal() and int(part) for part in text.split(",")):
-        raise argparse.ArgumentTypeError(f"must be numbers from 1 on, as 1,2; got {text!r}")
-    return [int(part) for part in text.split(",")]
+    """Numbers with commas between them."""
+    return [whole(1, 100_000)(part) for part in text.split(",")]
 
 
 def bench(options: argparse.Namespace) -> int:
-    for name in ("chunks", "batchers"):
-        if getattr(options, name) < 1:
-            raise UserError(f"--{name} must be 1 or more, got {getattr(options, name)}")
     file = load_model(options.model)
     facts = facts_of(options, file)
     print("\n".join(f"{name:<12}{fact}" for name, fact in facts.items()), flush=True)

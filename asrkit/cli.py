@@ -1,122 +1,146 @@
-"""What all commands share: --help with an example, the model options, one line for a mistake."""
+"""Options that several commands share, and what they ask for."""
 
 import argparse
 import sys
 from collections.abc import Callable
 
 import torch
-import yaml
 
+from asrkit.arguments import Parser, complain, real, whole
 from asrkit.checkpoint import ModelFile, load_model
 from asrkit.config import (
     Config,
+    ConfigError,
     LanguageModelConfig,
     SearchConfig,
     parse_language_model,
     parse_search,
 )
-from asrkit.errors import UserError
+from asrkit.config_file import parse_yaml
+from asrkit.errors import UserError, shown
 from asrkit.export.backends import BACKENDS
 from asrkit.model import FRAME_MS
 from asrkit.runtime import Endpointer, Recognizer, recognizer_of
 from asrkit.runtime.rewrite import find_postprocess
+from asrkit.search import KINDS, LIMIT
+from asrkit.search import options as kind_options
 from asrkit.search.hotwords import WEIGHT, read_hotwords
 
 
-def parser(name: str, description: str | None, example: str) -> argparse.ArgumentParser:
-    return argparse.ArgumentParser(
-        prog=name,
-        description=(description or "").partition(":")[0] + ".",
-        epilog=f"example:\n  {example}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def parser(name: str, description: str | None, example: str, usage: str | None = None) -> Parser:
+    """The parser of a command whose module has this docstring."""
+    return Parser(name, (description or "").partition(":")[0] + ".", example, usage)
 
 
 MODEL = "a .safetensors model file, or the name of a ready model"
+LONGEST_MS = 3_600_000  # of a time in an option
 
 
-def add_model_file(arguments: argparse.ArgumentParser) -> None:
-    arguments.add_argument("--model", required=True, help=MODEL)
+def add_model_file(arguments: Parser) -> None:
+    arguments.group("model").add_argument("--model", required=True, help=MODEL)
 
 
-def add_model(arguments: argparse.ArgumentParser) -> None:
+def add_model(arguments: Parser) -> None:
     add_model_file(arguments)
-    arguments.add_argument("--device", default="cpu", help="of torch: cpu, cuda, … (default cpu)")
-
-
-def add_context(arguments: argparse.ArgumentParser, chunk_ms: str | None = None) -> None:
-    """The chunk and the left context; `chunk_ms`: a default of the command's own."""
-    own = "the model's"
-    arguments.add_argument(
-        "--chunk-ms", default=chunk_ms,
-        help=f"chunk in ms, a multiple of 40, or 'full' (default: {chunk_ms or own})",
-    )  # fmt: skip
-    arguments.add_argument(
-        "--left-ms", help="left context in ms, a multiple of 40 (default: the model's)"
+    arguments.group("model").add_argument(
+        "--device", default="cpu", help="of torch: cpu, cuda, … (default cpu)"
     )
 
 
-def add_backend(arguments: argparse.ArgumentParser) -> None:
-    arguments.add_argument(
-        "--backend",
+def add_backend(arguments: Parser) -> None:
+    arguments.group("model").add_argument(
+        "--backend", metavar="KIND",
         help=f"what runs the network: {', '.join(BACKENDS)}, or an .onnx file (default: onnx where"
         " asrkit export wrote one beside the model, else eager)",
-    )
+    )  # fmt: skip
 
 
-def add_search(arguments: argparse.ArgumentParser) -> None:
-    arguments.add_argument(
-        "--search",
+def add_context(arguments: Parser, chunk_ms: str | None = None) -> None:
+    """The chunk and the left context; `chunk_ms`: a default of the command's own."""
+    own, group = "the model's", arguments.group("context")
+    group.add_argument(
+        "--chunk-ms", default=chunk_ms, metavar="MS",
+        help=f"chunk, a multiple of {FRAME_MS} ms, or full (default: {chunk_ms or own})",
+    )  # fmt: skip
+    group.add_argument(
+        "--left-ms", metavar="MS",
+        help=f"left context, a multiple of {FRAME_MS} ms (default: the model's)",
+    )  # fmt: skip
+
+
+def add_search(arguments: Parser) -> None:
+    group = arguments.group("search")
+    group.add_argument(
+        "--search", metavar="KIND",
         help="greedy, prefix_beam, or a kind with options: '{kind: prefix_beam, min_token_prob: 0}'"
         " (default: the model's, as a rule greedy)",
+    )  # fmt: skip
+    group.add_argument(
+        "--beam", type=whole(1, 100_000), metavar="N", help="texts kept by prefix_beam (default 10)"
     )
-    arguments.add_argument("--beam", type=int, help="texts kept by prefix_beam (its default: 10)")
-    arguments.add_argument(
-        "--lm", metavar="FILE", help="n-gram model for prefix_beam: ARPA, or a binary of KenLM"
-    )
-    arguments.add_argument(
-        "--lm-units", choices=["words", "tokens"], help="of the language model (default words)"
-    )
-    arguments.add_argument("--lm-weight", type=float, help="of the language model (default 0.5)")
-    arguments.add_argument(
-        "--word-bonus", type=float, help="for each word of the language model (default 0.5)"
-    )
-    arguments.add_argument(
+    group.add_argument(
         "--hotwords", metavar="FILE", help="phrases for prefix_beam to prefer: a line each"
     )
-    arguments.add_argument(
-        "--hotword-weight",
-        type=float,
+    group.add_argument(
+        "--hotword-weight", type=real(0.0, LIMIT), metavar="X",
         help="for each word of a phrase that has no weight of its own in the file, after a tab"
         f" (default {WEIGHT:g})",
-    )
+    )  # fmt: skip
+    group = arguments.group("language model")
+    group.add_argument("--lm", metavar="FILE", help="n-gram model: ARPA, or a binary of KenLM")
+    group.add_argument("--lm-units", choices=["words", "tokens"], help="default words")
+    group.add_argument("--lm-weight", type=real(0.0, LIMIT), metavar="X", help="default 0.5")
+    group.add_argument(
+        "--word-bonus", type=real(-LIMIT, LIMIT), metavar="X",
+        help="for each word of the language model (default 0.5)",
+    )  # fmt: skip
 
 
-def add_segments(arguments: argparse.ArgumentParser, endpoint: str = "off") -> None:
+def add_segments(arguments: Parser, endpoint: str = "off") -> None:
     """How results are cut and written."""
-    arguments.add_argument(
-        "--endpoint-ms", metavar="MS", default=endpoint,
+    group = arguments.group("segments")
+    group.add_argument(
+        "--endpoint-ms", type=pause, metavar="MS", default=endpoint,
         help=f"a pause this long ends a segment; off: one segment (default {endpoint})",
     )  # fmt: skip
-    arguments.add_argument(
-        "--min-segment-ms", type=int, metavar="MS", help="shorter segments go on (default 0)"
-    )
-    arguments.add_argument(
-        "--max-segment-ms", type=int, metavar="MS",
+    group.add_argument(
+        "--min-segment-ms", type=whole(0, LONGEST_MS), metavar="MS",
+        help="shorter segments go on (default 0)",
+    )  # fmt: skip
+    group.add_argument(
+        "--max-segment-ms", type=whole(1, LONGEST_MS), metavar="MS",
         help="a segment this long ends at its next pause of 200 ms (default: never)",
     )  # fmt: skip
-    arguments.add_argument(
+    group.add_argument(
         "--reset", choices=["search", "encoder"],
         help="what begins anew after an endpoint (default search: the network goes on)",
     )  # fmt: skip
-    arguments.add_argument(
+    group.add_argument(
         "--vad", action="store_true",
         help="pauses must be quiet for silero-vad too (pip install 'asrkit[vad]')",
     )  # fmt: skip
-    arguments.add_argument(
+    arguments.group("output").add_argument(
         "--postprocess", metavar="NAME",
-        help="rewrites the text: module:function, or a name such as spelled (four four seven: 447)",
+        help="rewrites the text: a name such as spelled (four four seven: 447), or the"
+        " module:function of a file in this folder or of an installed package",
     )  # fmt: skip
+
+
+def add_batch(arguments: Parser) -> None:
+    arguments.add_argument(
+        "--batch-seconds", type=real(0.1, 86_400.0), default=120.0, metavar="SECONDS",
+        help="audio in a batch (default 120)",
+    )  # fmt: skip
+
+
+def pause(text: str) -> int | None:
+    """A type of argument: milliseconds, or None for off."""
+    if text == "off":
+        return None
+    try:
+        return whole(1, LONGEST_MS)(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"off, or {error}") from None
 
 
 def endpointer_of(options: argparse.Namespace) -> Endpointer | None:
@@ -131,14 +155,12 @@ def endpointer_of(options: argparse.Namespace) -> Endpointer | None:
         given["reset_encoder"] = options.reset == "encoder"
     if options.vad:
         given["vad"] = True
-    if options.endpoint_ms == "off":
+    if options.endpoint_ms is None:
         if given:
             raise UserError("without --endpoint-ms there are no segments to set options for")
         return None
-    if not options.endpoint_ms.isdecimal():
-        raise UserError(f"--endpoint-ms must be milliseconds or off, got {options.endpoint_ms!r}")
     try:
-        return Endpointer(int(options.endpoint_ms), **given)
+        return Endpointer(options.endpoint_ms, **given)
     except ValueError as error:
         raise UserError(f"endpoint: {error}") from None
 
@@ -149,15 +171,22 @@ def search_of(options: argparse.Namespace, file: ModelFile) -> SearchConfig:
     Raises:
         UserError: for a kind or an option that is not one, or does not fit.
     """
-    search = file.config.search
-    if options.search is not None:
-        try:
-            search = parse_search(yaml.safe_load(options.search))
-        except yaml.YAMLError:
-            raise UserError(f"--search must be a kind or YAML, got {options.search!r}") from None
-    if options.beam is not None:
-        search = parse_search(search.model_dump() | {"beam": options.beam})
-    return search
+    search = file.config.search if options.search is None else asked_search(options.search)
+    if options.beam is None:
+        return search
+    with_beam = [kind for kind in KINDS if "beam" in kind_options(kind)]
+    if search.kind not in with_beam:
+        raise UserError(f"--beam is for --search {' or '.join(with_beam)}, not for {search.kind}")
+    return parse_search(search.model_dump() | {"beam": options.beam})
+
+
+def asked_search(text: str) -> SearchConfig:
+    """The search of a kind, or of YAML with options."""
+    try:
+        value = parse_yaml(text)
+    except ConfigError as error:
+        raise UserError(f"--search must be a kind or YAML, got {shown(text)}: {error}") from None
+    return parse_search(value)
 
 
 def lm_of(options: argparse.Namespace) -> LanguageModelConfig | None:
@@ -190,33 +219,23 @@ def hotwords_of(options: argparse.Namespace) -> dict[str, float] | None:
     return read_hotwords(options.hotwords, WEIGHT if weight is None else weight)
 
 
-def add_batch(arguments: argparse.ArgumentParser) -> None:
-    arguments.add_argument(
-        "--batch-seconds", type=positive_seconds, default=120.0, help="audio in a batch"
-    )
-
-
-def positive_seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0.0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be seconds above 0, got {text!r}")
-    return seconds
-
-
-def frames(option: str, value: str | None) -> int | None:
+def frames(option: str, value: str | None, lowest: int = 0) -> int | None:
     """Encoder frames of a time in ms.
 
     Raises:
-        UserError: if it is not a multiple of 40.
+        UserError: if it is not a multiple of 40, or of fewer frames than `lowest`.
     """
     if value is None:
         return None
-    if not value.isdecimal() or int(value) % FRAME_MS:
-        raise UserError(f"{option} must be a multiple of {FRAME_MS} ms, got {value!r}")
-    return int(value) // FRAME_MS
+    count, rest = -1, 0
+    if value.isdecimal() and len(value) <= len(str(LONGEST_MS)):
+        count, rest = divmod(int(value), FRAME_MS)
+    if rest or not lowest <= count <= LONGEST_MS // FRAME_MS:
+        raise UserError(
+            f"{option} must be a multiple of {FRAME_MS} ms from {lowest * FRAME_MS} to "
+            f"{LONGEST_MS}, got {shown(value)}"
+        )
+    return count
 
 
 def load_recognizer(options: argparse.Namespace) -> tuple[Recognizer, Config]:
@@ -224,7 +243,8 @@ def load_recognizer(options: argparse.Namespace) -> tuple[Recognizer, Config]:
     file = load_model(options.model)
     rewrite = None
     if options.postprocess:
-        sys.path.insert(0, "")  # a function may be in the folder where the command is given
+        if ":" in options.postprocess:
+            sys.path.append("")  # its module may be in the folder where the command is given
         rewrite = find_postprocess(options.postprocess)
     recognizer = recognizer_as(options, file, endpointer_of(options), rewrite, options.backend)
     leave_cores(recognizer, torch.get_num_threads())
@@ -258,23 +278,23 @@ def recognizer_as(
 def context_of(options: argparse.Namespace) -> tuple[int | str | None, int | None]:
     """The chunk size and the left context that the options ask for, if they do."""
     full = options.chunk_ms == "full"
-    chunk_size = "full" if full else frames("--chunk-ms", options.chunk_ms)
+    chunk_size = "full" if full else frames("--chunk-ms", options.chunk_ms, 1)
     return chunk_size, frames("--left-ms", options.left_ms)
 
 
 def run_command(
     command: Callable[[argparse.Namespace], int],
-    arguments: argparse.ArgumentParser,
+    arguments: Parser,
     argv: list[str] | None,
 ) -> int:
     """Exit status: 0 done, 1 done but something failed, 2 a user's mistake, 130 stopped."""
-    options = arguments.parse_intermixed_args(argv)  # files and settings may stand anywhere
     try:
-        return command(options)
+        # Files and settings may stand anywhere.
+        return command(arguments.parse_intermixed_args(argv))
     except BrokenPipeError:  # of `| head`
         return 1
     except (UserError, OSError) as error:  # OSError: a full disk, a folder without permission
-        print(f"{arguments.prog}: {error}", file=sys.stderr)
+        complain(arguments.prog, error)
         return 2
     except KeyboardInterrupt:
         print(f"{arguments.prog}: stopped", file=sys.stderr)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from tqdm import tqdm
 
 from asrkit import audio
+from asrkit.arguments import whole
 from asrkit.build import build_normalizer
 from asrkit.cli import (
     add_backend,
@@ -49,21 +50,22 @@ class Outcome(NamedTuple):
 def main(argv: list[str] | None = None) -> int:
     arguments = parser(
         "asrkit decode", __doc__,
-        "python -m asrkit.decode --model exp/conformer/model.safetensors a.wav b.mp3\n"
-        "  python -m asrkit.decode --model MODEL --manifest data/digits/test.jsonl --chunk-ms 640",
+        "asrkit decode --model exp/conformer/model.safetensors a.wav b.mp3\n"
+        "  asrkit decode --model MODEL --manifest test.jsonl --chunk-ms 640",
+        "--model MODEL [options] FILE … | --manifest MANIFEST",
     )  # fmt: skip
     add_model(arguments)
     add_context(arguments)
     add_backend(arguments)
     add_search(arguments)
     add_segments(arguments)
-    arguments.add_argument("files", nargs="*", help="audio files")
+    arguments.add_argument("files", nargs="*", metavar="FILE", help="an audio file")
     arguments.add_argument(
         "--manifest", help="JSONL manifest; with texts, WER and CER are printed too"
     )
     add_output(arguments, "txt")
-    arguments.add_argument(
-        "--nbest", type=int, metavar="N", default=0,
+    arguments.group("output").add_argument(
+        "--nbest", type=whole(0, 100_000), metavar="N", default=0,
         help="the N likeliest texts with their scores, in jsonl",
     )  # fmt: skip
     add_batch(arguments)
@@ -100,8 +102,6 @@ def decode(options: argparse.Namespace) -> int:
 
 def check_nbest(options: argparse.Namespace, recognizer: Recognizer) -> None:
     """Raises UserError for an n-best list that cannot be had, or not be written."""
-    if options.nbest < 0:
-        raise UserError(f"--nbest must be 1 or more, got {options.nbest}")
     if options.nbest and options.format not in JSON:
         raise UserError(f"--nbest needs --format jsonl, not {options.format}")
     search = recognizer.search

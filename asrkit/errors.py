@@ -23,7 +23,10 @@ def shown(value: object, longest: int = LONGEST) -> str:
         short.maxlevel = 3
         short.maxstring = short.maxother = short.maxlong = longest
         short.fillvalue = "…"
-        text = printable(short.repr(value))  # some classes' own repr is of several lines
+        try:
+            text = printable(short.repr(value))  # some classes' own repr is of several lines
+        except ValueError:  # an int with more digits than Python writes
+            text = f"{type(value).__name__} of too many digits"
     if len(text) <= longest:
         return text
     half = (longest - 1) // 2

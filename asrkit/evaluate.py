@@ -17,7 +17,6 @@ from asrkit.cli import (
     run_command,
     search_of,
 )
-from asrkit.errors import UserError
 from asrkit.files import replacing
 from asrkit.model import FULL_CONTEXT
 from asrkit.runtime import Word, recognizer_of
@@ -73,9 +72,8 @@ def context(name: str, left_context: int) -> tuple[int, int]:
     """Chunk size and left context of "full" or of a number of milliseconds."""
     if name == "full":
         return FULL_CONTEXT, 0
-    chunk_size = frames("--chunk-ms", name)
-    if not chunk_size:
-        raise UserError("--chunk-ms must be 40 or more")
+    chunk_size = frames("--chunk-ms", name, 1)
+    assert chunk_size is not None  # of no name alone
     return chunk_size, left_context
 
 

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from asrkit.arguments import whole
 from asrkit.build import build_normalizer
 from asrkit.checkpoint import load_model
 from asrkit.cli import parser, run_command
@@ -25,7 +26,10 @@ def main(argv: list[str] | None = None) -> int:
         "python -m asrkit.ngram --order 3 data/an4/train.jsonl --output lm.arpa\n"
         "  python -m asrkit.ngram --units tokens --model MODEL --order 6 texts.txt --output t.arpa",
     )  # fmt: skip
-    arguments.add_argument("--order", type=int, default=3, help="units in an n-gram (default 3)")
+    arguments.add_argument(
+        "--order", type=whole(1, MAX_ORDER), default=3, metavar="N",
+        help=f"units in an n-gram, up to {MAX_ORDER} (default 3)",
+    )  # fmt: skip
     arguments.add_argument("--output", required=True, help="the ARPA file to write")
     arguments.add_argument("--model", help="spell the texts as this model file does")
     arguments.add_argument(
@@ -39,8 +43,6 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def ngram(options: argparse.Namespace) -> int:
-    if not 1 <= options.order <= MAX_ORDER:
-        raise UserError(f"--order must be 1 to {MAX_ORDER}, got {options.order}")
     split = splitter(options)
     model = estimate(sentences(options.texts, split), options.order)
     with replacing(options.output) as temporary:

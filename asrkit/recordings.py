@@ -1,12 +1,12 @@
 """Recordings in, transcripts out: what the commands that write transcripts share."""
 
-import argparse
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from asrkit import audio
+from asrkit.arguments import Parser
 from asrkit.data.manifest import LeftOut, read_manifest
 from asrkit.errors import UserError
 from asrkit.files import replacing
@@ -61,12 +61,13 @@ def seconds_of(job: Job) -> tuple[float, int]:
     return min(job.duration or float("inf"), num_samples / rate - job.start), rate
 
 
-def add_output(arguments: argparse.ArgumentParser, form: str) -> None:
+def add_output(arguments: Parser, form: str) -> None:
     """Options of what is written, and where."""
-    arguments.add_argument(
+    group = arguments.group("output")
+    group.add_argument(
         "--format", choices=FORMATS, default=form, help=f"of what is written (default {form})"
     )
-    arguments.add_argument("--output-dir", metavar="DIR", help="write a file there for each")
+    group.add_argument("--output-dir", metavar="DIR", help="write a file there for each")
 
 
 class Output:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from asrkit import audio
+from asrkit.arguments import whole
 from asrkit.checkpoint import ModelFile, load_model
 from asrkit.cli import add_model_file, frames, parser, run_command
 from asrkit.errors import UserError
@@ -49,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     arguments.add_argument("--left-ms", default="0,1280,5120", help="default 0,1280,5120")
     arguments.add_argument("--exported", help="a file that asrkit export wrote")
-    arguments.add_argument("--seed", type=int, default=0, help="of the packets' sizes")
+    arguments.add_argument("--seed", type=whole(0, 2**63), default=0, help="of the packets' sizes")
     arguments.add_argument("files", nargs="+", help="recordings")
     return run_command(verify, arguments, argv)
 

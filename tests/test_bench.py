@@ -54,8 +54,10 @@ def test_every_stream_is_stepped(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (["--backends", "onnx"], "no export of this model"),
         (["--backends", "fast"], "backend must be one of eager"),
-        (["--chunks", "0"], "--chunks must be 1 or more"),
-        (["--batchers", "0"], "--batchers must be 1 or more"),
+        (["--chunks", "0"], "--chunks: must be a whole number from 1"),
+        (["--threads", "0"], "--threads: must be a whole number from 1"),
+        (["--streams", "1,x"], "--streams: must be a whole number from 1 to 100000, got 'x'"),
+        (["--batchers", "0"], "--batchers: must be a whole number from 1"),
         (["--chunk-ms", "50"], "must be a multiple of 40 ms"),
     ],
 )
@@ -64,9 +66,3 @@ def test_mistakes(
 ) -> None:
     assert main(["--model", str(model), *options]) == 2
     assert problem in capsys.readouterr().err
-
-
-def test_numbers(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["--model", str(model), "--threads", "0"])
-    assert "must be numbers from 1 on, as 1,2; got '0'" in capsys.readouterr().err

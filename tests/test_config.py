@@ -1,12 +1,25 @@
 """Configuration: strict, with errors that teach."""
 
 import math
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from asrkit.build import build_model, build_search
-from asrkit.config import POSITIONS, ConfigError, load_config, parse_config, parse_search
+from asrkit.cli import asked_search
+from asrkit.config import (
+    POSITIONS,
+    Config,
+    ConfigError,
+    Section,
+    load_config,
+    parse_config,
+    parse_search,
+)
+from asrkit.errors import UserError
 from asrkit.model.positions import options
 from tests.conftest import PROJECT
 
@@ -149,6 +162,111 @@ def test_missing(tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text("model: {dim: 144}")
     with pytest.raises(ConfigError, match="missing key 'data'\nmissing key 'training'"):
         load_config(tmp_path / "x.yaml")
+
+
+def bomb() -> str:
+    """YAML of 1 kB that stands for 9^30 values."""
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    for i in range(30):
+        lines.append(f"a{i + 1}: &a{i + 1} [{', '.join([f'*a{i}'] * 9)}]")
+    return "\n".join(lines)
+
+
+BAD_YAML = {
+    "date": ("2020-13-45", "'2020-13-45' is no timestamp in line 1, column 1"),
+    "binary": ("0b_", "'0b_' is no int"),
+    "digits": ("9" * 5000, "…999"),
+    "hexadecimal": ("0x" + "f" * 9000, "…fff"),
+    "bool": ("!!bool x", "'x' is no bool"),
+    "letter": (r'"\UFFFFFFFF"', "too large"),
+    "deep": ("[" * 1000, "nested too deep"),
+    "maps": ("{a: " * 1000, "nested too deep"),
+    "bomb": (bomb(), "its aliases stand for 100000 values or more"),
+    "merged": ("&a {x: &b {<<: [*b, *b]}}", "its aliases stand for"),
+    "endless": ("&a [*a]", "its aliases stand for"),
+    "keys": ("{k: 1, 'k': 2}", "key 'k' stands twice in line 1, column 8"),
+    "code": ("!!python/object/apply:os.system [true]", "could not determine a constructor"),
+    "escape": ("a\x1b]0;title\x07", "unacceptable character #x001b"),
+    "surrogate": ("\ud800", "unacceptable character #xd800"),
+    "large": ("\n" * 10**6, "more than 100000"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_YAML)
+@pytest.mark.parametrize("place", ["file", "override", "search"])
+def test_bad_yaml_is_one_line(kind: str, place: str, tmp_path: Path) -> None:
+    text, message = BAD_YAML[kind]
+    path = tmp_path / "x.yaml"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    read: dict[str, Callable[[], object]] = {
+        "file": lambda: load_config(path),
+        "override": lambda: load_config(CONF, [f"data.train={text}"]),
+        "search": lambda: asked_search(text),
+    }
+    start = time.monotonic()
+    with pytest.raises(UserError) as error:
+        read[place]()
+    if (kind, place) != ("surrogate", "file"):  # no UTF-8 there
+        assert message in str(error.value)
+    assert str(error.value).isprintable()
+    assert len(str(error.value)) < 500
+    assert time.monotonic() - start < 2
+
+
+def test_aliases_and_merged_keys() -> None:
+    config = load_config(CONF, ["context={chunk_sizes: &c [8], left_contexts: *c}"])
+    assert config.context.left_contexts == [8]
+    config = load_config(CONF, ["text={<<: {case: upper}, tokenizer: words}"])
+    assert (config.text.case, config.text.tokenizer) == ("upper", "words")
+
+
+def test_many_keys_take_no_time(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text("".join(f"k{i}: 1\n" for i in range(9000)))
+    start = time.monotonic()
+    with pytest.raises(ConfigError, match=r"unknown key 'k0'(.*\n)+and more of the kind$"):
+        load_config(tmp_path / "x.yaml")
+    assert time.monotonic() - start < 5
+
+
+def nested(depth: int) -> dict:
+    return {"kind": nested(depth - 1)} if depth else {}
+
+
+ODD: list[Any] = [
+    "\ud800", 10**4000, math.nan, math.inf, -1, [], {}, None, True, "x" * 10**5, "\x1b[0m",
+    b"x", nested(900), {1: 2}, {"kind": [1]}, {"kind": "\ud800"}, {"kind": "greedy", "\ud800": 1},
+    {"kind": "relative", "max_distance": 10**4000}, {"kind": "greedy", "x" * 10**5: 1},
+]  # fmt: skip
+
+
+def keys(section: type[Section], prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, field in section.model_fields.items():
+        yield (*prefix, name)
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+            yield from keys(field.annotation, (*prefix, name))
+
+
+@pytest.mark.parametrize("key", [*keys(Config), ("\ud800",), ("\x1b",), ("x" * 10**5,)], ids=len)
+def test_odd_values_are_refused_in_short_lines(key: tuple[str, ...]) -> None:
+    """Whatever a file or a model's header has in place of a value: a ConfigError, or it fits."""
+    refused = 0
+    for value in ODD:
+        values: dict[str, Any] = {
+            "data": {"train": "a", "dev": "b"},
+            "training": {"output_dir": "c"},
+        }
+        section = values
+        for name in key[:-1]:
+            section = section.setdefault(name, {})
+        section[key[-1]] = value
+        try:
+            parse_config(values)
+        except ConfigError as error:
+            refused += 1
+            for line in str(error).split("\n"):
+                assert line.isprintable()
+                assert len(line) < 500
+    assert refused > len(ODD) / 2
 
 
 def test_yaml_runs_no_code(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from asrkit.errors import LONGEST, printable, shown
         (Path("two\nlines\udcff"), r"two\nlines\udcff"),
         ("\u202eright to left\u2028", r"'\u202eright to left\u2028'"),
         (["\x1b"], r"['\x1b']"),
+        pytest.param(1 << 20_000, "int of too many digits", id="huge"),
     ],
 )
 def test_shown(value: object, text: str) -> None:

@@ -95,7 +95,10 @@ def test_nbest(model: str, wavs: list[str], capsys: pytest.CaptureFixture[str]) 
         assert line["nbest"][0].keys() == {"text", "score", "probability"}
     for options, message in (
         ([*beam, "--nbest", "3"], "--nbest needs --format jsonl, not txt"),
-        ([*beam, "--nbest", "-1", "--format", "jsonl"], "--nbest must be 1 or more, got -1"),
+        (
+            [*beam, "--nbest", "-1", "--format", "jsonl"],
+            "--nbest: must be a whole number from 0 to 100000, got '-1'",
+        ),
         (["--model", model, "--nbest", "3", "--format", "jsonl"], "--search prefix_beam does"),
     ):
         assert decode.main([*options, *wavs]) == 2

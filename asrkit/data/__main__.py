@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from asrkit.arguments import whole
 from asrkit.build import build_normalizer, train_tokenizer
 from asrkit.checkpoint import load_model
 from asrkit.cli import MODEL, parser, run_command
@@ -44,7 +45,9 @@ def main(argv: list[str] | None = None) -> int:
     arguments.add_argument("--list", action="store_true", help="print every finding, one a line")
     arguments.add_argument("--strict", action="store_true", help="let warnings count as errors")
     arguments.add_argument("--no-audio", action="store_true", help="read headers only: seconds")
-    arguments.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="reading threads")
+    arguments.add_argument(
+        "--jobs", type=whole(1, 1024), default=os.cpu_count() or 1, help="reading threads"
+    )
     arguments.add_argument(
         "--write", metavar="CLEAN", help="write the manifest's utterances without errors here"
     )
@@ -75,8 +78,6 @@ def check(options: argparse.Namespace) -> int:
 
 def refuse_mistakes(options: argparse.Namespace) -> None:
     """Say at once what would otherwise be said after an hour of reading."""
-    if options.jobs < 1:
-        raise UserError(f"--jobs must be 1 or more, got {options.jobs}")
     if len(set(options.manifests)) < len(options.manifests):
         raise UserError("a manifest is named twice")
     if options.write and (len(options.manifests) > 1 or is_lhotse(Path(options.manifests[0]))):

@@ -7,6 +7,7 @@ from pathlib import Path
 from lhotse import CutSet
 from tqdm import tqdm
 
+from asrkit.arguments import whole
 from asrkit.build import build_normalizer
 from asrkit.checkpoint import ModelFile, load_model, model_path
 from asrkit.cli import (
@@ -63,8 +64,12 @@ def main(argv: list[str] | None = None) -> int:
     arguments.add_argument(
         "--output", help="the page (default: EXP/report.html, or NAME.html here for a model)"
     )
-    arguments.add_argument("--examples", type=int, default=4, help="alignments shown (default 4)")
-    arguments.add_argument("--worst", type=int, default=20, help="utterances shown (default 20)")
+    arguments.add_argument(
+        "--examples", type=whole(0, 1000), default=4, help="alignments shown (default 4)"
+    )
+    arguments.add_argument(
+        "--worst", type=whole(0, 100_000), default=20, help="utterances shown (default 20)"
+    )
     add_batch(arguments)
     arguments.add_argument("--device", default="cpu", help="of torch: cpu, cuda, … (default cpu)")
     arguments.add_argument("experiment", metavar="EXP", help=f"a training's output_dir, {MODEL}")
@@ -72,7 +77,6 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def report(options: argparse.Namespace) -> int:
-    refuse_mistakes(options)
     experiment, output = read_experiment(options.experiment)
     file = experiment.file
     recognizer = recognizer_as(options, file)
@@ -121,12 +125,6 @@ def read_experiment(named: str) -> tuple[Experiment, Path]:
         folder, name, output = Path(), path.stem, f"{path.stem}.html"
     scalars = read_scalars(path.parent / "tensorboard")
     return Experiment(name, path, load_model(path), scalars), folder / output
-
-
-def refuse_mistakes(options: argparse.Namespace) -> None:
-    for name in ("examples", "worst"):
-        if getattr(options, name) < 0:
-            raise UserError(f"--{name} must be 0 or more, got {getattr(options, name)}")
 
 
 def left_context(options: argparse.Namespace, file: ModelFile) -> int:

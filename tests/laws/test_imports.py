@@ -33,8 +33,11 @@ MAY_IMPORT = {
     "runtime": LEAVES | {"data", "config", "export"} | BUILDERS,
     "export": LEAVES | {"data", "config"} | BUILDERS,
     "report": LEAVES | {"data", "training", "runtime"} | BUILDERS,
-    "cli": LEAVES | {"config", "export", "runtime", "asrkit"} | BUILDERS,
-    "recordings": LEAVES | {"data", "runtime", "asrkit"},
+    "arguments": set(),
+    "cli": LEAVES
+    | {"arguments", "config", "config_file", "export", "runtime", "asrkit"}
+    | BUILDERS,
+    "recordings": LEAVES | {"arguments", "data", "runtime", "asrkit"},
     "screen": {"audio", "runtime"},
 }
 ANY = (
@@ -50,6 +53,7 @@ ANY = (
         "runtime",
         "export",
         "report",
+        "arguments",
         "cli",
         "recordings",
         "screen",

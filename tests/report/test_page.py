@@ -126,7 +126,7 @@ def test_mistakes(
         ([folder, "--manifest", str(tmp_path / "empty.jsonl")], "no utterance"),
         ([folder, "--chunk-ms", "0"], "chunk_size must be"),
         ([folder, "--chunk-ms", "100"], "--chunk-ms must be a multiple"),
-        ([folder, "--worst", "-1"], "--worst must be 0 or more"),
+        ([folder, "--worst", "-1"], "--worst: must be a whole number from 0"),
     ):
         assert main(arguments) == 2
         shown = capsys.readouterr().err
