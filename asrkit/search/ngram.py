@@ -15,13 +15,14 @@ from io import BufferedIOBase
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from asrkit.errors import UserError
+from asrkit.errors import UserError, shown
 
 BEGIN, END, UNKNOWN = "<s>", "</s>", "<unk>"
 NO_UNKNOWN = -10.0  # log10 of the probability of a word that a file without <unk> does not have
 MAX_ORDER = 10
 MAX_NGRAMS = 10_000_000  # about 1.5 GB of memory
 MAX_LINE = 65_536  # bytes
+MAX_EMPTY = 1000  # lines in a row
 MAX_PREAMBLE = 100  # lines before \data\
 LN_10 = math.log(10.0)
 
@@ -76,13 +77,13 @@ def read_arpa(path: str | Path) -> NGram:
     """
     path = Path(path)
     if not path.is_file():
-        raise ArpaError(f"no language model {path}")
+        raise ArpaError(f"no language model {shown(path)}")
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         reader = _Reader(path, file)
         try:
             return reader.read()
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise ArpaError(f"{path} is not a gzipped file, or damaged: {error}") from None
+            raise ArpaError(f"{shown(path)} is not a gzipped file, or damaged: {error}") from None
 
 
 class _Reader:
@@ -100,7 +101,7 @@ class _Reader:
         self.stride = counts[0] + 1  # room for <unk>
         for order, count in enumerate(counts, start=1):
             if line != b"\\%d-grams:" % order:
-                self.refuse(f"expected '\\{order}-grams:' here, got {shown(line)}")
+                self.refuse(f"expected '\\{order}-grams:' here, got {as_text(line)}")
             for i in range(count):
                 if (line := self.line()).startswith(b"\\") and line.endswith((b":", b"\\")):
                     self.refuse(f"{count} {order}-grams were promised, but there are only {i}")
@@ -109,7 +110,7 @@ class _Reader:
             if order == 1:
                 self.check_words()
         if line != b"\\end\\":
-            self.refuse(f"expected '\\end\\' after {counts[-1]} n-grams, got {shown(line)}")
+            self.refuse(f"expected '\\end\\' after {counts[-1]} n-grams, got {as_text(line)}")
         return NGram(
             len(counts), self.words, self.stride, self.next,
             self.log_probs, self.backoffs, self.shorter,
@@ -117,14 +118,16 @@ class _Reader:
 
     def line(self) -> bytes:
         """The next line that is not empty."""
-        while line := self.file.readline(MAX_LINE + 1):
+        for _ in range(MAX_EMPTY):
             self.number += 1
+            line = self.file.readline(MAX_LINE + 1)
+            if not line:
+                return self.refuse("the file ends before '\\end\\'")
             if len(line) > MAX_LINE:
                 self.refuse(f"a line of more than {MAX_LINE} bytes: not an ARPA file")
             if line := line.strip():
                 return line
-        self.number += 1
-        return self.refuse("the file ends before '\\end\\'")
+        return self.refuse(f"{MAX_EMPTY} empty lines in a row: not an ARPA file")
 
     def counts(self) -> tuple[bytes, list[int]]:
         """The line after the header, and how many n-grams of each order it promises."""
@@ -137,9 +140,9 @@ class _Reader:
         while match := re.fullmatch(rb"ngram\s+(\d{1,3})\s*=\s*(\d{1,18})", line := self.line()):
             counts.append(int(match[2]))
             if int(match[1]) != len(counts):
-                self.refuse(f"expected 'ngram {len(counts)}=', got {shown(line)}")
+                self.refuse(f"expected 'ngram {len(counts)}=', got {as_text(line)}")
         if not counts:
-            self.refuse(f"expected 'ngram 1=' and a number, got {shown(line)}")
+            self.refuse(f"expected 'ngram 1=' and a number, got {as_text(line)}")
         if len(counts) > MAX_ORDER:
             self.refuse(f"order {len(counts)} is above {MAX_ORDER}")
         if sum(counts) > MAX_NGRAMS:
@@ -151,7 +154,7 @@ class _Reader:
         probability, *fields = line.split()
         if len(fields) != order and (last or len(fields) != order + 1):
             weight = "" if last else ", and a back-off weight or none"
-            self.refuse(f"expected a log10 probability, {order} words{weight}, got {shown(line)}")
+            self.refuse(f"expected a log10 probability, {order} words{weight}, got {as_text(line)}")
         log_prob = self.float_of(probability)
         if log_prob > 0.0:
             self.refuse(f"log10 of a probability must be at most 0, got {log_prob}")
@@ -159,7 +162,7 @@ class _Reader:
         try:
             self.add([field.decode() for field in fields], log_prob, backoff)
         except UnicodeDecodeError:
-            self.refuse(f"not UTF-8: {shown(line)}")
+            self.refuse(f"not UTF-8: {as_text(line)}")
 
     def add(self, words: list[str], log_prob: float, backoff: float) -> None:
         """A node, whose context and shorter n-grams are there."""
@@ -168,16 +171,16 @@ class _Reader:
             self.words.setdefault(word, len(self.words))
         for each in words:
             if each not in self.words:
-                self.refuse(f"{each!r} is not among the 1-grams")
+                self.refuse(f"{shown(each)} is not among the 1-grams")
         node, number = 0, self.words[word]
         for each in context:
             found = self.next.get(node * self.stride + self.words[each])
             if found is None:
-                self.refuse(f"the context {' '.join(context)!r} is not among the n-grams")
+                self.refuse(f"the context {shown(' '.join(context))} is not among the n-grams")
             node = found
         key = node * self.stride + number
         if key in self.next:
-            self.refuse(f"{' '.join(words)!r} stands twice")
+            self.refuse(f"{shown(' '.join(words))} stands twice")
         self.shorter.append(self.shortened(node, number))
         self.next[key] = len(self.log_probs)
         self.log_probs.append(log_prob * LN_10)
@@ -206,14 +209,13 @@ class _Reader:
         except ValueError:
             number = math.nan
         if not math.isfinite(number):
-            self.refuse(f"expected a finite number, got {shown(field)}")
+            self.refuse(f"expected a finite number, got {as_text(field)}")
         return number
 
     def refuse(self, message: str) -> NoReturn:
-        raise ArpaError(f"{self.path}:{self.number}: {message}")
+        raise ArpaError(f"{shown(self.path)}:{self.number}: {message}")
 
 
-def shown(line: bytes) -> str:
-    """A line, or its begin, for a message."""
-    text = line[:60].decode("utf-8", "replace")
-    return repr(text) + ("…" if len(line) > 60 else "")
+def as_text(line: bytes) -> str:
+    """A line as a message shows it."""
+    return shown(line.decode("utf-8", "replace"))

@@ -183,6 +183,15 @@ def test_what_is_not_text(path: Path) -> None:
     path.write_bytes(b"x\n" * 1000)
     with pytest.raises(ArpaError, match=r"100: no '\\data\\' in 100 lines: not an ARPA file"):
         read_arpa(path)
+    for head in ("", ARPA[: ARPA.index("-0.6 a")]):
+        path.write_text(head + "\n" * 10**6)
+        with pytest.raises(ArpaError, match=r"1000 empty lines in a row: not an ARPA file"):
+            read_arpa(path)
+    path.write_text(ARPA.replace("-0.6 a", "-0.6 \x1b]0;title\x07" + "x" * 60_000 + " a b"))
+    with pytest.raises(ArpaError) as error:
+        read_arpa(path)
+    assert str(error.value).isprintable()
+    assert len(str(error.value)) < 400
     with pytest.raises(ArpaError, match="no language model nowhere"):
         read_arpa("nowhere.arpa")
 
