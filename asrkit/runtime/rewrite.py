@@ -1,39 +1,55 @@
 """Rewriting what was recognised, as digits or with capitals, by a function of the user."""
 
 import importlib
+import os
+import sys
 from collections.abc import Callable, Sequence
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, distributions
 
-from asrkit.errors import UserError
+from asrkit.errors import UserError, shown
 from asrkit.runtime.word import Word
+from asrkit.text.spelled import join_spelled
 
+BUILT_IN: dict[str, Callable[[str], str]] = {"spelled": join_spelled}
 GROUP = "asrkit.postprocess"  # of the entry points under which packages offer such functions
 
 
 def find_postprocess(name: str) -> Callable[[str], str]:
-    """The function of a "module:function", or of a name that an installed package gives it.
+    """The function of a "module:function", or of a name: asrkit's own, or an installed package's.
 
     Raises:
         UserError: if there is none.
     """
+    if name in BUILT_IN:
+        return BUILT_IN[name]
     module, separator, function = name.partition(":")
-    offered = {each.name: each for each in entry_points(group=GROUP)}
+    offered = {} if separator else installed()
     if not separator and name not in offered:
-        known = ", ".join(sorted(offered)) or "none"
+        known = ", ".join(sorted({*BUILT_IN, *offered}))
         raise UserError(
-            f"no postprocess {name!r}: write module:function, or one that is installed: {known}"
+            f"no postprocess {shown(name)}: write module:function, or a name of: {known}"
         )
     try:
-        found = (
-            getattr(importlib.import_module(module), function)
-            if separator
-            else offered[name].load()
-        )
-    except (ImportError, AttributeError, ValueError, SyntaxError) as error:
-        raise UserError(f"postprocess {name!r}: {error}") from None
+        if separator:
+            found = getattr(importlib.import_module(module), function)
+        else:
+            found = offered[name].load()
+    except Exception as error:  # the module is the user's own, and may raise anything
+        raise UserError(f"postprocess {shown(name)}: {type(error).__name__}: {error}") from None
     if not callable(found):
-        raise UserError(f"postprocess {name!r} is no function")
+        raise UserError(f"postprocess {shown(name)} is no function")
     return found
+
+
+def installed() -> dict[str, EntryPoint]:
+    """The functions that installed packages offer, by name; the working folder offers none."""
+    here = os.path.realpath(os.curdir)
+    path = [folder for folder in sys.path if os.path.realpath(folder) != here]
+    return {
+        each.name: each
+        for package in distributions(path=path)
+        for each in package.entry_points.select(group=GROUP)
+    }
 
 
 def rewritten(words: Sequence[Word], text: str) -> list[Word]:
