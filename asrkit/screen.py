@@ -1,5 +1,6 @@
 """What a stream's user sees: final lines stay, and under them one line that is drawn anew."""
 
+import json
 import math
 import shutil
 import sys
@@ -7,7 +8,7 @@ import unicodedata
 from types import TracebackType
 
 from asrkit.audio.watch import Level
-from asrkit.runtime import Result
+from asrkit.runtime import Result, Segment
 
 BAR = 10  # columns of the meter's bar, from -60 to 0 dBFS
 WIDE = 60  # columns of a terminal from which on there is room for the bar
@@ -46,17 +47,23 @@ class Screen:
         if result.open_text == self.text:
             return
         self.text = result.open_text
-        if self.lines and self.text:
-            print(f"… {self.text}", flush=True)
-        self.draw()
+        self.show_open(result)
 
     def final(self, result: Result) -> None:
         """The segments that have ended stay, each on a line; the open line goes on below them."""
         for segment in result.segments[self.segments :]:
             self.text = self.status = ""
-            self.clear()
-            print(segment.text, flush=True)
+            self.show_ended(segment)
         self.segments = len(result.segments)
+
+    def show_open(self, result: Result) -> None:
+        if self.lines and self.text:
+            print(f"… {self.text}", flush=True)
+        self.draw()
+
+    def show_ended(self, segment: Segment) -> None:
+        self.clear()
+        print(segment.text, flush=True)
 
     def note(self, text: str) -> None:
         """A line for the user on standard error, above the open one."""
@@ -84,6 +91,34 @@ class Screen:
     def clear(self) -> None:
         if self.redraw:
             print("\r\x1b[K", end="", flush=True)
+
+
+class JsonLines(Screen):
+    """Results on standard output, a JSON object a line, for programs to read.
+
+    {"type": "partial", "text": …, "start": …, "end": …, "words": [{"text": …, "start": …, …}]}
+
+    A partial one is the open segment, which may still change, up to the end of its last word; a
+    final one is a segment that has ended. Times are in seconds from the start of the stream.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(lines=True)
+
+    def show_open(self, result: Result) -> None:
+        start = result.segments[-1].end if result.segments else 0.0
+        words = result.words[sum(len(each.words) for each in result.segments) :]
+        end = words[-1].end if words else start
+        self.show("partial", Segment(self.text, words, start, end))
+
+    def show_ended(self, segment: Segment) -> None:
+        self.show("final", segment)
+
+    def show(self, kind: str, segment: Segment) -> None:
+        words = [word._asdict() for word in segment.words]
+        times = {"start": segment.start, "end": segment.end}
+        line = {"type": kind, "text": segment.text, **times, "words": words}
+        print(json.dumps(line, ensure_ascii=False), flush=True)
 
 
 def meter_text(level: Level, with_bar: bool) -> str:

@@ -1,4 +1,4 @@
-"""Stream a file, the microphone or raw samples: python -m asrkit.stream --model MODEL --mic"""
+"""Stream a file, the microphone or raw samples: asrkit stream --model MODEL --mic"""
 
 import argparse
 import sys
@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from asrkit import audio
+from asrkit.arguments import Parser, complain, whole
 from asrkit.audio.devices import input_devices, table
 from asrkit.audio.microphone import Microphone
+from asrkit.audio.piped import piped
 from asrkit.audio.recording import check_recording, recording
 from asrkit.audio.watch import Watch
 from asrkit.cli import (
@@ -27,64 +29,87 @@ from asrkit.cli import (
 from asrkit.errors import UserError
 from asrkit.interrupt import until_interrupted
 from asrkit.runtime import Recognizer
-from asrkit.screen import Screen
+from asrkit.screen import JsonLines, Screen
 
 ENDPOINT_MS = "1000"  # lines come as they are said
+MAX_PACKET_MS = 60_000
 
 
 def main(argv: list[str] | None = None) -> int:
     arguments = parser(
         "asrkit stream", __doc__,
-        "python -m asrkit.stream --model MODEL --file x.wav --simulate-realtime\n"
-        "  python -m asrkit.stream --model MODEL --mic\n"
-        "  ffmpeg -i x.mp4 -f s16le -ac 1 -ar 16000 - | python -m asrkit.stream --model MODEL -",
+        "asrkit stream --model MODEL x.wav --simulate-realtime\n"
+        "  asrkit stream --model MODEL --mic\n"
+        "  asrkit stream --model MODEL x.wav --format jsonl\n"
+        "  ffmpeg -i x.mp4 -f s16le -ac 1 -ar 16000 - | asrkit stream --model MODEL -",
+        "--model MODEL [options] FILE | --mic | -",
+    )  # fmt: skip
+    arguments.add_argument(
+        "source", nargs="*", metavar="FILE",
+        help="an audio file, or - for standard input: raw 16-bit mono samples, or 16-bit WAV",
     )  # fmt: skip
     add_model(arguments)
-    add_context(arguments)
     add_backend(arguments)
+    add_source(arguments)
+    add_context(arguments)
     add_search(arguments)
     add_segments(arguments, endpoint=ENDPOINT_MS)
-    arguments.add_argument("--file", help="an audio file")
-    arguments.add_argument(
-        "--mic", action="store_true", help="the microphone (pip install 'asrkit[mic]')"
-    )
-    arguments.add_argument(
-        "stdin", nargs="?", choices=["-"], help="raw 16-bit mono PCM on standard input"
-    )
-    arguments.add_argument("--sample-rate", type=int, default=audio.SAMPLE_RATE, help="of -")
-    arguments.add_argument(
-        "--packet-ms", type=int, default=100, help="audio taken at once (default 100)"
-    )
-    arguments.add_argument(
-        "--list-devices", action=ListDevices, nargs=0, help="show the microphones, and exit"
-    )
-    arguments.add_argument(
-        "--mic-device", metavar="DEVICE", help="number or (part of the) name of the microphone"
-    )
-    arguments.add_argument(
-        "--no-meter", action="store_true", help="do not show how loud the microphone is"
-    )
-    arguments.add_argument(
-        "--save-audio", metavar="FILE", help="keep what was heard in a new .wav or .flac file"
-    )
-    arguments.add_argument(
-        "--simulate-realtime", action="store_true", help="take a file at the speed it was spoken"
-    )
-    arguments.add_argument(
-        "--partials", action="store_true", help="every partial result on a line of its own"
+    group = arguments.group("output")
+    group.add_argument(
+        "--format", choices=["txt", "jsonl"], default="txt",
+        help="txt: a segment a line; jsonl: a JSON object a line, of type partial (may change) or "
+        "final (a segment), with text, start and end in seconds, and words (default txt)",
+    )  # fmt: skip
+    group.add_argument(
+        "--partials", action="store_true", help="in txt: every partial result on a line of its own"
     )
     return run_command(stream, arguments, argv)
 
 
+def add_source(arguments: Parser) -> None:
+    """Where the audio comes from, and how fast."""
+    group = arguments.group("source")
+    group.add_argument("--file", help="as FILE")
+    group.add_argument(
+        "--sample-rate", type=whole(1000, 768_000), metavar="HZ",
+        help=f"of raw samples on standard input (default {audio.SAMPLE_RATE})",
+    )  # fmt: skip
+    group.add_argument(
+        "--packet-ms", type=whole(1, MAX_PACKET_MS), default=100, metavar="MS",
+        help="audio taken at once (default 100)",
+    )  # fmt: skip
+    group.add_argument(
+        "--simulate-realtime", action="store_true", help="take a file at the speed it was spoken"
+    )
+    group = arguments.group("microphone")
+    group.add_argument(
+        "--mic", action="store_true", help="the microphone (pip install 'asrkit[mic]')"
+    )
+    group.add_argument(
+        "--list-devices", action=ListDevices, nargs=0, help="show the microphones, and exit"
+    )
+    group.add_argument(
+        "--mic-device", metavar="DEVICE", help="number or (part of the) name of the microphone"
+    )
+    group.add_argument(
+        "--no-meter", action="store_true", help="do not show how loud the microphone is"
+    )
+    group.add_argument(
+        "--save-audio", metavar="FILE", help="record the audio into a new .wav or .flac file"
+    )
+
+
 def stream(options: argparse.Namespace) -> int:
-    if [options.file is not None, options.mic, options.stdin is not None].count(True) != 1:
-        raise UserError("needs one source: --file FILE, --mic, or - for standard input")
-    if options.packet_ms < 1:
-        raise UserError(f"--packet-ms must be 1 or more, got {options.packet_ms}")
+    options.source += [options.file] * (options.file is not None)
+    if len(options.source) + options.mic != 1:
+        raise UserError(
+            "needs one source: FILE, --mic, or - for standard input, got "
+            f"{len(options.source) + options.mic} (asrkit decode takes several files)"
+        )
     if options.save_audio:
         check_recording(options.save_audio)
     recognizer, _ = load_recognizer(options)
-    with Screen(options.partials) as screen:
+    with JsonLines() if options.format == "jsonl" else Screen(options.partials) as screen:
         return listen(options, recognizer, screen)
 
 
@@ -98,9 +123,14 @@ def listen(options: argparse.Namespace, recognizer: Recognizer, screen: Screen) 
             rate = microphone.sample_rate
             packets = watched(microphone, screen, not options.no_meter)
         else:
-            rate, packets = file_packets(options) if options.file else stdin_packets(options)
+            rate, packets = file_packets(options)
             if options.simulate_realtime:
                 packets = paced(packets, rate)
+        if options.sample_rate not in (None, rate):
+            raise UserError(
+                f"--sample-rate {options.sample_rate} is not the {rate} Hz of the source, which "
+                "needs none: it is for raw samples on standard input"
+            )
         write = None
         if options.save_audio:
             write = stack.enter_context(recording(options.save_audio, rate))
@@ -163,7 +193,8 @@ class ListDevices(argparse.Action):
         try:
             print(table(input_devices()))
         except UserError as error:
-            parser.exit(2, f"{parser.prog}: {error}\n")
+            complain(parser.prog, error)
+            parser.exit(2)
         parser.exit()
 
 
@@ -177,21 +208,12 @@ def paced(packets: Iterable[np.ndarray], rate: int) -> Iterator[np.ndarray]:
 
 
 def file_packets(options: argparse.Namespace) -> tuple[int, Iterator[np.ndarray]]:
-    """Rate and packets of a file."""
-    rate = audio.info(options.file).sample_rate
-    return rate, (block for block, _ in audio.blocks(options.file, options.packet_ms / 1000))
-
-
-def stdin_packets(options: argparse.Namespace) -> tuple[int, Iterator[np.ndarray]]:
-    """Rate and packets of raw 16-bit samples; a byte left over at the end is dropped."""
-    rate = options.sample_rate
-
-    def packets() -> Iterator[np.ndarray]:
-        size = max(1, rate * options.packet_ms // 1000) * 2
-        while data := sys.stdin.buffer.read(size):
-            yield np.frombuffer(data[: len(data) // 2 * 2], dtype="<i2").astype(np.int16)
-
-    return rate, packets()
+    """Rate and packets of a file, or of standard input."""
+    (source,) = options.source
+    if source == "-":
+        return piped(sys.stdin.buffer, options.packet_ms, options.sample_rate)
+    rate = audio.info(source).sample_rate
+    return rate, (block for block, _ in audio.blocks(source, options.packet_ms / 1000))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,104 @@
+"""Samples from a pipe: raw 16-bit ones, or those of a WAV file while it comes."""
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+
+from asrkit.audio.fbank import SAMPLE_RATE
+from asrkit.audio.io import MAX_CHANNELS, AudioError
+
+CONTAINERS = {
+    b"fLaC": "FLAC", b"OggS": "Ogg", b"ID3": "MP3", b"RIFF": "RIFF, but not WAV", b"RF64": "RF64",
+    b"FORM": "AIFF", b"caff": "CAF", b".snd": "AU", b"\x1aE\xdf\xa3": "Matroska",
+}  # fmt: skip
+PCM, EXTENSIBLE = 1, 0xFFFE  # format tags of WAV
+UNKNOWN_SIZE = (0, 0xFFFFFFFF)  # of the samples, by a writer that could not go back
+MAX_CHUNK = 1 << 24  # bytes beside the samples: tags, a picture
+ADVICE = (
+    "asrkit stream FILE reads files of all formats; a pipe must hold raw 16-bit samples or 16-bit "
+    "WAV, as ffmpeg -i FILE -f s16le -ac 1 -ar 16000 - writes them"
+)
+
+
+class Layout(NamedTuple):
+    """How the 16-bit samples of a stream lie."""
+
+    sample_rate: int  # Hz
+    num_channels: int
+    num_bytes: int | None  # until the stream's end if None
+
+
+def piped(
+    file: BinaryIO, packet_ms: int, sample_rate: int | None = None
+) -> tuple[int, Iterator[np.ndarray]]:
+    """Rate in Hz and packets of int16 samples (n, channels).
+
+    Args:
+        file: little-endian samples, or a WAV file of them, which need not be seekable. What is left
+            of a sample at its end is dropped.
+        packet_ms: audio in a packet.
+        sample_rate: of raw mono samples; 16 kHz if None.
+
+    Raises:
+        AudioError: for another format, or a header that is damaged.
+    """
+    head = file.read(12)
+    if head[:4] == b"RIFF" and head[8:] == b"WAVE":
+        head, layout = b"", wav_layout(file)
+    else:
+        refuse_containers(head)
+        layout = Layout(sample_rate or SAMPLE_RATE, 1, None)
+
+    def read(count: int) -> bytes:
+        nonlocal head
+        taken, head = head[:count], head[count:]
+        return taken + file.read(count - len(taken))
+
+    return layout.sample_rate, packets(read, layout, packet_ms)
+
+
+def packets(read: Callable[[int], bytes], layout: Layout, packet_ms: int) -> Iterator[np.ndarray]:
+    """The samples that a function reads."""
+    frame = 2 * layout.num_channels
+    size, left = max(1, layout.sample_rate * packet_ms // 1000) * frame, layout.num_bytes
+    while data := read(size if left is None else min(size, left)):
+        left = None if left is None else left - len(data)
+        whole = np.frombuffer(data[: len(data) // frame * frame], dtype="<i2").astype(np.int16)
+        yield whole.reshape(-1, layout.num_channels)
+
+
+def wav_layout(file: BinaryIO) -> Layout:
+    """What the header of a WAV file says, after its first 12 bytes; the samples come next.
+
+    Raises:
+        AudioError: for samples of another kind, or a header that is damaged.
+    """
+    kind = b""
+    while len(head := file.read(8)) == 8:
+        name, size = struct.unpack("<4sI", head)
+        if name == b"data" and len(kind) >= 16:
+            tag, channels, rate, _, _, bits = struct.unpack("<HHIIHH", kind[:16])
+            if tag == EXTENSIBLE and len(kind) >= 26:
+                (tag,) = struct.unpack("<H", kind[24:26])
+            if (tag, bits) != (PCM, 16) or not 1 <= channels <= MAX_CHANNELS:
+                raise AudioError(
+                    f"the WAV file on standard input has samples of {bits} bits, format {tag}, in "
+                    f"{channels} channels; {ADVICE}"
+                )
+            return Layout(rate, channels, None if size in UNKNOWN_SIZE else size)
+        if name == b"data" or size > MAX_CHUNK:
+            break
+        body = file.read(size + size % 2)
+        kind = body if name == b"fmt " else kind
+    raise AudioError(f"the WAV file on standard input has a damaged header; {ADVICE}")
+
+
+def refuse_containers(head: bytes) -> None:
+    """Raises AudioError for the first bytes of a file that is more than samples."""
+    name = next((name for magic, name in CONTAINERS.items() if head.startswith(magic)), None)
+    if head[4:8] == b"ftyp":
+        name = "MP4"
+    if name is not None:
+        raise AudioError(f"standard input is {name}; {ADVICE}")
