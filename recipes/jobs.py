@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-import yaml
 from tqdm import tqdm
 
 from asrkit.config import load_config, parse_config
+from asrkit.config_file import read_yaml
 from asrkit.errors import UserError
 
 TAIL_LINES = 12  # of the log of what failed
@@ -50,7 +50,7 @@ def refuse_other(folder: Path, config: Path, overrides: list[str]) -> None:
     """
     path = folder / "config.yaml"
     wanted = load_config(config, overrides)
-    if path.is_file() and parse_config(yaml.safe_load(path.read_text("utf-8"))) != wanted:
+    if path.is_file() and parse_config(read_yaml(path)) != wanted:
         raise UserError(
             f"{folder} holds a training with other settings: choose another --output, or remove it"
         )

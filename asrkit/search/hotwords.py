@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
 
-from asrkit.errors import UserError
+from asrkit.errors import UserError, shown
 from asrkit.search.fusion import LIMIT
 
 WEIGHT = 2.0  # natural logarithm for each word of a phrase: README.md says how it was found
@@ -155,7 +155,8 @@ def read_hotwords(path: str | Path, weight: float = WEIGHT) -> dict[str, float]:
             raise UserError(f"{path}:{number}: not UTF-8") from None
         except ValueError:
             raise UserError(
-                f"{path}:{number}: expected a phrase, or a phrase, a tab and a number, got {line!r}"
+                f"{path}:{number}: expected a phrase, or a phrase, a tab and a number, "
+                f"got {shown(line)}"
             ) from None
     return found
 

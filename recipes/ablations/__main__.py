@@ -12,10 +12,10 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from asrkit.cli import parser, run_command
+from asrkit.config_file import ConfigError, read_yaml
 from asrkit.errors import UserError
 from asrkit.files import replacing
 from recipes.ablations.report import Row, report
@@ -117,8 +117,8 @@ def ablate(options: argparse.Namespace) -> int:
 
 def read_study(path: Path) -> Study:
     try:
-        return Study.model_validate(yaml.safe_load(path.read_text("utf-8")))
-    except (OSError, yaml.YAMLError, ValidationError) as error:
+        return Study.model_validate(read_yaml(path))
+    except (OSError, ConfigError, ValidationError) as error:
         raise UserError(f"{path} is no study: {' '.join(str(error).split())}") from None
 
 

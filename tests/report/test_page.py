@@ -124,7 +124,7 @@ def test_mistakes(
         ([str(tmp_path)], f"no model file {tmp_path}/model.safetensors"),
         ([folder], "no manifest b (from "),
         ([folder, "--manifest", str(tmp_path / "empty.jsonl")], "no utterance"),
-        ([folder, "--chunk-ms", "0"], "chunk_size must be"),
+        ([folder, "--chunk-ms", "0"], "--chunk-ms must be a multiple of 40 ms from 40"),
         ([folder, "--chunk-ms", "100"], "--chunk-ms must be a multiple"),
         ([folder, "--worst", "-1"], "--worst: must be a whole number from 0"),
     ):
