@@ -1,17 +1,29 @@
 """Writing files so that a crash leaves the old one or the new one, never half of one."""
 
+import functools
+import itertools
 import os
+import platform
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+PREFIX = f".asrkit-{platform.node().replace(os.sep, '_')}-"  # then the process, then a number
+ABANDONED_SECONDS = 24 * 3600.0
+_number = itertools.count()
 
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """A temporary path beside `path`, moved onto it when the block ends without an exception."""
+    """A temporary path beside `path`, moved onto it when the block ends without an exception.
+
+    What a killed process left in the folder is removed, see `remove_leftovers`.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    remove_leftovers(path.parent.absolute())
+    temporary = path.with_name(f"{PREFIX}{os.getpid()}-{next(_number)}.part")
     try:
         yield temporary
         os.umask(mask := os.umask(0))
@@ -19,3 +31,32 @@ def replacing(path: str | Path) -> Iterator[Path]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@functools.cache  # once a folder: a listing for each of many files would be quadratic
+def remove_leftovers(folder: Path) -> None:
+    """Remove temporary files of `replacing` that nobody will finish.
+
+    Those of this machine whose process has gone, and, since processes of other machines cannot be
+    asked and numbers of processes come again, any that nobody has written to for a day.
+    """
+    with suppress(OSError):  # a folder that cannot be listed, a file that has just been finished
+        for path in folder.glob(".asrkit-*-*.part"):
+            process = path.name.removeprefix(PREFIX).split("-")[0]
+            ours = path.name.startswith(PREFIX) and process.isdecimal()
+            age = time.time() - path.stat().st_mtime
+            if (ours and not is_running(int(process))) or age > ABANDONED_SECONDS:
+                path.unlink()
+
+
+def is_running(process: int) -> bool:
+    """Whether there is a process of this number; True where that cannot be asked."""
+    if os.name != "posix":  # elsewhere signal 0 is not a question
+        return True
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    return True
