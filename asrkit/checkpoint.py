@@ -1,10 +1,12 @@
 """The model file: one .safetensors with weights, normalisation, tokenizer, configuration.
 
-No pickle anywhere. A damaged or hostile file is a ModelFileError: the configuration in it is
-checked as strictly as a user's, and the network is laid out without memory before the tensors'
-shapes are compared with it. Weights are float32 in memory, whatever a file stores them in.
+No pickle anywhere. A damaged or hostile file is a ModelFileError: its checksum is compared, the
+configuration in it is checked as strictly as a user's, and the network is laid out without memory
+before the tensors' shapes are compared with it. Weights are float32 in memory, whatever a file
+stores them in.
 """
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from torch import Tensor
 
 from asrkit.build import build_model, read_tokenizer
 from asrkit.config import Config, ConfigError, parse_config
@@ -22,6 +25,8 @@ from asrkit.models import ready_models
 from asrkit.text import TextError, Tokenizer
 
 FORMAT_VERSION = 1
+HEADER = "asrkit"  # key of a file's metadata, whose value is JSON
+CHECKSUM = "sha256"  # key in it
 TOKENIZER = "tokenizer"  # name of the tensor of its bytes
 STORED = (torch.float32, torch.float16)  # types of weights in a file
 
@@ -60,8 +65,52 @@ def save_model(path: str | Path, file: ModelFile, weights: torch.dtype = torch.f
             raise ModelFileError(f"{path} not written: {name} is too large for {weights}")
         tensors[name] = tensors[name].to(weights)
     tensors[TOKENIZER] = torch.frombuffer(bytearray(file.tokenizer.to_bytes()), dtype=torch.uint8)
+    write_tensors(path, tensors, header)
+
+
+def write_tensors(path: str | Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
+    """Write a .safetensors file, atomically, with a checksum: the format itself has none.
+
+    All of the metadata is one value, as the order of several is another in each process.
+    """
+    whole = header | {CHECKSUM: checksum(tensors, header)}
     with replacing(path) as temporary:
-        save_file(tensors, temporary, metadata={"asrkit": json.dumps(header)})
+        save_file(tensors, temporary, metadata={HEADER: json.dumps(whole)})
+
+
+def read_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any] | None]:
+    """Tensors and header of a .safetensors file; None for one without asrkit's header.
+
+    One that was written without a checksum is taken as it is.
+
+    Raises:
+        ModelFileError: if it is damaged, or of another kind.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise ModelFileError(f"{path} is damaged or not a .safetensors file: {error}") from None
+    if HEADER not in metadata:
+        return tensors, None
+    try:
+        header = dict(json.loads(metadata[HEADER]))
+    except (ValueError, TypeError, RecursionError):
+        raise ModelFileError(f"{path}: its header is damaged") from None
+    written = header.pop(CHECKSUM, None)
+    if written is not None and written != checksum(tensors, header):
+        raise ModelFileError(f"{path} is damaged: its checksum is not that of what is in it")
+    return tensors, header
+
+
+def checksum(tensors: dict[str, Tensor], header: dict[str, Any]) -> str:
+    """SHA-256 of the header and of all names, types, shapes and values."""
+    found = hashlib.sha256(json.dumps(header).encode())
+    for name, tensor in sorted(tensors.items()):
+        found.update(json.dumps([name, str(tensor.dtype), *tensor.shape]).encode())
+        found.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return found.hexdigest()
 
 
 def model_path(model: str | Path) -> Path:
@@ -92,12 +141,8 @@ def load_model(model: str | Path) -> ModelFile:
         ModelFileError: if it is missing, damaged, of another kind, or of another format version.
     """
     path = model_path(model)
-    try:
-        with safe_open(path, framework="pt") as file:
-            header = _header(path, file.metadata())
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise ModelFileError(f"{path} is damaged or not a .safetensors file: {error}") from None
+    tensors, found = read_tensors(path)
+    header = _checked(path, found)
     try:
         config = parse_config(header["config"])
         other = {name: t.dtype for name, t in tensors.items() if t.dtype not in STORED}
@@ -114,14 +159,12 @@ def load_model(model: str | Path) -> ModelFile:
     return ModelFile(network.eval(), tokenizer, config, header.get("training", {}), path)
 
 
-def _header(path: Path, metadata: dict[str, str] | None) -> dict[str, Any]:
-    if not metadata or "asrkit" not in metadata:
+def _checked(path: Path, header: dict[str, Any] | None) -> dict[str, Any]:
+    if header is None:
         raise ModelFileError(f"{path} is a .safetensors file, but not an asrkit model")
-    try:
-        header = json.loads(metadata["asrkit"])
-        version = header["format_version"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise ModelFileError(f"{path}: its header is damaged") from None
+    if "format_version" not in header:
+        raise ModelFileError(f"{path}: its header is damaged")
+    version = header["format_version"]
     if version != FORMAT_VERSION:
         raise ModelFileError(
             f"{path} has format version {version!r}; this asrkit reads version {FORMAT_VERSION}"

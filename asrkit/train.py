@@ -165,8 +165,9 @@ def report(left_out: list[LeftOut], path: Path, ranks: Ranks) -> None:
 
 def finish(trainer: Trainer, config: Config, folder: Path) -> None:
     """Average the chosen epochs, score the average, write the model file."""
-    trainer.model.load_state_dict(trainer.epochs.average(trainer.scores()))
-    averaged = [epoch + 1 for epoch in trainer.epochs.chosen(trainer.scores())]
+    average, epochs = trainer.epochs.average(trainer.model, trainer.scores())
+    trainer.model.load_state_dict(average)
+    averaged = [epoch + 1 for epoch in epochs]
     results = scores(trainer.validation().measure())
     seconds = round(trainer.wall_seconds())
     training = {

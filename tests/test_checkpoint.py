@@ -3,6 +3,8 @@
 import json
 import os
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,11 +43,12 @@ def edit(path: Path, **header: object) -> None:
 
 
 def rewrite(path: Path, tensors: dict[str, torch.Tensor], header: dict[str, object]) -> None:
-    """Change tensors and the header of a model file."""
+    """Change tensors and the header of a model file, which then has no checksum."""
     from safetensors import safe_open
 
     with safe_open(path, framework="pt") as file:
         old = json.loads(file.metadata()["asrkit"])
+    old.pop("sha256", None)
     metadata = {"asrkit": json.dumps(old | header)}
     save_file(load_file(path) | tensors, path, metadata=metadata)
 
@@ -198,3 +201,34 @@ def test_others_may_read_a_model_file_if_the_umask_lets_them(tmp_path: Path) -> 
         finally:
             os.umask(before)
         assert (tmp_path / "m.safetensors").stat().st_mode & 0o777 == mode
+
+
+@pytest.mark.parametrize("place", ["weights", "header"])
+def test_a_flipped_bit_is_noticed(place: str, path: Path) -> None:
+    """In a weight, where any bits are a number, and in a setting that may have another value."""
+    content = path.read_bytes()
+    at = len(content) - 3 if place == "weights" else content.index(b"32.0")
+    changed = bytearray(content)
+    changed[at] ^= 1
+    path.write_bytes(changed)
+    with pytest.raises(ModelFileError, match="is damaged: its checksum is not that of what"):
+        load_model(path)
+
+
+def test_a_file_written_without_a_checksum_loads(path: Path) -> None:
+    edit(path)
+    assert b"sha256" not in path.read_bytes()
+    assert load_model(path).config == a_file().config
+
+
+def test_the_same_model_is_the_same_bytes(path: Path, environment: dict[str, str]) -> None:
+    """In another process, too, whose hashes of strings are others."""
+    program = (
+        "import sys\n"
+        "from asrkit.checkpoint import load_model, save_model\n"
+        "save_model(sys.argv[2], load_model(sys.argv[1]))\n"
+    )
+    again = path.with_name("again.safetensors")
+    command = [sys.executable, "-c", program, str(path), str(again)]
+    subprocess.run(command, env=environment, check=True)
+    assert again.read_bytes() == path.read_bytes()

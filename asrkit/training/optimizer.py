@@ -4,9 +4,19 @@ import math
 from collections.abc import Sequence
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from typing_extensions import TypedDict  # pydantic does not take typing's before Python 3.12
 
 from asrkit.training.muon import Muon
+
+# What an optimiser remembers of each parameter.
+MEMORY = {Muon: {"momentum"}, torch.optim.AdamW: {"step", "exp_avg", "exp_avg_sq"}}
+
+
+class OptimizerState(TypedDict):
+    """What an optimiser remembers, by number of the parameter."""
+
+    state: dict[int, dict[str, Tensor]]
 
 
 def build_optimizers(
@@ -34,6 +44,27 @@ def build_optimizers(
         {"params": vectors, "weight_decay": 0.0},
     ]
     return [*optimizers, torch.optim.AdamW(groups, betas=(0.9, 0.98), eps=1e-8, fused=True)]
+
+
+def why_not_of(optimizer: torch.optim.Optimizer, remembered: OptimizerState) -> str | None:
+    """Why an optimiser cannot take this over, or None."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    name = type(optimizer).__name__
+    for number, memory in remembered["state"].items():
+        if not 0 <= number < len(parameters):
+            return f"{name} has no parameter {number}"
+        shapes = {key: tuple(tensor.shape) for key, tensor in memory.items()}
+        shape = tuple(parameters[number].shape)
+        expected = {key: () if key == "step" else shape for key in MEMORY[type(optimizer)]}
+        if shapes != expected:
+            return f"{name}'s parameter {number} has {shapes!s:.160}, expected {expected}"
+    return None
+
+
+def take_over(optimizer: torch.optim.Optimizer, remembered: OptimizerState) -> None:
+    """Go on with what an optimiser remembers; its settings are the configuration's."""
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": remembered["state"], "param_groups": groups})
 
 
 def set_learning_rate(optimizers: Sequence[torch.optim.Optimizer], rate: float) -> None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,21 +28,25 @@ from asrkit.model import FULL_CONTEXT, ConformerCTC, CTCLoss
 from asrkit.training.corpus import Corpus
 from asrkit.training.distributed import Ranks
 from asrkit.training.loading import filler, held_out, loaded, report_left_out
-from asrkit.training.optimizer import build_optimizers, learning_rate, ramp, set_learning_rate
-from asrkit.training.snapshots import Checkpoints, EpochWeights, identity
+from asrkit.training.optimizer import (
+    build_optimizers,
+    learning_rate,
+    ramp,
+    set_learning_rate,
+    take_over,
+)
+from asrkit.training.snapshots import (
+    Checkpoint,
+    Checkpoints,
+    EpochWeights,
+    Progress,
+    check_fit,
+    identity,
+)
 from asrkit.training.validation import Validation, rates, scores
 from asrkit.training.views import draw_views
 
 logger = logging.getLogger(__name__)
-
-
-class Progress(NamedTuple):
-    """Where training stands; all of it that is not weights or optimiser."""
-
-    epoch: int = 0  # being trained
-    batch: int = 0  # next batch of the epoch, over all ranks
-    step: int = 0  # optimiser steps done
-    seconds: float = 0.0  # of this epoch's audio consumed
 
 
 class Trainer:
@@ -85,27 +89,33 @@ class Trainer:
         self.history: dict[int, dict[str, float]] = {}  # epoch -> WER by chunk size
 
     def resume(self) -> bool:
-        """Continue from the newest checkpoint; whether there was one.
+        """Continue from the newest checkpoint that is whole; whether there was any.
 
         Raises:
             ConfigError: if it is of another training.
+            CheckpointError: if none can be used. Nothing has been changed then.
         """
-        state = self.checkpoints.load_newest()
-        if state is None:
+        found = self.checkpoints.newest(self.checked)
+        if found is None:
             return False
-        changed = [name for name, value in self.identity.items() if state.get(name, value) != value]
+        self.model.load_state_dict(found.weights)
+        for optimizer, remembered in zip(self.optimizers, found.optimizers, strict=True):
+            take_over(optimizer, remembered)
+        self.progress, self.history = found.progress, found.history
+        self.started -= found.wall_seconds
+        return True
+
+    def checked(self, found: Checkpoint) -> Checkpoint:
+        """A checkpoint, if it is of this training."""
+        stored = found.model_extra or {}
+        changed = [name for name, own in self.identity.items() if stored.get(name, own) != own]
         if changed:
             raise ConfigError(
                 f"--resume: {' and '.join(changed)} differ from those the training in "
                 f"{self.options.output_dir} began with; continue with the same, or begin another"
             )
-        self.model.load_state_dict(state["weights"])
-        for optimizer, its_state in zip(self.optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(its_state)
-        self.progress = Progress(**state["progress"])
-        self.history = state["history"]
-        self.started -= state.get("wall_seconds", 0.0)
-        return True
+        check_fit(found, self.model, self.optimizers)
+        return found
 
     def run(self) -> bool:
         """Train to the last epoch; False if stopped before."""

@@ -97,28 +97,6 @@ def test_an_epoch_ends_where_the_next_begins(corpus: Path, tmp_path: Path) -> No
     assert heard > 2 * subject.corpus.seconds
 
 
-@pytest.mark.parametrize(("best", "kept"), [(False, [2, 3]), (True, [1, 3])])
-def test_average(best: bool, kept: list[int], tmp_path: Path) -> None:
-    epochs = EpochWeights(tmp_path, 2, best)
-    scores: dict[int, float] = {}
-    for epoch, score in enumerate([9.0, 2.0, 5.0, 3.0]):
-        scores[epoch] = score
-        epochs.save(epoch, {"w": torch.tensor([float(epoch)])}, scores)
-    assert epochs.epochs() == kept
-    assert epochs.average(scores)["w"].item() == sum(kept) / 2
-
-
-def test_checkpoints_rotate_and_hold_no_code(tmp_path: Path) -> None:
-    checkpoints = Checkpoints(tmp_path, 2)
-    assert checkpoints.load_newest() is None
-    for step in (1, 2, 30):
-        checkpoints.save(step, {"step": step, "w": torch.ones(2)})
-    assert [p.name for p in checkpoints.paths()] == ["step-00000002.pt", "step-00000030.pt"]
-    newest = checkpoints.load_newest()
-    assert newest is not None
-    assert newest["step"] == 30
-
-
 def test_a_loss_that_is_not_finite_skips_the_step(
     corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
