@@ -39,11 +39,17 @@ def main(argv: list[str] | None = None) -> int:
     )  # fmt: skip
     arguments.add_argument("--config", required=True, help="YAML file, see conf/")
     arguments.add_argument("--resume", action="store_true", help="continue where training stopped")
+    arguments.add_argument(
+        "--change-schedule", action="store_true",
+        help="with --resume: go on with other epochs, rates, batches, draws or recordings",
+    )  # fmt: skip
     arguments.add_argument("overrides", nargs="*", metavar="section.key=value")
     return run_command(train, arguments, argv)
 
 
 def train(options: argparse.Namespace) -> int:
+    if options.change_schedule and not options.resume:
+        raise ConfigError("--change-schedule goes with --resume")
     config = load_config(options.config, options.overrides)
     ranks = Ranks()
     try:
@@ -52,7 +58,7 @@ def train(options: argparse.Namespace) -> int:
             prepare(config, folder, options.resume)
         ranks.wait()
         start_log(folder, ranks.is_first)
-        return run(config, folder, options.resume, ranks)
+        return run(config, folder, options, ranks)
     finally:
         ranks.close()
 
@@ -90,7 +96,7 @@ def start_log(folder: Path, first: bool) -> None:
     logger.handlers = handlers
 
 
-def run(config: Config, folder: Path, resume: bool, ranks: Ranks) -> int:
+def run(config: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) -> int:
     from torch.utils.tensorboard import SummaryWriter
 
     options = config.training
@@ -106,7 +112,7 @@ def run(config: Config, folder: Path, resume: bool, ranks: Ranks) -> int:
         EpochWeights(folder / "epochs", options.average, options.average_of == "best"),
         ranks,
     )  # fmt: skip
-    if resume and trainer.resume():
+    if command.resume and trainer.resume(command.change_schedule):
         logger.info(
             "resuming at epoch %d, step %d", trainer.progress.epoch + 1, trainer.progress.step
         )

@@ -1,5 +1,6 @@
 """What training starts from: checked utterances, the tokenizer, the features' statistics."""
 
+import hashlib
 import random
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ class Corpus(NamedTuple):
     encode: TextEncoder
     seconds: float  # of train
     left_out: list[LeftOut]
+    fingerprints: tuple[str, str]  # of train and dev
     noise: CutSet | None = None  # to mix in
 
 
@@ -54,14 +56,24 @@ def load_corpus(config: Config) -> Corpus:
         if next(iter(cuts), None) is None:
             reasons = "".join(f"\n  {u.id}: {u.reason}" for u in left_out[:5])
             raise ManifestError(f"{path} has no usable utterance{reasons}")
-    seconds = sum(cut.duration for cut in train)
+    (seconds, of_train), (_, of_dev) = measured(train), measured(dev)
     noise = config.augmentation.noise
     noises = None
     if noise is not None:
         noises = load_cuts(noise, left_out).resample(SAMPLE_RATE).to_eager()
         if not len(noises):
             raise ManifestError(f"augmentation.noise {noise} has no usable recording")
-    return Corpus(train, dev, encode, seconds, left_out, noises)
+    return Corpus(train, dev, encode, seconds, left_out, (of_train, of_dev), noises)
+
+
+def measured(cuts: CutSet) -> tuple[float, str]:
+    """Seconds, and a fingerprint: SHA-256 of all ids and durations in their order."""
+    seconds, found = 0.0, hashlib.sha256()
+    for number, cut in enumerate(cuts):
+        seconds += cut.duration
+        line = f"{cut.id} {cut.duration}"
+        found.update((f"\n{line}" if number else line).encode(errors="surrogatepass"))
+    return seconds, found.hexdigest()
 
 
 def feature_statistics(

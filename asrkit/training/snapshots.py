@@ -1,6 +1,5 @@
 """What training leaves on disk: checkpoints to resume from, weights of epochs to average."""
 
-import hashlib
 import logging
 import textwrap
 import zipfile
@@ -14,10 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
 from asrkit.checkpoint import ModelFileError, read_tensors, write_tensors
-from asrkit.config import Config
 from asrkit.errors import UserError
 from asrkit.files import replacing
-from asrkit.training.corpus import Corpus
 from asrkit.training.optimizer import OptimizerState, why_not_of
 
 logger = logging.getLogger(__name__)
@@ -41,7 +38,7 @@ class Progress(NamedTuple):
 
 
 class Checkpoint(BaseModel):
-    """What a checkpoint holds, beside `identity`, each part of which is a field of its own."""
+    """What a checkpoint holds, beside each part of `resuming.identity` by its name."""
 
     model_config = ConfigDict(strict=True, arbitrary_types_allowed=True, extra="allow")
 
@@ -50,6 +47,8 @@ class Checkpoint(BaseModel):
     progress: Progress
     history: dict[int, dict[str, float]]  # epoch -> WER by chunk size
     wall_seconds: Seconds = 0.0
+    config: dict[str, Any] | None = None  # none in those of older versions
+    ranks: Annotated[int, Field(ge=1)] = 1
 
 
 class Checkpoints:
@@ -161,18 +160,6 @@ def why_unlike(tensors: dict[str, Tensor], others: dict[str, Tensor]) -> str | N
             has, expected = here.get(name, "missing"), there.get(name, "not in the model")
             return f"{name!r:.80} is {has}, expected {expected}"
     return None
-
-
-def identity(config: Config, corpus: Corpus) -> dict[str, str]:
-    """What must not change when a training is resumed."""
-    cuts = [] if corpus.train.is_lazy else [f"{cut.id} {cut.duration}" for cut in corpus.train]
-    parts = {
-        "the configuration's model": config.model.model_dump_json().encode(),
-        "the tokenizer": corpus.encode.tokenizer.to_bytes(),
-        "the training utterances": "\n".join(cuts).encode(),
-        "training.optimizer": config.training.optimizer.encode(),
-    }
-    return {name: hashlib.sha256(part).hexdigest() for name, part in parts.items()}
 
 
 class EpochWeights:

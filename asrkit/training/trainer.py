@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 from asrkit.audio import Fbank, features
 from asrkit.build import build_search, build_spec_augment
-from asrkit.config import Config, ConfigError
+from asrkit.config import Config
 from asrkit.data.dataset import Augmentation, Batch, SpeechDataset, seed_everything
 from asrkit.data.sampling import EpochBatches
 from asrkit.model import FULL_CONTEXT, ConformerCTC, CTCLoss
@@ -35,13 +35,13 @@ from asrkit.training.optimizer import (
     set_learning_rate,
     take_over,
 )
+from asrkit.training.resuming import check_same, identity
 from asrkit.training.snapshots import (
     Checkpoint,
     Checkpoints,
     EpochWeights,
     Progress,
     check_fit,
-    identity,
 )
 from asrkit.training.validation import Validation, rates, scores
 from asrkit.training.views import draw_views
@@ -88,14 +88,23 @@ class Trainer:
         self.started = time.monotonic()  # as if it had never stopped
         self.history: dict[int, dict[str, float]] = {}  # epoch -> WER by chunk size
 
-    def resume(self) -> bool:
+    def resume(self, change_schedule: bool = False) -> bool:
         """Continue from the newest checkpoint that is whole; whether there was any.
 
+        Args:
+            change_schedule: go on with settings that may be others, see `resuming`.
+
         Raises:
-            ConfigError: if it is of another training.
+            ConfigError: if it is of another training, or of another schedule without leave.
             CheckpointError: if none can be used. Nothing has been changed then.
         """
-        found = self.checkpoints.newest(self.checked)
+
+        def checked(found: Checkpoint) -> Checkpoint:
+            check_same(found, self.identity, self.config, self.ranks.size, change_schedule)
+            check_fit(found, self.model, self.optimizers)
+            return found
+
+        found = self.checkpoints.newest(checked)
         if found is None:
             return False
         self.model.load_state_dict(found.weights)
@@ -104,18 +113,6 @@ class Trainer:
         self.progress, self.history = found.progress, found.history
         self.started -= found.wall_seconds
         return True
-
-    def checked(self, found: Checkpoint) -> Checkpoint:
-        """A checkpoint, if it is of this training."""
-        stored = found.model_extra or {}
-        changed = [name for name, own in self.identity.items() if stored.get(name, own) != own]
-        if changed:
-            raise ConfigError(
-                f"--resume: {' and '.join(changed)} differ from those the training in "
-                f"{self.options.output_dir} began with; continue with the same, or begin another"
-            )
-        check_fit(found, self.model, self.optimizers)
-        return found
 
     def run(self) -> bool:
         """Train to the last epoch; False if stopped before."""
@@ -289,6 +286,8 @@ class Trainer:
                 "progress": self.progress._asdict(),
                 "history": self.history,
                 "wall_seconds": self.wall_seconds(),
+                "config": self.config.model_dump(mode="json"),
+                "ranks": self.ranks.size,
             }
             self.checkpoints.save(self.progress.step, state)
 

@@ -1,0 +1,157 @@
+"""What --resume accepts: the same training with the same schedule, unless another is asked for."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from asrkit.config import ConfigError, load_config
+from asrkit.data.cuts import load_cuts
+from asrkit.train import main
+from asrkit.training.resuming import FREE, check_same, dotted
+from asrkit.training.snapshots import Checkpoint, Progress
+from tests.conftest import write_config
+
+SCHEDULE = {
+    "training.epochs=3": "training.epochs (1 → 3)",
+    "training.seed=1": "training.seed (0 → 1)",
+    "training.learning_rate=1e-2": "training.learning_rate (0.002 → 0.01)",
+    "training.warmup_share=0.2": "training.warmup_share (0.08 → 0.2)",
+    "training.views=same": "training.views ('one' → 'same')",
+    "training.accumulate_batches=2": "training.accumulate_batches times ranks (1 → 2)",
+    "data.max_batch_seconds=3": "data.max_batch_seconds (4.0 → 3.0)",
+    "data.num_buckets=3": "data.num_buckets (2 → 3)",
+    "augmentation.gain_db=3": "augmentation.gain_db (0.0 → 3.0)",
+    "augmentation.speed_factors=[0.9]": "the training utterances and augmentation.speed_factors",
+    "context.chunk_sizes=[8]": "context.chunk_sizes ([4, 16] → [8])",
+    "data.min_seconds=1.3": "the training utterances and the dev utterances and data.min_seconds",
+    f"augmentation.noise=/{'n' * 5000}": "augmentation.noise (None → '/nnn",
+}
+FIXED = {
+    "model.kernel_size=6": "the configuration's model",
+    "text.case=upper": "the configuration's text and the tokenizer",
+    "training.optimizer=adamw": "training.optimizer",
+    "training.start_from=small-en-alnum": "training.start_from",
+}
+
+
+def config_of(tmp_path: Path, *overrides: str) -> Any:
+    (tmp_path / "corpus").mkdir(exist_ok=True)
+    path = write_config(tmp_path / "c.yaml", tmp_path / "corpus", tmp_path / "out", epochs=1)
+    return load_config(path, list(overrides))
+
+
+def test_another_schedule_is_refused_and_each_change_named(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = write_config(tmp_path / "c.yaml", corpus, tmp_path / "out", epochs=1)
+    resume = ["--config", str(config), "--resume"]
+    assert main(["--config", str(config)]) == 0
+    kept = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.*t*")}
+    kept.pop(tmp_path / "out" / "train.log", None)
+    capsys.readouterr()
+    through_the_corpus = {key: told for key, told in SCHEDULE.items() if told.startswith("the ")}
+    for override, told in {**through_the_corpus, **FIXED}.items():
+        leave = ["--change-schedule"] if override in FIXED else []  # which does not help
+        assert main([*resume, *leave, override]) == 2, override
+        (line,) = [line for line in capsys.readouterr().err.splitlines() if "asrkit" in line]
+        assert line.startswith(f"asrkit train: --resume: {told}")
+        assert ("--change-schedule" in line) == (not leave)
+    assert main([*resume, "training.epochs=3", "training.seed=1"]) == 2
+    told = "training.epochs (1 → 3) and training.seed (0 → 1) differ from those"
+    assert told in capsys.readouterr().err
+    assert all(path.read_bytes() == content for path, content in kept.items())
+
+
+def test_with_leave_it_goes_on_and_says_what_changes(corpus: Path, tmp_path: Path) -> None:
+    config = write_config(tmp_path / "c.yaml", corpus, tmp_path / "out", epochs=1)
+    resume = ["--config", str(config), "--resume", "training.epochs=2"]
+    assert main(["--config", str(config)]) == 0
+    assert main([*resume, "--change-schedule"]) == 0
+    log = (tmp_path / "out" / "train.log").read_text()
+    assert "changed at step 6: training.epochs (1 → 2)" in log
+    assert "epoch 2/2" in log
+    assert main(resume) == 0  # it is the training's schedule now
+    assert (tmp_path / "out" / "train.log").read_text().count("changed at step") == 1
+
+
+def test_leave_to_change_what_is_not_resumed(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = write_config(tmp_path / "c.yaml", corpus, tmp_path / "out")
+    assert main(["--config", str(config), "--change-schedule"]) == 2
+    assert "--change-schedule goes with --resume" in capsys.readouterr().err
+
+
+def found_of(config: Any, ranks: int = 1, epoch: int = 0, **more: Any) -> Checkpoint:
+    return Checkpoint(
+        weights={}, optimizers=[], progress=Progress(epoch), history={},
+        config=config.model_dump(mode="json"), ranks=ranks, **more,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("override", "told"), SCHEDULE.items())
+def test_a_message_is_short(override: str, told: str, tmp_path: Path) -> None:
+    config = config_of(tmp_path, override)
+    with pytest.raises(ConfigError) as caught:
+        check_same(found_of(config_of(tmp_path)), {}, config, 1, False)
+    assert told.split(" and ")[-1] in str(caught.value)
+    assert len(str(caught.value)) < 250 + len(str(tmp_path))
+    check_same(found_of(config_of(tmp_path)), {}, config, 1, True)
+
+
+def test_settings_that_are_free(tmp_path: Path) -> None:
+    """Each is a key that there is, and another value of it is taken without leave."""
+    config = config_of(tmp_path)
+    keys = dict(dotted(config.model_dump(mode="json")))
+    others = {str: "x", int: 7, float: 0.5, bool: True, type(None): "digits"}
+    special = {"training.precision": "float32"}
+    for key in sorted(FREE):
+        value = special.get(key, others[type(keys[key])])
+        assert value != keys[key]
+        other = config_of(tmp_path, f"{key}={value}")
+        check_same(found_of(config), {}, other, 1, False)
+
+
+def test_two_ranks_train_what_one_would_with_twice_the_accumulation(tmp_path: Path) -> None:
+    one, two = config_of(tmp_path, "training.accumulate_batches=2"), config_of(tmp_path)
+    check_same(found_of(one, ranks=1), {}, two, 2, False)
+    check_same(found_of(two, ranks=2), {}, one, 1, False)
+    with pytest.raises(ConfigError, match=r"accumulate_batches times ranks \(1 → 2\)"):
+        check_same(found_of(two, ranks=1), {}, two, 2, False)
+
+
+def test_fewer_epochs_than_are_done(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    with pytest.raises(ConfigError, match=r"training.epochs 1, but 3 epochs are done already"):
+        check_same(found_of(config, epoch=3), {}, config, 1, True)
+
+
+def test_a_checkpoint_of_before_settings_were_kept(corpus: Path, tmp_path: Path) -> None:
+    """It is resumed as before, and the log says that its settings are not known."""
+    config = write_config(tmp_path / "c.yaml", corpus, tmp_path / "out", epochs=1)
+    assert main(["--config", str(config)]) == 0
+    (path,) = (tmp_path / "out" / "checkpoints").iterdir()
+    new = {"config", "ranks", "the dev utterances", "the configuration's text",
+           "training.start_from"}  # fmt: skip
+    state = torch.load(path, weights_only=True)
+    assert new < state.keys()
+    torch.save({key: value for key, value in state.items() if key not in new}, path)
+    assert main(["--config", str(config), "--resume", "training.epochs=2"]) == 0
+    assert "of an older version" in (tmp_path / "out" / "train.log").read_text()
+
+
+def test_recordings_that_are_read_lazily_are_compared_too(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cuts = load_cuts(corpus / "train.jsonl", [])
+    manifest = tmp_path / "train.jsonl.gz"
+    cuts.to_file(manifest)
+    config = write_config(tmp_path / "c.yaml", corpus, tmp_path / "out", epochs=1)
+    command = ["--config", str(config), f"data.train={manifest}"]
+    assert main(command) == 0
+    assert main([*command, "--resume"]) == 0
+    cuts.filter(lambda cut: cut.id != "train5").to_file(manifest)
+    assert main([*command, "--resume"]) == 2
+    assert "--resume: the training utterances differ" in capsys.readouterr().err
