@@ -146,7 +146,7 @@ def hours(value: float | None) -> str | None:
 
 
 def curves_section(experiment: Experiment) -> Html:
-    """Loss, learning rate, gradient norm, dev WER and CER over the steps."""
+    """Loss, learning rate, gradient norm, and on dev WER, CER and loss over the steps."""
     scalars, folder = experiment.scalars, experiment.folder / "tensorboard"
     if not any(scalars.values()):
         return section("curves", "Curves", note(f"There are no TensorBoard events in {folder}."))
@@ -159,14 +159,17 @@ def curves_section(experiment: Experiment) -> Html:
         )
         if tag_ in scalars
     ]
-    for unit, title in (("wer", "Word error rate"), ("cer", "Character error rate")):
-        rates = {name.removeprefix(f"{unit}/"): thinned(line) for name, line in scalars.items()
-                 if name.startswith(f"{unit}/")}  # fmt: skip
-        if rates:
-            label, describe = f"{unit.upper()} on dev, %", describing(experiment, "{:.2f} %")
-            chart = line_chart(rates, label, describe, dots=True)
+    for prefix, title, label, form in (
+        ("wer", "Word error rate", "WER on dev, %", "{:.2f} %"),
+        ("cer", "Character error rate", "CER on dev, %", "{:.2f} %"),
+        ("dev_loss", "Loss per token", "loss on dev", "{:.3f}"),
+    ):
+        lines = {name.removeprefix(f"{prefix}/"): thinned(line) for name, line in scalars.items()
+                 if name.startswith(f"{prefix}/")}  # fmt: skip
+        if lines:
+            chart = line_chart(lines, label, describing(experiment, form), dots=True)
             heading = tag("h3", f"{title} on dev, by chunk size")
-            charts.append(tag("div", heading, chart, legend(list(rates))))
+            charts.append(tag("div", heading, chart, legend(list(lines))))
     return section(
         "curves", "Curves", tag("div", *charts, class_="charts"),
         note("Lines are means of neighbouring steps, bands go from their lowest to their highest "

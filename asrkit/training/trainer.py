@@ -43,7 +43,7 @@ from asrkit.training.snapshots import (
     Progress,
     check_fit,
 )
-from asrkit.training.validation import Validation, rates, scores
+from asrkit.training.validation import Validation, losses_of, rates, scores
 from asrkit.training.views import draw_views
 
 logger = logging.getLogger(__name__)
@@ -243,14 +243,18 @@ class Trainer:
             return self.loss(views, lengths, tokens, token_lengths, weight)
 
     def validate_epoch(self) -> None:
-        """WER and CER on dev in every context of the menu, logged; the WER is kept."""
+        """WER, CER and loss on dev in every context of the menu, logged; the WER is kept."""
         if self.ranks.is_first:
-            found = rates(scores(self.validation().recognize()))
-            self.history[self.progress.epoch] = found["wer"]
-            for unit, by_chunk in found.items():
-                shown = "  ".join(f"{name}: {rate:.2f} %" for name, rate in by_chunk.items())
-                logger.info("  dev %s  %s", unit.upper(), shown)
-                self.log({f"{unit}/{name}": rate for name, rate in by_chunk.items()})
+            found = scores(self.validation().recognize())
+            curves = rates(found)
+            self.history[self.progress.epoch] = curves["wer"]
+            forms = {"wer": ("WER", "{:.2f} %"), "cer": ("CER", "{:.2f} %")}
+            forms["dev_loss"], curves["dev_loss"] = ("loss", "{:.3f} a token"), losses_of(found)
+            for tag, by_chunk in curves.items():
+                name, form = forms[tag]
+                shown = "  ".join(f"{of}: {form.format(value)}" for of, value in by_chunk.items())
+                logger.info("  dev %s  %s", name, shown or "no text can be written and aligned")
+                self.log({f"{tag}/{of}": value for of, value in by_chunk.items()})
         self.ranks.wait()
 
     def validation(self) -> Validation:

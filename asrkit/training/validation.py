@@ -1,18 +1,20 @@
 """Error rates and lateness of a model on batches, at several chunk sizes."""
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from asrkit.audio import SAMPLE_RATE, Fbank, features
 from asrkit.data.dataset import Batch
 from asrkit.data.manifest import ManifestError
-from asrkit.model import FRAME_MS, FULL_CONTEXT, ConformerCTC
+from asrkit.model import BLANK, FRAME_MS, FULL_CONTEXT, ConformerCTC
 from asrkit.search import Hypothesis, Search
-from asrkit.search.align import Delay, align, delays, summarize
+from asrkit.search.align import Delay, align, delays, frames_needed, summarize
 from asrkit.text import ErrorRate, Interval, TextError, Tokenizer, bootstrap, cer, decode, wer
 
 logger = logging.getLogger(__name__)
@@ -23,11 +25,19 @@ def chunk_name(chunk_size: int) -> str:
     return "full" if chunk_size == FULL_CONTEXT else f"{chunk_size * FRAME_MS} ms"
 
 
+class Loss(NamedTuple):
+    """CTC loss of an utterance."""
+
+    nats: float
+    tokens: int
+
+
 class Score(NamedTuple):
     words: ErrorRate
     characters: ErrorRate  # what counts where a language writes no spaces
     delay: Delay | None  # of tokens, against their forced alignment in full context
     each: dict[str, ErrorRate]  # words, of every utterance by id
+    loss: float | None = None  # CTC, nats a token; none where no text can be written and aligned
 
     @property
     def interval(self) -> Interval:
@@ -55,6 +65,8 @@ class Outcome(NamedTuple):
     delays: dict[str, tuple[list[int], list[int]]]
     heard: dict[str, Hypothesis]  # the tokens of the texts
     said: Hypothesis | None = None  # the reference's forced alignment, if it was measured
+    # Of the reference; none if it cannot be written or aligned.
+    losses: Mapping[str, Loss] = MappingProxyType({})
 
 
 def scores(outcomes: Iterable[Outcome]) -> dict[str, Score]:
@@ -74,7 +86,10 @@ def scores(outcomes: Iterable[Outcome]) -> dict[str, Score]:
         tokens, last = ([frames for each in late for frames in each[of]] for of in (0, 1))
         delay = summarize(tokens, last, FRAME_MS)
         each = {outcome.id: wer([outcome.reference], [outcome.texts[name]]) for outcome in outcomes}
-        found[name] = Score(wer(references, texts), cer(references, texts), delay, each)
+        losses = [outcome.losses[name] for outcome in outcomes if name in outcome.losses]
+        nats, units = sum(loss.nats for loss in losses), sum(loss.tokens for loss in losses)
+        loss = nats / units if units else None
+        found[name] = Score(wer(references, texts), cer(references, texts), delay, each, loss)
     return found
 
 
@@ -84,6 +99,11 @@ def rates(found: dict[str, Score]) -> dict[str, dict[str, float]]:
         "wer": {name: score.words.rate for name, score in found.items()},
         "cer": {name: score.characters.rate for name, score in found.items()},
     }
+
+
+def losses_of(found: dict[str, Score]) -> dict[str, float]:
+    """CTC loss a token, by name of the chunk size."""
+    return {name: score.loss for name, score in found.items() if score.loss is not None}
 
 
 class Validation:
@@ -112,41 +132,44 @@ class Validation:
 
     @torch.inference_mode()
     def recognize(self) -> Iterator[Outcome]:
-        """Every utterance's texts, as its batch is done."""
+        """Every utterance's texts and losses, as its batch is done."""
         for batch, feats, lengths in with_features(self.model, self.fbank, self.batches):
-            yield from self._outcomes(batch, self._hypotheses(feats, lengths))
+            yield from self._outcomes(batch, feats, lengths)
 
     @torch.inference_mode()
     def measure(self) -> Iterator[Outcome]:
-        """Every utterance's texts and delays, which takes an alignment of each."""
+        """Every utterance's texts, losses and delays, which take an alignment of each."""
         for batch, feats, lengths in with_features(self.model, self.fbank, self.batches):
             full = frames_of(self.model, feats, lengths, FULL_CONTEXT, 0)
-            heard = self._hypotheses(feats, lengths, full)
-            for i, outcome in enumerate(self._outcomes(batch, heard)):
+            for i, outcome in enumerate(self._outcomes(batch, feats, lengths, full)):
                 said = reference_of(full[i], outcome.reference, self.tokenizer)
                 if said is not None:
-                    for chunk_size, rows in heard.items():
-                        late = delays(said, rows[i], chunk_size, len(full[i]))
-                        outcome.delays[chunk_name(chunk_size)] = late
+                    for chunk_size, _ in self.contexts:
+                        name = chunk_name(chunk_size)
+                        late = delays(said, outcome.heard[name], chunk_size, len(full[i]))
+                        outcome.delays[name] = late
                 yield outcome._replace(said=said)
 
-    def _hypotheses(
-        self, feats: Tensor, lengths: Tensor, full: list[Tensor] | None = None
-    ) -> dict[int, list[Hypothesis]]:
-        """What each row says, by chunk size; `full`: its frames in full context, if known."""
-        search, found = self.search, {}
+    def _outcomes(
+        self, batch: Batch, feats: Tensor, lengths: Tensor, full: list[Tensor] | None = None
+    ) -> Iterator[Outcome]:
+        """Texts and losses of each row; `full`: its frames in full context, if known."""
+        search, heard, losses = self.search, {}, {}
         for chunk_size, left_context in self.contexts:
             rows = full if chunk_size == FULL_CONTEXT else None
             rows = rows or frames_of(self.model, feats, lengths, chunk_size, left_context)
-            found[chunk_size] = [search.best(search.step(search.start(), row)) for row in rows]
-        return found
-
-    def _outcomes(self, batch: Batch, heard: dict[int, list[Hypothesis]]) -> Iterator[Outcome]:
+            name = chunk_name(chunk_size)
+            heard[name] = [search.best(search.step(search.start(), row)) for row in rows]
+            losses[name] = [
+                loss_of(row, text, self.tokenizer)
+                for row, text in zip(rows, batch.texts, strict=True)
+            ]
         seconds = (batch.num_samples / SAMPLE_RATE).tolist()
         for i, of in enumerate(zip(batch.ids, seconds, batch.texts, strict=True)):
-            hypotheses = {chunk_name(chunk_size): rows[i] for chunk_size, rows in heard.items()}
+            hypotheses = {name: rows[i] for name, rows in heard.items()}
             texts = {name: decode(self.tokenizer, each.tokens) for name, each in hypotheses.items()}
-            yield Outcome(*of, texts, {}, hypotheses)
+            known = {name: loss for name, rows in losses.items() if (loss := rows[i]) is not None}
+            yield Outcome(*of, texts, {}, hypotheses, losses=known)
 
 
 def with_features(
@@ -177,3 +200,19 @@ def reference_of(log_probs: Tensor, text: str, tokenizer: Tokenizer) -> Hypothes
         return align(log_probs, tokenizer.encode(text))
     except TextError:
         return None
+
+
+def loss_of(log_probs: Tensor, text: str, tokenizer: Tokenizer) -> Loss | None:
+    """CTC loss of a text; None for what the tokenizer cannot write or CTC cannot align."""
+    try:
+        tokens = tokenizer.encode(text)
+    except TextError:
+        return None
+    frames = len(log_probs)
+    if not tokens or frames_needed(tokens) > frames:
+        return None
+    loss = functional.ctc_loss(
+        log_probs[:, None], torch.tensor([tokens], device=log_probs.device),
+        torch.tensor([frames]), torch.tensor([len(tokens)]), BLANK, reduction="sum",
+    )  # fmt: skip
+    return Loss(float(loss), len(tokens))
