@@ -20,7 +20,7 @@ from asrkit.cli import parser, run_command
 from asrkit.config import Config, ConfigError, load_config
 from asrkit.data.manifest import LeftOut
 from asrkit.files import replacing
-from asrkit.training.corpus import feature_statistics, load_corpus
+from asrkit.training.corpus import feature_statistics, hours_of_epoch, load_corpus
 from asrkit.training.distributed import Ranks
 from asrkit.training.snapshots import Checkpoints, EpochWeights
 from asrkit.training.trainer import Trainer
@@ -90,7 +90,10 @@ def start_log(folder: Path, first: bool) -> None:
     logger.setLevel(logging.INFO if first else logging.WARNING)
     handlers: list[logging.Handler] = [logging.StreamHandler()]
     if first:
-        handlers.append(logging.FileHandler(folder / "train.log"))
+        # Ids and messages may hold what UTF-8 cannot: a lone surrogate.
+        handlers.append(
+            logging.FileHandler(folder / "train.log", encoding="utf-8", errors="backslashreplace")
+        )
     for handler in handlers:
         handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     logger.handlers = handlers
@@ -128,8 +131,9 @@ def run(config: Config, folder: Path, command: argparse.Namespace, ranks: Ranks)
         trainer.writer = SummaryWriter(str(folder / "tensorboard"))
     parameters = sum(p.numel() for p in model.parameters())
     logger.info(
-        "%.2f M parameters, %d tokens, %.2f h of audio an epoch on %s",
-        parameters / 1e6, corpus.encode.tokenizer.vocab_size, corpus.seconds / 3600, ranks.device,
+        "%.2f M parameters, %d tokens, an epoch of %s on %s",
+        parameters / 1e6, corpus.encode.tokenizer.vocab_size,
+        hours_of_epoch(corpus.seconds / 3600, config.augmentation.speed_factors), ranks.device,
     )  # fmt: skip
     with stopping_on_interrupt(trainer):
         done = trainer.run()
@@ -163,7 +167,8 @@ def report(left_out: list[LeftOut], path: Path, ranks: Ranks) -> None:
         return
     with replacing(path) as temporary:
         lines = [json.dumps(u._asdict(), ensure_ascii=False) for u in left_out]
-        temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        # What UTF-8 cannot hold, a lone surrogate, becomes JSON's own \udxxx.
+        temporary.write_text("\n".join(lines) + "\n", "utf-8", "backslashreplace")
     logger.warning("%d utterances left out, see %s", len(left_out), path)
     for utterance in left_out[:5]:
         logger.warning("  %s: %s", utterance.id, utterance.reason)

@@ -12,6 +12,7 @@ from asrkit.checkpoint import ModelFile
 from asrkit.report.charts import legend, line_chart
 from asrkit.report.events import Point, Scalar, thinned
 from asrkit.report.markup import Html, join, note, section, table, tag
+from asrkit.training.corpus import hours_of_epoch
 from asrkit.training.validation import Score
 
 
@@ -119,6 +120,7 @@ def facts(experiment: Experiment) -> Html:
     config = experiment.folder / "config.yaml"
     again = f"python -m asrkit.train --config {config}" if config.is_file() else None
     command = training.get("command", again)
+    hours, factors = training.get("audio_hours_per_epoch"), file.config.augmentation.speed_factors
     known = {
         "model": experiment.path,
         "finished": experiment.finished,
@@ -127,7 +129,7 @@ def facts(experiment: Experiment) -> Html:
         "epochs": training.get("epochs"),
         "average of epochs": ", ".join(map(str, training.get("averaged_epochs", []))) or None,
         "steps": training.get("steps"),
-        "audio in an epoch": hours(training.get("audio_hours_per_epoch")),
+        "audio in an epoch": hours and hours_of_epoch(hours, factors),
         "training time": training.get("wall_seconds") and duration(training["wall_seconds"]),
     }
     entries = [
@@ -139,10 +141,6 @@ def facts(experiment: Experiment) -> Html:
         tag("dl", *entries),
         tag("details", tag("summary", "The whole configuration"), tag("pre", text)),
     ])  # fmt: skip
-
-
-def hours(value: float | None) -> str | None:
-    return None if value is None else f"{value:.2f} h"
 
 
 def curves_section(experiment: Experiment) -> Html:

@@ -76,6 +76,16 @@ def measured(cuts: CutSet) -> tuple[float, str]:
     return seconds, found.hexdigest()
 
 
+def hours_of_epoch(hours: float, speed_factors: list[float]) -> str:
+    """An epoch's audio, in which each utterance comes once at each speed."""
+    shown = f"{hours:.2f} h"
+    if speed_factors == [1.0]:
+        return shown
+    recorded = hours / sum(1.0 / factor for factor in speed_factors)
+    count = len(speed_factors)
+    return f"{shown} ({recorded:.2f} h at {count} speed{'s' if count > 1 else ''})"
+
+
 def feature_statistics(
     cuts: CutSet, fbank: Fbank, max_seconds: float = 1200.0
 ) -> tuple[Tensor, Tensor]:
