@@ -43,7 +43,7 @@ class DataConfig(Section):
     dev: str
     """What to measure with, by other speakers; likewise."""
     recipe: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")] | None = None
-    """The recipe that makes the manifests where they are missing."""
+    """The recipe that makes the manifests where they are missing, unless the command gives them."""
     max_batch_seconds: PositiveNumber = 32.0
     """Audio in a batch, on each GPU or process."""
     num_buckets: Positive = 20
@@ -294,7 +294,7 @@ Parsed = TypeVar("Parsed", bound=Section)
 
 
 def load_config(path: str | Path, overrides: list[str] | None = None) -> Config:
-    """The configuration of a YAML file with `section.key=value` overrides.
+    """The configuration of a YAML file, or of a name in conf/, with `section.key=value` overrides.
 
     Raises:
         ConfigError: for a missing file, bad YAML, or a key or value that does not fit.

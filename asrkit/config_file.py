@@ -7,6 +7,8 @@ from typing import Any
 import yaml
 
 from asrkit.errors import UserError, printable, shown
+from asrkit.kinds import refusal
+from asrkit.shipped import configurations
 
 MAX_BYTES = 100_000  # of a text in YAML: a configuration has some thousands
 MAX_NODES = 100_000  # of a text in YAML, each alias written out
@@ -96,7 +98,7 @@ def read_yaml(path: str | Path) -> Any:
     """
     path = Path(path)
     if not path.is_file():
-        raise ConfigError(f"no configuration file {shown(path)}")
+        raise ConfigError(f"no file {shown(path)}")
     with path.open("rb") as file:
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
@@ -110,17 +112,39 @@ def read_yaml(path: str | Path) -> Any:
 def read_values(path: str | Path, overrides: list[str]) -> dict[str, Any]:
     """The sections of a file with `section.key=value` overrides.
 
+    Args:
+        path: of a YAML file, or the name of one of asrkit's own configurations.
+        overrides: applied in their order.
+
     Raises:
         ConfigError: for a missing file, bad YAML, or an override that fits nowhere.
     """
+    path = find_config(path)
     values = read_yaml(path)
     if not isinstance(values, dict):
-        raise ConfigError(
-            f"{shown(Path(path))} must hold sections such as 'data:', got {shown(values)}"
-        )
+        raise ConfigError(f"{shown(path)} must hold sections such as 'data:', got {shown(values)}")
     for override in overrides:
         _apply(values, override)
     return values
+
+
+def find_config(config: str | Path) -> Path:
+    """The file at this path or, where there is none, asrkit's own configuration of this name.
+
+    Raises:
+        ConfigError: if there is neither.
+    """
+    path, own = Path(config), configurations()
+    if path.is_file():
+        return path
+    if str(config) in own:
+        return own[str(config)]
+    problem = f"no configuration file {shown(path)}"
+    if path.stem in own:
+        problem += f"; asrkit's own of that name is {shown(path.stem)}, without folder or .yaml"
+    elif path.name == str(config) and not path.suffix:
+        problem += f"; a name {refusal(str(config), own)}"
+    raise ConfigError(problem)
 
 
 def _apply(values: dict[str, Any], override: str) -> None:

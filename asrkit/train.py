@@ -17,9 +17,11 @@ from asrkit.audio import Fbank
 from asrkit.build import build_model
 from asrkit.checkpoint import ModelFile, save_model
 from asrkit.cli import parser, run_command
-from asrkit.config import Config, ConfigError, load_config
+from asrkit.config import Config, ConfigError, DataConfig, load_config
 from asrkit.data.manifest import LeftOut
 from asrkit.files import replacing
+from asrkit.kinds import refusal
+from asrkit.shipped import recipes
 from asrkit.training.corpus import feature_statistics, hours_of_epoch, load_corpus
 from asrkit.training.distributed import Ranks
 from asrkit.training.snapshots import Checkpoints, EpochWeights
@@ -33,11 +35,11 @@ logger = logging.getLogger("asrkit")
 def main(argv: list[str] | None = None) -> int:
     arguments = parser(
         "asrkit train", __doc__,
-        "python -m asrkit.train --config conf/conformer.yaml training.epochs=10\n"
-        "  python -m asrkit.train --config conf/conformer.yaml --resume\n"
-        "  torchrun --nproc-per-node 2 -m asrkit.train --config conf/conformer.yaml",
+        "python -m asrkit.train --config conformer training.epochs=10\n"
+        "  python -m asrkit.train --config conformer --resume\n"
+        "  torchrun --nproc-per-node 2 -m asrkit.train --config my/config.yaml",
     )  # fmt: skip
-    arguments.add_argument("--config", required=True, help="YAML file, see conf/")
+    arguments.add_argument("--config", required=True, help="YAML file, or a name of conf/")
     arguments.add_argument("--resume", action="store_true", help="continue where training stopped")
     arguments.add_argument(
         "--change-schedule", action="store_true",
@@ -55,7 +57,7 @@ def train(options: argparse.Namespace) -> int:
     try:
         folder = Path(config.training.output_dir)
         if ranks.is_first:
-            prepare(config, folder, options.resume)
+            prepare(config, folder, options.resume, options.overrides)
         ranks.wait()
         start_log(folder, ranks.is_first)
         return run(config, folder, options, ranks)
@@ -63,26 +65,44 @@ def train(options: argparse.Namespace) -> int:
         ranks.close()
 
 
-def prepare(config: Config, folder: Path, resume: bool) -> None:
-    """Make missing manifests with the recipe; refuse to write over another training."""
+def prepare(config: Config, folder: Path, resume: bool, overrides: list[str]) -> None:
+    """Refuse to write over another training; make missing manifests with the recipe."""
     trained = [*folder.glob("checkpoints/*.pt"), *folder.glob("**/*.safetensors")]
     if trained and not resume:
         raise ConfigError(
             f"training.output_dir {folder} already holds a training; "
             "--resume continues it, another training.output_dir starts a new one"
         )
-    if config.data.recipe and not (
-        Path(config.data.train).exists() and Path(config.data.dev).exists()
-    ):
-        script = Path("recipes") / config.data.recipe / "prepare.py"
-        if not script.is_file():
-            raise ConfigError(
-                f"data.recipe: no {script} here ({Path.cwd()}); run from the project's folder"
-            )
-        output = Path(config.data.train).parent
-        if subprocess.run([sys.executable, script, "--output-dir", output], check=False).returncode:
-            raise ConfigError(f"data.recipe: {script} failed")
+    make_manifests(config.data, overrides)
     folder.mkdir(parents=True, exist_ok=True)
+
+
+def make_manifests(data: DataConfig, overrides: list[str]) -> None:
+    """Run the configuration's recipe if its manifests are missing, never for a user's own.
+
+    Raises:
+        ConfigError: if one is missing that the recipe does not make, or the recipe fails.
+    """
+    manifests = {"data.train": Path(data.train), "data.dev": Path(data.dev)}
+    missing = [key for key, path in manifests.items() if not path.exists()]
+    if not missing:
+        return
+    given = {override.partition("=")[0] for override in overrides}
+    of_the_user = manifests.keys() & given if "data.recipe" not in given else set()
+    if data.recipe is None or of_the_user:
+        problem = f"{missing[0]}: no manifest {manifests[missing[0]]}"
+        if data.recipe is not None:
+            problem += f"; data.recipe {data.recipe} is not run where you give "
+            problem += " and ".join(sorted(of_the_user, reverse=True))
+        raise ConfigError(problem)
+    here = Path("recipes") / data.recipe / "prepare.py"
+    script = recipes().get(data.recipe, here)
+    if not script.is_file():
+        known = refusal(data.recipe, recipes())
+        raise ConfigError(f"'data.recipe': no {here} here; asrkit's own {known}")
+    output = manifests["data.train"].parent
+    if subprocess.run([sys.executable, script, "--output-dir", output], check=False).returncode:
+        raise ConfigError(f"data.recipe: {script} failed")
 
 
 def start_log(folder: Path, first: bool) -> None:

@@ -17,6 +17,7 @@ ROOTS = {
     "interrupt",
     "kinds",
     "models",
+    "shipped",
     "version",
 }  # of no layer: they import nothing of asrkit
 BUILDERS = {"build", "checkpoint"}
