@@ -1,7 +1,10 @@
 """The root of all errors that are the user's to mend, and how their messages show a value."""
 
+import math
 import reprlib
+from numbers import Real
 from pathlib import PurePath
+from typing import Any
 
 LONGEST = 100  # characters of a value in a message
 
@@ -39,3 +42,16 @@ def printable(text: str) -> str:
     Control characters, line ends, the ones that turn the direction of writing, lone surrogates.
     """
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
+def whole_number(value: object, lowest: int, highest: float = math.inf) -> int | None:
+    """The value as an int: also of 16000.0 and NumPy's numbers, not of True or "16".
+
+    None for what is no whole number from `lowest` to `highest`: the caller says what is right.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return None
+    number: Any = value  # what a Real can do, no type says
+    if not lowest <= number <= highest or number == math.inf or int(number) != number:
+        return None
+    return int(number)

@@ -1,10 +1,12 @@
 """How messages show a user's value."""
 
+from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from asrkit.errors import LONGEST, printable, shown
+from asrkit.errors import LONGEST, printable, shown, whole_number
 
 
 @pytest.mark.parametrize(
@@ -50,3 +52,20 @@ def test_a_repr_of_several_lines() -> None:
 
 def test_printable_keeps_what_can_be_seen() -> None:
     assert printable("it's a \\ 日本語 é") == "it's a \\ 日本語 é"
+
+
+@pytest.mark.parametrize("value", [5, 5.0, np.int16(5), np.float32(5), Fraction(5), 10**400])
+def test_whole_numbers(value: object) -> None:
+    found = whole_number(value, 5)
+    assert found == value
+    assert type(found) is int
+
+
+@pytest.mark.parametrize(
+    "value",
+    [4, 10.5, 11, True, np.True_, "5", None, [5], 5j, *map(float, ("nan", "inf", "-inf"))],
+)
+def test_what_is_no_whole_number_of_a_range(value: object) -> None:
+    assert whole_number(value, 5, 10) is None
+    assert whole_number(10.0, 5, 10) == 10
+    assert whole_number(float("inf"), 5) is None

@@ -75,13 +75,19 @@ def features(fbank: Fbank, samples: Tensor, num_samples: Tensor) -> tuple[Tensor
 
 def povey_window() -> Tensor:
     """Kaldi's window: a Hann window to the power 0.85, (400,)."""
-    return torch.hann_window(WINDOW, periodic=False, dtype=torch.float64).pow(0.85).float()
+    return (
+        torch.hann_window(WINDOW, periodic=False, dtype=torch.float64, device="cpu")
+        .pow(0.85)
+        .float()
+    )
 
 
 def mel_filters(num_mels: int) -> Tensor:
     """Triangles of equal width on the mel scale 1127 ln(1 + f/700): (257, F)."""
     edges = mel_edges(num_mels)
-    bins = torch.arange(FFT_SIZE // 2 + 1, dtype=torch.float64) * SAMPLE_RATE / FFT_SIZE
+    bins = (
+        torch.arange(FFT_SIZE // 2 + 1, dtype=torch.float64, device="cpu") * SAMPLE_RATE / FFT_SIZE
+    )
     bins = mel(bins)[:, None]  # (257, 1)
     left, centre, right = edges[:-2], edges[1:-1], edges[2:]
     rising = (bins - left) / (centre - left)
@@ -98,5 +104,6 @@ def mel(frequency: Tensor) -> Tensor:
 
 def mel_edges(num_mels: int) -> Tensor:
     """Where the filters begin, peak and end, in mel: filter i from edge i to i + 2, (F+2,)."""
-    low, high = mel(torch.tensor([LOW_FREQUENCY, SAMPLE_RATE / 2], dtype=torch.float64))
-    return torch.linspace(float(low), float(high), num_mels + 2, dtype=torch.float64)
+    ends = torch.tensor([LOW_FREQUENCY, SAMPLE_RATE / 2], dtype=torch.float64, device="cpu")
+    low, high = mel(ends).tolist()
+    return torch.linspace(low, high, num_mels + 2, dtype=torch.float64, device="cpu")

@@ -12,11 +12,12 @@ import soundfile
 import soxr
 
 from asrkit.audio.fbank import SAMPLE_RATE
-from asrkit.errors import UserError
+from asrkit.errors import UserError, shown, whole_number
 
 logger = logging.getLogger(__name__)
 
 MAX_CHANNELS = 64
+LOUDEST = 100.0  # of a float sample: 40 dB beyond full scale, more than any mix or recorder
 MAX_SECONDS = 100 * 3600  # of one file; a header that claims more does not know
 
 
@@ -106,46 +107,86 @@ def blocks(
 def mono(samples: np.ndarray) -> np.ndarray:
     """Float samples (n,) in [-1, 1] from int16 or float samples, (n,) or (n, channels).
 
+    Float samples may exceed 1, as those of mixes do, up to LOUDEST: beyond it are none of audio,
+    but for those of int16's range that were not scaled. What is so quiet cannot be told from audio.
+
     Raises:
-        AudioError: for another dtype or shape, or samples that are not finite.
+        AudioError: for another dtype or shape, or samples that are not finite or beyond LOUDEST.
     """
-    samples = np.asarray(samples)
-    if samples.dtype == np.int16:
-        samples = samples.astype(np.float32) / 32768.0
-    if samples.dtype not in (np.float32, np.float64):
-        raise AudioError(f"samples must be float32 or int16, got {samples.dtype}")
+    samples = array_of(samples)
     if samples.ndim not in (1, 2):
         raise AudioError(f"samples must be (n,) or (n, channels), got shape {samples.shape}")
-    if samples.ndim == 2 and samples.shape[1] > MAX_CHANNELS:
+    if samples.ndim == 2 and not 1 <= samples.shape[1] <= MAX_CHANNELS:
         raise AudioError(f"samples must be (n, channels), got {samples.shape}: transpose them?")
+    if samples.dtype == np.int16:
+        samples = samples.astype(np.float32) / 32768.0
+    # Comparisons with NaN are false.
+    if not (samples.max(initial=0.0) <= LOUDEST and samples.min(initial=0.0) >= -LOUDEST):
+        raise AudioError(beyond(samples))
     if samples.ndim == 2:
-        samples = samples.mean(axis=1)
-    finite = np.isfinite(samples)
-    if not finite.all():
-        first = int(np.argmin(finite))
-        raise AudioError(
-            f"samples must be finite, but sample {first} is {samples[first]} "
-            f"({np.count_nonzero(~finite)} of {len(samples)} are not)"
+        return samples.mean(axis=1)
+    return np.require(samples, requirements=["C", "W"])  # as torch takes them
+
+
+def array_of(samples: object) -> np.ndarray:
+    """Samples of any shape as an array of int16, float32 or float64.
+
+    Raises:
+        AudioError: for what is none.
+    """
+    try:
+        array = np.asarray(samples)
+    except (TypeError, ValueError, RuntimeError):  # ragged lists; tensors of another device
+        array = np.empty(0, dtype=object)
+    if array.dtype in (np.int16, np.float32, np.float64):
+        return array
+    got = type(samples).__name__ if array.dtype.kind in "OSUV" else str(array.dtype)
+    hint = ""
+    if isinstance(samples, (bytes, bytearray, memoryview)):
+        got = type(samples).__name__
+        hint = "; of 16-bit samples, np.frombuffer(data, dtype=np.int16) makes them"
+    elif isinstance(samples, (str, Path)):
+        hint = "; transcribe takes the path of a file"
+    raise AudioError(f"samples must be float32 or int16, got {got}{hint}")
+
+
+def beyond(samples: np.ndarray) -> str:
+    """What to say of samples, (n,) or (n, channels), some of which are none of audio."""
+    bad = ~(np.abs(samples) <= LOUDEST)
+    first, value = int(np.argwhere(bad)[0, 0]), samples[bad][0]
+    if not np.isfinite(value):
+        count = np.count_nonzero(~np.isfinite(samples))
+        return (
+            f"samples must be finite, but sample {first} is {value} ({count} of {bad.size} are not)"
         )
-    return samples
+    return (
+        f"float samples must be in [-1, 1], but sample {first} is {value:g}; "
+        "divide those of int16's range by 32768, or pass int16"
+    )
 
 
 class Resampler:
     """Samples of one stream at another rate; the output does not depend on the packets.
 
     Args:
-        rate: of the input, Hz.
+        rate: of the input, Hz, a whole number.
         output_rate: of the output, Hz.
         dtype: "float32" or "float64".
+
+    Raises:
+        AudioError: for a rate out of range.
     """
 
     def __init__(self, rate: int, output_rate: int = SAMPLE_RATE, dtype: str = "float32") -> None:
-        if not 1000 <= rate <= 768000:
-            raise AudioError(f"sample rate must be between 1000 and 768000 Hz, got {rate}")
-        self.dtype = dtype
+        whole = whole_number(rate, 1000, 768000)
+        if whole is None:
+            raise AudioError(
+                f"sample rate must be between 1000 and 768000 Hz, a whole number, got {shown(rate)}"
+            )
+        self.rate, self.dtype = whole, dtype
         self._stream = None
-        if rate != output_rate:
-            self._stream = soxr.ResampleStream(rate, output_rate, 1, dtype=dtype)
+        if whole != output_rate:
+            self._stream = soxr.ResampleStream(whole, output_rate, 1, dtype=dtype)
 
     def __call__(self, samples: np.ndarray, last: bool = False) -> np.ndarray:
         """Mono samples (n,), any n -> the samples that are ready; all of them after `last`."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from asrkit.errors import UserError, shown, whole_number
 from asrkit.model import FRAME_MS
 
 BREATH_MS = 200  # a pause that is enough once a segment has its longest length
@@ -29,7 +30,7 @@ class Endpointer:
         vad: a pause is quiet only where silero-vad hears no speech either.
 
     Raises:
-        ValueError: for a time out of range.
+        UserError: for a time out of range, or what is neither True nor False.
     """
 
     def __init__(
@@ -45,6 +46,9 @@ class Endpointer:
         self.max_frames = None
         if max_segment_ms is not None:
             self.max_frames = frames("max_segment_ms", max_segment_ms, 1)
+        for name, value in (("reset_encoder", reset_encoder), ("vad", vad)):
+            if not isinstance(value, bool):
+                raise UserError(f"{name} must be True or False, got {shown(value)}")
         self.reset_encoder, self.vad = reset_encoder, vad
 
     def start(self) -> EndpointState:
@@ -77,6 +81,9 @@ class Endpointer:
 
 def frames(name: str, milliseconds: int, lowest: int) -> int:
     """Encoder frames of a time, at least `lowest`; halves go up."""
-    if milliseconds < lowest:
-        raise ValueError(f"{name} must be {lowest} or more, got {milliseconds}")
-    return max(lowest, (milliseconds + FRAME_MS // 2) // FRAME_MS)
+    whole = whole_number(milliseconds, lowest)
+    if whole is None:
+        raise UserError(
+            f"{name} must be {lowest} or more, a whole number, got {shown(milliseconds)}"
+        )
+    return max(lowest, (whole + FRAME_MS // 2) // FRAME_MS)

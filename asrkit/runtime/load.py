@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from asrkit.build import build_fusion, build_normalizer, build_search
 from asrkit.checkpoint import ModelFile, load_model
 from asrkit.config import (
@@ -12,7 +14,7 @@ from asrkit.config import (
     parse_language_model,
     parse_search,
 )
-from asrkit.errors import UserError
+from asrkit.errors import UserError, shown, whole_number
 from asrkit.export.backends import build_backend
 from asrkit.model import FULL_CONTEXT
 from asrkit.runtime.endpoint import Endpointer
@@ -81,24 +83,44 @@ def recognizer_of(
         chunk_size = context.chunk_size
     if chunk_size == "full":
         chunk_size = FULL_CONTEXT
-    if not isinstance(chunk_size, int) or chunk_size < 1:
+    chunk = whole_number(chunk_size, 1, FULL_CONTEXT)
+    if chunk is None:
         raise UserError(
-            f"chunk_size must be a number of frames from 1 on or 'full', got {chunk_size!r}"
+            f"chunk_size must be a number of frames from 1 on or 'full', got {shown(chunk_size)}"
         )
     if left_context is None:
         left_context = context.left_context
-    if not isinstance(left_context, int) or left_context < 0:
-        raise UserError(f"left_context must be a number of frames from 0 on, got {left_context!r}")
-    try:
-        file.model.to(device)
-    except (RuntimeError, AssertionError) as error:  # a device that torch was built without
-        raise UserError(f"device {device!r}: {str(error).splitlines()[0]}") from None
+    left = whole_number(left_context, 0)
+    if left is None:
+        raise UserError(
+            f"left_context must be a number of frames from 0 on, got {shown(left_context)}"
+        )
+    file.model.to(known_device(device))
     search = search or file.config.search
     fusion = None if lm is None else build_fusion(lm, search, file.tokenizer)
     searcher = build_search(search, fusion)
     normalizer = build_normalizer(file.config.text)
-    network = build_backend(backend, file, chunk_size, left_context)
+    network = build_backend(backend, file, chunk, left)
     try:
         return Recognizer(network, file.tokenizer, searcher, normalizer, endpointer, postprocess)
     except ValueError as error:
         raise UserError(str(error)) from None
+
+
+def known_device(device: str | torch.device) -> torch.device:
+    """A device that is there.
+
+    Raises:
+        UserError: for one that is not.
+    """
+    there = ["cpu"]
+    if torch.accelerator.is_available():
+        kind = torch.accelerator.current_accelerator()
+        there += [f"{kind}:{i}" for i in range(torch.accelerator.device_count())]
+    try:
+        chosen = torch.device(device)
+    except (RuntimeError, TypeError):
+        chosen = None
+    if chosen is None or f"{chosen.type}:{chosen.index or 0}" not in ("cpu:0", *there):
+        raise UserError(f"device {shown(device)} is not here; there is {', '.join(there)}")
+    return chosen

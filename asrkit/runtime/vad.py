@@ -41,7 +41,11 @@ class SpeechDetector:
 
     def start(self) -> SpeechState:
         """The state of a stream that has not begun."""
-        return SpeechState(torch.zeros(CONTEXT), torch.zeros(2, 1, 128), 0, False)
+        samples, memory = (
+            torch.zeros(shape, dtype=torch.float32, device="cpu")
+            for shape in ((CONTEXT,), (2, 1, 128))
+        )
+        return SpeechState(samples, memory, 0, False)
 
     @torch.inference_mode()
     def step(self, state: SpeechState, samples: Tensor) -> tuple[SpeechState, list[bool]]:

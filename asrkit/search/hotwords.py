@@ -165,17 +165,27 @@ def weighed(hotwords: Mapping[str, float] | Iterable[str]) -> dict[str, float]:
     """Phrases with their weights, those of a list with the usual one.
 
     Raises:
-        UserError: for a text, which is no list, or a weight out of range.
+        UserError: for a text, which is no list; for a phrase that is no text, or a weight out of
+            range.
     """
-    if isinstance(hotwords, str):
+    if isinstance(hotwords, (str, bytes)) or not isinstance(hotwords, Iterable):
         raise UserError(
-            f"hotwords must be a list of phrases, or a dict with weights, got {hotwords!r}"
+            f"hotwords must be a list of phrases, or a dict with weights, got {shown(hotwords)}"
         )
-    if not isinstance(hotwords, Mapping):
-        hotwords = dict.fromkeys(hotwords, WEIGHT)
-    for phrase, weight in hotwords.items():
-        if not isinstance(weight, Real) or not 0.0 <= float(weight) <= LIMIT:
+    pairs = (
+        hotwords.items()
+        if isinstance(hotwords, Mapping)
+        else ((phrase, WEIGHT) for phrase in hotwords)
+    )
+    found: dict[str, float] = {}
+    for phrase, weight in pairs:
+        if not isinstance(phrase, str):
+            raise UserError(f"hotwords must be texts, got {shown(phrase)} among them")
+        real = isinstance(weight, Real) and not isinstance(weight, bool)
+        if not real or not 0.0 <= weight <= LIMIT:
             raise UserError(
-                f"hotword {phrase!r}: the weight must be between 0 and {LIMIT:g}, got {weight!r}"
+                f"hotword {shown(phrase)}: the weight must be between 0 and {LIMIT:g}, "
+                f"got {shown(weight)}"
             )
-    return dict(hotwords)
+        found[phrase] = float(weight)
+    return found

@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from torch import Tensor
 
 import asrkit
 from asrkit import audio
+from asrkit.errors import UserError
 from asrkit.export.backends import eager
 from asrkit.model import FULL_CONTEXT
 from asrkit.runtime import Endpointer, Recognizer, Result
@@ -98,14 +100,27 @@ def test_nobody_is_cut_off_by_default() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"pause_ms": 0}, "pause_ms must be 1 or more, got 0"),
-        ({"min_segment_ms": -1}, "min_segment_ms must be 0 or more, got -1"),
-        ({"max_segment_ms": 0}, "max_segment_ms must be 1 or more, got 0"),
+        ({"pause_ms": 0}, "pause_ms must be 1 or more, a whole number, got 0"),
+        ({"min_segment_ms": -1}, "min_segment_ms must be 0 or more, a whole number, got -1"),
+        ({"max_segment_ms": 0}, "max_segment_ms must be 1 or more, a whole number, got 0"),
+        ({"pause_ms": True}, "pause_ms must be .* got True"),
+        ({"pause_ms": "600"}, "pause_ms must be .* got '600'"),
+        ({"pause_ms": None}, "pause_ms must be .* got None"),
+        ({"min_segment_ms": 0.5}, "min_segment_ms must be .* got 0.5"),
+        ({"max_segment_ms": float("inf")}, "max_segment_ms must be .* got inf"),
+        ({"vad": "yes"}, "vad must be True or False, got 'yes'"),
+        ({"reset_encoder": 1}, "reset_encoder must be True or False, got 1"),
     ],
 )
-def test_times_out_of_range(arguments: dict[str, int], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_what_is_no_time_and_no_choice(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
         Endpointer(**arguments)
+
+
+def test_times_of_any_whole_number() -> None:
+    given = Endpointer(600.0, np.int64(80), 10**30)  # type: ignore[arg-type]
+    assert (given.pause, given.min_frames) == (15, 2)
+    assert [type(each) for each in (given.pause, given.min_frames, given.max_frames)] == [int] * 3
 
 
 def posteriors(draw: random.Random, vocab_size: int) -> Tensor:

@@ -2,7 +2,9 @@
 
 import random
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from asrkit.errors import UserError
@@ -148,9 +150,19 @@ def test_bad_files(data: bytes | None, message: str, tmp_path: Path) -> None:
         read_hotwords(tmp_path / "hot.txt")
 
 
-@pytest.mark.parametrize("weight", [-1.0, 20.5, float("nan"), "3", None])
+@pytest.mark.parametrize("weight", [-1.0, 20.5, float("nan"), "3", None, True])
 def test_bad_weights(weight: object) -> None:
     with pytest.raises(UserError, match="hotword 'a': the weight must be between 0 and 20, got"):
         weighed({"a": weight})
     with pytest.raises(UserError, match="a list of phrases, or a dict with weights, got 'help'"):
         weighed("help")
+
+
+@pytest.mark.parametrize("hotwords", [5, True, b"help", ["a", 5], [["a"]], [None], {7: 1.0}])
+def test_what_is_no_list_of_phrases(hotwords: Any) -> None:
+    with pytest.raises(UserError, match=r"^hotwords must be (a list|texts).*, got .*"):
+        weighed(hotwords)
+
+
+def test_any_list_of_phrases() -> None:
+    assert weighed(iter(["b", "a"])) == weighed(np.array(["b", "a"])) == {"b": 2.0, "a": 2.0}
