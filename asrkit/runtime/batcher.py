@@ -1,33 +1,44 @@
 """Many streams, each where it is, in one step of the network."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from asrkit import audio
-from asrkit.errors import UserError
+from asrkit.errors import UserError, shown, whole_number
 from asrkit.model import FULL_CONTEXT, EncoderState
 from asrkit.runtime.recognizer import Phrases, Recognizer
 from asrkit.runtime.results import Result
-from asrkit.runtime.session import Stream, pieces
+from asrkit.runtime.session import Stream
 
 
 class BatchedSession:
     """One stream among those of a batcher, whose steps take it on.
 
-    Its results are those of a session of its own.
+    Its results are those of a session of its own, and so are its exceptions: one that comes up in
+    a step is the session's `error`, and the others go on.
     """
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
-        self._ended = False
 
     @property
     def result(self) -> Result:
-        """What is known so far; final after `end` and the steps that take what was left."""
+        """What is known so far; final after `end` and the steps that take what was left.
+
+        Raises:
+            RuntimeError: if the session failed, because of its `error`.
+        """
+        self._stream.check()
         return self._stream.result
+
+    @property
+    def error(self) -> BaseException | None:
+        """What ended the session before its time, as an exception of its search or postprocess."""
+        return self._stream.error
 
     @property
     def waiting(self) -> float:
@@ -42,18 +53,23 @@ class BatchedSession:
 
         Raises:
             AudioError: for samples that cannot be used; the session is as it was before.
-            RuntimeError: after `end`.
+            RuntimeError: after `end`, after `Batcher.drop`, or if the session failed.
         """
-        if self._ended:
-            raise RuntimeError("this session has ended; start another one")
-        for piece in pieces(self._stream, samples):
-            self._stream.put(piece)
+        pieces = self._stream.pieces(samples)
+        with self._stream.changing():
+            for piece in pieces:
+                self._stream.put(piece)
 
     def end(self) -> None:
-        """There is no more audio to come."""
-        if not self._ended:
-            self._ended = True
-            self._stream.put(np.zeros(0, dtype=np.float32), last=True)
+        """There is no more audio to come.
+
+        Raises:
+            RuntimeError: if the session failed.
+        """
+        self._stream.check()
+        if not self._stream.ended:
+            with self._stream.changing():
+                self._stream.end()
 
 
 class Batcher:
@@ -70,15 +86,16 @@ class Batcher:
         max_rows: streams in one step at most.
 
     Raises:
-        UserError: in full context, where a stream has no steps.
+        UserError: in full context, where a stream has no steps; for a number of rows that is none.
     """
 
     def __init__(self, recognizer: Recognizer, max_rows: int = 32) -> None:
         if recognizer.chunk_size == FULL_CONTEXT:
             raise UserError("in full context streams have no steps to share: choose a chunk_size")
-        if max_rows < 1:
-            raise UserError(f"max_rows must be 1 or more, got {max_rows}")
-        self.recognizer, self.max_rows = recognizer, max_rows
+        rows = whole_number(max_rows, 1)
+        if rows is None:
+            raise UserError(f"max_rows must be 1 or more, a whole number, got {shown(max_rows)}")
+        self.recognizer, self.max_rows = recognizer, rows
         self._streams: list[Stream] = []  # that go on, the one that waited longest first
         # Of streams that made their last step together: their states, views of one in one piece.
         self._together: dict[tuple[Stream, ...], EncoderState] = {}
@@ -92,18 +109,17 @@ class Batcher:
         return BatchedSession(stream)
 
     def drop(self, session: BatchedSession) -> None:
-        """Forget a session whose result nobody waits for any more."""
-        self._streams = [stream for stream in self._streams if stream is not session._stream]
-        self._part([session._stream])
+        """End a session whose result nobody waits for any more, and forget it."""
+        session._stream.give_up()
+        self._leave()
 
     def step(self) -> int:
         """One step with a chunk of each stream that has one; of how many streams.
 
-        An exception that a stream's search or postprocess raises is raised here when all the others
-        have their results; that stream goes no further.
+        An exception that a stream's search or postprocess raises is that session's `error`: it goes
+        no further, and the others do. One of the network is raised, and all is as it was before.
         """
-        self._part([stream for stream in self._streams if stream.result.is_final])
-        self._streams = [stream for stream in self._streams if not stream.result.is_final]
+        self._leave()
         rows = [stream for stream in self._streams if stream.due][: self.max_rows]
         if not rows:
             return 0
@@ -114,21 +130,20 @@ class Batcher:
         self._part(rows, moving=rows)  # not before: a step that fails leaves all as it was
         rows_of_fields = (field.split(1) for field in output.state)
         states = [EncoderState(*each) for each in zip(*rows_of_fields, strict=True)]
-        failures: list[Exception] = []
         for i, (row, count) in enumerate(zip(rows, output.lengths.tolist(), strict=True)):
-            self._streams.remove(row)
-            try:
+            with suppress(Exception), row.changing():
                 row.give(output.log_probs[i, :count], states[i], len(chunks[i]))
-            except Exception as error:
-                failures.append(error)
-            else:
-                self._streams.append(row)  # behind those that still wait
+        self._streams = [stream for stream in self._streams if stream not in rows]
+        self._streams += rows  # behind those that still wait
         self._together[tuple(rows)] = output.state
-        if failures or any(row.state is not own for row, own in zip(rows, states, strict=True)):
+        if any(row.state is not own for row, own in zip(rows, states, strict=True)):
             self._part(rows)
-        if failures:
-            raise failures[0]
         return len(rows)
+
+    def _leave(self) -> None:
+        """Streams that are over are forgotten."""
+        self._part([stream for stream in self._streams if stream.over])
+        self._streams = [stream for stream in self._streams if not stream.over]
 
     def _joined(self, rows: list[Stream]) -> EncoderState:
         """The states of some rows, as those of a batch."""

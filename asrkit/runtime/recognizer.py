@@ -18,7 +18,7 @@ from asrkit.runtime.results import Result
 from asrkit.runtime.session import PIECE_SECONDS, Session, Stream, seconds_heard
 from asrkit.runtime.transcript import Reading, Transcript
 from asrkit.runtime.vad import SpeechDetector
-from asrkit.search import Search, plus
+from asrkit.search import Search, plus, weighed
 from asrkit.text import Tokenizer, normalize
 
 Phrases = Mapping[str, float] | Iterable[str]  # with weights, or without
@@ -71,15 +71,17 @@ class Recognizer:
         """A recogniser of the same model whose every session prefers these phrases as well.
 
         Args:
-            hotwords: phrases, or phrases with weights: natural logarithms for each word.
+            hotwords: phrases, or phrases with weights: natural logarithms for each word. None,
+                or none of them: this recogniser itself.
 
         Raises:
             UserError: for a search that takes none, a weight out of range, or a phrase that the
                 tokenizer cannot write.
         """
-        if not hotwords:
+        phrases = {} if hotwords is None else weighed(hotwords)
+        if not phrases:
             return self
-        fusion = build_hotwords(hotwords, self.tokenizer, self.normalizer)
+        fusion = build_hotwords(phrases, self.tokenizer, self.normalizer)
         return self.with_search(plus(self.search, fusion))
 
     def with_search(self, search: Search) -> "Recognizer":
@@ -91,7 +93,12 @@ class Recognizer:
     def start(
         self, sample_rate: int = audio.SAMPLE_RATE, hotwords: Phrases | None = None
     ) -> Session:
-        """A new stream of samples at this rate, with hotwords of its own."""
+        """A new stream of samples at this rate, with hotwords of its own.
+
+        Raises:
+            AudioError: for a sample rate out of range.
+            UserError: for hotwords that `with_hotwords` does not take.
+        """
         return Session(Stream(self.with_hotwords(hotwords), sample_rate))
 
     def transcribe(
@@ -122,12 +129,20 @@ class Recognizer:
         return session.finish()
 
     def transcribe_batch(self, utterances: Sequence[np.ndarray]) -> list[Result]:
-        """Several short recordings, float32 mono (n,) at 16 kHz, as rows of one step."""
-        if not utterances:
+        """Several short recordings at 16 kHz as rows of one step.
+
+        Args:
+            utterances: each as `Session.accept` takes samples.
+
+        Raises:
+            AudioError: for samples that cannot be used, with the number of their utterance, from 0.
+        """
+        mono = [numbered(i, samples) for i, samples in enumerate(utterances)]
+        if not mono:
             return []
         if self.resets or self.detector:  # neither knows rows
-            return [self.transcribe(samples) for samples in utterances]
-        rows = [torch.from_numpy(samples).to(self.reference) for samples in utterances]
+            return [self.transcribe(samples) for samples in mono]
+        rows = [torch.from_numpy(samples).to(self.reference) for samples in mono]
         num_samples = torch.tensor([len(row) for row in rows], device=self.reference.device)
         with torch.inference_mode():
             feats, lengths = audio.features(
@@ -135,7 +150,7 @@ class Recognizer:
             )
         log_probs, lengths, _ = self.step(feats, lengths, self.init_state(len(rows)))
         results = []
-        for row, length, samples in zip(log_probs, lengths.tolist(), utterances, strict=True):
+        for row, length, samples in zip(log_probs, lengths.tolist(), mono, strict=True):
             transcript, heard = Transcript(self.reading), seconds_heard(len(samples))
             transcript.accept(row[:length], heard)
             results.append(transcript.finish(heard))
@@ -155,3 +170,11 @@ class Recognizer:
         """(B, T, F), (B,) and the past -> CTCOutput; the network's only way in."""
         with torch.inference_mode():
             return self.backend.step(feats, lengths, state)
+
+
+def numbered(index: int, samples: np.ndarray) -> np.ndarray:
+    """Mono samples of one utterance among several, which an error names."""
+    try:
+        return audio.mono(samples)
+    except audio.AudioError as error:
+        raise audio.AudioError(f"utterance {index}: {error}") from None

@@ -1,6 +1,8 @@
 """One stream of audio: what it has been given, what waits for the network, what was understood."""
 
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -8,6 +10,7 @@ import torch
 from torch import Tensor
 
 from asrkit import audio
+from asrkit.errors import shown
 from asrkit.model import EncoderState
 from asrkit.runtime.results import Result
 from asrkit.runtime.transcript import Transcript
@@ -22,19 +25,30 @@ PIECE_SECONDS = 30  # longest piece of audio worked on at once: bounds memory, n
 class Stream:
     """A stream without the network's steps: those are its owner's, alone or with other streams.
 
-        stream.put(samples)
-        feats = stream.feats(stream.due)           # (T, F)
-        stream.give(log_probs, state, len(feats))  # of a step from stream.state over feats
+        with stream.changing():
+            stream.put(samples)
+            feats = stream.feats(stream.due)           # (T, F)
+            stream.give(log_probs, state, len(feats))  # of a step from stream.state over feats
 
     Args:
         recognizer: of which this is a stream.
         sample_rate: of the samples to come, Hz.
+
+    Attributes:
+        result: what is known so far.
+        ended: whether there are no more samples to come.
+        error: what ended the stream before its time, if anything did.
+        over: whether it goes no further: it is final, failed, or was given up.
+
+    Raises:
+        AudioError: for a sample rate out of range.
     """
 
     def __init__(self, recognizer: "Recognizer", sample_rate: int) -> None:
-        self.recognizer, self.sample_rate = recognizer, sample_rate
+        self.recognizer = recognizer
         precision = "float64" if recognizer.reference.dtype == torch.float64 else "float32"
         self._resampler = audio.Resampler(sample_rate, dtype=precision)
+        self.sample_rate = self._resampler.rate
         self._past = recognizer.reference.new_zeros(0)  # (p,) samples of the frames to come
         self._feats: deque[Tensor] = deque()  # each (t, F): frames that no step has taken
         self._pending = 0  # frames in them
@@ -43,9 +57,56 @@ class Stream:
         self._speech: list[bool] = []  # of encoder frames to come
         self._transcript = Transcript(recognizer.reading)
         self._samples = 0  # put, at 16 kHz
-        self._ended = False
+        self.ended = False
         self.state = recognizer.init_state(1)
         self.result = self._transcript.partial()
+        self.error: BaseException | None = None
+        self.over = False
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """What changes the stream. Whatever is raised in it, Ctrl-C too, ends the stream.
+
+        Half of what it was given may have been taken then, and a resampler does not go back.
+        """
+        try:
+            yield
+        except BaseException as error:
+            self.error = error
+            self.give_up()
+            raise
+
+    def give_up(self) -> None:
+        """Go no further, and keep nothing of what waits."""
+        self.over = self.ended = True
+        self._feats.clear()
+        self._pending, self._past = 0, self._past[:0].clone()
+
+    def check(self) -> None:
+        """Raises RuntimeError if the stream failed."""
+        if self.error is not None:
+            kind, message = type(self.error).__name__, shown(str(self.error))
+            raise RuntimeError(
+                f"this session failed, start another one: {kind}({message})"
+            ) from self.error
+
+    def pieces(self, samples: np.ndarray) -> list[np.ndarray]:
+        """Samples as they come -> mono, in pieces; checked before anything changes.
+
+        Raises:
+            AudioError: for samples that cannot be used.
+            RuntimeError: if the stream has ended or failed.
+        """
+        self.check()
+        if self.ended:
+            raise RuntimeError("this session has ended; start another one")
+        samples = audio.mono(samples)
+        size = PIECE_SECONDS * self.sample_rate
+        return [samples[start : start + size] for start in range(0, len(samples), size)]
+
+    def end(self) -> None:
+        """There are no more samples to come."""
+        self.put(np.zeros(0, dtype=np.float32), last=True)
 
     def put(self, samples: np.ndarray, last: bool = False) -> None:
         """Samples, mono -> samples at 16 kHz -> frames that wait for the network."""
@@ -66,14 +127,14 @@ class Stream:
             self._past = past.clone()  # a view would keep all samples in memory
             self._feats.append(feats)
             self._pending += len(feats)
-        self._ended = last
+        self.ended = last
         if last and not self._pending:
             self._finish()
 
     @property
     def due(self) -> int:
         """Frames that a step can take now: those of whole chunks, and at the end all of them."""
-        if self._ended:
+        if self.ended:
             return self._pending
         return self._pending - self._pending % (4 * self.recognizer.chunk_size)
 
@@ -96,7 +157,7 @@ class Stream:
         del self._speech[:count]
         if self.recognizer.resets and len(self._transcript.segments) > segments:
             self.state = self.recognizer.init_state(1)
-        if self._ended and not self._pending:
+        if self.ended and not self._pending:
             self._finish()
         else:
             self.result = self._transcript.partial()
@@ -114,6 +175,7 @@ class Stream:
 
     def _finish(self) -> None:
         self.result = self._transcript.finish(self._heard)
+        self.over = True
 
     @property
     def _heard(self) -> float:
@@ -123,7 +185,8 @@ class Stream:
 class Session:
     """One stream: takes samples as they come, answers with what is known so far.
 
-    The result does not depend on how the samples were cut into packets.
+    The result does not depend on how the samples were cut into packets. Samples that cannot be used
+    are refused before anything has changed; any other exception, Ctrl-C too, ends the session.
     """
 
     def __init__(self, stream: Stream) -> None:
@@ -137,18 +200,26 @@ class Session:
 
         Raises:
             AudioError: for samples that cannot be used; the session is as it was before.
-            RuntimeError: after `finish`.
+            RuntimeError: after `finish`, or after another exception.
         """
-        for piece in pieces(self._stream, samples):
-            self._stream.put(piece)
-            self._step()
+        pieces = self._stream.pieces(samples)
+        with self._stream.changing():
+            for piece in pieces:
+                self._stream.put(piece)
+                self._step()
         return self._stream.result
 
     def finish(self) -> Result:
-        """The final result. Nothing has to be appended to flush the last words."""
-        if not self._stream.result.is_final:
-            self._stream.put(np.zeros(0, dtype=np.float32), last=True)
-            self._step()
+        """The final result. Nothing has to be appended to flush the last words.
+
+        Raises:
+            RuntimeError: after an exception that ended the session.
+        """
+        self._stream.check()
+        if not self._stream.over:
+            with self._stream.changing():
+                self._stream.end()
+                self._step()
         return self._stream.result
 
     def _step(self) -> None:
@@ -161,20 +232,6 @@ class Session:
             lengths = torch.tensor([frames], device=feats.device)
             output = recognizer.step(feats[None], lengths, stream.state)
             stream.give(output.log_probs[0, : int(output.lengths[0])], output.state, frames)
-
-
-def pieces(stream: Stream, samples: np.ndarray) -> list[np.ndarray]:
-    """Samples as they come -> mono, in pieces.
-
-    Raises:
-        AudioError: for samples that cannot be used.
-        RuntimeError: if the stream has ended.
-    """
-    if stream.result.is_final:
-        raise RuntimeError("this session is finished; start another one")
-    samples = audio.mono(samples)
-    size = PIECE_SECONDS * stream.sample_rate
-    return [samples[start : start + size] for start in range(0, len(samples), size)]
 
 
 def seconds_heard(num_samples: int) -> float:

@@ -15,7 +15,7 @@ from asrkit.build import pieces_of
 from asrkit.export.backends import Backend, eager
 from asrkit.model import FULL_CONTEXT, CTCOutput, EncoderState
 from asrkit.model.positions import KINDS
-from asrkit.runtime import Recognizer, Result
+from asrkit.runtime import BatchedSession, Recognizer, Result, Session
 from asrkit.search import (
     Fusion,
     GreedySearch,
@@ -48,6 +48,8 @@ REWRITINGS: list[Callable[[str], str] | None] = [
     lambda text: text.replace("e", "e "),
     lambda text: "",
 ]
+
+NO_SAMPLES = [float("nan"), float("-inf"), 1e20, -1e3]
 
 
 class Case(NamedTuple):
@@ -161,15 +163,20 @@ def assert_same(ours: Result, alone: Result) -> None:
 
 
 def check(drawn: Case, seed: int) -> Result:
-    """Offline, two streams in packets, three of a batcher, a row of a batch: one result, this."""
+    """Offline, two streams in packets, three of a batcher, a row of a batch: one result, this.
+
+    Packets that are refused come in between.
+    """
     recognizer, samples, rate, what = drawn
     print(what)
     seconds = len(samples) / rate
     expected = recognizer.transcribe(samples, rate)
     assert_sound(expected, seconds)
     for way in range(2):
+        draw = random.Random(2 * seed + way)
         session, before, heard = recognizer.start(rate), expected._replace(segments=()), 0
         for packet in packets(samples, 2 * seed + way):
+            refused(session, packet, draw)
             heard += len(packet)
             partial = session.accept(packet)
             assert_sound(partial, heard / rate + 1e-3)  # resampling may add a part of a millisecond
@@ -185,6 +192,14 @@ def check(drawn: Case, seed: int) -> Result:
     return expected
 
 
+def refused(session: Session | BatchedSession, packet: np.ndarray, draw: random.Random) -> None:
+    """Now and then, the packet with one sample that no audio has: it leaves no trace."""
+    if draw.random() < 0.3:
+        bad = np.insert(audio.mono(packet), draw.randint(0, len(packet)), draw.choice(NO_SAMPLES))
+        with pytest.raises(audio.AudioError):
+            session.accept(bad)
+
+
 def batched(
     recognizer: Recognizer, samples: np.ndarray, rate: int, draw: random.Random
 ) -> list[Result]:
@@ -195,6 +210,7 @@ def batched(
     while waiting:
         i = draw.choice(list(waiting))
         if waiting[i]:
+            refused(sessions[i], waiting[i][0], draw)
             sessions[i].accept(waiting[i].pop(0))
         else:
             sessions[i].end()
@@ -237,6 +253,21 @@ def test_control_a_past_that_is_lost_is_noticed(tmp_path: Path) -> None:
             noticed.append(drawn.recognizer.chunk_size)
     assert len(noticed) > 5
     assert FULL_CONTEXT not in noticed
+
+
+def test_control_a_refused_packet_that_is_half_taken_is_noticed(tmp_path: Path) -> None:
+    """As where a packet is looked at only after its good part has gone on."""
+    noticed = 0
+    for seed in range(16):
+        recognizer, samples, rate, _ = case(seed, tmp_path)
+        clean, half = recognizer.start(rate), recognizer.start(rate)
+        for session in (clean, half):
+            session.accept(samples[: len(samples) // 2])
+        half.accept(samples[len(samples) // 2 :][: rate // 5])
+        for session in (clean, half):
+            session.accept(samples[len(samples) // 2 :])
+        noticed += timed(clean.finish()) != timed(half.finish())
+    assert noticed > 10
 
 
 def test_control_samples_that_are_lost_are_noticed(tmp_path: Path) -> None:

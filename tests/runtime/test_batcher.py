@@ -1,6 +1,7 @@
 """Streams that share steps are heard as each would be alone: neighbours leave no trace."""
 
 import random
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -159,29 +160,85 @@ def given(batcher: Batcher, heard: list[np.ndarray]) -> list[BatchedSession]:
     return sessions
 
 
-def test_one_that_fails_leaves_no_trace_on_the_others() -> None:
+def test_those_that_fail_leave_no_trace_on_the_others() -> None:
     def shout(text: str) -> str:
         if angry and len(text) > 4:
-            angry.clear()  # once, of one stream
+            angry.pop()
             raise RuntimeError("too long")
         return text.upper()
 
+    angry: list[int] = []  # once for each
+    recognizer, heard = recognizer_of(postprocess=shout), [speech(2.0, i) for i in range(4)]
+    alone = [recognizer.transcribe(samples) for samples in heard]
+    batcher = Batcher(recognizer)
+    sessions = given(batcher, heard)
+    while min(len(session.result.text) for session in sessions) < 6:
+        batcher.step()
+    angry += [1, 2]
+    assert batcher.step() == 4
+    while batcher.step():
+        pass
+    failed = [session for session in sessions if session.error is not None]
+    assert len(failed) == 2
+    assert len(batcher._streams) == 0
+    for session in failed:
+        assert session.waiting == len(session._stream._past) == 0
+        for again in (lambda s: s.result, lambda s: s.accept(heard[0]), lambda s: s.end()):
+            with pytest.raises(RuntimeError, match="failed, start another one: Runtime") as said:
+                again(session)
+            assert said.value.__cause__ is session.error
+    for session, wanted in zip(sessions, alone, strict=True):
+        assert session in failed or same(session.result, wanted, 1e-9)
+
+
+def test_ctrl_c_in_a_step_ends_one_stream_at_most() -> None:
+    """Those that had not had their turn make the step again."""
+
+    def interrupted(text: str) -> str:
+        if angry and len(text) > 4:
+            angry.clear()
+            raise KeyboardInterrupt
+        return text
+
     angry: list[int] = []
-    recognizer, heard = recognizer_of(postprocess=shout), [speech(2.0, i) for i in range(3)]
+    recognizer = recognizer_of(postprocess=interrupted)
+    heard = [speech(2.0, i) for i in range(4)]
     alone = [recognizer.transcribe(samples) for samples in heard]
     batcher = Batcher(recognizer)
     sessions = given(batcher, heard)
     while min(len(session.result.text) for session in sessions) < 6:
         batcher.step()
     angry.append(1)
-    with pytest.raises(RuntimeError, match="too long"):
+    with pytest.raises(KeyboardInterrupt):
         batcher.step()
     while batcher.step():
         pass
-    done = [session.result.is_final for session in sessions]
-    assert sorted(done) == [False, True, True]
-    for session, wanted in zip(sessions, alone, strict=True):
-        assert not session.result.is_final or same(session.result, wanted, 1e-9)
+    assert isinstance(sessions[0].error, KeyboardInterrupt)
+    for session, wanted in zip(sessions[1:], alone[1:], strict=True):
+        assert same(session.result, wanted, 1e-9)
+
+
+def test_one_that_fails_as_it_takes_samples_is_over() -> None:
+    recognizer, features = recognizer_of(), recognizer_of().features
+    batcher = Batcher(recognizer)
+    sessions = [batcher.start() for _ in range(2)]
+    for session in sessions:
+        session.accept(speech(0.5))
+
+    def exhausted(samples: torch.Tensor) -> None:
+        raise MemoryError
+
+    recognizer.features = exhausted  # type: ignore[method-assign]
+    with pytest.raises(MemoryError):
+        sessions[0].accept(speech(0.5, 1))
+    recognizer.features = features  # type: ignore[method-assign]
+    sessions[1].accept(speech(0.5, 1))
+    sessions[1].end()
+    while batcher.step():
+        pass
+    assert isinstance(sessions[0].error, MemoryError)
+    whole = np.concatenate([speech(0.5), speech(0.5, 1)])
+    assert same(sessions[1].result, recognizer.transcribe(whole), 1e-9)
 
 
 def test_a_step_of_the_network_that_fails_can_be_made_again() -> None:
@@ -287,13 +344,20 @@ def test_results_grow_and_sessions_leave() -> None:
     assert batcher.step() == 1
     assert first.result.is_final
     assert batcher.step() == 0
-    with pytest.raises(RuntimeError, match="has ended"):
-        first.accept(speech(0.1))
+    for over in (first, second):
+        with pytest.raises(RuntimeError, match="has ended"):
+            over.accept(speech(0.1))
+        over.end()
+        assert over.error is None
 
 
 def test_mistakes() -> None:
     full = Recognizer(eager(tiny_model(), FULL_CONTEXT, 0), CharTokenizer(["a"]), GreedySearch())
     with pytest.raises(UserError, match="full context"):
         Batcher(full)
-    with pytest.raises(UserError, match="max_rows must be 1 or more"):
-        Batcher(recognizer_of(), 0)
+    for wrong in (0, True, "3", 1.5, None, float("inf")):
+        message = f"max_rows must be 1 or more, a whole number, got {wrong!r}"
+        with pytest.raises(UserError, match=re.escape(message)):
+            Batcher(recognizer_of(), wrong)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"sample rate must be .* got '16000'"):
+        Batcher(recognizer_of()).start("16000")  # type: ignore[arg-type]

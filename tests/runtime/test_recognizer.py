@@ -1,10 +1,13 @@
 """Recogniser and sessions: any audio in, words with times out, no session touches another."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import soundfile
+import torch
 
 import asrkit
 from asrkit import audio
@@ -45,8 +48,58 @@ def test_load_and_its_defaults(tmp_path: Path) -> None:
     assert asrkit.load(tmp_path / "m.safetensors", search=options).search.beam == 3
     with pytest.raises(asrkit.UserError, match="prefix_beam has no option 'beem'; it has beam,"):
         asrkit.load(tmp_path / "m.safetensors", search={"kind": "prefix_beam", "beem": 3})
-    with pytest.raises(asrkit.UserError, match="device 'abacus'"):
-        asrkit.load(tmp_path / "m.safetensors", device="abacus")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("chunk_size", True, "chunk_size must be a number of frames from 1 on or 'full', got True"),
+        ("chunk_size", "16", "chunk_size must be .* got '16'"),
+        ("chunk_size", 1 << 31, "chunk_size must be .* got 2147483648"),
+        ("left_context", True, "left_context must be a number of frames from 0 on, got True"),
+        ("left_context", 1.5, "left_context must be .* got 1.5"),
+        ("device", "abacus", "^device 'abacus' is not here; there is cpu"),
+        ("device", "cuda:99", "^device 'cuda:99' is not here; there is cpu"),
+        ("device", "meta", "^device 'meta' is not here; there is cpu"),
+        ("device", None, "^device None is not here; there is cpu"),
+    ],
+)
+def test_loading_with_what_does_not_fit(option: str, value: Any, message: str) -> None:
+    with pytest.raises(asrkit.UserError, match=message) as error:
+        recognizer_of(a_file(), **{option: value})
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 120
+
+
+def test_whole_numbers_of_any_type() -> None:
+    recognizer = recognizer_of(a_file(), chunk_size=np.int64(8), left_context=32.0)
+    assert (recognizer.chunk_size, recognizer.left_context) == (8, 32)
+    samples = speech(1.0, rate=8000)
+    expected = timed(recognizer.transcribe(samples, 8000))
+    assert timed(recognizer.transcribe(samples, 8000.0)) == expected
+    with pytest.raises(audio.AudioError, match=r"sample rate must be .* got '8000'"):
+        recognizer.transcribe(samples, "8000")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("vad", [False, True])
+def test_what_torch_makes_by_default_changes_nothing(vad: bool) -> None:
+    def text() -> str:
+        recognizer = asrkit.load("small-en-alnum", endpointer=asrkit.Endpointer(vad=vad))
+        session = recognizer.start(8000)
+        session.accept(speech(2.0, rate=8000))
+        return f"{session.finish()} {recognizer.transcribe_batch([speech(1.0)])}"
+
+    if vad:
+        pytest.importorskip("silero_vad")
+    expected = text()
+    try:
+        torch.set_default_dtype(torch.float64)
+        assert text() == expected
+        torch.set_default_device("meta")  # whose tensors cannot be read
+        assert text() == expected
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.set_default_device(None)
 
 
 def test_dtypes_channels_and_paths_agree(recognizer: asrkit.Recognizer, tmp_path: Path) -> None:
@@ -115,18 +168,77 @@ def test_partials_grow_and_finish_ends(recognizer: asrkit.Recognizer) -> None:
     assert text
     assert final.is_final
     assert session.finish() == final
-    with pytest.raises(RuntimeError, match="finished; start another"):
+    with pytest.raises(RuntimeError, match="has ended; start another"):
         session.accept(speech(0.1))
 
 
 def test_bad_samples_leave_the_session_as_it_was(recognizer: asrkit.Recognizer) -> None:
     samples = speech(2.0)
-    session = recognizer.start()
-    session.accept(samples[:10000])
-    with pytest.raises(audio.AudioError, match="sample 0 is nan"):
-        session.accept(np.full(100, np.nan, dtype=np.float32))
-    session.accept(samples[10000:])
-    assert timed(session.finish()) == timed(recognizer.transcribe(samples))
+    for bad in (np.nan, 1e20, 32000.0):
+        session = recognizer.start()
+        session.accept(samples[:10000])
+        with pytest.raises(audio.AudioError, match=re.escape(f"but sample 10000 is {bad:g}")):
+            session.accept(np.append(samples[10000:20000], np.float32(bad)))
+        session.accept(samples[10000:])
+        assert timed(session.finish()) == timed(recognizer.transcribe(samples))
+
+
+@pytest.mark.parametrize("where", ["features", "network", "postprocess", "Ctrl-C"])
+def test_any_other_exception_ends_the_session(where: str) -> None:
+    """Half of what it was given was taken, and it says so ever after."""
+    calls: list[str] = []
+
+    def maybe(station: str, value: Any) -> Any:
+        calls.append(station)
+        if armed and station in where.replace("Ctrl-C", "network"):
+            raise KeyboardInterrupt if where == "Ctrl-C" else ValueError(f"{station} broke" * 99)
+        return value
+
+    armed = False
+    recognizer = recognizer_of(
+        a_file(CharTokenizer(list("abcdefghij "))),
+        postprocess=lambda text: maybe("postprocess", text),
+    )
+    network, features = recognizer.backend.step, recognizer.features
+    recognizer.backend = recognizer.backend._replace(
+        step=lambda *inputs: maybe("network", network(*inputs))
+    )
+    recognizer.features = lambda x: maybe("features", features(x))  # type: ignore[method-assign]
+    session, other = recognizer.start(), recognizer.start()
+    other.accept(speech(1.5)[:8000])
+    session.accept(speech(1.5))
+    assert {*calls} == {"features", "network", "postprocess"}
+    armed = True
+    with pytest.raises(KeyboardInterrupt if where == "Ctrl-C" else ValueError) as raised:
+        session.accept(speech(1.5))
+    armed = False
+    for again in (lambda: session.accept(speech(1.0)), session.finish, session.finish):
+        with pytest.raises(RuntimeError, match="session failed, start another one: ") as said:
+            again()
+        assert said.value.__cause__ is raised.value
+        assert len(str(said.value)) < 200
+    other.accept(speech(1.5)[8000:])
+    assert timed(other.finish()) == timed(recognizer.transcribe(speech(1.5)))
+
+
+def test_a_batch_takes_what_a_session_takes(recognizer: asrkit.Recognizer) -> None:
+    floats = [np.round(speech(1.0, i) * 32767).astype(np.float32) / 32768 for i in range(3)]
+    expected = [timed(recognizer.transcribe(each)) for each in floats]
+    assert len({text for text, _, _ in expected}) == 3
+    fixed, stereo = (floats[1] * 32768).astype(np.int16), np.stack([floats[2]] * 2, axis=1)
+    batch = recognizer.transcribe_batch([floats[0].tolist(), fixed, stereo])
+    assert [timed(each) for each in batch] == expected
+    assert recognizer.transcribe_batch(iter([])) == []
+
+
+def test_a_batch_with_a_bad_utterance_is_refused_before_anything_runs(
+    recognizer: asrkit.Recognizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recognizer, "backend", None)
+    good = speech(1.0)
+    for bad in (np.append(good, np.float32(np.nan)), good * 32768, good[None].repeat(2, 0), None):
+        with pytest.raises(audio.AudioError, match=r"^utterance 1: .*samples must be"):
+            recognizer.transcribe_batch([good, bad, good])
 
 
 def test_batch_of_nothing(recognizer: asrkit.Recognizer) -> None:
