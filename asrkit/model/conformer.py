@@ -192,10 +192,15 @@ class ConformerEncoder(nn.Module):
     @torch.jit.export
     def tables(self, left_context: int, chunk_size: int) -> PositionTables:
         """The position tables; no input matters to them: `EncoderStep` keeps them."""
+        frames = self.position.table(self.mean)
+        return PositionTables(frames, self.layer_tables(left_context, chunk_size))
+
+    def layer_tables(self, left_context: int, chunk_size: int) -> Tensor:
+        """Of the encoding in each layer: (L, ...)."""
         tables: list[Tensor] = []
         for layer in self.layers:
             tables.append(layer.attention.position.table(left_context, chunk_size, self.mean))
-        return PositionTables(self.position.table(self.mean), torch.stack(tables))
+        return torch.stack(tables)
 
     @torch.jit.export
     def step(
@@ -271,10 +276,15 @@ class EncoderStep(nn.Module):
         return self.encoder.init_state(batch_size, self.left_context)
 
     def forward(self, feats: Tensor, lengths: Tensor, state: EncoderState) -> EncoderOutput:
-        """The encoder's forward; all steps of a stream, its last too, are whole chunks."""
-        layers, lengths, state = self.encoder.step(
-            feats, lengths, state, self.chunk_size, self.tables()
-        )
+        """The encoder's forward; what is exported or compiled takes whole chunks alone."""
+        chunk_size, tables = self.chunk_size, self.tables()
+        if not torch.jit.is_scripting():  # noqa: SIM102, or TorchScript would compile it
+            if num_frames(feats.size(1)) < chunk_size and not torch.compiler.is_compiling():
+                # The padding of a long chunk would cost its square.
+                chunk_size = block_size(chunk_size, feats.size(1))
+                layer_tables = self.encoder.layer_tables(self.left_context, chunk_size)
+                tables = PositionTables(self.frame_table, layer_tables)
+        layers, lengths, state = self.encoder.step(feats, lengths, state, chunk_size, tables)
         return EncoderOutput(layers[-1], lengths, state)
 
 

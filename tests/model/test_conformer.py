@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from asrkit.model import FULL_CONTEXT, ConformerEncoder, EncoderState, EncoderStep
+from asrkit.model.positions import KINDS
 from tests.conftest import tiny_encoder
 
 
@@ -103,3 +104,27 @@ def test_bfloat16_is_finite(chunk_size: int) -> None:
     feats = torch.randn(2, 50, 20, dtype=torch.bfloat16)
     encoded = encoder(feats, torch.tensor([50, 0]), encoder.init_state(2, 8), chunk_size).encoded
     assert torch.isfinite(encoded).all()
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_a_chunk_that_is_not_full_costs_what_it_has(kind: str) -> None:
+    """The last one of a stream, or the only one of a short recording."""
+    encoder = tiny_encoder(position=kind)
+    step, frames = EncoderStep(encoder, 40, 7), []
+    encoder.layers[0].register_forward_hook(lambda _, inputs, __: frames.append(inputs[0].size(1)))
+    feats = torch.randn(2, 4 * 40 + 37, 20, dtype=torch.float64)
+    length = feats.size(1)
+    expected = encoder(feats, torch.tensor([length] * 2), encoder.init_state(2, 7), 40).encoded
+    outputs, states = [], [step.init_state(2)]
+    for part in feats.split(4 * 40, dim=1):
+        encoded, lengths, state = step(part, torch.tensor([part.size(1)] * 2), states[-1])
+        outputs.append(encoded)
+        states.append(state)
+    assert frames == [80, 40, 10]
+    assert lengths.tolist() == [10, 10]
+    assert (torch.cat(outputs, dim=1) - expected).abs().max() < 1e-9
+    padded = torch.nn.functional.pad(part, (0, 0, 0, 4 * 40 - 37))
+    whole = step(padded, torch.tensor([37, 37]), states[1])
+    assert frames == [80, 40, 10, 40]
+    assert (whole.encoded[:, :10] - outputs[1]).abs().max() < 1e-9
+    assert (step(part, torch.tensor([37, 37]), states[0]).encoded - outputs[1]).abs().max() > 1e-3
