@@ -10,7 +10,16 @@ from asrkit.checkpoint import load_model
 from asrkit.cli import add_context, add_model, context_of, parser, run_command
 from asrkit.data.manifest import LeftOut
 from asrkit.errors import UserError
-from asrkit.recordings import Job, Output, add_output, jobs_of, seconds_of, transcribe
+from asrkit.recordings import (
+    Job,
+    Output,
+    add_output,
+    as_text,
+    jobs_of,
+    named,
+    seconds_of,
+    transcribe,
+)
 from asrkit.runtime import Recognizer, recognizer_of
 from asrkit.runtime.formats import Recording
 from asrkit.search.align import ForcedAlignment
@@ -42,7 +51,7 @@ def align(options: argparse.Namespace) -> int:
         jobs = jobs_of([], options.manifest, left_out)
     else:
         text = text_in(options.text_file) if options.text is None else options.text
-        jobs = [Job(options.file, options.file, text)]
+        jobs = [Job(as_text(options.file), options.file, text)]
     output = Output(options.format, options.output_dir, jobs)
     file = load_model(options.model)
     recognizer = recognizer_of(file, *context_of(options), device=options.device)
@@ -53,7 +62,7 @@ def align(options: argparse.Namespace) -> int:
         except UserError as error:
             left_out.append(LeftOut(job.id, str(error)))
     for line in left_out:
-        print(f"asrkit align: {line.id}: {line.reason}", file=sys.stderr)
+        print(f"asrkit align: {named(*line)}", file=sys.stderr)
     return 1 if left_out else 0
 
 

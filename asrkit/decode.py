@@ -29,6 +29,7 @@ from asrkit.recordings import (
     Output,
     add_output,
     jobs_of,
+    named,
     seconds_of,
     transcribe,
 )
@@ -78,7 +79,7 @@ def decode(options: argparse.Namespace) -> int:
     left_out: list[LeftOut] = []
     jobs = jobs_of(options.files, options.manifest, left_out)
     for line in left_out:
-        print(f"asrkit decode: {line.id}: {line.reason}", file=sys.stderr)
+        print(f"asrkit decode: {named(*line)}", file=sys.stderr)
     output = Output(options.format, options.output_dir, jobs)
     recognizer, config = load_recognizer(options)
     check_nbest(options, recognizer)
@@ -122,9 +123,8 @@ def outcomes(recognizer: Recognizer, jobs: list[Job], batch_seconds: float) -> I
             if length > PIECE_SECONDS:
                 yield Outcome(index, transcribe(recognizer, job, rate), length)
                 continue
-            samples, rate = audio.read(job.path, job.start, job.duration)
-            samples = audio.resample(audio.mono(samples), rate)
-        except audio.AudioError as error:
+            samples = audio.load(job.path, job.start, job.duration)
+        except UserError as error:
             yield Outcome(index, error)
             continue
         waiting.append((index, samples))
@@ -144,16 +144,26 @@ def batches(
         longest = len(waiting[-1][1]) / audio.SAMPLE_RATE
         count = max(1, int(batch_seconds / max(longest, 0.1)))
         batch, waiting = waiting[-count:], waiting[:-count]
-        results = recognizer.transcribe_batch([samples for _, samples in batch])
+        results = results_of(recognizer, [samples for _, samples in batch])
         for (index, samples), result in zip(batch, results, strict=True):
             yield Outcome(index, result, len(samples) / audio.SAMPLE_RATE)
+
+
+def results_of(recognizer: Recognizer, batch: list[Any]) -> list[Result | UserError]:
+    """A result for each recording, or what is wrong with it: the others have theirs."""
+    try:
+        return [*recognizer.transcribe_batch(batch)]
+    except UserError as error:
+        if len(batch) == 1:
+            return [error]
+        return [result for samples in batch for result in results_of(recognizer, [samples])]
 
 
 def show(job: Job, outcome: Outcome, output: Output, nbest: int) -> None:
     """One recording's transcript, or what was wrong with it on standard error."""
     result = outcome.result
     if isinstance(result, UserError):
-        print(f"asrkit decode: {job.id}: {result}", file=sys.stderr)
+        print(f"asrkit decode: {named(job.id, str(result))}", file=sys.stderr)
         return
     more: dict[str, Any] = {} if job.text is None else {"reference": job.text}
     if len(result.segments) > 1:

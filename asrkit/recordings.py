@@ -1,5 +1,6 @@
 """Recordings in, transcripts out: what the commands that write transcripts share."""
 
+import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,13 +8,15 @@ from typing import NamedTuple
 
 from asrkit import audio
 from asrkit.arguments import Parser
+from asrkit.audio.file import name_of
 from asrkit.data.manifest import LeftOut, read_manifest
-from asrkit.errors import UserError
+from asrkit.errors import UserError, printable
 from asrkit.files import replacing
 from asrkit.runtime import Recognizer, Result
 from asrkit.runtime.formats import FORMATS, Recording, write
 
 PIECE_SECONDS = 60.0  # of a long recording, read at once
+LONGEST_NAME = 200  # bytes: file systems take 255, with an ending and what `replacing` adds
 
 
 class Job(NamedTuple):
@@ -27,20 +30,35 @@ class Job(NamedTuple):
 
     @property
     def file_name(self) -> str:
-        """For what is written about it, without an ending."""
-        name = Path(self.path).stem if self.id == self.path else self.id
-        return re.sub(r"[/\\\0]", "_", name)
+        """For what is written about it, without an ending; as long as a file's name may be."""
+        name = Path(self.id).stem if self.id == as_text(self.path) else self.id
+        name = re.sub(r"[/\\\x00-\x1f\x7f]", "_", name)
+        if len(name.encode()) <= LONGEST_NAME:
+            return name
+        digest = hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
+        return name.encode()[: LONGEST_NAME - 9].decode(errors="ignore") + "-" + digest
 
 
 def jobs_of(files: Sequence[str], manifest: str | None, left_out: list[LeftOut]) -> list[Job]:
     """Files, then a manifest's utterances; `left_out` gets those that no file could hold."""
-    jobs = [Job(path, path) for path in files]
+    jobs = [Job(as_text(path), path) for path in files]
     if manifest:
         jobs += [
             Job(u.id, u.audio, u.text, u.start or 0.0, u.duration)
             for u in read_manifest(manifest, left_out)
         ]
     return jobs
+
+
+def as_text(path: str) -> str:
+    """A path as UTF-8 can write it: a file's name may hold any byte."""
+    return path.encode("utf-8", "backslashreplace").decode()
+
+
+def named(id_: str, reason: str) -> str:
+    """What is wrong with a job, after its name unless that is said already: its path, as a rule."""
+    name = name_of(id_)
+    return reason if reason.startswith(f"{name} ") else f"{name}: {reason}"
 
 
 def transcribe(recognizer: Recognizer, job: Job, rate: int) -> Result:
@@ -112,7 +130,7 @@ class Output:
             return
         shown = FORMATS[self.form].write(transcript)
         if self.form == "txt" and self.several:
-            shown = f"{job.id}\t{shown}"
+            shown = f"{printable(job.id)}\t{shown}"
         if self.fresh:
             shown = FORMATS[self.form].header + shown
         self.fresh = False

@@ -125,7 +125,7 @@ def test_decode_leaves_out_what_no_file_can_hold(
     assert run("decode", "--model", model, "--manifest", manifest, "--format", "jsonl") == 1
     shown = capsys.readouterr()
     assert json.loads(shown.out)["id"] == "a"
-    assert r"m.jsonl:2: '\ud800' cannot be written as UTF-8" in shown.err
+    assert r"m.jsonl:2: 'id': cannot be written as UTF-8, got '\ud800'" in shown.err
     write_manifest(manifest, good)  # control
     assert run("decode", "--model", model, "--manifest", manifest) == 0
 

@@ -1,13 +1,17 @@
 """What decode and align write: every format, to standard output and to files, and n-best lists."""
 
 import json
+import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 import soundfile
 
 import asrkit
 from asrkit import align, decode
+from asrkit.errors import UserError
+from asrkit.runtime import Recognizer, Result
 from asrkit.runtime.formats import FORMATS
 from tests.commands import talkative_model
 from tests.conftest import speech, timed, write_manifest
@@ -203,3 +207,73 @@ def test_an_alignment_is_what_one_call_gives(model: str, wavs: list[str]) -> Non
     assert timed(session.finish()) == timed(recognizer.transcribe(samples))
     (batched,) = recognizer.transcribe_batch([samples])
     assert timed(batched) == timed(recognizer.transcribe(samples))
+
+
+def test_one_bad_recording_leaves_the_others(
+    model: str, wavs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever is wrong with a line or its file, those around it have their transcripts."""
+    (tmp_path / "text.wav").write_text("no audio")
+    bad: list[dict[str, object]] = [
+        {"start": 1e308}, {"start": 5.0}, {"audio": "x" * 5000}, {"audio": "x" * 4000},
+        {"audio": "text.wav"}, {"audio": "a\0b.wav"}, {"num_channels": 10**9}, {"text": "\udc00"},
+    ]  # fmt: skip
+    good = {"id": "first", "audio": "a.wav", "text": "no"}
+    lines = [good, *(good | {"id": f"bad{i}"} | keys for i, keys in enumerate(bad))]
+    manifest = write_manifest(tmp_path / "m.jsonl", *lines, good | {"id": "last"})
+    arguments = ["--model", model, "--manifest", str(manifest), "--format", "jsonl"]
+    assert decode.main(arguments) == 1
+    shown = capsys.readouterr()
+    assert [json.loads(line)["id"] for line in shown.out.splitlines()] == ["first", "last"]
+    problems = [line for line in shown.err.splitlines() if line.startswith("asrkit decode: ")]
+    assert len(problems) == len(bad)
+    assert max(map(len, problems)) < 800
+    assert align.main([*arguments[:-1], "ctm"]) == 1
+    problems = [line for line in capsys.readouterr().err.splitlines() if "asrkit align: " in line]
+    assert len(problems) >= len(bad)
+
+
+def test_a_batch_that_fails_has_its_good_recordings(
+    model: str, wavs: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together = Recognizer.transcribe_batch
+
+    def particular(self: Recognizer, batch: list[np.ndarray]) -> list[Result]:
+        if any(len(samples) == 2 * 16000 for samples in batch):
+            raise UserError("not that one")
+        return together(self, batch)
+
+    monkeypatch.setattr(Recognizer, "transcribe_batch", particular)
+    assert decode.main(["--model", model, *wavs]) == 1
+    shown = capsys.readouterr()
+    assert shown.err == f"asrkit decode: {wavs[0]}: not that one\n"
+    assert shown.out.startswith(wavs[1])
+
+
+def test_any_name_has_a_file_of_its_own(
+    model: str, wavs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ids longer than a file's name may be, and with what acts on a terminal; bytes of no UTF-8."""
+    ids = ["ä" * 300, "ä" * 299 + "b", "a" * 191 + "ä" * 10, "up\x1b[2J\n"]
+    lines = ({"id": id_, "audio": "a.wav"} for id_ in ids)
+    manifest = str(write_manifest(tmp_path / "m.jsonl", *lines))
+    odd = os.fsdecode(os.fsencode(tmp_path) + b"/a\xff.wav")
+    Path(wavs[0]).rename(odd)
+    Path(odd).with_name("a.wav").write_bytes(Path(odd).read_bytes())
+    arguments = ["--model", model, "--manifest", manifest, odd]
+    assert decode.main([*arguments, "--output-dir", str(tmp_path / "out")]) == 0
+    names = [path.name for path in (tmp_path / "out").iterdir()]
+    assert len(names) == 5
+    assert all(len(name.encode()) < 220 and name.isprintable() for name in names)
+    capsys.readouterr()
+    assert decode.main(arguments) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0].startswith(f"{tmp_path}/a\\udcff.wav\t")
+    assert shown[-1].startswith("up\\x1b[2J\\n\t")
+
+
+def test_a_file_is_named_once(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert decode.main(["--model", model, "nope.wav"]) == 1
+    assert capsys.readouterr().err == "asrkit decode: nope.wav does not exist\n"
+    assert align.main(["--model", model, "nope.wav", "--text", "a"]) == 1
+    assert capsys.readouterr().err == "asrkit align: nope.wav does not exist\n"

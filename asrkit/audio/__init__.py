@@ -8,7 +8,8 @@ from asrkit.audio.augment import (
     warp_frequencies,
 )
 from asrkit.audio.fbank import HOP, SAMPLE_RATE, WINDOW, Fbank, features
-from asrkit.audio.io import AudioError, Resampler, blocks, info, load, mono, read, resample
+from asrkit.audio.file import AudioError
+from asrkit.audio.io import Resampler, blocks, info, load, mono, read, resample
 
 __all__ = [
     "HOP",

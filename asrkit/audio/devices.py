@@ -3,7 +3,7 @@
 from types import ModuleType
 from typing import NamedTuple
 
-from asrkit.audio.io import AudioError
+from asrkit.audio.file import AudioError
 
 
 class Device(NamedTuple):

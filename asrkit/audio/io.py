@@ -2,8 +2,6 @@
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,17 +10,14 @@ import soundfile
 import soxr
 
 from asrkit.audio.fbank import SAMPLE_RATE
-from asrkit.errors import UserError, shown, whole_number
+from asrkit.audio.file import MAX_CHANNELS, MAX_RATE, MIN_RATE, AudioError, Source, name_of, opened
+from asrkit.errors import shown, whole_number
 
 logger = logging.getLogger(__name__)
 
-MAX_CHANNELS = 64
 LOUDEST = 100.0  # of a float sample: 40 dB beyond full scale, more than any mix or recorder
-MAX_SECONDS = 100 * 3600  # of one file; a header that claims more does not know
-
-
-class AudioError(UserError):
-    """Audio that cannot be used; the message says which, why, and what would be right."""
+MAX_VALUES = 2**28  # samples × channels in memory at once, 1 GiB; pieces are for what is longer
+BLOCK_VALUES = 2**22  # of a piece
 
 
 class AudioInfo(NamedTuple):
@@ -41,67 +36,94 @@ def info(path: str | Path) -> AudioInfo:
         return AudioInfo(file.samplerate, file.frames, file.channels)
 
 
-def read(
-    path: str | Path, start: float = 0.0, duration: float | None = None
-) -> tuple[np.ndarray, int]:
+def read(path: Source, start: float = 0.0, duration: float | None = None) -> tuple[np.ndarray, int]:
     """Part of a file as float32 samples (n, channels) at its own rate, and the rate in Hz.
 
     Raises:
-        AudioError: if the file is missing, empty, not audio, or ends before `start`.
+        AudioError: if the file is missing, empty, not audio, ends before `start`, or is too long
+            to be read at once.
     """
     with opened(path) as file:
         wanted = seek(file, path, start, duration)
+        refuse_too_many(wanted, file.channels)
         samples = file.read(wanted, dtype="float32", always_2d=True)
         warn_if_short(path, file, wanted, len(samples))
         return samples, file.samplerate
 
 
-def seek(file: soundfile.SoundFile, path: str | Path, start: float, duration: float | None) -> int:
+def refuse_too_many(num_samples: float, num_channels: int) -> None:
+    """Raises AudioError for more samples than fit into memory."""
+    if not num_samples * num_channels <= MAX_VALUES:
+        raise AudioError(
+            f"{num_samples:.0f} samples of {num_channels} channels are too many to be read at once "
+            f"(at most {MAX_VALUES} in all): cut the recording, or name a part of it"
+        )
+
+
+def seek(file: soundfile.SoundFile, path: Source, start: float, duration: float | None) -> int:
     """Go to `start`; how many samples from there are meant, by the header.
 
     Raises:
         AudioError: if the file ends before `start`, or `start` is negative.
     """
-    first = round(start * file.samplerate)
-    if not 0 <= first <= file.frames:
+    if not -0.5 <= start * file.samplerate <= file.frames + 0.5:
         seconds = file.frames / file.samplerate
-        raise AudioError(f"{path} has {seconds:.2f} s; start {start} s is not in it")
+        raise AudioError(f"{name_of(path)} has {seconds:.2f} s; start {start} s is not in it")
+    first = min(round(start * file.samplerate), file.frames)
     file.seek(first)
     rest = file.frames - first
-    return rest if duration is None else min(rest, round(duration * file.samplerate))
+    return rest if duration is None else max(0, round(min(rest, duration * file.samplerate)))
 
 
-def warn_if_short(path: str | Path, file: soundfile.SoundFile, wanted: int, got: int) -> None:
+def warn_if_short(path: Source, file: soundfile.SoundFile, wanted: int, got: int) -> None:
     """Say that a file was cut off: half of it is better than none, but not the same."""
     if got < wanted - file.samplerate // 10:  # lossy formats promise a little too much
         logger.warning(
             "%s is cut off: it ends %.2f s before its header says; used as far as it goes",
-            path, (wanted - got) / file.samplerate,
+            name_of(path), (wanted - got) / file.samplerate,
         )  # fmt: skip
 
 
-def load(path: str | Path) -> np.ndarray:
-    """A whole file as float32 mono samples (n,) at 16 kHz."""
-    samples, rate = read(path)
-    return resample(mono(samples), rate)
+def load(path: str | Path, start: float = 0.0, duration: float | None = None) -> np.ndarray:
+    """Part of a file as float32 mono samples (n,) at 16 kHz, mixed down and resampled in pieces.
+
+    Raises:
+        AudioError: if the file is missing, empty, not audio, or ends before `start`.
+    """
+    parts, resampler = [], None
+    for block, rate in blocks(path, start=start, duration=duration):
+        resampler = resampler or Resampler(rate)
+        parts.append(resampler(mono(block)))
+    if resampler is not None:
+        parts.append(resampler(np.zeros(0, np.float32), last=True))
+    return np.concatenate(parts) if parts else np.zeros(0, np.float32)
 
 
 def blocks(
     path: str | Path, seconds: float = 10.0, start: float = 0.0, duration: float | None = None
 ) -> Iterator[tuple[np.ndarray, int]]:
-    """Part of a file piece by piece, so that an hour of audio never lies in memory at once."""
+    """Part of a file piece by piece, so that an hour of audio never lies in memory at once.
+
+    A piece has `seconds`, or less where the rate and the channels are many.
+    """
     with opened(path) as file:
-        rate = file.samplerate
-        wanted = seek(file, path, start, duration)
-        size, got = max(1, round(seconds * rate)), 0
-        # Not file.blocks: it repeats old samples when a file is shorter than its header says.
-        while got < wanted:
-            block = file.read(min(size, wanted - got), dtype="float32", always_2d=True)
-            if not len(block):
-                break
+        wanted, got = seek(file, path, start, duration), 0
+        for block in blocks_of(file, wanted, seconds):
             got += len(block)
-            yield block, rate
+            yield block, file.samplerate
         warn_if_short(path, file, wanted, got)
+
+
+def blocks_of(file: soundfile.SoundFile, wanted: int, seconds: float) -> Iterator[np.ndarray]:
+    """The next `wanted` samples of an open file, as far as they are there: (n, channels) each."""
+    size = max(1, min(round(seconds * file.samplerate), BLOCK_VALUES // file.channels))
+    # Not file.blocks: it repeats old samples when a file is shorter than its header says.
+    while wanted > 0:
+        block = file.read(min(size, wanted), dtype="float32", always_2d=True)
+        if not len(block):
+            return
+        wanted -= len(block)
+        yield block
 
 
 def mono(samples: np.ndarray) -> np.ndarray:
@@ -178,10 +200,11 @@ class Resampler:
     """
 
     def __init__(self, rate: int, output_rate: int = SAMPLE_RATE, dtype: str = "float32") -> None:
-        whole = whole_number(rate, 1000, 768000)
+        whole = whole_number(rate, MIN_RATE, MAX_RATE)
         if whole is None:
             raise AudioError(
-                f"sample rate must be between 1000 and 768000 Hz, a whole number, got {shown(rate)}"
+                f"sample rate must be between {MIN_RATE} and {MAX_RATE} Hz, a whole number, "
+                f"got {shown(rate)}"
             )
         self.rate, self.dtype = whole, dtype
         self._stream = None
@@ -199,65 +222,3 @@ class Resampler:
 def resample(samples: np.ndarray, rate: int, output_rate: int = SAMPLE_RATE) -> np.ndarray:
     """All of a stream at once: (n,) -> (n·output_rate/rate,)."""
     return Resampler(rate, output_rate)(samples, last=True)
-
-
-@contextmanager
-def opened(path: str | Path) -> Iterator[soundfile.SoundFile]:
-    """The file open for reading, with errors that say what is wrong with it.
-
-    soundfile reads wav, flac, mp3, ogg and opus; PyAV, when installed, the rest.
-    """
-    path = Path(path)
-    if not path.is_file():
-        raise AudioError(f"{path} does not exist" if not path.exists() else f"{path} is no file")
-    if path.stat().st_size == 0:
-        raise AudioError(f"{path} is empty (0 bytes)")
-    try:
-        file = soundfile.SoundFile(path)
-    except soundfile.LibsndfileError as error:
-        file = decoded_by_av(path, error)
-    except TypeError as error:  # soundfile takes .raw for headerless samples
-        raise AudioError(
-            f"{path} is headerless audio: give it a header, or stream it as -"
-        ) from error
-    with file:
-        if file.frames > MAX_SECONDS * file.samplerate:
-            raise AudioError(f"{path} does not know its own length: convert it to wav first")
-        if file.frames == 0:
-            raise AudioError(f"{path} has a header but no samples")
-        try:
-            yield file
-        except soundfile.LibsndfileError as error:
-            raise AudioError(f"{path} is damaged: {error.error_string}") from error
-
-
-def decoded_by_av(path: Path, error: soundfile.LibsndfileError) -> soundfile.SoundFile:
-    """The same interface for what only FFmpeg reads (m4a, webm, …), decoded to a temporary file."""
-    import tempfile
-
-    try:
-        import av
-    except ImportError:
-        raise AudioError(
-            f"{path} is not audio that soundfile reads ({error.error_string}); "
-            "for m4a, webm and others: pip install 'asrkit[av]'"
-        ) from error
-    try:
-        with av.open(str(path)) as container:
-            stream = container.streams.audio[0]
-            channels = min(2, stream.channels)
-            layout = "mono" if channels == 1 else "stereo"
-            resampler = av.AudioResampler(format="flt", layout=layout, rate=stream.rate)
-            storage = tempfile.TemporaryFile()  # noqa: SIM115 - closed by who closes the SoundFile
-            file = soundfile.SoundFile(
-                storage, "w+", stream.rate, channels, format="WAV", subtype="FLOAT"
-            )
-            for frame in chain(container.decode(stream), [None]):
-                for part in filter(None, resampler.resample(frame)):
-                    file.write(part.to_ndarray().reshape(-1, file.channels))
-    except (av.FFmpegError, IndexError) as av_error:
-        raise AudioError(
-            f"{path} is not audio that soundfile or FFmpeg reads ({error.error_string})"
-        ) from av_error
-    file.seek(0)
-    return file

@@ -9,7 +9,7 @@ from types import TracebackType
 import numpy as np
 
 from asrkit.audio.devices import find_device, sound_library
-from asrkit.audio.io import AudioError
+from asrkit.audio.file import AudioError
 
 QUEUE_SECONDS = 30.0
 IDLE_SECONDS = 0.25  # after which an empty packet says that nothing came

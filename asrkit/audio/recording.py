@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from asrkit.audio.io import AudioError
+from asrkit.audio.file import AudioError
 
 SUBTYPES = {".wav": "FLOAT", ".flac": "PCM_24"}  # float32 as it is; the best FLAC has
 

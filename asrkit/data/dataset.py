@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from asrkit import audio
+from asrkit.audio.io import refuse_too_many
 from asrkit.data.cuts import text_of
 from asrkit.data.manifest import LeftOut
 from asrkit.text import TextError, Tokenizer
@@ -182,6 +183,7 @@ def load_samples(cut: Cut) -> np.ndarray:
         AudioError: if the audio cannot be read or is not finite.
     """
     try:
+        refuse_too_many(cut.duration * cut.sampling_rate, cut.num_channels)
         with audio_backend(_Reader()):
             samples = cut.load_audio()  # (channels, n)
     except audio.AudioError:
@@ -194,13 +196,11 @@ def load_samples(cut: Cut) -> np.ndarray:
 
 
 class _Reader(LibsndfileBackend):
-    """lhotse reads files through asrkit's reader: one set of formats and of errors."""
+    """lhotse reads files, and audio in memory, through asrkit's reader: one set of errors."""
 
     def read_audio(  # type: ignore[no-untyped-def]
         self, path_or_fd, offset=0.0, duration=None, force_opus_sampling_rate=None
     ):
-        if not isinstance(path_or_fd, str):  # audio in memory, from Shar
-            return super().read_audio(path_or_fd, offset, duration, force_opus_sampling_rate)
         samples, rate = audio.read(path_or_fd, offset, duration)
         return samples.T, rate
 

@@ -8,7 +8,12 @@ from typing import Annotated, NamedTuple
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
-from asrkit.errors import UserError
+from asrkit.audio.file import MAX_CHANNELS, MAX_RATE, MAX_SECONDS, MIN_RATE
+from asrkit.errors import UserError, shown
+
+# pydantic's names for values that no recording has. Half a character, which JSON can write
+# ("\ud800"), is a string that neither files nor tokenizers can hold.
+IMPOSSIBLE = {"less_than_equal", "string_too_long", "string_unicode"}
 
 
 class ManifestError(UserError):
@@ -22,20 +27,24 @@ class LeftOut(NamedTuple):
     reason: str
 
 
+Name = Annotated[str, Field(max_length=1000)]
+
+
 class Utterance(BaseModel):
-    """A line of a manifest; other keys are left alone."""
+    """A line of a manifest; other keys are left alone. The bounds are those of a recording."""
 
     model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False)
 
-    id: str
-    audio: str  # relative to the manifest's folder
-    text: str | None = None
-    speaker: str | None = None
-    start: Annotated[float, Field(ge=0.0)] | None = None  # seconds, of a part of the file
-    duration: Annotated[float, Field(gt=0.0)] | None = None
+    id: Name
+    audio: Annotated[str, Field(max_length=4096)]  # relative to the manifest's folder
+    text: Annotated[str, Field(max_length=1_000_000)] | None = None
+    speaker: Name | None = None
+    # Seconds, of a part of the file.
+    start: Annotated[float, Field(ge=0.0, le=MAX_SECONDS)] | None = None
+    duration: Annotated[float, Field(gt=0.0, le=MAX_SECONDS)] | None = None
     # With `duration`, these save reading the file's header.
-    sample_rate: Annotated[int, Field(ge=1000)] | None = None
-    num_channels: Annotated[int, Field(ge=1)] = 1
+    sample_rate: Annotated[int, Field(ge=MIN_RATE, le=MAX_RATE)] | None = None
+    num_channels: Annotated[int, Field(ge=1, le=MAX_CHANNELS)] = 1
 
 
 def read_manifest(path: str | Path, left_out: list[LeftOut]) -> Iterator[Utterance]:
@@ -43,7 +52,7 @@ def read_manifest(path: str | Path, left_out: list[LeftOut]) -> Iterator[Utteran
 
     Args:
         path: of the manifest.
-        left_out: gets the lines whose strings no file could hold.
+        left_out: gets the lines whose strings no file could hold, or whose values no recording has.
 
     Raises:
         ManifestError: if it is missing, or a line is not an object with the right keys.
@@ -57,9 +66,10 @@ def read_manifest(path: str | Path, left_out: list[LeftOut]) -> Iterator[Utteran
                 continue
             try:
                 yield parse_line(line, path.parent)
-            except UnicodeEncodeError as error:
-                left_out.append(LeftOut(f"{path}:{number}", what_is_wrong(error)))
             except ValueError as error:  # not JSON, not UTF-8, or not an utterance
+                if leaves_out(error):
+                    left_out.append(LeftOut(f"{path}:{number}", what_is_wrong(error)))
+                    continue
                 raise ManifestError(f"{path}:{number}: {what_is_wrong(error)}") from None
 
 
@@ -70,16 +80,22 @@ def parse_line(line: bytes, folder: Path) -> Utterance:
     except RecursionError:
         raise ValueError("nested too deep") from None
     utterance = Utterance.model_validate(values)
-    # JSON can write half a character ("\ud800"), which neither files nor tokenizers can hold.
-    f"{utterance.id}{utterance.audio}{utterance.text}{utterance.speaker}".encode()
     return utterance.model_copy(update={"audio": str(folder / utterance.audio)})
 
 
 def what_is_wrong(error: ValueError) -> str:
-    if isinstance(error, UnicodeEncodeError):
-        return f"{error.object[error.start]!r} cannot be written as UTF-8"
     if not isinstance(error, pydantic.ValidationError):
         return f"not JSON: {error}"
     first = error.errors()[0]
     key = "".join(f"'{part}': " for part in first["loc"])
-    return f"{key}{first['msg'][0].lower()}{first['msg'][1:]}, got {first['input']!r}"
+    expected = f"{first['msg'][0].lower()}{first['msg'][1:]}"
+    if first["type"] == "string_unicode":
+        expected = "cannot be written as UTF-8"
+    return f"{key}{expected}, got {shown(first['input'])}"
+
+
+def leaves_out(error: ValueError) -> bool:
+    """Whether only this line cannot be used: it is an utterance, but none that could be."""
+    return isinstance(error, pydantic.ValidationError) and all(
+        each["type"] in IMPOSSIBLE for each in error.errors()
+    )

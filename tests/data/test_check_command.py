@@ -148,7 +148,7 @@ def test_hostile_manifests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         ":2: error: line: 'text': input should be a valid string, got ['no']",
         ":3: error: line: not JSON: nested too deep",
         ":4: error: line: not JSON: 'utf-8' codec can't decode",
-        ":5: error: line: '\\ud800' cannot be written as UTF-8",
+        ":5: error: line: 'text': cannot be written as UTF-8, got '\\ud800'",
         "utterances    1\n",
     ):
         assert expected in shown

@@ -61,7 +61,7 @@ def test_parts_of_files(tmp_path: Path) -> None:
     path = write_wav(tmp_path / "x.wav", speech(2.0))
     for keys, seconds in (
         ({}, 2.0), ({"start": 0.5}, 1.5), ({"start": 0.5, "duration": 0.25}, 0.25),
-        ({"start": 1.5, "duration": 1e308}, 0.5), ({"start": 1e308}, 0.0),
+        ({"start": 1.5, "duration": 3e5}, 0.5), ({"start": 3e5}, 0.0),
     ):  # fmt: skip
         facts = inspected(path, **keys)
         assert facts.problem is None
@@ -81,7 +81,7 @@ def test_hostile_audio(tmp_path: Path) -> None:
     (tmp_path / "damaged.flac").write_bytes(damaged)
     for name, message in (
         ("missing.wav", "does not exist"), ("folder.wav", "is no file"), ("empty.wav", "is empty"),
-        ("text.wav", "is not audio"), ("x" * 5000, "File name too long"),
+        ("text.wav", "is not audio"), ("x" * 4000, "File name too long"),
     ):  # fmt: skip
         assert message in (inspected(tmp_path / name).problem or "")
     assert inspected(tmp_path / "a\0b.wav").problem

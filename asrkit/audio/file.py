@@ -1,0 +1,155 @@
+"""Opening audio files: whatever a file holds, it is audio or an AudioError."""
+
+import io
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import soundfile
+
+from asrkit.errors import UserError, shown
+
+if TYPE_CHECKING:
+    from av.container import InputContainer
+
+MIN_RATE, MAX_RATE = 1000, 768000  # Hz
+MAX_CHANNELS = 64
+MAX_SECONDS = 100 * 3600  # of one file; a header that claims more does not know
+
+# What FFmpeg may read: containers that hold their audio. Playlists name other files, and devices,
+# scripts and protocols are no files at all.
+CONTAINERS = (
+    "aac,ac3,aiff,amr,amrnb,amrwb,ape,asf,au,avi,caf,dsf,dts,eac3,flac,flv,loas,matroska,webm,mov,"
+    "mp4,m4a,3gp,3g2,mp2,mp3,mpc,mpc8,mpeg,mpegts,ogg,oma,rm,sox,tak,truehd,tta,voc,w64,wav,wv"
+)
+
+Source = str | Path | io.BytesIO
+
+
+class AudioError(UserError):
+    """Audio that cannot be used; the message says which, why, and what would be right."""
+
+
+@contextmanager
+def opened(source: Source) -> Iterator[soundfile.SoundFile]:
+    """The file open for reading, with errors that say what is wrong with it.
+
+    soundfile reads wav, flac, mp3, ogg and opus; PyAV, when installed, the rest. A path is that of
+    a local file, whatever it looks like.
+
+    Raises:
+        AudioError: for whatever keeps the file from being read.
+    """
+    name = name_of(source)
+    try:
+        file = _opened(source, name)
+    except OSError as error:
+        raise AudioError(f"{name} cannot be read: {error.strerror or error}") from error
+    except soundfile.LibsndfileError as error:
+        raise AudioError(f"{name} is not audio ({error.error_string})") from error
+    with file:
+        refuse_absurd(file, name)
+        try:
+            yield file
+        except soundfile.LibsndfileError as error:
+            raise AudioError(f"{name} is damaged: {error.error_string}") from error
+
+
+def name_of(source: Source) -> str:
+    """What a message calls a file."""
+    return shown(Path(source), 300) if isinstance(source, (str, Path)) else "audio in memory"
+
+
+def refuse_absurd(file: soundfile.SoundFile, name: str) -> None:
+    """Raises AudioError for a header that no recording has."""
+    if not MIN_RATE <= file.samplerate <= MAX_RATE or not 1 <= file.channels <= MAX_CHANNELS:
+        raise AudioError(
+            f"{name} has {file.channels} channels at {file.samplerate} Hz, not 1 to {MAX_CHANNELS} "
+            f"at {MIN_RATE} to {MAX_RATE} Hz"
+        )
+    if file.frames > MAX_SECONDS * file.samplerate:
+        raise AudioError(f"{name} does not know its own length: convert it to wav first")
+    if file.frames <= 0:
+        raise AudioError(f"{name} has a header but no samples")
+
+
+def _opened(source: Source, name: str) -> soundfile.SoundFile:
+    """Raises AudioError for what is no audio, LibsndfileError or OSError for what is not read."""
+    if not isinstance(source, (str, Path)):
+        return soundfile.SoundFile(source)
+    path = Path(source).absolute()  # or libsndfile takes "-" for standard input
+    if not path.is_file():
+        raise AudioError(f"{name} is no file" if path.exists() else f"{name} does not exist")
+    if path.stat().st_size == 0:
+        raise AudioError(f"{name} is empty (0 bytes)")
+    try:  # bytes, for soundfile cannot encode every name that a file may have
+        return soundfile.SoundFile(os.fsencode(path) if os.name == "posix" else path)
+    except soundfile.LibsndfileError as error:
+        return decoded_by_av(path, name, error.error_string)
+    except TypeError as error:  # soundfile takes .raw for headerless samples
+        raise AudioError(
+            f"{name} is headerless audio: give it a header, or stream it as -"
+        ) from error
+
+
+def decoded_by_av(path: Path, name: str, problem: str) -> soundfile.SoundFile:
+    """The same interface for what only FFmpeg reads (m4a, webm, …), decoded to a temporary file.
+
+    FFmpeg is given an open file and may open nothing itself: a name such as 12:30.m4a would be a
+    protocol to it, and a playlist would make it read other files.
+
+    Args:
+        path: of the file.
+        name: of the file, in messages.
+        problem: that soundfile has with it.
+
+    Raises:
+        AudioError: if it is no audio that FFmpeg reads, or PyAV is not installed.
+        OSError: if it cannot be opened.
+    """
+    try:
+        import av
+    except ImportError as error:
+        raise AudioError(
+            f"{name} is not audio that soundfile reads ({problem}); "
+            "for m4a, webm and others: pip install 'asrkit[av]'"
+        ) from error
+    alone = {"protocol_whitelist": "", "format_whitelist": CONTAINERS}
+    storage = tempfile.TemporaryFile()  # noqa: SIM115 - closed by who closes the SoundFile
+    with path.open("rb") as data:
+        try:
+            with av.open(data, "r", options=alone, metadata_errors="replace") as container:
+                return _decoded(container, storage, name)
+        except Exception as error:  # PyAV raises a dozen types, AttributeError among them
+            storage.close()
+            if isinstance(error, AudioError):
+                raise
+            raise AudioError(
+                f"{name} is not audio that soundfile or FFmpeg reads ({problem})"
+            ) from error
+
+
+def _decoded(container: "InputContainer", storage: BinaryIO, name: str) -> soundfile.SoundFile:
+    """The first audio stream, in one or two channels."""
+    import av
+
+    stream = container.streams.audio[0]
+    channels = min(2, stream.channels)
+    layout = "mono" if channels == 1 else "stereo"
+    resampler = av.AudioResampler(format="flt", layout=layout, rate=stream.rate)
+    file = soundfile.SoundFile(storage, "w+", stream.rate, channels, format="WAV", subtype="FLOAT")
+    try:
+        for frame in chain(container.decode(stream), [None]):
+            for part in filter(None, resampler.resample(frame)):
+                file.write(part.to_ndarray().reshape(-1, channels))
+            if file.frames > MAX_SECONDS * stream.rate:
+                raise AudioError(f"{name} is longer than {MAX_SECONDS // 3600} hours")
+    except BaseException:
+        file.close()  # before its storage is
+        raise
+    file.seek(0)
+    return file
