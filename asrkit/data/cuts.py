@@ -1,14 +1,32 @@
 """Utterances as lhotse cuts, from plain manifests or anything lhotse reads."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
+from typing import Any
 
+import pydantic
 from lhotse import AudioSource, CutSet, MonoCut, MultiCut, Recording, SupervisionSegment
-from lhotse.cut import Cut
+from lhotse.cut import Cut, MixedCut, PaddingCut
+from lhotse.utils import fastcopy
 
 from asrkit import audio
-from asrkit.data.manifest import LeftOut, ManifestError, Utterance, read_manifest
+from asrkit.audio.file import MAX_RATE, MAX_SECONDS, MIN_RATE
+from asrkit.data.manifest import LeftOut, ManifestError, Utterance, read_manifest, what_is_wrong
+from asrkit.errors import shown
+
+SOURCES = ("file", "memory")  # of recordings in lhotse's manifests; Shar's become "memory"
+BOUNDS = {  # of numbers anywhere in them
+    "duration": (0, MAX_SECONDS),
+    "start": (-MAX_SECONDS, MAX_SECONDS),
+    "offset": (-MAX_SECONDS, MAX_SECONDS),
+    "num_samples": (0, MAX_SECONDS * MAX_RATE),
+    "sampling_rate": (MIN_RATE, MAX_RATE),
+    "source_sampling_rate": (MIN_RATE, MAX_RATE),
+    "target_sampling_rate": (MIN_RATE, MAX_RATE),
+    "factor": (0.01, 100),  # of speed, tempo and volume
+}
 
 
 def load_cuts(path: str | Path, left_out: list[LeftOut]) -> CutSet:
@@ -26,21 +44,25 @@ def load_cuts(path: str | Path, left_out: list[LeftOut]) -> CutSet:
     if not path.exists():
         raise ManifestError(f"no manifest {path}")
     if is_lhotse(path):
+        place = path.absolute()  # or the name "pipe:…" of a file in a folder is run by a shell
         try:
-            return CutSet.from_shar(in_dir=path) if path.is_dir() else CutSet.from_file(path)
+            cuts = CutSet.from_shar(in_dir=place) if path.is_dir() else CutSet.from_file(place)
         except Exception as error:  # whatever lhotse makes of a folder or file that is not its own
             raise ManifestError(
-                f"{path} cannot be read as lhotse's, as folders and .gz files are: {error}"
+                f"{path} cannot be read as lhotse's, as folders and .gz files are: "
+                f"{shown(error, 300)}"
             ) from error
-    cuts: dict[str, Cut] = {}
+        inert = InertCuts(cuts, path)
+        return CutSet(inert if cuts.is_lazy else list(inert))
+    by_id: dict[str, Cut] = {}
     for utterance in read_manifest(path, left_out):
-        if utterance.id in cuts:
+        if utterance.id in by_id:
             raise ManifestError(f"{path}: id {utterance.id!r} occurs twice")
         try:
-            cuts[utterance.id] = _cut(utterance)
+            by_id[utterance.id] = _cut(utterance)
         except audio.AudioError as error:
             left_out.append(LeftOut(utterance.id, str(error)))
-    return CutSet(list(cuts.values()))
+    return CutSet(list(by_id.values()))
 
 
 def is_lhotse(path: Path) -> bool:
@@ -52,6 +74,88 @@ def is_lhotse(path: Path) -> bool:
             return str(json.loads(lines.readline()).get("type", "")).endswith("Cut")
     except (ValueError, AttributeError, RecursionError):
         return False
+
+
+class InertCuts:
+    """Cuts of lhotse's, one by one, of which only local files and bytes of their own are read.
+
+    Lhotse runs a source of type "command" in a shell, fetches a "url", and unpickles some arrays.
+    What asrkit does not read (features, custom fields) is left away; of what it reads, all that is
+    not listed above is refused with a ManifestError, as is what lhotse itself cannot read.
+    """
+
+    def __init__(self, cuts: CutSet, manifest: Path) -> None:
+        self.cuts, self.manifest = cuts, manifest
+
+    def __len__(self) -> int:
+        return len(self.cuts)
+
+    def __iter__(self) -> Iterator[Cut]:
+        cuts = iter(self.cuts)
+        for number in count(1):
+            where = f"{self.manifest}: cut {number}"
+            try:
+                cut = _without_extras(next(cuts))
+                where += f", {shown(cut.id)}"
+                utterance_of(cut, self.manifest)
+                for part in _objects(cut.to_dict()):
+                    refuse_what_acts(part)
+            except StopIteration:
+                return
+            except ManifestError as error:
+                raise ManifestError(f"{where}: {error}") from None
+            except pydantic.ValidationError as error:
+                raise ManifestError(f"{where}: {what_is_wrong(error)}") from None
+            except Exception as error:  # whatever lhotse makes of a damaged manifest
+                raise ManifestError(f"{where} cannot be read: {shown(error, 300)}") from error
+            yield cut
+
+
+def _without_extras(cut: Cut) -> Cut:
+    """The cut with its audio and its supervisions alone."""
+    if isinstance(cut, MixedCut):
+        tracks = [fastcopy(track, cut=_without_extras(track.cut)) for track in cut.tracks]
+        return fastcopy(cut, tracks=tracks)
+    if isinstance(cut, PaddingCut):
+        return fastcopy(cut, num_frames=None, num_features=None, frame_shift=None, custom=None)
+    supervisions = [fastcopy(each, custom=None, alignment=None) for each in cut.supervisions]
+    return fastcopy(cut, supervisions=supervisions, features=None, custom=None)
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    """Every object in a tree of JSON."""
+    if isinstance(value, dict):
+        yield value
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        for each in value:
+            yield from _objects(each)
+
+
+def refuse_what_acts(part: dict[str, Any]) -> None:
+    """Raises ManifestError for a source that is neither file nor memory, or an absurd number."""
+    for source in part.get("sources", ()):
+        if source["type"] not in SOURCES or "video" in source:
+            raise ManifestError(
+                f"a recording source of type {shown(source['type'])}: only {' and '.join(SOURCES)} "
+                "are read, for a manifest runs nothing and fetches nothing"
+            )
+    for name, (least, most) in BOUNDS.items():
+        value = part.get(name, most)
+        if isinstance(value, bool) or not least <= value <= most:
+            raise ManifestError(f"{name} must be {least} to {most}, got {shown(value)}")
+
+
+def utterance_of(cut: Cut, manifest: str | Path) -> Utterance:
+    """What a line of a plain manifest would say of a cut.
+
+    Its audio may be in memory, mixed or transformed: only the cut itself can read it.
+    """
+    return Utterance(
+        id=cut.id, audio=f"{manifest}#{cut.id}", text=text_of(cut), duration=cut.duration,
+        speaker=next((s.speaker for s in cut.supervisions if s.speaker), None),
+        sample_rate=cut.sampling_rate, num_channels=cut.num_channels,
+    )  # fmt: skip
 
 
 def _cut(utterance: Utterance) -> Cut:

@@ -2,9 +2,11 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lhotse import CutSet
+from lhotse.serialization import save_to_json, save_to_jsonl, save_to_yaml
 
 from asrkit.data.cuts import load_cuts, perturb_speed, text_of, usable
 from asrkit.data.dataset import SpeechDataset, load_samples
@@ -145,8 +147,9 @@ def test_half_a_character_leaves_its_line_out(key: str, corpus: Path) -> None:
         path.write_text("\n".join(lines))
         left_out: list[LeftOut] = []
         assert len(list(read_manifest(path, left_out))) == count
-        reasons = [] if count == 3 else [(f"{path}:2", r"'\ud83d' cannot be written as UTF-8")]
-        assert left_out == reasons
+        assert [each.id for each in left_out] == [f"{path}:2"] * (3 - count)
+        assert all(r"\ud83d" in each.reason for each in left_out)
+        assert all(f"'{key}': cannot be written as UTF-8" in each.reason for each in left_out)
 
 
 def test_missing_and_double(corpus: Path, tmp_path: Path) -> None:
@@ -172,3 +175,113 @@ def test_lhotse_manifests_and_shar(corpus: Path, tmp_path: Path) -> None:
         assert [len(load_samples(cut)) for cut in loaded] == [
             len(load_samples(cut)) for cut in cuts
         ]
+
+
+def command(folder: Path) -> dict[str, object]:
+    """A source that leaves a file behind when lhotse runs it."""
+    return {"type": "command", "channels": [0], "source": f"touch {folder}/ran; cat {folder}/x.wav"}
+
+
+def recording(*sources: object, **keys: object) -> dict[str, object]:
+    facts = {"id": "r", "sampling_rate": 16000, "num_samples": 16000, "duration": 1.0}
+    return facts | {"sources": list(sources), "channel_ids": [0]} | keys
+
+
+def mono_cut(**keys: object) -> dict[str, object]:
+    cut = {"id": "c", "start": 0.0, "duration": 1.0, "channel": 0, "type": "MonoCut"}
+    return cut | {"supervisions": []} | keys
+
+
+def mixed(*tracks: dict[str, object]) -> dict[str, object]:
+    parts = [{"cut": each, "type": each.pop("type"), "offset": 0.0} for each in tracks]
+    return {"id": "c", "tracks": parts, "type": "MixedCut"}
+
+
+def hostile_cuts(folder: Path) -> dict[str, dict[str, object]]:
+    """Cuts that lhotse would run, fetch or take all memory for."""
+    file = {"type": "file", "channels": [0], "source": str(folder / "x.wav")}
+    bad = recording(command(folder))
+    reverb = {"name": "ReverbWithImpulseResponse", "kwargs": {"rir": bad}}
+    url = {"type": "url", "channels": [0], "source": "file:///etc/hostname"}
+    slow = {"name": "Speed", "kwargs": {"factor": 1e-9}}
+    return {
+        "command": mono_cut(recording=bad),
+        "second": mono_cut(recording=recording(file, command(folder))),
+        "url": mono_cut(recording=recording(url)),
+        "other": mono_cut(recording=recording(file | {"type": "pipe"})),
+        "track": mixed(mono_cut(recording=recording(file)), mono_cut(recording=bad)),
+        "reverb": mono_cut(recording=recording(file, transforms=[reverb])),
+        "factor": mono_cut(recording=recording(file, transforms=[slow])),
+        "rate": mono_cut(recording=recording(file, sampling_rate=10**9)),
+        "samples": mono_cut(recording=recording(file, num_samples=10**18)),
+        "length": mono_cut(recording=recording(file), duration=1e308),
+        "kind": mono_cut(recording=recording(file), duration="1"),
+        "number": mono_cut(recording=recording(file), id=3),
+        "recording": recording(file),
+    }
+
+
+NAMES = list(hostile_cuts(Path("folder")))
+MESSAGES = {"command": "'command': only file and memory", "url": "'url': only", "other": "'pipe'"}
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "jsonl.gz", "json.gz", "yaml.gz"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_manifest_runs_and_fetches_nothing(name: str, suffix: str, tmp_path: Path) -> None:
+    """Named before anything is read, whatever file it comes in."""
+    write_wav(tmp_path / "x.wav", speech(1.0))
+    good = mono_cut(recording=recording({"type": "file", "channels": [0], "source": "x"}), id="a")
+    path, cut = tmp_path / f"cuts.{suffix}", hostile_cuts(tmp_path)[name]
+    writers = {"json": save_to_json, "yaml": save_to_yaml}
+    writers.get(suffix.removesuffix(".gz"), save_to_jsonl)([good, cut], path)
+    with pytest.raises(ManifestError, match=MESSAGES.get(name, "cut")) as error:
+        [load_samples(each) for each in load_cuts(path, []) if each.id == "c"]
+    assert str(path) in str(error.value)
+    assert len(str(error.value)) < len(str(path)) + 500
+    assert not (tmp_path / "ran").exists()
+
+
+def test_what_is_not_read_is_left_away(tmp_path: Path) -> None:
+    """Features, arrays and recordings in custom fields could run commands and unpickle."""
+    write_wav(tmp_path / "x.wav", speech(1.0))
+    file = {"type": "file", "channels": [0], "source": str(tmp_path / "x.wav")}
+    array = {"storage_type": "memory_raw", "storage_path": "", "storage_key": "x", "shape": [1]}
+    custom = {"target": recording(command(tmp_path)), "array": array}
+    supervision = {"id": "c", "recording_id": "r", "start": -0.1, "duration": 1.0, "text": "no"}
+    cut = mono_cut(
+        recording=recording(file), custom=custom, supervisions=[supervision | {"custom": custom}]
+    )
+    save_to_jsonl([cut], tmp_path / "cuts.jsonl.gz")
+    (loaded,) = load_cuts(tmp_path / "cuts.jsonl.gz", [])
+    assert loaded.custom is loaded.supervisions[0].custom is None
+    assert text_of(loaded) == "no"
+    assert len(load_samples(loaded)) == 16000
+
+
+def test_the_names_of_shards_are_paths(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of files in a folder that is named by itself: "pipe:…" would be a command to lhotse."""
+    shar = tmp_path / "shar"
+    shar.mkdir()
+    load_cuts(corpus / "dev.jsonl", []).to_shar(shar, fields={"recording": "wav"}, shard_size=3)
+    (shar / "recording.000000.tar").rename(shar / "pipe:touch ran;.000000.tar")
+    monkeypatch.chdir(shar)
+    with pytest.raises(ManifestError):
+        list(load_cuts(".", []))
+    assert not (shar / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [{"start": 1e308}, {"duration": 1e9}, {"num_channels": 10**9}, {"sample_rate": 10**9},
+     {"id": "x" * 2000}, {"audio": "x" * 5000}, {"text": "x" * 2_000_000}],
+)  # fmt: skip
+def test_what_no_recording_has_leaves_its_line_out(keys: dict[str, Any], corpus: Path) -> None:
+    good = json.loads((corpus / "dev.jsonl").read_text().splitlines()[0])
+    path = write_manifest(corpus / "m.jsonl", good | {"id": "a"} | keys, good)
+    left_out: list[LeftOut] = []
+    assert [cut.id for cut in load_cuts(path, left_out)] == [good["id"]]
+    assert left_out[0].id == f"{path}:1"
+    assert f"'{next(iter(keys))}': " in left_out[0].reason
+    assert len(left_out[0].reason) < 300

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import count, islice
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,9 +13,10 @@ import soundfile
 from lhotse.cut import Cut
 
 from asrkit import audio
-from asrkit.audio.io import AudioInfo, opened
+from asrkit.audio.file import opened
+from asrkit.audio.io import AudioInfo, blocks_of
 from asrkit.data.check.facts import Facts, Finding, Signal
-from asrkit.data.cuts import is_lhotse, load_cuts, text_of
+from asrkit.data.cuts import is_lhotse, load_cuts, utterance_of
 from asrkit.data.dataset import load_samples
 from asrkit.data.manifest import ManifestError, Utterance, parse_line, what_is_wrong
 
@@ -64,25 +65,8 @@ def bad_line(path: str, number: int, error: ValueError) -> Finding:
 
 
 def _lhotse_entries(path: str) -> Iterator[Entry]:
-    cuts = iter(load_cuts(path, []))
-    for number in count(1):
-        try:
-            cut = next(cuts)
-            utterance = _utterance_of(cut, path)
-        except StopIteration:
-            return
-        except Exception as error:  # whatever lhotse makes of a damaged file
-            raise ManifestError(f"{path}: lhotse cannot read cut {number}: {error}") from error
-        yield Entry(path, number, utterance, cut)
-
-
-def _utterance_of(cut: Cut, path: str) -> Utterance:
-    # Its audio may be in memory, mixed or transformed: only the cut itself can read it.
-    return Utterance(
-        id=cut.id, audio=f"{path}#{cut.id}", text=text_of(cut), duration=cut.duration,
-        speaker=next((s.speaker for s in cut.supervisions if s.speaker), None),
-        sample_rate=cut.sampling_rate, num_channels=cut.num_channels,
-    )  # fmt: skip
+    for number, cut in enumerate(load_cuts(path, []), start=1):
+        yield Entry(path, number, utterance_of(cut, path), cut)
 
 
 def inspect_all(
@@ -120,13 +104,7 @@ def _blocks(file: soundfile.SoundFile, utterance: Utterance) -> Iterator[np.ndar
     end = float("inf") if utterance.duration is None else start + utterance.duration
     first, last = (round(min(seconds * rate, file.frames)) for seconds in (start, end))
     file.seek(first)
-    while first < last:
-        size = min(round(BLOCK_SECONDS * rate), last - first)
-        block = file.read(size, dtype="float32", always_2d=True)
-        if not len(block):
-            return
-        first += len(block)
-        yield block
+    yield from blocks_of(file, last - first, BLOCK_SECONDS)
 
 
 def measure(blocks: Iterable[np.ndarray], rate: int) -> Signal | None:
