@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from asrkit.errors import printable, shown
 from asrkit.search.ngram import LN_10, ArpaError
 
 MAGIC = b"mmap lm http://kheafield.com/code"
@@ -16,6 +17,9 @@ def is_binary(path: Path) -> bool:
 
 class KenLM:
     """A model as `NGram` is one. Its states are KenLM's; it does not tell its words.
+
+    KenLM maps a binary into memory and trusts it: a damaged one can end the process. Use binaries
+    that you made yourself; an ARPA file is read by asrkit and checked.
 
     Args:
         path: of a binary, or of an ARPA file.
@@ -32,8 +36,9 @@ class KenLM:
         self.new_state = kenlm.State
         try:
             self.model = kenlm.Model(str(path))
-        except (OSError, RuntimeError) as error:
-            raise ArpaError(f"KenLM cannot read {path}: {str(error).splitlines()[0]}") from None
+        except (OSError, RuntimeError, ValueError) as error:  # its messages may be no UTF-8
+            reason = printable(str(error).partition("\n")[0][:300])
+            raise ArpaError(f"KenLM cannot read {shown(Path(path), 300)}: {reason}") from None
         self.order: int = self.model.order
 
     def start(self) -> Any:

@@ -3,14 +3,20 @@
 import io
 import json
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal, Protocol
 
-from asrkit.errors import UserError
+from asrkit.errors import UserError, shown
 
 
 class TextError(UserError):
     """Text that a tokenizer cannot encode, or a tokenizer that cannot be made."""
+
+
+def unwritable(symbols: Sequence[str], text: str) -> TextError:
+    """The error for symbols of a text that a vocabulary does not have."""
+    named = " ".join(map(shown, symbols[:10])) + (" …" if len(symbols) > 10 else "")
+    return TextError(f"not in the vocabulary: {named} in {shown(text)}")
 
 
 class Tokenizer(Protocol):
@@ -71,7 +77,7 @@ class SymbolTokenizer:
         symbols = self.split(text)
         unknown = sorted({symbol for symbol in symbols if symbol not in self._ids})
         if unknown:
-            raise TextError(f"not in the vocabulary: {' '.join(map(repr, unknown))} in {text!r}")
+            raise unwritable(unknown, text)
         return [self._ids[symbol] for symbol in symbols]
 
     def piece(self, token: int) -> str:
@@ -124,6 +130,10 @@ class SentencePieceTokenizer:
             raise TextError(f"not a sentencepiece model: {error}") from None
         # sentencepiece has <unk> at 0, which is where the blank goes.
         self.vocab_size = self._processor.get_piece_size()
+        try:
+            self._pieces = [self._processor.id_to_piece(i) for i in range(self.vocab_size)]
+        except UnicodeDecodeError as error:
+            raise TextError(f"a piece of the sentencepiece model is no text: {error}") from None
 
     @classmethod
     def train(
@@ -144,15 +154,18 @@ class SentencePieceTokenizer:
         return cls(model.getvalue())
 
     def encode(self, text: str) -> list[int]:
-        tokens = self._processor.encode(text)
+        try:
+            tokens = self._processor.encode(text)
+        except RuntimeError:  # half a character, which is no UTF-8
+            raise TextError(f"cannot be encoded: {shown(text)}") from None
         if 0 in tokens:
             known = set("".join(map(self.piece, range(1, self.vocab_size))))
             unknown = sorted(set(text) - known - {" "})
-            raise TextError(f"not in the vocabulary: {' '.join(map(repr, unknown))} in {text!r}")
+            raise unwritable(unknown, text)
         return tokens
 
     def piece(self, token: int) -> str:
-        return self._processor.id_to_piece(token).replace("▁", " ")
+        return self._pieces[token].replace("▁", " ")
 
     def to_bytes(self) -> bytes:
         return self._model

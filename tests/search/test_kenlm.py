@@ -78,3 +78,6 @@ def test_what_does_not_fit(tmp_path: Path) -> None:
     (tmp_path / "cut.bin").write_bytes(BINARY.read_bytes()[:300])
     with pytest.raises(ArpaError, match=r"KenLM cannot read .*cut\.bin"):
         read_language_model(tmp_path / "cut.bin")
+    (tmp_path / "other.bin").write_bytes(b"\xff" + BINARY.read_bytes())  # which KenLM quotes
+    with pytest.raises(ArpaError, match=r"KenLM cannot read .*other\.bin"):
+        KenLM(tmp_path / "other.bin")

@@ -65,3 +65,21 @@ def test_bad_tokenizers() -> None:
         SentencePieceTokenizer.from_bytes(b"nonsense")
     with pytest.raises(TextError, match="vocab_size 3"):
         SentencePieceTokenizer.train(TEXTS, 3)
+
+
+def test_what_sentencepiece_cannot_hold() -> None:
+    """Half a character, and a model whose pieces are no text, as a damaged file has them."""
+    tokenizer = SentencePieceTokenizer.train(TEXTS * 5, 60)
+    with pytest.raises(TextError, match=r"cannot be encoded: 'sev\\udc00'"):
+        tokenizer.encode("sev\udc00")
+    damaged = tokenizer.to_bytes().replace("Ü".encode(), b"\xff\xff")
+    with pytest.raises(TextError, match="a piece of the sentencepiece model is no text"):
+        SentencePieceTokenizer.from_bytes(damaged)
+
+
+@pytest.mark.parametrize("index", range(4))
+def test_a_message_shows_a_part_of_a_long_text(index: int) -> None:
+    text = " ".join(chr(0x1400 + i) * 1000 for i in range(200))
+    with pytest.raises(TextError, match="not in the vocabulary: ") as error:
+        tokenizers()[index].encode(text)
+    assert len(str(error.value)) < 1500
