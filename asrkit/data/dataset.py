@@ -19,6 +19,7 @@ from asrkit import audio
 from asrkit.audio.io import refuse_too_many
 from asrkit.data.cuts import text_of
 from asrkit.data.manifest import LeftOut
+from asrkit.errors import printable
 from asrkit.text import TextError, Tokenizer
 
 
@@ -186,10 +187,11 @@ def load_samples(cut: Cut) -> np.ndarray:
         refuse_too_many(cut.duration * cut.sampling_rate, cut.num_channels)
         with audio_backend(_Reader()):
             samples = cut.load_audio()  # (channels, n)
-    except audio.AudioError:
-        raise
     except Exception as error:  # lhotse and the decoders below it raise a dozen unrelated types
-        raise audio.AudioError(" ".join(f"{type(error).__name__}: {error}".split())) from error
+        reason = str(error).partition("[extra info]")[0]  # lhotse's: the cut with all it holds
+        if not isinstance(error, audio.AudioError):
+            reason = f"{type(error).__name__}: {reason}"
+        raise audio.AudioError(printable(" ".join(reason.split())[:500])) from error
     return np.ascontiguousarray(
         audio.resample(audio.mono(samples.T), cut.sampling_rate), dtype=np.float32
     )

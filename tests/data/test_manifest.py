@@ -8,6 +8,7 @@ import pytest
 from lhotse import CutSet
 from lhotse.serialization import save_to_json, save_to_jsonl, save_to_yaml
 
+from asrkit.audio import AudioError
 from asrkit.data.cuts import load_cuts, perturb_speed, text_of, usable
 from asrkit.data.dataset import SpeechDataset, load_samples
 from asrkit.data.manifest import LeftOut, ManifestError, read_manifest
@@ -95,6 +96,9 @@ def test_a_file_that_breaks_later_is_left_out_of_its_batch(corpus: Path) -> None
     cuts = load_cuts(corpus / "train.jsonl", [])
     (corpus / "audio" / "train1.flac").write_bytes(b"no longer audio")
     (corpus / "audio" / "train2.flac").unlink()
+    with pytest.raises(AudioError, match=r"train2\.flac does not exist$") as error:
+        load_samples(cuts["train2"])
+    assert "\n" not in str(error.value)
     batch = SpeechDataset(ENCODE)[("seed", cuts.subset(first=4))]
     assert batch.ids == ["train0", "train3"]
     assert [u.id for u in batch.left_out] == ["train1", "train2"]

@@ -90,7 +90,7 @@ def inspect(entry: Entry, decode: bool = True) -> Facts:
                 signal = measure(_blocks(file, utterance), header.sample_rate) if decode else None
         elif decode:
             signal = measure([load_samples(cut)[:, None]], audio.SAMPLE_RATE)
-    except (audio.AudioError, OSError, ValueError) as error:  # also paths that no file can have
+    except audio.AudioError as error:
         problem = str(error)
     return Facts(manifest, line, utterance, header, signal, problem)
 
