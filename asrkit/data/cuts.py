@@ -1,6 +1,7 @@
 """Utterances as lhotse cuts, from plain manifests or anything lhotse reads."""
 
 import json
+import logging
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -13,8 +14,17 @@ from lhotse.utils import fastcopy
 
 from asrkit import audio
 from asrkit.audio.file import MAX_RATE, MAX_SECONDS, MIN_RATE
-from asrkit.data.manifest import LeftOut, ManifestError, Utterance, read_manifest, what_is_wrong
+from asrkit.data.manifest import (
+    LeftOut,
+    ManifestError,
+    Utterance,
+    leaves_out,
+    read_manifest,
+    what_is_wrong,
+)
 from asrkit.errors import shown
+
+logger = logging.getLogger(__name__)
 
 SOURCES = ("file", "memory")  # of recordings in lhotse's manifests; Shar's become "memory"
 BOUNDS = {  # of numbers anywhere in them
@@ -81,11 +91,13 @@ class InertCuts:
 
     Lhotse runs a source of type "command" in a shell, fetches a "url", and unpickles some arrays.
     What asrkit does not read (features, custom fields) is left away; of what it reads, all that is
-    not listed above is refused with a ManifestError, as is what lhotse itself cannot read.
+    not listed above is refused with a ManifestError, as is what lhotse itself cannot read. A cut
+    whose values no recording has is left out with a warning.
     """
 
     def __init__(self, cuts: CutSet, manifest: Path) -> None:
         self.cuts, self.manifest = cuts, manifest
+        self.named: set[int] = set()  # of those left out
 
     def __len__(self) -> int:
         return len(self.cuts)
@@ -105,7 +117,12 @@ class InertCuts:
             except ManifestError as error:
                 raise ManifestError(f"{where}: {error}") from None
             except pydantic.ValidationError as error:
-                raise ManifestError(f"{where}: {what_is_wrong(error)}") from None
+                if not leaves_out(error):
+                    raise ManifestError(f"{where}: {what_is_wrong(error)}") from None
+                if number not in self.named:  # once, not in every epoch
+                    logger.warning("%s is left out: %s", where, what_is_wrong(error))
+                    self.named.add(number)
+                continue
             except Exception as error:  # whatever lhotse makes of a damaged manifest
                 raise ManifestError(f"{where} cannot be read: {shown(error, 300)}") from error
             yield cut

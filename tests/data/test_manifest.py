@@ -207,6 +207,8 @@ def hostile_cuts(folder: Path) -> dict[str, dict[str, object]]:
     bad = recording(command(folder))
     reverb = {"name": "ReverbWithImpulseResponse", "kwargs": {"rir": bad}}
     url = {"type": "url", "channels": [0], "source": "file:///etc/hostname"}
+    rates = {"source_sampling_rate": 16000, "target_sampling_rate": 10**9}
+    high = {"name": "Resample", "kwargs": rates}
     slow = {"name": "Speed", "kwargs": {"factor": 1e-9}}
     return {
         "command": mono_cut(recording=bad),
@@ -216,9 +218,9 @@ def hostile_cuts(folder: Path) -> dict[str, dict[str, object]]:
         "track": mixed(mono_cut(recording=recording(file)), mono_cut(recording=bad)),
         "reverb": mono_cut(recording=recording(file, transforms=[reverb])),
         "factor": mono_cut(recording=recording(file, transforms=[slow])),
-        "rate": mono_cut(recording=recording(file, sampling_rate=10**9)),
+        "rate": mono_cut(recording=recording(file, transforms=[high])),
         "samples": mono_cut(recording=recording(file, num_samples=10**18)),
-        "length": mono_cut(recording=recording(file), duration=1e308),
+        "length": mono_cut(recording=recording(file, duration=1e308)),
         "kind": mono_cut(recording=recording(file), duration="1"),
         "number": mono_cut(recording=recording(file), id=3),
         "recording": recording(file),
@@ -260,6 +262,20 @@ def test_what_is_not_read_is_left_away(tmp_path: Path) -> None:
     assert loaded.custom is loaded.supervisions[0].custom is None
     assert text_of(loaded) == "no"
     assert len(load_samples(loaded)) == 16000
+
+
+def test_a_cut_that_no_recording_has_is_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By itself, and named once however often the cuts are read."""
+    file = recording({"type": "file", "channels": [0], "source": "x.wav"})
+    changes: list[dict[str, object]] = [{}, {"duration": 1e308}, {"id": "x" * 2000}]
+    cuts = [mono_cut(recording=file) | each for each in changes]
+    save_to_jsonl(cuts, tmp_path / "cuts.jsonl")
+    loaded = load_cuts(tmp_path / "cuts.jsonl", [])
+    assert [[cut.id for cut in loaded] for _ in range(2)] == [["c"], ["c"]]
+    assert caplog.text.count("is left out: ") == 2
+    assert "cut 2, 'c' is left out: 'duration': input should be less than" in caplog.text
 
 
 def test_the_names_of_shards_are_paths(
