@@ -16,7 +16,6 @@ from asrkit.recordings import (
     add_output,
     as_text,
     jobs_of,
-    named,
     seconds_of,
     transcribe,
 )
@@ -62,7 +61,7 @@ def align(options: argparse.Namespace) -> int:
         except UserError as error:
             left_out.append(LeftOut(job.id, str(error)))
     for line in left_out:
-        print(f"asrkit align: {named(*line)}", file=sys.stderr)
+        print(f"asrkit align: {line}", file=sys.stderr)
     return 1 if left_out else 0
 
 

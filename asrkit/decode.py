@@ -29,7 +29,6 @@ from asrkit.recordings import (
     Output,
     add_output,
     jobs_of,
-    named,
     seconds_of,
     transcribe,
 )
@@ -79,7 +78,7 @@ def decode(options: argparse.Namespace) -> int:
     left_out: list[LeftOut] = []
     jobs = jobs_of(options.files, options.manifest, left_out)
     for line in left_out:
-        print(f"asrkit decode: {named(*line)}", file=sys.stderr)
+        print(f"asrkit decode: {line}", file=sys.stderr)
     output = Output(options.format, options.output_dir, jobs)
     recognizer, config = load_recognizer(options)
     check_nbest(options, recognizer)
@@ -163,7 +162,7 @@ def show(job: Job, outcome: Outcome, output: Output, nbest: int) -> None:
     """One recording's transcript, or what was wrong with it on standard error."""
     result = outcome.result
     if isinstance(result, UserError):
-        print(f"asrkit decode: {named(job.id, str(result))}", file=sys.stderr)
+        print(f"asrkit decode: {LeftOut(job.id, str(result))}", file=sys.stderr)
         return
     more: dict[str, Any] = {} if job.text is None else {"reference": job.text}
     if len(result.segments) > 1:

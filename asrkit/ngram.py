@@ -88,7 +88,7 @@ def texts_of(path: Path) -> Iterator[str]:
         left_out: list[LeftOut] = []
         yield from (utterance.text or "" for utterance in read_manifest(path, left_out))
         for each in left_out:
-            print(f"asrkit ngram: {each.id}: {each.reason}", file=sys.stderr)
+            print(f"asrkit ngram: {each}", file=sys.stderr)
     else:
         with path.open("rb") as lines:
             for number, line in enumerate(lines, start=1):

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from asrkit import audio
 from asrkit.arguments import Parser
-from asrkit.audio.file import name_of
 from asrkit.data.manifest import LeftOut, read_manifest
 from asrkit.errors import UserError, printable
 from asrkit.files import replacing
@@ -53,12 +52,6 @@ def jobs_of(files: Sequence[str], manifest: str | None, left_out: list[LeftOut])
 def as_text(path: str) -> str:
     """A path as UTF-8 can write it: a file's name may hold any byte."""
     return path.encode("utf-8", "backslashreplace").decode()
-
-
-def named(id_: str, reason: str) -> str:
-    """What is wrong with a job, after its name unless that is said already: its path, as a rule."""
-    name = name_of(id_)
-    return reason if reason.startswith(f"{name} ") else f"{name}: {reason}"
 
 
 def transcribe(recognizer: Recognizer, job: Job, rate: int) -> Result:

@@ -191,7 +191,7 @@ def report(left_out: list[LeftOut], path: Path, ranks: Ranks) -> None:
         temporary.write_text("\n".join(lines) + "\n", "utf-8", "backslashreplace")
     logger.warning("%d utterances left out, see %s", len(left_out), path)
     for utterance in left_out[:5]:
-        logger.warning("  %s: %s", utterance.id, utterance.reason)
+        logger.warning("  %s", utterance)
 
 
 def finish(trainer: Trainer, config: Config, folder: Path) -> None:

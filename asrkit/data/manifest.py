@@ -8,8 +8,8 @@ from typing import Annotated, NamedTuple
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
-from asrkit.audio.file import MAX_CHANNELS, MAX_RATE, MAX_SECONDS, MIN_RATE
-from asrkit.errors import UserError, shown
+from asrkit.audio.file import MAX_CHANNELS, MAX_RATE, MAX_SECONDS, MIN_RATE, name_of
+from asrkit.errors import UserError, printable, shown
 
 # pydantic's names for values that no recording has. Half a character, which JSON can write
 # ("\ud800"), is a string that neither files nor tokenizers can hold.
@@ -25,6 +25,11 @@ class LeftOut(NamedTuple):
 
     id: str
     reason: str
+
+    def __str__(self) -> str:
+        """Both on one line that a terminal shows as it is; a reason may begin with the id."""
+        name, reason = name_of(self.id), printable(self.reason)
+        return reason if reason.startswith(f"{name} ") else f"{name}: {reason}"
 
 
 Name = Annotated[str, Field(max_length=1000)]

@@ -139,7 +139,7 @@ def read_cuts(path: str) -> CutSet:
     left_out: list[LeftOut] = []
     cuts = load_cuts(path, left_out)
     for utterance in left_out:
-        print(f"asrkit report: left out {utterance.id}: {utterance.reason}", file=sys.stderr)
+        print(f"asrkit report: left out {utterance}", file=sys.stderr)
     return cuts
 
 

@@ -54,7 +54,7 @@ def load_corpus(config: Config) -> Corpus:
     dev = usable(dev, too_long, left_out)  # what cannot be written counts as an error
     for cuts, path in ((train, config.data.train), (dev, config.data.dev)):
         if next(iter(cuts), None) is None:
-            reasons = "".join(f"\n  {u.id}: {u.reason}" for u in left_out[:5])
+            reasons = "".join(f"\n  {u}" for u in left_out[:5])
             raise ManifestError(f"{path} has no usable utterance{reasons}")
     (seconds, of_train), (_, of_dev) = measured(train), measured(dev)
     noise = config.augmentation.noise

@@ -37,14 +37,14 @@ def held_out_manifest(path: str, file: ModelFile, max_batch_seconds: float) -> D
     left_out: list[LeftOut] = []
     cuts = load_cuts(path, left_out)
     for utterance in left_out:
-        logger.warning("not scored %s: %s", utterance.id, utterance.reason)
+        logger.warning("not scored %s", utterance)
     encode = TextEncoder(file.tokenizer, build_normalizer(file.config.text))
     return held_out(cuts, encode, max_batch_seconds)
 
 
 def report_left_out(batch: Batch) -> None:
     for utterance in batch.left_out:
-        logger.warning("left out %s: %s", utterance.id, utterance.reason)
+        logger.warning("left out %s", utterance)
 
 
 def filler() -> Batch:

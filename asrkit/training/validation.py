@@ -180,7 +180,7 @@ def with_features(
     device = next(model.parameters()).device
     for batch in batches:
         for utterance in batch.left_out:
-            logger.warning("not scored %s: %s", utterance.id, utterance.reason)
+            logger.warning("not scored %s", utterance)
         if batch.ids:
             samples, num_samples = batch.samples.to(device), batch.num_samples.to(device)
             yield batch, *features(fbank, samples, num_samples)
