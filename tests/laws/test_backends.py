@@ -19,6 +19,7 @@ from asrkit.export.description import Exported
 from asrkit.export.replay import eager_step, largest_difference
 from asrkit.model import CTCStep
 from asrkit.model.positions import KINDS
+from asrkit.model.positions.sinusoidal import SinusoidalPosition
 from asrkit.runtime import Recognizer, load, recognizer_of
 from tests.conftest import skip, speech, timed, write_manifest, write_wav
 from tests.laws.test_export import file_of
@@ -108,11 +109,36 @@ def test_onnx_of_other_parts(what: str, tmp_path: Path) -> None:
     assert onnx_difference("relative", exported, tmp_path) < 1e-4
 
 
+SLOW = [kind for kind in KINDS if kind != "sinusoidal"]
+
+
+@pytest.mark.parametrize(
+    "kind", ["sinusoidal", *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOW)]
+)
+def test_onnx_of_every_position_encoding(kind: str, tmp_path: Path) -> None:
+    """Also of streams that began an hour and a day ago."""
+    # Of numbers up to 10 in float32; eager's own are 3e-5 from those in float64.
+    assert onnx_difference(kind, Exported("ctc", CHUNK, LEFT), tmp_path) < 3e-4
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_onnx_of_every_position_encoding(kind: str, tmp_path: Path) -> None:
-    # Of numbers up to 10 in float32; eager's own are 3e-5 from those in float64.
-    assert onnx_difference(kind, Exported("model", CHUNK, LEFT), tmp_path) < 3e-4
+def test_compiled_of_every_position_encoding(kind: str) -> None:
+    assert build_backend("compiled", file_of(kind), CHUNK, LEFT).kind == "compiled"
+
+
+def test_control_angles_in_float32_are_noticed_after_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the comparison of every backend; in a stream's first seconds nothing shows."""
+    file, table = file_of("sinusoidal"), SinusoidalPosition.table
+    plain = eager(file.model, CHUNK, LEFT)
+    monkeypatch.setattr(
+        SinusoidalPosition, "table", lambda self, like: table(self, like).float().double()
+    )
+    rounded = eager(file.model, CHUNK, LEFT)
+    with pytest.raises(UserError, match="differs from eager by"):
+        check(rounded, plain)
+    monkeypatch.setattr("asrkit.export.backends.aged", lambda state: state)
+    check(rounded, plain)
 
 
 def onnx_difference(kind: str, exported: Exported, folder: Path) -> float:

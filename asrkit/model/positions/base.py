@@ -77,7 +77,7 @@ class FramePosition(nn.Module):
         super().__init__()
 
     def table(self, like: Tensor) -> Tensor:
-        """What no frame's position changes, with the device and dtype of `like`."""
+        """What no frame's position changes, on the device of `like`."""
         return like.new_zeros([0])
 
     def forward(self, x: Tensor, position: Tensor, table: Tensor) -> Tensor:

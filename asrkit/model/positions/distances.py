@@ -104,7 +104,16 @@ def sinusoid(positions: Tensor, dim: int) -> Tensor:
     Returns:
         (P, dim) in float64: an angle of an hour of frames would lose its digits in float32.
     """
-    even = torch.arange(0, dim, 2, dtype=torch.float64, device=positions.device)
-    frequencies = torch.exp(even * (-math.log(10000.0) / dim))  # (dim/2,)
-    angles = positions.to(torch.float64)[:, None] * frequencies  # (P, dim/2)
+    return waves(positions, frequencies(dim, positions.device))
+
+
+def frequencies(dim: int, device: torch.device) -> Tensor:
+    """10000^(-2m/D) for m = 0 … D/2-1: (D/2,) in float64."""
+    even = torch.arange(0, dim, 2, dtype=torch.float64, device=device)
+    return torch.exp(even * (-math.log(10000.0) / dim))
+
+
+def waves(positions: Tensor, frequencies: Tensor) -> Tensor:
+    """(P,), (D/2,) in float64 -> (P, D) in float64."""
+    angles = positions.to(torch.float64)[:, None] * frequencies  # (P, D/2)
     return torch.stack([angles.sin(), angles.cos()], dim=2).flatten(1)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from asrkit.model.dropout import Dropout
 from asrkit.model.positions.base import FramePosition, frame_numbers
-from asrkit.model.positions.distances import sinusoid
+from asrkit.model.positions.distances import frequencies, waves
 
 
 class SinusoidalPosition(FramePosition):
@@ -46,6 +46,7 @@ class SinusoidalPosition(FramePosition):
             raise ValueError(f"layout must be 'mix' or 'sep', got {layout!r}")
         if not 0.0 <= dropout < 1.0:
             raise ValueError(f"dropout must be at least 0 and below 1, got {dropout}")
+        self.dim = dim
         self.sep = layout == "sep"
         self.frame_scale = math.sqrt(dim) if embedding_scale else 1.0
         scale = torch.tensor(float(initial_scale))  # a
@@ -56,9 +57,17 @@ class SinusoidalPosition(FramePosition):
         self.norm = nn.LayerNorm(dim) if embedding_layernorm else nn.Identity()
         self.dropout = Dropout(dropout)
 
+    def table(self, like: Tensor) -> Tensor:
+        """(D/2,): the frequencies, in float64.
+
+        Computed here and not in `forward`: the exporter to ONNX rounds numbers of Python to
+        float32, and after a day of frames that turns an angle by a quarter of a degree and more.
+        """
+        return frequencies(self.dim, like.device)
+
     def forward(self, x: Tensor, position: Tensor, table: Tensor) -> Tensor:
         numbers = frame_numbers(x, position)  # (B, T)
-        vectors = sinusoid(numbers.flatten(), x.size(2))  # (B·T, D)
+        vectors = waves(numbers.flatten(), table)  # (B·T, D)
         if self.sep:
             vectors = torch.cat([vectors[:, 0::2], vectors[:, 1::2]], dim=1)
         marked = x * self.frame_scale + self.scale * vectors.to(x.dtype).unflatten(0, numbers.shape)
