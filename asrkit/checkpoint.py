@@ -8,17 +8,18 @@ stores them in.
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from asrkit.build import build_model, read_tokenizer
 from asrkit.config import Config, ConfigError, parse_config
-from asrkit.errors import UserError
+from asrkit.errors import UserError, reason, shown
 from asrkit.files import replacing
 from asrkit.model import ConformerCTC
 from asrkit.models import ready_models
@@ -28,7 +29,13 @@ FORMAT_VERSION = 1
 HEADER = "asrkit"  # key of a file's metadata, whose value is JSON
 CHECKSUM = "sha256"  # key in it
 TOKENIZER = "tokenizer"  # name of the tensor of its bytes
+MOST_BYTES = 1 << 24  # of the header, and of the tokenizer: a hundred times what they have
 STORED = (torch.float32, torch.float16)  # types of weights in a file
+OTHERS = {  # what is taken for a model file, by its suffix
+    ".onnx": "an export: --model is the .safetensors that it was made of, --backend this file",
+    ".ts": "an export: --model is the .safetensors that it was made of",
+    ".pt": "a checkpoint of training: --model is the .safetensors that training writes",
+}
 
 
 class ModelFileError(UserError):
@@ -52,7 +59,8 @@ def save_model(path: str | Path, file: ModelFile, weights: torch.dtype = torch.f
         weights: one of STORED, of the parameters; the normalisation stays float32.
 
     Raises:
-        ModelFileError: if a parameter is too large for that type.
+        ModelFileError: if a number is not finite, or a parameter too large for that type.
+        OSError: if it cannot be written.
     """
     header = {
         "format_version": FORMAT_VERSION,
@@ -60,12 +68,22 @@ def save_model(path: str | Path, file: ModelFile, weights: torch.dtype = torch.f
         "training": file.training,
     }
     tensors = {name: t.detach().cpu().contiguous() for name, t in file.model.state_dict().items()}
-    for name, parameter in file.model.named_parameters():
-        if parameter.abs().max() > torch.finfo(weights).max:
-            raise ModelFileError(f"{path} not written: {name} is too large for {weights}")
+    require_finite(f"{shown(Path(path))} not written", tensors)
+    for name, _ in file.model.named_parameters():
         tensors[name] = tensors[name].to(weights)
+        if not tensors[name].isfinite().all():
+            raise ModelFileError(
+                f"{shown(Path(path))} not written: {name} is too large for {weights}"
+            )
     tensors[TOKENIZER] = torch.frombuffer(bytearray(file.tokenizer.to_bytes()), dtype=torch.uint8)
     write_tensors(path, tensors, header)
+
+
+def require_finite(problem: str, tensors: Mapping[str, Tensor]) -> None:
+    """Raises ModelFileError for a tensor with a number that is none, or is infinite."""
+    for name, tensor in tensors.items():
+        if not tensor.isfinite().all():
+            raise ModelFileError(f"{problem}: {shown(Path(name))} holds NaN or infinity")
 
 
 def write_tensors(path: str | Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
@@ -75,7 +93,7 @@ def write_tensors(path: str | Path, tensors: dict[str, Tensor], header: dict[str
     """
     whole = header | {CHECKSUM: checksum(tensors, header)}
     with replacing(path) as temporary:
-        save_file(tensors, temporary, metadata={HEADER: json.dumps(whole)})
+        temporary.write_bytes(save(tensors, {HEADER: json.dumps(whole)}))
 
 
 def read_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any] | None]:
@@ -86,48 +104,72 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any] | 
     Raises:
         ModelFileError: if it is damaged, or of another kind.
     """
+    name = shown(Path(path))
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            text = (file.metadata() or {}).get(HEADER)
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
-        raise ModelFileError(f"{path} is damaged or not a .safetensors file: {error}") from None
-    if HEADER not in metadata:
+        raise ModelFileError(
+            f"{name} is damaged or not a .safetensors file: {reason(error)}"
+        ) from None
+    if text is None:
         return tensors, None
     try:
-        header = dict(json.loads(metadata[HEADER]))
+        if len(text) > MOST_BYTES:
+            raise ValueError("too long")
+        header = dict(json.loads(text))
     except (ValueError, TypeError, RecursionError):
-        raise ModelFileError(f"{path}: its header is damaged") from None
+        raise ModelFileError(f"{name}: its header is damaged") from None
     written = header.pop(CHECKSUM, None)
     if written is not None and written != checksum(tensors, header):
-        raise ModelFileError(f"{path} is damaged: its checksum is not that of what is in it")
+        raise ModelFileError(f"{name} is damaged: its checksum is not that of what is in it")
     return tensors, header
 
 
-def checksum(tensors: dict[str, Tensor], header: dict[str, Any]) -> str:
-    """SHA-256 of the header and of all names, types, shapes and values."""
-    found = hashlib.sha256(json.dumps(header).encode())
-    for name, tensor in sorted(tensors.items()):
-        found.update(json.dumps([name, str(tensor.dtype), *tensor.shape]).encode())
-        found.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
-    return found.hexdigest()
+def checksum(tensors: Mapping[str, Tensor], header: dict[str, Any]) -> str:
+    """Of all that is in a file: its header, and its tensors in any order."""
+    return fingerprint(dict(sorted(tensors.items())), json.dumps(header))
+
+
+def fingerprint(tensors: Mapping[str, Tensor], text: str = "") -> str:
+    """SHA-256 of a text and of tensors, in their order."""
+    digest = hashlib.sha256(text.encode())
+    for name, tensor in tensors.items():
+        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def model_path(model: str | Path) -> Path:
-    """The file at this path or, where there is none, the ready model of this name.
+    """The file at this path, or the one in this folder, or the ready model of this name.
+
+    In a folder it is model.safetensors, or the only .safetensors file.
 
     Raises:
-        ModelFileError: if there is neither.
+        ModelFileError: if there is none, or it is plainly something else.
     """
     path, ready = Path(model), ready_models()
+    if path.suffix in OTHERS:
+        raise ModelFileError(f"{shown(path)} is {OTHERS[path.suffix]}")
     if path.is_file():
         return path
+    inside = sorted(path.glob("*.safetensors")) if path.is_dir() and str(model) else []
+    if path / "model.safetensors" in inside:
+        return path / "model.safetensors"
+    if len(inside) == 1:
+        return inside[0]
     if str(model) in ready:
         return ready[str(model)]
-    problem = f"no model file {model}"
+    if inside:
+        names = shown(Path(", ".join(each.name for each in inside)))
+        raise ModelFileError(f"{shown(path)} holds several model files, name one: {names}")
+    problem = f"no model file {shown(path) if str(model) else ''}"
     if path.name == str(model) and not path.suffix:
         known = ", ".join(ready) or "none"
         problem += f" and no ready model of that name; ready models: {known}; else give a path"
+    elif path.is_dir():
+        problem += ": no .safetensors lies in that folder"
     raise ModelFileError(problem)
 
 
@@ -135,38 +177,44 @@ def load_model(model: str | Path) -> ModelFile:
     """Read a model file.
 
     Args:
-        model: its path, or the name of a ready model.
+        model: its path, the folder that it lies in, or the name of a ready model.
 
     Raises:
         ModelFileError: if it is missing, damaged, of another kind, or of another format version.
     """
     path = model_path(model)
+    name = shown(path)
     tensors, found = read_tensors(path)
-    header = _checked(path, found)
+    header = _checked(name, found)
     try:
         config = parse_config(header["config"])
-        other = {name: t.dtype for name, t in tensors.items() if t.dtype not in STORED}
+        other = {key: t.dtype for key, t in tensors.items() if t.dtype not in STORED}
         if other.pop(TOKENIZER, None) != torch.uint8 or other:
-            raise ModelFileError(
-                f"{path}: weights must be float32 or float16, got {other or 'no tokenizer'}"
-            )
+            got = shown(other) if other else "no tokenizer"
+            raise ModelFileError(f"{name}: weights must be float32 or float16, got {got}")
+        if tensors[TOKENIZER].numel() > MOST_BYTES:
+            raise ModelFileError(f"{name}: its tokenizer is larger than {MOST_BYTES} bytes")
         tokenizer = read_tokenizer(config.text, tensors.pop(TOKENIZER).numpy().tobytes())
         with torch.device("meta"):
             network = build_model(config.model, tokenizer.vocab_size)
-        network.load_state_dict({name: t.float() for name, t in tensors.items()}, assign=True)
+        network.load_state_dict({key: t.float() for key, t in tensors.items()}, assign=True)
+    except ModelFileError:
+        raise
     except (ConfigError, TextError, KeyError, RuntimeError, TypeError, ValueError) as error:
-        raise ModelFileError(f"{path} does not fit together: {error}") from None
+        raise ModelFileError(f"{name} does not fit together: {reason(error, lines=5)}") from None
+    require_finite(name, network.state_dict())
     return ModelFile(network.eval(), tokenizer, config, header.get("training", {}), path)
 
 
-def _checked(path: Path, header: dict[str, Any] | None) -> dict[str, Any]:
+def _checked(name: str, header: dict[str, Any] | None) -> dict[str, Any]:
     if header is None:
-        raise ModelFileError(f"{path} is a .safetensors file, but not an asrkit model")
-    if "format_version" not in header:
-        raise ModelFileError(f"{path}: its header is damaged")
-    version = header["format_version"]
+        raise ModelFileError(f"{name} is a .safetensors file, but not an asrkit model")
+    version = header.get("format_version")
+    if version is None or not isinstance(header.get("training", {}), dict):
+        raise ModelFileError(f"{name}: its header is damaged")
     if version != FORMAT_VERSION:
         raise ModelFileError(
-            f"{path} has format version {version!r}; this asrkit reads version {FORMAT_VERSION}"
+            f"{name} has format version {shown(version)}; "
+            f"this asrkit reads version {FORMAT_VERSION}"
         )
     return header

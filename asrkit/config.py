@@ -28,6 +28,11 @@ Share = Annotated[float, Field(strict=False, ge=0.0, le=1.0)]
 ShareAboveZero = Annotated[Share, Field(gt=0.0)]
 Positive = Annotated[int, Field(ge=1, le=1_000_000)]
 Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
+# Of a chunk or a left context, two minutes: far above what is of use. A model file of a few
+# megabytes could ask for gigabytes of memory otherwise.
+MOST_FRAMES = 3000
+ChunkSize = Annotated[int, Field(ge=1, le=MOST_FRAMES)]
+LeftContext = Annotated[int, Field(ge=0, le=MOST_FRAMES)]
 PositiveNumber = Annotated[float, Field(strict=False, gt=0.0, allow_inf_nan=False)]
 
 
@@ -172,15 +177,15 @@ class ModelConfig(Section):
 class ContextConfig(Section):
     """Chunk sizes and left contexts in encoder frames of 40 ms."""
 
-    chunk_sizes: list[Positive] = [4, 8, 16, 25]
+    chunk_sizes: Annotated[list[ChunkSize], Field(max_length=64)] = [4, 8, 16, 25]
     """Drawn in training, beside full context."""
-    left_contexts: list[Count] = [64]
+    left_contexts: Annotated[list[LeftContext], Field(max_length=64)] = [64]
     """Drawn in training."""
     full_share: Share = 0.5
     """Share of the batches in full context."""
-    chunk_size: Positive = 16
+    chunk_size: ChunkSize = 16
     """Of decoding, unless told otherwise: 16 are 640 ms."""
-    left_context: Count = 64
+    left_context: LeftContext = 64
     """Of decoding, unless told otherwise."""
 
     @model_validator(mode="after")

@@ -36,6 +36,12 @@ def shown(value: object, longest: int = LONGEST) -> str:
     return f"{text[:half]}…{text[-half:]}"
 
 
+def reason(error: Exception, lines: int = 1) -> str:
+    """The first lines of what a library's exception says, as one that a message may show."""
+    said = [line.strip() for line in str(error).splitlines()[:lines]]
+    return printable("; ".join(said)[: 3 * LONGEST]) or type(error).__name__
+
+
 def printable(text: str) -> str:
     """The text with an escape for each character that acts on a terminal or cannot be seen.
 

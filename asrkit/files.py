@@ -27,8 +27,12 @@ def replacing(path: str | Path) -> Iterator[Path]:
     try:
         yield temporary
         os.umask(mask := os.umask(0))
-        temporary.chmod(0o666 & ~mask)  # safetensors' files are for their owner alone
+        temporary.chmod(0o666 & ~mask)  # some writers' files are for their owner alone
         os.replace(temporary, path)
+    except OSError as error:  # of a full disk, which names no file, or the temporary one
+        if error.filename in (None, str(temporary)):
+            error.filename = str(path)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 

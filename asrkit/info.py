@@ -8,7 +8,10 @@ import yaml
 
 from asrkit.checkpoint import FORMAT_VERSION, load_model, model_path
 from asrkit.cli import MODEL, parser, run_command
+from asrkit.errors import printable, shown
 from asrkit.model import FRAME_MS
+
+LONGEST_PART = 100_000  # characters that are shown of a card, of the training, of the configuration
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -25,7 +28,7 @@ def info(options: argparse.Namespace) -> int:
     chunks = ["full"] if context.full_share > 0 else []
     chunks += [f"{chunk * FRAME_MS} ms" for chunk in context.chunk_sizes]
     size = path.stat().st_size / 1e6
-    print(f"file        {path}, {size:.1f} MB, format version {FORMAT_VERSION}")
+    print(f"file        {shown(path, 1000)}, {size:.1f} MB, format version {FORMAT_VERSION}")
     print(f"parameters  {parameters / 1e6:.2f} M")
     print(f"vocabulary  {file.tokenizer.vocab_size} with the blank, {file.config.text.tokenizer}")
     print(
@@ -46,11 +49,18 @@ def info(options: argparse.Namespace) -> int:
 
 
 def _yaml(values: dict) -> str:
-    return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, default_flow_style=None)
+    try:
+        return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, default_flow_style=None)
+    except RecursionError:
+        return "nested too deeply to be shown"
 
 
 def _indented(text: str) -> str:
-    return indent(text.rstrip(), "  ")
+    """As it may be shown: what a file brings along may be long, or act on a terminal."""
+    lines = text[:LONGEST_PART].rstrip().splitlines()
+    if len(text) > LONGEST_PART:
+        lines.append("…")
+    return indent("\n".join(map(printable, lines)), "  ")
 
 
 if __name__ == "__main__":

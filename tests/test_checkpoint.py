@@ -3,8 +3,11 @@
 import json
 import os
 import pickle
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,7 +17,10 @@ from safetensors.torch import load_file, save_file
 from asrkit import audio
 from asrkit.checkpoint import FORMAT_VERSION, ModelFile, ModelFileError, load_model, save_model
 from asrkit.config import parse_config
+from asrkit.export.__main__ import main as export
+from asrkit.info import main as info
 from asrkit.model import ConformerCTC
+from asrkit.pack import main as pack
 from asrkit.text import CharTokenizer, SentencePieceTokenizer, Tokenizer
 from tests.conftest import fitted, speech, tiny_model
 
@@ -48,7 +54,7 @@ def rewrite(path: Path, tensors: dict[str, torch.Tensor], header: dict[str, obje
 
     with safe_open(path, framework="pt") as file:
         old = json.loads(file.metadata()["asrkit"])
-    old.pop("sha256", None)
+    old.pop("sha256", None)  # as in a file of before there was one
     metadata = {"asrkit": json.dumps(old | header)}
     save_file(load_file(path) | tensors, path, metadata=metadata)
 
@@ -177,17 +183,9 @@ def test_a_header_that_lies(path: Path, section: str, change: dict, message: str
         load_model(path)
 
 
-def test_written_atomically(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import asrkit.checkpoint
-
+def test_written_atomically(path: Path) -> None:
     before = path.read_bytes()
-
-    def fails(tensors: object, target: Path, metadata: object) -> None:
-        Path(target).write_bytes(b"half")
-        raise OSError("disk full")
-
-    monkeypatch.setattr(asrkit.checkpoint, "save_file", fails)
-    with pytest.raises(OSError, match="disk full"):
+    with full_disk(), pytest.raises(OSError, match=rf"File too large: '{path}'"):
         save_model(path, a_file())
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
@@ -232,3 +230,118 @@ def test_the_same_model_is_the_same_bytes(path: Path, environment: dict[str, str
     command = [sys.executable, "-c", program, str(path), str(again)]
     subprocess.run(command, env=environment, check=True)
     assert again.read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("name", ["head.bias", "encoder.mean", "encoder.layers.1.norm.weight"])
+def test_numbers_that_are_not_finite(path: Path, name: str, number: float) -> None:
+    """Neither read nor written, by name: they would recognise nothing."""
+    file = a_file()
+    weights = file.model.state_dict()
+    tensor = weights[name].clone()
+    tensor.flatten()[-1] = number
+    rewrite(path, {name: tensor}, {})
+    with pytest.raises(ModelFileError, match=rf"m.safetensors: {name} holds NaN or infinity"):
+        load_model(path)
+    before = path.read_bytes()
+    with torch.no_grad():
+        weights[name].copy_(tensor)
+    with pytest.raises(ModelFileError, match=f"not written: {name} holds NaN or infinity"):
+        save_model(path, file)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"left_context": 10**6},
+        {"chunk_size": 10**6},
+        {"left_contexts": [10**6]},
+        {"chunk_sizes": [4] * 1000},
+    ],
+)
+def test_contexts_that_no_memory_holds(path: Path, change: dict) -> None:
+    config = a_file().config.model_dump(mode="json")
+    config["context"] |= change
+    edit(path, config=config)
+    with pytest.raises(ModelFileError, match=f"context.{next(iter(change))}"):
+        load_model(path)
+
+
+@pytest.mark.parametrize("options", [{"period": 90_000}, {"period": 16000, "step": 1}])
+def test_a_path_that_takes_hours_to_solve(path: Path, options: dict) -> None:
+    config = a_file().config.model_dump(mode="json")
+    config["model"]["position"] = {"kind": "flow", **options}
+    edit(path, config=config)
+    with pytest.raises(ModelFileError, match="period must be at most 16384 frames and 4096 steps"):
+        load_model(path)
+
+
+@pytest.mark.parametrize(
+    "symbol", ["\x1b", "\x00", "\x7f", "\x9b", "\u202e", "\u2066", "\ud800", "\n"]
+)
+def test_symbols_that_act_on_a_terminal(path: Path, symbol: str) -> None:
+    tokenizer = json.dumps(["ä", "b", " ", symbol + "]0;title"]).encode()
+    rewrite(path, {"tokenizer": torch.frombuffer(bytearray(tokenizer), dtype=torch.uint8)}, {})
+    with pytest.raises(ModelFileError, match="holds the control character") as error:
+        load_model(path)
+    assert str(error.value).isprintable()
+
+
+def test_joiners_and_marks_of_scripts_are_symbols() -> None:
+    symbols = ["\u200d", "\u200c", "\u200f", "\u0301", "שָ", "한"]
+    assert CharTokenizer(symbols).symbols == symbols
+
+
+@pytest.mark.parametrize("training", [["x"], "x", None, 1])
+def test_a_header_whose_training_is_no_table(path: Path, training: object) -> None:
+    edit(path, training=training)
+    with pytest.raises(ModelFileError, match="its header is damaged"):
+        load_model(path)
+
+
+def test_a_header_that_is_too_long(path: Path) -> None:
+    edit(path, training={"x": "y" * (1 << 24)})
+    with pytest.raises(ModelFileError, match="its header is damaged"):
+        load_model(path)
+
+
+def test_what_a_header_says_is_shown_harmlessly(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deep: dict = {}
+    for _ in range(400):
+        deep = {"x": deep}
+    for training in ({"\x1b]0;a\x07": "\x9b2J\u202e"}, {"long": ["x" * 100] * 3000}, deep):
+        edit(path, training=training)
+        path.with_suffix(".md").write_text("# card \x1b[2J\u202e\n" + "x" * 200_000)
+        assert info([str(path)]) == 0
+        out = capsys.readouterr().out
+        assert all(line.isprintable() for line in out.split("\n"))
+        assert len(out) < 250_000
+
+
+def test_a_full_disk_is_a_line(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = path.with_name("half.safetensors")
+    with full_disk():
+        assert pack(["--model", str(path), "--output", str(output)]) == 2
+    assert capsys.readouterr().err == f"asrkit pack: [Errno 27] File too large: '{output}'\n"
+    output = path.with_name("step.ts")
+    with full_disk():
+        assert export(["--model", str(path), "--output", str(output)]) == 2
+    assert f"[Errno 27] File too large: '{output}'\n" in capsys.readouterr().err
+    assert list(path.parent.iterdir()) == [path]
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """No file gets longer than a kilobyte."""
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)

@@ -99,7 +99,40 @@ def test_a_missing_path_is_no_name(tiny: Path) -> None:
     for path in ("exp/tiny-en", "./tiny-en", "../models/tiny-en", "tiny-en.safetensors"):
         with pytest.raises(ModelFileError) as error:
             load_model(path)
-        assert str(error.value) == f"no model file {path}"
+        assert str(error.value) == f"no model file {Path(path)}"
+
+
+def test_a_folder_stands_for_the_model_in_it(
+    tiny: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path("exp").absolute()
+    folder.mkdir()
+    with pytest.raises(ModelFileError, match=r"^no model file .*exp: no .safetensors lies in"):
+        model_path(folder)
+    only = save_tiny(folder / "only.safetensors")
+    assert model_path("exp").absolute() == only
+    assert run("info", folder) == 0
+    assert "only.safetensors, " in capsys.readouterr().out
+    save_tiny(folder / "second.safetensors")
+    with pytest.raises(ModelFileError, match=r"name one: only.safetensors, second.safetensors$"):
+        model_path("exp")
+    wanted = save_tiny(folder / "model.safetensors")
+    assert load_model(folder).path == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("m.onnx", "--backend this file"),
+        ("m.ts", "the .safetensors that it was made of"),
+        ("exp/latest.pt", "the .safetensors that training writes"),
+    ],
+)
+def test_what_is_no_model_but_belongs_to_one(tiny: Path, name: str, said: str) -> None:
+    with pytest.raises(ModelFileError) as error:
+        load_model(name)
+    assert str(error.value).startswith(f"{name} is ")
+    assert said in str(error.value)
 
 
 def test_without_ready_models(tiny: Path) -> None:

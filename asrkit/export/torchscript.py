@@ -1,5 +1,6 @@
 """TorchScript: a file that only torch is needed to load."""
 
+import io
 import warnings
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import torch
 from torch import nn
 
 from asrkit.checkpoint import ModelFile
-from asrkit.errors import UserError
+from asrkit.errors import UserError, reason, shown
 from asrkit.export.description import KEY, Exported, describe, described
 
 DESCRIPTION = f"{KEY}.json"  # the file in the archive that says what it holds
@@ -23,9 +24,11 @@ def write(module: nn.Module, path: str | Path, exported: Exported, file: ModelFi
     """Script a module and write it with what a program needs to use it."""
     extra = {DESCRIPTION: describe(exported, file)}
     scripted = script(module)
+    archive = io.BytesIO()  # torch's own errors about a full disk name neither the disk nor a file
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        torch.jit.save(scripted, str(path), _extra_files=extra)
+        torch.jit.save(scripted, archive, _extra_files=extra)
+    Path(path).write_bytes(archive.getbuffer())
 
 
 def read(path: str | Path) -> tuple[torch.jit.ScriptModule, Exported]:
@@ -41,6 +44,7 @@ def read(path: str | Path) -> tuple[torch.jit.ScriptModule, Exported]:
             module = torch.jit.load(str(path), map_location="cpu", _extra_files=extra)
         exported = described(extra[DESCRIPTION]).exported
     except (RuntimeError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"{path} is not a file that asrkit export wrote: {reason}") from None
+        raise UserError(
+            f"{shown(Path(path))} is not a file that asrkit export wrote: {reason(error)}"
+        ) from None
     return module, exported

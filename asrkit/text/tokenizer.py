@@ -8,6 +8,9 @@ from typing import Literal, Protocol
 
 from asrkit.errors import UserError, shown
 
+UNSEEN = {"Cc", "Cs", "Zl", "Zp"}  # categories of Unicode
+TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}  # its bidirectional types
+
 
 class TextError(UserError):
     """Text that a tokenizer cannot encode, or a tokenizer that cannot be made."""
@@ -50,6 +53,22 @@ def normalize(
     return " ".join(text.split())
 
 
+def require_visible(symbols: Iterable[str]) -> None:
+    """Refuse symbols that no text of speech has, and that act on the terminal they are printed on.
+
+    Raises:
+        TextError: for a control character, an end of a line, half of a surrogate pair, or a mark
+            that turns the direction of writing.
+    """
+    for symbol in symbols:
+        for each in symbol:
+            if unicodedata.category(each) in UNSEEN or unicodedata.bidirectional(each) in TURNING:
+                raise TextError(
+                    f"symbol {shown(symbol)} holds the control character {shown(each)}: "
+                    "take it out of the texts"
+                )
+
+
 class SymbolTokenizer:
     """A fixed list of symbols; `split` says what a symbol is.
 
@@ -63,6 +82,7 @@ class SymbolTokenizer:
         self._ids = {symbol: i for i, symbol in enumerate(symbols, start=1)}
         if len(self._ids) != len(symbols) or "" in self._ids:
             raise TextError("symbols must be distinct and not empty")
+        require_visible(symbols)
 
     @staticmethod
     def split(text: str) -> list[str]:
@@ -134,6 +154,7 @@ class SentencePieceTokenizer:
             self._pieces = [self._processor.id_to_piece(i) for i in range(self.vocab_size)]
         except UnicodeDecodeError as error:
             raise TextError(f"a piece of the sentencepiece model is no text: {error}") from None
+        require_visible(self._pieces)
 
     @classmethod
     def train(

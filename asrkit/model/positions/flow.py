@@ -6,6 +6,10 @@ from torch.nn import functional
 
 from asrkit.model.positions.base import FramePosition, frame_numbers
 
+# Of a path, which no weight's shape bounds: a model file may not ask for hours of solving.
+MOST_FRAMES = 16384  # eleven minutes
+MOST_STEPS = 4096
+
 
 class FlowPosition(FramePosition):
     """Kind `flow`: the frame's place on a learned path, added to the frame.
@@ -22,7 +26,7 @@ class FlowPosition(FramePosition):
     Args:
         dim: D.
         hidden_dim: of h.
-        period: frames of the path; 1024 are 41 s.
+        period: frames of the path; 1024 are 41 s. At most 16384, and 4096 steps.
         step: frames of a solver's step.
     """
 
@@ -31,6 +35,11 @@ class FlowPosition(FramePosition):
         for name, value in (("hidden_dim", hidden_dim), ("period", period), ("step", step)):
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
+        if period > MOST_FRAMES or period > MOST_STEPS * step:
+            raise ValueError(
+                f"period must be at most {MOST_FRAMES} frames and {MOST_STEPS} steps, "
+                f"got {period} in steps of {step}"
+            )
         self.period, self.step = period, step
         self.start = nn.Parameter(torch.randn(dim) * 0.02)
         self.expand = nn.Linear(dim + 1, hidden_dim)
