@@ -13,13 +13,15 @@ from asrkit import audio
 from asrkit.build import build_normalizer, build_search
 from asrkit.checkpoint import ModelFile, load_model
 from asrkit.cli import add_model_file, frames, parser, run_command
+from asrkit.config import MOST_FRAMES
 from asrkit.data.manifest import ManifestError, read_manifest
 from asrkit.errors import UserError
 from asrkit.export import int8, onnx, torchscript
-from asrkit.export.backends import Backend, eager, export_path, of_onnx, onnx_backend, shown
+from asrkit.export.backends import Backend, check, eager, export_path, of_onnx, onnx_backend
 from asrkit.export.description import CONTENTS, Exported, What
 from asrkit.export.replay import TOLERANCE, eager_step, largest_difference
 from asrkit.files import replacing
+from asrkit.model import FRAME_MS
 from asrkit.recordings import Job, jobs_of, seconds_of, transcribe
 from asrkit.runtime import Recognizer
 from asrkit.text import ErrorRate, wer
@@ -75,7 +77,7 @@ def export(options: argparse.Namespace) -> int:
             )
         lost = quantized(file, exported, temporary, trial) if trial else ""
     print(
-        f"{output}: {shown(exported)}, {output.stat().st_size / 1e6:.1f} MB\n"
+        f"{output}: {exported}, {output.stat().st_size / 1e6:.1f} MB\n"
         f"replayed {samples.size(1) / audio.SAMPLE_RATE:.1f} s of {source}: "
         f"largest difference from eager {difference:.1e} (at most {TOLERANCE:.0e}){lost}"
     )
@@ -109,6 +111,9 @@ def exported_of(options: argparse.Namespace, file: ModelFile) -> Exported:
     )
     if exported.chunk_size < 1:
         raise UserError("--chunk-ms must be 40 or more: full context has no streaming step")
+    if max(exported.chunk_size, exported.left_context) > MOST_FRAMES:
+        most = MOST_FRAMES * FRAME_MS
+        raise UserError(f"--chunk-ms and --left-ms must be at most {most}, two minutes")
     if options.manifest and options.format != "onnx-int8":
         raise UserError("--manifest is what onnx-int8 is tried on; other formats equal eager")
     if options.format == "onnx-int8" and exported.what != "ctc":
@@ -146,7 +151,9 @@ def quantized(file: ModelFile, exported: Exported, path: Path, trial: list[Job])
     if not any(map(any, observed.ranges.values())):
         raise UserError("int8 not written: the manifest's recordings are too short to be heard")
     int8.quantize(path, module, observed.ranges)
-    after = error_rate(onnx_backend(path, file, plain), file, trial)
+    backend = onnx_backend(path, file, plain, "int8")
+    check(backend, plain)
+    after = error_rate(backend, file, trial)
     found = f"float32 {before}, int8 {after}"
     if after.rate > before.rate + MOST_LOST:
         raise UserError(f"int8 not written: it costs more than {MOST_LOST} % WER: {found}")

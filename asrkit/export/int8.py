@@ -8,14 +8,13 @@ little: ONNX Runtime multiplies single rows in another order, and rounding enlar
 With weights of eight bits sums overflow on CPUs without VNNI.
 """
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import nn
 
-from asrkit.export.description import KEY
+from asrkit.export.description import KEY, seal, unsealed
 from asrkit.export.onnx import OnnxStep, need, open_session
 
 if TYPE_CHECKING:
@@ -101,8 +100,9 @@ def quantize(path: str | Path, module: nn.Module, ranges: dict[str, Range]) -> N
     model = onnx.load(path)
     put_on_integers(model, large_products(model, module), ranges)
     (description,) = (each for each in model.metadata_props if each.key == KEY)
-    description.value = json.dumps(json.loads(description.value) | {"precision": "int8"})
+    description.value = unsealed(description.value, "int8")
     onnx.save(model, path)
+    seal(Path(path))
 
 
 def large_products(model: "ModelProto", module: nn.Module) -> list["NodeProto"]:

@@ -4,6 +4,7 @@ The batch and the number of chunks in a step are dynamic; the state goes in and 
 """
 
 import logging
+import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,9 +16,18 @@ import torch
 from torch import nn
 
 from asrkit.checkpoint import ModelFile
-from asrkit.errors import UserError
+from asrkit.errors import UserError, reason, shown
 from asrkit.export.adapter import FIRST_PAST
-from asrkit.export.description import KEY, Description, Exported, describe, described
+from asrkit.export.description import (
+    KEY,
+    Description,
+    Exported,
+    describe,
+    described,
+    is_sealed,
+    seal,
+    unsealed,
+)
 from asrkit.export.replay import CHUNK_UNITS
 from asrkit.model import EncoderState
 
@@ -26,6 +36,7 @@ if TYPE_CHECKING:
 
 STATE = [f"state_{name}" for name in EncoderState._fields]
 KINDS = {"tensor(float)": torch.float32, "tensor(int64)": torch.int64}
+MOST_NUMBERS = 1 << 28  # of each part of a stream's state
 LARGEST = 1 << 20  # of the dynamic dimensions: some limit has to be named
 
 
@@ -56,8 +67,9 @@ def write(module: nn.Module, path: str | Path, exported: Exported, file: ModelFi
             input_names=[*list(inputs)[:-1], *STATE], output_names=output_names(exported),
         )  # fmt: skip
         assert result is not None
-        result.model.metadata_props[KEY] = describe(exported, file)
+        result.model.metadata_props[KEY] = unsealed(describe(exported, file))
         result.save(str(path))
+    seal(Path(path))
 
 
 class OnnxStep:
@@ -69,6 +81,11 @@ class OnnxStep:
         state = session.get_inputs()[-len(STATE) :]
         self.state_shapes = [each.shape[1:] for each in state]
         self.state_kinds = [KINDS[each.type] for each in state]
+        for name, shape in zip(STATE, self.state_shapes, strict=True):
+            if not all(isinstance(size, int) and size >= 0 for size in shape):
+                raise ValueError(f"{name} has no fixed shape")
+            if math.prod(shape) > MOST_NUMBERS:
+                raise ValueError(f"{name} would hold more than {MOST_NUMBERS} numbers a stream")
 
     def init_state(self, batch_size: int) -> EncoderState:
         return EncoderState(
@@ -95,19 +112,26 @@ def read(path: str | Path) -> tuple[OnnxStep, Exported]:
     is.
 
     Raises:
-        UserError: if it is another file, or ONNX Runtime is not installed.
+        UserError: if it is another file, was changed since, or ONNX Runtime is not installed.
     """
     need("onnxruntime")
+    path = Path(path)
     try:
-        step = OnnxStep(*open_session(str(path)))
+        data = path.read_bytes()
+        step = OnnxStep(*open_session(data))
+        digest = step.description.digest
+        intact = digest is None or is_sealed(data, digest)
     except Exception as error:  # ONNX Runtime's errors have no root but this
-        reason = str(error).splitlines()[0]
-        raise UserError(f"{path} is not a file that asrkit export wrote: {reason}") from None
+        raise UserError(
+            f"{shown(path)} is not a file that asrkit export wrote: {reason(error)}"
+        ) from None
+    if not intact:
+        raise UserError(f"{shown(path)} was changed since asrkit export wrote it: export it anew")
     return step, step.description.exported
 
 
-def open_session(model: str | bytes) -> "tuple[InferenceSession, Description]":
-    """A session of a file or of its bytes, and what the file says of itself."""
+def open_session(model: bytes) -> "tuple[InferenceSession, Description]":
+    """A session of a file's bytes, and what the file says of itself."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

@@ -1,5 +1,6 @@
 """Law 4: every backend computes what eager does, over a whole stream, or is refused."""
 
+import json
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from asrkit.errors import UserError
 from asrkit.export import onnx
 from asrkit.export.__main__ import main as export
 from asrkit.export.backends import build_backend, check, eager, export_path
-from asrkit.export.description import Exported
+from asrkit.export.description import Exported, describe, described
 from asrkit.export.replay import eager_step, largest_difference
 from asrkit.model import CTCStep
 from asrkit.model.positions import KINDS
@@ -25,6 +26,7 @@ from tests.conftest import skip, speech, timed, write_manifest, write_wav
 from tests.laws.test_export import file_of
 
 CHUNK, LEFT = 16, 32
+NOISE_ROUNDING = 1.0  # of int8, where weights are noise: no match for seven bits
 
 
 class Exports(NamedTuple):
@@ -54,10 +56,16 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> Exports:
         if kind == "onnx-int8":  # a model whose weights are noise is no match for seven bits
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr("asrkit.export.__main__.MOST_LOST", 1000.0)
+                patch.setattr("asrkit.export.backends.MOST_ROUNDING", NOISE_ROUNDING)
                 assert export([*arguments, "--manifest", str(dev)]) == 0
         else:
             assert export(arguments) == 0
     return Exports(model, dev)
+
+
+@pytest.fixture(autouse=True)
+def _weights_are_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("asrkit.export.backends.MOST_ROUNDING", NOISE_ROUNDING)
 
 
 @pytest.fixture
@@ -184,6 +192,124 @@ def test_control_a_backend_that_computes_something_else_is_refused(exports: Expo
 
     with pytest.raises(UserError, match="differs from eager by"):
         check(backend._replace(step=forgetful), plain)
+
+
+def beside(exports: Exports, kind: str) -> Path:
+    return export_path(exports.model, Exported("ctc", CHUNK, LEFT), kind)
+
+
+def swapped(source: Path, target: Path, **description: object) -> Path:
+    """An export whose labels 1 and 2 are exchanged; changes of what it says of itself."""
+    import onnx as package
+
+    model = package.load(source)
+    logits = next(n for n in model.graph.node if n.op_type == "LogSoftmax")
+    order = package.numpy_helper.from_array(np.array([0, 2, 1, *range(3, 12)]), "order")
+    model.graph.initializer.append(order)
+    gather = package.helper.make_node("Gather", [logits.input[0], "order"], ["swapped"], axis=2)
+    model.graph.node.insert(list(model.graph.node).index(logits), gather)
+    logits.input[0] = "swapped"
+    (said,) = (each for each in model.metadata_props if each.key == "asrkit")
+    said.value = json.dumps(json.loads(said.value) | description)
+    package.save(model, target)
+    return target
+
+
+def test_an_export_found_beside_the_model_is_what_was_asked_for(
+    exports: Exports, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A file that calls itself int8 is no float32 one, and int8 is chosen by name alone."""
+    model = tmp_path / "model.safetensors"
+    model.write_bytes(exports.model.read_bytes())
+    moved = exports._replace(model=model)
+    context = {"chunk_size": CHUNK, "left_context": LEFT}
+    for source in ("onnx", "onnx-int8"):
+        swapped(beside(exports, source), beside(moved, "onnx"), precision="int8", digest=None)
+        with pytest.raises(UserError, match="is of 'int8', not of float32: export it anew"):
+            load(model, backend="onnx", **context)  # type: ignore[arg-type]
+        assert load(model, **context).backend.kind == "eager"  # type: ignore[arg-type]
+        assert "running eagerly: " in caplog.text
+    beside(moved, "onnx").unlink()
+    beside(moved, "onnx-int8").write_bytes(beside(exports, "onnx-int8").read_bytes())
+    assert load(model, **context).backend.kind == "eager"  # type: ignore[arg-type]
+    assert load(model, backend="onnx-int8", **context).backend.kind == "onnx-int8"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["onnx", "onnx-int8"])
+def test_exchanged_labels_are_noticed(exports: Exports, tmp_path: Path, kind: str) -> None:
+    """By the comparison, where a file has no digest, as in those of before."""
+    path = swapped(beside(exports, kind), tmp_path / "swapped.onnx", digest=None)
+    with pytest.raises(UserError, match="differs from eager by"):
+        recognizer_of(exports.file(), CHUNK, LEFT, backend=path)
+
+
+def test_int8_of_a_trained_model_is_told_from_exchanged_labels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.undo()  # the bound that holds for models that learned something
+    file = load_model("small-en-alnum")
+    plain = eager(file.model, CHUNK, LEFT)
+    other = load_model("small-en-alnum").model
+    with torch.no_grad():
+        for module in other.modules():
+            if isinstance(module, torch.nn.Linear):
+                step = module.weight.abs().amax(dim=1, keepdim=True) / 63
+                module.weight.copy_((module.weight / step).round() * step)
+    check(eager(other, CHUNK, LEFT)._replace(kind="onnx-int8"), plain)
+    first, second = (file.tokenizer.encode(word)[0] for word in ("go", "a"))
+    for parameter in (other.head.weight, other.head.bias):
+        parameter.data[[first, second]] = parameter.data[[second, first]]
+    with pytest.raises(UserError, match="of what a label's log-probability varies by, over 50%"):
+        check(eager(other, CHUNK, LEFT)._replace(kind="onnx-int8"), plain)
+
+
+@pytest.mark.parametrize("kind", ["onnx", "onnx-int8"])
+def test_a_changed_export_is_refused(exports: Exports, tmp_path: Path, kind: str) -> None:
+    path = swapped(beside(exports, kind), tmp_path / "swapped.onnx")
+    with pytest.raises(UserError, match="was changed since asrkit export wrote it: export it anew"):
+        recognizer_of(exports.file(), CHUNK, LEFT, backend=path)
+
+
+def test_an_export_of_before_digests_loads(exports: Exports, tmp_path: Path) -> None:
+    import onnx as package
+
+    path = tmp_path / "old.onnx"
+    for kind in ("onnx", "onnx-int8"):
+        model = package.load(beside(exports, kind))
+        (said,) = (each for each in model.metadata_props if each.key == "asrkit")
+        said.value = json.dumps({k: v for k, v in json.loads(said.value).items() if k != "digest"})
+        package.save(model, path)
+        assert recognizer_of(exports.file(), CHUNK, LEFT, backend=path).backend.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("state", "problem"),
+    [(["batch", 3, 4, 1 << 40, 6], "more than"), (["batch", 3, 4, "m", 6], "no fixed shape"),
+     (["batch", 3, 4, LEFT + 1, 6], "not a file that asrkit export wrote|keeps another state")],
+)  # fmt: skip
+def test_a_state_of_another_size(
+    exports: Exports, tmp_path: Path, state: list, problem: str
+) -> None:
+    import onnx as package
+
+    model = package.load(beside(exports, "onnx"))
+    (keys,) = (each for each in model.graph.input if each.name == "state_keys")
+    keys.CopyFrom(package.helper.make_tensor_value_info("state_keys", 1, state))
+    del model.graph.node[:], model.graph.output[:]
+    model.graph.output.append(package.helper.make_tensor_value_info("out", 1, state))
+    model.graph.node.append(package.helper.make_node("Identity", ["state_keys"], ["out"]))
+    (said,) = (each for each in model.metadata_props if each.key == "asrkit")
+    said.value = json.dumps(json.loads(said.value) | {"digest": None})
+    package.save(model, tmp_path / "other.onnx")
+    with pytest.raises(UserError, match=problem):
+        recognizer_of(exports.file(), CHUNK, LEFT, backend=tmp_path / "other.onnx")
+
+
+@pytest.mark.parametrize("size", [10**9, -1, True, "4"])
+def test_a_description_of_absurd_sizes(exports: Exports, size: object) -> None:
+    text = describe(Exported("ctc", 4, 0), exports.file())
+    with pytest.raises(ValueError, match=r"damaged|beyond 3000 frames"):
+        described(json.dumps(json.loads(text) | {"left_context": size}))
 
 
 def test_int8_is_smaller_and_near(exports: Exports, recording: np.ndarray) -> None:
