@@ -1,0 +1,88 @@
+"""How far an export may be from eager."""
+
+import copy
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from asrkit.checkpoint import ModelFile, load_model
+from asrkit.export.__main__ import main as export
+from asrkit.export.description import Exported
+from asrkit.export.replay import TOLERANCE, eager_step, largest_difference, tolerance
+from tests.conftest import skip, speech
+
+WHOLE = Exported("model", 16, 64)
+
+
+@pytest.fixture(scope="module")
+def file() -> ModelFile:
+    return load_model("small-en-alnum")
+
+
+@pytest.fixture(scope="module")
+def quiet_above() -> torch.Tensor:
+    """(1, N): speech with hardly anything above 4 kHz, as many a recording has it."""
+    spectrum = np.fft.rfft(speech(3.0))
+    spectrum[len(spectrum) // 2 :] *= 1e-5
+    return torch.from_numpy(np.fft.irfft(spectrum).astype(np.float32))[None]
+
+
+def by_products(x: torch.Tensor, n: int, dim: int) -> torch.Tensor:
+    """The discrete Fourier transform as another program computes it, in float32 too."""
+    angles = torch.arange(n)[:, None].double() * torch.arange(n // 2 + 1) * (-2 * torch.pi / n)
+    x = torch.nn.functional.pad(x, (0, n - x.size(dim)))
+    return torch.complex(x @ angles.cos().float(), x @ angles.sin().float())
+
+
+def difference_and_bound(
+    file: ModelFile, samples: torch.Tensor, monkeypatch: pytest.MonkeyPatch, other: ModelFile
+) -> tuple[float, float]:
+    """Of a program with the weights of `other` and a Fourier transform of its own."""
+    bound, module = tolerance(file, WHOLE, samples), eager_step(other, WHOLE)
+    forward = module.fbank.forward
+
+    def fbank(*inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        with monkeypatch.context() as patch:
+            patch.setattr(torch.fft, "rfft", by_products)
+            return forward(*inputs)
+
+    monkeypatch.setattr(module.fbank, "forward", fbank)
+    return largest_difference(file, WHOLE, module, samples), bound
+
+
+def test_quiet_bands_have_few_digits_in_any_program(
+    file: ModelFile, quiet_above: torch.Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, bound = difference_and_bound(file, quiet_above, monkeypatch, file)
+    assert TOLERANCE < found <= bound < 0.1
+
+
+def test_control_other_weights_are_more_than_rounding(
+    file: ModelFile, quiet_above: torch.Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = file._replace(model=copy.deepcopy(file.model))
+    with torch.no_grad():
+        other.model.head.bias[7] += 0.1
+    found, bound = difference_and_bound(file, quiet_above, monkeypatch, other)
+    assert found > bound
+
+
+def test_from_features_the_bound_is_as_ever(file: ModelFile, quiet_above: torch.Tensor) -> None:
+    assert tolerance(file, Exported("ctc", 16, 64), quiet_above) == TOLERANCE
+
+
+@pytest.mark.slow
+def test_onnx_of_a_recording_with_quiet_bands(
+    shared_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for package in ("onnx", "onnxruntime", "onnxscript"):
+        if find_spec(package) is None:
+            skip(f"needs {package}")
+    recording = min((shared_data / "kerstin-de-48k" / "audio").rglob("*.flac"))
+    arguments = ["--model", "small-en-alnum", "--format", "onnx", "--what", "model"]
+    arguments += ["--audio", str(recording), "--output", str(tmp_path / "model.onnx")]
+    assert export(arguments) == 0
+    assert "largest difference from eager" in capsys.readouterr().out
