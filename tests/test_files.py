@@ -57,14 +57,14 @@ def test_what_a_killed_process_left_goes_and_a_living_ones_stays(
     [
         (".asrkit-elsewhere-1-0.part", 60.0, True),  # another machine's: may be living
         (".asrkit-elsewhere-1-0.part", 2 * 24 * 3600.0, False),
-        (f"{files.PREFIX}{os.getpid()}-7.part", 60.0, True),  # of a living process, or its number
-        (f"{files.PREFIX}{os.getpid()}-7.part", 2 * 24 * 3600.0, False),
-        (f"{files.PREFIX}{2**22 + 1}-7.part", 60.0, False),  # no process has this number
+        ("{prefix}{living}-7.part", 60.0, True),  # or another process that has its number
+        ("{prefix}{living}-7.part", 2 * 24 * 3600.0, False),
+        ("{prefix}4194305-7.part", 60.0, False),  # no process has this number
         (".notes-host-1-0.part", 1e6, True),  # not ours
     ],
 )
 def test_leftovers(name: str, age: float, stays: bool, tmp_path: Path) -> None:
-    path = tmp_path / name
+    path = tmp_path / name.format(prefix=files.PREFIX, living=os.getpid())
     path.touch()
     os.utime(path, (time.time() - age,) * 2)
     remove_leftovers(tmp_path)

@@ -16,10 +16,12 @@ from asrkit.config import (
 )
 from asrkit.errors import UserError, shown, whole_number
 from asrkit.export.backends import build_backend
-from asrkit.model import FULL_CONTEXT
+from asrkit.model import FRAME_MS, FULL_CONTEXT
 from asrkit.runtime.endpoint import Endpointer
 from asrkit.runtime.recognizer import Recognizer
 from asrkit.runtime.rewrite import find_postprocess
+
+LONGEST_CONTEXT = 3_600_000 // FRAME_MS  # frames of an hour: more would ask for all memory
 
 
 def load(
@@ -50,8 +52,9 @@ def load(
             seven" becomes "447". Never taken from a model file: it is code.
         backend: what runs the network: eager, compiled, torchscript, onnx, onnx-int8, or an .onnx
             file; if None, onnx where `asrkit export` wrote one beside the model file, else eager.
-            All but int8 are compared with eager here. ONNX Runtime gets as many threads as torch
-            has now; afterwards torch is best left one (`torch.set_num_threads(1)`).
+            All are compared with eager here, int8 as far as its rounding allows. ONNX Runtime gets
+            as many threads as torch has now; afterwards torch is best left one
+            (`torch.set_num_threads(1)`).
 
     Raises:
         ModelFileError: for a file that cannot be loaded.
@@ -81,19 +84,18 @@ def recognizer_of(
     context = file.config.context
     if chunk_size is None:
         chunk_size = context.chunk_size
-    if chunk_size == "full":
-        chunk_size = FULL_CONTEXT
-    chunk = whole_number(chunk_size, 1, FULL_CONTEXT)
+    full = chunk_size in ("full", FULL_CONTEXT)
+    chunk = FULL_CONTEXT if full else whole_number(chunk_size, 1, LONGEST_CONTEXT)
     if chunk is None:
         raise UserError(
-            f"chunk_size must be a number of frames from 1 on or 'full', got {shown(chunk_size)}"
+            f"chunk_size must be 1 to {LONGEST_CONTEXT} frames or 'full', got {shown(chunk_size)}"
         )
     if left_context is None:
         left_context = context.left_context
-    left = whole_number(left_context, 0)
+    left = whole_number(left_context, 0, LONGEST_CONTEXT)
     if left is None:
         raise UserError(
-            f"left_context must be a number of frames from 0 on, got {shown(left_context)}"
+            f"left_context must be 0 to {LONGEST_CONTEXT} frames, got {shown(left_context)}"
         )
     file.model.to(known_device(device))
     search = search or file.config.search

@@ -53,10 +53,11 @@ def test_load_and_its_defaults(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("chunk_size", True, "chunk_size must be a number of frames from 1 on or 'full', got True"),
+        ("chunk_size", True, "chunk_size must be 1 to 90000 frames or 'full', got True"),
         ("chunk_size", "16", "chunk_size must be .* got '16'"),
         ("chunk_size", 1 << 31, "chunk_size must be .* got 2147483648"),
-        ("left_context", True, "left_context must be a number of frames from 0 on, got True"),
+        ("left_context", True, "left_context must be 0 to 90000 frames, got True"),
+        ("left_context", 10**7, "left_context must be .* got 10000000"),
         ("left_context", 1.5, "left_context must be .* got 1.5"),
         ("device", "abacus", "^device 'abacus' is not here; there is cpu"),
         ("device", "cuda:99", "^device 'cuda:99' is not here; there is cpu"),
