@@ -137,7 +137,10 @@ def test_commands_explain(model: Path, corpus: Path, capsys: pytest.CaptureFixtu
         (["--hotwords", hot], "this search takes no hotwords; choose search prefix_beam"),
         (["--hotwords", bad, *beam], "hotword 'xy': not in the vocabulary: 'x' 'y'"),
         (["--hotwords", wav, *beam], "dev0.flac:1: not UTF-8"),
-        (["--hotwords", hot, "--hotword-weight", 30, *beam], "between 0 and 20, got 30"),
+        (
+            ["--hotwords", hot, "--hotword-weight", 30, *beam],
+            "--hotword-weight: must be a number from 0.0 to 20.0, got '30'",
+        ),
         (["--hotword-weight", 3, *beam], "--hotword-weight needs --hotwords"),
     ):
         assert run("decode", "--model", model, *options, wav) == 2
