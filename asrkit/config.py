@@ -6,8 +6,6 @@ nearest key. Every default of a setting stands here and nowhere else; the option
 encoding and of a search stand with their classes.
 """
 
-import difflib
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -17,12 +15,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from pydantic_core import PydanticCustomError
 
 from asrkit import search
+from asrkit.config_errors import explained
 from asrkit.config_file import ConfigError, read_values
 from asrkit.config_kinds import Number, any_of, sections_of
-from asrkit.errors import shown
 from asrkit.model import positions
-
-MOST_LINES = 20  # of a message
 
 Share = Annotated[float, Field(strict=False, ge=0.0, le=1.0)]
 ShareAboveZero = Annotated[Share, Field(gt=0.0)]
@@ -326,51 +322,7 @@ def _parse(section: type[Parsed], values: dict[str, Any]) -> Parsed:
     try:
         return section.model_validate(values)
     except pydantic.ValidationError as error:
-        raise ConfigError(_some([_explain(e) for e in error.errors()[: MOST_LINES + 1]])) from None
-
-
-def _explain(error: Any) -> str:
-    loc, kind, given = error["loc"], error["type"], shown(error["input"])
-    place = next((place for place in KINDS if loc[: len(place)] == place), loc)
-    if len(loc) > len(place):
-        # pydantic names the kind between its section and an option: no part of the key.
-        chosen, loc = loc[len(place)], (*place, *loc[len(place) + 1 :])
-        if kind == "extra_forbidden":
-            known = ", ".join(KINDS[place].options(chosen)) or "none"
-            return (
-                f"'{'.'.join(place)}': {chosen} has no option {shown(str(loc[-1]))}; it has {known}"
-            )
-    key = shown(".".join(map(str, loc)))
-    if kind == "extra_forbidden":
-        inside = error["input"] if isinstance(error["input"], dict) else {}
-        keys = [(*loc, name) for name in islice(inside, MOST_LINES + 1)] or [loc]
-        return _some([_unknown(".".join(map(str, each))) for each in keys])
-    if kind == "missing":
-        return f"missing key {key}"
-    if kind == "union_tag_not_found":
-        return f"missing key {shown('.'.join(loc) + '.kind')}"
-    if kind == "union_tag_invalid":
-        return f"'{'.'.join(loc)}.kind': {KINDS[loc].refusal(error['ctx']['tag'])}"
-    if kind == "model_attributes_type":
-        return f"{key}: write a kind, or {{kind: …}} with its options, got {given}"
-    message = error["msg"].removeprefix("Value error, ")
-    if kind == "position":
-        return f"'{'.'.join(loc)}.position': {message}"
-    if not loc:
-        return message
-    if kind == "value_error":
-        return f"{key}: {message}"
-    return f"{key}: {message[0].lower()}{message[1:]}, got {given}"
-
-
-def _some(lines: list[str]) -> str:
-    """The first lines, and that there are more."""
-    return "\n".join(lines[:MOST_LINES] + ["and more of the kind"] * (len(lines) > MOST_LINES))
-
-
-def _unknown(key: str) -> str:
-    nearest = difflib.get_close_matches(key, _keys(Config), n=1, cutoff=0.5)
-    return f"unknown key {shown(key)}" + (f"; did you mean '{nearest[0]}'?" if nearest else "")
+        raise ConfigError(explained(error, _keys(Config), KINDS)) from None
 
 
 def _keys(section: type[BaseModel], prefix: str = "") -> list[str]:

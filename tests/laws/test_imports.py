@@ -23,9 +23,10 @@ ROOTS = {
 BUILDERS = {"build", "checkpoint"}
 MAY_IMPORT = {
     **{leaf: set() for leaf in LEAVES},
+    "config_errors": set(),
     "config_file": set(),
     "config_kinds": set(),
-    "config": {"model", "search", "config_file", "config_kinds"},
+    "config": {"model", "search", "config_errors", "config_file", "config_kinds"},
     "data": LEAVES,
     "build": LEAVES | {"config"},
     "checkpoint": LEAVES | {"config", "build"},
@@ -46,6 +47,7 @@ ANY = (
     | ROOTS
     | BUILDERS
     | {
+        "config_errors",
         "config_file",
         "config_kinds",
         "config",
