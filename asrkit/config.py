@@ -3,7 +3,7 @@
 Frozen pydantic models, so that types and limits are checked by a library. An unknown key, a wrong
 type or an impossible combination is a ConfigError that names the key, what was expected and the
 nearest key. Every default of a setting stands here and nowhere else; the options of a position
-encoding and of a search stand with their classes.
+encoding and of a search stand with their classes. docs/configuration.md is made from this file.
 """
 
 from pathlib import Path
@@ -33,9 +33,7 @@ PositiveNumber = Annotated[float, Field(strict=False, gt=0.0, allow_inf_nan=Fals
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class DataConfig(Section):

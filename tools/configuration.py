@@ -3,13 +3,14 @@
 python tools/configuration.py
 """
 
+import ast
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from asrkit import search
-from asrkit.config import Config
+from asrkit import config, search
 
 PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
 INTRODUCTION = """# Configuration
@@ -25,13 +26,15 @@ with the key's name and the nearest key there is.
 
 
 def page() -> str:
-    schema = Config.model_json_schema()
+    schema = config.Config.model_json_schema()
     parts = [INTRODUCTION]
     for name, section in schema["properties"].items():
         if "$ref" not in section:  # the search: a kind with options
             continue
-        section = schema["$defs"][section["$ref"].rpartition("/")[2]]
-        parts.append(f"## {name}\n\n{described(section)}{table(section['properties'])}\n")
+        kind = section["$ref"].rpartition("/")[2]
+        section = schema["$defs"][kind]
+        rows = table(section["properties"], meanings(kind))
+        parts.append(f"## {name}\n\n{described(section)}{rows}\n")
     parts.append(searches())
     return "\n".join(parts)
 
@@ -42,12 +45,22 @@ def described(section: dict[str, Any]) -> str:
     return f"{' '.join(text.split())}\n\n" if text else ""
 
 
-def table(keys: dict[str, Any]) -> str:
+def meanings(section: str) -> dict[str, str]:
+    """The docstrings under the keys of a section, which Python itself does not keep."""
+    module = ast.parse(Path(config.__file__).read_text(encoding="utf-8"))
+    (body,) = (each.body for each in module.body if getattr(each, "name", "") == section)
+    return {
+        key.target.id: " ".join(text.value.value.split())
+        for key, text in pairwise(body)
+        if isinstance(key, ast.AnnAssign) and isinstance(text, ast.Expr)
+    }
+
+
+def table(keys: dict[str, Any], meanings: dict[str, str]) -> str:
     rows = ["| key | default | takes | |", "|---|---|---|---|"]
     for name, key in keys.items():
         default = f"`{as_yaml(key['default'])}`" if "default" in key else "–"
-        meaning = " ".join(key["description"].split())
-        rows.append(f"| `{name}` | {default} | {taken(key)} | {meaning} |")
+        rows.append(f"| `{name}` | {default} | {taken(key)} | {meanings[name]} |")
     return "\n".join(rows)
 
 
