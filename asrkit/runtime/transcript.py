@@ -18,7 +18,7 @@ from asrkit.runtime.results import (
 )
 from asrkit.runtime.rewrite import rewritten
 from asrkit.runtime.word import Word
-from asrkit.search import Hypothesis, Search
+from asrkit.search import Search
 from asrkit.text import Tokenizer
 
 
@@ -46,14 +46,14 @@ class Transcript:
         self.segments: tuple[Segment, ...] = ()
         self.closed: tuple[Word, ...] = ()  # words of the segments
         self.frame = 0  # encoder frames taken
+        self.start = 0  # of them, before the open segment
         if reading.endpointer is not None:
             self.endpoint = reading.endpointer.start()
         self.begin()
 
     def begin(self) -> None:
-        self.start = self.frame
         self.search = self.reading.search.start()
-        self.words = WordReader(self.reading.tokenizer, self.start)
+        self.words = WordReader(self.reading.tokenizer, self.frame)
 
     def accept(
         self, log_probs: Tensor, heard: float = math.inf, speech: Sequence[bool] = ()
@@ -80,20 +80,26 @@ class Transcript:
         self.frame += len(log_probs)
 
     def close(self, heard: float) -> None:
-        """End the open segment here, if there are words in it."""
+        """End the open segment here, if there are words in it.
+
+        Words of which a postprocess leaves nothing are done with, and the segment goes on.
+        """
         heard = min(heard, seconds(self.frame))
         search, tokenizer = self.reading.search, self.reading.tokenizer
-        words = self.written(search.best(self.search), heard)
+        spoken = self.words(search.best(self.search), heard)
+        words = self.written(spoken)
         if words:
             nbest = candidates(search.nbest(self.search), tokenizer)
             self.segments += (Segment(joined(words), words, seconds(self.start), heard, nbest),)
             self.closed += words
+            self.start = self.frame
+        if spoken:
             self.begin()
 
     def partial(self) -> Result:
         """What is known so far."""
         hypothesis = self.reading.search.partial(self.search)
-        return self.result(self.written(hypothesis, seconds(self.frame)), False)
+        return self.result(self.written(self.words(hypothesis, seconds(self.frame))), False)
 
     def finish(self, heard: float) -> Result:
         """The result if the stream ends here, after so many seconds."""
@@ -104,9 +110,8 @@ class Transcript:
         words = self.closed + open_words
         return Result(joined(words), words, is_final, self.segments)
 
-    def written(self, hypothesis: Hypothesis, heard: float) -> tuple[Word, ...]:
+    def written(self, words: Sequence[Word]) -> tuple[Word, ...]:
         """The words of the open segment, as they are to be read."""
-        words = self.words(hypothesis, heard)
         if self.reading.postprocess is not None and words:
             words = rewritten(words, self.reading.postprocess(joined(words)))
         return tuple(words)

@@ -342,3 +342,23 @@ def test_a_pause_with_speech_in_it_goes_on() -> None:
     assert not transcript.segments
     transcript.accept(log_probs[20:])
     assert [segment.end for segment in transcript.segments] == [1.0]
+
+
+def test_a_segment_that_is_rewritten_to_nothing_has_ended() -> None:
+    """What is said after its pause is rewritten by itself, and found where it was said."""
+    log_probs = torch.full((60, 5), -9.0)
+    log_probs[:, 0] = 0.0
+    for frame, label in ((5, 1), (30, 2), (55, 3)):  # yes, no, go
+        log_probs[frame, [0, label]] = torch.tensor([-9.0, 0.0])
+
+    def without_no(text: str) -> str:
+        return "" if text == "no" else text
+
+    for search in (GreedySearch(), PrefixBeamSearch()):
+        transcript = Transcript(Reading(WORDS, search, Endpointer(pause_ms=400), without_no))
+        transcript.accept(log_probs)
+        result = transcript.finish(2.4)
+        assert [segment.text for segment in result.segments] == ["yes", "go"]
+        first, second = result.segments
+        assert first.end == second.start
+        assert second.words[0].start == pytest.approx(55 * 0.04 - LEAD)
