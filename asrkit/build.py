@@ -12,7 +12,7 @@ from asrkit.config import (
     SearchConfig,
     TextConfig,
 )
-from asrkit.errors import UserError
+from asrkit.errors import UserError, shown
 from asrkit.model import ConformerCTC, ConformerEncoder
 from asrkit.search import (
     Fusion,
@@ -132,7 +132,7 @@ def build_hotwords(
             if not tokenizer.encode(text):
                 raise TextError("there is no word in it")
         except TextError as error:
-            raise UserError(f"hotword {phrase!r}: {error}") from None
+            raise UserError(f"hotword {shown(phrase)}: {error}") from None
         bonuses[text] = max(bonuses.get(text, 0.0), weight * len(text.split()))
     try:
         return Hotwords(bonuses, pieces_of(tokenizer))

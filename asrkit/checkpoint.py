@@ -9,7 +9,7 @@ stores them in.
 import hashlib
 import json
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 import torch
@@ -149,6 +149,8 @@ def model_path(model: str | Path) -> Path:
     Raises:
         ModelFileError: if there is none, or it is plainly something else.
     """
+    if not isinstance(model, str | PurePath):
+        raise ModelFileError(f"a model is a path or the name of a ready one, got {shown(model)}")
     path, ready = Path(model), ready_models()
     if path.suffix in OTHERS:
         raise ModelFileError(f"{shown(path)} is {OTHERS[path.suffix]}")

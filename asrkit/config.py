@@ -6,7 +6,7 @@ nearest key. Every default of a setting stands here and nowhere else; the option
 encoding and of a search stand with their classes. docs/configuration.md is made from this file.
 """
 
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import pydantic
@@ -269,10 +269,15 @@ class Config(Section):
         return self
 
 
+def text_of(path: object) -> object:
+    """A path as text; anything else as it is."""
+    return str(path) if isinstance(path, PurePath) else path
+
+
 class LanguageModelConfig(Section):
     """What decoding adds to a search. No part of a model file: it would name a file elsewhere."""
 
-    path: str  # of an ARPA file, or a binary of KenLM
+    path: Annotated[str, BeforeValidator(text_of)]  # of an ARPA file, or a binary of KenLM
     units: Literal["words", "tokens"] = "words"
     weight: Number = 0.5
     word_bonus: Number = 0.5  # for each word, or token
@@ -285,7 +290,9 @@ class _Search(Section):
 class _LanguageModel(Section):
     lm: Annotated[
         LanguageModelConfig,
-        BeforeValidator(lambda value: {"path": value} if isinstance(value, str) else value),
+        BeforeValidator(
+            lambda value: {"path": value} if isinstance(value, str | PurePath) else value
+        ),
     ]
 
 

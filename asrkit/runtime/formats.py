@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from asrkit.errors import UserError
+from asrkit.errors import UserError, shown
 from asrkit.runtime.word import Word
 
 LINE_CHARACTERS, MAX_LINES = 42, 2
@@ -46,7 +46,7 @@ def write(form: str, recordings: Sequence[Recording]) -> str:
         UserError: for a format that is not one, or several recordings where a file holds one.
     """
     if form not in FORMATS:
-        raise UserError(f"format must be one of {', '.join(FORMATS)}, got {form!r}")
+        raise UserError(f"format must be one of {', '.join(FORMATS)}, got {shown(form)}")
     if len(recordings) > 1 and not FORMATS[form].joins:
         raise UserError(f"a file of {form} holds one recording, not {len(recordings)}")
     return FORMATS[form].header + "".join(map(FORMATS[form].write, recordings))

@@ -30,7 +30,7 @@ def load(
     left_context: int | None = None,
     search: str | Mapping[str, Any] | None = None,
     device: str = "cpu",
-    lm: str | Mapping[str, Any] | None = None,
+    lm: str | Path | Mapping[str, Any] | None = None,
     endpointer: Endpointer | None = None,
     postprocess: str | Callable[[str], str] | None = None,
     backend: str | Path | None = None,
@@ -62,7 +62,7 @@ def load(
     """
     chosen = None if search is None else parse_search(search)
     model = None if lm is None else parse_language_model(lm)
-    rewrite = find_postprocess(postprocess) if isinstance(postprocess, str) else postprocess
+    rewrite = None if postprocess is None else find_postprocess(postprocess)
     return recognizer_of(
         load_model(path), chunk_size, left_context, chosen, device, model, endpointer, rewrite,
         backend,
@@ -81,6 +81,8 @@ def recognizer_of(
     backend: str | Path | None = "eager",
 ) -> Recognizer:
     """As `load`, from a model file already read; eager unless another backend is named."""
+    if not isinstance(endpointer, Endpointer | None):
+        raise UserError(f"endpointer must be an asrkit.Endpointer, got {shown(endpointer)}")
     context = file.config.context
     if chunk_size is None:
         chunk_size = context.chunk_size

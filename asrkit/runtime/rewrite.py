@@ -14,12 +14,18 @@ BUILT_IN: dict[str, Callable[[str], str]] = {"spelled": join_spelled}
 GROUP = "asrkit.postprocess"  # of the entry points under which packages offer such functions
 
 
-def find_postprocess(name: str) -> Callable[[str], str]:
+def find_postprocess(name: str | Callable[[str], str]) -> Callable[[str], str]:
     """The function of a "module:function", or of a name: asrkit's own, or an installed package's.
+
+    A function stands for itself.
 
     Raises:
         UserError: if there is none.
     """
+    if not isinstance(name, str):
+        if not callable(name):
+            raise UserError(f"postprocess must be a function or the name of one, got {shown(name)}")
+        return name
     if name in BUILT_IN:
         return BUILT_IN[name]
     module, separator, function = name.partition(":")
@@ -57,7 +63,12 @@ def rewritten(words: Sequence[Word], text: str) -> list[Word]:
 
     Words that stayed, and those that took the place of as many others, have their times. Others
     share the time of what they took the place of, in equal parts; added ones stand in between.
+
+    Raises:
+        UserError: for what is no text: the function is the user's own, and may return anything.
     """
+    if not isinstance(text, str):
+        raise UserError(f"postprocess must return a text, got {shown(text)}")
     new = text.split()
     found: list[Word] = []
     for old_part, new_part in changes([word.text for word in words], new):

@@ -11,6 +11,7 @@ import torch
 
 import asrkit
 from asrkit import audio
+from asrkit.config import parse_language_model
 from asrkit.runtime import recognizer_of
 from asrkit.runtime.results import WordReader, joined
 from asrkit.search import GreedySearch, Hypothesis
@@ -22,6 +23,8 @@ from asrkit.text import (
 )
 from tests.conftest import speech, timed
 from tests.test_checkpoint import a_file
+
+TINY = Path("tests/search/tiny.arpa")
 
 
 @pytest.fixture
@@ -63,6 +66,8 @@ def test_load_and_its_defaults(tmp_path: Path) -> None:
         ("device", "cuda:99", "^device 'cuda:99' is not here; there is cpu"),
         ("device", "meta", "^device 'meta' is not here; there is cpu"),
         ("device", None, "^device None is not here; there is cpu"),
+        ("endpointer", 600, "^endpointer must be an asrkit.Endpointer, got 600"),
+        ("endpointer", asrkit.Endpointer, "^endpointer must be an asrkit.Endpointer, got <class"),
     ],
 )
 def test_loading_with_what_does_not_fit(option: str, value: Any, message: str) -> None:
@@ -70,6 +75,19 @@ def test_loading_with_what_does_not_fit(option: str, value: Any, message: str) -
         recognizer_of(a_file(), **{option: value})
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 120
+
+
+@pytest.mark.parametrize("model", [None, 5, b"small-en-alnum", {}])
+def test_what_is_no_path_of_a_model(model: Any) -> None:
+    with pytest.raises(asrkit.UserError, match=r"a model is a path or the name .*, got "):
+        asrkit.load(model)
+
+
+def test_a_path_of_a_language_model() -> None:
+    for lm in (TINY, {"path": TINY}, str(TINY)):
+        assert parse_language_model(lm).path == str(TINY)
+    with pytest.raises(asrkit.UserError, match=r"'lm.path': input should be a valid string, got 5"):
+        parse_language_model({"path": 5})
 
 
 def test_whole_numbers_of_any_type() -> None:

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,9 +68,18 @@ def test_find_postprocess() -> None:
         ("asrkit.text.spelled:f", "'asrkit.text.spelled:f': .*no attribute 'f'"),
         ("asrkit.text.spelled:DIGITS", "is no function"),
         (":", "':'"),
+        (5, "postprocess must be a function or the name of one, got 5"),
+        (["spelled"], r"postprocess must be a function or the name of one, got \['spelled'\]"),
     ]:
         with pytest.raises(asrkit.UserError, match=message):
-            find_postprocess(name)
+            find_postprocess(name)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", [None, 5, b"yes", ["yes"]])
+def test_what_a_function_returns_is_text(text: Any) -> None:
+    with pytest.raises(asrkit.UserError, match="postprocess must return a text, got ") as error:
+        rewritten(words("yes"), text)
+    assert str(error.value).endswith(repr(text))
 
 
 def test_the_working_folder_offers_no_names(

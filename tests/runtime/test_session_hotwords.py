@@ -99,6 +99,9 @@ def test_what_cannot_be(recognizer: asrkit.Recognizer, model: Path, tmp_path: Pa
     ):
         with pytest.raises(asrkit.UserError, match=message):
             recognizer.transcribe(speech(0.1), hotwords=hotwords)
+    with pytest.raises(asrkit.UserError, match=r"^hotword '!!!.*!!!': ") as error:
+        recognizer.start(hotwords=["!" * 100_000])
+    assert len(str(error.value)) < 300
     greedy = asrkit.load(model)
     assert greedy.start(hotwords=[]).finish().text == ""
     with pytest.raises(asrkit.UserError, match="takes no hotwords; choose search prefix_beam"):
