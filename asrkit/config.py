@@ -42,7 +42,7 @@ class DataConfig(Section):
     dev: str
     """What to measure with, by other speakers; likewise."""
     recipe: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")] | None = None
-    """The recipe that makes the manifests where they are missing, unless the command gives them."""
+    """The recipe that makes missing manifests in a folder of its name; none for a corpus of your own."""
     max_batch_seconds: PositiveNumber = 32.0
     """Audio in a batch, on each GPU or process."""
     num_buckets: Positive = 20

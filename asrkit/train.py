@@ -80,6 +80,10 @@ def prepare(config: Config, folder: Path, resume: bool, overrides: list[str]) ->
 def make_manifests(data: DataConfig, overrides: list[str]) -> None:
     """Run the configuration's recipe if its manifests are missing, never for a user's own.
 
+    Those are the ones that the command names, and those in a folder that is not named after the
+    recipe, as in a copied configuration: a recipe writes over what has the names of its manifests.
+    A recipe that the command names is meant.
+
     Raises:
         ConfigError: if one is missing that the recipe does not make, or the recipe fails.
     """
@@ -88,19 +92,19 @@ def make_manifests(data: DataConfig, overrides: list[str]) -> None:
     if not missing:
         return
     given = {override.partition("=")[0] for override in overrides}
-    of_the_user = manifests.keys() & given if "data.recipe" not in given else set()
-    if data.recipe is None or of_the_user:
-        problem = f"{missing[0]}: no manifest {manifests[missing[0]]}"
-        if data.recipe is not None:
-            problem += f"; data.recipe {data.recipe} is not run where you give "
-            problem += " and ".join(sorted(of_the_user, reverse=True))
+    of_the_user = " and ".join(sorted(manifests.keys() & given, reverse=True))
+    output = manifests["data.train"].parent
+    problem = f"{missing[0]}: no manifest {manifests[missing[0]]}"
+    if data.recipe is None:
         raise ConfigError(problem)
+    if "data.recipe" not in given and (of_the_user or output.name != data.recipe):
+        unlike = f"where you give {of_the_user}" if of_the_user else f"for a folder named {output}"
+        raise ConfigError(f"{problem}; data.recipe {data.recipe} is not run {unlike}")
     here = Path("recipes") / data.recipe / "prepare.py"
     script = recipes().get(data.recipe, here)
     if not script.is_file():
         known = refusal(data.recipe, recipes())
         raise ConfigError(f"'data.recipe': no {here} here; asrkit's own {known}")
-    output = manifests["data.train"].parent
     if subprocess.run([sys.executable, script, "--output-dir", output], check=False).returncode:
         raise ConfigError(f"data.recipe: {script} failed")
 

@@ -68,9 +68,9 @@ def test_a_recipe_makes_the_configurations_own_manifests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: list[list[Any]]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    make_manifests(data("data/x/train.jsonl", "data/x/dev.jsonl"), ["training.epochs=2"])
+    make_manifests(data("x/digits/train.jsonl", "x/digits/dev.jsonl"), ["training.epochs=2"])
     script = PROJECT / "recipes" / "digits" / "prepare.py"
-    assert ran == [[sys.executable, script, "--output-dir", Path("data/x")]]
+    assert ran == [[sys.executable, script, "--output-dir", Path("x/digits")]]
     # Who gives a recipe with the manifests means it.
     given = ["data.train=y/train.jsonl", "data.dev=y/dev.jsonl", "data.recipe=digits"]
     make_manifests(data("y/train.jsonl", "y/dev.jsonl"), given)
@@ -79,7 +79,7 @@ def test_a_recipe_makes_the_configurations_own_manifests(
     own = tmp_path / "recipes" / "mine" / "prepare.py"
     own.parent.mkdir(parents=True)
     own.touch()
-    make_manifests(data("z/train.jsonl", "z/dev.jsonl", "mine"), [])
+    make_manifests(data("mine/train.jsonl", "mine/dev.jsonl", "mine"), [])
     assert ran[2][1] == own.relative_to(tmp_path)
 
 
@@ -91,6 +91,9 @@ def test_a_recipe_makes_the_configurations_own_manifests(
          " where you give data.train"),
         (["data.train={t}", "data.dev=nope.jsonl"], "data.dev: no manifest nope.jsonl; data.recipe"
          " digits is not run where you give data.train and data.dev"),
+        # In a copied configuration: the recipe would write over a dev.jsonl that is there.
+        ([], "data.train: no manifest data/x/train.jsonl; data.recipe digits is not run for a"
+         " folder named data/x"),
         (["data.recipe=null"], "data.train: no manifest data/x/train.jsonl"),
         (["data.recipe=digts"], "'data.recipe': no recipes/digts/prepare.py here; asrkit's own must"
          " be one of aishell, alnum, an4, commonvoice, digits, fsdd, librispeech, yesno, got"
