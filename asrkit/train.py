@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 import torch
 import yaml
@@ -30,6 +31,8 @@ from asrkit.training.validation import rates, scores
 from asrkit.training.warm_start import start_from
 
 logger = logging.getLogger("asrkit")
+
+MODEL = "model.safetensors"  # in training.output_dir
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -67,11 +70,16 @@ def train(options: argparse.Namespace) -> int:
 
 def prepare(config: Config, folder: Path, resume: bool, overrides: list[str]) -> None:
     """Refuse to write over another training; make missing manifests with the recipe."""
-    trained = [*folder.glob("checkpoints/*.pt"), *folder.glob("**/*.safetensors")]
-    if trained and not resume:
+    checkpoints = [*folder.glob("checkpoints/*.pt")]
+    if not resume and (checkpoints or any(folder.glob("**/*.safetensors"))):
         raise ConfigError(
             f"training.output_dir {folder} already holds a training; "
             "--resume continues it, another training.output_dir starts a new one"
+        )
+    if resume and not checkpoints and (folder / MODEL).exists():
+        raise ConfigError(
+            f"--resume: {folder} holds a {MODEL} but no checkpoint; training.start_from goes on "
+            "from a model, in another training.output_dir"
         )
     make_manifests(config.data, overrides)
     folder.mkdir(parents=True, exist_ok=True)
@@ -115,12 +123,28 @@ def start_log(folder: Path, first: bool) -> None:
     handlers: list[logging.Handler] = [logging.StreamHandler()]
     if first:
         # Ids and messages may hold what UTF-8 cannot: a lone surrogate.
-        handlers.append(
-            logging.FileHandler(folder / "train.log", encoding="utf-8", errors="backslashreplace")
-        )
+        log = (folder / "train.log").open("a", encoding="utf-8", errors="backslashreplace")
+        claim(folder, log)
+        handlers.append(logging.StreamHandler(log))
     for handler in handlers:
         handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     logger.handlers = handlers
+
+
+def claim(folder: Path, log: TextIO) -> None:
+    """Lock a training's log as long as this process lives: two would write over each other.
+
+    Raises:
+        ConfigError: if another process has it.
+    """
+    try:
+        import fcntl  # POSIX
+
+        fcntl.lockf(log, fcntl.LOCK_EX | fcntl.LOCK_NB)  # which a process of ours does not inherit
+    except (BlockingIOError, PermissionError):
+        raise ConfigError(f"training.output_dir {folder}: another training runs there") from None
+    except (ImportError, OSError):  # another system, or a file system without locks
+        return
 
 
 def run(config: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) -> int:
@@ -139,16 +163,7 @@ def run(config: Config, folder: Path, command: argparse.Namespace, ranks: Ranks)
         EpochWeights(folder / "epochs", options.average, options.average_of == "best"),
         ranks,
     )  # fmt: skip
-    if command.resume and trainer.resume(command.change_schedule):
-        logger.info(
-            "resuming at epoch %d, step %d", trainer.progress.epoch + 1, trainer.progress.step
-        )
-    elif options.start_from is not None:
-        known = start_from(options.start_from, model, corpus.encode.tokenizer, config)
-        logger.info("starting from %s, which knew %d of the labels", options.start_from, known)
-    else:
-        mean, scale = feature_statistics(corpus.train, Fbank(config.model.num_mels))
-        model.encoder.set_statistics(mean, scale)
+    begin(trainer, command, folder)
     if ranks.is_first:  # from now on it is this training's folder
         with replacing(folder / "config.yaml") as path:
             path.write_text(yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
@@ -168,6 +183,23 @@ def run(config: Config, folder: Path, command: argparse.Namespace, ranks: Ranks)
         finish(trainer, config, folder)
         trainer.writer.close()
     return 0
+
+
+def begin(trainer: Trainer, command: argparse.Namespace, folder: Path) -> None:
+    """Go on from a checkpoint, begin from a model, or begin with the features' statistics."""
+    if command.resume:
+        if trainer.resume(command.change_schedule):
+            progress = trainer.progress
+            logger.info("resuming at epoch %d, step %d", progress.epoch + 1, progress.step)
+            return
+        logger.info("no checkpoint in %s: training begins", folder)
+    model, corpus, name = trainer.model, trainer.corpus, trainer.options.start_from
+    if name is not None:
+        known = start_from(name, model, corpus.encode.tokenizer, trainer.config)
+        logger.info("starting from %s, which knew %d of the labels", name, known)
+    else:
+        mean, scale = feature_statistics(corpus.train, Fbank(trainer.config.model.num_mels))
+        model.encoder.set_statistics(mean, scale)
 
 
 @contextmanager
@@ -221,7 +253,7 @@ def finish(trainer: Trainer, config: Config, folder: Path) -> None:
             if score.delay is not None
         },
     }
-    path = folder / "model.safetensors"
+    path = folder / MODEL
     tokenizer = trainer.corpus.encode.tokenizer
     save_model(path, ModelFile(trainer.model, tokenizer, config, training))
     logger.info("average of epochs %s", ", ".join(map(str, averaged)))

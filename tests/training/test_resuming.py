@@ -1,5 +1,7 @@
 """What --resume accepts: the same training with the same schedule, unless another is asked for."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -155,3 +157,38 @@ def test_recordings_that_are_read_lazily_are_compared_too(
     cuts.filter(lambda cut: cut.id != "train5").to_file(manifest)
     assert main([*command, "--resume"]) == 2
     assert "--resume: the training utterances differ" in capsys.readouterr().err
+
+
+def test_a_finished_model_without_checkpoints_stays(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing can be resumed: it would be trained from the beginning, and replaced."""
+    config = write_config(tmp_path / "c.yaml", corpus, tmp_path / "out", epochs=1)
+    model = tmp_path / "out" / "model.safetensors"
+    model.parent.mkdir()
+    model.write_bytes(b"of a week")
+    assert main(["--config", str(config), "--resume"]) == 2
+    assert "holds a model.safetensors but no checkpoint" in capsys.readouterr().err
+    assert model.read_bytes() == b"of a week"
+    model.unlink()
+    assert main(["--config", str(config), "--resume"]) == 0
+    assert f"no checkpoint in {model.parent}: training begins" in capsys.readouterr().err
+
+
+def test_two_trainings_never_share_a_folder(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The lock goes with its process, however that ends."""
+    folder = tmp_path / "out"
+    folder.mkdir()
+    lock = "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.lockf(f, fcntl.LOCK_EX)"
+    code = f"{lock}; print(flush=True); sys.stdin.read()"
+    config = write_config(tmp_path / "c.yaml", corpus, folder, epochs=1)
+    command = [sys.executable, "-c", code, str(folder / "train.log")]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as other:  # type: ignore[call-overload]
+        other.stdout.readline()
+        assert main(["--config", str(config)]) == 2
+        assert f"{folder}: another training runs there" in capsys.readouterr().err
+        other.kill()
+    assert main(["--config", str(config)]) == 0
