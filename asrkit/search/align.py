@@ -74,9 +74,10 @@ def align(log_probs: Tensor, tokens: list[int], blank: int = 0) -> Hypothesis | 
         blank: id of the blank.
 
     Returns:
-        The tokens with their frames; None if they need more frames than there are.
+        The tokens with their frames; None if they need more frames than there are, or a frame is
+        not a number.
     """
-    if frames_needed(tokens) > len(log_probs):
+    if frames_needed(tokens) > len(log_probs) or log_probs.isnan().any():
         return None
     if not tokens:
         return NOTHING

@@ -24,6 +24,7 @@ from asrkit.build import build_search, build_spec_augment
 from asrkit.config import Config
 from asrkit.data.dataset import Augmentation, Batch, SpeechDataset, seed_everything
 from asrkit.data.sampling import EpochBatches
+from asrkit.errors import UserError
 from asrkit.model import FULL_CONTEXT, ConformerCTC, CTCLoss
 from asrkit.training.corpus import Corpus
 from asrkit.training.distributed import Ranks
@@ -47,6 +48,10 @@ from asrkit.training.validation import Validation, losses_of, rates, scores
 from asrkit.training.views import draw_views
 
 logger = logging.getLogger(__name__)
+
+
+class TrainingError(UserError):
+    """Training that cannot go on; what was good before is in the checkpoints."""
 
 
 class Trainer:
@@ -132,9 +137,13 @@ class Trainer:
         return True
 
     def train_epoch(self) -> None:
-        """The rest of the epoch that `progress` stands in."""
-        start = time.monotonic()
-        seconds_before, losses, tokens = self.progress.seconds, 0.0, 0
+        """The rest of the epoch that `progress` stands in.
+
+        Raises:
+            TrainingError: if no step of the epoch could be taken, or the weights diverged.
+        """
+        start, before = time.monotonic(), self.progress
+        losses, tokens = 0.0, 0
         total = round(self.corpus.seconds)
         bar = tqdm(
             total=total, initial=min(total, round(self.progress.seconds)), unit=" s", leave=False,
@@ -152,12 +161,20 @@ class Trainer:
             if self.progress.step % self.options.checkpoint_every_steps == 0:
                 self.save()
         bar.close()
+        self.check_finite()
+        if self.progress.step == before.step:  # it had been stopped after its last step
+            return
+        if not tokens and not before.batch and not self.stop:
+            raise TrainingError(
+                f"no step of epoch {before.epoch + 1} could be taken, see above: either none of "
+                "its recordings can be read, or training.learning_rate is too high"
+            )
         elapsed = time.monotonic() - start
         logger.info(
             "epoch %d/%d  step %d  loss %.3f  learning rate %.2e  %.0f s, %.0f s of audio a second",
             self.progress.epoch + 1, self.options.epochs, self.progress.step,
             losses / max(1, tokens), self.optimizers[0].param_groups[0]["lr"], elapsed,
-            (self.progress.seconds - seconds_before) / max(1e-9, elapsed),
+            (self.progress.seconds - before.seconds) / max(1e-9, elapsed),
         )  # fmt: skip
 
     def groups(self) -> Iterator[list[Batch]]:
@@ -180,7 +197,10 @@ class Trainer:
             yield group + [filler()] * (size - len(group))
 
     def train_step(self, group: list[Batch]) -> tuple[float, int]:
-        """One optimiser step; the loss summed over tokens and their number, over all ranks."""
+        """One optimiser step; the loss summed over tokens and their number, over all ranks.
+
+        A step that cannot be taken has none of them.
+        """
         options = self.options
         for batch in group:
             report_left_out(batch)
@@ -193,10 +213,11 @@ class Trainer:
         self.model.train()
         total, suspects = self.backward(group, tokens)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), options.clip_norm)
-        if torch.isfinite(norm):
+        taken = bool(torch.isfinite(norm)) and tokens > 0  # with none, momentum would move weights
+        if taken:
             for optimizer in self.optimizers:
                 optimizer.step()
-        else:
+        elif tokens:
             names = ", ".join(self.ranks.gather(suspects)) or "no single utterance's"
             logger.warning(
                 "skipped step %d: loss or gradient not finite (%s)", self.progress.step, names
@@ -209,7 +230,7 @@ class Trainer:
         self.log(
             {"loss": total / max(1.0, tokens), "learning_rate": rate, "gradient_norm": float(norm)}
         )
-        return total, int(tokens)
+        return (total, int(tokens)) if taken else (0.0, 0)
 
     def backward(self, group: list[Batch], tokens: float) -> tuple[float, list[str]]:
         """Gradients of the mean loss over all ranks' tokens; this rank's summed loss, and the
@@ -280,8 +301,19 @@ class Trainer:
         """Time that all of the training took, without what lay between its runs."""
         return time.monotonic() - self.started
 
+    def check_finite(self) -> None:
+        """Raise TrainingError if a weight is not a number: no step could mend it."""
+        for name, weight in self.model.state_dict().items():
+            if not torch.isfinite(weight).all():
+                raise TrainingError(
+                    f"training diverged: {name} is not finite at step {self.progress.step}; "
+                    "--resume --change-schedule with a lower training.learning_rate goes on from "
+                    "the last checkpoint"
+                )
+
     def save(self) -> None:
-        """Write a checkpoint."""
+        """Write a checkpoint, of weights that are numbers."""
+        self.check_finite()
         if self.ranks.is_first:
             state = {
                 **self.identity,

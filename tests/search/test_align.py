@@ -37,6 +37,7 @@ def test_too_many_tokens_and_none() -> None:
     log_probs = torch.randn(3, 4).log_softmax(1)
     assert align(log_probs, [1, 1]) is not None
     assert align(log_probs, [1, 1, 2]) is None
+    assert align(log_probs * torch.nan, [1, 2]) is None  # torchaudio would read past its arrays
     assert align(log_probs, []) == Hypothesis((), (), (), ())
 
 

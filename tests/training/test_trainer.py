@@ -22,8 +22,8 @@ from asrkit.training import validation
 from asrkit.training.corpus import feature_statistics, hours_of_epoch, load_corpus
 from asrkit.training.distributed import Ranks
 from asrkit.training.optimizer import learning_rate
-from asrkit.training.snapshots import Checkpoints, EpochWeights
-from asrkit.training.trainer import Trainer, recompute_layers
+from asrkit.training.snapshots import Checkpoints, EpochWeights, Progress
+from asrkit.training.trainer import Trainer, TrainingError, recompute_layers
 from asrkit.training.validation import scores
 from tests.conftest import PROJECT, tiny_model, write_config, write_manifest
 
@@ -110,6 +110,35 @@ def test_a_loss_that_is_not_finite_skips_the_step(
     assert f"skipped step 0: loss or gradient not finite ({group[0].ids[1]})" in caplog.text
     subject.train_step(next(subject.groups()))
     assert not all(torch.equal(before[n], p) for n, p in subject.model.named_parameters())
+
+
+def test_an_epoch_of_which_nothing_can_be_read_ends_training(corpus: Path, tmp_path: Path) -> None:
+    """Recordings that go away while it trains: momentum moves no weight, and training says so."""
+    subject = trainer(corpus, tmp_path)
+    subject.train_epoch()
+    subject.progress = Progress(1, 0, subject.progress.step, 0.0)
+    before = {n: p.clone() for n, p in subject.model.named_parameters()}
+    for path in (corpus / "audio").glob("train*"):
+        path.unlink()
+    with pytest.raises(TrainingError, match="no step of epoch 2 could be taken"):
+        subject.train_epoch()
+    assert all(torch.equal(before[n], p) for n, p in subject.model.named_parameters())
+
+
+@pytest.mark.parametrize(
+    ("weight_decay", "told"),
+    [(0.0, "no step of epoch 2 could be taken"), (1e38, "is not finite at step")],
+)
+def test_a_training_that_diverges_is_a_users_error(
+    weight_decay: float, told: str, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And writes no model."""
+    config = write_config(
+        tmp_path / "c.yaml", corpus, tmp_path / "out", learning_rate=1e38, weight_decay=weight_decay
+    )
+    assert main(["--config", str(config)]) == 2
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "out" / "model.safetensors").exists()
 
 
 def test_noise_without_a_recording_is_refused(corpus: Path, tmp_path: Path) -> None:
