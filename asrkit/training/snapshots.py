@@ -64,8 +64,10 @@ class Checkpoints:
 
     def save(self, step: int, state: dict[str, Any]) -> None:
         """Write the checkpoint of a step; later ones, which could not be resumed from, go."""
-        with replacing(self.folder / f"step-{step:08d}.pt") as temporary:
-            torch.save(state, temporary)
+        path = self.folder / f"step-{step:08d}.pt"
+        # A file of Python's, for torch's own tells of a full disk in terms of its format.
+        with replacing(path) as temporary, temporary.open("wb") as file:
+            torch.save(state, file)
         paths = self.paths()
         kept = [number for number in paths if number <= step][-self.keep :]
         for number in paths.keys() - kept:

@@ -4,6 +4,8 @@ import logging
 import random
 import shutil
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from asrkit.train import main
+from asrkit.training import snapshots
 from asrkit.training.optimizer import build_optimizers
 from asrkit.training.snapshots import (
     Checkpoint,
@@ -74,6 +77,19 @@ def test_checkpoints_rotate(tmp_path: Path) -> None:
     (tmp_path / "step-best.pt").touch()  # no number, none of ours
     assert list(checkpoints.paths()) == [2, 30]
     assert checkpoints.newest(step_of) == 30
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As what it is, an OSError, which commands print as one line."""
+
+    @contextmanager
+    def full(path: Path) -> Iterator[Path]:
+        yield Path("/dev/full")
+
+    monkeypatch.setattr(snapshots, "replacing", full)
+    with pytest.raises(OSError, match="No space left on device"):
+        Checkpoints(tmp_path, 2).save(1, state(1))
 
 
 def test_later_ones_that_could_not_be_used_do_not_push_out_a_good_one(tmp_path: Path) -> None:
