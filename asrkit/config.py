@@ -6,12 +6,13 @@ nearest key. Every default of a setting stands here and nowhere else; the option
 encoding and of a search stand with their classes. docs/configuration.md is made from this file.
 """
 
+import os
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import pydantic
 import torch
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from asrkit import search
@@ -29,6 +30,7 @@ Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
 MOST_FRAMES = 3000
 ChunkSize = Annotated[int, Field(ge=1, le=MOST_FRAMES)]
 LeftContext = Annotated[int, Field(ge=0, le=MOST_FRAMES)]
+Place = Annotated[str, Field(pattern=r"^[^\x00]*$"), AfterValidator(os.path.expanduser)]
 PositiveNumber = Annotated[float, Field(strict=False, gt=0.0, allow_inf_nan=False)]
 
 
@@ -37,12 +39,12 @@ class Section(BaseModel):
 
 
 class DataConfig(Section):
-    train: str
+    train: Place
     """What to train on: a JSONL manifest, a lhotse manifest, or a folder of Shar shards."""
-    dev: str
+    dev: Place
     """What to measure with, by other speakers; likewise."""
     recipe: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")] | None = None
-    """The recipe that makes missing manifests in a folder of its name; none for a corpus of your own."""
+    """The recipe that makes missing manifests, in a folder of its name; null for your own."""
     max_batch_seconds: PositiveNumber = 32.0
     """Audio in a batch, on each GPU or process."""
     num_buckets: Positive = 20
@@ -58,7 +60,7 @@ class DataConfig(Section):
 class AugmentationConfig(Section):
     speed_factors: Annotated[list[PositiveNumber], Field(min_length=1)] = [0.9, 1.0, 1.1]
     """Every epoch has each utterance once at each of these speeds."""
-    noise: str | None = None
+    noise: Place | None = None
     """Manifest of noises to mix in."""
     noise_probability: Share = 0.5
     """Of each utterance, where there is `noise`."""
@@ -192,9 +194,9 @@ class ContextConfig(Section):
 
 
 class TrainingConfig(Section):
-    output_dir: str
+    output_dir: Place
     """Folder of the checkpoints, the log and the model."""
-    start_from: str | None = None
+    start_from: Place | None = None
     """A model file, or the name of a ready model, of the same `model:` to go on from."""
     epochs: Positive = 30
     """Passes over all utterances at all `speed_factors`."""
@@ -237,7 +239,7 @@ class TrainingConfig(Section):
     """The newest ones that stay."""
     seed: Count = 0
     """Of every random draw."""
-    num_threads: Count = 0
+    num_threads: Annotated[int, Field(ge=0, le=1024)] = 0
     """Of torch; 0: torch's own choice."""
 
 

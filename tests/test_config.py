@@ -106,6 +106,8 @@ CONF = PROJECT / "conf" / "conformer.yaml"
         ("search=null", "'search': write a kind, or {kind: …} with its options, got None"),
         ("context.chunk_sizes=[]", "chunk_sizes must name at least one"),
         ("data.recipe=../evil", "'data.recipe': string should match pattern"),
+        ("training.num_threads=2000", "should be less than or equal to 1024, got 2000"),
+        ('training.output_dir="a\\0b"', "'training.output_dir': string should match pattern"),
         ("training=3", "'training': input should be a valid dictionary"),
         ("nonsense", "an override is section.key=value, got 'nonsense'"),
         ("data.train.x=3", "'train' in 'data.train.x=3' is a value, not a section"),
@@ -115,6 +117,14 @@ def test_what_is_wrong_is_named(override: str, message: str) -> None:
     with pytest.raises(ConfigError) as error:
         load_config(CONF, [override])
     assert message in str(error.value)
+
+
+def test_a_home_folder_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell leaves the ~ of section.key=~/x alone; a folder named ~ is nobody's wish."""
+    monkeypatch.setenv("HOME", "/home/anna")
+    config = load_config(CONF, ["training.output_dir=~/exp", "data.train=~/train.jsonl"])
+    assert config.training.output_dir == "/home/anna/exp"
+    assert config.data.train == "/home/anna/train.jsonl"
 
 
 def test_overrides_and_numbers() -> None:
