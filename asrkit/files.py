@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from asrkit.errors import UserError, shown
+
 PREFIX = f".asrkit-{platform.node().replace(os.sep, '_')}-"  # then the process, then a number
 ABANDONED_SECONDS = 24 * 3600.0
 _number = itertools.count()
@@ -18,9 +20,16 @@ _number = itertools.count()
 def replacing(path: str | Path) -> Iterator[Path]:
     """A temporary path beside `path`, moved onto it when the block ends without an exception.
 
-    What a killed process left in the folder is removed, see `remove_leftovers`.
+    A link stays, and what it names is written. What a killed process left in the folder is removed,
+    see `remove_leftovers`.
+
+    Raises:
+        UserError: for a path that no file can have: a folder, a device, a pipe.
     """
-    path = Path(path)
+    given = Path(path)
+    if not given.name or (given.exists() and not given.is_file()):
+        raise UserError(f"cannot write {shown(given)}: it is no file; give the path of one")
+    path = Path(os.path.realpath(given))
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(path.parent.absolute())
     temporary = path.with_name(f"{PREFIX}{os.getpid()}-{next(_number)}.part")
@@ -31,10 +40,11 @@ def replacing(path: str | Path) -> Iterator[Path]:
         os.replace(temporary, path)
     except OSError as error:  # of a full disk, which names no file, or the temporary one
         if error.filename in (None, str(temporary)):
-            error.filename = str(path)
+            error.filename = str(given)
         raise
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # of a folder that is read-only, where it never came to be
+            temporary.unlink()
 
 
 @functools.cache  # once a folder: a listing for each of many files would be quadratic

@@ -1,5 +1,6 @@
 """Atomic writes: the old file or the new one, and nothing left of a process that was killed."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from asrkit import files
+from asrkit.errors import UserError
 from asrkit.files import remove_leftovers, replacing
 
 HALF_WRITTEN = """
@@ -69,6 +71,45 @@ def test_leftovers(name: str, age: float, stays: bool, tmp_path: Path) -> None:
     os.utime(path, (time.time() - age,) * 2)
     remove_leftovers(tmp_path)
     assert path.exists() == stays
+
+
+def test_a_link_stays_and_its_file_is_written(tmp_path: Path) -> None:
+    (tmp_path / "old").write_text("old")
+    (tmp_path / "link").symlink_to("old")
+    with replacing(tmp_path / "link") as temporary:
+        temporary.write_text("new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "old").read_text() == "new"
+
+
+@pytest.mark.parametrize("name", ["pipe", "folder", "null", ""])
+def test_what_is_no_file_is_not_replaced(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As root, `--output /dev/null` put a file in the place of the device."""
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    Path("folder").mkdir()
+    Path("null").symlink_to(os.devnull)
+    before = listed(tmp_path)
+    with pytest.raises(UserError, match="it is no file"), replacing(name):
+        pass
+    assert listed(tmp_path) == before
+    assert not Path(os.devnull).is_file()
+
+
+def test_a_folder_that_cannot_be_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where removing fails as well as writing, as on a file system that is read-only."""
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(OSError, match="Read-only") as raised, replacing(tmp_path / "x") as part:
+        refuse(part)
+    assert raised.value.filename == str(tmp_path / "x")
 
 
 def test_a_name_as_long_as_names_can_be(tmp_path: Path) -> None:
