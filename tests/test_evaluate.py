@@ -8,6 +8,7 @@ import pytest
 from asrkit import decode, evaluate, ngram
 from asrkit.checkpoint import save_model
 from asrkit.text import CharTokenizer
+from tests.conftest import write_manifest
 from tests.test_checkpoint import a_file
 
 
@@ -106,3 +107,20 @@ def test_a_language_model(
         assert evaluate.main([*arguments, *options, "--format", "json", dev]) == 0
         wrong.append(json.loads(capsys.readouterr().out)["contexts"]["160 ms"]["words"])
     assert wrong[0] != wrong[1]
+
+
+def test_what_has_no_text_is_not_scored(
+    model: str, corpus: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a text nothing can be wrong; with an empty one, whatever is found is."""
+    lines = [json.loads(line) for line in (corpus / "dev.jsonl").read_text().splitlines()]
+    lines[0].pop("text")
+    lines[1]["text"] = ""
+    manifest = write_manifest(corpus / "some.jsonl", *lines)
+    assert (
+        evaluate.main(["--model", model, "--chunk-ms", "160", "--format", "json", str(manifest)])
+        == 0
+    )
+    scored = json.loads(capsys.readouterr().out)["contexts"]["160 ms"]["errors"]
+    assert set(scored) == {lines[1]["id"], lines[2]["id"]}
+    assert f"not scored {lines[0]['id']}: no text" in caplog.text

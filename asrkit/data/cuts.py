@@ -198,13 +198,18 @@ def _cut(utterance: Utterance) -> Cut:
     )
     supervision = SupervisionSegment(
         id=utterance.id, recording_id=utterance.id, start=0.0, duration=duration,
-        text=utterance.text or "", speaker=utterance.speaker,
+        text=utterance.text, speaker=utterance.speaker,
     )  # fmt: skip
     kind, channel = (MonoCut, 0) if num_channels == 1 else (MultiCut, channels)
     return kind(
         id=utterance.id, start=start, duration=duration, channel=channel,
         recording=recording, supervisions=[supervision],
     )  # fmt: skip
+
+
+def has_text(cut: Cut) -> bool:
+    """Whether it is known what is said in an utterance: also that it is nothing."""
+    return any(s.text is not None for s in cut.supervisions)
 
 
 def text_of(cut: Cut) -> str:

@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from asrkit import audio
 from asrkit.audio.io import refuse_too_many
-from asrkit.data.cuts import text_of
+from asrkit.data.cuts import has_text, text_of
 from asrkit.data.manifest import LeftOut
 from asrkit.errors import printable
 from asrkit.text import TextError, Tokenizer
@@ -123,8 +123,8 @@ class SpeechDataset(torch.utils.data.Dataset[Batch]):
     Args:
         encode: raw text to tokens.
         augmentation: of the audio, or None.
-        to_train: leave out what CTC cannot learn from. Scoring leaves out nothing that can be
-            heard: a word that the tokenizer cannot write is an error like any other.
+        to_train: leave out what CTC cannot learn from. Scoring leaves out only what has no text to
+            compare with: a word that the tokenizer cannot write is an error like any other.
     """
 
     def __init__(
@@ -145,7 +145,10 @@ class SpeechDataset(torch.utils.data.Dataset[Batch]):
             except Exception as error:  # also of lhotse's augmentation: named, never a crash
                 left_out.append(LeftOut(cut.id, str(error) or type(error).__name__))
                 continue
-            reason = self.encode.why_not(text_of(cut), len(loaded)) if self.to_train else None
+            if self.to_train:
+                reason = self.encode.why_not(text_of(cut), len(loaded))
+            else:
+                reason = None if has_text(cut) else "no text"
             if reason is not None:
                 left_out.append(LeftOut(cut.id, reason))
                 continue
