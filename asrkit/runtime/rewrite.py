@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint, distributions
 
-from asrkit.errors import UserError, shown
+from asrkit.errors import UserError, reason, shown
 from asrkit.runtime.word import Word
 from asrkit.text.spelled import join_spelled
 
@@ -56,6 +56,22 @@ def installed() -> dict[str, EntryPoint]:
         for package in distributions(path=path)
         for each in package.entry_points.select(group=GROUP)
     }
+
+
+def applied(postprocess: Callable[[str], str], text: str) -> str:
+    """What a user's function makes of a text.
+
+    Raises:
+        UserError: if the function fails, or returns no string.
+    """
+    try:
+        new = postprocess(text)
+    except Exception as error:  # it may raise anything
+        said = f"{type(error).__name__}: {reason(error)}"
+        raise UserError(f"postprocess failed on {shown(text)}: {said}") from error
+    if not isinstance(new, str):
+        raise UserError(f"postprocess must return a string, got {shown(new)} for {shown(text)}")
+    return new
 
 
 def rewritten(words: Sequence[Word], text: str) -> list[Word]:

@@ -16,7 +16,7 @@ from asrkit.runtime.results import (
     joined,
     seconds,
 )
-from asrkit.runtime.rewrite import rewritten
+from asrkit.runtime.rewrite import applied, rewritten
 from asrkit.runtime.word import Word
 from asrkit.search import Search
 from asrkit.text import Tokenizer
@@ -113,5 +113,5 @@ class Transcript:
     def written(self, words: Sequence[Word]) -> tuple[Word, ...]:
         """The words of the open segment, as they are to be read."""
         if self.reading.postprocess is not None and words:
-            words = rewritten(words, self.reading.postprocess(joined(words)))
+            words = rewritten(words, applied(self.reading.postprocess, joined(words)))
         return tuple(words)

@@ -9,7 +9,7 @@ import pytest
 import asrkit
 from asrkit.checkpoint import save_model
 from asrkit.runtime import Word
-from asrkit.runtime.rewrite import find_postprocess, rewritten
+from asrkit.runtime.rewrite import applied, find_postprocess, rewritten
 from asrkit.text import CharTokenizer
 from asrkit.text.spelled import join_spelled
 from tests.conftest import speech
@@ -80,6 +80,14 @@ def test_what_a_function_returns_is_text(text: Any) -> None:
     with pytest.raises(asrkit.UserError, match="postprocess must return a text, got ") as error:
         rewritten(words("yes"), text)
     assert str(error.value).endswith(repr(text))
+
+
+def test_a_function_that_fails_is_named() -> None:
+    assert applied(str.upper, "yes") == "YES"
+    with pytest.raises(asrkit.UserError, match="failed on 'yes': NameError: name 'yes'"):
+        applied(eval, "yes")
+    with pytest.raises(asrkit.UserError, match="must return a string, got 3 for 'yes'"):
+        applied(len, "yes")  # type: ignore[arg-type]
 
 
 def test_the_working_folder_offers_no_names(
