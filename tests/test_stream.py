@@ -87,6 +87,7 @@ def test_wav_on_standard_input(
     [
         ("flac", "standard input is FLAC; asrkit stream FILE reads"),
         ("ogg", "standard input is Ogg"),
+        ("w64", "standard input is W64"),
         ("mp4", "standard input is MP4"),
         ("avi", "standard input is RIFF, but not WAV"),
         ("float", "samples of 32 bits, format 3, in 1 channels; asrkit stream FILE reads"),
@@ -98,7 +99,7 @@ def test_other_files_on_standard_input(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     file = io.BytesIO()
-    if kind in ("flac", "ogg"):
+    if kind in ("flac", "ogg", "w64"):
         soundfile.write(file, speech(0.5), 16000, format=kind)
     else:
         soundfile.write(file, speech(0.5), 16000, format="wav", subtype="FLOAT")

@@ -11,6 +11,7 @@ from asrkit.audio.io import MAX_CHANNELS, AudioError
 
 CONTAINERS = {
     b"fLaC": "FLAC", b"OggS": "Ogg", b"ID3": "MP3", b"RIFF": "RIFF, but not WAV", b"RF64": "RF64",
+    b"riff": "W64", b"RIFX": "RIFX", b"BW64": "BW64", b"NIST": "SPHERE", b"#!AM": "AMR",
     b"FORM": "AIFF", b"caff": "CAF", b".snd": "AU", b"\x1aE\xdf\xa3": "Matroska",
 }  # fmt: skip
 PCM, EXTENSIBLE = 1, 0xFFFE  # format tags of WAV
