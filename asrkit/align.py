@@ -9,7 +9,7 @@ from asrkit.build import build_normalizer
 from asrkit.checkpoint import load_model
 from asrkit.cli import add_context, add_model, context_of, parser, run_command
 from asrkit.data.manifest import LeftOut
-from asrkit.errors import UserError
+from asrkit.errors import UserError, shown
 from asrkit.recordings import (
     Job,
     Output,
@@ -22,6 +22,8 @@ from asrkit.recordings import (
 from asrkit.runtime import Recognizer, recognizer_of
 from asrkit.runtime.formats import Recording
 from asrkit.search.align import ForcedAlignment
+
+LONGEST_TEXT = 10_000_000  # bytes: 200 hours of speech
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -66,15 +68,19 @@ def align(options: argparse.Namespace) -> int:
 
 
 def text_in(path: str) -> str:
-    """The text of a file.
+    """The text of a file, or of a pipe.
 
     Raises:
-        UserError: if it is not UTF-8.
+        UserError: if it is not UTF-8, or too long for a recording.
     """
+    with Path(path).open("rb") as file:
+        text = file.read(LONGEST_TEXT + 1)
+    if len(text) > LONGEST_TEXT:
+        raise UserError(f"{shown(Path(path))}: a text must be of {LONGEST_TEXT} bytes at most")
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return text.decode()
     except UnicodeDecodeError:
-        raise UserError(f"{path} is not text in UTF-8") from None
+        raise UserError(f"{shown(Path(path))} is not text in UTF-8") from None
 
 
 def aligned(recognizer: Recognizer, job: Job, normalize: Callable[[str], str]) -> Recording:

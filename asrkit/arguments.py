@@ -2,9 +2,11 @@
 
 import argparse
 import difflib
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from asrkit.errors import UserError, printable, shown
@@ -13,6 +15,10 @@ LONGEST_LINE = 1000  # characters on standard error
 MOST_LINES = 50
 
 Number = TypeVar("Number", int, float)
+
+
+class Target(str):
+    """A type of argument: the path of a file to write, which is none of those that are read."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -43,6 +49,23 @@ class Parser(argparse.ArgumentParser):
             self.groups[title] = self.add_argument_group(title)
         return self.groups[title]
 
+    def parse_intermixed_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: None = None
+    ) -> argparse.Namespace:
+        """The arguments; files and options may stand in any order.
+
+        Raises:
+            UserError: for what is no argument, or a file that would be written and read.
+        """
+        given = list(sys.argv[1:] if args is None else args)
+        if "--" in given:  # argparse forgets it between its passes: paths are made to need none
+            end = given.index("--")
+            files = [f"./{each}" if each[:1] == "-" != each else each for each in given[end + 1 :]]
+            given = given[:end] + files
+        options = super().parse_intermixed_args(given, namespace)
+        refuse_overwriting(options)
+        return options
+
     def error(self, message: str) -> NoReturn:
         _, _, unknown = message.partition("unrecognized arguments: ")
         near = difflib.get_close_matches(unknown[:50].split(" ")[0], self._option_string_actions, 1)
@@ -51,6 +74,23 @@ class Parser(argparse.ArgumentParser):
         if message.endswith("expected one argument"):
             message += " (one that begins with - is written after =, as --name=-5)"
         raise UserError(f"{message}; --help says more")
+
+
+def refuse_overwriting(options: argparse.Namespace) -> None:
+    """Raises UserError for a file to write that another argument names to be read."""
+    values = [value if isinstance(value, list) else [value] for value in vars(options).values()]
+    named = [path for value in values for path in value if isinstance(path, str)]
+    for target in (path for path in named if isinstance(path, Target)):
+        if any(path is not target and same_file(path, target) for path in named):
+            raise UserError(f"{shown(Path(target))} is read: name another file to write")
+
+
+def same_file(path: str, other: str) -> bool:
+    """Whether two paths are of one file that is there."""
+    try:
+        return os.path.samefile(path, other)
+    except (OSError, ValueError):  # ValueError: no path at all
+        return False
 
 
 def complain(name: str, message: object) -> None:

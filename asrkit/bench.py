@@ -5,7 +5,6 @@ import json
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +12,7 @@ import torch
 from tqdm import tqdm
 
 from asrkit import audio
-from asrkit.arguments import whole
+from asrkit.arguments import Target, whole
 from asrkit.checkpoint import ModelFile, load_model
 from asrkit.cli import add_model_file, frames, leave_cores, parser, run_command
 from asrkit.errors import UserError
@@ -71,7 +70,7 @@ def main(argv: list[str] | None = None) -> int:
         metavar="N",
         help="of each stream (default 100)",
     )
-    arguments.add_argument("--json", type=Path, metavar="FILE", help="write everything there too")
+    arguments.add_argument("--json", type=Target, metavar="FILE", help="write everything there too")
     return run_command(bench, arguments, argv)
 
 

@@ -1,6 +1,8 @@
 """Options that several commands share, and what they ask for."""
 
 import argparse
+import io
+import os
 import sys
 from collections.abc import Callable
 
@@ -282,19 +284,37 @@ def context_of(options: argparse.Namespace) -> tuple[int | str | None, int | Non
     return chunk_size, frames("--left-ms", options.left_ms)
 
 
+def open_streams() -> None:
+    """Make the standard streams usable: closed ones hold nothing, and output can show any text.
+
+    A program without a terminal may start a command with its streams closed, which are None then;
+    and characters that the encoding of a terminal or file lacks are escaped.
+    """
+    for name, mode in ("stdin", "r"), ("stdout", "w"), ("stderr", "w"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
 def run_command(
     command: Callable[[argparse.Namespace], int],
     arguments: Parser,
     argv: list[str] | None,
 ) -> int:
     """Exit status: 0 done, 1 done but something failed, 2 a user's mistake, 130 stopped."""
+    open_streams()
     try:
         # Files and settings may stand anywhere.
         return command(arguments.parse_intermixed_args(argv))
     except BrokenPipeError:  # of `| head`
         return 1
-    except (UserError, OSError) as error:  # OSError: a full disk, a folder without permission
+    except UserError as error:
         complain(arguments.prog, error)
+        return 2
+    except OSError as error:  # a full disk, a folder without permission
+        why = error.strerror or str(error)
+        complain(arguments.prog, f"{error.filename}: {why}" if error.filename else why)
         return 2
     except KeyboardInterrupt:
         print(f"{arguments.prog}: stopped", file=sys.stderr)

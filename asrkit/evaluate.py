@@ -5,6 +5,7 @@ import json
 import sys
 from typing import Any
 
+from asrkit.arguments import Target
 from asrkit.checkpoint import ModelFile, load_model
 from asrkit.cli import (
     add_batch,
@@ -43,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     add_search(arguments)
     arguments.add_argument("--format", choices=["text", "json"], default="text")
-    arguments.add_argument("--output", help="write there, not to standard output")
+    arguments.add_argument("--output", type=Target, help="write there, not to standard output")
     add_batch(arguments)
     arguments.add_argument("manifest", help="recordings with their texts")
     return run_command(evaluate, arguments, argv)

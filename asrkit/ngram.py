@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from asrkit.arguments import whole
+from asrkit.arguments import Target, whole
 from asrkit.build import build_normalizer
 from asrkit.checkpoint import load_model
 from asrkit.cli import parser, run_command
@@ -30,7 +30,7 @@ def main(argv: list[str] | None = None) -> int:
         "--order", type=whole(1, MAX_ORDER), default=3, metavar="N",
         help=f"units in an n-gram, up to {MAX_ORDER} (default 3)",
     )  # fmt: skip
-    arguments.add_argument("--output", required=True, help="the ARPA file to write")
+    arguments.add_argument("--output", type=Target, required=True, help="the ARPA file to write")
     arguments.add_argument("--model", help="spell the texts as this model file does")
     arguments.add_argument(
         "--units", choices=["words", "tokens"], default="words",

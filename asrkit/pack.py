@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from asrkit.arguments import Target
 from asrkit.checkpoint import load_model, save_model
 from asrkit.cli import add_model_file, parser, run_command
 
@@ -16,7 +17,7 @@ def main(argv: list[str] | None = None) -> int:
         "python -m asrkit.pack --model exp/conformer/model.safetensors --output small.safetensors",
     )  # fmt: skip
     add_model_file(arguments)
-    arguments.add_argument("--output", required=True, help="the model file to write")
+    arguments.add_argument("--output", type=Target, required=True, help="the model file to write")
     return run_command(pack, arguments, argv)
 
 

@@ -1,12 +1,14 @@
 """Every option of every command: its help, and what is said of a value that is none."""
 
 import argparse
+import io
+import sys
 from pathlib import Path
 
 import pytest
 
 from asrkit.__main__ import COMMANDS
-from asrkit.arguments import LONGEST_LINE, MOST_LINES, Parser, complain, real, whole
+from asrkit.arguments import LONGEST_LINE, MOST_LINES, Parser, Target, complain, real, whole
 from tests.commands import run, talkative_model
 from tests.conftest import speech, write_manifest, write_wav
 
@@ -49,7 +51,7 @@ def test_options_are_explained_and_bounded(
     for option in parser._actions:
         assert option.help or option.choices or option.metavar
         assert option.type not in (int, float)  # of any size
-        if option.type in (None, Path) or not option.option_strings:
+        if option.type in (None, Path, Target) or not option.option_strings:
             continue
         for value in ODD:
             if value == "x" and option.dest == "backends":  # names, which mean something later
@@ -101,6 +103,56 @@ def test_contexts(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[st
             assert f"{option} must be " in one_line(command, capsys)
 
 
+def test_files_whose_names_begin_with_a_dash() -> None:
+    parser = Parser("x", "", "")
+    parser.add_argument("--beam")
+    parser.add_argument("files", nargs="*")
+    for before in ([], ["a"]):
+        given = parser.parse_intermixed_args([*before, "--beam", "5", "--", "-b", "-", "c"])
+        assert given.files == [*before, "./-b", "-", "c"]
+
+
+def test_a_file_that_is_read_is_not_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An n-gram took the place of its texts, an export that of the model."""
+    monkeypatch.chdir(tmp_path)
+    model = talkative_model(Path("m.safetensors"))
+    wav = write_wav(Path("x.wav"), speech(2.0))
+    manifest = write_manifest(Path("x.jsonl"), {"id": "x", "audio": "x.wav", "text": "a"})
+    texts = Path("texts")
+    texts.write_text("ab\n")
+    for read, command in [
+        (texts, ["ngram", texts, "--output"]),
+        (model, ["pack", "--model", model, "--output"]),
+        (model, ["export", "--model", model, "--audio", wav, "--output"]),
+        (wav, ["export", "--model", model, "--audio", wav, "--output"]),
+        (model, ["bench", "--model", model, "--json"]),
+        (manifest, ["evaluate", "--model", model, manifest, "--output"]),
+        (manifest, ["report", model, "--manifest", manifest, "--output"]),
+    ]:
+        before = read.read_bytes()
+        assert run(str(command[0]), *command[1:], f"./{read}") == 2
+        assert f"{read} is read" in one_line(str(command[0]), capsys)
+        assert read.read_bytes() == before
+
+
+def test_streams_that_are_closed_or_write_ascii(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wav = write_wav(tmp_path / "ö.wav", speech(2.0))
+    arguments = ["--model", talkative_model(tmp_path / "m.safetensors"), "--format", "csv", wav]
+    shown = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", shown)
+    monkeypatch.setattr(sys, "stderr", None)
+    assert run("decode", *arguments) == 0
+    shown.seek(0)
+    assert "\\xf6.wav,a" in shown.read()
+    monkeypatch.setattr(sys, "stdin", None)
+    monkeypatch.setattr(sys, "stdout", None)
+    assert run("stream", *arguments[:2], "-") == 0
+
+
 def test_numbers() -> None:
     assert [whole(0, 10)(text) for text in ("0", "10", " 7 ", "+1")] == [0, 10, 7, 1]
     assert real(-20.0, 20.0)("-1e1") == -10.0
@@ -116,3 +168,12 @@ def test_complaints_are_bounded(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().err
     assert len(shown.splitlines()) == MOST_LINES
     assert len(shown) < 5 * LONGEST_LINE
+
+
+def test_a_text_without_end_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, wav = (
+        talkative_model(tmp_path / "m.safetensors"),
+        write_wav(tmp_path / "x.wav", speech(1.0)),
+    )
+    assert run("align", "--model", model, wav, "--text-file", "/dev/zero") == 2
+    assert "/dev/zero: a text must be of 10000000 bytes at most" in one_line("align", capsys)

@@ -10,6 +10,7 @@ import torch
 from tqdm import tqdm
 
 from asrkit import audio
+from asrkit.arguments import Target
 from asrkit.build import build_normalizer, build_search
 from asrkit.checkpoint import ModelFile, load_model
 from asrkit.cli import add_model_file, frames, parser, run_command
@@ -40,7 +41,9 @@ def main(argv: list[str] | None = None) -> int:
     )  # fmt: skip
     add_model_file(arguments)
     arguments.add_argument(
-        "--output", help="the file to write (default: beside the model, where decode looks for it)"
+        "--output",
+        type=Target,
+        help="the file to write (default: beside the model, where decode looks for it)",
     )
     arguments.add_argument("--format", choices=FORMATS, default="torchscript")
     arguments.add_argument(

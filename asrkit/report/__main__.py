@@ -7,7 +7,7 @@ from pathlib import Path
 from lhotse import CutSet
 from tqdm import tqdm
 
-from asrkit.arguments import whole
+from asrkit.arguments import Target, whole
 from asrkit.build import build_normalizer
 from asrkit.checkpoint import ModelFile, load_model, model_path
 from asrkit.cli import (
@@ -62,7 +62,9 @@ def main(argv: list[str] | None = None) -> int:
     add_search(arguments)
     arguments.add_argument("--manifest", help="recordings with texts (default: the training's dev)")
     arguments.add_argument(
-        "--output", help="the page (default: EXP/report.html, or NAME.html here for a model)"
+        "--output",
+        type=Target,
+        help="the page (default: EXP/report.html, or NAME.html here for a model)",
     )
     arguments.add_argument(
         "--examples", type=whole(0, 1000), default=4, help="alignments shown (default 4)"
