@@ -33,7 +33,11 @@ def main(argv: list[str] | None = None) -> int:
         print(f"asrkit {__version__}")
     elif command in COMMANDS:
         module = f"{command}.__main__" if command in PACKAGES else command
-        return importlib.import_module(f"asrkit.{module}").main(rest)
+        try:
+            return importlib.import_module(f"asrkit.{module}").main(rest)
+        except KeyboardInterrupt:  # while torch is imported, which takes seconds
+            print(f"asrkit {command}: stopped", file=sys.stderr)
+            return 130
     else:
         print(f"asrkit: the command {refusal(command, COMMANDS)}", file=sys.stderr)
         return 2

@@ -1,5 +1,6 @@
 """The commands as a user meets them: help, output, exit status, and one line for a mistake."""
 
+import importlib
 import json
 from pathlib import Path
 
@@ -60,6 +61,17 @@ def test_an_unknown_command(command: str, message: str, capsys: pytest.CaptureFi
     assert message in shown
     assert len(shown.splitlines()) == 1
     assert len(shown) < 400
+
+
+def test_stopped_while_torch_is_imported(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(module: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(importlib, "import_module", interrupted)
+    assert main(["decode"]) == 130
+    assert capsys.readouterr().err == "asrkit decode: stopped\n"
 
 
 def test_decode(model: Path, wav: Path, capsys: pytest.CaptureFixture[str]) -> None:
