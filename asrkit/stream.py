@@ -4,7 +4,7 @@ import argparse
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import numpy as np
@@ -145,7 +145,8 @@ def listen(options: argparse.Namespace, recognizer: Recognizer, screen: Screen) 
         try:
             until_interrupted(packets, hear, microphone.stop if microphone else None)
         except UserError:
-            screen.final(session.finish())
+            with suppress(RuntimeError):  # of a session that this ended
+                screen.final(session.finish())
             raise
     screen.final(session.finish())
     return farewell(microphone) if microphone else 0

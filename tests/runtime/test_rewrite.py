@@ -75,19 +75,17 @@ def test_find_postprocess() -> None:
             find_postprocess(name)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("text", [None, 5, b"yes", ["yes"]])
-def test_what_a_function_returns_is_text(text: Any) -> None:
+@pytest.mark.parametrize("returned", [None, 5, b"yes", ["yes"]])
+def test_what_a_function_returns_is_text(returned: Any) -> None:
     with pytest.raises(asrkit.UserError, match="postprocess must return a text, got ") as error:
-        rewritten(words("yes"), text)
-    assert str(error.value).endswith(repr(text))
+        applied(lambda text: returned, "yes")
+    assert str(error.value).endswith(f"{returned!r} for 'yes'")
 
 
 def test_a_function_that_fails_is_named() -> None:
     assert applied(str.upper, "yes") == "YES"
     with pytest.raises(asrkit.UserError, match="failed on 'yes': NameError: name 'yes'"):
         applied(eval, "yes")
-    with pytest.raises(asrkit.UserError, match="must return a string, got 3 for 'yes'"):
-        applied(len, "yes")  # type: ignore[arg-type]
 
 
 def test_the_working_folder_offers_no_names(
