@@ -21,6 +21,7 @@ from asrkit.errors import UserError, shown
 from asrkit.search.fusion import LIMIT
 
 WEIGHT = 2.0  # natural logarithm for each word of a phrase: README.md says how it was found
+MAX_PHRASE = 1000  # characters
 MAX_CEILING = 100.0  # what a token may add: e to that fits into the search's numbers
 GRID = 2.0**40
 
@@ -165,8 +166,8 @@ def weighed(hotwords: Mapping[str, float] | Iterable[str]) -> dict[str, float]:
     """Phrases with their weights, those of a list with the usual one.
 
     Raises:
-        UserError: for a text, which is no list; for a phrase that is no text, or a weight out of
-            range.
+        UserError: for a text, which is no list; for a phrase that is no text or too long, or a
+            weight out of range.
     """
     if isinstance(hotwords, (str, bytes)) or not isinstance(hotwords, Iterable):
         raise UserError(
@@ -181,6 +182,10 @@ def weighed(hotwords: Mapping[str, float] | Iterable[str]) -> dict[str, float]:
     for phrase, weight in pairs:
         if not isinstance(phrase, str):
             raise UserError(f"hotwords must be texts, got {shown(phrase)} among them")
+        if len(phrase) > MAX_PHRASE:
+            raise UserError(
+                f"hotword {shown(phrase)}: {len(phrase)} characters, more than {MAX_PHRASE}"
+            )
         real = isinstance(weight, Real) and not isinstance(weight, bool)
         if not real or not 0.0 <= weight <= LIMIT:
             raise UserError(

@@ -158,6 +158,13 @@ def test_bad_weights(weight: object) -> None:
         weighed("help")
 
 
+def test_phrases_are_bounded() -> None:
+    """A line of megabytes would take minutes and gigabytes."""
+    assert weighed(["a" * 1000]) == {"a" * 1000: 2.0}
+    with pytest.raises(UserError, match=r"^hotword 'a+…a+': 1001 characters, more than 1000$"):
+        weighed(["a" * 1001])
+
+
 @pytest.mark.parametrize("hotwords", [5, True, b"help", ["a", 5], [["a"]], [None], {7: 1.0}])
 def test_what_is_no_list_of_phrases(hotwords: Any) -> None:
     with pytest.raises(UserError, match=r"^hotwords must be (a list|texts).*, got .*"):
