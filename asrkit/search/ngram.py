@@ -23,6 +23,7 @@ MAX_ORDER = 10
 MAX_NGRAMS = 10_000_000  # about 1.5 GB of memory
 MAX_LINE = 65_536  # bytes
 MAX_EMPTY = 1000  # lines in a row
+LARGEST = 300.0  # of a log10: no probability that a double holds is beyond it
 MAX_PREAMBLE = 100  # lines before \data\
 LN_10 = math.log(10.0)
 
@@ -208,8 +209,8 @@ class _Reader:
             number = float(field)
         except ValueError:
             number = math.nan
-        if not math.isfinite(number):
-            self.refuse(f"expected a finite number, got {as_text(field)}")
+        if not abs(number) <= LARGEST:
+            self.refuse(f"expected a number from -{LARGEST:g} to {LARGEST:g}, got {as_text(field)}")
         return number
 
     def refuse(self, message: str) -> NoReturn:

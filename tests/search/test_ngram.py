@@ -145,9 +145,10 @@ def test_text_before_the_data_and_other_spaces(path: Path) -> None:
         ("ngram 3=1", "ngram 3=0", r"21: expected '\\end\\' after 0 n-grams, got '-0.1"),
         ("\\end\\", "", r"the file ends before '\\end\\'"),
         ("-0.6 a", "0.6 a", "11: log10 of a probability must be at most 0, got 0.6"),
-        ("-0.6 a", "nan a", "11: expected a finite number, got 'nan'"),
-        ("-0.6 a", "x a", "11: expected a finite number, got 'x'"),
-        ("a -0.3", "a -inf", "11: expected a finite number, got '-inf'"),
+        ("-0.6 a", "nan a", "11: expected a number from -300 to 300, got 'nan'"),
+        ("-0.6 a", "x a", "11: expected a number from -300 to 300, got 'x'"),
+        ("a -0.3", "a 1e308", "11: expected a number from -300 to 300, got '1e308'"),
+        ("a -0.3", "a -inf", "11: expected a number from -300 to 300, got '-inf'"),
         (
             "-0.6 a -0.3",
             "-0.6 a -0.3 7",
