@@ -11,7 +11,7 @@ from asrkit.checkpoint import load_model
 from asrkit.cli import parser, run_command
 from asrkit.config import TextConfig
 from asrkit.data.cuts import is_lhotse, load_cuts, text_of
-from asrkit.data.manifest import LeftOut, read_manifest
+from asrkit.data.manifest import LeftOut, lines_of, read_manifest
 from asrkit.errors import UserError
 from asrkit.files import replacing
 from asrkit.search.fusion import spelled
@@ -90,12 +90,11 @@ def texts_of(path: Path) -> Iterator[str]:
         for each in left_out:
             print(f"asrkit ngram: {each}", file=sys.stderr)
     else:
-        with path.open("rb") as lines:
-            for number, line in enumerate(lines, start=1):
-                try:
-                    yield line.decode("utf-8")
-                except UnicodeDecodeError:
-                    raise UserError(f"{path}:{number}: not UTF-8") from None
+        for number, line in lines_of(path):
+            try:
+                yield line.decode("utf-8")
+            except UnicodeDecodeError:
+                raise UserError(f"{path}:{number}: not UTF-8") from None
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import Any
 import pydantic
 from lhotse import AudioSource, CutSet, MonoCut, MultiCut, Recording, SupervisionSegment
 from lhotse.cut import Cut, MixedCut, PaddingCut
+from lhotse.serialization import decode_json_line, deserialize_item
 from lhotse.utils import fastcopy
 
 from asrkit import audio
@@ -19,6 +20,7 @@ from asrkit.data.manifest import (
     ManifestError,
     Utterance,
     leaves_out,
+    lines_of,
     read_manifest,
     what_is_wrong,
 )
@@ -56,7 +58,13 @@ def load_cuts(path: str | Path, left_out: list[LeftOut]) -> CutSet:
     if is_lhotse(path):
         place = path.absolute()  # or the name "pipe:…" of a file in a folder is run by a shell
         try:
-            cuts = CutSet.from_shar(in_dir=place) if path.is_dir() else CutSet.from_file(place)
+            if path.is_dir():
+                cuts = CutSet.from_shar(in_dir=place)
+            elif ".jsonl" in path.suffixes:
+                cuts = CutSet(CutLines(place))
+                next(iter(cuts), None)  # what is wrong with the first is wrong with all
+            else:
+                cuts = CutSet.from_file(place)
         except Exception as error:  # whatever lhotse makes of a folder or file that is not its own
             raise ManifestError(
                 f"{path} cannot be read as lhotse's, as folders and .gz files are: "
@@ -80,10 +88,24 @@ def is_lhotse(path: Path) -> bool:
     if path.is_dir() or path.name.endswith(".gz"):
         return True
     try:
-        with path.open("rb") as lines:
-            return str(json.loads(lines.readline()).get("type", "")).endswith("Cut")
+        _, line = next(lines_of(path), (1, b""))
+        return str(json.loads(line).get("type", "")).endswith("Cut")
     except (ValueError, AttributeError, RecursionError):
         return False
+
+
+class CutLines:
+    """The cuts of a manifest of lhotse's with one a line, as `lines_of` bounds them."""
+
+    def __init__(self, manifest: Path) -> None:
+        self.manifest = manifest
+
+    def __len__(self) -> int:
+        return sum(1 for _ in lines_of(self.manifest))
+
+    def __iter__(self) -> Iterator[Cut]:
+        for _, line in lines_of(self.manifest):
+            yield deserialize_item(decode_json_line(line.decode()))
 
 
 class InertCuts:

@@ -1,7 +1,11 @@
 """Plain manifests, the user's format: a JSON object a line, see `Utterance`."""
 
+import codecs
+import gzip
 import json
+import zlib
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -10,6 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from asrkit.audio.file import MAX_CHANNELS, MAX_RATE, MAX_SECONDS, MIN_RATE, name_of
 from asrkit.errors import UserError, printable, shown
+
+MAX_LINE = 1 << 26  # bytes; a cut of lhotse's may hold its audio
 
 # pydantic's names for values that no recording has. Half a character, which JSON can write
 # ("\ud800"), is a string that neither files nor tokenizers can hold.
@@ -52,6 +58,34 @@ class Utterance(BaseModel):
     num_channels: Annotated[int, Field(ge=1, le=MAX_CHANNELS)] = 1
 
 
+def lines_of(path: str | Path) -> Iterator[tuple[int, bytes]]:
+    """The lines of a manifest or a text that are not empty, with their numbers from 1.
+
+    Gzipped ones (.gz) are unpacked. A pipe or a device is refused: what is read of it to see what
+    it is would be lost.
+
+    Raises:
+        ManifestError: for what is missing, no file, damaged, or has a line longer than MAX_LINE.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ManifestError(f"{path} is no file" if path.exists() else f"no manifest {path}")
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        try:
+            for number in count(1):
+                line = file.readline(MAX_LINE + 1)
+                if len(line) > MAX_LINE:
+                    raise ManifestError(f"{path}:{number}: a line of more than {MAX_LINE} bytes")
+                if not line:
+                    return
+                if number == 1:
+                    line = line.removeprefix(codecs.BOM_UTF8)
+                if line.strip():
+                    yield number, line
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise ManifestError(f"{path} is not a gzipped file, or damaged: {error}") from None
+
+
 def read_manifest(path: str | Path, left_out: list[LeftOut]) -> Iterator[Utterance]:
     """The utterances of a plain JSONL manifest, `audio` made absolute.
 
@@ -63,19 +97,14 @@ def read_manifest(path: str | Path, left_out: list[LeftOut]) -> Iterator[Utteran
         ManifestError: if it is missing, or a line is not an object with the right keys.
     """
     path = Path(path)
-    if not path.is_file():
-        raise ManifestError(f"no manifest {path}")
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
+    for number, line in lines_of(path):
+        try:
+            yield parse_line(line, path.parent)
+        except ValueError as error:  # not JSON, not UTF-8, or not an utterance
+            if leaves_out(error):
+                left_out.append(LeftOut(f"{path}:{number}", what_is_wrong(error)))
                 continue
-            try:
-                yield parse_line(line, path.parent)
-            except ValueError as error:  # not JSON, not UTF-8, or not an utterance
-                if leaves_out(error):
-                    left_out.append(LeftOut(f"{path}:{number}", what_is_wrong(error)))
-                    continue
-                raise ManifestError(f"{path}:{number}: {what_is_wrong(error)}") from None
+            raise ManifestError(f"{path}:{number}: {what_is_wrong(error)}") from None
 
 
 def parse_line(line: bytes, folder: Path) -> Utterance:

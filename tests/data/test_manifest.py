@@ -1,6 +1,7 @@
 """Manifests: what is read, what is left out by id, what is refused."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from lhotse import CutSet
 from lhotse.serialization import save_to_json, save_to_jsonl, save_to_yaml
 
 from asrkit.audio import AudioError
+from asrkit.data import manifest
 from asrkit.data.cuts import load_cuts, perturb_speed, text_of, usable
 from asrkit.data.dataset import SpeechDataset, load_samples
 from asrkit.data.manifest import LeftOut, ManifestError, read_manifest
@@ -139,6 +141,31 @@ def test_what_is_no_manifest(tmp_path: Path) -> None:
     ):
         with pytest.raises(ManifestError, match=message):
             load_cuts(tmp_path / name, [])
+
+
+@pytest.mark.parametrize("name", ["m.jsonl", "cuts.jsonl.gz"])
+def test_lines_are_bounded(
+    name: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few megabytes, gzipped, may hold a line of gigabytes."""
+    path, cuts = tmp_path / name, load_cuts(corpus / "dev.jsonl", [])
+    cuts.to_file(path)
+    longest = max(len(json.dumps(cut.to_dict())) for cut in cuts)
+    for most, fits in ((longest + 1, True), (longest // 2, False)):  # the first is a control
+        monkeypatch.setattr(manifest, "MAX_LINE", most)
+        if fits:
+            assert [cut.id for cut in load_cuts(path, [])] == [cut.id for cut in cuts]
+            continue
+        with pytest.raises(ManifestError, match=f"1: a line of more than {most} bytes"):
+            load_cuts(path, [])
+
+
+def test_a_pipe_is_no_manifest(tmp_path: Path) -> None:
+    """What was read of it to see what it is would be missing afterwards."""
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    for name in (tmp_path / "pipe.jsonl", Path("/dev/zero")):
+        with pytest.raises(ManifestError, match=f"{name} is no file"):
+            load_cuts(name, [])
 
 
 @pytest.mark.parametrize("key", ["id", "audio", "text", "speaker"])

@@ -5,6 +5,7 @@ import os
 from collections.abc import Container
 from pathlib import Path
 
+from asrkit.data.manifest import lines_of
 from asrkit.files import replacing
 
 
@@ -17,12 +18,9 @@ def write_clean(manifest: str, output: str, bad_lines: Container[int]) -> tuple[
     kept = all_ = 0
     with (
         replacing(output) as temporary,
-        Path(manifest).open("rb") as lines,
         temporary.open("wb") as file,
     ):
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
+        for number, line in lines_of(manifest):
             all_ += 1
             if number in bad_lines:
                 continue

@@ -18,7 +18,7 @@ from asrkit.audio.io import AudioInfo, blocks_of
 from asrkit.data.check.facts import Facts, Finding, Signal
 from asrkit.data.cuts import is_lhotse, load_cuts, utterance_of
 from asrkit.data.dataset import load_samples
-from asrkit.data.manifest import ManifestError, Utterance, parse_line, what_is_wrong
+from asrkit.data.manifest import ManifestError, Utterance, lines_of, parse_line, what_is_wrong
 
 FULL_SCALE = 0.99  # 8-bit audio ends at 0.992
 BLOCK_SECONDS = 30.0  # so that an hour of audio never lies in memory at once
@@ -39,19 +39,14 @@ def read_entries(path: str, bad_lines: list[Finding]) -> list[Entry] | Iterator[
     Raises:
         ManifestError: if it is missing, has no lines, or is not a manifest.
     """
-    if not Path(path).exists():
-        raise ManifestError(f"no manifest {path}")
     if is_lhotse(Path(path)):
         return _lhotse_entries(path)
     entries, bad = [], len(bad_lines)
-    with Path(path).open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            try:
-                entries.append(Entry(path, number, parse_line(line, Path(path).parent)))
-            except ValueError as error:
-                bad_lines.append(bad_line(path, number, error))
+    for number, line in lines_of(path):
+        try:
+            entries.append(Entry(path, number, parse_line(line, Path(path).parent)))
+        except ValueError as error:
+            bad_lines.append(bad_line(path, number, error))
     if not entries and len(bad_lines) == bad:
         raise ManifestError(f"{path} is empty: a manifest has an utterance a line")
     return entries
