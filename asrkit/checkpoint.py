@@ -10,9 +10,11 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+import pydantic
 import torch
+from pydantic import BaseModel, ConfigDict, Field
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
@@ -36,6 +38,22 @@ OTHERS = {  # what is taken for a model file, by its suffix
     ".ts": "an export: --model is the .safetensors that it was made of",
     ".pt": "a checkpoint of training: --model is the .safetensors that training writes",
 }
+
+
+Count = Annotated[int, Field(ge=0, le=1 << 53)]
+Amount = Annotated[float, Field(ge=0.0, le=1e12)]
+
+
+class TrainingRecord(BaseModel):
+    """What is read again of how a model was trained; whatever else may stand beside it."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    epochs: Count | None = None
+    averaged_epochs: list[Count] = []
+    steps: Count | None = None
+    audio_hours_per_epoch: Amount | None = None
+    wall_seconds: Amount | None = None
 
 
 class ModelFileError(UserError):
@@ -212,8 +230,17 @@ def _checked(name: str, header: dict[str, Any] | None) -> dict[str, Any]:
     if header is None:
         raise ModelFileError(f"{name} is a .safetensors file, but not an asrkit model")
     version = header.get("format_version")
-    if version is None or not isinstance(header.get("training", {}), dict):
-        raise ModelFileError(f"{name}: its header is damaged")
+    try:
+        TrainingRecord.model_validate(header.get("training", {}))
+    except pydantic.ValidationError as error:
+        found = error.errors()[0]
+        key = ".".join(map(str, ("training", *found["loc"])))
+        raise ModelFileError(
+            f"{name}: its header is damaged: {shown(key)}: {found['msg']}, got "
+            f"{shown(found['input'])}"
+        ) from None
+    if version is None:
+        raise ModelFileError(f"{name}: its header is damaged: it has no format_version")
     if version != FORMAT_VERSION:
         raise ModelFileError(
             f"{name} has format version {shown(version)}; "

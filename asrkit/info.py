@@ -1,6 +1,7 @@
 """Print what is in a model file: python -m asrkit.info MODEL"""
 
 import argparse
+import json
 import sys
 from textwrap import indent
 
@@ -40,7 +41,8 @@ def info(options: argparse.Namespace) -> int:
     card = path.with_suffix(".md")
     if card.is_file():
         print("\ncard")
-        print(_indented(card.read_text(encoding="utf-8", errors="replace")))
+        with card.open(encoding="utf-8", errors="replace") as text:
+            print(_indented(text.read(LONGEST_PART + 1)))
     print("\ntraining")
     print(_indented(_yaml(file.training)))
     print("\nconfiguration")
@@ -50,6 +52,8 @@ def info(options: argparse.Namespace) -> int:
 
 def _yaml(values: dict) -> str:
     try:
+        if len(text := json.dumps(values, ensure_ascii=False)) > LONGEST_PART:
+            return text  # as YAML it would take half a minute
         return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, default_flow_style=None)
     except RecursionError:
         return "nested too deeply to be shown"

@@ -5,6 +5,8 @@ import math
 from pathlib import Path
 from typing import NamedTuple
 
+LATEST = 253402300799.0  # the end of the year 9999: no other time can be written as a date
+
 
 class Scalar(NamedTuple):
     step: int
@@ -27,8 +29,10 @@ def read_scalars(folder: Path) -> dict[str, list[Scalar]]:
     events.Reload()
     found = {}
     for tag in events.Tags()["scalars"]:
-        steps = {e.step: Scalar(e.step, e.value, e.wall_time) for e in events.Scalars(tag)}
-        found[tag] = [steps[step] for step in sorted(steps)]
+        dated = (e for e in events.Scalars(tag) if 0.0 <= e.wall_time <= LATEST)
+        steps = {e.step: Scalar(e.step, e.value, e.wall_time) for e in dated}
+        if steps:
+            found[tag] = [steps[step] for step in sorted(steps)]
     return found
 
 

@@ -74,6 +74,17 @@ def test_events_of_a_resumed_training(tmp_path: Path) -> None:
     assert [s[:2] for s in read_scalars(tmp_path / "t")["loss"]] == [(1, 1.0), (2, 2.0), (3, 9.0)]
 
 
+@pytest.mark.parametrize("time", [1e300, math.nan, -1e300])
+def test_values_of_no_time_are_left_out(time: float, tmp_path: Path) -> None:
+    """They cannot be written as a date."""
+    from torch.utils.tensorboard import SummaryWriter
+
+    with SummaryWriter(str(tmp_path)) as writer:
+        for tag, step, when in (("loss", 1, 1e9), ("loss", 2, time), ("cer", 1, time)):
+            writer.add_scalar(tag, 0.5, step, walltime=when)
+    assert read_scalars(tmp_path) == {"loss": [Scalar(1, 0.5, 1e9)]}
+
+
 def test_likely_tokens_come_in_their_order() -> None:
     posteriors = np.zeros((6, 5))
     posteriors[:, 0] = 0.9
