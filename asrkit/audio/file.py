@@ -77,6 +77,23 @@ def refuse_absurd(file: soundfile.SoundFile, name: str) -> None:
         raise AudioError(f"{name} has a header but no samples")
 
 
+def is_chained(path: str | Path) -> bool:
+    """Whether Ogg streams follow one another in a file, as in recordings of internet radio.
+
+    A page says how long it is, and whether a stream begins with it. Streams beside each other, as
+    of sound and video, begin with the first pages.
+    """
+    begun = False  # all that begins at the begin has
+    with Path(path).open("rb") as file:
+        while (page := file.read(27))[:4] == b"OggS" and len(page) == 27:
+            if not page[5] & 2:
+                begun = True
+            elif begun:
+                return True
+            file.seek(sum(file.read(page[26])), os.SEEK_CUR)
+    return False
+
+
 def _opened(source: Source, name: str) -> soundfile.SoundFile:
     """Raises AudioError for what is no audio, LibsndfileError or OSError for what is not read."""
     if not isinstance(source, (str, Path)):

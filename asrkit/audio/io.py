@@ -10,7 +10,16 @@ import soundfile
 import soxr
 
 from asrkit.audio.fbank import SAMPLE_RATE
-from asrkit.audio.file import MAX_CHANNELS, MAX_RATE, MIN_RATE, AudioError, Source, name_of, opened
+from asrkit.audio.file import (
+    MAX_CHANNELS,
+    MAX_RATE,
+    MIN_RATE,
+    AudioError,
+    Source,
+    is_chained,
+    name_of,
+    opened,
+)
 from asrkit.errors import shown, whole_number
 
 logger = logging.getLogger(__name__)
@@ -47,7 +56,7 @@ def read(path: Source, start: float = 0.0, duration: float | None = None) -> tup
         wanted = seek(file, path, start, duration)
         refuse_too_many(wanted, file.channels)
         samples = file.read(wanted, dtype="float32", always_2d=True)
-        warn_if_short(path, file, wanted, len(samples))
+        warn_if_incomplete(path, file, wanted, len(samples))
         return samples, file.samplerate
 
 
@@ -75,12 +84,18 @@ def seek(file: soundfile.SoundFile, path: Source, start: float, duration: float 
     return rest if duration is None else max(0, round(min(rest, duration * file.samplerate)))
 
 
-def warn_if_short(path: Source, file: soundfile.SoundFile, wanted: int, got: int) -> None:
-    """Say that a file was cut off: half of it is better than none, but not the same."""
+def warn_if_incomplete(path: Source, file: soundfile.SoundFile, wanted: int, got: int) -> None:
+    """Say that not all was read: half of it is better than none, but not the same."""
     if got < wanted - file.samplerate // 10:  # lossy formats promise a little too much
         logger.warning(
             "%s is cut off: it ends %.2f s before its header says; used as far as it goes",
             name_of(path), (wanted - got) / file.samplerate,
+        )  # fmt: skip
+    at_end = file.tell() >= file.frames
+    if at_end and file.format == "OGG" and isinstance(path, (str, Path)) and is_chained(path):
+        logger.warning(
+            "%s holds several Ogg streams one after another, of which only the first is read: "
+            "convert it to wav", name_of(path),
         )  # fmt: skip
 
 
@@ -111,7 +126,7 @@ def blocks(
         for block in blocks_of(file, wanted, seconds):
             got += len(block)
             yield block, file.samplerate
-        warn_if_short(path, file, wanted, got)
+        warn_if_incomplete(path, file, wanted, got)
 
 
 def blocks_of(file: soundfile.SoundFile, wanted: int, seconds: float) -> Iterator[np.ndarray]:
