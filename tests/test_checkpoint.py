@@ -343,7 +343,7 @@ def test_what_a_header_says_is_shown_harmlessly(
         path.with_suffix(".md").write_text("# card \x1b[2J\u202e\n" + "x" * 200_000)
         start = time.process_time()
         assert info([str(path)]) == 0
-        assert time.process_time() - start < 10.0
+        assert time.process_time() - start < 5.0
         out = capsys.readouterr().out
         assert all(line.isprintable() for line in out.split("\n"))
         assert len(out) < 250_000

@@ -16,6 +16,7 @@ from asrkit.audio.file import MAX_CHANNELS, MAX_RATE, MAX_SECONDS, MIN_RATE, nam
 from asrkit.errors import UserError, printable, shown
 
 MAX_LINE = 1 << 26  # bytes; a cut of lhotse's may hold its audio
+MAX_EMPTY = 10_000  # lines in a row: a small .gz holds a thousand million of them
 
 # pydantic's names for values that no recording has. Half a character, which JSON can write
 # ("\ud800"), is a string that neither files nor tokenizers can hold.
@@ -65,12 +66,14 @@ def lines_of(path: str | Path) -> Iterator[tuple[int, bytes]]:
     it is would be lost.
 
     Raises:
-        ManifestError: for what is missing, no file, damaged, or has a line longer than MAX_LINE.
+        ManifestError: for what is missing, no file, damaged, or has a line longer than MAX_LINE
+            or MAX_EMPTY empty ones in a row.
     """
     path = Path(path)
     if not path.is_file():
         raise ManifestError(f"{path} is no file" if path.exists() else f"no manifest {path}")
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        empty = 0
         try:
             for number in count(1):
                 line = file.readline(MAX_LINE + 1)
@@ -80,7 +83,10 @@ def lines_of(path: str | Path) -> Iterator[tuple[int, bytes]]:
                     return
                 if number == 1:
                     line = line.removeprefix(codecs.BOM_UTF8)
-                if line.strip():
+                empty = 0 if line.strip() else empty + 1
+                if empty > MAX_EMPTY:
+                    raise ManifestError(f"{path}:{number}: {MAX_EMPTY} empty lines before it")
+                if not empty:
                     yield number, line
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise ManifestError(f"{path} is not a gzipped file, or damaged: {error}") from None

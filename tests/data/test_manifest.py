@@ -1,5 +1,6 @@
 """Manifests: what is read, what is left out by id, what is refused."""
 
+import gzip
 import json
 import os
 from pathlib import Path
@@ -158,6 +159,18 @@ def test_lines_are_bounded(
             continue
         with pytest.raises(ManifestError, match=f"1: a line of more than {most} bytes"):
             load_cuts(path, [])
+
+
+def test_empty_lines_are_bounded(tmp_path: Path) -> None:
+    """A few megabytes, gzipped, may hold a thousand million of them."""
+    path = tmp_path / "m.jsonl.gz"
+    for empty, fits in ((manifest.MAX_EMPTY, True), (manifest.MAX_EMPTY + 1, False)):
+        path.write_bytes(gzip.compress(b"\n" * empty + b"x"))
+        if fits:
+            assert [line for _, line in manifest.lines_of(path)] == [b"x"]
+            continue
+        with pytest.raises(ManifestError, match=f"{empty}: {manifest.MAX_EMPTY} empty lines"):
+            list(manifest.lines_of(path))
 
 
 def test_a_pipe_is_no_manifest(tmp_path: Path) -> None:
