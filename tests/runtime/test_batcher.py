@@ -184,7 +184,7 @@ def test_those_that_fail_leave_no_trace_on_the_others() -> None:
     for session in failed:
         assert session.waiting == len(session._stream._past) == 0
         for again in (lambda s: s.result, lambda s: s.accept(heard[0]), lambda s: s.end()):
-            with pytest.raises(RuntimeError, match="failed, start another one: Runtime") as said:
+            with pytest.raises(RuntimeError, match="failed, start another one: UserError") as said:
                 again(session)
             assert said.value.__cause__ is session.error
     for session, wanted in zip(sessions, alone, strict=True):
