@@ -33,9 +33,8 @@ class _StrictLoader(yaml.SafeLoader):
             if isinstance(node, yaml.MappingNode):
                 parts = chain.from_iterable(parts)
             self.sizes[node] = 1 + sum(self.sizes[part] for part in parts)
-        if (
-            node is not None and self.sizes.get(node, MAX_NODES) >= MAX_NODES
-        ):  # without a size: inside of itself
+        # A node without a size yet is an alias inside of what it stands for.
+        if node is not None and self.sizes.get(node, MAX_NODES) >= MAX_NODES:
             raise yaml.YAMLError(f"its aliases stand for {MAX_NODES} values or more")
         return node
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from asrkit.errors import printable, shown
+from asrkit.errors import reason, shown
 from asrkit.search.ngram import LN_10, ArpaError
 
 MAGIC = b"mmap lm http://kheafield.com/code"
@@ -37,8 +37,9 @@ class KenLM:
         try:
             self.model = kenlm.Model(str(path))
         except (OSError, RuntimeError, ValueError) as error:  # its messages may be no UTF-8
-            reason = printable(str(error).partition("\n")[0][:300])
-            raise ArpaError(f"KenLM cannot read {shown(Path(path), 300)}: {reason}") from None
+            raise ArpaError(
+                f"KenLM cannot read {shown(Path(path), 300)}: {reason(error)}"
+            ) from None
         self.order: int = self.model.order
 
     def start(self) -> Any:
