@@ -22,7 +22,7 @@ COMMANDS = {
     "verify": "compare streaming with offline, station by station",
     "info": "print what is in a model file",
 }
-PACKAGES = {"data", "export", "report"}
+MODULES = {"report": "report.command"}  # of commands; the others have their names
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -32,9 +32,9 @@ def main(argv: list[str] | None = None) -> int:
     elif command == "--version":
         print(f"asrkit {__version__}")
     elif command in COMMANDS:
-        module = f"{command}.__main__" if command in PACKAGES else command
+        module = MODULES.get(command, command)
         try:
-            return importlib.import_module(f"asrkit.{module}").main(rest)
+            return importlib.import_module(f"asrkit.commands.{module}").main(rest)
         except KeyboardInterrupt:  # while torch is imported, which takes seconds
             print(f"asrkit {command}: stopped", file=sys.stderr)
             return 130

@@ -13,18 +13,17 @@ from asrkit.config import (
     TextConfig,
 )
 from asrkit.errors import UserError, shown
-from asrkit.model import ConformerCTC, ConformerEncoder
-from asrkit.search import (
-    Fusion,
+from asrkit.lm import (
     Hotwords,
     LanguageModel,
-    Search,
     TokenFusion,
     Weighted,
     WordFusion,
     read_language_model,
     weighed,
 )
+from asrkit.model import ConformerCTC, ConformerEncoder
+from asrkit.search import Fusion, Search
 from asrkit.text import (
     CharTokenizer,
     SentencePieceTokenizer,

@@ -1,32 +1,6 @@
-"""Store a model file's weights in half the bytes: python -m asrkit.pack --model M --output SMALL"""
+"""python -m asrkit.pack: see `commands.pack`."""
 
-import argparse
-import sys
-from pathlib import Path
-
-import torch
-
-from asrkit.arguments import Target
-from asrkit.checkpoint import load_model, save_model
-from asrkit.cli import add_model_file, parser, run_command
-
-
-def main(argv: list[str] | None = None) -> int:
-    arguments = parser(
-        "asrkit pack", __doc__,
-        "python -m asrkit.pack --model exp/conformer/model.safetensors --output small.safetensors",
-    )  # fmt: skip
-    add_model_file(arguments)
-    arguments.add_argument("--output", type=Target, required=True, help="the model file to write")
-    return run_command(pack, arguments, argv)
-
-
-def pack(options: argparse.Namespace) -> int:
-    save_model(options.output, load_model(options.model), torch.float16)
-    size = Path(options.output).stat().st_size
-    print(f"{options.output}: {size / 1e6:.1f} MB, weights in float16")
-    return 0
-
+from asrkit.commands.pack import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

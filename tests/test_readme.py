@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from asrkit import ngram
+from asrkit.commands import ngram
 from tests.conftest import PROJECT, write_wav
 from tests.runtime.test_endpoint import said
 

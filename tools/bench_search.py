@@ -19,15 +19,9 @@ import torch
 from benchmarks import Failure, Row, environment, parser, ratio, report, round_robin
 from torch import Tensor
 
-from asrkit.search import (
-    GreedySearch,
-    PrefixBeamSearch,
-    Search,
-    Weighted,
-    WordFusion,
-    read_arpa,
-)
-from asrkit.text.kneser_ney import arpa_lines, estimate
+from asrkit.lm import Weighted, WordFusion, read_arpa
+from asrkit.lm.kneser_ney import arpa_lines, estimate
+from asrkit.search import GreedySearch, PrefixBeamSearch, Search
 
 FRAMES, VOCAB_SIZE, TOKENS, BEAM = 1500, 500, 285, 10
 QUICK_FRAMES = 60

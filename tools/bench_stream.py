@@ -37,8 +37,8 @@ from benchmarks import (
 from peers import EmformerStep, SpeechBrainStep
 from torch import Tensor
 
+from asrkit.backends.description import Exported
 from asrkit.export import int8, onnx, torchscript
-from asrkit.export.description import Exported
 from asrkit.export.replay import eager_step
 
 CHUNK_MS = 40 * CHUNK_SIZE

@@ -21,10 +21,10 @@ from torch import Tensor
 from tqdm import tqdm
 
 from asrkit.build import build_model
-from asrkit.checkpoint import ModelFile
 from asrkit.config import parse_config
 from asrkit.files import replacing
 from asrkit.model import ConformerEncoder
+from asrkit.model_file import ModelFile
 from asrkit.text import CharTokenizer
 
 CHUNK_SIZE, LEFT_CONTEXT = 16, 64  # C, M: encoder frames of 40 ms

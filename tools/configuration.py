@@ -10,7 +10,8 @@ from typing import Any
 
 import yaml
 
-from asrkit import config, search
+from asrkit import search
+from asrkit.config import schema
 
 PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
 INTRODUCTION = """# Configuration
@@ -26,13 +27,13 @@ with the key's name and the nearest key there is.
 
 
 def page() -> str:
-    schema = config.Config.model_json_schema()
+    whole = schema.Config.model_json_schema()
     parts = [INTRODUCTION]
-    for name, section in schema["properties"].items():
+    for name, section in whole["properties"].items():
         if "$ref" not in section:  # the search: a kind with options
             continue
         kind = section["$ref"].rpartition("/")[2]
-        section = schema["$defs"][kind]
+        section = whole["$defs"][kind]
         rows = table(section["properties"], meanings(kind))
         parts.append(f"## {name}\n\n{described(section)}{rows}\n")
     parts.append(searches())
@@ -47,7 +48,7 @@ def described(section: dict[str, Any]) -> str:
 
 def meanings(section: str) -> dict[str, str]:
     """The docstrings under the keys of a section, which Python itself does not keep."""
-    module = ast.parse(Path(config.__file__).read_text(encoding="utf-8"))
+    module = ast.parse(Path(schema.__file__).read_text(encoding="utf-8"))
     (body,) = (each.body for each in module.body if getattr(each, "name", "") == section)
     return {
         key.target.id: " ".join(text.value.value.split())

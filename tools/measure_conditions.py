@@ -9,11 +9,11 @@ import torch
 import asrkit
 from asrkit.audio import through_telephone
 from asrkit.build import build_normalizer
-from asrkit.checkpoint import load_model
-from asrkit.cli import parser, run_command
+from asrkit.commands.options import parser, run_command
 from asrkit.data.cuts import load_cuts, text_of
 from asrkit.data.dataset import load_samples
-from asrkit.text import wer
+from asrkit.evaluation.wer import wer
+from asrkit.model_file import load_model
 
 SILENCE = 48000  # samples at 16 kHz
 NOISES = (0.0, 1e-5, 1e-4, 1e-3)  # of full scale, white

@@ -14,7 +14,7 @@ import torch
 import asrkit
 from asrkit.data.cuts import load_cuts, text_of
 from asrkit.data.dataset import load_samples
-from asrkit.text import wer
+from asrkit.evaluation.wer import wer
 
 BATCH = 20
 

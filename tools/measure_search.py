@@ -11,14 +11,21 @@ from collections.abc import Iterator
 import torch
 
 from asrkit.build import build_fusion
-from asrkit.checkpoint import ModelFile, load_model
-from asrkit.cli import add_batch, add_context, add_model_file, context_of, parser, run_command
+from asrkit.commands.options import (
+    add_batch,
+    add_context,
+    add_model_file,
+    context_of,
+    parser,
+    run_command,
+)
+from asrkit.commands.tune import Said, heard, score, texts_of
 from asrkit.config import SearchConfig, parse_language_model, parse_search
 from asrkit.model import FRAME_MS
+from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import recognizer_of
 from asrkit.search import Search, build_search
-from asrkit.training.loading import held_out_manifest
-from asrkit.tune import Said, heard, score, texts_of
+from asrkit.training.batches import held_out_manifest
 
 BEAMS = (1, 2, 5, 10, 20, 50)
 TOKENS = (0.0, 1e-4, 1e-3, 1e-2, 1e-1)

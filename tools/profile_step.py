@@ -21,7 +21,7 @@ import torch
 from bench_stream import Contenders
 from benchmarks import CHUNK_SIZE, Row, environment, parser, random_feats, reference_layers, report
 
-from asrkit.export.onnx import OnnxStep, read
+from asrkit.backends.onnx import OnnxStep, read
 
 STEPS, WARM_UP, SHOWN = 60, 10, 8
 PRODUCTS = ("MatMul", "FusedMatMul", "Gemm", "MatMulIntegerToFloat")

@@ -7,7 +7,7 @@ import argparse
 
 from benchmarks import QUICK_LAYERS, reference_file
 
-from asrkit.checkpoint import save_model
+from asrkit.model_file import save_model
 
 
 def main() -> None:

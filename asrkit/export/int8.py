@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import nn
 
-from asrkit.export.description import KEY, seal, unsealed
-from asrkit.export.onnx import OnnxStep, need, open_session
+from asrkit.backends.description import KEY, seal, unsealed
+from asrkit.backends.onnx import OnnxStep, need, open_session
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto

@@ -8,14 +8,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from asrkit.audio import HOP, Fbank
-from asrkit.checkpoint import ModelFile
+from asrkit.backends.compare import TOLERANCE, aged, difference
+from asrkit.backends.description import Exported, What
 from asrkit.export.adapter import FIRST_PAST, SamplesStep
-from asrkit.export.description import Exported, What
-from asrkit.model import FRAME_MS, CTCStep, EncoderStep
+from asrkit.model import CTCStep, EncoderStep
+from asrkit.model_file import ModelFile
 
-TOLERANCE = 1e-4
 ROUNDINGS = 8.0  # of eager's own; ONNX Runtime's are up to four times as large
-HOUR = 3_600_000 // FRAME_MS  # encoder frames
 # What an encoder frame is made of: feature frames, or their samples.
 CHUNK_UNITS: dict[What, int] = {"encoder": 4, "ctc": 4, "model": 4 * HOP}
 
@@ -61,24 +60,6 @@ def outputs(step: Any, exported: Exported, samples: Tensor) -> list[Tensor]:
     """What `largest_difference` compares."""
     together = torch.cat([samples.flip(1), samples, samples.flip(1)])
     return [*replay(step, exported, samples, 1), *replay(step, exported, together, 3)]
-
-
-def aged(state: Any) -> Any:
-    """A state (B, …) whose rows were all at the same frame: now, an hour later, a day later, …
-
-    What depends on a frame's number shows its rounding only there.
-    """
-    position = state.position
-    hours = torch.tensor([0, 1, 24], device=position.device)
-    rows = torch.arange(position.size(0), device=position.device) % len(hours)
-    return state._replace(position=position + hours[rows] * HOUR)
-
-
-def difference(a: Tensor, b: Tensor) -> float:
-    """Largest absolute difference; infinite if a shape differs or a number is not finite."""
-    if a.shape != b.shape or not torch.isfinite(a - b).all():
-        return float("inf")
-    return float((a - b).abs().max()) if a.numel() else 0.0
 
 
 @torch.inference_mode()

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
+from asrkit.backends.registry import build_backend
 from asrkit.build import build_fusion, build_normalizer, build_search
-from asrkit.checkpoint import ModelFile, load_model
 from asrkit.config import (
     LanguageModelConfig,
     SearchConfig,
@@ -15,8 +15,8 @@ from asrkit.config import (
     parse_search,
 )
 from asrkit.errors import UserError, shown, whole_number
-from asrkit.export.backends import build_backend
 from asrkit.model import FRAME_MS, FULL_CONTEXT
+from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime.endpoint import Endpointer
 from asrkit.runtime.recognizer import Recognizer
 from asrkit.runtime.rewrite import find_postprocess

@@ -10,15 +10,16 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from asrkit import audio
+from asrkit.backends.registry import Backend
 from asrkit.build import build_hotwords
-from asrkit.export.backends import Backend
+from asrkit.lm import weighed
 from asrkit.model import FULL_CONTEXT, CTCOutput, EncoderState
 from asrkit.runtime.endpoint import Endpointer
 from asrkit.runtime.results import Result
 from asrkit.runtime.session import PIECE_SECONDS, Session, Stream, seconds_heard
 from asrkit.runtime.transcript import Reading, Transcript
 from asrkit.runtime.vad import SpeechDetector
-from asrkit.search import Search, plus, weighed
+from asrkit.search import Search, plus
 from asrkit.text import Tokenizer, normalize
 
 Phrases = Mapping[str, float] | Iterable[str]  # with weights, or without

@@ -8,52 +8,28 @@ import copy
 import inspect
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from asrkit import kinds
 from asrkit.errors import UserError
-from asrkit.search.fusion import (
-    LIMIT,
-    Both,
-    Fusion,
-    LanguageModel,
-    TokenFusion,
-    Weighted,
-    WordFusion,
-)
+from asrkit.search.fusion import Both, Fusion
 from asrkit.search.greedy import GreedySearch
-from asrkit.search.hotwords import Hotwords, read_hotwords, weighed
 from asrkit.search.hypothesis import NOTHING, Hypothesis, Ranked, Search
-from asrkit.search.kenlm import KenLM, is_binary
-from asrkit.search.ngram import ArpaError, NGram, read_arpa
 from asrkit.search.prefix_beam import PrefixBeamSearch
 
 __all__ = [
     "KINDS",
-    "LIMIT",
     "NOTHING",
-    "ArpaError",
     "Both",
     "Fusion",
     "GreedySearch",
-    "Hotwords",
     "Hypothesis",
-    "LanguageModel",
-    "NGram",
     "PrefixBeamSearch",
     "Ranked",
     "Search",
-    "TokenFusion",
-    "Weighted",
-    "WordFusion",
     "build_search",
     "plus",
-    "read_arpa",
-    "read_hotwords",
-    "read_language_model",
     "takes_fusion",
-    "weighed",
 ]
 
 KINDS: dict[str, type[Any]] = {"greedy": GreedySearch, "prefix_beam": PrefixBeamSearch}
@@ -67,16 +43,6 @@ def options(kind: str) -> dict[str, inspect.Parameter]:
 def refusal(kind: object) -> str:
     """What to say of a kind that is not one."""
     return kinds.refusal(kind, KINDS)
-
-
-def read_language_model(path: str | Path) -> LanguageModel:
-    """The model of an ARPA file, which may be gzipped, or of a binary of KenLM.
-
-    Raises:
-        ArpaError: for a file that cannot be read.
-    """
-    path = Path(path)
-    return KenLM(path) if path.is_file() and is_binary(path) else read_arpa(path)
 
 
 def takes_fusion(kind: str) -> bool:

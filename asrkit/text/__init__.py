@@ -1,6 +1,5 @@
 """Text: tokenizers, normalisation, error rates."""
 
-from asrkit.text.calibration import calibration_error
 from asrkit.text.tokenizer import (
     CharTokenizer,
     SentencePieceTokenizer,
@@ -10,20 +9,13 @@ from asrkit.text.tokenizer import (
     decode,
     normalize,
 )
-from asrkit.text.wer import ErrorRate, Interval, bootstrap, cer, wer
 
 __all__ = [
     "CharTokenizer",
-    "ErrorRate",
-    "Interval",
     "SentencePieceTokenizer",
     "TextError",
     "Tokenizer",
     "WordTokenizer",
-    "bootstrap",
-    "calibration_error",
-    "cer",
     "decode",
     "normalize",
-    "wer",
 ]

@@ -12,9 +12,9 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
-from asrkit.checkpoint import ModelFileError, read_tensors, write_tensors
 from asrkit.errors import UserError
 from asrkit.files import replacing
+from asrkit.model_file import ModelFileError, read_tensors, write_tensors
 from asrkit.training.optimizer import OptimizerState, why_not_of
 
 logger = logging.getLogger(__name__)

@@ -26,9 +26,9 @@ from asrkit.data.dataset import Augmentation, Batch, SpeechDataset, seed_everyth
 from asrkit.data.sampling import EpochBatches
 from asrkit.errors import UserError
 from asrkit.model import FULL_CONTEXT, ConformerCTC, CTCLoss
+from asrkit.training.batches import filler, held_out, loaded, report_left_out
 from asrkit.training.corpus import Corpus
 from asrkit.training.distributed import Ranks
-from asrkit.training.loading import filler, held_out, loaded, report_left_out
 from asrkit.training.optimizer import (
     build_optimizers,
     learning_rate,

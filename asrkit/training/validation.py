@@ -12,10 +12,12 @@ from torch.nn import functional
 from asrkit.audio import SAMPLE_RATE, Fbank, features
 from asrkit.data.dataset import Batch
 from asrkit.data.manifest import ManifestError
+from asrkit.evaluation.delays import Delay, delays, summarize
+from asrkit.evaluation.wer import ErrorRate, Interval, bootstrap, cer, wer
 from asrkit.model import BLANK, FRAME_MS, FULL_CONTEXT, ConformerCTC
 from asrkit.search import Hypothesis, Search
-from asrkit.search.align import Delay, align, delays, frames_needed, summarize
-from asrkit.text import ErrorRate, Interval, TextError, Tokenizer, bootstrap, cer, decode, wer
+from asrkit.search.align import align, frames_needed
+from asrkit.text import TextError, Tokenizer, decode
 
 logger = logging.getLogger(__name__)
 

@@ -2,10 +2,10 @@
 
 import torch
 
-from asrkit.checkpoint import load_model
 from asrkit.config import Config
 from asrkit.errors import UserError
 from asrkit.model import BLANK, ConformerCTC
+from asrkit.model_file import load_model
 from asrkit.text import Tokenizer
 
 

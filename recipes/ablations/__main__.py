@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from asrkit.cli import parser, run_command
-from asrkit.config_file import ConfigError, read_yaml
+from asrkit.commands.options import parser, run_command
+from asrkit.config.yaml import ConfigError, read_yaml
 from asrkit.errors import UserError
 from asrkit.files import replacing
 from recipes.ablations.report import Row, report

@@ -19,7 +19,7 @@ import torch
 from tqdm import tqdm
 
 from asrkit.build import build_model
-from asrkit.cli import parser, run_command
+from asrkit.commands.options import parser, run_command
 from asrkit.config import load_config
 from asrkit.files import replacing
 from asrkit.model import FULL_CONTEXT, ConformerEncoder, EncoderStep

@@ -9,15 +9,15 @@ from typing import Any
 
 from asrkit import audio
 from asrkit.build import build_normalizer
-from asrkit.checkpoint import ModelFile, load_model
-from asrkit.cli import parser, run_command
+from asrkit.commands.decode import batches
+from asrkit.commands.options import parser, run_command
 from asrkit.config import Config
 from asrkit.data.manifest import read_manifest
-from asrkit.decode import batches
+from asrkit.evaluation.wer import cer, wer
 from asrkit.files import replacing
 from asrkit.model import FRAME_MS
+from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Recognizer, recognizer_of
-from asrkit.text import cer, wer
 from recipes.positions.lengths import TIMES, Utterance, join
 
 CONTEXTS: dict[str, str | int] = {"full": "full", "640": 640 // FRAME_MS, "160": 160 // FRAME_MS}

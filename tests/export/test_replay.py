@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from asrkit.checkpoint import ModelFile, load_model
-from asrkit.export.__main__ import main as export
-from asrkit.export.description import Exported
-from asrkit.export.replay import TOLERANCE, eager_step, largest_difference, tolerance
+from asrkit.backends.compare import TOLERANCE
+from asrkit.backends.description import Exported
+from asrkit.commands.export import main as export
+from asrkit.export.replay import eager_step, largest_difference, tolerance
+from asrkit.model_file import ModelFile, load_model
 from tests.conftest import skip, speech
 
 WHOLE = Exported("model", 16, 64)

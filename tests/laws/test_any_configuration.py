@@ -11,26 +11,16 @@ import torch
 from torch import Tensor
 
 from asrkit import Batcher, Endpointer, audio
+from asrkit.backends.registry import Backend, eager
 from asrkit.build import pieces_of
-from asrkit.export.backends import Backend, eager
+from asrkit.lm import Hotwords, TokenFusion, Weighted, WordFusion, read_arpa
+from asrkit.lm.fusion import spelled
+from asrkit.lm.kneser_ney import arpa_lines, estimate
 from asrkit.model import FULL_CONTEXT, CTCOutput, EncoderState
 from asrkit.model.positions import KINDS
 from asrkit.runtime import BatchedSession, Recognizer, Result, Session
-from asrkit.search import (
-    Fusion,
-    GreedySearch,
-    Hotwords,
-    PrefixBeamSearch,
-    Search,
-    TokenFusion,
-    Weighted,
-    WordFusion,
-    plus,
-    read_arpa,
-)
-from asrkit.search.fusion import spelled
+from asrkit.search import Fusion, GreedySearch, PrefixBeamSearch, Search, plus
 from asrkit.text import CharTokenizer, SentencePieceTokenizer, Tokenizer, WordTokenizer
-from asrkit.text.kneser_ney import arpa_lines, estimate
 from tests.conftest import fitted, speech, timed, tiny_model
 from tests.laws.test_streaming import packets
 

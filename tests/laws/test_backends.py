@@ -10,17 +10,18 @@ import pytest
 import torch
 
 from asrkit import audio
-from asrkit.checkpoint import ModelFile, load_model, save_model
-from asrkit.decode import main as decode
+from asrkit.backends import onnx as onnx_files
+from asrkit.backends.description import Exported, describe, described
+from asrkit.backends.registry import build_backend, check, eager, export_path
+from asrkit.commands.decode import main as decode
+from asrkit.commands.export import main as export
 from asrkit.errors import UserError
 from asrkit.export import onnx
-from asrkit.export.__main__ import main as export
-from asrkit.export.backends import build_backend, check, eager, export_path
-from asrkit.export.description import Exported, describe, described
 from asrkit.export.replay import eager_step, largest_difference
 from asrkit.model import CTCStep
 from asrkit.model.positions import KINDS
 from asrkit.model.positions.sinusoidal import SinusoidalPosition
+from asrkit.model_file import ModelFile, load_model, save_model
 from asrkit.runtime import Recognizer, load, recognizer_of
 from tests.conftest import skip, speech, timed, write_manifest, write_wav
 from tests.laws.test_export import file_of
@@ -55,8 +56,8 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> Exports:
         arguments += ["--chunk-ms", str(40 * CHUNK), "--left-ms", str(40 * LEFT)]
         if kind == "onnx-int8":  # a model whose weights are noise is no match for seven bits
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("asrkit.export.__main__.MOST_LOST", 1000.0)
-                patch.setattr("asrkit.export.backends.MOST_ROUNDING", NOISE_ROUNDING)
+                patch.setattr("asrkit.commands.export.MOST_LOST", 1000.0)
+                patch.setattr("asrkit.backends.registry.MOST_ROUNDING", NOISE_ROUNDING)
                 assert export([*arguments, "--manifest", str(dev)]) == 0
         else:
             assert export(arguments) == 0
@@ -65,7 +66,7 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> Exports:
 
 @pytest.fixture(autouse=True)
 def _weights_are_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("asrkit.export.backends.MOST_ROUNDING", NOISE_ROUNDING)
+    monkeypatch.setattr("asrkit.backends.registry.MOST_ROUNDING", NOISE_ROUNDING)
 
 
 @pytest.fixture
@@ -145,14 +146,14 @@ def test_control_angles_in_float32_are_noticed_after_a_day(monkeypatch: pytest.M
     rounded = eager(file.model, CHUNK, LEFT)
     with pytest.raises(UserError, match="differs from eager by"):
         check(rounded, plain)
-    monkeypatch.setattr("asrkit.export.backends.aged", lambda state: state)
+    monkeypatch.setattr("asrkit.backends.registry.aged", lambda state: state)
     check(rounded, plain)
 
 
 def onnx_difference(kind: str, exported: Exported, folder: Path) -> float:
     file, path = file_of(kind), folder / "step.onnx"
     onnx.write(eager_step(file, exported), path, exported, file)
-    step, read = onnx.read(path)
+    step, read = onnx_files.read(path)
     assert read == exported
     return largest_difference(file, exported, step, torch.from_numpy(speech(4.0))[None])
 
@@ -366,11 +367,11 @@ def test_int8_that_recognises_worse_is_not_written(
     output = tmp_path / "int8.onnx"
     arguments = ["--model", str(exports.model), "--format", "onnx-int8", "--output", str(output)]
     arguments += ["--chunk-ms", str(40 * CHUNK), "--left-ms", str(40 * LEFT)]
-    monkeypatch.setattr("asrkit.export.__main__.MOST_LOST", -1.0)
+    monkeypatch.setattr("asrkit.commands.export.MOST_LOST", -1.0)
     assert export([*arguments, "--manifest", str(exports.dev)]) == 2
     assert "int8 not written: it costs more than" in capsys.readouterr().err
     assert not output.exists()
-    monkeypatch.setattr("asrkit.export.__main__.MOST_LOST", 1000.0)
+    monkeypatch.setattr("asrkit.commands.export.MOST_LOST", 1000.0)
     gone = write_manifest(tmp_path / "gone.jsonl", {"id": "a", "audio": "gone.wav", "text": "a"})
     assert export([*arguments, "--manifest", str(gone)]) == 2
     assert "no recording of the manifest could be read" in capsys.readouterr().err
@@ -437,7 +438,7 @@ def test_a_file_that_is_no_export(exports: Exports, tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(b"\x08\x07not a model")
     with pytest.raises(UserError, match="is not a file that asrkit export wrote"):
-        onnx.read(path)
+        onnx_files.read(path)
 
 
 def test_a_recognizer_does_not_know_its_backend(exports: Exports, recording: np.ndarray) -> None:

@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from asrkit.checkpoint import ModelFile
+from asrkit.backends import torchscript as torchscript_files
+from asrkit.backends.compare import difference
+from asrkit.backends.description import Exported
 from asrkit.config import parse_config
 from asrkit.export import torchscript
-from asrkit.export.description import Exported
-from asrkit.export.replay import difference, eager_step, largest_difference
+from asrkit.export.replay import eager_step, largest_difference
 from asrkit.model.positions import KINDS
+from asrkit.model_file import ModelFile
 from asrkit.text import CharTokenizer
 from tests.conftest import speech, tiny_model
 
@@ -50,7 +52,7 @@ def test_torchscript(
     exported = Exported(what, chunk_size, left_context)  # type: ignore[arg-type]
     path = tmp_path / "step.ts"
     torchscript.write(eager_step(file, exported), path, exported, file)
-    module, read = torchscript.read(path)
+    module, read = torchscript_files.read(path)
     assert read == exported
     samples = torch.from_numpy(speech(4.0))[None]
     assert largest_difference(file, exported, module, samples) < 1e-4
@@ -60,7 +62,7 @@ def test_torchscript(
 def test_every_position_encoding(kind: str, tmp_path: Path) -> None:
     file, exported, path = file_of(kind), Exported("model", 16, 32), tmp_path / "step.ts"
     torchscript.write(eager_step(file, exported), path, exported, file)
-    module, _ = torchscript.read(path)
+    module, _ = torchscript_files.read(path)
     samples = torch.from_numpy(speech(2.0))[None]
     assert largest_difference(file, exported, module, samples) < 1e-4
 
@@ -100,7 +102,7 @@ def test_a_number_that_is_not_finite_is_a_difference() -> None:
 def test_control_other_weights_are_noticed(file: ModelFile, tmp_path: Path) -> None:
     exported = Exported("encoder", 16, 32)
     torchscript.write(eager_step(file, exported), tmp_path / "step.ts", exported, file)
-    module, _ = torchscript.read(tmp_path / "step.ts")
+    module, _ = torchscript_files.read(tmp_path / "step.ts")
     with torch.no_grad():
         file.model.encoder.layers[1].attention.position.content_bias.add_(0.5)
     samples = torch.from_numpy(speech(2.0))[None]

@@ -1,6 +1,5 @@
 """Law 6: imports point down, and importing asrkit changes nothing."""
 
-import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -8,91 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import PROJECT
-
-PACKAGE = PROJECT / "asrkit"
-LEAVES = {"audio", "text", "model", "search"}
-ROOTS = {
-    "errors",
-    "files",
-    "interrupt",
-    "kinds",
-    "models",
-    "shipped",
-    "version",
-}  # of no layer: they import nothing of asrkit
-BUILDERS = {"build", "checkpoint"}
-MAY_IMPORT = {
-    **{leaf: set() for leaf in LEAVES},
-    "config_errors": set(),
-    "config_file": set(),
-    "config_kinds": set(),
-    "config": {"model", "search", "config_errors", "config_file", "config_kinds"},
-    "data": LEAVES,
-    "build": LEAVES | {"config"},
-    "checkpoint": LEAVES | {"config", "build"},
-    "training": LEAVES | {"data", "config"} | BUILDERS,
-    # What runs a network is a matter of exports too: the only way across.
-    "runtime": LEAVES | {"data", "config", "export"} | BUILDERS,
-    "export": LEAVES | {"data", "config"} | BUILDERS,
-    "report": LEAVES | {"data", "training", "runtime"} | BUILDERS,
-    "arguments": set(),
-    "cli": LEAVES
-    | {"arguments", "config", "config_file", "export", "runtime", "asrkit"}
-    | BUILDERS,
-    "recordings": LEAVES | {"arguments", "data", "runtime", "asrkit"},
-    "screen": {"audio", "runtime"},
-}
-ANY = (
-    LEAVES
-    | ROOTS
-    | BUILDERS
-    | {
-        "config_errors",
-        "config_file",
-        "config_kinds",
-        "config",
-        "data",
-        "training",
-        "runtime",
-        "export",
-        "report",
-        "arguments",
-        "cli",
-        "recordings",
-        "screen",
-        "asrkit",
-    }
-)
-
-
-def part(path: Path) -> str:
-    """The layer of a file: its folder, or its own name; entry points inside a layer are "entry"."""
-    relative = path.relative_to(PACKAGE)
-    if relative.name == "__main__.py":
-        return "entry"
-    return relative.parts[0] if len(relative.parts) > 1 else relative.stem
-
-
-def imported(source: str) -> set[str]:
-    """The parts of asrkit that a file imports, anywhere in it."""
-    parts = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        else:
-            continue
-        for name in names:
-            if name == "asrkit" or name.startswith("asrkit."):
-                parts.add(([*name.split("."), "asrkit"])[1] if "." in name else "asrkit")
-    return parts
-
-
-def upward(path: Path, source: str) -> set[str]:
-    """The parts that this file must not import, but does."""
-    layer = part(path)
-    return imported(source) - MAY_IMPORT.get(layer, ANY) - ROOTS - {layer}
+from tools.imports import PACKAGE, picture, upward
 
 
 @pytest.mark.parametrize(
@@ -107,6 +22,11 @@ def test_control_an_upward_import_is_noticed() -> None:
     assert upward(path, "from asrkit.config import Config") == {"config"}
     assert upward(path, "def f():\n    from asrkit import audio") == {"audio"}
     assert upward(PACKAGE / "runtime" / "x.py", "import asrkit.training.trainer") == {"training"}
+
+
+def test_the_picture_has_every_line() -> None:
+    count = sum(len(path.read_text().splitlines()) for path in PACKAGE.rglob("*.py"))
+    assert picture()[-1].split() == [str(count)]
 
 
 def run(program: str) -> str:
@@ -160,8 +80,8 @@ def test_inference_works_without_the_training_packages(tmp_path: Path) -> None:
     """torchaudio, lhotse, tensorboard and matplotlib are hidden; a file is decoded all the same."""
     import soundfile
 
-    from asrkit.checkpoint import ModelFile, save_model
     from asrkit.config import parse_config
+    from asrkit.model_file import ModelFile, save_model
     from asrkit.text import CharTokenizer
     from tests.conftest import speech, tiny_model
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from asrkit.export.replay import difference
+from asrkit.backends.compare import difference
 from asrkit.model import FULL_CONTEXT, ConformerEncoder, EncoderStep, conformer
 from asrkit.model.attention import ChunkAttention
 from asrkit.model.positions import KINDS, options

@@ -11,9 +11,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from asrkit.checkpoint import load_model
+from asrkit.commands.train import main
 from asrkit.data.dataset import Batch
-from asrkit.train import main
+from asrkit.model_file import load_model
 from asrkit.training.trainer import Trainer
 from tests.conftest import PROJECT, write_config
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from asrkit.build import build_model, train_tokenizer
-from asrkit.checkpoint import ModelFile
 from asrkit.config import load_config
 from asrkit.data.manifest import read_manifest
 from asrkit.errors import UserError
 from asrkit.model import EncoderStep
 from asrkit.model.positions import KINDS
+from asrkit.model_file import ModelFile
 from recipes import jobs
 from recipes.jobs import run_all
 from recipes.positions import costs

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from asrkit import Batcher, Endpointer
+from asrkit.backends.registry import eager
 from asrkit.errors import UserError
-from asrkit.export.backends import eager
 from asrkit.model import FULL_CONTEXT, CTCOutput, EncoderState
 from asrkit.runtime import BatchedSession, Recognizer, Result
 from asrkit.runtime.session import Stream

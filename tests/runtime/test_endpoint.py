@@ -13,8 +13,8 @@ from torch import Tensor
 
 import asrkit
 from asrkit import audio
+from asrkit.backends.registry import eager
 from asrkit.errors import UserError
-from asrkit.export.backends import eager
 from asrkit.model import FULL_CONTEXT
 from asrkit.runtime import Endpointer, Recognizer, Result
 from asrkit.runtime.endpoint import EndpointState

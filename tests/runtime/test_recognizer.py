@@ -22,7 +22,7 @@ from asrkit.text import (
     decode,
 )
 from tests.conftest import speech, timed
-from tests.test_checkpoint import a_file
+from tests.test_model_file import a_file
 
 TINY = Path("tests/search/tiny.arpa")
 
@@ -33,7 +33,7 @@ def recognizer() -> asrkit.Recognizer:
 
 
 def test_load_and_its_defaults(tmp_path: Path) -> None:
-    from asrkit.checkpoint import save_model
+    from asrkit.model_file import save_model
 
     save_model(tmp_path / "m.safetensors", a_file())
     recognizer = asrkit.load(tmp_path / "m.safetensors")

@@ -24,7 +24,7 @@ from asrkit.search import GreedySearch, Hypothesis, PrefixBeamSearch, Ranked
 from asrkit.text import CharTokenizer, SentencePieceTokenizer, Tokenizer, WordTokenizer, decode
 from tests.conftest import speech
 from tests.search.test_prefix_beam import pieces, random_log_probs
-from tests.test_checkpoint import a_file
+from tests.test_model_file import a_file
 
 TOKENIZERS = [
     CharTokenizer(list(" abcdefg")),

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 import asrkit
-from asrkit.checkpoint import save_model
+from asrkit.model_file import save_model
 from asrkit.runtime import Word
 from asrkit.runtime.rewrite import applied, find_postprocess, rewritten
 from asrkit.text import CharTokenizer
 from asrkit.text.spelled import join_spelled
 from tests.conftest import speech
-from tests.test_checkpoint import a_file
+from tests.test_model_file import a_file
 
 
 @pytest.mark.parametrize(

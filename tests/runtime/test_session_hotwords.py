@@ -8,12 +8,12 @@ import pytest
 
 import asrkit
 from asrkit.audio import AudioError
-from asrkit.checkpoint import load_model
 from asrkit.config import parse_search
+from asrkit.model_file import load_model
 from asrkit.runtime import recognizer_of
 from asrkit.text import normalize
-from tests.commands import run, talkative_model
 from tests.conftest import speech, timed, write_wav
+from tests.running import run, talkative_model
 
 LISTS = [["ab  ba", "j"], {"cab": 6.0, "a": 1.5}, ["hi", "fa"], None]
 

@@ -5,7 +5,8 @@ import itertools
 import pytest
 import torch
 
-from asrkit.search.align import Delay, agreeing, align, delays, summarize
+from asrkit.evaluation.delays import Delay, agreeing, delays, summarize
+from asrkit.search.align import align
 from asrkit.search.hypothesis import Hypothesis
 
 

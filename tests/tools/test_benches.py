@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from asrkit.audio import through_telephone
-from asrkit.checkpoint import load_model, save_model
-from asrkit.export.__main__ import main as export
+from asrkit.commands.export import main as export
+from asrkit.model_file import load_model, save_model
 from asrkit.runtime import recognizer_of
 from asrkit.text import CharTokenizer
-from tests.test_checkpoint import a_file
+from tests.test_model_file import a_file
 
 PROJECT = Path(__file__).parents[2]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)}

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import talkative_model
 from tests.conftest import PROJECT, speech, write_manifest, write_wav
+from tests.running import talkative_model
 
 
 def test_measure_hotwords(

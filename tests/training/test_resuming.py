@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
+from asrkit.commands.train import main
 from asrkit.config import ConfigError, load_config
 from asrkit.data.cuts import load_cuts
-from asrkit.train import main
 from asrkit.training.resuming import FREE, check_same, dotted
 from asrkit.training.snapshots import Checkpoint, Progress
 from tests.conftest import write_config

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from asrkit.train import main
+from asrkit.commands.train import main
 from asrkit.training import snapshots
 from asrkit.training.optimizer import build_optimizers
 from asrkit.training.snapshots import (

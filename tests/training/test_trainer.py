@@ -13,11 +13,11 @@ import torch
 from safetensors.torch import load_file
 
 import asrkit
-from asrkit.checkpoint import load_model
+from asrkit.commands.train import main, report, start_log
 from asrkit.config import load_config
 from asrkit.data.manifest import LeftOut, ManifestError
 from asrkit.model import FULL_CONTEXT, CTCLoss, View
-from asrkit.train import main, report, start_log
+from asrkit.model_file import load_model
 from asrkit.training import validation
 from asrkit.training.corpus import feature_statistics, hours_of_epoch, load_corpus
 from asrkit.training.distributed import Ranks

@@ -7,14 +7,15 @@ import pytest
 import torch
 
 from asrkit import audio
+from asrkit.commands.report.events import read_scalars
+from asrkit.commands.train import main
 from asrkit.data.dataset import Batch
 from asrkit.data.manifest import ManifestError
+from asrkit.evaluation.delays import Delay
+from asrkit.evaluation.wer import ErrorRate
 from asrkit.model import FULL_CONTEXT, ConformerCTC, CTCLoss, View
-from asrkit.report.events import read_scalars
-from asrkit.search.align import Delay
 from asrkit.search.greedy import GreedySearch
-from asrkit.text import CharTokenizer, ErrorRate
-from asrkit.train import main
+from asrkit.text import CharTokenizer
 from asrkit.training.validation import Loss, Outcome, Score, Validation, losses_of, rates, scores
 from tests.conftest import speech, tiny_model, write_config
 

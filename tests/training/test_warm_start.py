@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from asrkit import train
-from asrkit.checkpoint import load_model, save_model
+from asrkit.commands import train
 from asrkit.errors import UserError
+from asrkit.model_file import load_model, save_model
 from asrkit.text import CharTokenizer, SentencePieceTokenizer, WordTokenizer
 from asrkit.training.warm_start import same_labels, start_from
 from tests.conftest import write_config
-from tests.test_checkpoint import a_file
+from tests.test_model_file import a_file
 
 
 def test_labels_written_alike_or_but_for_case() -> None:

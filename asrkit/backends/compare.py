@@ -1,0 +1,29 @@
+"""How far what runs a network is from PyTorch."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from asrkit.model import FRAME_MS
+
+TOLERANCE = 1e-4
+HOUR = 3_600_000 // FRAME_MS  # encoder frames
+
+
+def aged(state: Any) -> Any:
+    """A state (B, …) whose rows were all at the same frame: now, an hour later, a day later, …
+
+    What depends on a frame's number shows its rounding only there.
+    """
+    position = state.position
+    hours = torch.tensor([0, 1, 24], device=position.device)
+    rows = torch.arange(position.size(0), device=position.device) % len(hours)
+    return state._replace(position=position + hours[rows] * HOUR)
+
+
+def difference(a: Tensor, b: Tensor) -> float:
+    """Largest absolute difference; infinite if a shape differs or a number is not finite."""
+    if a.shape != b.shape or not torch.isfinite(a - b).all():
+        return float("inf")
+    return float((a - b).abs().max()) if a.numel() else 0.0

@@ -1,0 +1,104 @@
+"""What an exported file says of itself."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from asrkit.config import MOST_FRAMES
+from asrkit.errors import shown
+from asrkit.model import FRAME_MS
+from asrkit.model_file import ModelFile, fingerprint
+
+What = Literal["encoder", "ctc", "model"]
+CONTENTS: dict[What, str] = {
+    "encoder": "log mels to encoder frames",
+    "ctc": "log mels to log-probabilities",
+    "model": "samples to log-probabilities",
+}
+UNSEALED = f"sha256:{'0' * 64}"  # the digest of a file, before it is known
+KEY = "asrkit"  # of the description in a file's metadata
+FORMAT_VERSION = 1  # of the description and of what goes in and out
+
+
+class Exported(NamedTuple):
+    """What of a model is exported, and for which context."""
+
+    what: What
+    chunk_size: int
+    left_context: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what}, chunks of {self.chunk_size * FRAME_MS} ms with "
+            f"{self.left_context * FRAME_MS} ms before them"
+        )
+
+
+class Description(NamedTuple):
+    exported: Exported
+    weights: str  # fingerprint of the model's: the file is an export of these and no others
+    precision: str  # in which they are written: float32 or int8
+    digest: str | None  # of the file; None in files of before it was written
+
+
+def describe(exported: Exported, file: ModelFile) -> str:
+    """JSON for a program that uses the file, and for `described`."""
+    tokenizer = file.tokenizer
+    return json.dumps(
+        exported._asdict()
+        | {
+            "format_version": FORMAT_VERSION,
+            "symbols": [tokenizer.piece(token) for token in range(1, tokenizer.vocab_size)],
+            "config": file.config.model_dump(mode="json"),
+            "weights": fingerprint(file.model.state_dict()),
+            "precision": "float32",
+        }
+    )
+
+
+def described(text: str) -> Description:
+    """The description that `describe` wrote.
+
+    Raises:
+        ValueError: if it did not.
+    """
+    try:
+        values = json.loads(text)
+        version = values["format_version"]
+        if version != FORMAT_VERSION:
+            raise ValueError(f"format version {version!r}, this asrkit reads {FORMAT_VERSION}")
+        exported = Exported(*(values[name] for name in Exported._fields))
+        sizes = (exported.chunk_size, exported.left_context)
+        if exported.what not in CONTENTS or not all(type(size) is int for size in sizes):
+            raise ValueError("its description is damaged")
+        if not (
+            1 <= exported.chunk_size <= MOST_FRAMES and 0 <= exported.left_context <= MOST_FRAMES
+        ):
+            raise ValueError(f"its chunk and left context are beyond {MOST_FRAMES} frames")
+        digest = values.get("digest")
+        return Description(exported, values["weights"], values["precision"], digest)
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"its description is damaged: {shown(error)}") from None
+
+
+def unsealed(description: str, precision: str = "float32") -> str:
+    """A description with a place for the digest of the file that holds it."""
+    return json.dumps(json.loads(description) | {"precision": precision, "digest": UNSEALED})
+
+
+def seal(path: Path) -> None:
+    """Write the digest of a file into the place that `unsealed` left for it."""
+    before, place, after = path.read_bytes().partition(UNSEALED.encode())
+    if not place or UNSEALED.encode() in after:
+        raise ValueError(f"{path} has no single place for its digest")
+    path.write_bytes(before + digest_of(before + place + after).encode() + after)
+
+
+def is_sealed(data: bytes, digest: str) -> bool:
+    """Whether the bytes of a file are those that `seal` wrote with this digest."""
+    return digest_of(data.replace(digest.encode(), UNSEALED.encode())) == digest
+
+
+def digest_of(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"

@@ -1,0 +1,98 @@
+"""Files that `asrkit export` wrote for ONNX Runtime, called as the module they were made of."""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from asrkit.backends.description import KEY, Description, Exported, described, is_sealed
+from asrkit.errors import UserError, reason, shown
+from asrkit.model import EncoderState
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
+STATE = [f"state_{name}" for name in EncoderState._fields]
+KINDS = {"tensor(float)": torch.float32, "tensor(int64)": torch.int64}
+MOST_NUMBERS = 1 << 28  # of each part of a stream's state
+
+
+class OnnxStep:
+    """An exported file, called as the module that it was exported from."""
+
+    def __init__(self, session: "InferenceSession", description: Description) -> None:
+        self.session, self.description = session, description
+        self.inputs = [each.name for each in session.get_inputs()]
+        state = session.get_inputs()[-len(STATE) :]
+        self.state_shapes = [each.shape[1:] for each in state]
+        self.state_kinds = [KINDS[each.type] for each in state]
+        for name, shape in zip(STATE, self.state_shapes, strict=True):
+            if not all(isinstance(size, int) and size >= 0 for size in shape):
+                raise ValueError(f"{name} has no fixed shape")
+            if math.prod(shape) > MOST_NUMBERS:
+                raise ValueError(f"{name} would hold more than {MOST_NUMBERS} numbers a stream")
+
+    def init_state(self, batch_size: int) -> EncoderState:
+        return EncoderState(
+            *(
+                torch.zeros([batch_size, *shape], dtype=kind)
+                for shape, kind in zip(self.state_shapes, self.state_kinds, strict=True)
+            )
+        )
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        """The module's inputs, whole chunks of audio -> its outputs."""
+        tensors = [*inputs[:-1], *inputs[-1]]
+        arrays = {n: t.numpy() for n, t in zip(self.inputs, tensors, strict=True)}
+        outputs = [torch.from_numpy(each) for each in self.run(arrays)]
+        return *outputs[: -len(STATE)], EncoderState(*outputs[-len(STATE) :])
+
+    def run(self, arrays: "dict[str, np.ndarray]") -> "list[np.ndarray]":
+        """Outputs of the graph, by order; inputs by name."""
+        return self.session.run(None, arrays)
+
+
+def read(path: str | Path) -> tuple[OnnxStep, Exported]:
+    """The step in a file of `write` or `int8.quantize`, on as many threads as torch's, and what it
+    is.
+
+    Raises:
+        UserError: if it is another file, was changed since, or ONNX Runtime is not installed.
+    """
+    need("onnxruntime")
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+        step = OnnxStep(*open_session(data))
+        digest = step.description.digest
+        intact = digest is None or is_sealed(data, digest)
+    except Exception as error:  # ONNX Runtime's errors have no root but this
+        raise UserError(
+            f"{shown(path)} is not a file that asrkit export wrote: {reason(error)}"
+        ) from None
+    if not intact:
+        raise UserError(f"{shown(path)} was changed since asrkit export wrote it: export it anew")
+    return step, step.description.exported
+
+
+def open_session(model: bytes) -> "tuple[InferenceSession, Description]":
+    """A session of a file's bytes, and what the file says of itself."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return session, described(session.get_modelmeta().custom_metadata_map[KEY])
+
+
+def need(*packages: str) -> None:
+    """Raises UserError for packages that are not installed."""
+    from importlib.util import find_spec
+
+    missing = [package for package in packages if find_spec(package) is None]
+    if missing:
+        raise UserError(f"{' and '.join(missing)} not installed: pip install 'asrkit[onnx]'")

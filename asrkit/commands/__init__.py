@@ -1,0 +1,1 @@
+"""The commands: options, what they print, reports."""

@@ -1,0 +1,98 @@
+"""When the words of a known text were said: python -m asrkit.align --model M a.wav --text "no" """
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from asrkit.build import build_normalizer
+from asrkit.commands.options import add_context, add_model, context_of, parser, run_command
+from asrkit.commands.recordings import (
+    Job,
+    Output,
+    add_output,
+    as_text,
+    jobs_of,
+    seconds_of,
+    transcribe,
+)
+from asrkit.data.manifest import LeftOut
+from asrkit.errors import UserError, shown
+from asrkit.model_file import load_model
+from asrkit.runtime import Recognizer, recognizer_of
+from asrkit.runtime.formats import Recording
+from asrkit.search.align import ForcedAlignment
+
+LONGEST_TEXT = 10_000_000  # bytes: 200 hours of speech
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser(
+        "asrkit align", __doc__,
+        'python -m asrkit.align --model MODEL a.wav --text "seven eight" --format ctm\n'
+        "  python -m asrkit.align --model MODEL --manifest m.jsonl --format textgrid"
+        " --output-dir aligned",
+    )  # fmt: skip
+    add_model(arguments)
+    add_context(arguments, chunk_ms="full")
+    arguments.add_argument("file", nargs="?", help="an audio file")
+    source = arguments.add_mutually_exclusive_group(required=True)
+    source.add_argument("--text", help="what is said in the file")
+    source.add_argument("--text-file", help="a file with that text")
+    source.add_argument("--manifest", help="JSONL manifest of recordings with their texts")
+    add_output(arguments, "ctm")
+    return run_command(align, arguments, argv)
+
+
+def align(options: argparse.Namespace) -> int:
+    if (options.file is None) == (options.manifest is None):
+        raise UserError("name an audio file for --text or --text-file, and none for --manifest")
+    left_out: list[LeftOut] = []
+    if options.manifest:
+        jobs = jobs_of([], options.manifest, left_out)
+    else:
+        text = text_in(options.text_file) if options.text is None else options.text
+        jobs = [Job(as_text(options.file), options.file, text)]
+    output = Output(options.format, options.output_dir, jobs)
+    file = load_model(options.model)
+    recognizer = recognizer_of(file, *context_of(options), device=options.device)
+    normalize = build_normalizer(file.config.text)
+    for job in jobs:
+        try:
+            output.write(job, aligned(recognizer, job, normalize))
+        except UserError as error:
+            left_out.append(LeftOut(job.id, str(error)))
+    for line in left_out:
+        print(f"asrkit align: {line}", file=sys.stderr)
+    return 1 if left_out else 0
+
+
+def text_in(path: str) -> str:
+    """The text of a file, or of a pipe.
+
+    Raises:
+        UserError: if it is not UTF-8, or too long for a recording.
+    """
+    with Path(path).open("rb") as file:
+        text = file.read(LONGEST_TEXT + 1)
+    if len(text) > LONGEST_TEXT:
+        raise UserError(f"{shown(Path(path))}: a text must be of {LONGEST_TEXT} bytes at most")
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        raise UserError(f"{shown(Path(path))} is not text in UTF-8") from None
+
+
+def aligned(recognizer: Recognizer, job: Job, normalize: Callable[[str], str]) -> Recording:
+    """The words of a job's text with their times: a search that knows what it will find.
+
+    Raises:
+        UserError: for no text, one that the tokenizer cannot write or the audio cannot hold, or
+            audio that cannot be used.
+    """
+    text = normalize(job.text or "")
+    if not text:
+        raise UserError("there is no text to align")
+    listener = recognizer.with_search(ForcedAlignment(recognizer.tokenizer.encode(text)))
+    seconds, rate = seconds_of(job)
+    return Recording(transcribe(listener, job, rate).words, job.id, seconds)

@@ -1,0 +1,225 @@
+"""How fast a model is here, on each backend: python -m asrkit.bench --model MODEL"""
+
+import argparse
+import json
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from asrkit import audio
+from asrkit.backends.registry import BACKENDS
+from asrkit.commands.arguments import Target, whole
+from asrkit.commands.options import add_model_file, frames, leave_cores, parser, run_command
+from asrkit.errors import UserError
+from asrkit.files import replacing
+from asrkit.model import FRAME_MS
+from asrkit.model_file import ModelFile, load_model
+from asrkit.runtime import Batcher, Recognizer, recognizer_of
+
+WARM_UP = 3  # chunks
+WINDOW_MS, HOP_MS = audio.WINDOW // 16, audio.HOP // 16
+
+
+class Row(NamedTuple):
+    """Times of a chunk of each of some streams, from samples to results."""
+
+    backend: str
+    threads: int  # of each batcher
+    streams: int  # of all batchers
+    load_s: float
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+    real_time_factor: float  # of one stream
+    streams_a_core: float  # that keep up with their speakers at p50
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser(
+        "asrkit bench", __doc__,
+        "asrkit bench --model small-en-alnum --threads 1,2 --streams 1,8,32\n"
+        "  asrkit bench --model exp/mine/model.safetensors --backends eager,onnx --json bench.json",
+    )  # fmt: skip
+    add_model_file(arguments)
+    arguments.add_argument("--chunk-ms", help="chunk in ms (default: the model's)")
+    arguments.add_argument("--left-ms", help="left context in ms (default: the model's)")
+    arguments.add_argument(
+        "--backends", type=names,
+        help=f"of {', '.join(BACKENDS)} (default: all that are at hand, but compiled)",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--threads", type=counts, default=[1], metavar="N,…", help="default 1; or 1,2"
+    )
+    arguments.add_argument(
+        "--streams", type=counts, default=[1, 8], metavar="N,…", help="default 1,8"
+    )
+    arguments.add_argument(
+        "--batchers", type=whole(1, 1024), default=1, metavar="N",
+        help="that share the streams, each in a thread of its own with --threads threads"
+        " (default 1; a core each with --threads 1 serves most streams)",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--chunks",
+        type=whole(1, 10**9),
+        default=100,
+        metavar="N",
+        help="of each stream (default 100)",
+    )
+    arguments.add_argument("--json", type=Target, metavar="FILE", help="write everything there too")
+    return run_command(bench, arguments, argv)
+
+
+def names(text: str) -> list[str]:
+    return text.split(",")
+
+
+def counts(text: str) -> list[int]:
+    """Numbers with commas between them."""
+    return [whole(1, 100_000)(part) for part in text.split(",")]
+
+
+def bench(options: argparse.Namespace) -> int:
+    file = load_model(options.model)
+    facts = facts_of(options, file)
+    print("\n".join(f"{name:<12}{fact}" for name, fact in facts.items()), flush=True)
+    rows = []
+    bar = tqdm(total=len(options.threads) * len(options.streams), disable=None, leave=False)
+    for threads in options.threads:
+        recognizers = at_hand(options, file, threads)
+        for streams in options.streams:
+            rows += rows_of(recognizers, threads, streams, options.chunks, options.batchers)
+            bar.update()
+    bar.close()
+    print(table(rows))
+    if options.json:
+        with replacing(options.json) as temporary:
+            everything = {**facts, "rows": [row._asdict() for row in rows]}
+            temporary.write_text(json.dumps(everything, indent=1), encoding="utf-8")
+    return 0
+
+
+def facts_of(options: argparse.Namespace, file: ModelFile) -> dict[str, str]:
+    """What can be said without a clock."""
+    plain = recognizer(options, file, "eager")
+    chunk, left = plain.chunk_size * FRAME_MS, plain.left_context * FRAME_MS
+    state = sum(each.numel() * each.element_size() for each in plain.init_state(1))
+    parameters = sum(p.numel() for p in file.model.parameters())
+    return {
+        "model": f"{options.model}, {parameters / 1e6:.2f} M parameters",
+        "chunks": f"{chunk} ms with {left} ms before them",
+        "latency": f"{WINDOW_MS - HOP_MS} to {chunk + WINDOW_MS - HOP_MS} ms, and the time of a "
+        f"step: a window of {WINDOW_MS} ms every {HOP_MS} ms, {FRAME_MS // HOP_MS} in a frame, "
+        f"{plain.chunk_size} frames in a chunk",
+        "state": f"{state / 1e6:.2f} MB a stream",
+        "batchers": f"{options.batchers}, a thread each, which share the streams",
+    }
+
+
+def recognizer(options: argparse.Namespace, file: ModelFile, backend: str) -> Recognizer:
+    chunk_size = frames("--chunk-ms", options.chunk_ms)
+    left_context = frames("--left-ms", options.left_ms)
+    return recognizer_of(file, chunk_size, left_context, backend=backend)
+
+
+def at_hand(
+    options: argparse.Namespace, file: ModelFile, threads: int
+) -> dict[str, tuple[Recognizer, float]]:
+    """The recognisers to measure, with the seconds that each took to load.
+
+    Raises:
+        UserError: for a backend that was asked for and is not to be had.
+    """
+    torch.set_num_threads(threads)
+    found = {}
+    for name in options.backends or [name for name in BACKENDS if name != "compiled"]:
+        start = time.perf_counter()
+        try:
+            built = recognizer(options, file, name)
+        except UserError as error:
+            if options.backends:
+                raise
+            if threads == options.threads[0]:
+                print(f"not measured: {error}", file=sys.stderr)
+            continue
+        found[name] = built, time.perf_counter() - start
+    return found
+
+
+def rows_of(
+    recognizers: dict[str, tuple[Recognizer, float]],
+    threads: int,
+    streams: int,
+    chunks: int,
+    batchers: int = 1,
+) -> list[Row]:
+    """Backends take turns, ten chunks each: drift hits all of them alike."""
+    sizes = [len(part) for part in np.array_split(range(streams), min(batchers, streams))]
+    groups = {
+        name: [Run(built, threads, size) for size in sizes]
+        for name, (built, _) in recognizers.items()
+    }
+    with ThreadPoolExecutor(len(sizes)) as pool:
+        for start in range(0, chunks, 10):
+            for runs in groups.values():
+                list(pool.map(Run.go, runs, [min(10, chunks - start)] * len(runs)))
+    rows = []
+    for name, runs in groups.items():
+        seconds = [each for run in runs for each in run.seconds]
+        p50, p95, p99 = (float(np.percentile(seconds, q)) for q in (50, 95, 99))
+        share = p50 / streams / (runs[0].chunk_samples / audio.SAMPLE_RATE)
+        ms = (1000 * p50, 1000 * p95, 1000 * p99)
+        per_core = 1 / share / (threads * len(sizes))
+        rows.append(Row(name, threads, streams, recognizers[name][1], *ms, share, per_core))
+    return rows
+
+
+class Run:
+    """Streams that all get a chunk at a time, and the seconds until all have their results."""
+
+    def __init__(self, recognizer: Recognizer, threads: int, streams: int) -> None:
+        self.recognizer, self.threads = recognizer, threads
+        self.batcher = Batcher(recognizer, streams)
+        self.sessions = [self.batcher.start() for _ in range(streams)]
+        self.chunk_samples = 4 * audio.HOP * recognizer.chunk_size
+        self.draw = np.random.default_rng(0)
+        for session in self.sessions:  # from here on, a chunk of samples is a chunk of frames
+            session.accept(self.noise(audio.WINDOW - audio.HOP))
+        self.seconds: list[float] = []
+        self.go(WARM_UP)
+        self.seconds.clear()
+
+    def noise(self, count: int) -> np.ndarray:
+        return 0.1 * self.draw.standard_normal(count, dtype=np.float32)
+
+    def go(self, chunks: int) -> None:
+        leave_cores(self.recognizer, self.threads)
+        for chunk in range(-1, chunks):  # the first meets threads of others that still wait
+            samples = [self.noise(self.chunk_samples) for _ in self.sessions]
+            start = time.perf_counter()
+            for session, packet in zip(self.sessions, samples, strict=True):
+                session.accept(packet)
+            served = self.batcher.step()
+            if chunk >= 0:
+                self.seconds.append(time.perf_counter() - start)
+            assert served == len(self.sessions)
+
+
+def table(rows: list[Row]) -> str:
+    titles = ("threads", "streams", "load s", "p50 ms", "p95 ms", "p99 ms", "RTF", "streams/core")
+    lines = [f"{'backend':<12}" + "".join(f"{title:>{width(title)}}" for title in titles)]
+    for row in rows:
+        cells = [str(row.threads), str(row.streams), f"{row.load_s:.2f}", f"{row.p50_ms:.1f}"]
+        cells += [f"{row.p95_ms:.1f}", f"{row.p99_ms:.1f}", f"{row.real_time_factor:.4f}"]
+        cells += [f"{row.streams_a_core:.0f}"]
+        filled = (f"{cell:>{width(title)}}" for cell, title in zip(cells, titles, strict=True))
+        lines.append(f"{row.backend:<12}" + "".join(filled))
+    return "\n".join(lines)
+
+
+def width(title: str) -> int:
+    return max(9, len(title) + 3)

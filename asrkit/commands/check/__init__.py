@@ -1,0 +1,25 @@
+"""The data doctor: what is wrong with a corpus, found before it is trained on.
+
+`reading` turns manifests into facts, `utterance` and `corpus` are the checks: two lists of
+functions from facts to findings. `report` prints them, `clean` writes what is left.
+"""
+
+from collections.abc import Sequence
+
+from asrkit.commands.check.corpus import CORPUS_CHECKS
+from asrkit.commands.check.facts import Facts, Finding, Rules
+from asrkit.commands.check.utterance import UTTERANCE_CHECKS
+
+__all__ = ["Facts", "Finding", "Rules", "examine"]
+
+
+def examine(facts: Sequence[Facts], rules: Rules) -> list[Finding]:
+    """All findings, check by check."""
+    found: list[Finding] = []
+    for check in UTTERANCE_CHECKS:
+        messages = ((each, check.find(each, rules)) for each in facts)
+        found += (Finding.of(check, each, message) for each, message in messages if message)
+    for corpus_check in CORPUS_CHECKS:
+        pairs = corpus_check.find(facts, rules)
+        found += (Finding.of(corpus_check, each, message) for each, message in pairs)
+    return found

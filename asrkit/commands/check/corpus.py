@@ -1,0 +1,148 @@
+"""Checks that need the whole corpus: repetitions, outliers, what splits have in common."""
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Sequence
+
+from asrkit.commands.check.facts import Check, Facts, Rules
+
+Found = Iterator[tuple[Facts, str]]
+
+# Letters a second, spaces not counted. English is read at 12 (the median of librispeech-mini);
+# real recordings lie between 0.97 (an4: a letter, spelled) and 27 (fsdd: a digit, cut tight).
+SLOWEST, FASTEST = 0.3, 35.0
+DEVIATIONS = 5.0  # of log pace from the median, in robust standard deviations
+LEAST_DEVIATION = 0.1  # one of them, at least: a corpus of one sentence has none
+ENOUGH = 20  # utterances for a median to mean something
+
+
+CorpusCheck = Check[Callable[[Sequence[Facts], Rules], Found]]
+
+
+def repeated_ids(facts: Sequence[Facts], rules: Rules) -> Found:
+    for first, again in _repeats(facts, lambda f: (f.manifest, f.utterance.id)):
+        yield again, f"the id of line {first.line} too"
+
+
+def repeated_audio(facts: Sequence[Facts], rules: Rules) -> Found:
+    for first, again in _repeats(facts, _audio):
+        if first.manifest == again.manifest:
+            yield again, _same_audio(first, again, rules)
+
+
+def shared_audio(facts: Sequence[Facts], rules: Rules) -> Found:
+    for first, again in _repeats(facts, _audio):
+        if first.manifest != again.manifest:
+            yield again, f"{_same_audio(first, again, rules)} in {first.manifest}"
+
+
+def _audio(facts: Facts) -> Hashable:
+    """Equal for equal audio; all silence is equal and has a check of its own."""
+    if facts.problem is not None:
+        return None
+    if facts.signal is not None:
+        return facts.signal.digest if facts.signal.rms else None
+    return facts.utterance.audio, facts.utterance.start, facts.utterance.duration
+
+
+def _same_audio(first: Facts, again: Facts, rules: Rules) -> str:
+    same = rules.encode.normalize(first.text) == rules.encode.normalize(again.text)
+    return f"as {first.utterance.id}" + ("" if same else ", but with another text")
+
+
+def shared_ids(facts: Sequence[Facts], rules: Rules) -> Found:
+    for first, again in _repeats(facts, lambda f: f.utterance.id):
+        if first.manifest != again.manifest:
+            yield again, f"in {first.manifest} too"
+
+
+def shared_speakers(facts: Sequence[Facts], rules: Rules) -> Found:
+    """Once a speaker and manifest."""
+    count = Counter((f.manifest, f.utterance.speaker) for f in facts)
+    named = set()
+    for first, again in _repeats(facts, lambda f: f.utterance.speaker):
+        speaker = again.utterance.speaker
+        if first.manifest != again.manifest and (again.manifest, speaker) not in named:
+            named.add((again.manifest, speaker))
+            here, there = count[again.manifest, speaker], count[first.manifest, speaker]
+            yield again, f"speaker {speaker!r}: {here} here, {there} in {first.manifest}"
+
+
+def shared_texts(facts: Sequence[Facts], rules: Rules) -> Found:
+    """Commands recur, sentences should not: the share says which it is."""
+    pairs = [
+        (first, again)
+        for first, again in _repeats(facts, lambda f: rules.encode.normalize(f.text) or None)
+        if first.manifest != again.manifest
+    ]
+    shared, all_ = (Counter(f.manifest for f in part) for part in ([b for _, b in pairs], facts))
+    for first, again in pairs:
+        share = shared[again.manifest] / all_[again.manifest]
+        yield (
+            again,
+            f"{again.text!r} is in {first.manifest} too, like {share:.0%} of {again.manifest}",
+        )
+
+
+def _repeats(
+    facts: Sequence[Facts], key: Callable[[Facts], Hashable]
+) -> Iterator[tuple[Facts, Facts]]:
+    """Every utterance with the key of an earlier one, and the first of those."""
+    seen: dict[Hashable, Facts] = {}
+    for each in facts:
+        value = key(each)
+        first = each if value is None else seen.setdefault(value, each)
+        if first is not each:
+            yield first, each
+
+
+def odd_pace(facts: Sequence[Facts], rules: Rules) -> Found:
+    """Letters a second: the wrong text, a recording cut short, a long silence."""
+    paces = {}
+    for i, each in enumerate(facts):
+        letters = len("".join(rules.encode.normalize(each.text).split()))
+        if letters and each.seconds:
+            paces[i] = math.log(letters / each.seconds)
+    if not paces:
+        return
+    middle = statistics.median(paces.values())
+    spread = 1.4826 * statistics.median(abs(pace - middle) for pace in paces.values())
+    allowed = DEVIATIONS * max(spread, LEAST_DEVIATION) if len(paces) >= ENOUGH else math.inf
+    for i, pace in paces.items():
+        letters_a_second = math.exp(pace)
+        if abs(pace - middle) > allowed or not SLOWEST <= letters_a_second <= FASTEST:
+            yield facts[i], f"{letters_a_second:.1f}/s, the median is {math.exp(middle):.1f}"
+
+
+def mixed_rates(facts: Sequence[Facts], rules: Rules) -> Found:
+    """All is resampled, but what was 8 kHz has nothing above 4."""
+    return _minority(
+        facts, "Hz", lambda f: f.header.sample_rate if f.header else f.utterance.sample_rate
+    )
+
+
+def mixed_channels(facts: Sequence[Facts], rules: Rules) -> Found:
+    """The channels are averaged."""
+    return _minority(facts, "channels", lambda f: f.header.num_channels if f.header else None)
+
+
+def _minority(facts: Sequence[Facts], unit: str, value: Callable[[Facts], int | None]) -> Found:
+    values = [value(each) for each in facts]
+    most = Counter(v for v in values if v is not None).most_common(1)
+    for each, its in zip(facts, values, strict=True):
+        if its is not None and its != most[0][0]:
+            yield each, f"{its} {unit}, most have {most[0][0]}"
+
+
+CORPUS_CHECKS: list[CorpusCheck] = [
+    Check("id", "error", "ids that occur twice in a manifest", repeated_ids),
+    Check("audio-twice", "warning", "the same audio twice in a manifest", repeated_audio),
+    Check("pace", "warning", "unusually many or few letters a second", odd_pace),
+    Check("audio-overlap", "warning", "audio of an earlier manifest", shared_audio),
+    Check("speaker-overlap", "warning", "speakers of an earlier manifest", shared_speakers),
+    Check("text-overlap", "note", "texts of an earlier manifest", shared_texts),
+    Check("id-overlap", "note", "ids of an earlier manifest", shared_ids),
+    Check("sample-rates", "note", "sample rates differ", mixed_rates),
+    Check("channels", "note", "numbers of channels differ", mixed_channels),
+]

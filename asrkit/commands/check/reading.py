@@ -1,0 +1,143 @@
+"""From manifests to facts: bad lines are findings, bad audio is a fact like any other."""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import soundfile
+from lhotse.cut import Cut
+
+from asrkit import audio
+from asrkit.audio.file import opened
+from asrkit.audio.io import AudioInfo, blocks_of
+from asrkit.commands.check.facts import Facts, Finding, Signal
+from asrkit.data.cuts import is_lhotse, load_cuts, utterance_of
+from asrkit.data.dataset import load_samples
+from asrkit.data.manifest import ManifestError, Utterance, lines_of, parse_line, what_is_wrong
+
+FULL_SCALE = 0.99  # 8-bit audio ends at 0.992
+BLOCK_SECONDS = 30.0  # so that an hour of audio never lies in memory at once
+
+
+class Entry(NamedTuple):
+    """An utterance whose audio is still to be read."""
+
+    manifest: str
+    line: int
+    utterance: Utterance
+    cut: Cut | None = None  # of a lhotse manifest
+
+
+def read_entries(path: str, bad_lines: list[Finding]) -> list[Entry] | Iterator[Entry]:
+    """The utterances of a manifest; lhotse's come one by one, for they may hold their audio.
+
+    Raises:
+        ManifestError: if it is missing, has no lines, or is not a manifest.
+    """
+    if is_lhotse(Path(path)):
+        return _lhotse_entries(path)
+    entries, bad = [], len(bad_lines)
+    for number, line in lines_of(path):
+        try:
+            entries.append(Entry(path, number, parse_line(line, Path(path).parent)))
+        except ValueError as error:
+            bad_lines.append(bad_line(path, number, error))
+    if not entries and len(bad_lines) == bad:
+        raise ManifestError(f"{path} is empty: a manifest has an utterance a line")
+    return entries
+
+
+def bad_line(path: str, number: int, error: ValueError) -> Finding:
+    """A line that training would leave out, or refuse with the whole manifest."""
+    return Finding(
+        "line", "error", "lines that are no utterance", path, number, "", what_is_wrong(error)
+    )
+
+
+def _lhotse_entries(path: str) -> Iterator[Entry]:
+    for number, cut in enumerate(load_cuts(path, []), start=1):
+        yield Entry(path, number, utterance_of(cut, path), cut)
+
+
+def inspect_all(
+    entries: Iterable[Entry], jobs: int = 1, decode: bool = True, window: int = 64
+) -> Iterator[Facts]:
+    """The facts of all utterances, in order, read by `jobs` threads: decoding frees the GIL."""
+    entries = iter(entries)
+    with ThreadPoolExecutor(jobs) as pool:
+        while part := list(islice(entries, window * jobs)):
+            yield from pool.map(partial(inspect, decode=decode), part)
+
+
+def inspect(entry: Entry, decode: bool = True) -> Facts:
+    """Read the audio of an utterance, or what keeps it from being read."""
+    manifest, line, utterance, cut = entry
+    header = signal = problem = None
+    try:
+        if cut is None:
+            with opened(utterance.audio) as file:
+                header = AudioInfo(file.samplerate, file.frames, file.channels)
+                signal = measure(_blocks(file, utterance), header.sample_rate) if decode else None
+        elif decode:
+            signal = measure([load_samples(cut)[:, None]], audio.SAMPLE_RATE)
+    except audio.AudioError as error:
+        problem = str(error)
+    return Facts(manifest, line, utterance, header, signal, problem)
+
+
+def _blocks(file: soundfile.SoundFile, utterance: Utterance) -> Iterator[np.ndarray]:
+    """The samples (n, channels) that are meant, as far as they are there.
+
+    As `audio.blocks`, but what is outside the file is for the checks to say, once.
+    """
+    rate, start = file.samplerate, utterance.start or 0.0
+    end = float("inf") if utterance.duration is None else start + utterance.duration
+    first, last = (round(min(seconds * rate, file.frames)) for seconds in (start, end))
+    file.seek(first)
+    yield from blocks_of(file, last - first, BLOCK_SECONDS)
+
+
+def measure(blocks: Iterable[np.ndarray], rate: int) -> Signal | None:
+    """Blocks of one recording (n, channels) at `rate` Hz; None if there is no sample."""
+    digest = hashlib.blake2b(digest_size=16)
+    low, high, total, squares = float("inf"), -float("inf"), 0.0, 0.0
+    frames = size = clipped = not_finite = 0
+    for block in blocks:
+        digest.update(block.tobytes())
+        finite = np.isfinite(block)
+        if not finite.all():
+            not_finite += int(np.count_nonzero(~finite))
+            block = np.where(finite, block, np.float32(0))
+        clipped += in_runs(np.abs(block) >= FULL_SCALE)
+        mono = block.mean(axis=1, dtype=np.float64)  # as training hears it
+        low, high = min(low, float(mono.min())), max(high, float(mono.max()))
+        total, squares = total + float(mono.sum()), squares + float(mono @ mono)
+        frames, size = frames + len(block), size + block.size
+    if not frames:
+        return None
+    mean = total / frames
+    return Signal(
+        seconds=frames / rate,
+        peak=(high - low) / 2,
+        rms=max(0.0, squares / frames - mean**2) ** 0.5,
+        mean=mean,
+        clipped=clipped / size,
+        not_finite=not_finite,
+        digest=digest.digest(),
+    )
+
+
+def in_runs(high: np.ndarray) -> int:
+    """How many are true with two true neighbours in a row, (n, channels): one alone is a peak."""
+    if not high.any():
+        return 0
+    threes = high[:-2] & high[1:-1] & high[2:]
+    inside = np.zeros_like(high)
+    for shift in range(3):
+        inside[shift : len(high) - 2 + shift] |= threes
+    return int(np.count_nonzero(inside))

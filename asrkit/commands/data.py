@@ -1,0 +1,119 @@
+"""Find what is wrong with a corpus before training: python -m asrkit.data check train.jsonl"""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+from tqdm import tqdm
+
+from asrkit.build import build_normalizer, train_tokenizer
+from asrkit.commands.arguments import whole
+from asrkit.commands.check import Facts, Finding, Rules, examine
+from asrkit.commands.check.clean import write_clean
+from asrkit.commands.check.reading import inspect_all, read_entries
+from asrkit.commands.check.report import as_json, by_manifest, columns, listed, table, verdict
+from asrkit.commands.options import MODEL, parser, run_command
+from asrkit.config import Config, load_config, parse_config
+from asrkit.data.cuts import is_lhotse
+from asrkit.data.dataset import TextEncoder
+from asrkit.errors import UserError
+from asrkit.model_file import load_model
+from asrkit.text import Tokenizer
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser(
+        "asrkit data", __doc__,
+        "python -m asrkit.data check train.jsonl dev.jsonl --config conf/mine.yaml\n"
+        "  python -m asrkit.data check train.jsonl --list --write clean.jsonl\n\n"
+        "exit status: 0 no errors, 1 errors, 2 nothing could be checked",
+    )  # fmt: skip
+    arguments.add_argument("action", choices=["check"])
+    arguments.add_argument(
+        "manifests", nargs="+", help="JSONL or lhotse manifests, the training set first"
+    )
+    rules = arguments.add_mutually_exclusive_group()
+    rules.add_argument(
+        "--config",
+        help="judge by this configuration, with the tokenizer of the first manifest's texts "
+        "(default: the configuration's defaults, characters)",
+    )
+    rules.add_argument("--model", help=f"judge by the configuration and tokenizer of {MODEL}")
+    arguments.add_argument("--format", choices=["text", "json"], default="text")
+    arguments.add_argument("--list", action="store_true", help="print every finding, one a line")
+    arguments.add_argument("--strict", action="store_true", help="let warnings count as errors")
+    arguments.add_argument("--no-audio", action="store_true", help="read headers only: seconds")
+    arguments.add_argument(
+        "--jobs", type=whole(1, 1024), default=os.cpu_count() or 1, help="reading threads"
+    )
+    arguments.add_argument(
+        "--write", metavar="CLEAN", help="write the manifest's utterances without errors here"
+    )
+    return run_command(check, arguments, argv)
+
+
+def check(options: argparse.Namespace) -> int:
+    refuse_mistakes(options)
+    config, tokenizer = judged_by(options)
+    findings: list[Finding] = []
+    facts = [each for path in options.manifests for each in read_facts(path, options, findings)]
+    first = (each.text for each in facts if each.manifest == options.manifests[0])
+    encode = TextEncoder(
+        tokenizer or train_tokenizer(config.text, first), build_normalizer(config.text)
+    )
+    fastest = max(config.augmentation.speed_factors)
+    limits = config.data.min_seconds, config.data.max_seconds
+    findings += examine(facts, Rules(encode, *limits, fastest))
+    show(facts, findings, options, encode)
+    errors = [f for f in findings if f.severity == "error"]
+    if options.strict:
+        errors += [f for f in findings if f.severity == "warning"]
+    if options.write:
+        kept, all_ = write_clean(options.manifests[0], options.write, {f.line for f in errors})
+        print(f"{options.write}: {kept} of {all_} utterances", file=sys.stderr)
+    return 1 if errors else 0
+
+
+def refuse_mistakes(options: argparse.Namespace) -> None:
+    """Say at once what would otherwise be said after an hour of reading."""
+    if len(set(options.manifests)) < len(options.manifests):
+        raise UserError("a manifest is named twice")
+    if options.write and (len(options.manifests) > 1 or is_lhotse(Path(options.manifests[0]))):
+        raise UserError("--write cleans one plain manifest: check the others in runs of their own")
+
+
+def judged_by(options: argparse.Namespace) -> tuple[Config, Tokenizer | None]:
+    """The configuration, and the tokenizer if there is one already."""
+    if options.model:
+        file = load_model(options.model)
+        return file.config, file.tokenizer
+    if options.config:
+        return load_config(options.config), None
+    return parse_config({"data": {"train": "", "dev": ""}, "training": {"output_dir": ""}}), None
+
+
+def read_facts(path: str, options: argparse.Namespace, findings: list[Finding]) -> list[Facts]:
+    """The facts of one manifest, with a bar as they are read."""
+    entries = read_entries(path, findings)
+    # lhotse's reader is chosen by a global, which threads would take from each other.
+    jobs = options.jobs if isinstance(entries, list) else 1
+    total = len(entries) if isinstance(entries, list) else None
+    facts = inspect_all(entries, jobs, decode=not options.no_audio)
+    return list(tqdm(facts, path, total, unit=" file", disable=None, leave=False))
+
+
+def show(
+    facts: list[Facts], findings: list[Finding], options: argparse.Namespace, encode: TextEncoder
+) -> None:
+    totals = by_manifest(facts, options.manifests, encode.normalize)
+    if options.format == "json":
+        print(json.dumps(as_json(findings, totals), ensure_ascii=False, indent=1))
+        return
+    if findings:
+        print("\n".join(map(listed, findings)) if options.list else table(findings), end="\n\n")
+    print(columns(totals), end="\n\n")
+    print(verdict(findings))
+    if not options.config and not options.model:
+        print("judged by the defaults, text as characters: --config or --model to judge by yours")

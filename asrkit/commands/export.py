@@ -1,0 +1,199 @@
+"""Export a model, or its encoder alone: python -m asrkit.export --model MODEL --output enc.ts"""
+
+import argparse
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from asrkit import audio
+from asrkit.backends.compare import TOLERANCE
+from asrkit.backends.description import CONTENTS, Exported, What
+from asrkit.backends.onnx import read as read_onnx
+from asrkit.backends.registry import Backend, check, eager, export_path, of_onnx, onnx_backend
+from asrkit.backends.torchscript import read as read_torchscript
+from asrkit.build import build_normalizer, build_search
+from asrkit.commands.arguments import Target
+from asrkit.commands.options import add_model_file, frames, parser, run_command
+from asrkit.commands.recordings import Job, jobs_of, seconds_of, transcribe
+from asrkit.config import MOST_FRAMES
+from asrkit.data.manifest import ManifestError, read_manifest
+from asrkit.errors import UserError, shown
+from asrkit.evaluation.wer import ErrorRate, wer
+from asrkit.export import int8, onnx, torchscript
+from asrkit.export.replay import eager_step, largest_difference, tolerance
+from asrkit.files import replacing
+from asrkit.model import FRAME_MS
+from asrkit.model_file import ModelFile, load_model
+from asrkit.runtime import Recognizer
+
+FORMATS: dict[str, What] = {"torchscript": "encoder", "onnx": "ctc", "onnx-int8": "ctc"}
+MOST_LOST = 0.3  # percentage points of WER that int8 may cost
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser(
+        "asrkit export", __doc__,
+        "python -m asrkit.export --model MODEL --format torchscript --output encoder.ts\n"
+        "  python -m asrkit.export --model MODEL --format onnx\n"
+        "  python -m asrkit.export --model MODEL --format onnx-int8 --manifest dev.jsonl\n"
+        "  python -m asrkit.export --model MODEL --what model --chunk-ms 320 --output model.ts",
+    )  # fmt: skip
+    add_model_file(arguments)
+    arguments.add_argument(
+        "--output",
+        type=Target,
+        help="the file to write (default: beside the model, where decode looks for it)",
+    )
+    arguments.add_argument("--format", choices=FORMATS, default="torchscript")
+    arguments.add_argument(
+        "--what", choices=CONTENTS,
+        help="; ".join(f"{what}: {contents}" for what, contents in CONTENTS.items())
+        + " (default: encoder for torchscript, ctc for onnx)",
+    )  # fmt: skip
+    arguments.add_argument("--chunk-ms", help="chunk in ms (default: the model's)")
+    arguments.add_argument("--left-ms", help="left context in ms (default: the model's)")
+    arguments.add_argument("--audio", help="recording to replay (default: one of the dev set)")
+    arguments.add_argument(
+        "--manifest", help="recordings with texts on which int8 is tried (default: the dev set)"
+    )
+    return run_command(export, arguments, argv)
+
+
+def export(options: argparse.Namespace) -> int:
+    file = load_model(options.model)
+    exported = exported_of(options, file)
+    output = Path(options.output or default_output(options, file, exported))
+    samples, source = recording(options.audio, file)
+    trial = None
+    if options.format == "onnx-int8":
+        trial = recordings(options.manifest or file.config.data.dev)
+    with replacing(output) as temporary:  # a file that fails replaces nothing
+        scripted = options.format == "torchscript"
+        form, read = (torchscript, read_torchscript) if scripted else (onnx, read_onnx)
+        form.write(eager_step(file, exported), temporary, exported, file)
+        module, _ = read(temporary)
+        difference = largest_difference(file, exported, module, samples)
+        allowed = TOLERANCE
+        if not difference <= allowed:
+            allowed = tolerance(file, exported, samples)
+        if not difference <= allowed:
+            raise UserError(
+                f"{shown(output)} not written: it differs from eager by {difference:.1e}, more "
+                f"than {allowed:.0e}, over {source}; --audio replays another recording, --what ctc "
+                "leaves the features to the program"
+            )
+        lost = quantized(file, exported, temporary, trial) if trial else ""
+    print(
+        f"{output}: {exported}, {output.stat().st_size / 1e6:.1f} MB\n"
+        f"replayed {samples.size(1) / audio.SAMPLE_RATE:.1f} s of {source}: "
+        f"largest difference from eager {difference:.1e} (at most {allowed:.0e}){lost}"
+    )
+    return 0
+
+
+def default_output(options: argparse.Namespace, file: ModelFile, exported: Exported) -> Path:
+    """Beside the model file.
+
+    Raises:
+        UserError: for a ready model, which lies in the package.
+    """
+    if file.path is None or not Path(options.model).is_file():
+        raise UserError(f"{options.model} lies in the package: say with --output where to write")
+    return export_path(file.path, exported, options.format)
+
+
+def exported_of(options: argparse.Namespace, file: ModelFile) -> Exported:
+    """What the options ask for.
+
+    Raises:
+        UserError: for what cannot be exported.
+    """
+    chunk_size = frames("--chunk-ms", options.chunk_ms)
+    left_context = frames("--left-ms", options.left_ms)
+    context = file.config.context
+    exported = Exported(
+        options.what or FORMATS[options.format],
+        context.chunk_size if chunk_size is None else chunk_size,
+        context.left_context if left_context is None else left_context,
+    )
+    if exported.chunk_size < 1:
+        raise UserError("--chunk-ms must be 40 or more: full context has no streaming step")
+    if max(exported.chunk_size, exported.left_context) > MOST_FRAMES:
+        most = MOST_FRAMES * FRAME_MS
+        raise UserError(f"--chunk-ms and --left-ms must be at most {most}, two minutes")
+    if options.manifest and options.format != "onnx-int8":
+        raise UserError("--manifest is what onnx-int8 is tried on; other formats equal eager")
+    if options.format == "onnx-int8" and exported.what != "ctc":
+        raise UserError("onnx-int8 is tried by what it recognises: --what ctc alone")
+    return exported
+
+
+def recordings(manifest: str) -> list[Job]:
+    """Those of a manifest that have a text.
+
+    Raises:
+        UserError: if there are none.
+    """
+    try:
+        jobs = [job for job in jobs_of([], manifest, []) if job.text]
+    except ManifestError as error:
+        raise UserError(f"int8 has to be tried on a --manifest: {error}") from None
+    if not jobs:
+        raise UserError(f"int8 has to be tried on recordings with texts; {manifest} has none")
+    return jobs
+
+
+def quantized(file: ModelFile, exported: Exported, path: Path, trial: list[Job]) -> str:
+    """Make an int8 file of a float32 one, in its place, if it recognises as well; a line on that.
+
+    Raises:
+        UserError: if it does not.
+    """
+    module = eager_step(file, exported)
+    plain = eager(file.model, exported.chunk_size, exported.left_context)
+    observed = int8.ObservedStep(path, module)
+    before = error_rate(of_onnx(observed, plain), file, trial)
+    if not before.reference_units:
+        raise UserError("int8 not written: no recording of the manifest could be read to try it on")
+    if not any(map(any, observed.ranges.values())):
+        raise UserError("int8 not written: the manifest's recordings are too short to be heard")
+    int8.quantize(path, module, observed.ranges)
+    backend = onnx_backend(path, file, plain, "int8")
+    check(backend, plain)
+    after = error_rate(backend, file, trial)
+    found = f"float32 {before}, int8 {after}"
+    if after.rate > before.rate + MOST_LOST:
+        raise UserError(f"int8 not written: it costs more than {MOST_LOST} % WER: {found}")
+    return f"\nWER: {found} (at most {MOST_LOST} more)"
+
+
+def error_rate(backend: Backend, file: ModelFile, jobs: list[Job]) -> ErrorRate:
+    """Of all that can be read."""
+    normalize = build_normalizer(file.config.text)
+    search = build_search(file.config.search)
+    recognizer = Recognizer(backend, file.tokenizer, search, normalize)
+    texts = []
+    for job in tqdm(jobs, backend.kind, unit=" file", disable=None, leave=False):
+        with suppress(audio.AudioError):
+            result = transcribe(recognizer, job, seconds_of(job)[1])
+            texts.append((normalize(job.text or ""), result.text))
+    return wer([reference for reference, _ in texts], [heard for _, heard in texts])
+
+
+def recording(path: str | None, file: ModelFile) -> tuple[torch.Tensor, str]:
+    """(1, N) samples to replay, and what they are."""
+    if path is None:
+        dev = Path(file.config.data.dev)
+        with suppress(ManifestError):
+            known = (u.audio for u in read_manifest(dev, []))
+            path = next((each for each in known if Path(each).is_file()), None)
+    if path is None:
+        noise = np.random.default_rng(0).standard_normal(5 * audio.SAMPLE_RATE) * 0.1
+        return torch.from_numpy(noise.astype(np.float32))[None], "noise (no --audio, no dev set)"
+    samples = torch.from_numpy(audio.load(path))[None]
+    if samples.size(1) < 400:
+        raise UserError(f"{path} is shorter than one frame (25 ms): nothing to replay")
+    return samples, path

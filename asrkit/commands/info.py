@@ -1,0 +1,66 @@
+"""Print what is in a model file: python -m asrkit.info MODEL"""
+
+import argparse
+import json
+from textwrap import indent
+
+import yaml
+
+from asrkit.commands.options import MODEL, parser, run_command
+from asrkit.errors import printable, shown
+from asrkit.model import FRAME_MS
+from asrkit.model_file import FORMAT_VERSION, load_model, model_path
+
+LONGEST_PART = 100_000  # characters that are shown of a card, of the training, of the configuration
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser("asrkit info", __doc__, "asrkit info exp/conformer/model.safetensors")
+    arguments.add_argument("model", help=MODEL)
+    return run_command(info, arguments, argv)
+
+
+def info(options: argparse.Namespace) -> int:
+    path = model_path(options.model)
+    file = load_model(path)
+    context = file.config.context
+    parameters = sum(p.numel() for p in file.model.parameters())
+    chunks = ["full"] if context.full_share > 0 else []
+    chunks += [f"{chunk * FRAME_MS} ms" for chunk in context.chunk_sizes]
+    size = path.stat().st_size / 1e6
+    print(f"file        {shown(path, 1000)}, {size:.1f} MB, format version {FORMAT_VERSION}")
+    print(f"parameters  {parameters / 1e6:.2f} M")
+    print(f"vocabulary  {file.tokenizer.vocab_size} with the blank, {file.config.text.tokenizer}")
+    print(
+        f"trained at  chunks of {', '.join(chunks)}; "
+        f"left contexts of {', '.join(f'{m * FRAME_MS} ms' for m in context.left_contexts)}"
+    )
+    chunk, left = context.chunk_size * FRAME_MS, context.left_context * FRAME_MS
+    print(f"decodes at  {chunk} ms with {left} ms before it")
+    card = path.with_suffix(".md")
+    if card.is_file():
+        print("\ncard")
+        with card.open(encoding="utf-8", errors="replace") as text:
+            print(_indented(text.read(LONGEST_PART + 1)))
+    print("\ntraining")
+    print(_indented(_yaml(file.training)))
+    print("\nconfiguration")
+    print(_indented(_yaml(file.config.model_dump(mode="json"))))
+    return 0
+
+
+def _yaml(values: dict) -> str:
+    try:
+        if len(text := json.dumps(values, ensure_ascii=False)) > LONGEST_PART:
+            return text  # as YAML it would take half a minute
+        return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, default_flow_style=None)
+    except RecursionError:
+        return "nested too deeply to be shown"
+
+
+def _indented(text: str) -> str:
+    """As it may be shown: what a file brings along may be long, or act on a terminal."""
+    lines = text[:LONGEST_PART].rstrip().splitlines()
+    if len(text) > LONGEST_PART:
+        lines.append("…")
+    return indent("\n".join(map(printable, lines)), "  ")

@@ -1,0 +1,97 @@
+"""Estimate a language model from texts: python -m asrkit.ngram --order 3 train.jsonl --output A"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from asrkit.build import build_normalizer
+from asrkit.commands.arguments import Target, whole
+from asrkit.commands.options import parser, run_command
+from asrkit.config import TextConfig
+from asrkit.data.cuts import is_lhotse, load_cuts, text_of
+from asrkit.data.manifest import LeftOut, lines_of, read_manifest
+from asrkit.errors import UserError
+from asrkit.files import replacing
+from asrkit.lm.fusion import spelled
+from asrkit.lm.kneser_ney import arpa_lines, estimate
+from asrkit.lm.ngram import MAX_ORDER
+from asrkit.model_file import load_model
+from asrkit.text import TextError
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser(
+        "asrkit ngram", __doc__,
+        "python -m asrkit.ngram --order 3 data/an4/train.jsonl --output lm.arpa\n"
+        "  python -m asrkit.ngram --units tokens --model MODEL --order 6 texts.txt --output t.arpa",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--order", type=whole(1, MAX_ORDER), default=3, metavar="N",
+        help=f"units in an n-gram, up to {MAX_ORDER} (default 3)",
+    )  # fmt: skip
+    arguments.add_argument("--output", type=Target, required=True, help="the ARPA file to write")
+    arguments.add_argument("--model", help="spell the texts as this model file does")
+    arguments.add_argument(
+        "--units", choices=["words", "tokens"], default="words",
+        help="tokens: those of the --model's tokenizer",
+    )  # fmt: skip
+    arguments.add_argument(
+        "texts", nargs="+", help="manifests (.jsonl, lhotse's), or text files, a sentence a line"
+    )
+    return run_command(ngram, arguments, argv)
+
+
+def ngram(options: argparse.Namespace) -> int:
+    split = splitter(options)
+    model = estimate(sentences(options.texts, split), options.order)
+    with replacing(options.output) as temporary:
+        temporary.write_text("\n".join(arpa_lines(model)) + "\n", encoding="utf-8")
+    sizes = ", ".join(f"{len(each)} {order}-grams" for order, each in enumerate(model, start=1))
+    print(f"{options.output}: {sizes}", file=sys.stderr)
+    return 0
+
+
+def splitter(options: argparse.Namespace) -> Callable[[str], list[str]]:
+    """The function from a text to its words or tokens."""
+    file = load_model(options.model) if options.model else None
+    normalize = build_normalizer(file.config.text if file else TextConfig())
+    if options.units == "words":
+        return lambda text: normalize(text).split()
+    if file is None:
+        raise UserError("--units tokens needs a --model, whose tokenizer makes them")
+    tokenizer = file.tokenizer
+    return lambda text: [spelled(tokenizer.piece(t)) for t in tokenizer.encode(normalize(text))]
+
+
+def sentences(paths: list[str], split: Callable[[str], list[str]]) -> Iterator[list[str]]:
+    """The texts of all files, split; what a tokenizer cannot write is counted and left out."""
+    reasons = []
+    for path in paths:
+        for text in texts_of(Path(path)):
+            try:
+                yield split(text.encode("utf-8", "replace").decode())  # no lone surrogates
+            except TextError as error:
+                reasons.append(error)
+    if reasons:
+        count = len(reasons)
+        print(f"asrkit ngram: {count} texts left out; the first: {reasons[0]}", file=sys.stderr)
+
+
+def texts_of(path: Path) -> Iterator[str]:
+    """The texts of a manifest, or the lines of any other file."""
+    if not path.exists():
+        raise UserError(f"no text or manifest {path}")
+    if is_lhotse(path):
+        yield from map(text_of, load_cuts(path, []))
+    elif path.suffix == ".jsonl":
+        left_out: list[LeftOut] = []
+        yield from (utterance.text or "" for utterance in read_manifest(path, left_out))
+        for each in left_out:
+            print(f"asrkit ngram: {each}", file=sys.stderr)
+    else:
+        for number, line in lines_of(path):
+            try:
+                yield line.decode("utf-8")
+            except UnicodeDecodeError:
+                raise UserError(f"{path}:{number}: not UTF-8") from None

@@ -1,0 +1,322 @@
+"""Options that several commands share, and what they ask for."""
+
+import argparse
+import io
+import os
+import sys
+from collections.abc import Callable
+
+import torch
+
+from asrkit.backends.registry import BACKENDS
+from asrkit.commands.arguments import Parser, complain, real, whole
+from asrkit.config import (
+    Config,
+    ConfigError,
+    LanguageModelConfig,
+    SearchConfig,
+    parse_language_model,
+    parse_search,
+)
+from asrkit.config.yaml import parse_yaml
+from asrkit.errors import UserError, shown
+from asrkit.lm import LIMIT
+from asrkit.lm.hotwords import WEIGHT, read_hotwords
+from asrkit.model import FRAME_MS
+from asrkit.model_file import ModelFile, load_model
+from asrkit.runtime import Endpointer, Recognizer, recognizer_of
+from asrkit.runtime.rewrite import find_postprocess
+from asrkit.search import KINDS
+from asrkit.search import options as kind_options
+
+
+def parser(name: str, description: str | None, example: str, usage: str | None = None) -> Parser:
+    """The parser of a command whose module has this docstring."""
+    return Parser(name, (description or "").partition(":")[0] + ".", example, usage)
+
+
+MODEL = "a .safetensors model file, or the name of a ready model"
+LONGEST_MS = 3_600_000  # of a time in an option
+
+
+def add_model_file(arguments: Parser) -> None:
+    arguments.group("model").add_argument("--model", required=True, help=MODEL)
+
+
+def add_model(arguments: Parser) -> None:
+    add_model_file(arguments)
+    arguments.group("model").add_argument(
+        "--device", default="cpu", help="of torch: cpu, cuda, … (default cpu)"
+    )
+
+
+def add_backend(arguments: Parser) -> None:
+    arguments.group("model").add_argument(
+        "--backend", metavar="KIND",
+        help=f"what runs the network: {', '.join(BACKENDS)}, or an .onnx file (default: onnx where"
+        " asrkit export wrote one beside the model, else eager)",
+    )  # fmt: skip
+
+
+def add_context(arguments: Parser, chunk_ms: str | None = None) -> None:
+    """The chunk and the left context; `chunk_ms`: a default of the command's own."""
+    own, group = "the model's", arguments.group("context")
+    group.add_argument(
+        "--chunk-ms", default=chunk_ms, metavar="MS",
+        help=f"chunk, a multiple of {FRAME_MS} ms, or full (default: {chunk_ms or own})",
+    )  # fmt: skip
+    group.add_argument(
+        "--left-ms", metavar="MS",
+        help=f"left context, a multiple of {FRAME_MS} ms (default: the model's)",
+    )  # fmt: skip
+
+
+def add_search(arguments: Parser) -> None:
+    group = arguments.group("search")
+    group.add_argument(
+        "--search", metavar="KIND",
+        help="greedy, prefix_beam, or a kind with options: '{kind: prefix_beam, min_token_prob: 0}'"
+        " (default: the model's, as a rule greedy)",
+    )  # fmt: skip
+    group.add_argument(
+        "--beam", type=whole(1, 100_000), metavar="N", help="texts kept by prefix_beam (default 10)"
+    )
+    group.add_argument(
+        "--hotwords", metavar="FILE", help="phrases for prefix_beam to prefer: a line each"
+    )
+    group.add_argument(
+        "--hotword-weight", type=real(0.0, LIMIT), metavar="X",
+        help="for each word of a phrase that has no weight of its own in the file, after a tab"
+        f" (default {WEIGHT:g})",
+    )  # fmt: skip
+    group = arguments.group("language model")
+    group.add_argument("--lm", metavar="FILE", help="n-gram model: ARPA, or a binary of KenLM")
+    group.add_argument("--lm-units", choices=["words", "tokens"], help="default words")
+    group.add_argument("--lm-weight", type=real(0.0, LIMIT), metavar="X", help="default 0.5")
+    group.add_argument(
+        "--word-bonus", type=real(-LIMIT, LIMIT), metavar="X",
+        help="for each word of the language model (default 0.5)",
+    )  # fmt: skip
+
+
+def add_segments(arguments: Parser, endpoint: str = "off") -> None:
+    """How results are cut and written."""
+    group = arguments.group("segments")
+    group.add_argument(
+        "--endpoint-ms", type=pause, metavar="MS", default=endpoint,
+        help=f"a pause this long ends a segment; off: one segment (default {endpoint})",
+    )  # fmt: skip
+    group.add_argument(
+        "--min-segment-ms", type=whole(0, LONGEST_MS), metavar="MS",
+        help="shorter segments go on (default 0)",
+    )  # fmt: skip
+    group.add_argument(
+        "--max-segment-ms", type=whole(1, LONGEST_MS), metavar="MS",
+        help="a segment this long ends at its next pause of 200 ms (default: never)",
+    )  # fmt: skip
+    group.add_argument(
+        "--reset", choices=["search", "encoder"],
+        help="what begins anew after an endpoint (default search: the network goes on)",
+    )  # fmt: skip
+    group.add_argument(
+        "--vad", action="store_true",
+        help="pauses must be quiet for silero-vad too (pip install 'asrkit[vad]')",
+    )  # fmt: skip
+    arguments.group("output").add_argument(
+        "--postprocess", metavar="NAME",
+        help="rewrites the text: a name such as spelled (four four seven: 447), or the"
+        " module:function of a file in this folder or of an installed package",
+    )  # fmt: skip
+
+
+def add_batch(arguments: Parser) -> None:
+    arguments.add_argument(
+        "--batch-seconds", type=real(0.1, 86_400.0), default=120.0, metavar="SECONDS",
+        help="audio in a batch (default 120)",
+    )  # fmt: skip
+
+
+def pause(text: str) -> int | None:
+    """A type of argument: milliseconds, or None for off."""
+    if text == "off":
+        return None
+    try:
+        return whole(1, LONGEST_MS)(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"off, or {error}") from None
+
+
+def endpointer_of(options: argparse.Namespace) -> Endpointer | None:
+    """What cuts a stream into segments, if the options ask for it.
+
+    Raises:
+        UserError: for a time out of range, or an option that says something of no endpoint.
+    """
+    given = {"min_segment_ms": options.min_segment_ms, "max_segment_ms": options.max_segment_ms}
+    given = {name: value for name, value in given.items() if value is not None}
+    if options.reset is not None:
+        given["reset_encoder"] = options.reset == "encoder"
+    if options.vad:
+        given["vad"] = True
+    if options.endpoint_ms is None:
+        if given:
+            raise UserError("without --endpoint-ms there are no segments to set options for")
+        return None
+    try:
+        return Endpointer(options.endpoint_ms, **given)
+    except ValueError as error:
+        raise UserError(f"endpoint: {error}") from None
+
+
+def search_of(options: argparse.Namespace, file: ModelFile) -> SearchConfig:
+    """The search that the options ask for.
+
+    Raises:
+        UserError: for a kind or an option that is not one, or does not fit.
+    """
+    search = file.config.search if options.search is None else asked_search(options.search)
+    if options.beam is None:
+        return search
+    with_beam = [kind for kind in KINDS if "beam" in kind_options(kind)]
+    if search.kind not in with_beam:
+        raise UserError(f"--beam is for --search {' or '.join(with_beam)}, not for {search.kind}")
+    return parse_search(search.model_dump() | {"beam": options.beam})
+
+
+def asked_search(text: str) -> SearchConfig:
+    """The search of a kind, or of YAML with options."""
+    try:
+        value = parse_yaml(text)
+    except ConfigError as error:
+        raise UserError(f"--search must be a kind or YAML, got {shown(text)}: {error}") from None
+    return parse_search(value)
+
+
+def lm_of(options: argparse.Namespace) -> LanguageModelConfig | None:
+    """The language model that the options ask for, if any.
+
+    Raises:
+        UserError: for an option that does not fit, or says something of no language model.
+    """
+    given = {"units": options.lm_units, "weight": options.lm_weight,
+             "word_bonus": options.word_bonus}  # fmt: skip
+    given = {name: value for name, value in given.items() if value is not None}
+    if options.lm is None:
+        if given:
+            raise UserError("--lm-units, --lm-weight and --word-bonus need an --lm")
+        return None
+    return parse_language_model({"path": options.lm, **given})
+
+
+def hotwords_of(options: argparse.Namespace) -> dict[str, float] | None:
+    """The hotwords that the options ask for, if any.
+
+    Raises:
+        UserError: for a file that cannot be read, or a weight of no hotwords.
+    """
+    weight = options.hotword_weight
+    if options.hotwords is None:
+        if weight is not None:
+            raise UserError("--hotword-weight needs --hotwords")
+        return None
+    return read_hotwords(options.hotwords, WEIGHT if weight is None else weight)
+
+
+def frames(option: str, value: str | None, lowest: int = 0) -> int | None:
+    """Encoder frames of a time in ms.
+
+    Raises:
+        UserError: if it is not a multiple of 40, or of fewer frames than `lowest`.
+    """
+    if value is None:
+        return None
+    count, rest = -1, 0
+    if value.isdecimal() and len(value) <= len(str(LONGEST_MS)):
+        count, rest = divmod(int(value), FRAME_MS)
+    if rest or not lowest <= count <= LONGEST_MS // FRAME_MS:
+        raise UserError(
+            f"{option} must be a multiple of {FRAME_MS} ms from {lowest * FRAME_MS} to "
+            f"{LONGEST_MS}, got {shown(value)}"
+        )
+    return count
+
+
+def load_recognizer(options: argparse.Namespace) -> tuple[Recognizer, Config]:
+    """The recogniser that the options ask for, segments too, and the model's configuration."""
+    file = load_model(options.model)
+    rewrite = None
+    if options.postprocess:
+        if ":" in options.postprocess:
+            sys.path.append("")  # its module may be in the folder where the command is given
+        rewrite = find_postprocess(options.postprocess)
+    recognizer = recognizer_as(options, file, endpointer_of(options), rewrite, options.backend)
+    leave_cores(recognizer, torch.get_num_threads())
+    return recognizer, file.config
+
+
+def leave_cores(recognizer: Recognizer, threads: int) -> None:
+    """Give torch these threads, but one beside ONNX Runtime, which has its own.
+
+    Torch's threads stay busy for a while after their work: on two cores a chunk of one stream took
+    ONNX Runtime 30 ms beside two of them, and 12 beside one.
+    """
+    torch.set_num_threads(1 if recognizer.backend.kind.startswith("onnx") else threads)
+
+
+def recognizer_as(
+    options: argparse.Namespace,
+    file: ModelFile,
+    endpointer: Endpointer | None = None,
+    postprocess: Callable[[str], str] | None = None,
+    backend: str | None = "eager",
+) -> Recognizer:
+    """The recogniser that the options ask for, of a model file already read."""
+    search, model = search_of(options, file), lm_of(options)
+    recognizer = recognizer_of(
+        file, *context_of(options), search, options.device, model, endpointer, postprocess, backend
+    )
+    return recognizer.with_hotwords(hotwords_of(options))
+
+
+def context_of(options: argparse.Namespace) -> tuple[int | str | None, int | None]:
+    """The chunk size and the left context that the options ask for, if they do."""
+    full = options.chunk_ms == "full"
+    chunk_size = "full" if full else frames("--chunk-ms", options.chunk_ms, 1)
+    return chunk_size, frames("--left-ms", options.left_ms)
+
+
+def open_streams() -> None:
+    """Make the standard streams usable: closed ones hold nothing, and output can show any text.
+
+    A program without a terminal may start a command with its streams closed, which are None then;
+    and characters that the encoding of a terminal or file lacks are escaped.
+    """
+    for name, mode in ("stdin", "r"), ("stdout", "w"), ("stderr", "w"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def run_command(
+    command: Callable[[argparse.Namespace], int],
+    arguments: Parser,
+    argv: list[str] | None,
+) -> int:
+    """Exit status: 0 done, 1 done but something failed, 2 a user's mistake, 130 stopped."""
+    open_streams()
+    try:
+        # Files and settings may stand anywhere.
+        return command(arguments.parse_intermixed_args(argv))
+    except BrokenPipeError:  # of `| head`
+        return 1
+    except UserError as error:
+        complain(arguments.prog, error)
+        return 2
+    except OSError as error:  # a full disk, a folder without permission
+        why = error.strerror or str(error)
+        complain(arguments.prog, f"{error.filename}: {why}" if error.filename else why)
+        return 2
+    except KeyboardInterrupt:
+        print(f"{arguments.prog}: stopped", file=sys.stderr)
+        return 130

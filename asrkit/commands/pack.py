@@ -1,0 +1,27 @@
+"""Store a model file's weights in half the bytes: python -m asrkit.pack --model M --output SMALL"""
+
+import argparse
+from pathlib import Path
+
+import torch
+
+from asrkit.commands.arguments import Target
+from asrkit.commands.options import add_model_file, parser, run_command
+from asrkit.model_file import load_model, save_model
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser(
+        "asrkit pack", __doc__,
+        "python -m asrkit.pack --model exp/conformer/model.safetensors --output small.safetensors",
+    )  # fmt: skip
+    add_model_file(arguments)
+    arguments.add_argument("--output", type=Target, required=True, help="the model file to write")
+    return run_command(pack, arguments, argv)
+
+
+def pack(options: argparse.Namespace) -> int:
+    save_model(options.output, load_model(options.model), torch.float16)
+    size = Path(options.output).stat().st_size
+    print(f"{options.output}: {size / 1e6:.1f} MB, weights in float16")
+    return 0

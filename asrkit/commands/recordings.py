@@ -1,0 +1,130 @@
+"""Recordings in, transcripts out: what the commands that write transcripts share."""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from asrkit import audio
+from asrkit.commands.arguments import Parser
+from asrkit.data.manifest import LeftOut, read_manifest
+from asrkit.errors import UserError, printable
+from asrkit.files import replacing
+from asrkit.runtime import Recognizer, Result
+from asrkit.runtime.formats import FORMATS, Recording, write
+
+PIECE_SECONDS = 60.0  # of a long recording, read at once
+LONGEST_NAME = 200  # bytes: file systems take 255, with an ending and what `replacing` adds
+
+
+class Job(NamedTuple):
+    """A file to work on, its text if it is known, and the part of the file that is meant."""
+
+    id: str
+    path: str
+    text: str | None = None
+    start: float = 0.0
+    duration: float | None = None
+
+    @property
+    def file_name(self) -> str:
+        """For what is written about it, without an ending; as long as a file's name may be."""
+        name = Path(self.id).stem if self.id == as_text(self.path) else self.id
+        name = re.sub(r"[/\\\x00-\x1f\x7f]", "_", name)
+        if len(name.encode()) <= LONGEST_NAME:
+            return name
+        digest = hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
+        return name.encode()[: LONGEST_NAME - 9].decode(errors="ignore") + "-" + digest
+
+
+def jobs_of(files: Sequence[str], manifest: str | None, left_out: list[LeftOut]) -> list[Job]:
+    """Files, then a manifest's utterances; `left_out` gets those that no file could hold."""
+    jobs = [Job(as_text(path), path) for path in files]
+    if manifest:
+        jobs += [
+            Job(u.id, u.audio, u.text, u.start or 0.0, u.duration)
+            for u in read_manifest(manifest, left_out)
+        ]
+    return jobs
+
+
+def as_text(path: str) -> str:
+    """A path as UTF-8 can write it: a file's name may hold any byte."""
+    return path.encode("utf-8", "backslashreplace").decode()
+
+
+def transcribe(recognizer: Recognizer, job: Job, rate: int) -> Result:
+    """A recording, read and worked on piece by piece."""
+    session = recognizer.start(rate)
+    for block, _ in audio.blocks(job.path, PIECE_SECONDS, job.start, job.duration):
+        session.accept(block)
+    return session.finish()
+
+
+def seconds_of(job: Job) -> tuple[float, int]:
+    """How long a recording is by its header, and its rate in Hz.
+
+    Raises:
+        AudioError: for a file that is missing, empty, or not audio.
+    """
+    rate, num_samples, _ = audio.info(job.path)
+    return min(job.duration or float("inf"), num_samples / rate - job.start), rate
+
+
+def add_output(arguments: Parser, form: str) -> None:
+    """Options of what is written, and where."""
+    group = arguments.group("output")
+    group.add_argument(
+        "--format", choices=FORMATS, default=form, help=f"of what is written (default {form})"
+    )
+    group.add_argument("--output-dir", metavar="DIR", help="write a file there for each")
+
+
+class Output:
+    """Writes transcripts: one after another to standard output, or each to a file of its own.
+
+    Args:
+        form: name of the format.
+        folder: of the files; None for standard output.
+        jobs: all that may come.
+
+    Raises:
+        UserError: if standard output would be no file of that format, or two files were one.
+    """
+
+    def __init__(self, form: str, folder: str | None, jobs: Sequence[Job]) -> None:
+        self.form, self.several = form, len(jobs) > 1
+        self.folder = None if folder is None else Path(folder)
+        self.fresh = True
+        if self.folder is None:
+            if self.several and not FORMATS[form].joins:
+                raise UserError(
+                    f"a file of {form} holds one recording, not {len(jobs)}: --output-dir DIR "
+                    "writes a file for each"
+                )
+            return
+        first: dict[str, Job] = {}
+        for job in jobs:
+            other = first.setdefault(job.file_name, job)
+            if other is not job:
+                raise UserError(
+                    f"{other.id} and {job.id} would both be {self.path(job)}: decode them into "
+                    "folders of their own"
+                )
+
+    def path(self, job: Job) -> Path:
+        return (self.folder or Path()) / f"{job.file_name}.{self.form}"
+
+    def write(self, job: Job, transcript: Recording) -> None:
+        if self.folder is not None:
+            with replacing(self.path(job)) as temporary:
+                temporary.write_text(write(self.form, [transcript]), encoding="utf-8")
+            return
+        shown = FORMATS[self.form].write(transcript)
+        if self.form == "txt" and self.several:
+            shown = f"{printable(job.id)}\t{shown}"
+        if self.fresh:
+            shown = FORMATS[self.form].header + shown
+        self.fresh = False
+        print(shown, end="", flush=True)

@@ -1,0 +1,217 @@
+"""Stream a file, the microphone or raw samples: asrkit stream --model MODEL --mic"""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from typing import Any
+
+import numpy as np
+
+from asrkit import audio
+from asrkit.audio.devices import input_devices, table
+from asrkit.audio.microphone import Microphone
+from asrkit.audio.piped import piped
+from asrkit.audio.recording import check_recording, recording
+from asrkit.audio.watch import Watch
+from asrkit.commands.arguments import Parser, complain, whole
+from asrkit.commands.interrupt import until_interrupted
+from asrkit.commands.options import (
+    add_backend,
+    add_context,
+    add_model,
+    add_search,
+    add_segments,
+    load_recognizer,
+    parser,
+    run_command,
+)
+from asrkit.commands.screen import JsonLines, Screen
+from asrkit.errors import UserError
+from asrkit.runtime import Recognizer
+
+ENDPOINT_MS = "1000"  # lines come as they are said
+MAX_PACKET_MS = 60_000
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser(
+        "asrkit stream", __doc__,
+        "asrkit stream --model MODEL x.wav --simulate-realtime\n"
+        "  asrkit stream --model MODEL --mic\n"
+        "  asrkit stream --model MODEL x.wav --format jsonl\n"
+        "  ffmpeg -i x.mp4 -f s16le -ac 1 -ar 16000 - | asrkit stream --model MODEL -",
+        "--model MODEL [options] FILE | --mic | -",
+    )  # fmt: skip
+    arguments.add_argument(
+        "source", nargs="*", metavar="FILE",
+        help="an audio file, or - for standard input: raw 16-bit mono samples, or 16-bit WAV",
+    )  # fmt: skip
+    add_model(arguments)
+    add_backend(arguments)
+    add_source(arguments)
+    add_context(arguments)
+    add_search(arguments)
+    add_segments(arguments, endpoint=ENDPOINT_MS)
+    group = arguments.group("output")
+    group.add_argument(
+        "--format", choices=["txt", "jsonl"], default="txt",
+        help="txt: a segment a line; jsonl: a JSON object a line, of type partial (may change) or "
+        "final (a segment), with text, start and end in seconds, and words (default txt)",
+    )  # fmt: skip
+    group.add_argument(
+        "--partials", action="store_true", help="in txt: every partial result on a line of its own"
+    )
+    return run_command(stream, arguments, argv)
+
+
+def add_source(arguments: Parser) -> None:
+    """Where the audio comes from, and how fast."""
+    group = arguments.group("source")
+    group.add_argument("--file", help="as FILE")
+    group.add_argument(
+        "--sample-rate", type=whole(1000, 768_000), metavar="HZ",
+        help=f"of raw samples on standard input (default {audio.SAMPLE_RATE})",
+    )  # fmt: skip
+    group.add_argument(
+        "--packet-ms", type=whole(1, MAX_PACKET_MS), default=100, metavar="MS",
+        help="audio taken at once (default 100)",
+    )  # fmt: skip
+    group.add_argument(
+        "--simulate-realtime", action="store_true", help="take a file at the speed it was spoken"
+    )
+    group = arguments.group("microphone")
+    group.add_argument(
+        "--mic", action="store_true", help="the microphone (pip install 'asrkit[mic]')"
+    )
+    group.add_argument(
+        "--list-devices", action=ListDevices, nargs=0, help="show the microphones, and exit"
+    )
+    group.add_argument(
+        "--mic-device", metavar="DEVICE", help="number or (part of the) name of the microphone"
+    )
+    group.add_argument(
+        "--no-meter", action="store_true", help="do not show how loud the microphone is"
+    )
+    group.add_argument(
+        "--save-audio", metavar="FILE", help="record the audio into a new .wav or .flac file"
+    )
+
+
+def stream(options: argparse.Namespace) -> int:
+    options.source += [options.file] * (options.file is not None)
+    if len(options.source) + options.mic != 1:
+        raise UserError(
+            "needs one source: FILE, --mic, or - for standard input, got "
+            f"{len(options.source) + options.mic} (asrkit decode takes several files)"
+        )
+    if options.save_audio:
+        check_recording(options.save_audio)
+    recognizer, _ = load_recognizer(options)
+    with JsonLines() if options.format == "jsonl" else Screen(options.partials) as screen:
+        return listen(options, recognizer, screen)
+
+
+def listen(options: argparse.Namespace, recognizer: Recognizer, screen: Screen) -> int:
+    """From the source to the screen."""
+    microphone = None
+    with ExitStack() as stack:
+        packets: Iterable[np.ndarray]
+        if options.mic:
+            microphone = stack.enter_context(Microphone(options.mic_device, options.packet_ms))
+            rate = microphone.sample_rate
+            packets = watched(microphone, screen, not options.no_meter)
+        else:
+            rate, packets = file_packets(options)
+            if options.simulate_realtime:
+                packets = paced(packets, rate)
+        if options.sample_rate not in (None, rate):
+            raise UserError(
+                f"--sample-rate {options.sample_rate} is not the {rate} Hz of the source, which "
+                "needs none: it is for raw samples on standard input"
+            )
+        write = None
+        if options.save_audio:
+            write = stack.enter_context(recording(options.save_audio, rate))
+        session = recognizer.start(rate)
+
+        def hear(packet: np.ndarray) -> None:
+            samples = audio.mono(packet)
+            if write:
+                write(samples)
+            screen.partial(session.accept(samples))
+
+        try:
+            until_interrupted(packets, hear, microphone.stop if microphone else None)
+        except UserError:
+            with suppress(RuntimeError):  # of a session that this ended
+                screen.final(session.finish())
+            raise
+    screen.final(session.finish())
+    return farewell(microphone) if microphone else 0
+
+
+def watched(microphone: Microphone, screen: Screen, with_meter: bool) -> Iterator[np.ndarray]:
+    """The packets of a microphone, while the screen tells how it goes."""
+    screen.note(f"listening to {microphone.name!r}; Ctrl-C ends")
+    watch = Watch(microphone)
+    for packet in microphone:
+        for text in watch(packet):
+            screen.note(text)
+        if with_meter:
+            screen.meter(watch.level, microphone.waiting)
+        yield packet
+
+
+def farewell(microphone: Microphone) -> int:
+    """What the user has to know in the end; the exit status."""
+    if microphone.lost:
+        print(
+            f"{microphone.lost:.2f} s of audio were lost: decoding was slower than speech",
+            file=sys.stderr,
+        )
+    if microphone.dropped:
+        print(
+            f"{microphone.dropped:.2f} s of audio, or more, were lost by the device or the system",
+            file=sys.stderr,
+        )
+    if microphone.gone:
+        print(f"the microphone {microphone.name!r} went away", file=sys.stderr)
+    return 1 if microphone.gone else 0
+
+
+class ListDevices(argparse.Action):
+    """As --help: prints the microphones and exits, whatever else is asked for."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        try:
+            print(table(input_devices()))
+        except UserError as error:
+            complain(parser.prog, error)
+            parser.exit(2)
+        parser.exit()
+
+
+def paced(packets: Iterable[np.ndarray], rate: int) -> Iterator[np.ndarray]:
+    """Each packet when its last sample would have been spoken."""
+    start, seconds = time.monotonic(), 0.0
+    for packet in packets:
+        seconds += len(packet) / rate
+        time.sleep(max(0.0, start + seconds - time.monotonic()))
+        yield packet
+
+
+def file_packets(options: argparse.Namespace) -> tuple[int, Iterator[np.ndarray]]:
+    """Rate and packets of a file, or of standard input."""
+    (source,) = options.source
+    if source == "-":
+        return piped(sys.stdin.buffer, options.packet_ms, options.sample_rate)
+    rate = audio.info(source).sample_rate
+    return rate, (block for block, _ in audio.blocks(source, options.packet_ms / 1000))

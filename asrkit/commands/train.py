@@ -1,0 +1,262 @@
+"""Train a recogniser: python -m asrkit.train --config conf/conformer.yaml [section.key=value]"""
+
+import argparse
+import json
+import logging
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+import torch
+import yaml
+
+from asrkit.audio import Fbank
+from asrkit.build import build_model
+from asrkit.commands.options import parser, run_command
+from asrkit.config import Config, ConfigError, DataConfig, load_config
+from asrkit.config.shipped import recipes
+from asrkit.data.manifest import LeftOut
+from asrkit.files import replacing
+from asrkit.kinds import refusal
+from asrkit.model_file import ModelFile, save_model
+from asrkit.training.corpus import feature_statistics, hours_of_epoch, load_corpus
+from asrkit.training.distributed import Ranks
+from asrkit.training.snapshots import Checkpoints, EpochWeights
+from asrkit.training.trainer import Trainer
+from asrkit.training.validation import rates, scores
+from asrkit.training.warm_start import start_from
+
+logger = logging.getLogger("asrkit")
+
+MODEL = "model.safetensors"  # in training.output_dir
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser(
+        "asrkit train", __doc__,
+        "python -m asrkit.train --config conformer training.epochs=10\n"
+        "  python -m asrkit.train --config conformer --resume\n"
+        "  torchrun --nproc-per-node 2 -m asrkit.train --config my/config.yaml",
+    )  # fmt: skip
+    arguments.add_argument("--config", required=True, help="YAML file, or a name of conf/")
+    arguments.add_argument("--resume", action="store_true", help="continue where training stopped")
+    arguments.add_argument(
+        "--change-schedule", action="store_true",
+        help="with --resume: go on with other epochs, rates, batches, draws or recordings",
+    )  # fmt: skip
+    arguments.add_argument("overrides", nargs="*", metavar="section.key=value")
+    return run_command(train, arguments, argv)
+
+
+def train(options: argparse.Namespace) -> int:
+    if options.change_schedule and not options.resume:
+        raise ConfigError("--change-schedule goes with --resume")
+    config = load_config(options.config, options.overrides)
+    ranks = Ranks()
+    try:
+        folder = Path(config.training.output_dir)
+        if ranks.is_first:
+            prepare(config, folder, options.resume, options.overrides)
+        ranks.wait()
+        start_log(folder, ranks.is_first)
+        return run(config, folder, options, ranks)
+    finally:
+        ranks.close()
+
+
+def prepare(config: Config, folder: Path, resume: bool, overrides: list[str]) -> None:
+    """Refuse to write over another training; make missing manifests with the recipe."""
+    checkpoints = [*folder.glob("checkpoints/*.pt")]
+    if not resume and (checkpoints or any(folder.glob("**/*.safetensors"))):
+        raise ConfigError(
+            f"training.output_dir {folder} already holds a training; "
+            "--resume continues it, another training.output_dir starts a new one"
+        )
+    if resume and not checkpoints and (folder / MODEL).exists():
+        raise ConfigError(
+            f"--resume: {folder} holds a {MODEL} but no checkpoint; training.start_from goes on "
+            "from a model, in another training.output_dir"
+        )
+    make_manifests(config.data, overrides)
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def make_manifests(data: DataConfig, overrides: list[str]) -> None:
+    """Run the configuration's recipe if its manifests are missing, never for a user's own.
+
+    Those are the ones that the command names, and those in a folder that is not named after the
+    recipe, as in a copied configuration: a recipe writes over what has the names of its manifests.
+    A recipe that the command names is meant.
+
+    Raises:
+        ConfigError: if one is missing that the recipe does not make, or the recipe fails.
+    """
+    manifests = {"data.train": Path(data.train), "data.dev": Path(data.dev)}
+    missing = [key for key, path in manifests.items() if not path.exists()]
+    if not missing:
+        return
+    given = {override.partition("=")[0] for override in overrides}
+    of_the_user = " and ".join(sorted(manifests.keys() & given, reverse=True))
+    output = manifests["data.train"].parent
+    problem = f"{missing[0]}: no manifest {manifests[missing[0]]}"
+    if data.recipe is None:
+        raise ConfigError(problem)
+    if "data.recipe" not in given and (of_the_user or output.name != data.recipe):
+        unlike = f"where you give {of_the_user}" if of_the_user else f"for a folder named {output}"
+        raise ConfigError(f"{problem}; data.recipe {data.recipe} is not run {unlike}")
+    here = Path("recipes") / data.recipe / "prepare.py"
+    script = recipes().get(data.recipe, here)
+    if not script.is_file():
+        known = refusal(data.recipe, recipes())
+        raise ConfigError(f"'data.recipe': no {here} here; asrkit's own {known}")
+    if subprocess.run([sys.executable, script, "--output-dir", output], check=False).returncode:
+        raise ConfigError(f"data.recipe: {script} failed")
+
+
+def start_log(folder: Path, first: bool) -> None:
+    """Log lines to the terminal and, the first rank's, to train.log; warnings from every rank."""
+    logger.setLevel(logging.INFO if first else logging.WARNING)
+    handlers: list[logging.Handler] = [logging.StreamHandler()]
+    if first:
+        # Ids and messages may hold what UTF-8 cannot: a lone surrogate.
+        log = (folder / "train.log").open("a", encoding="utf-8", errors="backslashreplace")
+        claim(folder, log)
+        handlers.append(logging.StreamHandler(log))
+    for handler in handlers:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    logger.handlers = handlers
+
+
+def claim(folder: Path, log: TextIO) -> None:
+    """Lock a training's log as long as this process lives: two would write over each other.
+
+    Raises:
+        ConfigError: if another process has it.
+    """
+    try:
+        import fcntl  # POSIX
+
+        fcntl.lockf(log, fcntl.LOCK_EX | fcntl.LOCK_NB)  # which a process of ours does not inherit
+    except (BlockingIOError, PermissionError):
+        raise ConfigError(f"training.output_dir {folder}: another training runs there") from None
+    except (ImportError, OSError):  # another system, or a file system without locks
+        return
+
+
+def run(config: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) -> int:
+    from torch.utils.tensorboard import SummaryWriter
+
+    options = config.training
+    if options.num_threads:
+        torch.set_num_threads(options.num_threads)
+    corpus = load_corpus(config)
+    report(corpus.left_out, folder / "left_out.jsonl", ranks)
+    torch.manual_seed(options.seed)
+    model = build_model(config.model, corpus.encode.tokenizer.vocab_size)
+    trainer = Trainer(
+        model, corpus, config,
+        Checkpoints(folder / "checkpoints", options.keep_checkpoints),
+        EpochWeights(folder / "epochs", options.average, options.average_of == "best"),
+        ranks,
+    )  # fmt: skip
+    begin(trainer, command, folder)
+    if ranks.is_first:  # from now on it is this training's folder
+        with replacing(folder / "config.yaml") as path:
+            path.write_text(yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+        trainer.writer = SummaryWriter(str(folder / "tensorboard"))
+    parameters = sum(p.numel() for p in model.parameters())
+    logger.info(
+        "%.2f M parameters, %d tokens, an epoch of %s on %s",
+        parameters / 1e6, corpus.encode.tokenizer.vocab_size,
+        hours_of_epoch(corpus.seconds / 3600, config.augmentation.speed_factors), ranks.device,
+    )  # fmt: skip
+    with stopping_on_interrupt(trainer):
+        done = trainer.run()
+    if not done:
+        logger.info("stopped; --resume continues")
+        return 130
+    if ranks.is_first:
+        finish(trainer, config, folder)
+        trainer.writer.close()
+    return 0
+
+
+def begin(trainer: Trainer, command: argparse.Namespace, folder: Path) -> None:
+    """Go on from a checkpoint, begin from a model, or begin with the features' statistics."""
+    if command.resume:
+        if trainer.resume(command.change_schedule):
+            progress = trainer.progress
+            logger.info("resuming at epoch %d, step %d", progress.epoch + 1, progress.step)
+            return
+        logger.info("no checkpoint in %s: training begins", folder)
+    model, corpus, name = trainer.model, trainer.corpus, trainer.options.start_from
+    if name is not None:
+        known = start_from(name, model, corpus.encode.tokenizer, trainer.config)
+        logger.info("starting from %s, which knew %d of the labels", name, known)
+    else:
+        mean, scale = feature_statistics(corpus.train, Fbank(trainer.config.model.num_mels))
+        model.encoder.set_statistics(mean, scale)
+
+
+@contextmanager
+def stopping_on_interrupt(trainer: Trainer) -> Iterator[None]:
+    """Ctrl-C ends after the step that is under way, whose end is what a checkpoint can hold."""
+
+    def stop(signal_number: int, frame: object) -> None:
+        trainer.stop = True
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a second one ends at once
+
+    previous = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def report(left_out: list[LeftOut], path: Path, ranks: Ranks) -> None:
+    """Say which utterances are not used, and why: the first few here, all in a file."""
+    if not ranks.is_first or not left_out:
+        return
+    with replacing(path) as temporary:
+        lines = [json.dumps(u._asdict(), ensure_ascii=False) for u in left_out]
+        # What UTF-8 cannot hold, a lone surrogate, becomes JSON's own \udxxx.
+        temporary.write_text("\n".join(lines) + "\n", "utf-8", "backslashreplace")
+    logger.warning("%d utterances left out, see %s", len(left_out), path)
+    for utterance in left_out[:5]:
+        logger.warning("  %s", utterance)
+
+
+def finish(trainer: Trainer, config: Config, folder: Path) -> None:
+    """Average the chosen epochs, score the average, write the model file."""
+    average, epochs = trainer.epochs.average(trainer.model, trainer.scores())
+    trainer.model.load_state_dict(average)
+    averaged = [epoch + 1 for epoch in epochs]
+    results = scores(trainer.validation().measure())
+    seconds = round(trainer.wall_seconds())
+    training = {
+        "epochs": config.training.epochs,
+        "averaged_epochs": averaged,
+        "steps": trainer.progress.step,
+        "audio_hours_per_epoch": round(trainer.corpus.seconds / 3600, 3),
+        "wall_seconds": seconds,
+        **{
+            f"dev_{unit}": {name: round(rate, 2) for name, rate in by_chunk.items()}
+            for unit, by_chunk in rates(results).items()
+        },
+        "dev_delay_ms": {
+            name: {of: ms and round(ms) for of, ms in score.delay._asdict().items()}
+            for name, score in results.items()
+            if score.delay is not None
+        },
+    }
+    path = folder / MODEL
+    tokenizer = trainer.corpus.encode.tokenizer
+    save_model(path, ModelFile(trainer.model, tokenizer, config, training))
+    logger.info("average of epochs %s", ", ".join(map(str, averaged)))
+    for name, score in results.items():
+        logger.info("  dev WER %8s  %s", name, score)
+    logger.info("%s written after %d min %02d s", path, seconds // 60, seconds % 60)

@@ -1,0 +1,37 @@
+"""Settings: what there is, and what a YAML file chooses."""
+
+from asrkit.config.schema import (
+    MOST_FRAMES,
+    AugmentationConfig,
+    Config,
+    ConfigError,
+    ContextConfig,
+    DataConfig,
+    LanguageModelConfig,
+    ModelConfig,
+    SearchConfig,
+    TextConfig,
+    TrainingConfig,
+    load_config,
+    parse_config,
+    parse_language_model,
+    parse_search,
+)
+
+__all__ = [
+    "MOST_FRAMES",
+    "AugmentationConfig",
+    "Config",
+    "ConfigError",
+    "ContextConfig",
+    "DataConfig",
+    "LanguageModelConfig",
+    "ModelConfig",
+    "SearchConfig",
+    "TextConfig",
+    "TrainingConfig",
+    "load_config",
+    "parse_config",
+    "parse_language_model",
+    "parse_search",
+]

@@ -1,0 +1,1 @@
+"""How right and how late what was recognised is."""

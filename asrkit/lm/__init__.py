@@ -1,0 +1,33 @@
+"""Language models and hotwords: what a search adds to the score of a text (`search.fusion`)."""
+
+from pathlib import Path
+
+from asrkit.lm.fusion import LIMIT, LanguageModel, TokenFusion, Weighted, WordFusion
+from asrkit.lm.hotwords import Hotwords, read_hotwords, weighed
+from asrkit.lm.kenlm import KenLM, is_binary
+from asrkit.lm.ngram import ArpaError, NGram, read_arpa
+
+__all__ = [
+    "LIMIT",
+    "ArpaError",
+    "Hotwords",
+    "LanguageModel",
+    "NGram",
+    "TokenFusion",
+    "Weighted",
+    "WordFusion",
+    "read_arpa",
+    "read_hotwords",
+    "read_language_model",
+    "weighed",
+]
+
+
+def read_language_model(path: str | Path) -> LanguageModel:
+    """The model of an ARPA file, which may be gzipped, or of a binary of KenLM.
+
+    Raises:
+        ArpaError: for a file that cannot be read.
+    """
+    path = Path(path)
+    return KenLM(path) if path.is_file() and is_binary(path) else read_arpa(path)

@@ -1,0 +1,61 @@
+"""Binary n-gram models of KenLM, read by KenLM itself (Heafield 2011)."""
+
+from pathlib import Path
+from typing import Any
+
+from asrkit.errors import reason, shown
+from asrkit.lm.ngram import LN_10, ArpaError
+
+MAGIC = b"mmap lm http://kheafield.com/code"
+
+
+def is_binary(path: Path) -> bool:
+    """Whether KenLM wrote a file for itself."""
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
+class KenLM:
+    """A model as `NGram` is one. Its states are KenLM's; it does not tell its words.
+
+    KenLM maps a binary into memory and trusts it: a damaged one can end the process. Use binaries
+    that you made yourself; an ARPA file is read by asrkit and checked.
+
+    Args:
+        path: of a binary, or of an ARPA file.
+
+    Raises:
+        ArpaError: if KenLM is not installed or cannot read the file.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        try:
+            import kenlm
+        except ImportError:
+            raise ArpaError(f"{path} is a binary of KenLM: pip install kenlm") from None
+        self.new_state = kenlm.State
+        try:
+            self.model = kenlm.Model(str(path))
+        except (OSError, RuntimeError, ValueError) as error:  # its messages may be no UTF-8
+            raise ArpaError(
+                f"KenLM cannot read {shown(Path(path), 300)}: {reason(error)}"
+            ) from None
+        self.order: int = self.model.order
+
+    def start(self) -> Any:
+        state = self.new_state()
+        self.model.BeginSentenceWrite(state)
+        return state
+
+    def score(self, state: Any, word: str) -> tuple[float, Any]:
+        after = self.new_state()
+        return LN_10 * self.model.BaseScore(state, word, after), after
+
+    def finish(self, state: Any) -> float:
+        return self.score(state, "</s>")[0]
+
+    def knows(self, word: str) -> bool:
+        return word in self.model
+
+    def vocabulary(self) -> None:
+        return None

@@ -1,0 +1,249 @@
+"""The model file: one .safetensors with weights, normalisation, tokenizer, configuration.
+
+No pickle anywhere. A damaged or hostile file is a ModelFileError: its checksum is compared, the
+configuration in it is checked as strictly as a user's, and the network is laid out without memory
+before the tensors' shapes are compared with it. Weights are float32 in memory, whatever a file
+stores them in.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path, PurePath
+from typing import Annotated, Any, NamedTuple
+
+import pydantic
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from asrkit.build import build_model, read_tokenizer
+from asrkit.config import Config, ConfigError, parse_config
+from asrkit.errors import UserError, reason, shown
+from asrkit.files import replacing
+from asrkit.model import ConformerCTC
+from asrkit.pretrained import ready_models
+from asrkit.text import TextError, Tokenizer
+
+FORMAT_VERSION = 1
+HEADER = "asrkit"  # key of a file's metadata, whose value is JSON
+CHECKSUM = "sha256"  # key in it
+TOKENIZER = "tokenizer"  # name of the tensor of its bytes
+MOST_BYTES = 1 << 24  # of the header, and of the tokenizer: a hundred times what they have
+STORED = (torch.float32, torch.float16)  # types of weights in a file
+OTHERS = {  # what is taken for a model file, by its suffix
+    ".onnx": "an export: --model is the .safetensors that it was made of, --backend this file",
+    ".ts": "an export: --model is the .safetensors that it was made of",
+    ".pt": "a checkpoint of training: --model is the .safetensors that training writes",
+}
+
+
+Count = Annotated[int, Field(ge=0, le=1 << 53)]
+Amount = Annotated[float, Field(ge=0.0, le=1e12)]
+
+
+class TrainingRecord(BaseModel):
+    """What is read again of how a model was trained; whatever else may stand beside it."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    epochs: Count | None = None
+    averaged_epochs: list[Count] = []
+    steps: Count | None = None
+    audio_hours_per_epoch: Amount | None = None
+    wall_seconds: Amount | None = None
+
+
+class ModelFileError(UserError):
+    """A model file that cannot be loaded; the message says why."""
+
+
+class ModelFile(NamedTuple):
+    model: ConformerCTC  # in eval mode
+    tokenizer: Tokenizer
+    config: Config
+    training: dict[str, Any]  # how it was trained, and its scores
+    path: Path | None = None  # where it was read
+
+
+def save_model(path: str | Path, file: ModelFile, weights: torch.dtype = torch.float32) -> None:
+    """Write a model file, atomically.
+
+    Args:
+        path: to write.
+        file: what it holds.
+        weights: one of STORED, of the parameters; the normalisation stays float32.
+
+    Raises:
+        ModelFileError: if a number is not finite, or a parameter too large for that type.
+        OSError: if it cannot be written.
+    """
+    header = {
+        "format_version": FORMAT_VERSION,
+        "config": file.config.model_dump(mode="json"),
+        "training": file.training,
+    }
+    tensors = {name: t.detach().cpu().contiguous() for name, t in file.model.state_dict().items()}
+    require_finite(f"{shown(Path(path))} not written", tensors)
+    for name, _ in file.model.named_parameters():
+        tensors[name] = tensors[name].to(weights)
+        if not tensors[name].isfinite().all():
+            raise ModelFileError(
+                f"{shown(Path(path))} not written: {name} is too large for {weights}"
+            )
+    tensors[TOKENIZER] = torch.frombuffer(bytearray(file.tokenizer.to_bytes()), dtype=torch.uint8)
+    write_tensors(path, tensors, header)
+
+
+def require_finite(problem: str, tensors: Mapping[str, Tensor]) -> None:
+    """Raises ModelFileError for a tensor with a number that is none, or is infinite."""
+    for name, tensor in tensors.items():
+        if not tensor.isfinite().all():
+            raise ModelFileError(f"{problem}: {shown(Path(name))} holds NaN or infinity")
+
+
+def write_tensors(path: str | Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
+    """Write a .safetensors file, atomically, with a checksum: the format itself has none.
+
+    All of the metadata is one value, as the order of several is another in each process.
+    """
+    whole = header | {CHECKSUM: checksum(tensors, header)}
+    with replacing(path) as temporary:
+        temporary.write_bytes(save(tensors, {HEADER: json.dumps(whole)}))
+
+
+def read_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any] | None]:
+    """Tensors and header of a .safetensors file; None for one without asrkit's header.
+
+    One that was written without a checksum is taken as it is.
+
+    Raises:
+        ModelFileError: if it is damaged, or of another kind.
+    """
+    name = shown(Path(path))
+    try:
+        with safe_open(path, framework="pt") as file:
+            text = (file.metadata() or {}).get(HEADER)
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise ModelFileError(
+            f"{name} is damaged or not a .safetensors file: {reason(error)}"
+        ) from None
+    if text is None:
+        return tensors, None
+    try:
+        if len(text) > MOST_BYTES:
+            raise ValueError("too long")
+        header = dict(json.loads(text))
+    except (ValueError, TypeError, RecursionError):
+        raise ModelFileError(f"{name}: its header is damaged") from None
+    written = header.pop(CHECKSUM, None)
+    if written is not None and written != checksum(tensors, header):
+        raise ModelFileError(f"{name} is damaged: its checksum is not that of what is in it")
+    return tensors, header
+
+
+def checksum(tensors: Mapping[str, Tensor], header: dict[str, Any]) -> str:
+    """Of all that is in a file: its header, and its tensors in any order."""
+    return fingerprint(dict(sorted(tensors.items())), json.dumps(header))
+
+
+def fingerprint(tensors: Mapping[str, Tensor], text: str = "") -> str:
+    """SHA-256 of a text and of tensors, in their order."""
+    digest = hashlib.sha256(text.encode())
+    for name, tensor in tensors.items():
+        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def model_path(model: str | Path) -> Path:
+    """The file at this path, or the one in this folder, or the ready model of this name.
+
+    In a folder it is model.safetensors, or the only .safetensors file.
+
+    Raises:
+        ModelFileError: if there is none, or it is plainly something else.
+    """
+    if not isinstance(model, str | PurePath):
+        raise ModelFileError(f"a model is a path or the name of a ready one, got {shown(model)}")
+    path, ready = Path(model), ready_models()
+    if path.suffix in OTHERS:
+        raise ModelFileError(f"{shown(path)} is {OTHERS[path.suffix]}")
+    if path.is_file():
+        return path
+    inside = sorted(path.glob("*.safetensors")) if path.is_dir() and str(model) else []
+    if path / "model.safetensors" in inside:
+        return path / "model.safetensors"
+    if len(inside) == 1:
+        return inside[0]
+    if str(model) in ready:
+        return ready[str(model)]
+    if inside:
+        names = shown(Path(", ".join(each.name for each in inside)))
+        raise ModelFileError(f"{shown(path)} holds several model files, name one: {names}")
+    problem = f"no model file {shown(path) if str(model) else ''}"
+    if path.name == str(model) and not path.suffix:
+        known = ", ".join(ready) or "none"
+        problem += f" and no ready model of that name; ready models: {known}; else give a path"
+    elif path.is_dir():
+        problem += ": no .safetensors lies in that folder"
+    raise ModelFileError(problem)
+
+
+def load_model(model: str | Path) -> ModelFile:
+    """Read a model file.
+
+    Args:
+        model: its path, the folder that it lies in, or the name of a ready model.
+
+    Raises:
+        ModelFileError: if it is missing, damaged, of another kind, or of another format version.
+    """
+    path = model_path(model)
+    name = shown(path)
+    tensors, found = read_tensors(path)
+    header = _checked(name, found)
+    try:
+        config = parse_config(header["config"])
+        other = {key: t.dtype for key, t in tensors.items() if t.dtype not in STORED}
+        if other.pop(TOKENIZER, None) != torch.uint8 or other:
+            got = shown(other) if other else "no tokenizer"
+            raise ModelFileError(f"{name}: weights must be float32 or float16, got {got}")
+        if tensors[TOKENIZER].numel() > MOST_BYTES:
+            raise ModelFileError(f"{name}: its tokenizer is larger than {MOST_BYTES} bytes")
+        tokenizer = read_tokenizer(config.text, tensors.pop(TOKENIZER).numpy().tobytes())
+        with torch.device("meta"):
+            network = build_model(config.model, tokenizer.vocab_size)
+        network.load_state_dict({key: t.float() for key, t in tensors.items()}, assign=True)
+    except ModelFileError:
+        raise
+    except (ConfigError, TextError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        raise ModelFileError(f"{name} does not fit together: {reason(error, lines=5)}") from None
+    require_finite(name, network.state_dict())
+    return ModelFile(network.eval(), tokenizer, config, header.get("training", {}), path)
+
+
+def _checked(name: str, header: dict[str, Any] | None) -> dict[str, Any]:
+    if header is None:
+        raise ModelFileError(f"{name} is a .safetensors file, but not an asrkit model")
+    version = header.get("format_version")
+    try:
+        TrainingRecord.model_validate(header.get("training", {}))
+    except pydantic.ValidationError as error:
+        found = error.errors()[0]
+        key = ".".join(map(str, ("training", *found["loc"])))
+        raise ModelFileError(
+            f"{name}: its header is damaged: {shown(key)}: {found['msg']}, got "
+            f"{shown(found['input'])}"
+        ) from None
+    if version is None:
+        raise ModelFileError(f"{name}: its header is damaged: it has no format_version")
+    if version != FORMAT_VERSION:
+        raise ModelFileError(
+            f"{name} has format version {shown(version)}; "
+            f"this asrkit reads version {FORMAT_VERSION}"
+        )
+    return header

@@ -1,0 +1,207 @@
+"""`asrkit data check`: what it prints and writes, its exit status, and one line for a mistake."""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from asrkit.data.cuts import load_cuts
+from asrkit.data.manifest import read_manifest
+from asrkit.model_file import save_model
+from asrkit.text import CharTokenizer
+from tests.conftest import speech, write_config, write_manifest, write_wav
+from tests.test_model_file import a_file
+
+
+def check(*arguments: object) -> int:
+    return importlib.import_module("asrkit.commands.data").main(["check", *map(str, arguments)])
+
+
+@pytest.fixture
+def sick(corpus: Path) -> Path:
+    """One file missing, one silent, one id twice, one line that is none; 10 are good."""
+    lines = [json.loads(line) for line in (corpus / "train.jsonl").read_text().splitlines()]
+    write_wav(corpus / "audio" / "train1.flac", np.zeros(16000))
+    (corpus / "audio" / "train2.flac").unlink()
+    lines[3]["note"] = "é"
+    again = lines[4] | {"audio": lines[5]["audio"]}
+    return write_manifest(corpus / "train.jsonl", *lines, again, {"id": "x", "text": 3})
+
+
+def test_a_good_corpus(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Twelve recordings that differ; those of dev are among them."""
+    assert check(corpus / "train.jsonl") == 0
+    shown = capsys.readouterr().out
+    assert "0 errors, 0 warnings, 0 notes" in shown
+    assert "utterances    12" in shown
+    assert "--config or --model" in shown
+    assert check(corpus / "train.jsonl", corpus / "dev.jsonl") == 0
+    shown = capsys.readouterr().out
+    assert "dev0: as train0 in" in shown
+    assert "0 errors, 3 warnings, 3 notes" in shown
+    assert check(corpus / "train.jsonl", corpus / "dev.jsonl", "--strict") == 1
+
+
+def test_a_sick_corpus(sick: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check(sick) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:3] for line in lines[:4]] == [
+        ["error", "1", "lines"], ["error", "1", "audio"], ["error", "1", "silence"],
+        ["error", "1", "ids"],
+    ]  # fmt: skip
+    assert "train1: all samples are 0" in lines[2]
+    assert check(sick, "--list", "--jobs", 3) == 1
+    shown = capsys.readouterr().out
+    assert f"{sick}:13: error: id: train4: the id of line 5 too" in shown
+    assert f"{sick}:14: error: line: 'audio': field required" in shown
+    assert check(sick, "--no-audio") == 1
+    shown = capsys.readouterr().out
+    assert "all samples" not in shown
+    assert "does not exist" in shown
+
+
+def test_json(sick: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check(sick, "--format", "json") == 1
+    report = json.loads(capsys.readouterr().out)
+    silence = next(f for f in report["findings"] if f["check"] == "silent")
+    assert (silence["severity"], silence["id"], silence["line"]) == ("error", "train1", 2)
+    totals = report["manifests"][str(sick)]
+    assert totals["utterances"] == 13
+    assert totals["sample_rates"] == {"16000": 12}
+
+
+def test_write(sick: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """From another folder, also through a link; the result has nothing wrong with it."""
+    before = sick.read_bytes()
+    (tmp_path / "deep" / "real").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "deep" / "real")
+    for output in (tmp_path / "new" / "clean.jsonl", tmp_path / "link" / "clean.jsonl"):
+        assert check(sick, "--write", output) == 1
+        assert f"{output}: 10 of 14 utterances" in capsys.readouterr().err
+        kept = list(read_manifest(output, []))
+        assert [u.id for u in kept] == [f"train{i}" for i in (0, *range(3, 12))]
+        assert all(Path(u.audio).is_file() for u in kept)
+        assert "é" in output.read_text(encoding="utf-8")
+        assert len(load_cuts(output, [])) == 10
+        assert check(output) == 0
+    assert sick.read_bytes() == before
+    assert check(sick, "--write", sick) == 1  # in place
+    assert check(sick) == 0
+
+
+def test_write_keeps_what_only_an_escape_can_hold(corpus: Path) -> None:
+    """Half a character in a key that is the user's own."""
+    manifest = corpus / "train.jsonl"
+    lines = [json.loads(line) | {"note": "é\ud800"} for line in manifest.read_text().splitlines()]
+    assert check(write_manifest(manifest, *lines), "--write", corpus / "clean.jsonl") == 0
+    written = (corpus / "clean.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["note"] for line in written] == ["é\ud800"] * len(lines)
+    assert "é" in written[0]
+
+
+def test_write_keeps_absolute_paths(tmp_path: Path) -> None:
+    path = write_wav(tmp_path / "x.wav", speech(1.0))
+    manifest = write_manifest(tmp_path / "m.jsonl", {"id": "a", "audio": str(path), "text": "no"})
+    assert check(manifest, "--write", tmp_path / "sub" / "clean.jsonl") == 0
+    assert json.loads((tmp_path / "sub" / "clean.jsonl").read_text())["audio"] == str(path)
+
+
+def test_config_and_model(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = write_config(tmp_path / "c.yaml", corpus, tmp_path)
+    audio = str(write_wav(tmp_path / "new.wav", speech(1.0, seed=99)))
+    dev = write_manifest(tmp_path / "dev.jsonl", {"id": "d", "audio": audio, "text": "nö"})
+    assert check(corpus / "train.jsonl", dev, "--config", config) == 1
+    assert "not in the vocabulary: 'ö'" in capsys.readouterr().out
+    assert check(dev, "--config", config) == 0  # its own training set
+    save_model(tmp_path / "m.safetensors", a_file(CharTokenizer(list("nö"))))
+    assert check(dev, "--model", tmp_path / "m.safetensors") == 0
+    assert check(corpus / "train.jsonl", "--model", tmp_path / "m.safetensors") == 1
+
+
+def test_lhotse_manifests(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cuts = load_cuts(corpus / "dev.jsonl", [])
+    (tmp_path / "shar").mkdir()
+    cuts.to_shar(tmp_path / "shar", fields={"recording": "wav"}, shard_size=2)
+    cuts.to_file(tmp_path / "cuts.jsonl.gz")
+    assert check(tmp_path / "shar") == 0
+    assert "utterances    3" in capsys.readouterr().out
+    assert check(tmp_path / "cuts.jsonl.gz", corpus / "train.jsonl") == 0
+    (corpus / "audio" / "dev1.flac").unlink()
+    assert check(tmp_path / "cuts.jsonl.gz") == 1
+    assert "dev1.flac does not exist" in capsys.readouterr().out
+    assert check(tmp_path / "cuts.jsonl.gz", "--write", tmp_path / "clean.jsonl") == 2
+
+
+def test_hostile_manifests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good = {"id": "a", "audio": "x.wav", "text": "no"}
+    write_wav(tmp_path / "x.wav", speech(1.0))
+    manifest = write_manifest(tmp_path / "m.jsonl", good, good | {"id": "b", "text": ["no"]})
+    with manifest.open("ab") as file:
+        lines = ("[" * 100_000, '{"id": "ä"}', '{"id": "c", "audio": "x.wav", "text": "\\ud800"}')
+        file.write("\n".join(lines).encode("latin-1"))
+    assert check(manifest, "--list") == 1
+    shown = capsys.readouterr().out
+    for expected in (
+        ":2: error: line: 'text': input should be a valid string, got ['no']",
+        ":3: error: line: not JSON: nested too deep",
+        ":4: error: line: not JSON: 'utf-8' codec can't decode",
+        ":5: error: line: 'text': cannot be written as UTF-8, got '\\ud800'",
+        "utterances    1\n",
+    ):
+        assert expected in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["none.jsonl"], "no manifest none.jsonl"),
+        (["empty.jsonl"], "empty.jsonl is empty"),
+        (["folder"], "cannot be read as lhotse's"),
+        (["damaged.jsonl.gz"], "damaged.jsonl.gz"),
+        (["m.jsonl", "m.jsonl"], "named twice"),
+        (["m.jsonl", "n.jsonl", "--write", "c.jsonl"], "--write cleans one plain manifest"),
+        (["m.jsonl", "--jobs", "0"], "--jobs: must be a whole number from 1"),
+        (["m.jsonl", "--config", "none.yaml"], "no configuration file none.yaml"),
+        (["m.jsonl", "--model", "none.safetensors"], "no model file none.safetensors"),
+    ],
+)
+def test_mistakes(
+    arguments: list[str], message: str, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "empty.jsonl").write_text("\n\n")
+    (tmp_path / "damaged.jsonl.gz").write_bytes(b"not gzip")
+    write_manifest(tmp_path / "m.jsonl", {"id": "a", "audio": "x.wav", "text": "no"})
+    assert check(*arguments) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "c.jsonl").exists()
+
+
+def test_asrkit_data_has_help(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from asrkit.__main__ import main
+
+    monkeypatch.setattr(sys, "argv", ["asrkit", "data", "check", "--help"])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 0
+    shown = capsys.readouterr().out
+    assert "usage: asrkit data" in shown
+    assert "example:" in shown
+
+
+def test_real_recordings(
+    shared_data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """an4 is sound, and its official speakers do not overlap."""
+    monkeypatch.chdir(shared_data / "an4")
+    assert check("train.jsonl", "dev.jsonl", "--jobs", 1) == 0
+    shown = capsys.readouterr().out
+    assert "0 errors, 0 warnings, 27 notes" in shown
+    assert "26% of dev.jsonl" in shown

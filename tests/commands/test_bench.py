@@ -1,0 +1,68 @@
+"""asrkit bench: what it prints, what it writes, what it refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from asrkit.__main__ import COMMANDS
+from asrkit.commands.bench import main, rows_of
+from asrkit.model_file import save_model
+from asrkit.runtime import recognizer_of
+from tests.laws.test_export import file_of
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    save_model(tmp_path / "model.safetensors", file_of())
+    return tmp_path / "model.safetensors"
+
+
+def test_the_table_and_the_file(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = model.with_name("bench.json")
+    arguments = ["--model", str(model), "--chunks", "3", "--streams", "1,3", "--chunk-ms", "160"]
+    assert main([*arguments, "--json", str(output)]) == 0
+    shown = capsys.readouterr()
+    assert "15 to 175 ms" in shown.out
+    assert "4 frames in a chunk" in shown.out
+    assert "1, a thread each" in shown.out
+    assert "not measured: backend onnx: no export of this model for chunks of 160 ms" in shown.err
+    values = json.loads(output.read_text())
+    rows = values["rows"]
+    measured = [(row["backend"], row["streams"]) for row in rows]
+    assert measured == [("eager", 1), ("torchscript", 1), ("eager", 3), ("torchscript", 3)]
+    for row in rows:
+        assert 0 < row["p50_ms"] <= row["p95_ms"] <= row["p99_ms"]
+        share = row["p50_ms"] / 160 / row["streams"]
+        assert row["real_time_factor"] == pytest.approx(share)
+        assert row["streams_a_core"] == pytest.approx(1 / share)
+    assert "bench" in COMMANDS
+
+
+def test_every_stream_is_stepped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that leaves a stream out would look fast."""
+    recognizer = recognizer_of(file_of(), 4, 8)
+    assert rows_of({"eager": (recognizer, 0.0)}, 1, 4, 2)[0].streams == 4
+    assert rows_of({"eager": (recognizer, 0.0)}, 1, 5, 2, batchers=2)[0].streams == 5
+    monkeypatch.setattr("asrkit.runtime.batcher.Batcher.step", lambda self: 3)
+    with pytest.raises(AssertionError):
+        rows_of({"eager": (recognizer, 0.0)}, 1, 4, 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--backends", "onnx"], "no export of this model"),
+        (["--backends", "fast"], "backend must be one of eager"),
+        (["--chunks", "0"], "--chunks: must be a whole number from 1"),
+        (["--threads", "0"], "--threads: must be a whole number from 1"),
+        (["--streams", "1,x"], "--streams: must be a whole number from 1 to 100000, got 'x'"),
+        (["--batchers", "0"], "--batchers: must be a whole number from 1"),
+        (["--chunk-ms", "50"], "must be a multiple of 40 ms"),
+    ],
+)
+def test_mistakes(
+    model: Path, options: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--model", str(model), *options]) == 2
+    assert problem in capsys.readouterr().err

@@ -1,0 +1,126 @@
+"""`asrkit evaluate`: a table for people, JSON for programs, and what is left out is named."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from asrkit.commands import decode, evaluate, ngram
+from asrkit.model_file import save_model
+from asrkit.text import CharTokenizer
+from tests.conftest import write_manifest
+from tests.test_model_file import a_file
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    save_model(tmp_path / "m.safetensors", a_file(CharTokenizer(list("eno sy"))))
+    return str(tmp_path / "m.safetensors")
+
+
+def test_table(model: str, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--model", model, "--chunk-ms", "full,160", str(corpus / "dev.jsonl")]
+    assert evaluate.main(arguments) == 0
+    title, *rows = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert " ".join(title) == "chunk WER 95 % errors words CER delay ms median 90 % last ECE"
+    assert [row[0] for row in rows] == ["full", "160"]
+    assert all(row[-9] == "5" for row in rows)  # words
+
+
+def test_json(
+    model: str,
+    corpus: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    (corpus / "audio" / "dev1.flac").unlink()
+    arguments = ["--model", model, "--chunk-ms", "640", "--format", "json"]
+    assert evaluate.main([*arguments, str(corpus / "dev.jsonl")]) == 0
+    shown = capsys.readouterr()
+    score = json.loads(shown.out)["contexts"]["640 ms"]
+    assert score["words"]["reference_units"] == 4
+    assert score["words"]["rate"] == pytest.approx(25 * sum(
+        score["words"][kind] for kind in ("substitutions", "deletions", "insertions")
+    ))  # fmt: skip
+    assert score["characters"]["reference_units"] == len("yes no" + "no yes")
+    assert score["characters"]["rate"] > 0
+    assert "not scored dev1" in caplog.text
+    assert sum(score["errors"].values()) == sum(
+        score["words"][kind] for kind in ("substitutions", "deletions", "insertions")
+    )
+    accuracy = score["word_accuracy"]
+    assert 0 < accuracy["calibration_error"] <= 1
+    assert accuracy.keys() == {"calibration_error", "start_ms", "end_ms"}
+    low, high = score["interval"]
+    assert low <= score["words"]["rate"] <= high
+    assert json.loads(shown.out)["training"] == {"dev_wer": {"full": 1.5}}
+    output = corpus / "scores" / "dev.json"
+    assert evaluate.main([*arguments, "--output", str(output), str(corpus / "dev.jsonl")]) == 0
+    assert json.loads(output.read_text()) == json.loads(shown.out)
+    assert capsys.readouterr().out == ""
+
+
+def test_another_search(model: str, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is scored is what decode writes with that search."""
+    arguments = ["--model", model, "--search", "prefix_beam", "--beam", "3"]
+    dev = str(corpus / "dev.jsonl")
+    assert evaluate.main([*arguments, "--chunk-ms", "160", "--format", "json", dev]) == 0
+    words = json.loads(capsys.readouterr().out)["contexts"]["160 ms"]["words"]
+    assert decode.main([*arguments, "--chunk-ms", "160", "--manifest", dev]) == 0
+    errors = sum(words[kind] for kind in ("substitutions", "deletions", "insertions"))
+    assert f"({errors} of 5:" in capsys.readouterr().err
+
+
+def test_mistakes(model: str, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for chunk in ("0", "100", "ten"):
+        assert (
+            evaluate.main(["--model", model, "--chunk-ms", chunk, str(corpus / "dev.jsonl")]) == 2
+        )
+        assert "--chunk-ms must be" in capsys.readouterr().err
+    assert evaluate.main(["--model", model, str(corpus / "no.jsonl")]) == 2
+    assert "no manifest" in capsys.readouterr().err
+    (corpus / "dev.jsonl").write_text("")
+    assert evaluate.main(["--model", model, str(corpus / "dev.jsonl")]) == 2
+    assert "no utterance of the held-out manifest" in capsys.readouterr().err
+    assert evaluate.main(["--model", model, "--device", "foo", str(corpus / "train.jsonl")]) == 2
+    assert "device 'foo'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seconds", ["0", "-3", "nan", "inf", "ten"])
+def test_a_batch_has_a_length(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert evaluate.main(["--model", "m", "--batch-seconds", seconds, "dev.jsonl"]) == 2
+    assert (
+        f"--batch-seconds: must be a number from 0.1 to 86400.0, got '{seconds}'"
+        in capsys.readouterr().err
+    )
+
+
+def test_a_language_model(
+    model: str, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With enough weight only what it knows is heard."""
+    arpa, dev = str(tmp_path / "lm.arpa"), str(corpus / "dev.jsonl")
+    assert ngram.main(["--output", arpa, str(corpus / "train.jsonl")]) == 0
+    arguments = ["--model", model, "--chunk-ms", "160", "--search", "prefix_beam", "--beam", "30"]
+    wrong = []
+    for options in ([], ["--lm", arpa, "--lm-weight", "5", "--word-bonus", "0"]):
+        assert evaluate.main([*arguments, *options, "--format", "json", dev]) == 0
+        wrong.append(json.loads(capsys.readouterr().out)["contexts"]["160 ms"]["words"])
+    assert wrong[0] != wrong[1]
+
+
+def test_what_has_no_text_is_not_scored(
+    model: str, corpus: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a text nothing can be wrong; with an empty one, whatever is found is."""
+    lines = [json.loads(line) for line in (corpus / "dev.jsonl").read_text().splitlines()]
+    lines[0].pop("text")
+    lines[1]["text"] = ""
+    manifest = write_manifest(corpus / "some.jsonl", *lines)
+    assert (
+        evaluate.main(["--model", model, "--chunk-ms", "160", "--format", "json", str(manifest)])
+        == 0
+    )
+    scored = json.loads(capsys.readouterr().out)["contexts"]["160 ms"]["errors"]
+    assert set(scored) == {lines[1]["id"], lines[2]["id"]}
+    assert f"not scored {lines[0]['id']}: no text" in caplog.text

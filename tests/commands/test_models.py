@@ -1,0 +1,199 @@
+"""Ready models: a name stands for a file of the package, everywhere; and every file that ships."""
+
+import fnmatch
+import re
+from pathlib import Path
+
+import pytest
+import soundfile
+import torch
+
+import asrkit
+from asrkit import pretrained
+from asrkit.model_file import ModelFileError, load_model, model_path, save_model
+from asrkit.text import CharTokenizer
+from tests.conftest import PROJECT, speech, timed
+from tests.running import run
+from tests.test_model_file import a_file
+
+SHIPPED = sorted(pretrained.FOLDER.glob("*.safetensors"))
+SECTIONS = ["Data", "Licence", "Scores", "Limits"]
+
+
+def save_tiny(path: Path) -> Path:
+    save_model(path, a_file(CharTokenizer(list("abcdefghijklmnopqrstuvwxyz "))), torch.float16)
+    return path
+
+
+@pytest.fixture
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A ready model of the name tiny-en; the working folder is empty."""
+    monkeypatch.setattr(pretrained, "FOLDER", tmp_path / "models")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    path = save_tiny(tmp_path / "models" / "tiny-en.safetensors")
+    path.with_suffix(".md").write_text("# tiny-en\n\nLicence: none, it knows nothing.\n")
+    return path
+
+
+def test_a_name_loads_the_file(tiny: Path) -> None:
+    expected = asrkit.load(tiny).transcribe(speech(2.0))
+    assert expected.text
+    assert timed(asrkit.load("tiny-en").transcribe(speech(2.0))) == timed(expected)
+
+
+def test_every_command_takes_a_name(
+    tiny: Path, corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wav, dev = corpus / "audio" / "dev0.flac", corpus / "dev.jsonl"
+    for command, *arguments in (
+        ("decode", wav),
+        ("stream", "--file", wav),
+        ("evaluate", "--chunk-ms", "640", dev),
+        ("verify", "--chunk-ms", "640", wav),
+        ("export", "--output", "x.ts"),
+        ("pack", "--output", "x.safetensors"),
+        ("data", "check", "--no-audio", dev),
+    ):
+        assert run(command, *arguments, "--model", "tiny-en") == 0, command
+        assert run(command, *arguments, "--model", "tiny-de") == 2, command
+        assert "no ready model of that name" in capsys.readouterr().err
+    assert run("report", "--manifest", dev, "--examples", 0, "--worst", 0, "tiny-en") == 0
+    page = Path("tiny-en.html").read_text(encoding="utf-8")
+    assert "<title>tiny-en – asrkit report</title>" in page
+    assert "asrkit.train" not in page  # of a model alone no command is known
+    assert run("report", "--manifest", dev, "tiny-de") == 2
+    assert not Path("tiny-de.html").exists()
+
+
+def test_info_shows_the_card(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("info", "tiny-en") == 0
+    shown = capsys.readouterr().out
+    assert f"file        {tiny}, 0.1 MB" in shown
+    assert "\ncard\n  # tiny-en\n\n  Licence: none, it knows nothing.\n\ntraining\n" in shown
+    tiny.with_suffix(".md").unlink()
+    assert run("info", "tiny-en") == 0
+    assert "\ncard\n" not in capsys.readouterr().out
+
+
+def test_a_file_wins_over_a_name(tiny: Path) -> None:
+    Path("tiny-en").mkdir()  # a folder is no model file
+    assert model_path("tiny-en") == tiny
+    Path("tiny-en").rmdir()
+    save_tiny(Path("tiny-en"))
+    assert model_path("tiny-en") == Path("tiny-en")
+    assert load_model("tiny-en").tokenizer.vocab_size == 28
+
+
+@pytest.mark.parametrize("name", ["tiny", "tiny-e*", "..", ""])
+def test_an_unknown_name_lists_the_known(tiny: Path, name: str) -> None:
+    with pytest.raises(ModelFileError) as error:
+        load_model(name)
+    assert str(error.value) == (
+        f"no model file {name} and no ready model of that name; ready models: tiny-en; "
+        "else give a path"
+    )
+
+
+def test_a_missing_path_is_no_name(tiny: Path) -> None:
+    for path in ("exp/tiny-en", "./tiny-en", "../models/tiny-en", "tiny-en.safetensors"):
+        with pytest.raises(ModelFileError) as error:
+            load_model(path)
+        assert str(error.value) == f"no model file {Path(path)}"
+
+
+def test_a_folder_stands_for_the_model_in_it(
+    tiny: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path("exp").absolute()
+    folder.mkdir()
+    with pytest.raises(ModelFileError, match=r"^no model file .*exp: no .safetensors lies in"):
+        model_path(folder)
+    only = save_tiny(folder / "only.safetensors")
+    assert model_path("exp").absolute() == only
+    assert run("info", folder) == 0
+    assert "only.safetensors, " in capsys.readouterr().out
+    save_tiny(folder / "second.safetensors")
+    with pytest.raises(ModelFileError, match=r"name one: only.safetensors, second.safetensors$"):
+        model_path("exp")
+    wanted = save_tiny(folder / "model.safetensors")
+    assert load_model(folder).path == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("m.onnx", "--backend this file"),
+        ("m.ts", "the .safetensors that it was made of"),
+        ("exp/latest.pt", "the .safetensors that training writes"),
+    ],
+)
+def test_what_is_no_model_but_belongs_to_one(tiny: Path, name: str, said: str) -> None:
+    with pytest.raises(ModelFileError) as error:
+        load_model(name)
+    assert str(error.value).startswith(f"{name} is ")
+    assert said in str(error.value)
+
+
+def test_without_ready_models(tiny: Path) -> None:
+    tiny.unlink()
+    with pytest.raises(ModelFileError, match="ready models: none; else give a path"):
+        load_model("tiny-en")
+
+
+def packaged(name: str) -> bool:
+    """Whether a wheel has this file of the folder."""
+    tomllib = pytest.importorskip("tomllib")
+    settings = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))
+    patterns = settings["tool"]["setuptools"]["package-data"]["asrkit.pretrained"]
+    return any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
+
+
+def test_models_and_their_cards_are_packaged() -> None:
+    assert packaged("tiny-en.safetensors")
+    assert packaged("tiny-en.md")
+    assert not packaged("tiny-en.ts")
+
+
+def sections(card: str) -> dict[str, str]:
+    """The parts of a card by their headings."""
+    parts = re.split(r"^## (.+)$", card, flags=re.MULTILINE)[1:]
+    return {title: text.strip() for title, text in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def lacking(card: str) -> list[str]:
+    """What a card does not say."""
+    found = sections(card)
+    missing = [title for title in SECTIONS if not found.get(title)]
+    return missing + [mark for mark in ("TODO", "TBD", "XX") if mark in card]
+
+
+def test_control_a_card_that_lacks_something_is_noticed() -> None:
+    whole = "# m\n\n" + "".join(f"## {title}\n\nSomething.\n\n" for title in SECTIONS)
+    assert lacking(whole) == []
+    assert lacking(whole.replace("## Licence", "## Colour")) == ["Licence"]
+    assert lacking(whole.replace("## Limits\n\nSomething.", "## Limits")) == ["Limits"]
+    assert lacking(whole.replace("Something", "XX.X %")) == ["XX"]
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_shipped(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is small, has a card, loads by its name, and streaming equals offline."""
+    assert path.stat().st_size <= 6e6
+    assert lacking(path.with_suffix(".md").read_text(encoding="utf-8")) == []
+    assert run("info", path.stem) == 0
+    soundfile.write(tmp_path / "x.wav", speech(2.0), 16000)
+    assert run("verify", "--model", path.stem, "--chunk-ms", "160,640", tmp_path / "x.wav") == 0
+    assert "streaming equals offline" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_a_card_lists_the_words_of_its_model(path: Path) -> None:
+    tokenizer = load_model(path).tokenizer
+    words = [tokenizer.piece(token).strip() for token in range(1, tokenizer.vocab_size)]
+    limits = sections(path.with_suffix(".md").read_text(encoding="utf-8"))["Limits"]
+    assert limits.split("```text\n")[1].partition("```")[0].split() == sorted(words)
+
+
+def test_every_card_has_its_model() -> None:
+    assert {card.stem for card in pretrained.FOLDER.glob("*.md")} <= {path.stem for path in SHIPPED}

@@ -1,0 +1,199 @@
+"""asrkit stream with files and standard input: the same text, on lines and redrawn."""
+
+import io
+import json
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import soundfile
+
+from tests.conftest import speech
+from tests.running import run, talkative_model
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return talkative_model(tmp_path / "m.safetensors")
+
+
+@pytest.fixture
+def wav(tmp_path: Path) -> Path:
+    soundfile.write(tmp_path / "x.wav", speech(2.0), 16000)
+    return tmp_path / "x.wav"
+
+
+def test_stream_a_file(model: Path, wav: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("decode", "--model", model, wav) == 0
+    expected = capsys.readouterr().out
+    assert run("stream", wav, "--model", model) == 0
+    assert capsys.readouterr().out == expected
+    assert run("stream", "--model", model, wav, wav) == 2
+    assert "got 2 (asrkit decode takes several files)" in capsys.readouterr().err
+    for packet in (1, 37, 1000):
+        assert run("stream", "--model", model, "--file", wav, "--packet-ms", packet) == 0
+        assert capsys.readouterr().out == expected
+
+
+def test_stream_standard_input(
+    model: Path, wav: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("stream", "--model", model, "--file", wav) == 0
+    expected = capsys.readouterr().out
+    raw = soundfile.read(wav, dtype="int16")[0].tobytes() + b"\x01"  # and half a sample
+
+    assert stream_piped(raw, model, monkeypatch) == 0
+    assert capsys.readouterr().out == expected
+
+
+def stream_piped(
+    data: bytes, model: Path, monkeypatch: pytest.MonkeyPatch, *options: object
+) -> int:
+    """The exit status of a stream of what comes on standard input."""
+
+    class Input:
+        buffer = io.BytesIO(data)
+
+    monkeypatch.setattr(sys, "stdin", Input())
+    return run("stream", "--model", model, "-", *options)
+
+
+@pytest.mark.parametrize(("rate", "channels"), [(16000, 1), (44100, 2), (8000, 1)])
+def test_wav_on_standard_input(
+    rate: int, channels: int, model: Path, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """As the file itself, with sizes or without; what comes after the samples is no audio."""
+    wav = tmp_path / "y.wav"
+    soundfile.write(wav, speech(2.0, rate=rate)[:, None].repeat(channels, 1), rate)
+    assert run("stream", "--model", model, wav) == 0
+    expected = capsys.readouterr().out
+    data = wav.read_bytes()
+    at = data.index(b"data") + 4
+    endless = data[:4] + b"\xff" * 4 + data[8:at] + b"\xff" * 4 + data[at + 4 :]
+    tagged = data[:12] + b"LIST\x05\0\0\0hello\0" + data[12:] + b"LIST" + bytes(30_000)
+    for piped in (data, endless, tagged):
+        assert stream_piped(piped, model, monkeypatch, "--packet-ms", 37) == 0
+        assert capsys.readouterr().out == expected
+    assert stream_piped(data, model, monkeypatch, "--sample-rate", rate) == 0
+    assert capsys.readouterr().out == expected
+    assert stream_piped(data, model, monkeypatch, "--sample-rate", 48000) == 2
+    assert f"--sample-rate 48000 is not the {rate} Hz of the source" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("flac", "standard input is FLAC; asrkit stream FILE reads"),
+        ("ogg", "standard input is Ogg"),
+        ("w64", "standard input is W64"),
+        ("mp4", "standard input is MP4"),
+        ("avi", "standard input is RIFF, but not WAV"),
+        ("float", "samples of 32 bits, format 3, in 1 channels; asrkit stream FILE reads"),
+        ("cut", "has a damaged header"),
+    ],
+)
+def test_other_files_on_standard_input(
+    kind: str, message: str, model: Path,
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    file = io.BytesIO()
+    if kind in ("flac", "ogg", "w64"):
+        soundfile.write(file, speech(0.5), 16000, format=kind)
+    else:
+        soundfile.write(file, speech(0.5), 16000, format="wav", subtype="FLOAT")
+    data = file.getvalue()
+    data = {"mp4": b"\0\0\0\x18ftypM4A ", "avi": b"RIFF\0\0\0\0AVI ", "cut": data[:30]}.get(
+        kind, data
+    )
+    assert stream_piped(data, model, monkeypatch) == 2
+    shown = capsys.readouterr().err
+    assert message in shown
+    assert len(shown.splitlines()) == 1
+
+
+def test_json_lines(wav: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The final lines together are what decode gives; partial ones have times as they have."""
+    model = talkative_model(tmp_path / "m.safetensors", quiet=0.3)
+    options = ["--model", model, "--endpoint-ms", 40, "--format", "jsonl"]
+    assert run("decode", *options, wav) == 0
+    decoded = json.loads(capsys.readouterr().out)
+    assert run("stream", *options, "--packet-ms", 40, wav) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert all([*line] == ["type", "text", "start", "end", "words"] for line in lines)
+    finals = [line for line in lines if line["type"] == "final"]
+    assert len(finals) > 2
+    times = [{key: line[key] for key in ("text", "start", "end")} for line in finals]
+    assert times == decoded["segments"]
+    words = [{**word, "confidence": 0} for line in finals for word in line["words"]]
+    assert words == [{**word, "confidence": 0} for word in decoded["words"]]
+    partials = [line for line in lines if line["type"] == "partial"]
+    assert len(partials) > 2
+    for line in partials:
+        assert line["text"] == " ".join(word["text"] for word in line["words"])
+        ends = [word["end"] for word in line["words"]]
+        assert line["start"] in [0.0, *(each["end"] for each in finals)]
+        assert line["end"] == (ends[-1] if ends else line["start"])
+
+
+def test_stream_redraws_on_a_terminal(
+    model: Path, wav: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert run("stream", "--model", model, "--file", wav) == 0
+    shown = capsys.readouterr().out
+    lines = shown.split("\r\x1b[K")
+    assert len(lines) > 3
+    assert shown.endswith("\n")
+    assert lines[-1].startswith(lines[-3].rstrip())
+
+
+def test_segments_on_lines(
+    wav: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each as soon as it has ended, the same in files and streams."""
+    options = [
+        "--model",
+        talkative_model(tmp_path / "m.safetensors", quiet=0.3),
+        "--endpoint-ms",
+        40,
+    ]
+    assert run("decode", *options, "--format", "jsonl", wav) == 0
+    segments = [each["text"] for each in json.loads(capsys.readouterr().out)["segments"]]
+    assert len(segments) == len(set(segments)) > 2
+    assert run("stream", *options, "--file", wav) == 0
+    assert capsys.readouterr().out.splitlines() == segments
+    assert run("stream", *options, "--file", wav, "--postprocess", "builtins:repr") == 0
+    assert capsys.readouterr().out.splitlines() == [repr(text) for text in segments]
+    (wav.parent / "shouting.py").write_text("def shout(text): return text.upper()\n")
+    monkeypatch.chdir(wav.parent)  # where a user keeps such a function
+    path = [path for path in sys.path if path]
+    monkeypatch.setattr(sys, "path", [*path])
+    assert run("stream", *options, "--file", wav, "--postprocess", "spelled") == 0
+    capsys.readouterr()
+    assert sys.path == path
+    assert run("stream", *options, "--file", wav, "--postprocess", "shouting:shout") == 0
+    assert capsys.readouterr().out.splitlines() == [text.upper() for text in segments]
+    assert sys.path == [*path, ""]
+    assert run("stream", *options, "--file", wav, "--partials", "--packet-ms", 40) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if not line.startswith("…")] == segments
+    assert lines.index(segments[1]) > lines.index(segments[0])
+    assert any(line.startswith("… ") for line in lines[lines.index(segments[0]) :])
+
+
+def test_stream_partials_on_lines(
+    model: Path, wav: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("stream", "--model", model, "--file", wav, "--partials") == 0
+    *partials, final = capsys.readouterr().out.splitlines()
+    assert len(partials) > 1
+    assert all(line.startswith("… ") for line in partials)
+    assert final.startswith(partials[-1].removeprefix("… ").rstrip())
+
+
+def test_stream_simulates_real_time(model: Path, wav: Path) -> None:
+    start = time.monotonic()
+    assert run("stream", "--model", model, "--file", wav, "--simulate-realtime") == 0
+    assert time.monotonic() - start > 1.9

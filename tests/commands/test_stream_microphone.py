@@ -1,0 +1,242 @@
+"""asrkit stream with a microphone: text, Ctrl-C, what is told."""
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import soundfile
+
+from asrkit.commands.interrupt import until_interrupted
+from asrkit.runtime import Result, Session
+from tests.conftest import FAKE_SOUND, PROJECT, speech
+from tests.running import run, talkative_model
+
+SAID = speech(2.0)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return talkative_model(tmp_path / "m.safetensors")
+
+
+@pytest.fixture
+def expected(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """What is heard in a file of what is said."""
+    soundfile.write(tmp_path / "said.wav", SAID, 16000, subtype="FLOAT")
+    assert run("decode", "--model", model, tmp_path / "said.wav") == 0
+    return capsys.readouterr().out
+
+
+def interrupt() -> bool:
+    """Ctrl-C, from the callback's thread, as soon as it is waited for; the device stays."""
+    while signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        time.sleep(0.001)
+    os.kill(os.getpid(), signal.SIGINT)
+    return False
+
+
+@pytest.mark.parametrize("packet_ms", [10, 100, 3000])
+def test_the_microphone_hears_what_a_file_says(
+    packet_ms: int, model: Path, expected: str, sound: ModuleType, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """Ctrl-C comes when all was said and nearly nothing was decoded: nothing is left out."""
+    sound.samples, sound.pace, sound.after = SAID, 0.0, interrupt
+    path = tmp_path / "heard.wav"
+    options = ["--model", model, "--mic", "--packet-ms", packet_ms, "--save-audio", path]
+    assert run("stream", *options) == 0
+    shown = capsys.readouterr()
+    assert shown.out == expected
+    assert shown.err.splitlines()[0] == "listening to 'USB Mic'; Ctrl-C ends"
+    assert "lost" not in shown.err
+    assert np.array_equal(soundfile.read(path, dtype="float32")[0], SAID)
+    assert run("stream", *options) == 2
+    assert f"{path} exists already" in capsys.readouterr().err
+
+
+def test_a_microphone_that_goes_away(
+    model: Path, expected: str, sound: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sound.samples, sound.pace = SAID, 0.0
+    assert run("stream", "--model", model, "--mic") == 1
+    shown = capsys.readouterr()
+    assert shown.out == expected
+    assert shown.err.splitlines()[-1] == "the microphone 'USB Mic' went away"
+
+
+def test_a_network_slower_than_speech(
+    model: Path, sound: ModuleType, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """It says so while it happens, and in the end how much was lost."""
+    accept = Session.accept
+
+    def slow(self: Session, samples: np.ndarray) -> Result:
+        time.sleep(0.01)
+        return accept(self, samples)
+
+    monkeypatch.setattr(Session, "accept", slow)
+    sound.samples, sound.pace, sound.after = speech(33.0), 0.001, interrupt
+    sound.overflows = {7}
+    assert run("stream", "--model", model, "--mic", "--packet-ms", 500) == 0
+    *told, lost, dropped = capsys.readouterr().err.splitlines()
+    assert any("s behind: decoding is slower" in line for line in told)
+    assert any("audio is being lost, " in line for line in told)
+    assert any("Ctrl-C again ends at once" in line for line in told)
+    assert lost.endswith(" s of audio were lost: decoding was slower than speech")
+    assert 0.5 <= float(lost.split()[0]) <= 3.0
+    assert dropped == "0.50 s of audio, or more, were lost by the device or the system"
+
+
+def test_what_was_heard_before_an_error_is_shown(
+    model: Path, expected: str, sound: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sound.samples, sound.pace = np.append(SAID, np.full(1600, np.nan, np.float32)), 0.0
+    assert run("stream", "--model", model, "--mic") == 2
+    shown = capsys.readouterr()
+    assert shown.out == expected
+    assert "samples must be finite" in shown.err
+
+
+def test_list_devices_needs_no_model(
+    sound: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        run("stream", "--list-devices")
+    assert stop.value.code == 0
+    assert "*      0  USB Mic " in capsys.readouterr().out
+    monkeypatch.setitem(sys.modules, "sounddevice", None)
+    with pytest.raises(SystemExit) as stop:
+        run("stream", "--list-devices")
+    assert stop.value.code == 2
+    assert "asrkit stream: the microphone needs sounddevice" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--mic-device", "webcam"], "no microphone's name has 'webcam' in it\n  number  name"),
+        (["--save-audio", "x.mp3"], "a recording is a .wav or .flac file, got x.mp3"),
+        (["--save-audio", "none/x.wav"], "none/x.wav cannot be written"),
+    ],
+)
+def test_mistakes(
+    options: list[str], message: str, model: Path, sound: ModuleType,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    assert run("stream", "--model", model, "--mic", *options) == 2
+    assert f"asrkit stream: {message}" in capsys.readouterr().err
+
+
+def press(*numbers: int) -> Iterator[int]:
+    """Packets 0, 1, …; Ctrl-C while one of these is waited for."""
+    for number in range(50):
+        if number in numbers:
+            signal.raise_signal(signal.SIGINT)
+        yield number
+
+
+def test_ctrl_c_ends_a_source_that_cannot_stop() -> None:
+    used: list[int] = []
+    until_interrupted(press(3), used.append)
+    assert used == [0, 1, 2]
+
+    def use(number: int) -> None:
+        if number == 5:
+            signal.raise_signal(signal.SIGINT)
+        used.append(number)  # a packet in use is finished
+
+    until_interrupted(press(), use)
+    assert used == [0, 1, 2, *range(6)]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_asks_a_source_to_stop_and_twice_ends_at_once() -> None:
+    used: list[int] = []
+    asked: list[bool] = []
+    packets = itertools.takewhile(lambda number: number < 7, press(3))
+    until_interrupted(packets, used.append, lambda: asked.append(True))
+    assert (used, asked) == ([*range(7)], [True])  # also what it still has
+    with pytest.raises(KeyboardInterrupt):
+        until_interrupted(press(3, 5), used.append, lambda: None)
+    assert used == [*range(7), *range(5)]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_twice_is_no_traceback_and_what_was_heard_stays(
+    model: Path, expected: str, sound: ModuleType, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    def endless(self: Session) -> Result:
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError
+
+    monkeypatch.setattr(Session, "finish", endless)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    sound.samples, sound.pace, sound.after = SAID, 0.0, interrupt
+    assert run("stream", "--model", model, "--mic") == 130
+    shown = capsys.readouterr()
+    assert shown.err.endswith("asrkit stream: stopped\n")
+    last = shown.out.split("\r\x1b[K")[-1]
+    assert expected.startswith(last.rstrip("\n"))
+    assert last.endswith("\n")
+    assert last.strip()
+
+
+PTY = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals")
+
+
+@PTY
+def test_in_a_narrow_terminal(
+    model: Path, expected: str, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    """Ctrl-C is typed in the middle: the line is redrawn until then, the last text stays."""
+    import pty
+
+    columns = 30
+    environment |= {
+        "PYTHONPATH": f"{FAKE_SOUND}{os.pathsep}{PROJECT}", "COLUMNS": str(columns),
+        "FAKE_MICROPHONE": str(tmp_path / "said.wav"),
+    }  # fmt: skip
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "asrkit.stream", "--model", str(model), "--mic"]
+    process = subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment,
+        start_new_session=True, preexec_fn=take_terminal,
+    )  # fmt: skip
+    os.close(theirs)
+    shown, typed = b"", False
+    while True:
+        try:
+            shown += os.read(ours, 4096)
+        except OSError:  # the other end is closed
+            break
+        if not typed and shown.count(b"\x1b[K") > 25 and expected.strip()[:4].encode() in shown:
+            os.write(ours, b"\x03")
+            typed = True
+    os.close(ours)
+    assert process.wait() == 0
+    lines = shown.decode().replace("\r\n", "\n").split("\r\x1b[K")
+    assert lines[0] + lines[1] == "listening to 'USB Mic'; Ctrl-C ends\n"
+    assert all(len(line.rstrip("\n^C")) < columns for line in lines[2:-1])
+    assert all("dBFS" in line for line in lines[2:-1] if line)
+    final = lines[-1].rstrip("\n")
+    assert expected.startswith(final)
+    assert final
+    assert "Traceback" not in shown.decode()
+
+
+def take_terminal() -> None:
+    """Make standard input the terminal that Ctrl-C comes from."""
+    import fcntl
+    import termios
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

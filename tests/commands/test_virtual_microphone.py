@@ -1,0 +1,127 @@
+"""asrkit stream --mic through sounddevice, PortAudio and ALSA: PulseAudio plays an utterance.
+
+A null sink is the loudspeaker and its monitor the microphone, so no hardware is needed. Samples
+go through bit for bit, which makes the comparison exact. .ci/run installs what is needed.
+"""
+
+import importlib.util
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+import soxr
+
+from recipes.digits.prepare import record
+from tests.conftest import PROJECT, skip
+from tests.running import run
+
+MODEL, TEXT = "small-en-alnum", "one two three four five six seven"
+RATE = 44100  # that of the ALSA plugin; any other would be resampled on the way
+TIMEOUT = 120  # seconds; on a computer with nothing else to do, ten
+
+
+def missing() -> list[str]:
+    """What this computer has not got."""
+    commands = [name for name in ("pulseaudio", "pactl") if not shutil.which(name)]
+    modules = [name for name in ("sounddevice", "espeakng_loader")
+               if not importlib.util.find_spec(name)]  # fmt: skip
+    libraries = {"libportaudio.so.2": "libportaudio2",
+                 "libasound_module_pcm_pulse.so": "libasound2-plugins"}  # fmt: skip
+    lacking = [package for name, package in libraries.items()
+               if not any(Path("/usr/lib").rglob(name))]  # fmt: skip
+    return commands + modules + lacking
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    """Wait for something that another process does."""
+    end = time.monotonic() + TIMEOUT
+    while not condition():
+        assert time.monotonic() < end, f"{what} has not happened in {TIMEOUT} s"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def pulse(tmp_path: Path, environment: dict[str, str]) -> Iterator[dict[str, str]]:
+    """The environment of a PulseAudio of its own, whose default microphone hears sink `spk`."""
+    if lacking := missing():
+        skip(f"no virtual microphone without {', '.join(lacking)}")
+    folder = tmp_path / "home"
+    folder.mkdir(mode=0o700)
+    environment |= {"HOME": str(folder), "XDG_RUNTIME_DIR": str(folder),
+                    "PULSE_SINK": "spk", "PULSE_SOURCE": "spk.monitor"}  # fmt: skip
+    for name in ("PULSE_SERVER", "PULSE_RUNTIME_PATH", "XDG_CONFIG_HOME", "DISPLAY"):
+        environment.pop(name, None)
+    sink = f"sink_name=spk norewinds=1 rate={RATE} channels=1 format=float32le"
+    server = subprocess.Popen(
+        ["pulseaudio", "-n", "--daemonize=no", "--exit-idle-time=-1", "--log-target=stderr",
+         "-L", "module-native-protocol-unix", "-L", f"module-null-sink {sink}"],
+        env=environment, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        until(lambda: "spk.monitor" in pactl(environment, "list", "short", "sources"), "a source")
+        yield environment
+    finally:
+        server.terminate()
+        server.wait(10)
+
+
+def pactl(environment: dict[str, str], *arguments: str) -> str:
+    done = subprocess.run(["pactl", *arguments], env=environment, capture_output=True, text=True)
+    return done.stdout
+
+
+def utterance() -> np.ndarray:
+    """An utterance of the digits recipe, with silence around it, at the sink's rate."""
+    speech = record(TEXT, "en+f2", np.random.default_rng(1))
+    padded = np.pad(soxr.resample(speech, 16000, RATE), RATE)
+    return padded.astype(np.float32)
+
+
+def decoded(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    assert run("decode", "--model", MODEL, path) == 0
+    return capsys.readouterr().out
+
+
+def trimmed(samples: np.ndarray) -> np.ndarray:
+    """Without the digital silence around it."""
+    first, *_, last = np.flatnonzero(samples)
+    return samples[first : last + 1]
+
+
+def test_what_is_played_is_heard(
+    pulse: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The text is that of the file, and exactly that of what was saved: streaming is offline."""
+    said, heard, notes = tmp_path / "said.wav", tmp_path / "heard.wav", tmp_path / "notes.txt"
+    soundfile.write(said, utterance(), RATE, subtype="FLOAT")
+    pactl(pulse, "upload-sample", str(said), "said")
+    command = [sys.executable, "-m", "asrkit.stream", "--model", MODEL, "--mic"]
+    with notes.open("w") as errors:
+        process = subprocess.Popen(
+            [*command, "--save-audio", str(heard)], env=pulse, cwd=PROJECT, text=True,
+            stdout=subprocess.PIPE, stderr=errors,
+        )  # fmt: skip
+    try:
+        until(lambda: "Ctrl-C ends" in notes.read_text() or process.poll(), "listening")
+        assert process.poll() is None, notes.read_text()
+        until(lambda: heard.exists() and heard.stat().st_size > 0.5 * 4 * RATE, "a recording")
+        pactl(pulse, "play-sample", "said", "spk")
+        until(lambda: pactl(pulse, "list", "short", "sink-inputs"), "the start of the playing")
+        until(lambda: not pactl(pulse, "list", "short", "sink-inputs"), "its end")
+        process.send_signal(signal.SIGINT)
+        text, _ = process.communicate(timeout=TIMEOUT)
+    finally:
+        process.kill()
+    assert process.returncode == 0, notes.read_text()
+    assert "lost" not in notes.read_text()
+    samples, rate = soundfile.read(heard, dtype="float32")
+    assert rate == RATE
+    assert np.array_equal(trimmed(samples), trimmed(utterance()))
+    assert text == decoded(heard, capsys) == decoded(said, capsys) == f"{TEXT}\n"

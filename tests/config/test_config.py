@@ -1,0 +1,285 @@
+"""Configuration: strict, with errors that teach."""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asrkit.build import build_model, build_search
+from asrkit.commands.options import asked_search
+from asrkit.config import (
+    Config,
+    ConfigError,
+    load_config,
+    parse_config,
+    parse_search,
+)
+from asrkit.config.schema import POSITIONS, Section
+from asrkit.errors import UserError
+from asrkit.model.positions import options
+from tests.conftest import PROJECT
+
+CONF = PROJECT / "conf" / "conformer.yaml"
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("modle.dim=256", "unknown key 'modle.dim'; did you mean 'model.dim'?"),
+        ("model.layres=3", "unknown key 'model.layres'; did you mean 'model.num_layers'?"),
+        ("model.num_heads=four", "'model.num_heads': input should be a valid integer"),
+        ("model.dim=true", "'model.dim': input should be a valid integer"),
+        (
+            "augmentation.spec_max_time_share=2",
+            "'augmentation.spec_max_time_share': input should be less than or equal to 1, got 2",
+        ),
+        (
+            "augmentation.spec_max_time_share=0",
+            "'augmentation.spec_max_time_share': input should be greater than 0, got 0",
+        ),
+        (
+            "training.epochs=0",
+            "'training.epochs': input should be greater than or equal to 1, got 0",
+        ),
+        (
+            "training.learning_rate=.nan",
+            "'training.learning_rate': input should be a finite number",
+        ),
+        ("model.dim=98", "'model': dim 98 must be a multiple of num_heads 4"),
+        (
+            "model.position.kind=rotory",
+            "'model.position.kind': must be one of relative, relative_learned, shaw, t5, alibi, "
+            "deberta, urpe, rotary, compact, sinusoidal, learned, flow, complex, none, "
+            "got 'rotory'; did you mean 'rotary'?",
+        ),
+        (
+            "model.position={kind: rotary, max_distance: 3}",
+            "'model.position': rotary has no option 'max_distance'; it has share, base",
+        ),
+        (
+            "model.position={kind: none, x: 3}",
+            "'model.position': none has no option 'x'; it has none",
+        ),
+        ("model.position=null", "'model.position': write a kind, or {kind: …} with its options"),
+        (
+            "model.position={kind: learned, period: 10000000000000000000}",
+            "'model.position.period': input should be less than or equal to 100000",
+        ),
+        (
+            "model.position={kind: rotary, share: 0.01}",
+            "'model.position': share 0.01 of a head's dim / num_heads = 24 dimensions leaves",
+        ),
+        (
+            "model.position.max_distanse=3",
+            "'model.position': relative has no option 'max_distanse'; it has max_distance",
+        ),
+        (
+            "model.position.max_distance=0",
+            "'model.position.max_distance': input should be greater than or equal to 1, got 0",
+        ),
+        (
+            "model.position.max_distance=far",
+            "'model.position.max_distance': input should be a valid integer, got 'far'",
+        ),
+        ("model.position={max_distance: 3}", "missing key 'model.position.kind'"),
+        ("training.intermediate_layers=[9]", "must lie below model.num_layers 6"),
+        (
+            "search=beam",
+            "'search.kind': must be one of greedy, prefix_beam, got 'beam'",
+        ),
+        (
+            "search={kind: greedy, beam: 3}",
+            "'search': greedy has no option 'beam'; it has blank_penalty",
+        ),
+        (
+            "search={kind: prefix_beam, beam: 0}",
+            "'search.beam': input should be greater than or equal to 1, got 0",
+        ),
+        (
+            "search={kind: prefix_beam, skip_blank_prob: 2}",
+            "'search': skip_blank_prob must be between 0 and 1, got 2",
+        ),
+        ("search=null", "'search': write a kind, or {kind: …} with its options, got None"),
+        ("context.chunk_sizes=[]", "chunk_sizes must name at least one"),
+        ("data.recipe=../evil", "'data.recipe': string should match pattern"),
+        ("training.num_threads=2000", "should be less than or equal to 1024, got 2000"),
+        ('training.output_dir="a\\0b"', "'training.output_dir': string should match pattern"),
+        ("training=3", "'training': input should be a valid dictionary"),
+        ("nonsense", "an override is section.key=value, got 'nonsense'"),
+        ("data.train.x=3", "'train' in 'data.train.x=3' is a value, not a section"),
+    ],
+)
+def test_what_is_wrong_is_named(override: str, message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        load_config(CONF, [override])
+    assert message in str(error.value)
+
+
+def test_a_home_folder_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell leaves the ~ of section.key=~/x alone; a folder named ~ is nobody's wish."""
+    monkeypatch.setenv("HOME", "/home/anna")
+    config = load_config(CONF, ["training.output_dir=~/exp", "data.train=~/train.jsonl"])
+    assert config.training.output_dir == "/home/anna/exp"
+    assert config.data.train == "/home/anna/train.jsonl"
+
+
+def test_overrides_and_numbers() -> None:
+    config = load_config(CONF, ["training.learning_rate=1e-3", "context.chunk_sizes=[8]"])
+    assert config.training.learning_rate == 1e-3
+    assert config.context.chunk_sizes == [8]
+
+
+@pytest.mark.parametrize("kind", POSITIONS)
+def test_round_trip(kind: str) -> None:
+    config = load_config(CONF, [f"model.position.kind={kind}"])
+    assert parse_config(config.model_dump(mode="json")) == config
+    assert config.model.position.kind == kind
+    assert config.model.position.model_dump().keys() == {"kind", *options(kind)}
+
+
+def test_a_kind_may_stand_alone() -> None:
+    assert load_config(CONF, ["model.position=t5"]).model.position.kind == "t5"
+
+
+def test_options_reach_the_encoding() -> None:
+    config = load_config(CONF, ["model.position={kind: shaw, max_distance: 5, values: false}"])
+    position = build_model(config.model, 9).encoder.layers[0].attention.position
+    assert position.embeddings.shape == (11, 24)  # 2·5+1 distances, Dh of the keys alone
+
+
+def test_a_search_and_its_options() -> None:
+    assert load_config(CONF).search.kind == "greedy"
+    config = load_config(CONF, ["search={kind: prefix_beam, beam: 4, min_token_prob: 1e-3}"])
+    search = build_search(config.search)
+    assert (search.beam, search.log_min_token) == (4, pytest.approx(math.log(1e-3)))
+    assert parse_config(config.model_dump(mode="json")) == config
+    assert parse_search("prefix_beam") == load_config(CONF, ["search=prefix_beam"]).search
+
+
+def test_missing(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no configuration file"):
+        load_config(tmp_path / "x.yaml")
+    (tmp_path / "x.yaml").write_text("model: {dim: [")
+    with pytest.raises(ConfigError, match="is not YAML"):
+        load_config(tmp_path / "x.yaml")
+    (tmp_path / "x.yaml").write_text("just text")
+    with pytest.raises(ConfigError, match="must hold sections"):
+        load_config(tmp_path / "x.yaml")
+    (tmp_path / "x.yaml").write_text("model: {dim: 144}")
+    with pytest.raises(ConfigError, match="missing key 'data'\nmissing key 'training'"):
+        load_config(tmp_path / "x.yaml")
+
+
+def bomb() -> str:
+    """YAML of 1 kB that stands for 9^30 values."""
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    for i in range(30):
+        lines.append(f"a{i + 1}: &a{i + 1} [{', '.join([f'*a{i}'] * 9)}]")
+    return "\n".join(lines)
+
+
+BAD_YAML = {
+    "date": ("2020-13-45", "'2020-13-45' is no timestamp in line 1, column 1"),
+    "binary": ("0b_", "'0b_' is no int"),
+    "digits": ("9" * 5000, "…999"),
+    "hexadecimal": ("0x" + "f" * 9000, "…fff"),
+    "bool": ("!!bool x", "'x' is no bool"),
+    "letter": (r'"\UFFFFFFFF"', "too large"),
+    "deep": ("[" * 1000, "nested too deep"),
+    "maps": ("{a: " * 1000, "nested too deep"),
+    "bomb": (bomb(), "its aliases stand for 100000 values or more"),
+    "merged": ("&a {x: &b {<<: [*b, *b]}}", "its aliases stand for"),
+    "endless": ("&a [*a]", "its aliases stand for"),
+    "keys": ("{k: 1, 'k': 2}", "key 'k' stands twice in line 1, column 8"),
+    "code": ("!!python/object/apply:os.system [true]", "could not determine a constructor"),
+    "escape": ("a\x1b]0;title\x07", "unacceptable character #x001b"),
+    "surrogate": ("\ud800", "unacceptable character #xd800"),
+    "large": ("\n" * 10**6, "more than 100000"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_YAML)
+@pytest.mark.parametrize("place", ["file", "override", "search"])
+def test_bad_yaml_is_one_line(kind: str, place: str, tmp_path: Path) -> None:
+    text, message = BAD_YAML[kind]
+    path = tmp_path / "x.yaml"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    read: dict[str, Callable[[], object]] = {
+        "file": lambda: load_config(path),
+        "override": lambda: load_config(CONF, [f"data.train={text}"]),
+        "search": lambda: asked_search(text),
+    }
+    start = time.monotonic()
+    with pytest.raises(UserError) as error:
+        read[place]()
+    if (kind, place) != ("surrogate", "file"):  # no UTF-8 there
+        assert message in str(error.value)
+    assert str(error.value).isprintable()
+    assert len(str(error.value)) < 500
+    assert time.monotonic() - start < 10
+
+
+def test_aliases_and_merged_keys() -> None:
+    config = load_config(CONF, ["context={chunk_sizes: &c [8], left_contexts: *c}"])
+    assert config.context.left_contexts == [8]
+    config = load_config(CONF, ["text={<<: {case: upper}, tokenizer: words}"])
+    assert (config.text.case, config.text.tokenizer) == ("upper", "words")
+
+
+def test_many_keys_take_no_time(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text("".join(f"k{i}: 1\n" for i in range(4000)))
+    start = time.monotonic()
+    with pytest.raises(ConfigError, match=r"unknown key 'k0'(.*\n)+and more of the kind$"):
+        load_config(tmp_path / "x.yaml")
+    assert time.monotonic() - start < 10
+
+
+def nested(depth: int) -> dict:
+    return {"kind": nested(depth - 1)} if depth else {}
+
+
+ODD: list[Any] = [
+    "\ud800", 10**4000, math.nan, math.inf, -1, [], {}, None, True, "x" * 10**5, "\x1b[0m",
+    b"x", nested(900), {1: 2}, {"kind": [1]}, {"kind": "\ud800"}, {"kind": "greedy", "\ud800": 1},
+    {"kind": "relative", "max_distance": 10**4000}, {"kind": "greedy", "x" * 10**5: 1},
+]  # fmt: skip
+
+
+def keys(section: type[Section], prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, field in section.model_fields.items():
+        yield (*prefix, name)
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+            yield from keys(field.annotation, (*prefix, name))
+
+
+@pytest.mark.parametrize("key", [*keys(Config), ("\ud800",), ("\x1b",), ("x" * 10**5,)], ids=len)
+def test_odd_values_are_refused_in_short_lines(key: tuple[str, ...]) -> None:
+    """Whatever a file or a model's header has in place of a value: a ConfigError, or it fits."""
+    refused = 0
+    for value in ODD:
+        values: dict[str, Any] = {
+            "data": {"train": "a", "dev": "b"},
+            "training": {"output_dir": "c"},
+        }
+        section = values
+        for name in key[:-1]:
+            section = section.setdefault(name, {})
+        section[key[-1]] = value
+        try:
+            parse_config(values)
+        except ConfigError as error:
+            refused += 1
+            for line in str(error).split("\n"):
+                assert line.isprintable()
+                assert len(line) < 500
+    assert refused > len(ODD) / 2
+
+
+def test_yaml_runs_no_code(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text("data: !!python/object/apply:os.system ['touch hacked']")
+    with pytest.raises(ConfigError, match="is not YAML"):
+        load_config(tmp_path / "x.yaml")
+    assert not Path("hacked").exists()

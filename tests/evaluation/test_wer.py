@@ -1,0 +1,73 @@
+"""Error rates: counts, edges, and agreement with a plain edit distance."""
+
+import math
+import random
+
+import pytest
+
+from asrkit.evaluation.wer import ErrorRate, bootstrap, cer, wer
+
+
+def distance(a: list[str], b: list[str]) -> int:
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, start=1):
+        previous, row[0] = row[0], i
+        for j, y in enumerate(b, start=1):
+            previous, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, previous + (x != y))
+    return row[-1]
+
+
+def test_counts() -> None:
+    assert wer(["a b c d"], ["a x d e"]) == ErrorRate(2, 0, 1, 4) or wer(
+        ["a b c d"], ["a x d e"]
+    ) == ErrorRate(3, 0, 0, 4)
+    assert wer(["a b", "c"], ["a", "c c"]) == ErrorRate(0, 1, 1, 3)
+    assert cer(["abc"], ["axcd"]) == ErrorRate(1, 0, 1, 3)
+    assert wer(["a b"], ["a b"]).rate == 0.0
+
+
+def test_empty_references_and_hypotheses() -> None:
+    assert wer([""], ["a b"]) == ErrorRate(0, 0, 2, 0)
+    assert wer(["a b"], [""]) == ErrorRate(0, 2, 0, 2)
+    assert wer([], []) == ErrorRate(0, 0, 0, 0)
+    assert wer(["", "a"], ["b", "a"]) == ErrorRate(0, 0, 1, 1)
+    assert wer(["", ""], ["", ""]).rate == 0.0
+    with pytest.raises(ValueError, match="2 references but 1"):
+        wer(["a", "b"], ["a"])
+
+
+def test_against_an_edit_distance() -> None:
+    draw = random.Random(0)
+    texts = [
+        [" ".join(draw.choices("abcd", k=draw.randrange(1, 8))) for _ in range(50)] for _ in "rh"
+    ]
+    expected = sum(distance(r.split(), h.split()) for r, h in zip(*texts, strict=True))
+    assert wer(*texts).errors == expected
+
+
+def rates(errors: list[int], words: list[int]) -> list[ErrorRate]:
+    return [ErrorRate(e, 0, 0, w) for e, w in zip(errors, words, strict=True)]
+
+
+def test_an_interval_where_the_distribution_is_known() -> None:
+    """Of 400 single words, 80 wrong: binomial, 20 % ± 1.96 sqrt(0.2 · 0.8 / 400)."""
+    low, high = bootstrap(rates([1] * 80 + [0] * 320, [1] * 400))
+    half = 196 * math.sqrt(0.2 * 0.8 / 400)
+    assert low == pytest.approx(20 - half, abs=0.6)
+    assert high == pytest.approx(20 + half, abs=0.6)
+    assert bootstrap(rates([0, 1], [1, 1])) == (0.0, 100.0)  # a quarter of the samples each
+
+
+def test_an_interval_of_equal_utterances_is_a_point() -> None:
+    assert bootstrap(rates([1] * 30, [4] * 30)) == (25.0, 25.0)
+    assert bootstrap(rates([0], [0])) == (0.0, 0.0)
+    some = rates([1, 2, 0, 5], [4, 4, 4, 9])
+    assert bootstrap(some) == bootstrap(some)
+
+
+def test_control_errors_that_come_together_make_it_wider() -> None:
+    """Drawing words and not utterances would miss this: the rate is the same, 20 %."""
+    together = bootstrap(rates([10] * 20 + [0] * 80, [10] * 100))
+    apart = bootstrap(rates([2] * 100, [10] * 100))
+    assert apart == (20.0, 20.0)
+    assert together.high - together.low > 12

@@ -1,0 +1,270 @@
+"""A language model inside the prefix beam search: sums over all paths, splits, and tokenizers."""
+
+import math
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from asrkit.errors import UserError
+from asrkit.lm import Hotwords, NGram, TokenFusion, Weighted, WordFusion
+from asrkit.lm.fusion import spelled
+from asrkit.lm.kneser_ney import arpa_lines, estimate
+from asrkit.lm.ngram import read_arpa
+from asrkit.search import Both, Fusion, GreedySearch, PrefixBeamSearch, plus
+from asrkit.text import CharTokenizer, SentencePieceTokenizer, Tokenizer, WordTokenizer, decode
+from tests.lm.phrases import lent, worth
+from tests.search.test_prefix_beam import ALL, all_paths, nbest, pieces, random_log_probs, textbook
+
+TEXTS = ["a ab b", "ab a", "b b ab a", "a", "ab", "ba a b"]
+PIECES = ["", " ", "a", "b"]
+KINDS = ["words", "tokens", "hotwords", "words and hotwords"]
+
+
+def written(sentences: list[list[str]], folder: Path, order: int = 3) -> NGram:
+    path = folder / "lm.arpa"
+    path.write_text("\n".join(arpa_lines(estimate(sentences, order))))
+    return read_arpa(path)
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> NGram:
+    return written([text.split() for text in TEXTS], tmp_path_factory.mktemp("words"))
+
+
+@pytest.fixture(scope="module")
+def letters(tmp_path_factory: pytest.TempPathFactory) -> NGram:
+    split = [[spelled(letter) for letter in text] for text in TEXTS]
+    return written(split, tmp_path_factory.mktemp("letters"))
+
+
+Case = tuple[Fusion, Callable[[tuple[int, ...]], float], Callable[[tuple[int, ...]], float]]
+
+
+def case(kind: str, seed: int, words: NGram, letters: NGram) -> Case:
+    """A fusion, and by definition what it adds to a text so far, and to a text that ends."""
+    if kind == "words and hotwords":
+        (first, *of_first), (second, *of_second) = (
+            case(each, seed, words, letters) for each in kind.split(" and ")
+        )
+        so_far, ended = zip(of_first, of_second, strict=True)
+        return (
+            Both(first, second),
+            lambda tokens: sum(each(tokens) for each in so_far),
+            lambda tokens: sum(each(tokens) for each in ended),
+        )
+    draw = random.Random(seed)
+    weight, bonus = draw.choice([0.0, 0.3, 1.0, 2.5]), draw.choice([-1.0, 0.0, 0.7, 2.0])
+
+    def added(model: NGram, said: list[str], ended: bool) -> float:
+        state, total = model.start(), 0.0
+        for word in said:
+            log_prob, state = model.score(state, word)
+            total += weight * log_prob + bonus
+        return total + weight * model.finish(state) if ended else total
+
+    def text(tokens: tuple[int, ...]) -> str:
+        return "".join(PIECES[token] for token in tokens)
+
+    if kind == "hotwords":
+        phrases = draw.sample(["a", "b", "ab", "ab a", "b b ab", "bab", "a ab"], 3)
+        bonuses = {phrase: draw.uniform(0.0, 5.0) for phrase in phrases}
+        return (
+            Hotwords(bonuses, PIECES),
+            lambda tokens: (
+                worth(f"{text(tokens)}|".split()[:-1], bonuses) + lent(text(tokens), bonuses)
+            ),
+            lambda tokens: worth(text(tokens).split(), bonuses),
+        )
+    if kind == "tokens":
+        return (
+            TokenFusion(Weighted(letters, weight, bonus), PIECES),
+            lambda tokens: added(letters, list(map(spelled, text(tokens))), False),
+            lambda tokens: added(letters, list(map(spelled, text(tokens))), True),
+        )
+    return (
+        WordFusion(Weighted(words, weight, bonus), PIECES),
+        lambda tokens: added(words, text(tokens).rpartition(" ")[0].split(), False),
+        lambda tokens: added(words, text(tokens).split(), True),
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(60))
+def test_all_texts_when_nothing_is_pruned(
+    kind: str, seed: int, words: NGram, letters: NGram
+) -> None:
+    """The sum of a text's paths times what the language model makes of the text and its end."""
+    fusion, _, ended = case(kind, seed, words, letters)
+    log_probs = random_log_probs(seed, 1 + seed % 5, 4)
+    expected = {
+        tokens: math.log(probability) + ended(tokens)
+        for tokens, (probability, _) in all_paths(log_probs).items()
+    }
+    search = PrefixBeamSearch(5000, **ALL, fusion=fusion)
+    found = nbest(search, log_probs)
+    assert {e.hypothesis.tokens: e.score for e in found} == pytest.approx(expected, abs=1e-9)
+    assert [e.score for e in found] == sorted((e.score for e in found), reverse=True)
+    best = search.best(search.step(search.start(), log_probs))
+    assert best.tokens == max(expected, key=lambda tokens: expected[tokens])
+
+
+def test_times_are_those_of_the_likeliest_path_all_the_same(words: NGram) -> None:
+    log_probs = random_log_probs(1, 5, 4)
+    paths = all_paths(log_probs)
+    fusion = WordFusion(Weighted(words, 1.0, 1.0), PIECES)
+    for hypothesis, _ in nbest(PrefixBeamSearch(5000, **ALL, fusion=fusion), log_probs):
+        _, likeliest = paths[hypothesis.tokens]
+        assert hypothesis[:3] == likeliest[:3]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(60))
+def test_a_beam_is_that_of_trying_all_tokens(
+    kind: str, seed: int, words: NGram, letters: NGram
+) -> None:
+    fusion, so_far, ended = case(kind, seed, words, letters)
+    beam, log_probs = 1 + seed % 8, random_log_probs(seed, 15, 4, scale=0.5 + seed % 3)
+    expected = textbook(log_probs, beam, so_far)
+    found = nbest(PrefixBeamSearch(beam, **ALL, fusion=fusion), log_probs)
+    assert {e.hypothesis.tokens: e.score for e in found} == pytest.approx(
+        {tokens: score - so_far(tokens) + ended(tokens) for tokens, score in expected.items()},
+        abs=1e-9,
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(20))
+def test_every_split_gives_the_same(kind: str, seed: int, words: NGram, letters: NGram) -> None:
+    """And asking for results on the way changes nothing."""
+    fusion, _, _ = case(kind, seed, words, letters)
+    search = PrefixBeamSearch(1 + seed % 10, fusion=fusion)
+    log_probs = random_log_probs(seed, 60, 4, scale=3.0)
+    expected = nbest(search, log_probs)
+    state = search.start()
+    for part in pieces(log_probs, seed):
+        state = search.step(state, part)
+        assert search.best(state) == search.best(state)
+        assert search.partial(state) == search.partial(state)
+    assert search.nbest(state) == expected
+
+
+def test_long_texts_with_a_bonus_do_not_overflow(words: NGram) -> None:
+    """Each word multiplies the sums, beyond all that a float can hold: about e to the 710."""
+    frames = torch.full((2000, 4), 1e-9)
+    frames[range(2000), torch.tensor([2, 0, 1, 0] * 500)] = 1.0
+    fusion = WordFusion(Weighted(words, 0.1, 9.0), PIECES)
+    (best, *_) = nbest(PrefixBeamSearch(fusion=fusion), frames.log())
+    assert best.hypothesis.tokens == (2, 1) * 500
+    assert 800 < best.score < 9.0 * 500
+
+
+def test_it_decides_what_sounds_alike(words: NGram) -> None:
+    """Control: without weight, or without a model, the posteriors alone decide."""
+    frames = torch.tensor([[0.0, 0.0, 0.49, 0.51], [1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.4, 0.6]])
+    for weight, text in ((2.0, "ab"), (0.0, "bb")):
+        search = PrefixBeamSearch(fusion=WordFusion(Weighted(words, weight, 0.0), PIECES))
+        best = search.best(search.step(search.start(), frames.log()))
+        assert "".join(PIECES[token] for token in best.tokens) == text
+
+
+def test_a_word_that_is_not_complete_costs_nothing_yet(words: NGram) -> None:
+    """While the stream goes on the likelier sound leads; if it ends, the likelier last word."""
+    frames = torch.tensor([[0.0, 0.0, 0.0, 1.0], [0.45, 0.0, 0.55, 0.0]])
+    search = PrefixBeamSearch(fusion=WordFusion(Weighted(words, 3.0, 0.0), PIECES))
+    state = search.step(search.start(), frames.log())
+    assert search.partial(state).tokens == (3, 2)
+    assert search.best(state).tokens == (3,)
+    assert search.partial(state).tokens == (3, 2)  # asking has changed nothing
+
+
+def test_a_search_with_one_more_leaves_the_first_as_it_was() -> None:
+    """The other prefers its phrase, and prunes no better than it may."""
+    search, log_probs = PrefixBeamSearch(3), random_log_probs(0, 15, 4)
+    expected = nbest(search, log_probs)
+    hotwords = Hotwords({"a b": 9.0}, PIECES)
+    with_one = nbest(plus(search, hotwords), log_probs)
+    assert with_one == nbest(PrefixBeamSearch(3, fusion=hotwords), log_probs)
+    assert with_one != expected == nbest(search, log_probs)
+    with pytest.raises(UserError, match="takes no hotwords; choose search prefix_beam"):
+        plus(GreedySearch(), hotwords)
+
+
+SENTENCES = ["THE CAT SAT", "A CAT", "THE MAT SAT", "CAT THE A", "SAT SAT"]
+
+
+def tokenizers() -> dict[str, Tokenizer]:
+    return {
+        "characters": CharTokenizer.train(SENTENCES),
+        "words": WordTokenizer.train(SENTENCES),
+        "unigram": SentencePieceTokenizer.train(SENTENCES * 3, 14, "unigram"),
+        "bpe": SentencePieceTokenizer.train(SENTENCES * 3, 14, "bpe"),
+    }
+
+
+@pytest.mark.parametrize("kind", ["characters", "words", "unigram", "bpe"])
+def test_words_of_every_tokenizer(kind: str, tmp_path: Path) -> None:
+    """Token by token a text adds what its words add; words take one token only of one tokenizer."""
+    tokenizer = tokenizers()[kind]
+    of_tokens = ["", *(tokenizer.piece(token) for token in range(1, tokenizer.vocab_size))]
+    model = written([text.split() for text in SENTENCES], tmp_path)
+    fusion = WordFusion(Weighted(model, 0.7, 0.3), of_tokens)
+    sizes = []
+    for text in [*SENTENCES, "MAT A THE", "CAT"]:
+        context, expected = model.start(), 0.0
+        for word in text.split():
+            log_prob, context = model.score(context, word)
+            expected += 0.7 * log_prob + 0.3
+        state, added = fusion.start(), 0.0
+        tokens = tokenizer.encode(text)
+        for token in tokens:
+            state, gain = fusion.step(state, token)
+            added += gain
+            assert gain <= fusion.ceiling
+        assert decode(tokenizer, tokens) == text
+        assert added + fusion.finish(state) == pytest.approx(expected + 0.7 * model.finish(context))
+        sizes.append(len(tokens) / len(text.split()))
+    assert (max(sizes) > 1) == (kind != "words")
+
+
+@pytest.mark.parametrize("kind", ["characters", "unigram", "bpe"])
+def test_tokens_of_every_tokenizer(kind: str, tmp_path: Path) -> None:
+    tokenizer = tokenizers()[kind]
+    of_tokens = ["", *(tokenizer.piece(token) for token in range(1, tokenizer.vocab_size))]
+    split = [[spelled(tokenizer.piece(t)) for t in tokenizer.encode(text)] for text in SENTENCES]
+    model = written(split, tmp_path)
+    fusion = TokenFusion(Weighted(model, 1.0, 0.0), of_tokens)
+    for text, said in zip(SENTENCES, split, strict=True):
+        context, expected = model.start(), 0.0
+        for word in said:
+            log_prob, context = model.score(context, word)
+            expected += log_prob
+        state, added = fusion.start(), 0.0
+        for token in tokenizer.encode(text):
+            state, gain = fusion.step(state, token)
+            added += gain
+        assert "<unk>" not in said
+        assert added + fusion.finish(state) == pytest.approx(expected + model.finish(context))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda m: Weighted(m, -1.0, 0.0), "the weight must be between 0 and 20, got -1"),
+        (lambda m: Weighted(m, math.nan, 0.0), "the weight must be between 0 and 20, got nan"),
+        (lambda m: Weighted(m, 1.0, 200.0), "the bonus must be between -20 and 20, got 200"),
+        (
+            lambda m: WordFusion(Weighted(m, 1.0, 0.0), ["", " ", "A", "B"]),
+            "its words, such as 'a', 'ab', 'b', cannot be written in the model's tokens",
+        ),
+        (
+            lambda m: TokenFusion(Weighted(m, 1.0, 0.0), ["", " a", " b"]),
+            "it is of 'a', 'ab', 'b', not of the tokens ▁a, ▁b, …",
+        ),
+    ],
+)
+def test_what_does_not_fit(make: Callable[[NGram], object], message: str, words: NGram) -> None:
+    with pytest.raises(ValueError, match=message):
+        make(words)

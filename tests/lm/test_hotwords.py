@@ -1,0 +1,175 @@
+"""Hotwords: what they add to a finished text is what the phrases in it are worth, nothing else."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from asrkit.errors import UserError
+from asrkit.lm.hotwords import GRID, Hotwords, read_hotwords, weighed
+from asrkit.text import Tokenizer
+from tests.lm.phrases import lent, worth
+from tests.lm.test_fusion import tokenizers
+
+WORDS = ["A", "THE", "CAT", "MAT", "SAT", "AT", "CA", "T"]
+PHRASES = [*WORDS, "THE CAT", "CAT SAT", "THE CAT SAT", "CAT CAT", "A MAT", "A", "SAT SAT SAT"]
+KINDS = ["characters", "words", "unigram", "bpe"]
+ALL = tokenizers()
+
+
+def pieces_of(tokenizer: Tokenizer) -> list[str]:
+    return ["", *(tokenizer.piece(token) for token in range(1, tokenizer.vocab_size))]
+
+
+def some_bonuses(draw: random.Random, phrases: list[str]) -> dict[str, float]:
+    """A few phrases with bonuses that are multiples of the grid."""
+    chosen = draw.sample(phrases, draw.randint(1, min(6, len(phrases))))
+    return {phrase: round(draw.uniform(0, 9) * GRID) / GRID for phrase in chosen}
+
+
+def some_tokens(draw: random.Random, kind: str) -> list[int]:
+    """What a model may write: a text's tokens, or any."""
+    tokenizer = ALL[kind]
+    if draw.random() < 0.3:
+        return draw.choices(range(1, tokenizer.vocab_size), k=draw.randint(0, 12))
+    words = ["A", "THE", "CAT", "MAT", "SAT"] if kind == "words" else WORDS
+    return tokenizer.encode(" ".join(draw.choices(words, k=draw.randint(0, 6))))
+
+
+def added(hotwords: Hotwords, tokens: list[int]) -> float:
+    """Token by token, with the end."""
+    state, total = hotwords.start(), 0.0
+    for token in tokens:
+        state, gain = hotwords.step(state, token)
+        total += gain
+    return total + hotwords.finish(state)
+
+
+def wrong(kind: str, seeds: range, make: type[Hotwords] = Hotwords) -> int:
+    """How many of some random texts are worth something else than by definition."""
+    count = 0
+    for seed in seeds:
+        draw = random.Random(seed)
+        bonuses, pieces = some_bonuses(draw, PHRASES), pieces_of(ALL[kind])
+        tokens = some_tokens(draw, kind)
+        words = "".join(pieces[token] for token in tokens).split()
+        count += added(make(bonuses, pieces), tokens) != worth(words, bonuses)
+    return count
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_text_is_worth_its_phrases_exactly(kind: str) -> None:
+    """Not one digit of what was lent stays, whatever breaks, overlaps or ends."""
+    assert wrong(kind, range(500)) == 0
+
+
+class Keeping(Hotwords):
+    """Gives nothing back at the end."""
+
+    def finish(self, state: int) -> float:
+        return self.complete[state]
+
+
+class Forgetting(Hotwords):
+    """Starts from nothing where a match breaks."""
+
+    def link(self) -> None:
+        pass
+
+
+class Inside(Hotwords):
+    """Phrases count inside words, too."""
+
+    def step(self, state: int, token: int) -> tuple[int, float]:
+        return super().step(state or self.start(), token)
+
+
+@pytest.mark.parametrize("make", [Keeping, Forgetting, Inside])
+def test_control_the_definition_notices(make: type[Hotwords]) -> None:
+    assert wrong("characters", range(100), make) > 5
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_lent_on_the_way(kind: str) -> None:
+    """The largest part of a bonus that has been reached; and no token adds more than promised."""
+    pieces, nearly = pieces_of(ALL[kind]), 0
+    for seed in range(300):
+        draw = random.Random(seed)
+        bonuses = some_bonuses(draw, PHRASES)
+        hotwords, text = Hotwords(bonuses, pieces), ""
+        state, total = hotwords.start(), 0.0
+        for token in some_tokens(draw, kind):
+            state, gain = hotwords.step(state, token)
+            total, text = total + gain, text + pieces[token]
+            complete = worth(f"{text}|".split()[:-1], bonuses)
+            assert total == pytest.approx(complete + lent(text, bonuses), abs=1e-7)
+            assert gain <= hotwords.ceiling
+            nearly += gain > 0.9 * hotwords.ceiling > 0.0
+    assert nearly > 10  # the bound is close: a search prunes by it
+
+
+def test_phrases_without_spaces_count_anywhere() -> None:
+    """As in Chinese; overlaps and other breaks as ever."""
+    pieces = ["", *"我在北京上海"]
+    bonuses = {"北京": 4.0, "京上": 2.0, "海": 1.0}
+    hotwords = Hotwords(bonuses, pieces)
+    for seed in range(200):
+        draw = random.Random(seed)
+        tokens = draw.choices(range(1, len(pieces)), k=draw.randint(0, 9))
+        text = "".join(pieces[token] for token in tokens)
+        assert added(hotwords, tokens) == sum(text.count(p) * b for p, b in bonuses.items())
+
+
+def test_too_much_at_once() -> None:
+    nested = {" ".join(["A"] * size): 20.0 * size for size in range(1, 12)}
+    with pytest.raises(ValueError, match=r"they add up to \d+ at one token, more than 100; give"):
+        Hotwords(nested, ["", " ", "A"])
+
+
+def test_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "hot.txt"
+    path.write_bytes("\ufeffNew York\r\n# a comment\n\n  Zürich\t4.5 \nC# minor\t0\n".encode())
+    assert read_hotwords(path, 2.0) == {"New York": 2.0, "Zürich": 4.5, "C# minor": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"a\nb\tmuch\n", r"hot.txt:2: expected a phrase, .* a tab and a number, got 'b\\tmuch'"),
+        (b"a\t1\t2\n", "hot.txt:1: expected a phrase,"),
+        (b"# \xe4\n", "hot.txt:1: not UTF-8"),
+        (None, "no file of hotwords .*hot.txt"),
+    ],
+)
+def test_bad_files(data: bytes | None, message: str, tmp_path: Path) -> None:
+    if data is not None:
+        (tmp_path / "hot.txt").write_bytes(data)
+    with pytest.raises(UserError, match=message):
+        read_hotwords(tmp_path / "hot.txt")
+
+
+@pytest.mark.parametrize("weight", [-1.0, 20.5, float("nan"), "3", None, True])
+def test_bad_weights(weight: object) -> None:
+    with pytest.raises(UserError, match="hotword 'a': the weight must be between 0 and 20, got"):
+        weighed({"a": weight})
+    with pytest.raises(UserError, match="a list of phrases, or a dict with weights, got 'help'"):
+        weighed("help")
+
+
+def test_phrases_are_bounded() -> None:
+    """A line of megabytes would take minutes and gigabytes."""
+    assert weighed(["a" * 1000]) == {"a" * 1000: 2.0}
+    with pytest.raises(UserError, match=r"^hotword 'a+…a+': 1001 characters, more than 1000$"):
+        weighed(["a" * 1001])
+
+
+@pytest.mark.parametrize("hotwords", [5, True, b"help", ["a", 5], [["a"]], [None], {7: 1.0}])
+def test_what_is_no_list_of_phrases(hotwords: Any) -> None:
+    with pytest.raises(UserError, match=r"^hotwords must be (a list|texts).*, got .*"):
+        weighed(hotwords)
+
+
+def test_any_list_of_phrases() -> None:
+    assert weighed(iter(["b", "a"])) == weighed(np.array(["b", "a"])) == {"b": 2.0, "a": 2.0}

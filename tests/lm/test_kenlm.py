@@ -1,0 +1,76 @@
+"""Binaries of KenLM: the same scores as the ARPA file that they were made from."""
+
+import importlib.util
+import random
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from asrkit.lm import ArpaError, TokenFusion, Weighted, WordFusion, read_arpa, read_language_model
+from asrkit.lm.kenlm import KenLM
+from asrkit.search import PrefixBeamSearch
+from tests.conftest import skip
+
+FOLDER = Path(__file__).parent
+ARPA, BINARY = FOLDER / "tiny.arpa", FOLDER / "tiny.kenlm"  # build_binary trie tiny.arpa tiny.kenlm
+PIECES = ["", " ", "a", "b", "c"]
+
+
+def test_without_kenlm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "kenlm", None)
+    with pytest.raises(ArpaError, match=r"tiny\.kenlm is a binary of KenLM: pip install kenlm"):
+        read_language_model(BINARY)
+    assert read_language_model(ARPA) == read_arpa(ARPA)
+
+
+@pytest.fixture
+def kenlm() -> None:
+    if not importlib.util.find_spec("kenlm"):
+        skip("KenLM is not installed: pip install 'asrkit[kenlm]'")
+
+
+@pytest.mark.usefixtures("kenlm")
+def test_scores() -> None:
+    """500 random sentences, unknown words among them."""
+    ours, theirs, draw = read_arpa(ARPA), read_language_model(BINARY), random.Random(0)
+    assert isinstance(theirs, KenLM)
+    assert theirs.order == ours.order
+    for _ in range(500):
+        our_state, their_state = ours.start(), theirs.start()
+        for word in draw.choices(["a", "b", "ab", "ba", "zebra"], k=draw.randrange(8)):
+            assert theirs.knows(word) == ours.knows(word)
+            log_prob, our_state = ours.score(our_state, word)
+            other, their_state = theirs.score(their_state, word)
+            assert other == pytest.approx(log_prob, abs=1e-5)
+        assert theirs.finish(their_state) == pytest.approx(ours.finish(our_state), abs=1e-5)
+
+
+@pytest.mark.usefixtures("kenlm")
+@pytest.mark.parametrize("fusion", [WordFusion, TokenFusion])
+def test_in_a_search(fusion: type[WordFusion | TokenFusion]) -> None:
+    log_probs = torch.randn(40, 5, generator=torch.Generator().manual_seed(0)).log_softmax(1)
+    found = []
+    for model in (read_arpa(ARPA), KenLM(BINARY)):
+        search = PrefixBeamSearch(fusion=fusion(Weighted(model, 0.8, 0.2), PIECES))
+        found.append(search.nbest(search.step(search.start(), log_probs)))
+    assert [each.hypothesis.tokens for each in found[0]] == [
+        each.hypothesis.tokens for each in found[1]
+    ]
+    scores = [[each.score for each in texts] for texts in found]
+    assert scores[1] == pytest.approx(scores[0], abs=1e-4)
+    plain = PrefixBeamSearch()
+    assert plain.nbest(plain.step(plain.start(), log_probs)) != found[0]
+
+
+@pytest.mark.usefixtures("kenlm")
+def test_what_does_not_fit(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="it is of other words, not of the tokens d, e"):
+        TokenFusion(Weighted(KenLM(BINARY), 1.0, 0.0), ["", "d", "e"])
+    (tmp_path / "cut.bin").write_bytes(BINARY.read_bytes()[:300])
+    with pytest.raises(ArpaError, match=r"KenLM cannot read .*cut\.bin"):
+        read_language_model(tmp_path / "cut.bin")
+    (tmp_path / "other.bin").write_bytes(b"\xff" + BINARY.read_bytes())  # which KenLM quotes
+    with pytest.raises(ArpaError, match=r"KenLM cannot read .*other\.bin"):
+        KenLM(tmp_path / "other.bin")

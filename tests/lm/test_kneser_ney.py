@@ -1,0 +1,204 @@
+"""Kneser-Ney: worked out by hand, against the paper's formulas, and summing to one."""
+
+import math
+import random
+from collections import Counter
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from asrkit.errors import UserError
+from asrkit.lm import NGram, kneser_ney, read_arpa
+from asrkit.lm.kneser_ney import FALLBACK, Discounts, arpa_lines, discounts_of, estimate
+
+Sentences = list[list[str]]
+
+
+def random_texts(seed: int) -> Sentences:
+    """Sentences of a few to a hundred, of words some of which are rare."""
+    draw = random.Random(seed)
+    words = [f"w{i}" for i in range(draw.choice([1, 2, 5, 20]))]
+    shares = [1 / (1 + i) for i in range(len(words))]
+    count = draw.choice([1, 2, 3, 10, 120])
+    return [draw.choices(words, shares, k=draw.randint(1, 7)) for _ in range(count)]
+
+
+def read(texts: Sentences, order: int, path: Path) -> NGram:
+    """The model by way of its file."""
+    path.write_text("\n".join(arpa_lines(estimate(texts, order))) + "\n")
+    return read_arpa(path)
+
+
+def test_by_hand() -> None:
+    """Two sentences, too few to estimate discounts from: 0.5 and 1 for the counts 1 and 2."""
+    unigrams, bigrams = estimate([["a", "b"], ["a"]], order=2)
+    # Before </s> are two different words, before a and b one each; 4 words share the rest.
+    expected = {"a": 0.25, "b": 0.25, "</s>": 0.375, "<unk>": 0.125}
+    assert {w: 10**e.log_prob for (w,), e in unigrams.items() if w != "<s>"} == approx(expected)
+    assert unigrams["<s>",].log_prob == -99
+    for word in ("<s>", "a", "b"):
+        assert unigrams[word,].log_backoff == pytest.approx(math.log10(0.5))
+    assert unigrams["</s>",].log_backoff is None
+    expected = {
+        ("<s>", "a"): (2 - 1) / 2 + 0.5 * 0.25,
+        ("a", "b"): (1 - 0.5) / 2 + 0.5 * 0.25,
+        ("a", "</s>"): (1 - 0.5) / 2 + 0.5 * 0.375,
+        ("b", "</s>"): (1 - 0.5) / 1 + 0.5 * 0.375,
+    }
+    assert {words: 10**e.log_prob for words, e in bigrams.items()} == approx(expected)
+    assert all(entry.log_backoff is None for entry in bigrams.values())
+
+
+def approx(expected: dict) -> object:
+    return pytest.approx(expected, rel=1e-9)
+
+
+def test_discounts_by_hand() -> None:
+    """n1 = 4, n2 = 2, n3 = n4 = 1: Y = 4 / 8."""
+    found = discounts_of([1, 1, 1, 1, 2, 2, 3, 4, 9])
+    assert found == Discounts(1 - 2 * 0.5 * 2 / 4, 2 - 3 * 0.5 * 1 / 2, 3 - 4 * 0.5 * 1 / 1)
+    assert [found.of(count) for count in (1, 2, 3, 4, 100)] == [0.5, 1.25, 1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        [],
+        [1, 1, 2, 3],  # none is 4
+        [2, 2, 3, 4],  # none is 1
+        [1, 2] + 9 * [3] + [4],  # D2 = 2 - 3 Y 9 / 1 is below 0
+        [1, 2, 3] + 9 * [4],  # D3 likewise
+    ],
+)
+def test_discounts_that_cannot_be_estimated(counts: list[int]) -> None:
+    assert discounts_of(counts) == FALLBACK
+
+
+class Paper:
+    """Chen and Goodman (1999), section 3.4, formula by formula, over lists and sets."""
+
+    def __init__(self, texts: Sentences, order: int) -> None:
+        self.padded = [["<s>", *text, "</s>"] for text in texts]
+        self.order = min(order, max(map(len, self.padded)))
+        self.vocabulary = {word for text in texts for word in text} | {"</s>", "<unk>"}
+
+    def grams(self, size: int) -> list[tuple[str, ...]]:
+        return [
+            tuple(text[i : i + size])
+            for text in self.padded
+            for i in range(len(text) - size + 1)
+            if text[i : i + size] != ["<s>"]
+        ]
+
+    def count(self, gram: tuple[str, ...]) -> int:
+        """c at the highest order and after <s>, elsewhere the number of words before."""
+        if len(gram) == self.order or gram[0] == "<s>":
+            return self.grams(len(gram)).count(gram)
+        return len({longer[0] for longer in set(self.grams(len(gram) + 1)) if longer[1:] == gram})
+
+    def discounts(self, size: int) -> tuple[Fraction, ...]:
+        counts = [self.count(gram) for gram in set(self.grams(size))]
+        n = [Fraction(counts.count(i)) for i in range(5)]
+        if 0 in n[1:]:
+            return Fraction(1, 2), Fraction(1), Fraction(3, 2)
+        y = n[1] / (n[1] + 2 * n[2])
+        found = tuple(i - (i + 1) * y * n[i + 1] / n[i] for i in (1, 2, 3))
+        if not all(0 < d < i for i, d in enumerate(found, start=1)):
+            return Fraction(1, 2), Fraction(1), Fraction(3, 2)
+        return found
+
+    def probability(self, word: str, context: tuple[str, ...]) -> Fraction:
+        """p of the word after a context of any length."""
+        context = context[max(0, len(context) - self.order + 1) :]
+        d = self.discounts(len(context) + 1)
+        after = {gram for gram in self.grams(len(context) + 1) if gram[:-1] == context}
+        counts = {gram[-1]: self.count(gram) for gram in after}
+        lower = (
+            self.probability(word, context[1:]) if context else Fraction(1, len(self.vocabulary))
+        )
+        if not counts:
+            return lower
+        taken = sum(d[min(count, 3) - 1] for count in counts.values())
+        own = counts.get(word, 0)
+        own = own - d[min(own, 3) - 1] if own else Fraction(0)
+        return (own + taken * lower) / sum(counts.values())
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_papers_formulas(seed: int, tmp_path: Path) -> None:
+    """Every word after contexts seen and unseen, of every length, through file and reader."""
+    draw = random.Random(seed)
+    texts, order = random_texts(seed)[:25], draw.randint(1, 4)
+    paper, model = Paper(texts, order), read(texts, order, tmp_path / "lm.arpa")
+    assert model.order == paper.order
+    words = sorted(paper.vocabulary)
+    for _ in range(6):
+        context, state = ("<s>",), model.start()
+        for word in draw.choices(sorted(paper.vocabulary - {"</s>"}), k=draw.randint(0, 4)):
+            state, context = model.score(state, word)[1], (*context, word)
+        for word in draw.sample(words, min(6, len(words))):
+            expected = math.log(paper.probability(word, context))
+            assert model.score(state, word)[0] == pytest.approx(expected, abs=2e-6)
+
+
+def sums(model: NGram) -> list[float]:
+    """The probabilities of all words, summed, after each n-gram of the model as context."""
+    words = [word for word in model.words if word != "<s>"]
+    return [
+        sum(math.exp(model.score(state, word)[0]) for word in words)
+        for state in range(len(model.log_probs))
+    ]
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("order", [1, 2, 3, 5])
+def test_every_context_sums_to_one(seed: int, order: int, tmp_path: Path) -> None:
+    found = sums(read(random_texts(seed), order, tmp_path / "lm.arpa"))
+    assert found == pytest.approx([1.0] * len(found), abs=1e-5)
+
+
+def test_control_weights_that_are_too_small_are_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of what is taken from the counts, half is lost."""
+    right = kneser_ney.context_sums
+
+    def wasteful(counts, discounts):  # type: ignore[no-untyped-def]
+        totals, weights = right(counts, discounts)
+        return totals, {context: weight / 2 for context, weight in weights.items()}
+
+    monkeypatch.setattr(kneser_ney, "context_sums", wasteful)
+    assert all(total < 0.99 for total in sums(read(random_texts(4), 3, tmp_path / "lm.arpa")))
+
+
+@pytest.mark.parametrize("texts", [[["a"]], [["a"]] * 9, [["a"] * 50], [["a", "b"], ["b", "a"]]])
+@pytest.mark.parametrize("order", [1, 2, 3, 10])
+def test_texts_too_small_for_anything(texts: Sentences, order: int, tmp_path: Path) -> None:
+    found = sums(read(texts, order, tmp_path / "lm.arpa"))
+    assert found == pytest.approx([1.0] * len(found), abs=1e-5)
+
+
+def test_the_order_is_that_of_the_longest_sentence() -> None:
+    assert len(estimate([["a"], ["b"]], order=9)) == 3  # <s> a </s>
+
+
+def test_a_likelier_word_is_one_that_follows_more_words_not_a_more_frequent_one() -> None:
+    """Kneser and Ney's San Francisco."""
+    texts = [["san", "francisco"]] * 20 + [[word, "tea"] for word in "abcde"]
+    (unigrams, _), counts = estimate(texts, order=2), Counter(w for t in texts for w in t)
+    assert counts["francisco"] > counts["tea"]
+    assert unigrams["tea",].log_prob > unigrams["francisco",].log_prob
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ([], "there is no word to estimate a language model from"),
+        ([[], []], "there is no word to estimate a language model from"),
+        ([["a", "<s>"]], "'<s>' cannot be a word of a text: 'a <s>'"),
+    ],
+)
+def test_texts_that_cannot_be_used(texts: Sentences, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        estimate(texts, 3)

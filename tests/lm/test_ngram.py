@@ -1,0 +1,208 @@
+"""ARPA files: back-off by hand and against the definition, and errors that name the line."""
+
+import gzip
+import math
+import random
+from pathlib import Path
+
+import pytest
+
+from asrkit.lm import ArpaError, NGram, ngram, read_arpa
+from asrkit.lm.kneser_ney import arpa_lines, estimate
+
+ARPA = r"""
+\data\
+ngram 1=5
+ngram 2=4
+ngram 3=1
+
+\1-grams:
+-99 <s> -0.5
+-0.8 </s>
+-1.5 <unk> -0.1
+-0.6 a -0.3
+-0.9 b -0.2
+
+\2-grams:
+-0.4 <s> a -0.7
+-0.3 a b -0.25
+-0.5 b </s>
+-0.35 b a
+
+\3-grams:
+-0.1 <s> a b
+
+\end\
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    (tmp_path / "lm.arpa").write_text(ARPA)
+    return tmp_path / "lm.arpa"
+
+
+def logs(model: NGram, words: str) -> list[float]:
+    """log10 of each word, and of the end."""
+    state, found = model.start(), []
+    for word in words.split():
+        log_prob, state = model.score(state, word)
+        found.append(log_prob)
+    return [log_prob / math.log(10) for log_prob in [*found, model.finish(state)]]
+
+
+def test_by_hand(path: Path) -> None:
+    model = read_arpa(path)
+    assert model.order == 3
+    assert logs(model, "") == pytest.approx([-0.5 - 0.8])  # </s> after <s>: backed off
+    assert logs(model, "a b") == pytest.approx([-0.4, -0.1, -0.25 - 0.5])
+    assert logs(model, "b a") == pytest.approx([-0.5 - 0.9, -0.35, -0.3 - 0.8])
+    # "b a" is no context of a trigram and has no weight; then a's.
+    assert logs(model, "b a b") == pytest.approx([-1.4, -0.35, -0.3, -0.25 - 0.5])
+    assert logs(model, "zebra a") == pytest.approx([-0.5 - 1.5, -0.1 - 0.6, -0.3 - 0.8])
+
+
+def test_what_is_scored_changes_no_state(path: Path) -> None:
+    model = read_arpa(path)
+    state = model.score(model.start(), "a")[1]
+    ends = [model.finish(state) for _ in range(2)]
+    assert ends[0] == ends[1]
+    assert model.score(state, "b") == model.score(state, "b")
+
+
+def katz(entries: dict[tuple[str, ...], tuple[float, float]], words: tuple[str, ...]) -> float:
+    """log10 p(last word | words before), by the definition."""
+    if words in entries:
+        return entries[words][0]
+    if len(words) == 1:
+        return entries["<unk>",][0]
+    return entries.get(words[:-1], (0.0, 0.0))[1] + katz(entries, words[1:])
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_backing_off_is_by_the_definition(seed: int, tmp_path: Path) -> None:
+    """Also of models with gaps: without some n-grams that no other has for its context."""
+    draw = random.Random(seed)
+    words = [f"w{i}" for i in range(6)]
+    texts = [draw.choices(words, k=draw.randint(1, 8)) for _ in range(30)]
+    orders = estimate(texts, draw.randint(2, 5))
+    for size in range(len(orders), 1, -1):
+        contexts = {gram[:-1] for gram in orders[size]} if size < len(orders) else set()
+        for gram in [gram for gram in orders[size - 1] if gram not in contexts]:
+            if draw.random() < 0.5:
+                del orders[size - 1][gram]
+    entries = {g: (e.log_prob, e.log_backoff or 0.0) for of in orders for g, e in of.items()}
+    (tmp_path / "lm.arpa").write_text("\n".join(arpa_lines(orders)))
+    model = read_arpa(tmp_path / "lm.arpa")
+    for _ in range(30):
+        said = draw.choices([*words, "zebra"], k=draw.randint(0, 9))
+        history = ["<s>", *("<unk>" if word == "zebra" else word for word in said), "</s>"]
+        expected = [
+            katz(entries, tuple(history[max(0, i + 1 - len(orders)) : i + 1]))
+            for i in range(1, len(history))
+        ]
+        assert logs(model, " ".join(said)) == pytest.approx(expected, abs=1e-5)
+
+
+def test_control_a_state_without_shorter_contexts_is_noticed(path: Path) -> None:
+    model = read_arpa(path)
+    forgetful = model._replace(shorter=type(model.shorter)("l", [0] * len(model.shorter)))
+    assert logs(forgetful, "b a b") != pytest.approx(logs(model, "b a b"))
+
+
+def test_gzipped(path: Path, tmp_path: Path) -> None:
+    packed = tmp_path / "lm.arpa.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert read_arpa(packed) == read_arpa(path)
+    packed.write_bytes(packed.read_bytes()[:60])
+    with pytest.raises(ArpaError, match="is not a gzipped file, or damaged"):
+        read_arpa(packed)
+    packed.write_bytes(path.read_bytes())
+    with pytest.raises(ArpaError, match="is not a gzipped file, or damaged"):
+        read_arpa(packed)
+
+
+def test_a_file_without_unk(path: Path) -> None:
+    text = ARPA.replace("ngram 1=5", "ngram 1=4").replace("-1.5 <unk> -0.1\n", "")
+    path.write_text(text)
+    assert logs(read_arpa(path), "zebra")[0] == pytest.approx(-0.5 + ngram.NO_UNKNOWN)
+
+
+def test_text_before_the_data_and_other_spaces(path: Path) -> None:
+    expected = read_arpa(path)
+    path.write_text("made by hand\n" + ARPA.replace(" ", "\t").replace("\n", " \r\n"))
+    assert read_arpa(path) == expected
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("\\data\\", "data", r"\d+: (no '\\data\\' in|the file ends before)"),
+        ("ngram 1=5\n", "", "3: expected 'ngram 1=', got 'ngram 2=4'"),
+        ("ngram 1=5", "ngram one=5", "3: expected 'ngram 1=' and a number, got 'ngram one=5'"),
+        ("ngram 1=5", "ngram 1=6", r"14: 6 1-grams were promised, but there are only 5"),
+        ("ngram 1=5", "ngram 1=4", r"12: expected '\\2-grams:' here, got '-0.9"),
+        ("ngram 3=1", "ngram 3=0", r"21: expected '\\end\\' after 0 n-grams, got '-0.1"),
+        ("\\end\\", "", r"the file ends before '\\end\\'"),
+        ("-0.6 a", "0.6 a", "11: log10 of a probability must be at most 0, got 0.6"),
+        ("-0.6 a", "nan a", "11: expected a number from -300 to 300, got 'nan'"),
+        ("-0.6 a", "x a", "11: expected a number from -300 to 300, got 'x'"),
+        ("a -0.3", "a 1e308", "11: expected a number from -300 to 300, got '1e308'"),
+        ("a -0.3", "a -inf", "11: expected a number from -300 to 300, got '-inf'"),
+        (
+            "-0.6 a -0.3",
+            "-0.6 a -0.3 7",
+            "11: expected a log10 probability, 1 words, and a",
+        ),
+        ("-0.1 <s> a b", "-0.1 <s> a b -1", "expected a log10 probability, 3 words, got"),
+        ("-0.4 <s> a", "-0.4 <s> c", "15: 'c' is not among the 1-grams"),
+        (
+            "-0.4 <s> a -0.7",
+            "-0.4 a a",
+            "21: the context '<s> a' is not among the n-grams",
+        ),
+        ("-0.35 b a", "-0.35 a b", "18: 'a b' stands twice"),
+        ("-0.9 b ", "-0.9 a ", "12: 'a' stands twice"),
+        ("<s>", "<t>", "'<s>' is not among the 1-grams"),
+        ("</s>", "</t>", "'</s>' is not among the 1-grams"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_line(old: str, new: str, message: str, path: Path) -> None:
+    assert old in ARPA
+    path.write_text(ARPA.replace(old, new))
+    with pytest.raises(ArpaError, match=message):
+        read_arpa(path)
+
+
+def test_what_is_not_text(path: Path) -> None:
+    path.write_bytes(ARPA.encode().replace(b"-0.6 a", b"-0.6 \xff"))
+    with pytest.raises(ArpaError, match="11: not UTF-8: "):
+        read_arpa(path)
+    path.write_bytes(b"mmap lm http://kheafield.com/code format version 5\n\0" + bytes(10**6))
+    with pytest.raises(ArpaError, match=r"a line of more than \d+ bytes: not an ARPA file"):
+        read_arpa(path)
+    path.write_bytes(b"x\n" * 1000)
+    with pytest.raises(ArpaError, match=r"100: no '\\data\\' in 100 lines: not an ARPA file"):
+        read_arpa(path)
+    for head in ("", ARPA[: ARPA.index("-0.6 a")]):
+        path.write_text(head + "\n" * 10**6)
+        with pytest.raises(ArpaError, match=r"1000 empty lines in a row: not an ARPA file"):
+            read_arpa(path)
+    path.write_text(ARPA.replace("-0.6 a", "-0.6 \x1b]0;title\x07" + "x" * 60_000 + " a b"))
+    with pytest.raises(ArpaError) as error:
+        read_arpa(path)
+    assert str(error.value).isprintable()
+    assert len(str(error.value)) < 400
+    with pytest.raises(ArpaError, match="no language model nowhere"):
+        read_arpa("nowhere.arpa")
+
+
+def test_limits(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A promise too large is refused before anything is read."""
+    path.write_text(ARPA.replace("ngram 1=5", "ngram 1=999999999999999999"))
+    with pytest.raises(ArpaError, match="n-grams are more than 10000000; prune the model"):
+        read_arpa(path)
+    header = "\\data\\\n" + "".join(f"ngram {i}=1\n" for i in range(1, 13))
+    path.write_text(header + "\\1-grams:\n")
+    with pytest.raises(ArpaError, match="order 12 is above 10"):
+        read_arpa(path)

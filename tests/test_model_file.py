@@ -1,0 +1,375 @@
+"""The model file: everything in one, nothing that runs."""
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from asrkit import audio
+from asrkit.commands.export import main as export
+from asrkit.commands.info import main as info
+from asrkit.commands.pack import main as pack
+from asrkit.config import parse_config
+from asrkit.model import ConformerCTC
+from asrkit.model_file import FORMAT_VERSION, ModelFile, ModelFileError, load_model, save_model
+from asrkit.text import CharTokenizer, SentencePieceTokenizer, Tokenizer
+from tests.conftest import fitted, speech, tiny_model
+
+SIZES = {"dim": 24, "num_layers": 3, "ffn_dim": 48, "kernel_size": 5}
+
+
+def a_file(tokenizer: Tokenizer | None = None, kind: str = "characters") -> ModelFile:
+    tokenizer = tokenizer or CharTokenizer(list("äb c"))
+    config = parse_config(
+        {"data": {"train": "a", "dev": "b"}, "training": {"output_dir": "c"}, "model": SIZES,
+         "text": {"tokenizer": kind}}
+    )  # fmt: skip
+    model = tiny_model(tokenizer.vocab_size).float()
+    return ModelFile(model, tokenizer, config, {"dev_wer": {"full": 1.5}})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    save_model(tmp_path / "m.safetensors", a_file())
+    return tmp_path / "m.safetensors"
+
+
+def edit(path: Path, **header: object) -> None:
+    """Change the header of a model file."""
+    rewrite(path, {}, header)
+
+
+def rewrite(path: Path, tensors: dict[str, torch.Tensor], header: dict[str, object]) -> None:
+    """Change tensors and the header of a model file, which then has no checksum."""
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as file:
+        old = json.loads(file.metadata()["asrkit"])
+    old.pop("sha256", None)  # as in a file of before there was one
+    metadata = {"asrkit": json.dumps(old | header)}
+    save_file(load_file(path) | tensors, path, metadata=metadata)
+
+
+def test_round_trip(path: Path) -> None:
+    file, loaded = a_file(), load_model(path)
+    assert loaded.config == file.config
+    assert loaded.training == file.training
+    assert loaded.tokenizer.encode("b ä") == file.tokenizer.encode("b ä")
+    assert not loaded.model.training
+    feats = torch.randn(1, 60, 80)
+    state = loaded.model.init_state(1, 8)
+    ours, theirs = (
+        m(feats, torch.tensor([60]), state, 4).log_probs for m in (file.model, loaded.model)
+    )
+    assert torch.equal(ours, theirs)
+
+
+@torch.no_grad()
+def test_half_precision_is_half_the_bytes_and_changes_little(path: Path) -> None:
+    samples = torch.from_numpy(speech(5.0))[None]
+    feats = audio.Fbank()(samples, samples[:, :0])[0]
+    lengths, file = torch.tensor([feats.size(1)]), a_file()
+    fitted(file.model, feats)
+
+    def log_probs(model: ConformerCTC) -> torch.Tensor:
+        return model(feats, lengths, model.init_state(1, 8), 4).log_probs
+
+    expected, whole = log_probs(file.model), path.stat().st_size
+    save_model(path, file, torch.float16)
+    assert path.stat().st_size < 0.55 * whole
+    loaded = load_model(path).model
+    assert {t.dtype for t in loaded.state_dict().values()} == {torch.float32}
+    assert torch.equal(loaded.encoder.mean, file.model.encoder.mean)
+    assert 0 < (log_probs(loaded) - expected).abs().max() < 0.1
+    for parameter in loaded.parameters():  # control: three bits fewer are noticed
+        parameter.copy_(parameter.bfloat16())
+    assert (log_probs(loaded) - expected).abs().max() > 0.2
+
+
+def test_a_weight_too_large_for_half_precision_is_not_written(path: Path) -> None:
+    file, before = a_file(), path.read_bytes()
+    file.model.head.bias.data[0] = 1e5
+    with pytest.raises(ModelFileError, match=r"not written: head.bias is too large for .*float16"):
+        save_model(path, file, torch.float16)
+    assert path.read_bytes() == before
+    save_model(path, file)  # float32 holds it
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "message"),
+    [
+        ("head.bias", torch.zeros(5, dtype=torch.int8), "must be float32 or float16, got .*int8"),
+        ("head.bias", torch.zeros(5, dtype=torch.float64), "or float16, got .*float64"),
+        ("head.bias", torch.zeros(6, dtype=torch.float16), "size mismatch"),
+        ("tokenizer", torch.zeros(9, dtype=torch.float16), "no tokenizer"),
+        ("extra", torch.zeros(1, dtype=torch.float16), "Unexpected key"),
+    ],
+)
+def test_half_precision_opens_no_door(
+    path: Path, name: str, tensor: torch.Tensor, message: str
+) -> None:
+    save_model(path, a_file(), torch.float16)
+    rewrite(path, {name: tensor}, {})
+    with pytest.raises(ModelFileError, match=message):
+        load_model(path)
+
+
+def test_sentencepiece_travels_along(tmp_path: Path) -> None:
+    tokenizer = SentencePieceTokenizer.train(["yes no", "no yes"] * 3, 12)
+    save_model(tmp_path / "m.safetensors", a_file(tokenizer, "unigram"))
+    assert load_model(tmp_path / "m.safetensors").tokenizer.encode("yes") == tokenizer.encode("yes")
+
+
+def test_missing(tmp_path: Path) -> None:
+    with pytest.raises(ModelFileError, match="no model file"):
+        load_model(tmp_path / "m.safetensors")
+
+
+def test_corrupted(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    for broken in (data[:100], b"", b"x" * 1000, data[:-10]):
+        path.write_bytes(broken)
+        with pytest.raises(ModelFileError, match=r"is damaged or not a .safetensors file"):
+            load_model(path)
+
+
+def test_pickle_is_not_loaded(path: Path) -> None:
+    class Bomb:
+        def __reduce__(self):  # type: ignore[no-untyped-def]
+            return (print, ("boom",))
+
+    path.write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(ModelFileError, match="damaged"):
+        load_model(path)
+
+
+def test_other_version(path: Path) -> None:
+    edit(path, format_version=FORMAT_VERSION + 1)
+    with pytest.raises(ModelFileError, match="has format version 2; this asrkit reads version 1"):
+        load_model(path)
+
+
+def test_not_ours(tmp_path: Path) -> None:
+    save_file({"x": torch.zeros(1)}, tmp_path / "m.safetensors")
+    with pytest.raises(ModelFileError, match="but not an asrkit model"):
+        load_model(tmp_path / "m.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("section", "change", "message"),
+    [
+        ("model", {"dim": 48}, "size mismatch"),
+        ("model", {"dim": 8192, "num_layers": 256, "num_heads": 256}, "Missing key|size mismatch"),
+        ("model", {"dim": 10**12}, "model.dim"),
+        ("model", {"evil": 1}, "unknown key 'model.evil'"),
+        ("text", {"tokenizer": "bpe"}, "not a sentencepiece model"),
+    ],
+)
+def test_a_header_that_lies(path: Path, section: str, change: dict, message: str) -> None:
+    """Checked against the tensors before any memory is taken."""
+    config = a_file().config.model_dump(mode="json")
+    config[section] |= change
+    edit(path, config=config)
+    with pytest.raises(ModelFileError, match=message):
+        load_model(path)
+
+
+def test_written_atomically(path: Path) -> None:
+    before = path.read_bytes()
+    with full_disk(), pytest.raises(OSError, match=rf"File too large: '{path}'"):
+        save_model(path, a_file())
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_others_may_read_a_model_file_if_the_umask_lets_them(tmp_path: Path) -> None:
+    for mask, mode in ((0o022, 0o644), (0o077, 0o600)):
+        before = os.umask(mask)
+        try:
+            save_model(tmp_path / "m.safetensors", a_file())
+        finally:
+            os.umask(before)
+        assert (tmp_path / "m.safetensors").stat().st_mode & 0o777 == mode
+
+
+@pytest.mark.parametrize("place", ["weights", "header"])
+def test_a_flipped_bit_is_noticed(place: str, path: Path) -> None:
+    """In a weight, where any bits are a number, and in a setting that may have another value."""
+    content = path.read_bytes()
+    at = len(content) - 3 if place == "weights" else content.index(b"32.0")
+    changed = bytearray(content)
+    changed[at] ^= 1
+    path.write_bytes(changed)
+    with pytest.raises(ModelFileError, match="is damaged: its checksum is not that of what"):
+        load_model(path)
+
+
+def test_a_file_written_without_a_checksum_loads(path: Path) -> None:
+    edit(path)
+    assert b"sha256" not in path.read_bytes()
+    assert load_model(path).config == a_file().config
+
+
+def test_the_same_model_is_the_same_bytes(path: Path, environment: dict[str, str]) -> None:
+    """In another process, too, whose hashes of strings are others."""
+    program = (
+        "import sys\n"
+        "from asrkit.model_file import load_model, save_model\n"
+        "save_model(sys.argv[2], load_model(sys.argv[1]))\n"
+    )
+    again = path.with_name("again.safetensors")
+    command = [sys.executable, "-c", program, str(path), str(again)]
+    subprocess.run(command, env=environment, check=True)
+    assert again.read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("name", ["head.bias", "encoder.mean", "encoder.layers.1.norm.weight"])
+def test_numbers_that_are_not_finite(path: Path, name: str, number: float) -> None:
+    """Neither read nor written, by name: they would recognise nothing."""
+    file = a_file()
+    weights = file.model.state_dict()
+    tensor = weights[name].clone()
+    tensor.flatten()[-1] = number
+    rewrite(path, {name: tensor}, {})
+    with pytest.raises(ModelFileError, match=rf"m.safetensors: {name} holds NaN or infinity"):
+        load_model(path)
+    before = path.read_bytes()
+    with torch.no_grad():
+        weights[name].copy_(tensor)
+    with pytest.raises(ModelFileError, match=f"not written: {name} holds NaN or infinity"):
+        save_model(path, file)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"left_context": 10**6},
+        {"chunk_size": 10**6},
+        {"left_contexts": [10**6]},
+        {"chunk_sizes": [4] * 1000},
+    ],
+)
+def test_contexts_that_no_memory_holds(path: Path, change: dict) -> None:
+    config = a_file().config.model_dump(mode="json")
+    config["context"] |= change
+    edit(path, config=config)
+    with pytest.raises(ModelFileError, match=f"context.{next(iter(change))}"):
+        load_model(path)
+
+
+@pytest.mark.parametrize("options", [{"period": 90_000}, {"period": 16000, "step": 1}])
+def test_a_path_that_takes_hours_to_solve(path: Path, options: dict) -> None:
+    config = a_file().config.model_dump(mode="json")
+    config["model"]["position"] = {"kind": "flow", **options}
+    edit(path, config=config)
+    with pytest.raises(ModelFileError, match="period must be at most 16384 frames and 4096 steps"):
+        load_model(path)
+
+
+@pytest.mark.parametrize(
+    "symbol", ["\x1b", "\x00", "\x7f", "\x9b", "\u202e", "\u2066", "\ud800", "\n"]
+)
+def test_symbols_that_act_on_a_terminal(path: Path, symbol: str) -> None:
+    tokenizer = json.dumps(["ä", "b", " ", symbol + "]0;title"]).encode()
+    rewrite(path, {"tokenizer": torch.frombuffer(bytearray(tokenizer), dtype=torch.uint8)}, {})
+    with pytest.raises(ModelFileError, match="holds the control character") as error:
+        load_model(path)
+    assert str(error.value).isprintable()
+
+
+def test_joiners_and_marks_of_scripts_are_symbols() -> None:
+    symbols = ["\u200d", "\u200c", "\u200f", "\u0301", "שָ", "한"]
+    assert CharTokenizer(symbols).symbols == symbols
+
+
+@pytest.mark.parametrize("training", [["x"], "x", None, 1])
+def test_a_header_whose_training_is_no_table(path: Path, training: object) -> None:
+    edit(path, training=training)
+    with pytest.raises(ModelFileError, match="its header is damaged"):
+        load_model(path)
+
+
+@pytest.mark.parametrize(
+    "training",
+    [
+        {"wall_seconds": "x"},
+        {"wall_seconds": float("inf")},
+        {"wall_seconds": float("nan")},
+        {"averaged_epochs": 5},
+        {"averaged_epochs": None},
+        {"audio_hours_per_epoch": [1]},
+        {"steps": 10**400, "epochs": 1},
+    ],
+)
+def test_a_record_of_training_that_is_none(path: Path, training: dict) -> None:
+    """The report computes with these numbers."""
+    edit(path, training={"epochs": 2, "wall_seconds": 1, "dev_wer": {"full": "x"}})  # a control
+    load_model(path)
+    edit(path, training=training)
+    key = next(iter(training))
+    with pytest.raises(ModelFileError, match=f"its header is damaged: 'training.{key}': .*, got "):
+        load_model(path)
+
+
+def test_a_header_that_is_too_long(path: Path) -> None:
+    edit(path, training={"x": "y" * (1 << 24)})
+    with pytest.raises(ModelFileError, match="its header is damaged"):
+        load_model(path)
+
+
+MANY = {str(i): i for i in range(200_000)}  # in YAML they took a minute
+
+
+def test_what_a_header_says_is_shown_harmlessly(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deep: dict = {}
+    for _ in range(400):
+        deep = {"x": deep}
+    for training in ({"\x1b]0;a\x07": "\x9b2J\u202e"}, {"long": ["x" * 100] * 3000}, deep, MANY):
+        edit(path, training=training)
+        path.with_suffix(".md").write_text("# card \x1b[2J\u202e\n" + "x" * 200_000)
+        start = time.process_time()
+        assert info([str(path)]) == 0
+        assert time.process_time() - start < 5.0
+        out = capsys.readouterr().out
+        assert all(line.isprintable() for line in out.split("\n"))
+        assert len(out) < 250_000
+
+
+def test_a_full_disk_is_a_line(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = path.with_name("half.safetensors")
+    with full_disk():
+        assert pack(["--model", str(path), "--output", str(output)]) == 2
+    assert capsys.readouterr().err == f"asrkit pack: {output}: File too large\n"
+    output = path.with_name("step.ts")
+    with full_disk():
+        assert export(["--model", str(path), "--output", str(output)]) == 2
+    assert f"{output}: File too large\n" in capsys.readouterr().err
+    assert list(path.parent.iterdir()) == [path]
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """No file gets longer than a kilobyte."""
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)

@@ -1,0 +1,93 @@
+"""Who imports whom in asrkit, layer by layer: python tools/imports.py"""
+
+import ast
+import sys
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[1]
+PACKAGE = PROJECT / "asrkit"
+
+ROOTS = {"errors", "files", "kinds", "pretrained", "version"}  # import nothing of asrkit
+LEAVES = {"audio", "text", "model", "search", "lm"}  # import roots alone
+UP_TO_RUNTIME = LEAVES | {"config", "build", "model_file", "backends"}
+MAY_IMPORT = {  # from the bottom to the top
+    **{leaf: set() for leaf in sorted(LEAVES)},
+    "data": LEAVES,
+    "config": {"model", "search"},  # whose kinds have options
+    "build": LEAVES | {"config"},
+    "model_file": LEAVES | {"config", "build"},
+    "backends": UP_TO_RUNTIME,
+    "runtime": UP_TO_RUNTIME,
+    "evaluation": UP_TO_RUNTIME | {"runtime"},
+    "export": UP_TO_RUNTIME | {"runtime", "evaluation"},
+    "training": UP_TO_RUNTIME | {"data", "runtime", "evaluation"},
+    "commands": UP_TO_RUNTIME | {"data", "runtime", "evaluation", "training", "export", "asrkit"},
+    "entry": {"commands"},  # `python -m asrkit.train`, and the command `asrkit`
+    "asrkit": {"model", "runtime"},  # the package's own names, imported when they are used
+}
+
+
+def layer_of(path: Path) -> str:
+    """The layer of a file: its folder or its own name, "entry" for what is only run."""
+    relative = path.relative_to(PACKAGE)
+    if relative.name == "__main__.py":
+        return "entry"
+    if len(relative.parts) > 1:
+        return relative.parts[0]
+    if relative.stem == "__init__":
+        return "asrkit"
+    return relative.stem if relative.stem in MAY_IMPORT.keys() | ROOTS else "entry"
+
+
+def imported(source: str) -> set[str]:
+    """The layers that a file imports, anywhere in it."""
+    layers = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            package, _, rest = name.partition(".")
+            if package == "asrkit":
+                layers.add(rest.partition(".")[0] or "asrkit")
+    return layers
+
+
+def upward(path: Path, source: str) -> set[str]:
+    """The layers that this file must not import, but does."""
+    layer = layer_of(path)
+    return imported(source) - MAY_IMPORT.get(layer, set()) - ROOTS - {layer}
+
+
+def picture() -> list[str]:
+    """A line for each layer, from the top to the bottom: its lines, and what it imports."""
+    lines: dict[str, int] = {}
+    arrows: dict[str, set[str]] = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        layer, source = layer_of(path), path.read_text(encoding="utf-8")
+        lines[layer] = lines.get(layer, 0) + len(source.splitlines())
+        arrows[layer] = arrows.get(layer, set()) | imported(source)
+    shown = []
+    for layer in [*reversed(MAY_IMPORT), *sorted(ROOTS)]:
+        below = sorted(arrows[layer] - ROOTS - {layer}, key=[*MAY_IMPORT].index)
+        shown.append(f"{layer:<12}{lines[layer]:>6}  {' '.join(reversed(below))}".rstrip())
+    return [*shown, f"{'':<12}{sum(lines.values()):>6}"]
+
+
+def main() -> int:
+    print(f"{'':<13}lines  imports")
+    print("\n".join(picture()))
+    wrong = 0
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for layer in sorted(upward(path, path.read_text(encoding="utf-8"))):
+            print(f"up: {path.relative_to(PROJECT)} imports {layer}")
+            wrong += 1
+    print(f"{wrong} imports point up" if wrong else "all imports point down")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
