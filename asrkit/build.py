@@ -51,8 +51,7 @@ def build_model(config: ModelConfig, vocab_size: int) -> ConformerCTC:
         kernel_size=config.kernel_size,
         dropout=config.dropout,
         position=config.position.model_dump(),
-        subsampling_channels=config.subsampling_channels,
-        separable_subsampling=config.separable_subsampling,
+        subsampling=config.subsampling.model_dump(),
     )
     return ConformerCTC(encoder, vocab_size)
 

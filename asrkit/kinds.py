@@ -2,15 +2,64 @@
 
 import difflib
 import inspect
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from asrkit.errors import shown
 
+Class = TypeVar("Class")
 
-def options(cls: type, given: Collection[str]) -> dict[str, inspect.Parameter]:
-    """The arguments that the program has not given, with types and defaults: a user's choices."""
-    parameters = inspect.signature(cls).parameters
-    return {name: p for name, p in parameters.items() if name not in given}
+
+class Kinds(Mapping[str, type[Class]]):
+    """The kinds of one thing.
+
+    Args:
+        what: they are kinds of.
+        classes: by name.
+        given: the arguments that the program gives; the others are a user's options.
+    """
+
+    def __init__(
+        self, what: str, classes: Mapping[str, type[Class]], given: Collection[str]
+    ) -> None:
+        self.what, self.classes, self.given = what, classes, given
+
+    def __getitem__(self, kind: str) -> type[Class]:
+        return self.classes[kind]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.classes)
+
+    def __len__(self) -> int:
+        return len(self.classes)
+
+    def options(self, kind: str) -> dict[str, inspect.Parameter]:
+        """The options of a kind, with their types and defaults."""
+        parameters = inspect.signature(self[kind]).parameters
+        return {name: each for name, each in parameters.items() if name not in self.given}
+
+    def chosen(self, choice: str | Mapping[str, Any]) -> tuple[type[Class], dict[str, Any]]:
+        """The class of a choice, and the options in it.
+
+        Args:
+            choice: a kind, or options with the "kind" among them.
+
+        Raises:
+            ValueError: for a kind or an option that is not one.
+        """
+        options = dict(choice) if isinstance(choice, Mapping) else {"kind": choice}
+        if "kind" not in options:
+            raise ValueError(f"{self.what} needs a 'kind' beside {', '.join(options) or 'nothing'}")
+        kind = options.pop("kind")
+        if not isinstance(kind, str) or kind not in self:
+            raise ValueError(f"{self.what} {refusal(kind, self)}")
+        unknown = options.keys() - self.options(kind).keys()
+        if unknown:
+            known = ", ".join(self.options(kind)) or "none"
+            raise ValueError(
+                f"{self.what} {kind!r} has no option {min(unknown)!r}; its options: {known}"
+            )
+        return self[kind], options
 
 
 def refusal(kind: object, known: Iterable[str]) -> str:

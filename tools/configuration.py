@@ -109,7 +109,7 @@ def searches() -> str:
     ]
     for kind in search.KINDS:
         options = (
-            f"{name}: {as_yaml(each.default)}" for name, each in search.options(kind).items()
+            f"{name}: {as_yaml(each.default)}" for name, each in search.KINDS.options(kind).items()
         )
         lines.append(f"- `{{kind: {kind}, {', '.join(options)}}}`")
     return "\n".join(lines) + "\n"

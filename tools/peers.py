@@ -19,14 +19,14 @@ from benchmarks import (
 from torch import Tensor, nn
 from torchaudio.models import Conformer, Emformer
 
-from asrkit.model.subsampling import ConvSubsampling
+from asrkit.model.subsampling import Conv4Subsampling
 
 EmformerState = tuple[tuple[Tensor, Tensor], list[list[Tensor]] | None]
 
 
-class Subsampling(ConvSubsampling):
+class Subsampling(Conv4Subsampling):
     def __init__(self) -> None:
-        super().__init__(NUM_MELS, DIM, DIM)
+        super().__init__(NUM_MELS, DIM)
 
     def init_past(self, batch_size: int) -> tuple[Tensor, Tensor]:
         return (

@@ -27,7 +27,6 @@ from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Endpointer, Recognizer, recognizer_of
 from asrkit.runtime.rewrite import find_postprocess
 from asrkit.search import KINDS
-from asrkit.search import options as kind_options
 
 
 def parser(name: str, description: str | None, example: str, usage: str | None = None) -> Parser:
@@ -177,7 +176,7 @@ def search_of(options: argparse.Namespace, file: ModelFile) -> SearchConfig:
     search = file.config.search if options.search is None else asked_search(options.search)
     if options.beam is None:
         return search
-    with_beam = [kind for kind in KINDS if "beam" in kind_options(kind)]
+    with_beam = [kind for kind in KINDS if "beam" in KINDS.options(kind)]
     if search.kind not in with_beam:
         raise UserError(f"--beam is for --search {' or '.join(with_beam)}, not for {search.kind}")
     return parse_search(search.model_dump() | {"beam": options.beam})

@@ -17,7 +17,6 @@ from asrkit.commands.options import add_model_file, frames, parser, run_command
 from asrkit.errors import UserError
 from asrkit.export.replay import largest_difference, tolerance
 from asrkit.model import FRAME_MS, FULL_CONTEXT, ConformerCTC, EncoderStep
-from asrkit.model.conformer import block_size
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Recognizer, recognizer_of
 
@@ -114,7 +113,7 @@ def verify_setting(
     recognizer = recognizer_of(file, "full" if full else chunk_size, left_context)
     whole = audio.resample(samples, rate)
     feats = recognizer.features(torch.from_numpy(whole))[0][None]  # (1, T, F)
-    size = block_size(chunk_size, feats.size(1)) if full else chunk_size
+    size = file.model.encoder.block_size(chunk_size, feats.size(1)) if full else chunk_size
     step = EncoderStep(file.model.encoder, size, recognizer.left_context)
     offline = stations(file.model, step, feats, feats.size(1))
     streamed = stations(file.model, step, feats, 4 * size)

@@ -5,6 +5,8 @@ from typing import Annotated, Any, Literal, TypeVar, Union
 
 from pydantic import BaseModel, BeforeValidator, Field, create_model
 
+from asrkit.kinds import Kinds
+
 # YAML reads 1e-3 as a string: numbers with a fraction may be written so.
 Number = Annotated[float, Field(strict=False, allow_inf_nan=False)]
 
@@ -16,13 +18,13 @@ BOUNDED: dict[Any, Any] = {int: Few, int | None: Few | None, float: Number}
 AnyKind = TypeVar("AnyKind", bound=BaseModel)
 
 
-def sections_of(base: type[AnyKind], module: Any) -> dict[str, type[AnyKind]]:
-    """The sections of the kinds that a module has."""
+def sections_of(base: type[AnyKind], kinds: Kinds[Any]) -> dict[str, type[AnyKind]]:
+    """The section of each kind."""
     sections = {}
-    for kind in module.KINDS:
+    for kind in kinds:
         fields: dict[str, Any] = {
             name: (BOUNDED.get(option.annotation, option.annotation), option.default)
-            for name, option in module.options(kind).items()
+            for name, option in kinds.options(kind).items()
         }
         fields["kind"] = (Literal[kind], kind)
         sections[kind] = create_model(kind, __base__=base, **fields)

@@ -8,19 +8,21 @@ from typing import Any
 import pydantic
 
 from asrkit.errors import shown
+from asrkit.kinds import Kinds, refusal
 
 MOST_LINES = 20  # of mistakes in a message
+LAID_OUT = ("position", "subsampling")  # parts of `model` that know themselves which numbers fit
 
 
 def explained(
-    error: pydantic.ValidationError, keys: list[str], kinds: Mapping[tuple[str, ...], Any]
+    error: pydantic.ValidationError, keys: list[str], kinds: Mapping[tuple[str, ...], Kinds[Any]]
 ) -> str:
     """The mistakes that pydantic found, a line each.
 
     Args:
         error: of a configuration, or a part of one.
         keys: all dotted keys that there are.
-        kinds: modules with the kinds of a section, by its place.
+        kinds: of a section, by its place.
     """
     first = error.errors()[: MOST_LINES + 1]
     return _some([_explain(each, keys, kinds) for each in first])
@@ -47,12 +49,12 @@ def _explain(error: Any, keys: list[str], kinds: Mapping[tuple[str, ...], Any]) 
     if kind == "union_tag_not_found":
         return f"missing key {shown('.'.join(loc) + '.kind')}"
     if kind == "union_tag_invalid":
-        return f"'{'.'.join(loc)}.kind': {kinds[loc].refusal(error['ctx']['tag'])}"
+        return f"'{'.'.join(loc)}.kind': {refusal(error['ctx']['tag'], kinds[loc])}"
     if kind == "model_attributes_type":
         return f"{key}: write a kind, or {{kind: …}} with its options, got {given}"
     message = error["msg"].removeprefix("Value error, ")
-    if kind == "position":
-        return f"'{'.'.join(loc)}.position': {message}"
+    if kind in LAID_OUT:
+        return f"'{'.'.join((*loc, kind))}': {message}"
     if not loc:
         return message
     if kind == "value_error":

@@ -7,6 +7,8 @@ encoding and of a search stand with their classes. docs/configuration.md is made
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -19,7 +21,8 @@ from asrkit import search
 from asrkit.config.kinds import Number, any_of, sections_of
 from asrkit.config.mistakes import explained
 from asrkit.config.yaml import ConfigError, read_values
-from asrkit.model import positions
+from asrkit.kinds import Kinds
+from asrkit.model import positions, subsampling
 
 Share = Annotated[float, Field(strict=False, ge=0.0, le=1.0)]
 ShareAboveZero = Annotated[Share, Field(gt=0.0)]
@@ -105,6 +108,15 @@ class TextConfig(Section):
     """Normalisation of all texts."""
 
 
+@contextmanager
+def fitting(part: str) -> Iterator[None]:
+    """Say of which part of a section a ValueError is."""
+    try:
+        yield
+    except ValueError as error:
+        raise PydanticCustomError(part, "{reason}", {"reason": str(error)}) from None
+
+
 class Kind(Section):
     """One kind of several; its options are its class's, with the defaults there."""
 
@@ -113,6 +125,10 @@ class Kind(Section):
 
 class PositionConfig(Kind):
     """A position encoding."""
+
+
+class SubsamplingConfig(Kind):
+    """How feature frames become encoder frames."""
 
 
 class SearchConfig(Kind):
@@ -124,16 +140,24 @@ class SearchConfig(Kind):
         return self
 
 
-KINDS: dict[tuple[str, ...], Any] = {("model", "position"): positions, ("search",): search}
+KINDS: dict[tuple[str, ...], Kinds[Any]] = {
+    ("model", "position"): positions.KINDS,
+    ("model", "subsampling"): subsampling.KINDS,
+    ("search",): search.KINDS,
+}
 
 
-POSITIONS = sections_of(PositionConfig, positions)
-SEARCHES = sections_of(SearchConfig, search)
+POSITIONS = sections_of(PositionConfig, positions.KINDS)
+SUBSAMPLINGS = sections_of(SubsamplingConfig, subsampling.KINDS)
+SEARCHES = sections_of(SearchConfig, search.KINDS)
 if TYPE_CHECKING:
     AnyPosition = PositionConfig
+    AnySubsampling = SubsamplingConfig
     AnySearch = SearchConfig
 else:
-    AnyPosition, AnySearch = any_of(POSITIONS.values()), any_of(SEARCHES.values())
+    AnyPosition, AnySubsampling, AnySearch = (
+        any_of(each.values()) for each in (POSITIONS, SUBSAMPLINGS, SEARCHES)
+    )
 
 
 class ModelConfig(Section):
@@ -151,10 +175,9 @@ class ModelConfig(Section):
     """K, encoder frames of the causal convolutions."""
     dropout: Annotated[float, Field(strict=False, ge=0.0, lt=1.0)] = 0.1
     """Everywhere, in training."""
-    subsampling_channels: Annotated[int, Field(ge=1, le=8192)] | None = None
-    """S, channels of the subsampling's convolutions; `dim` if null."""
-    separable_subsampling: bool = False
-    """The second of them by channel, then over channels: a ninth of its arithmetic."""
+    subsampling: AnySubsampling = SUBSAMPLINGS["conv4"](kind="conv4")
+    """conv4 makes an encoder frame of 4 feature frames, conv8 of 8; with options: `channels` (S;
+    `dim` if null), and of conv4 `separable` (a ninth of its second convolution's arithmetic)."""
     position: AnyPosition = POSITIONS["relative"](kind="relative")
     """Kind of position encoding, with its options: docs/positions.md."""
 
@@ -162,12 +185,26 @@ class ModelConfig(Section):
     def _fits(self) -> "ModelConfig":
         if self.dim % self.num_heads:
             raise ValueError(f"dim {self.dim} must be a multiple of num_heads {self.num_heads}")
-        try:
-            with torch.device("meta"):  # the encoding itself knows which numbers fit
+        with torch.device("meta"):  # each part itself knows which numbers fit
+            with fitting("position"):
                 positions.build_positions(self.position.model_dump(), self.dim, self.num_heads, 1)
-        except ValueError as error:
-            raise PydanticCustomError("position", "{reason}", {"reason": str(error)}) from None
+            with fitting("subsampling"):
+                options = self.subsampling.model_dump()
+                subsampling.build_subsampling(options, self.num_mels, self.dim)
         return self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _former_keys(cls, values: Any) -> Any:
+        """Two keys of former configurations and model files are options of `subsampling` now."""
+        former = {"subsampling_channels": "channels", "separable_subsampling": "separable"}
+        if not isinstance(values, dict) or former.keys().isdisjoint(values):
+            return values
+        if "subsampling" in values:
+            raise ValueError("channels and separable are options of model.subsampling now")
+        options = {new: values[old] for old, new in former.items() if old in values}
+        rest = {key: value for key, value in values.items() if key not in former}
+        return rest | {"subsampling": {"kind": "conv4", **options}}
 
 
 class ContextConfig(Section):

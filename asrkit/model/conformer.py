@@ -22,7 +22,7 @@ from asrkit.model.convolution import CausalConvolution
 from asrkit.model.dropout import Dropout
 from asrkit.model.feed_forward import FeedForward
 from asrkit.model.positions import build_positions
-from asrkit.model.subsampling import ConvSubsampling
+from asrkit.model.subsampling import build_subsampling
 
 FULL_CONTEXT = 1 << 30  # a chunk_size that no utterance reaches
 FRAME_MS = 40  # of an encoder frame: 4 feature frames of 10 ms
@@ -32,7 +32,7 @@ class EncoderState(NamedTuple):
     """The past of B streams."""
 
     feats: Tensor  # (B, 1, F) last feature frame, normalised
-    hidden: Tensor  # (B, S, 1, F/2) last frame of the first subsampling convolution
+    hidden: Tensor  # (B, S, 1, …) last frame between the subsampling's convolutions
     keys: Tensor  # (B, L, H, M, Dh) of the last M encoder frames
     values: Tensor  # (B, L, H, M, Dh)
     conv: Tensor  # (B, L, D, K-1)
@@ -40,7 +40,7 @@ class EncoderState(NamedTuple):
 
 
 class EncoderOutput(NamedTuple):
-    encoded: Tensor  # (B, E, D), E = ceil(T/4)
+    encoded: Tensor  # (B, E, D), E = ceil(T/factor)
     lengths: Tensor  # (B,) int64, valid encoder frames of this step
     state: EncoderState
 
@@ -85,13 +85,13 @@ class ConformerLayer(nn.Module):
 
 
 class ConformerEncoder(nn.Module):
-    """Log mel features to encoder frames of 40 ms, in chunks.
+    """Log mel features to encoder frames, in chunks.
 
         state = encoder.init_state(batch_size, left_context)
         encoded, lengths, state = encoder(feats, lengths, state, chunk_size)
 
     Args:
-        num_mels: F, a multiple of 4.
+        num_mels: F.
         dim: D, a multiple of num_heads.
         num_heads: H.
         num_layers: L.
@@ -100,9 +100,9 @@ class ConformerEncoder(nn.Module):
         dropout: everywhere.
         position: kind of position encoding, see `positions.KINDS`, or its options with the kind
             among them: {"kind": "shaw", "max_distance": 32}.
-        subsampling_channels: S; D if None. The second convolution costs S² and is a quarter of
-            the arithmetic of a 12-layer model, more than half of a 6-layer one.
-        separable_subsampling: that convolution by channel, then over channels: a ninth of it.
+        subsampling: kind of subsampling, see `subsampling.KINDS`, or its options likewise:
+            {"kind": "conv4", "channels": 64}. Its `factor` is how many feature frames make an
+            encoder frame.
 
     Raises:
         ValueError: for numbers that do not fit each other.
@@ -121,24 +121,21 @@ class ConformerEncoder(nn.Module):
         kernel_size: int = 15,
         dropout: float = 0.0,
         position: str | Mapping[str, Any] = "relative",
-        subsampling_channels: int | None = None,
-        separable_subsampling: bool = False,
+        subsampling: str | Mapping[str, Any] = "conv4",
     ) -> None:
         super().__init__()
         if dim % num_heads or dim % 2:
             raise ValueError(
                 f"dim must be even and a multiple of num_heads, got {dim}, {num_heads}"
             )
-        if num_mels % 4:
-            raise ValueError(f"num_mels must be a multiple of 4, got {num_mels}")
         if kernel_size < 2:
             raise ValueError(f"kernel_size must be at least 2, got {kernel_size}")
-        channels = dim if subsampling_channels is None else subsampling_channels
-        self.num_mels, self.channels, self.dim, self.num_heads = num_mels, channels, dim, num_heads
+        self.num_mels, self.dim, self.num_heads = num_mels, dim, num_heads
         self.kernel_size = kernel_size
         self.register_buffer("mean", torch.zeros(num_mels))
         self.register_buffer("scale", torch.ones(num_mels))
-        self.subsampling = ConvSubsampling(num_mels, channels, dim, separable_subsampling)
+        self.subsampling = build_subsampling(subsampling, num_mels, dim)
+        self.factor: int = self.subsampling.factor  # type: ignore[assignment]
         self.dropout = Dropout(dropout)
         self.position, positions = build_positions(position, dim, num_heads, num_layers)
         self.layers = nn.ModuleList()
@@ -158,9 +155,10 @@ class ConformerEncoder(nn.Module):
         like = self.mean
         layers, dim = len(self.layers), self.dim
         kv = [batch_size, layers, self.num_heads, left_context, dim // self.num_heads]
+        hidden = [batch_size] + self.subsampling.hidden_shape  # noqa: RUF005, for TorchScript
         return EncoderState(
             feats=like.new_zeros([batch_size, 1, self.num_mels]),
-            hidden=like.new_zeros([batch_size, self.channels, 1, self.num_mels // 2]),
+            hidden=like.new_zeros(hidden),
             keys=like.new_zeros(kv),
             values=like.new_zeros(kv),
             conv=like.new_zeros([batch_size, layers, dim, self.kernel_size - 1]),
@@ -174,20 +172,28 @@ class ConformerEncoder(nn.Module):
 
         Args:
             feats: (B, T, F) log mels. All steps of a stream but its last are whole chunks
-                (T = n·4·C); the last is padded here with zeros.
+                (T = n·factor·C); the last is padded here with zeros.
             lengths: (B,) valid frames of each row in this step. A row shorter than T has ended:
                 its state is not to be stepped further.
             state: the past, from `init_state` or the step before. M is its shape.
-            chunk_size: C, encoder frames; FULL_CONTEXT, or anything from ceil(T/4) up, is one
+            chunk_size: C, encoder frames; FULL_CONTEXT, or anything from ceil(T/factor) up, is one
                 chunk.
 
         Returns:
-            EncoderOutput with E = ceil(T/4) frames. Frames past `lengths` are finite, not zero.
+            EncoderOutput with E = ceil(T/factor) frames, finite but not zero past `lengths`.
         """
-        chunk_size = block_size(chunk_size, feats.size(1))
+        chunk_size = self.block_size(chunk_size, feats.size(1))
         tables = self.tables(state.keys.size(3), chunk_size)
         layers, lengths, state = self.step(feats, lengths, state, chunk_size, tables)
         return EncoderOutput(layers[-1], lengths, state)
+
+    def num_frames(self, feature_frames: int) -> int:
+        """E = ceil(T/factor), the encoder frames of T feature frames."""
+        return (feature_frames + self.factor - 1) // self.factor
+
+    def block_size(self, chunk_size: int, feature_frames: int) -> int:
+        """Frames of a block: C, or all there are, and at least one."""
+        return min(chunk_size, max(1, self.num_frames(feature_frames)))
 
     @torch.jit.export
     def tables(self, left_context: int, chunk_size: int) -> PositionTables:
@@ -212,10 +218,10 @@ class ConformerEncoder(nn.Module):
         tables: PositionTables,
     ) -> tuple[list[Tensor], Tensor, EncoderState]:
         """`forward` with the tables given, and the output (B, E, D) of every layer."""
-        frames = num_frames(feats.size(1))  # E
+        frames = self.num_frames(feats.size(1))  # E
         feats = self.normalize(feats, lengths, chunk_size)
         x, new_feats, hidden = self.subsampling(feats, state.feats, state.hidden)  # (B, n·C, D)
-        lengths = (lengths + 3) // 4
+        lengths = (lengths + self.factor - 1) // self.factor
         valid = valid_keys(state.position, lengths, state.keys.size(3), chunk_size, x.size(1))
         x = self.dropout(self.position(x, state.position, tables.frames))
         outputs: list[Tensor] = []
@@ -241,11 +247,11 @@ class ConformerEncoder(nn.Module):
         return outputs, lengths, new_state
 
     def normalize(self, feats: Tensor, lengths: Tensor, chunk_size: int) -> Tensor:
-        """Normalised features, zero past `lengths` and padded to whole chunks: (B, n·4·C, F)."""
+        """Normalised features, zero past `lengths`, in whole chunks: (B, n·factor·C, F)."""
         frames = torch.arange(feats.size(1), device=feats.device)
         real = (frames < lengths[:, None]).unsqueeze(2)  # (B, T, 1)
         feats = ((feats - self.mean) * self.scale).masked_fill(~real, 0.0)
-        block = 4 * chunk_size
+        block = self.factor * chunk_size
         num_blocks = max(1, (feats.size(1) + block - 1) // block)
         return functional.pad(feats, (0, 0, 0, num_blocks * block - feats.size(1)))
 
@@ -279,23 +285,16 @@ class EncoderStep(nn.Module):
         """The encoder's forward; what is exported or compiled takes whole chunks alone."""
         chunk_size, tables = self.chunk_size, self.tables()
         if not torch.jit.is_scripting():  # noqa: SIM102, or TorchScript would compile it
-            if num_frames(feats.size(1)) < chunk_size and not torch.compiler.is_compiling():
+            if (
+                self.encoder.num_frames(feats.size(1)) < chunk_size
+                and not torch.compiler.is_compiling()
+            ):
                 # The padding of a long chunk would cost its square.
-                chunk_size = block_size(chunk_size, feats.size(1))
+                chunk_size = self.encoder.block_size(chunk_size, feats.size(1))
                 layer_tables = self.encoder.layer_tables(self.left_context, chunk_size)
                 tables = PositionTables(self.frame_table, layer_tables)
         layers, lengths, state = self.encoder.step(feats, lengths, state, chunk_size, tables)
         return EncoderOutput(layers[-1], lengths, state)
-
-
-def num_frames(feature_frames: int) -> int:
-    """E = ceil(T/4), the encoder frames of T feature frames."""
-    return (feature_frames + 3) // 4
-
-
-def block_size(chunk_size: int, feature_frames: int) -> int:
-    """Frames of a block: C, or all there are, and at least one."""
-    return min(chunk_size, max(1, num_frames(feature_frames)))
 
 
 def valid_keys(

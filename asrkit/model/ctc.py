@@ -11,7 +11,6 @@ from asrkit.model.conformer import (
     ConformerEncoder,
     EncoderState,
     EncoderStep,
-    block_size,
 )
 
 BLANK = 0
@@ -128,7 +127,9 @@ class CTCLoss(nn.Module):
         total = torch.stack(losses).mean(dim=0)
         if len(views) > 1:
             first, second = outputs
-            total = total + consistency_weight * disagreement(first, second, (lengths + 3) // 4)
+            factor = self.model.encoder.factor
+            frames = (lengths + factor - 1) // factor
+            total = total + consistency_weight * disagreement(first, second, frames)
         return total
 
     def of_view(
@@ -137,7 +138,7 @@ class CTCLoss(nn.Module):
         """(B,) losses, and the last layer's log-probabilities (B, E, V)."""
         encoder = self.model.encoder
         state = encoder.init_state(view.feats.size(0), view.left_context)
-        chunk_size = block_size(view.chunk_size, view.feats.size(1))
+        chunk_size = encoder.block_size(view.chunk_size, view.feats.size(1))
         tables = encoder.tables(view.left_context, chunk_size)
         layers, lengths, _ = encoder.step(view.feats, lengths, state, chunk_size, tables)
 

@@ -143,19 +143,29 @@ class Recognizer:
             return []
         if self.resets or self.detector:  # neither knows rows
             return [self.transcribe(samples) for samples in mono]
-        rows = [torch.from_numpy(samples).to(self.reference) for samples in mono]
+        rows = self.log_probs(mono)
+        return [self.read(row, len(samples)) for row, samples in zip(rows, mono, strict=True)]
+
+    def log_probs(self, recordings: Sequence[np.ndarray]) -> list[Tensor]:
+        """What the network makes of recordings at 16 kHz, as rows of one step: (E, V) of each.
+
+        Args:
+            recordings: mono, (n,) float32 in [-1, 1].
+        """
+        rows = [torch.from_numpy(samples).to(self.reference) for samples in recordings]
         num_samples = torch.tensor([len(row) for row in rows], device=self.reference.device)
         with torch.inference_mode():
             feats, lengths = audio.features(
                 self.fbank, pad_sequence(rows, batch_first=True), num_samples
             )
-        log_probs, lengths, _ = self.step(feats, lengths, self.init_state(len(rows)))
-        results = []
-        for row, length, samples in zip(log_probs, lengths.tolist(), mono, strict=True):
-            transcript, heard = Transcript(self.reading), seconds_heard(len(samples))
-            transcript.accept(row[:length], heard)
-            results.append(transcript.finish(heard))
-        return results
+        output = self.step(feats, lengths, self.init_state(len(rows)))
+        return [row[:n] for row, n in zip(output.log_probs, output.lengths.tolist(), strict=True)]
+
+    def read(self, log_probs: Tensor, num_samples: int) -> Result:
+        """The final result of a whole recording of so many samples at 16 kHz, from its (E, V)."""
+        transcript, heard = Transcript(self.reading), seconds_heard(num_samples)
+        transcript.accept(log_probs, heard)
+        return transcript.finish(heard)
 
     def features(self, samples: Tensor) -> tuple[Tensor, Tensor]:
         """Samples (n,) -> feats (t, F) and the past (p,), the samples of the frames to come."""

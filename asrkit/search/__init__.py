@@ -10,8 +10,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from asrkit import kinds
 from asrkit.errors import UserError
+from asrkit.kinds import Kinds
 from asrkit.search.fusion import Both, Fusion
 from asrkit.search.greedy import GreedySearch
 from asrkit.search.hypothesis import NOTHING, Hypothesis, Ranked, Search
@@ -32,17 +32,9 @@ __all__ = [
     "takes_fusion",
 ]
 
-KINDS: dict[str, type[Any]] = {"greedy": GreedySearch, "prefix_beam": PrefixBeamSearch}
-
-
-def options(kind: str) -> dict[str, inspect.Parameter]:
-    """The options of a kind, with their types and defaults."""
-    return kinds.options(KINDS[kind], ("blank", "fusion"))
-
-
-def refusal(kind: object) -> str:
-    """What to say of a kind that is not one."""
-    return kinds.refusal(kind, KINDS)
+KINDS: Kinds[Any] = Kinds(
+    "search", {"greedy": GreedySearch, "prefix_beam": PrefixBeamSearch}, ("blank", "fusion")
+)
 
 
 def takes_fusion(kind: str) -> bool:
@@ -56,11 +48,8 @@ def build_search(search: Mapping[str, Any], fusion: Fusion | None = None) -> Sea
     Raises:
         ValueError: for numbers that do not fit.
     """
-    arguments = dict(search)
-    kind = arguments.pop("kind")
-    if fusion is not None:
-        arguments["fusion"] = fusion
-    return KINDS[kind](**arguments)
+    cls, options = KINDS.chosen(search)
+    return cls(**options) if fusion is None else cls(**options, fusion=fusion)
 
 
 def plus(search: Search, fusion: Fusion) -> Search:

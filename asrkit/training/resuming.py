@@ -1,12 +1,13 @@
 """What may change when a training is resumed: not what it trains, its schedule when asked for."""
 
 import hashlib
+import json
 import logging
 import reprlib
 from collections.abc import Iterator
 from typing import Any
 
-from asrkit.config import Config, ConfigError
+from asrkit.config import Config, ConfigError, ModelConfig
 from asrkit.training.corpus import Corpus
 from asrkit.training.snapshots import Checkpoint
 
@@ -37,7 +38,7 @@ UNKNOWN = hashlib.sha256(b"").hexdigest()  # once stood for utterances that are 
 def identity(config: Config, corpus: Corpus) -> dict[str, str]:
     """Hashes of what a training trains on and what it trains; only utterances may ever change."""
     parts = {
-        "the configuration's model": config.model.model_dump_json(),
+        "the configuration's model": former_spelling(config.model),
         "the configuration's text": config.text.model_dump_json(),
         "training.optimizer": config.training.optimizer,
         "training.start_from": str(config.training.start_from),
@@ -46,6 +47,18 @@ def identity(config: Config, corpus: Corpus) -> dict[str, str]:
     tokenizer = hashlib.sha256(corpus.encode.tokenizer.to_bytes()).hexdigest()
     utterances = dict(zip(UTTERANCES, corpus.fingerprints, strict=True))
     return hashes | {"the tokenizer": tokenizer} | utterances
+
+
+def former_spelling(config: ModelConfig) -> str:
+    """JSON of a network's settings, as checkpoints have it that are older than `subsampling`."""
+    found: dict[str, Any] = {}
+    for key, value in config.model_dump(mode="json").items():
+        if key == "subsampling" and value["kind"] == "conv4":
+            found["subsampling_channels"] = value["channels"]
+            found["separable_subsampling"] = value["separable"]
+        else:
+            found[key] = value
+    return json.dumps(found, separators=(",", ":"))
 
 
 def check_same(

@@ -19,7 +19,7 @@ from asrkit.config import (
 )
 from asrkit.config.schema import POSITIONS, Section
 from asrkit.errors import UserError
-from asrkit.model.positions import options
+from asrkit.model.positions import KINDS
 from tests.conftest import PROJECT
 
 CONF = PROJECT / "conf" / "conformer.yaml"
@@ -137,7 +137,7 @@ def test_round_trip(kind: str) -> None:
     config = load_config(CONF, [f"model.position.kind={kind}"])
     assert parse_config(config.model_dump(mode="json")) == config
     assert config.model.position.kind == kind
-    assert config.model.position.model_dump().keys() == {"kind", *options(kind)}
+    assert config.model.position.model_dump().keys() == {"kind", *KINDS.options(kind)}
 
 
 def test_a_kind_may_stand_alone() -> None:

@@ -62,8 +62,12 @@ def case(seed: int, folder: Path) -> Case:
         "num_layers": draw.choice([1, 2, 3]),
         "kernel_size": draw.choice([2, 5, 31]),
         "position": draw.choice(sorted(KINDS)),
-        "separable_subsampling": draw.random() < 0.3,
-        "subsampling_channels": draw.choice([None, 3]),
+        "subsampling": draw.choice(
+            [
+                {"kind": "conv4", "channels": draw.choice([None, 3])},
+                {"kind": "conv4", "channels": 3, "separable": True},
+            ]
+        ),
     }
     whole = torch.from_numpy(audio.resample(samples, rate)).double()[None]
     feats = audio.Fbank().double()(whole, whole[:, :0])[0]

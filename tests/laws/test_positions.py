@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from asrkit.backends.compare import difference
 from asrkit.model import FULL_CONTEXT, ConformerEncoder, EncoderStep, conformer
 from asrkit.model.attention import ChunkAttention
-from asrkit.model.positions import KINDS, options
+from asrkit.model.positions import KINDS
 from asrkit.model.positions.relative import RelativePosition
 from tests.conftest import PROJECT
 from tests.laws.position_laws import LAWS, Law, draw, encoder, hour_later, replayed
@@ -178,7 +178,7 @@ def options_table() -> str:
     """The table of the docs: each kind's class and options."""
     lines = ["| kind | class | options and their defaults |", "|---|---|---|"]
     for kind, cls in KINDS.items():
-        listed = ", ".join(f"`{name}: {yaml(p)}`" for name, p in options(kind).items())
+        listed = ", ".join(f"`{name}: {yaml(p)}`" for name, p in KINDS.options(kind).items())
         path = inspect.getfile(cls).rpartition("/asrkit/")[2]
         lines.append(f"| `{kind}` | [{cls.__name__}](../asrkit/{path}) | {listed or '–'} |")
     return "\n".join(lines) + "\n"

@@ -54,7 +54,7 @@ def test_encoder(chunk_size: int, left_context: int, dtype: torch.dtype) -> None
 
 @pytest.mark.parametrize("chunk_size", CHUNKS)
 def test_separable_subsampling(chunk_size: int) -> None:
-    encoder = tiny_encoder(separable_subsampling=True)
+    encoder = tiny_encoder(subsampling={"kind": "conv4", "separable": True})
     feats = torch.randn(2, 413, 20, dtype=torch.float64)
     expected = offline(encoder, feats, chunk_size, 7)
     assert (stream(encoder, feats, chunk_size, 7, 1) - expected).abs().max() < 1e-9

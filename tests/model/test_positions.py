@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from asrkit.model.attention import ChunkAttention
 from asrkit.model.conformer import valid_keys
-from asrkit.model.positions import KINDS, build_positions, options
+from asrkit.model.positions import KINDS, build_positions
 from tests.model import reference
 
 DIM, FRAMES = 12, 24
@@ -149,7 +149,7 @@ def test_gradcheck(kind: str) -> None:
         "compact": {"position_dim": 4, "query_dim": 2},
         "learned": {"period": 3},
         "flow": {"hidden_dim": 2, "period": 3, "step": 2},
-    }.get(kind, {"max_distance": 1} if "max_distance" in options(kind) else {})
+    }.get(kind, {"max_distance": 1} if "max_distance" in KINDS.options(kind) else {})
     on_all = kind in reference.FRAMES
     module = on_frames(kind, small, 4) if on_all else attention(kind, small, 2, 4)
     x = frames(1, 4, 4) if on_all else frames(4, 4)

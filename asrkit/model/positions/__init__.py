@@ -5,11 +5,10 @@ before the first layer (`FramePosition`). The options of a kind are its class's 
 dim and num_heads, with the defaults that stand there.
 """
 
-import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from asrkit import kinds
+from asrkit.kinds import Kinds
 from asrkit.model.positions.base import FramePosition, Position
 from asrkit.model.positions.bias import ALiBiPosition, T5Position
 from asrkit.model.positions.compact import CompactPosition
@@ -23,32 +22,26 @@ from asrkit.model.positions.shaw import ShawPosition
 from asrkit.model.positions.sinusoidal import SinusoidalPosition
 from asrkit.model.positions.urpe import URPEPosition
 
-KINDS: dict[str, type[Position] | type[FramePosition]] = {
-    "relative": RelativePosition,
-    "relative_learned": LearnedRelativePosition,
-    "shaw": ShawPosition,
-    "t5": T5Position,
-    "alibi": ALiBiPosition,
-    "deberta": DeBERTaPosition,
-    "urpe": URPEPosition,
-    "rotary": RotaryPosition,
-    "compact": CompactPosition,
-    "sinusoidal": SinusoidalPosition,
-    "learned": LearnedPosition,
-    "flow": FlowPosition,
-    "complex": ComplexPosition,
-    "none": Position,
-}
-
-
-def options(kind: str) -> dict[str, inspect.Parameter]:
-    """The options of a kind, with their types and defaults."""
-    return kinds.options(KINDS[kind], ("dim", "num_heads"))
-
-
-def refusal(kind: object) -> str:
-    """What to say of a kind that is not one."""
-    return kinds.refusal(kind, KINDS)
+KINDS: Kinds[Position | FramePosition] = Kinds(
+    "position",
+    {
+        "relative": RelativePosition,
+        "relative_learned": LearnedRelativePosition,
+        "shaw": ShawPosition,
+        "t5": T5Position,
+        "alibi": ALiBiPosition,
+        "deberta": DeBERTaPosition,
+        "urpe": URPEPosition,
+        "rotary": RotaryPosition,
+        "compact": CompactPosition,
+        "sinusoidal": SinusoidalPosition,
+        "learned": LearnedPosition,
+        "flow": FlowPosition,
+        "complex": ComplexPosition,
+        "none": Position,
+    },
+    ("dim", "num_heads"),
+)
 
 
 def build_positions(
@@ -62,17 +55,7 @@ def build_positions(
     Raises:
         ValueError: for a kind or an option that is not one, or numbers that do not fit.
     """
-    given = dict(position) if isinstance(position, Mapping) else {"kind": position}
-    if "kind" not in given:
-        raise ValueError(f"position needs a 'kind' beside {', '.join(given) or 'nothing'}")
-    kind = given.pop("kind")
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise ValueError(f"position {refusal(kind)}")
-    unknown = given.keys() - options(kind).keys()
-    if unknown:
-        known = ", ".join(options(kind)) or "none"
-        raise ValueError(f"position {kind!r} has no option {min(unknown)!r}; its options: {known}")
-    cls = KINDS[kind]
+    cls, options = KINDS.chosen(position)
     if issubclass(cls, FramePosition):
-        return cls(dim, **given), [Position(dim, num_heads) for _ in range(num_layers)]
-    return FramePosition(dim), [cls(dim, num_heads, **given) for _ in range(num_layers)]
+        return cls(dim, **options), [Position(dim, num_heads) for _ in range(num_layers)]
+    return FramePosition(dim), [cls(dim, num_heads, **options) for _ in range(num_layers)]
