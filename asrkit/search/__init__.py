@@ -1,7 +1,6 @@
-"""From log-probabilities to hypotheses, incrementally: one class a kind.
+"""Decoding: searches that turn log-probabilities into hypotheses, step by step; one class a kind.
 
-The options of a kind are its class's arguments, but for the blank and the language model, with the
-defaults that stand there.
+The options of a kind are its class's arguments without `blank` and `fusion`, with their defaults.
 """
 
 import copy
@@ -43,20 +42,24 @@ def takes_fusion(kind: str) -> bool:
 
 
 def build_search(search: Mapping[str, Any], fusion: Fusion | None = None) -> Search:
-    """The search of a "kind" with its options, and a language model if the kind takes one.
+    """The search of a configuration.
+
+    Args:
+        search: its "kind" and the options of that kind.
+        fusion: a language model, for a kind that takes one.
 
     Raises:
-        ValueError: for numbers that do not fit.
+        ValueError: for an option out of range.
     """
     cls, options = KINDS.chosen(search)
     return cls(**options) if fusion is None else cls(**options, fusion=fusion)
 
 
 def plus(search: Search, fusion: Fusion) -> Search:
-    """The search with one fusion more; the search itself stays as it is.
+    """A copy of the search that adds the scores of one more fusion.
 
     Raises:
-        UserError: for a search that takes none.
+        UserError: for a search that takes no fusion.
     """
     if not isinstance(search, PrefixBeamSearch):
         raise UserError("this search takes no hotwords; choose search prefix_beam, which does")

@@ -1,14 +1,14 @@
-"""Hearing more: the blank made less likely than the network says."""
+"""The blank penalty: trading deletions for insertions."""
 
 import math
 
 from torch import Tensor
 
 
-def less_blank(log_probs: Tensor, blank: int, penalty: float) -> Tensor:
-    """(E, V) as if every blank's probability were divided by e^penalty, normalised again.
+def penalize_blank(log_probs: Tensor, blank: int, penalty: float) -> Tensor:
+    """(E, V) log-probabilities with the blank's lowered by `penalty`, normalised again.
 
-    A network trained on little misses more words than it makes up; this trades one for the other.
+    A network trained on little data makes more deletions than insertions.
     """
     if penalty == 0.0:
         return log_probs
@@ -18,12 +18,12 @@ def less_blank(log_probs: Tensor, blank: int, penalty: float) -> Tensor:
 
 
 def is_quiet(log_probs: Tensor, blank: int, penalty: float) -> list[bool]:
-    """Whether the blank so lowered is still the likeliest, of each of (E, V) frames."""
-    return (less_blank(log_probs, blank, penalty).argmax(dim=1) == blank).tolist()
+    """For each of (E, V) frames, whether the blank is the likeliest label after the penalty."""
+    return (penalize_blank(log_probs, blank, penalty).argmax(dim=1) == blank).tolist()
 
 
 def checked_penalty(penalty: float) -> float:
-    """Raises ValueError for what is no number."""
+    """The penalty; ValueError if it is infinite or NaN."""
     if not math.isfinite(penalty):
         raise ValueError(f"blank_penalty must be a number, got {penalty}")
     return penalty

@@ -1,28 +1,28 @@
-"""What a search adds to the score of a text, token by token: a language model, hotwords, or both.
+"""Shallow fusion: scores of a language model or of hotwords, which a search adds at each token.
 
-The law is that of the searches: past in, past out. Scores are natural logarithms.
+State in, state out, as in the searches. Scores are natural logarithms.
 """
 
 from typing import Any, Protocol
 
 
 class Fusion(Protocol):
-    """A language model as a search sees it."""
+    """The interface of a language model, or of hotwords, to a search."""
 
-    ceiling: float  # no token adds more
+    ceiling: float  # upper bound of a token's score
 
     def start(self) -> Any:
-        """The state of a text that has not begun."""
+        """The state of the empty text."""
 
     def step(self, state: Any, token: int) -> tuple[Any, float]:
-        """The state after one more token, and what it adds."""
+        """The state after one more token, and the token's score."""
 
     def finish(self, state: Any) -> float:
-        """What is added if the text ends here."""
+        """The score of the text's end."""
 
 
 class NoFusion:
-    """No language model."""
+    """The fusion of a search without a language model: all scores are 0."""
 
     ceiling = 0.0
 
@@ -37,7 +37,7 @@ class NoFusion:
 
 
 class Both:
-    """Two that add up."""
+    """The sum of two fusions."""
 
     def __init__(self, first: Fusion, second: Fusion) -> None:
         self.first, self.second = first, second

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from asrkit.search.blank import checked_penalty, is_quiet, less_blank
+from asrkit.search.blank import checked_penalty, is_quiet, penalize_blank
 from asrkit.search.hypothesis import NOTHING, Hypothesis, Ranked
 
 
@@ -20,10 +20,10 @@ class GreedySearch:
 
     Args:
         blank: id of the blank.
-        blank_penalty: by which its logarithm is lowered: more words are heard, true and false ones.
+        blank_penalty: taken from the blank's log-probability: fewer deletions, more insertions.
 
     Raises:
-        ValueError: for a penalty that is no number.
+        ValueError: for a penalty that is infinite or NaN.
     """
 
     def __init__(self, blank: int = 0, blank_penalty: float = 0.0) -> None:
@@ -33,11 +33,11 @@ class GreedySearch:
         return GreedyState(NOTHING, self.blank, 0)
 
     def step(self, state: GreedyState, log_probs: Tensor) -> GreedyState:
-        """The state after (E, V) more frames."""
+        """The state after (E, V) more frames of log-probabilities."""
         tokens, starts = list(state.hypothesis.tokens), list(state.hypothesis.starts)
         ends, confidences = list(state.hypothesis.ends), list(state.hypothesis.confidences)
         last, frame = state.last, state.frame
-        best, ids = less_blank(log_probs, self.blank, self.blank_penalty).max(dim=1)
+        best, ids = penalize_blank(log_probs, self.blank, self.blank_penalty).max(dim=1)
         for log_prob, token in zip(best.tolist(), ids.tolist(), strict=True):
             if token != self.blank:
                 if token != last:
@@ -62,5 +62,5 @@ class GreedySearch:
         return state.hypothesis
 
     def nbest(self, state: GreedyState) -> list[Ranked]:
-        """None: the likeliest path says nothing of other texts."""
+        """An empty list: best path decoding has no alternatives."""
         return []

@@ -1,4 +1,4 @@
-"""What a search knows of a stream so far, and the interface of every search."""
+"""A search's result, and the interface of every search."""
 
 from typing import Any, NamedTuple, Protocol
 
@@ -10,7 +10,7 @@ class Hypothesis(NamedTuple):
 
     tokens: tuple[int, ...]
     starts: tuple[int, ...]  # first encoder frame of each token
-    ends: tuple[int, ...]  # the frame after its last
+    ends: tuple[int, ...]  # one past each token's last encoder frame
     confidences: tuple[float, ...]  # highest posterior of the token over its frames
 
 
@@ -19,17 +19,17 @@ NOTHING = Hypothesis((), (), (), ())
 
 class Ranked(NamedTuple):
     hypothesis: Hypothesis
-    score: float  # natural logarithm of its probability, with all that a language model adds
+    score: float  # natural logarithm of its probability, plus the scores of the fusion
 
 
 class Search(Protocol):
-    """The same law as the network's: past in, past out, the same result for every split."""
+    """A decoder of a stream: state in, state out, and the same result for every split of it."""
 
     def start(self) -> Any:
-        """The state of a stream that has not begun."""
+        """The state before the first frame."""
 
     def step(self, state: Any, log_probs: Tensor) -> Any:
-        """The state after (E, V) more frames, any E."""
+        """The state after (E, V) more frames of log-probabilities, any E."""
 
     def quiet(self, log_probs: Tensor) -> list[bool]:
         """Of each of (E, V) frames, whether no token is the likeliest: pauses are made of these."""
@@ -38,7 +38,7 @@ class Search(Protocol):
         """The best hypothesis so far, while the stream goes on."""
 
     def best(self, state: Any) -> Hypothesis:
-        """The best hypothesis if the stream ends here; the state does not change."""
+        """The best hypothesis if the stream ends here."""
 
     def nbest(self, state: Any) -> list[Ranked]:
-        """All hypotheses if the stream ends here, the likeliest first; none of a single path."""
+        """All hypotheses if the stream ends here, the likeliest first; [] if the search has one."""

@@ -1,17 +1,17 @@
-"""Likeliest paths, token by token, and what the paths of all texts begin with."""
+"""CTC paths as linked lists of tokens, and the prefix that the paths of all hypotheses share."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from asrkit.search.hypothesis import NOTHING, Hypothesis
 
-# A path by its last token: the path before it, the token, its first frame, the frame after its
-# last, its highest posterior. A plain tuple, because every text makes one in every frame.
+# A path's last link: the path before it, the token, its first frame, the frame after its last, its
+# highest posterior. A plain tuple, for speed: every hypothesis makes one in every frame.
 Path = tuple["Path | None", int, int, int, float]
 
 
 class Settled(NamedTuple):
-    """What all likeliest paths begin with: it cannot change any more and need not be read again."""
+    """The common prefix of all hypotheses' paths: it cannot change, so it is backtraced once."""
 
     path: Path | None
     hypothesis: Hypothesis
@@ -21,11 +21,12 @@ UNSETTLED = Settled(None, NOTHING)
 
 
 def settle(path: Path | None, ends: Iterable[Path | None], settled: Settled) -> Settled:
-    """More of the path, as far as all others go along with it.
+    """The prefix settled so far, extended by all that the paths have in common.
 
     Args:
-        path: the likeliest of the paths.
-        ends: of all paths, itself among them, as far as they cannot change.
+        path: the likeliest path.
+        ends: the last link that cannot change of every path, the likeliest among them.
+        settled: the prefix so far.
     """
     chain = list(links(path, settled))  # the last first
     place = {id(link): i for i, link in enumerate(chain)}
@@ -35,18 +36,18 @@ def settle(path: Path | None, ends: Iterable[Path | None], settled: Settled) -> 
         common = max(common, next(shared, len(chain)))
     if common == len(chain):
         return settled
-    return Settled(chain[common], said(chain[common], settled))
+    return Settled(chain[common], backtrace(chain[common], settled))
 
 
 def links(path: Path | None, settled: Settled) -> Iterator[Path]:
-    """A path token by token, from the last back to what is settled."""
+    """The links of a path, from the last back to the settled prefix."""
     while path is not None and path is not settled.path:
         yield path
         path = path[0]
 
 
-def said(path: Path | None, settled: Settled) -> Hypothesis:
-    """A path's tokens with their frames and confidences."""
+def backtrace(path: Path | None, settled: Settled) -> Hypothesis:
+    """The tokens of a path with their frames and confidences."""
     unsettled = list(links(path, settled))[::-1]
     if not unsettled:
         return settled.hypothesis

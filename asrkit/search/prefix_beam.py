@@ -1,15 +1,14 @@
-"""CTC prefix beam search: the likeliest texts, each the sum over all of its paths.
+"""CTC prefix beam search: the likeliest token sequences, each scored by the sum of its paths.
 
-- A prefix is its tokens so far. Its paths that end in a blank and those that end in its last token
-  are summed apart, because only after a blank may the same token be said again.
-- A prefix that is not in the beam has one way in, from its parent, so its score is known at once:
-  only tokens that can enter the beam are looked at. That prunes nothing, the result is that of
-  trying them all.
-- Probabilities are no logarithms: products and sums are what Python does fastest. What all of them
-  have in common is taken out by powers of two, which is exact, and kept as `log_scale`.
-- A language model's factor is multiplied into all that a text holds when its last token is added.
-  What it makes of the end of a text is asked by `best` and not kept.
-- The times of a text are those of its likeliest path, which is found along with the sum.
+- A prefix is a token sequence. Its paths that end in a blank and those that end in its last token
+  are summed apart, because only after a blank can the same token follow as a new one.
+- A prefix outside the beam can be reached from its parent alone, so its score is known before it is
+  made: only tokens that can enter the beam are tried. The result is that of trying all of them.
+- Probabilities are kept as they are, not as logarithms: Python multiplies and adds fastest. They
+  are rescaled by powers of two, which is exact; `log_scale` keeps the logarithm of the scale.
+- A language model's factor is multiplied into a prefix when its last token is added. The factor of
+  the end of the text is computed by `best` and `nbest`, and is not part of the state.
+- The times of a prefix are those of its likeliest path, which is tracked along with the sum.
 """
 
 import math
@@ -20,46 +19,46 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from asrkit.search.blank import checked_penalty, is_quiet, less_blank
+from asrkit.search.blank import checked_penalty, is_quiet, penalize_blank
 from asrkit.search.fusion import Fusion, NoFusion
 from asrkit.search.hypothesis import Hypothesis, Ranked
-from asrkit.search.path import UNSETTLED, Path, Settled, said, settle
+from asrkit.search.path import UNSETTLED, Path, Settled, backtrace, settle
 
 
 class Prefix(NamedTuple):
-    """A text of the beam: the probability of its paths, and the likeliest of them.
+    """A token sequence of the beam: probabilities of its paths, and the likeliest paths.
 
-    A likeliest path is None where there is none, and for the empty text.
+    A path is None where there is none, and for the empty sequence.
     """
 
-    total: float  # of all paths
-    best: float  # of the likeliest
-    path: Path | None
-    blank: float  # of the paths that end in a blank
+    total: float  # probability of all paths
+    best: float  # probability of the likeliest path
+    path: Path | None  # the likeliest path
+    blank: float  # the same three of the paths that end in a blank
     best_blank: float
     blank_path: Path | None
-    label: float  # of the paths that end in the last token
+    label: float  # the same three of the paths that end in the last token
     best_label: float
     label_path: Path | None
-    token: int  # the last; NOTHING of the empty text
-    key: int  # a hash of 64 bits: equal texts have equal keys
-    parent: int  # key of the text without the last token
+    token: int  # the last token; NO_TOKEN if there is none
+    key: int  # 64-bit hash: equal sequences have equal keys
+    parent: int  # key of the sequence without the last token
     context: Any  # state of the language model
-    factor: float  # the language model's for the last token
+    factor: float  # the language model's factor of the last token
 
 
 class PrefixBeamState(NamedTuple):
     beam: tuple[Prefix, ...]  # the likeliest first
-    log_scale: float  # to add to the natural logarithm of each total
+    log_scale: float  # natural logarithm of the factor to multiply each total with
     settled: Settled
     frame: int  # frames consumed
 
 
-NOTHING = -1
-EMPTY = Prefix(1.0, 1.0, None, 1.0, 1.0, None, 0.0, 0.0, None, NOTHING, 0, 0, None, 1.0)
-SMALL, LARGE = 2.0**-500, 2.0**500  # outside, probabilities are scaled
-SETTLE_FRAMES = 256  # how often to look for what is settled
-ROUNDING = 1e-9  # more than logarithms are off by
+NO_TOKEN = -1
+EMPTY = Prefix(1.0, 1.0, None, 1.0, 1.0, None, 0.0, 0.0, None, NO_TOKEN, 0, 0, None, 1.0)
+SMALL, LARGE = 2.0**-500, 2.0**500  # probabilities outside are rescaled
+SETTLE_FRAMES = 256  # how often to look for a longer settled prefix
+ROUNDING = 1e-9  # above the rounding errors of the logarithms
 
 by_total = by_score = itemgetter(0)
 as_tuple = tuple.__new__  # as_tuple(Prefix, (…)) takes half the time of Prefix(…)
@@ -69,15 +68,14 @@ class PrefixBeamSearch:
     """Incremental prefix beam search (Graves and Jaitly 2014; Hannun et al. 2014).
 
     Args:
-        beam: texts kept after each frame.
-        min_token_prob: less likely tokens begin no new text, unless no token of the frame is
-            likelier. 0 tries all tokens.
-        skip_blank_prob: a frame whose blank is likelier counts as a blank and nothing else. 1 skips
-            no frame.
+        beam: number of prefixes kept after each frame.
+        min_token_prob: less likely tokens extend no prefix, but a frame's likeliest token always
+            may. 0 tries all tokens.
+        skip_blank_prob: a frame whose blank is likelier than this is taken to be a blank for
+            certain. 1 skips no frame.
         blank: id of the blank.
         fusion: a language model.
-        blank_penalty: by which the blank's logarithm is lowered: more words are heard, true and
-            false ones.
+        blank_penalty: taken from the blank's log-probability: fewer deletions, more insertions.
 
     Raises:
         ValueError: for a number out of range.
@@ -95,7 +93,7 @@ class PrefixBeamSearch:
         if beam < 1:
             raise ValueError(f"beam must be 1 or more, got {beam}")
         self.beam, self.blank, self.fusion = beam, blank, fusion or NoFusion()
-        self.ceiling = math.exp(self.fusion.ceiling)  # no factor is larger
+        self.ceiling = math.exp(self.fusion.ceiling)  # upper bound of the factors
         self.blank_penalty = checked_penalty(blank_penalty)
         self.log_min_token = log_of("min_token_prob", min_token_prob)
         self.log_skip_blank = log_of("skip_blank_prob", skip_blank_prob)
@@ -105,30 +103,30 @@ class PrefixBeamSearch:
         return PrefixBeamState((empty,), 0.0, UNSETTLED, 0)
 
     def step(self, state: PrefixBeamState, log_probs: Tensor) -> PrefixBeamState:
-        """The state after (E, V) more frames.
+        """The state after (E, V) more frames of log-probabilities.
 
         Raises:
-            ValueError: for a frame that leaves no text possible.
+            ValueError: for a frame after which every prefix has probability 0.
         """
         beam: Sequence[Prefix]
         beam, log_scale, settled, frame = state
-        log_probs = less_blank(log_probs, self.blank, self.blank_penalty)
+        log_probs = penalize_blank(log_probs, self.blank, self.blank_penalty)
         rows = log_probs.detach().cpu().double().numpy()  # (E, V)
         labels = rows.copy()
         labels[:, self.blank] = -np.inf
         blanks, tops = rows[:, self.blank].tolist(), labels.max(axis=1).tolist()
         for row, label_row, log_blank, log_top in zip(rows, labels, blanks, tops, strict=True):
             if log_blank > self.log_skip_blank:
-                beam = skipped(beam)
+                beam = with_blank(beam)
                 log_scale += log_blank
             else:
                 known = {prefix.key: prefix for prefix in beam}
-                after = stayed(beam, known, frame, memoryview(row), math.exp(log_blank))
+                after = unextended(beam, known, frame, memoryview(row), math.exp(log_blank))
                 floor = min(map(by_total, after)) if len(after) >= self.beam else 0.0
-                enough = log(floor / (beam[0].total * self.ceiling))
-                lowest = max(min(self.log_min_token, log_top), enough)
+                required = log(floor / (beam[0].total * self.ceiling))
+                lowest = max(min(self.log_min_token, log_top), required)
                 if log_top >= lowest:
-                    after += self.grown(beam, known, frame, floor, likely(label_row, lowest))
+                    after += self.extended(beam, known, frame, floor, likely(label_row, lowest))
                 after.sort(key=by_total, reverse=True)
                 beam, log_scale = rescaled(after[: self.beam], log_scale)
             frame += 1
@@ -140,24 +138,23 @@ class PrefixBeamSearch:
         return is_quiet(log_probs, self.blank, self.blank_penalty)
 
     def partial(self, state: PrefixBeamState) -> Hypothesis:
-        return said(state.beam[0].path, state.settled)
+        return backtrace(state.beam[0].path, state.settled)
 
     def best(self, state: PrefixBeamState) -> Hypothesis:
-        _, prefix = max(self.ended(state), key=by_score)
-        return said(prefix.path, state.settled)
+        _, prefix = max(self.final_scores(state), key=by_score)
+        return backtrace(prefix.path, state.settled)
 
     def nbest(self, state: PrefixBeamState) -> list[Ranked]:
-        """All texts of the beam as if they ended here, the likeliest first."""
-        ranked = sorted(self.ended(state), key=by_score, reverse=True)
-        return [Ranked(said(prefix.path, state.settled), score) for score, prefix in ranked]
+        ranked = sorted(self.final_scores(state), key=by_score, reverse=True)
+        return [Ranked(backtrace(prefix.path, state.settled), score) for score, prefix in ranked]
 
-    def ended(self, state: PrefixBeamState) -> Iterator[tuple[float, Prefix]]:
-        """The scores of the texts if they end here."""
+    def final_scores(self, state: PrefixBeamState) -> Iterator[tuple[float, Prefix]]:
+        """The prefixes of the beam with their log scores if the stream ends here."""
         for prefix in state.beam:
             end = self.fusion.finish(prefix.context)
             yield state.log_scale + log(prefix.total) + end, prefix
 
-    def grown(
+    def extended(
         self,
         beam: Sequence[Prefix],
         known: dict[int, Prefix],
@@ -165,10 +162,13 @@ class PrefixBeamSearch:
         floor: float,
         tokens: list[tuple[int, float]],
     ) -> list[Prefix]:
-        """Texts that are one token longer, not in the beam, and likelier than the floor.
+        """The prefixes outside the beam that extend one of it by a token and exceed the floor.
 
         Args:
+            beam: the prefixes before this frame, the likeliest first.
             known: the beam by keys.
+            frame: index of this frame.
+            floor: total of the beam's last prefix; only larger ones enter.
             tokens: with their probabilities, the likeliest first.
         """
         new = []
@@ -177,7 +177,7 @@ class PrefixBeamSearch:
             for token, prob in tokens:
                 if reach * prob <= floor:
                     break  # all that follow are less likely
-                entry, best, before = entrance(prefix, token)
+                entry, best, before = predecessors(prefix, token)
                 key = hash((parent, token))
                 if entry * self.ceiling * prob <= floor or key in known:
                     continue
@@ -194,7 +194,7 @@ class PrefixBeamSearch:
 
 
 def log_of(name: str, share: float) -> float:
-    """The logarithm of an argument between 0 and 1."""
+    """The logarithm of the argument of this name; ValueError if it is not between 0 and 1."""
     if not 0.0 <= share <= 1.0:
         raise ValueError(f"{name} must be between 0 and 1, got {share}")
     return log(share)
@@ -211,10 +211,10 @@ def likely(row: np.ndarray, lowest: float) -> list[tuple[int, float]]:
     return [(token, math.exp(log_prob)) for log_prob, token in ranked]
 
 
-def stayed(
+def unextended(
     beam: Sequence[Prefix], known: dict[int, Prefix], frame: int, row: memoryview, blank_prob: float
 ) -> list[Prefix]:
-    """The texts of the beam after one more frame, (V,): a blank, or their last token."""
+    """The prefixes of the beam after a frame (V,) that is a blank or their last token."""
     exp = math.exp
     stays = []
     for prefix in beam:
@@ -222,14 +222,14 @@ def stayed(
          token, key, parent, context, factor) = prefix  # fmt: skip
         blank, best_blank = total * blank_prob, best * blank_prob
         blank_path = path
-        if token != NOTHING:
+        if token != NO_TOKEN:
             prob = exp(row[token])
             label, best_label = label * prob, best_label * prob
             if label_path is not None:
                 before, _, first, _, highest = label_path
                 label_path = (before, token, first, frame + 1, prob if prob > highest else highest)
-            if parent in known:  # which says the token only now
-                entry, best_entry, before = entrance(known[parent], token)
+            if parent in known:  # paths of the parent to which this frame adds the token
+                entry, best_entry, before = predecessors(known[parent], token)
                 label += entry * prob * factor
                 if best_entry * prob * factor > best_label:
                     best_label = best_entry * prob * factor
@@ -245,15 +245,15 @@ def stayed(
     return stays
 
 
-def entrance(prefix: Prefix, token: int) -> tuple[float, float, Path | None]:
-    """What a token may follow: any path, but a blank if it is the last token once more."""
+def predecessors(prefix: Prefix, token: int) -> tuple[float, float, Path | None]:
+    """The paths that a token can extend: all; if it equals the last token, those after a blank."""
     if token == prefix.token:
         return prefix.blank, prefix.best_blank, prefix.blank_path
     return prefix.total, prefix.best, prefix.path
 
 
-def skipped(beam: Sequence[Prefix]) -> Sequence[Prefix]:
-    """The texts after a frame that is a blank for certain."""
+def with_blank(beam: Sequence[Prefix]) -> Sequence[Prefix]:
+    """The prefixes after a frame that is a blank for certain."""
     if all(prefix.label_path is None for prefix in beam):
         return beam
     return [
@@ -266,15 +266,17 @@ def skipped(beam: Sequence[Prefix]) -> Sequence[Prefix]:
 
 
 def rescaled(beam: list[Prefix], log_scale: float) -> tuple[list[Prefix], float]:
-    """The same texts, with numbers that are far from underflow; impossible texts are dropped.
+    """The prefixes with probabilities far from underflow, those of probability 0 dropped.
 
     Raises:
-        ValueError: if that leaves none.
+        ValueError: if all are 0.
     """
     while beam and not beam[-1].total > 0.0:
         beam.pop()
     if not beam:
-        raise ValueError("log_probs leave no text possible: a frame is not a distribution")
+        raise ValueError(
+            "every hypothesis has probability 0: a frame of log_probs is not a distribution"
+        )
     if SMALL < beam[0].total < LARGE and SMALL < beam[0].best < LARGE:
         return beam, log_scale
     _, exponent = math.frexp(beam[0].total)
@@ -292,9 +294,9 @@ def rescaled(beam: list[Prefix], log_scale: float) -> tuple[list[Prefix], float]
 
 
 def ends(beam: Sequence[Prefix]) -> Iterator[Path | None]:
-    """All likeliest paths, as far as they cannot change."""
+    """The last link that cannot change of each likeliest path."""
     for prefix in beam:
-        if prefix.blank_path is not None or prefix.token == NOTHING:
+        if prefix.blank_path is not None or prefix.token == NO_TOKEN:
             yield prefix.blank_path
-        if prefix.label_path is not None:  # its last token may still grow longer
+        if prefix.label_path is not None:  # its last token's end may still move
             yield prefix.label_path[0]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from asrkit.search import GreedySearch, PrefixBeamSearch, Search
-from asrkit.search.blank import less_blank
+from asrkit.search.blank import penalize_blank
 
 SEARCHES = [GreedySearch, PrefixBeamSearch]
 
@@ -29,22 +29,22 @@ def tokens(search: Search, log_probs: Tensor, packet: int) -> tuple[int, ...]:
 
 def test_probabilities() -> None:
     log_probs = posteriors()
-    lowered = less_blank(log_probs, 0, math.log(4.0))
+    lowered = penalize_blank(log_probs, 0, math.log(4.0))
     assert (lowered.exp().sum(1) - 1.0).abs().max() < 1e-12
     # Every token's odds against the blank are four times what they were.
     odds = (lowered[:, 1:] - lowered[:, :1]) - (log_probs[:, 1:] - log_probs[:, :1])
     assert (odds - math.log(4.0)).abs().max() < 1e-12
-    assert less_blank(log_probs, 0, 0.0) is log_probs
+    assert penalize_blank(log_probs, 0, 0.0) is log_probs
 
 
 @pytest.mark.parametrize("kind", SEARCHES)
 def test_it_is_the_search_of_lowered_posteriors(kind: type) -> None:
     log_probs = posteriors()
     plain, lowered = kind(), kind(blank_penalty=1.0)
-    wanted = tokens(plain, less_blank(log_probs, 0, 1.0), 40)
+    wanted = tokens(plain, penalize_blank(log_probs, 0, 1.0), 40)
     assert tokens(lowered, log_probs, 40) == wanted
     assert tokens(lowered, log_probs, 3) == wanted  # any packets
-    assert len(wanted) > len(tokens(plain, log_probs, 40))  # more is heard
+    assert len(wanted) > len(tokens(plain, log_probs, 40))  # fewer deletions
     assert len(tokens(kind(blank_penalty=-1.0), log_probs, 40)) < len(wanted)
 
 

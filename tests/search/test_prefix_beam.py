@@ -205,9 +205,9 @@ def test_times_are_monotone_and_inside(seed: int) -> None:
 def test_where_one_path_outweighs_the_rest_it_is_greedy(seed: int) -> None:
     """The same tokens, frames and confidences."""
     draw = torch.Generator().manual_seed(seed)
-    said = torch.randint(0, 12, (2 * SETTLE_FRAMES,), generator=draw)
-    log_probs = torch.randn(len(said), 12, generator=draw)
-    log_probs = (log_probs + 12.0 * torch.nn.functional.one_hot(said, 12)).log_softmax(1)
+    labels = torch.randint(0, 12, (2 * SETTLE_FRAMES,), generator=draw)
+    log_probs = torch.randn(len(labels), 12, generator=draw)
+    log_probs = (log_probs + 12.0 * torch.nn.functional.one_hot(labels, 12)).log_softmax(1)
     search, greedy = PrefixBeamSearch(), GreedySearch()
     expected = greedy.best(greedy.step(greedy.start(), log_probs))
     assert len(expected.tokens) > 100
@@ -233,8 +233,8 @@ def test_long_audio_does_not_underflow() -> None:
 def test_a_frame_that_is_almost_surely_blank_is_a_blank() -> None:
     """Skipped, it still parts two equal tokens; the others' probabilities there do not count."""
     sure = [0.95, 0.04, 0.01]
-    said, end = [0.1, 0.8, 0.1], [0.3, 0.4, 0.3]
-    frames = torch.tensor([said, sure, said, sure, sure, end])
+    speech, end = [0.1, 0.8, 0.1], [0.3, 0.4, 0.3]
+    frames = torch.tensor([speech, sure, speech, sure, sure, end])
     blank_only = frames.clone()
     blank_only[frames[:, 0] == 0.95, 1:] = 0.0
     skipping = PrefixBeamSearch(100, min_token_prob=0.0, skip_blank_prob=0.9)
@@ -271,7 +271,7 @@ def test_another_blank() -> None:
 
 @pytest.mark.parametrize("row", [[-math.inf] * 3, [-2000.0] * 3, [math.nan] * 3])
 def test_frames_that_are_no_distribution(row: list[float]) -> None:
-    with pytest.raises(ValueError, match="leave no text possible"):
+    with pytest.raises(ValueError, match="every hypothesis has probability 0"):
         nbest(PrefixBeamSearch(**ALL), torch.tensor([row, row]))
 
 
