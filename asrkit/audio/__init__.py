@@ -1,4 +1,4 @@
-"""Samples: reading, resampling, features, augmentation. 16 kHz mono inside."""
+"""Reading, resampling, features and augmentation of audio. asrkit computes at 16 kHz, mono."""
 
 from asrkit.audio.augment import (
     SpecAugment,

@@ -11,21 +11,23 @@ from torch import Tensor
 from asrkit.audio.fbank import SAMPLE_RATE, mel, mel_edges
 from asrkit.audio.io import resample
 
-SILENCE_DB = (-110.0, -45.0)  # level of white noise, of full scale
-DIGITAL_DB = -96.0  # less is nothing, in 16 bits
-TELEPHONE_RATE = 8000
-WARP_EDGE = 4800.0  # Hz, above most of what tells vowels apart
+SILENCE_DB = (-110.0, -45.0)  # dBFS, range of the level of a silence's white noise
+DIGITAL_DB = -96.0  # dBFS; below it, samples of 16 bits are 0
+TELEPHONE_RATE = 8000  # Hz
+WARP_EDGE = 4800.0  # Hz, above the formants that tell vowels apart
 
 
 class SpecAugment(NamedTuple):
-    """Masks over time and frequency (Park et al. 2019), drawn by lhotse from torch and random.
+    """SpecAugment (Park et al. 2019): masks over time and frequency, by lhotse.
+
+    The masks are drawn from the global generators of torch and random.
 
     Attributes:
-        frequency_masks: how many.
-        frequency_bins: the widest.
-        time_masks: how many at most.
-        time_frames: the longest.
-        max_time_share: of an utterance's frames, all time masks together.
+        frequency_masks: number of frequency masks.
+        frequency_bins: mel bins in the widest one.
+        time_masks: largest number of time masks.
+        time_frames: feature frames in the longest one.
+        max_time_share: largest share of an utterance's frames that time masks cover together.
     """
 
     frequency_masks: int
@@ -35,7 +37,7 @@ class SpecAugment(NamedTuple):
     max_time_share: float
 
     def __call__(self, feats: Tensor, lengths: Tensor, probability: float) -> Tensor:
-        """Mask the valid frames of each row of (B, T, F) with this probability."""
+        """A copy of (B, T, F) features; each row is masked, with this probability, within (B,)."""
         from lhotse.dataset.signal_transforms import SpecAugment as Masks
 
         masks = Masks(
@@ -54,12 +56,12 @@ class SpecAugment(NamedTuple):
 
 
 def between_silences(samples: np.ndarray, longest: float, draw: random.Random) -> np.ndarray:
-    """An utterance after and before a silence: white noise that is faint, or nothing at all.
+    """The samples with a silence before and after them: faint white noise, or zeros.
 
     Args:
         samples: (n,) at 16 kHz.
-        longest: seconds of each silence, which is drawn from 0 up to it.
-        draw: of the lengths, the level and the noise.
+        longest: seconds; each silence's length is drawn between 0 and this.
+        draw: generator of the lengths, the level and the noise.
     """
     counts = [int(draw.uniform(0.0, longest) * SAMPLE_RATE) for _ in range(2)]
     level = draw.uniform(*SILENCE_DB)
@@ -70,7 +72,7 @@ def between_silences(samples: np.ndarray, longest: float, draw: random.Random) -
 
 
 def through_telephone(samples: np.ndarray) -> np.ndarray:
-    """(n,) samples at 16 kHz as a call carries them: 8 kHz, 8 bits by mu-law (ITU-T G.711)."""
+    """(n,) samples at 16 kHz after a telephone's 8 kHz and 8-bit mu-law (ITU-T G.711)."""
     from torchaudio.functional import mu_law_decoding, mu_law_encoding
 
     narrow = torch.from_numpy(resample(samples, SAMPLE_RATE, TELEPHONE_RATE)).clamp(-1.0, 1.0)
@@ -79,11 +81,10 @@ def through_telephone(samples: np.ndarray) -> np.ndarray:
 
 
 def warp_frequencies(feats: Tensor, width: float) -> Tensor:
-    """Each utterance as if its speaker's vocal tract were longer or shorter.
+    """Vocal tract length perturbation (VTLP, Jaitly and Hinton 2013) of (B, T, F) log mels.
 
-    Frequencies are scaled by a factor drawn from [1 - width, 1 + width] for each row, and above
-    about 4.8 kHz bent back so that the band stays the same (VTLP, Jaitly and Hinton 2013); log
-    mels are read off between filters.
+    Each row's frequencies are scaled by a factor drawn from [1 - width, 1 + width], and above about
+    4.8 kHz so that the band's end stays where it is. Values between filters are interpolated.
 
     Args:
         feats: (B, T, F) log mels.
@@ -106,13 +107,11 @@ def warp_frequencies(feats: Tensor, width: float) -> Tensor:
 
 
 def change_gain(feats: Tensor, width: float) -> Tensor:
-    """Each utterance as if it were louder or softer, by decibels drawn from [-width, width].
-
-    A factor on the samples is a shift of all log mels.
+    """Each row's log mels shifted as by a gain of the samples, drawn from [-width, width] decibels.
 
     Args:
         feats: (B, T, F) log mels.
-        width: in decibels; 0 changes nothing.
+        width: decibels; 0 changes nothing.
     """
     if width == 0.0:
         return feats

@@ -1,4 +1,4 @@
-"""Which microphones there are, and which of them is meant. Through sounddevice."""
+"""Listing and choosing input devices, through sounddevice."""
 
 from types import ModuleType
 from typing import NamedTuple
@@ -9,17 +9,17 @@ from asrkit.audio.file import AudioError
 class Device(NamedTuple):
     number: int
     name: str
-    system: str  # ALSA, Core Audio, Windows WASAPI, …: one device may be there under several
+    system: str  # ALSA, Core Audio, Windows WASAPI, …: several may list the same device
     channels: int
-    sample_rate: int  # Hz, its own
+    sample_rate: int  # Hz, the device's default
     is_default: bool
 
 
 def sound_library() -> ModuleType:
-    """sounddevice.
+    """The module sounddevice.
 
     Raises:
-        AudioError: if it, or the PortAudio that it calls, is not installed.
+        AudioError: if sounddevice or PortAudio, which it calls, is not installed.
     """
     try:
         import sounddevice
@@ -46,10 +46,10 @@ def input_devices() -> list[Device]:
 
 
 def find_device(wanted: str | None) -> Device:
-    """The input device of this number, or this (part of a) name; the default one if None.
+    """The input device of this number or (part of a) name; the default device for None.
 
     Raises:
-        AudioError: if there is none, or several; it lists what there is.
+        AudioError: if no device, or more than one, matches; the message lists the devices.
     """
     devices = input_devices()
     if not devices:
@@ -71,7 +71,7 @@ def find_device(wanted: str | None) -> Device:
 
 
 def by_name(devices: list[Device], wanted: str) -> list[Device]:
-    """Those of exactly this name, else those that have it in theirs; "name, system" will do too."""
+    """Devices of exactly this name or "name, system"; if none, those that have it in theirs."""
     wanted = wanted.casefold()
     names = {device: f"{device.name}, {device.system}".casefold() for device in devices}
     exact = [each for each in devices if wanted in (each.name.casefold(), names[each])]
@@ -85,7 +85,7 @@ NONE = (
 
 
 def table(devices: list[Device]) -> str:
-    """A device a line; the default one is marked with *."""
+    """The devices, one a line; the default is marked with *."""
     if not devices:
         return NONE
     size = max(len("name"), *(len(device.name) for device in devices))

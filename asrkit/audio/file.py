@@ -1,4 +1,4 @@
-"""Opening audio files: whatever a file holds, it is audio or an AudioError."""
+"""Opening audio files of any format; every failure is an AudioError."""
 
 import io
 import os
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 MIN_RATE, MAX_RATE = 1000, 768000  # Hz
 MAX_CHANNELS = 64
-MAX_SECONDS = 100 * 3600  # of one file; a header that claims more does not know
+MAX_SECONDS = 100 * 3600  # of one file; a header with more was written without the length
 
-# What FFmpeg may read: containers that hold their audio. Playlists name other files, and devices,
-# scripts and protocols are no files at all.
+# The formats that FFmpeg may read: containers that hold their audio. Playlists name other files,
+# and devices, scripts and protocols are no files at all.
 CONTAINERS = (
     "aac,ac3,aiff,amr,amrnb,amrwb,ape,asf,au,avi,caf,dsf,dts,eac3,flac,flv,loas,matroska,webm,mov,"
     "mp4,m4a,3gp,3g2,mp2,mp3,mpc,mpc8,mpeg,mpegts,ogg,oma,rm,sox,tak,truehd,tta,voc,w64,wav,wv"
@@ -31,18 +31,18 @@ Source = str | Path | io.BytesIO
 
 
 class AudioError(UserError):
-    """Audio that cannot be used; the message says which, why, and what would be right."""
+    """Audio that cannot be used; the message names it, the problem, and what would be right."""
 
 
 @contextmanager
 def opened(source: Source) -> Iterator[soundfile.SoundFile]:
-    """The file open for reading, with errors that say what is wrong with it.
+    """The file, open for reading.
 
-    soundfile reads wav, flac, mp3, ogg and opus; PyAV, when installed, the rest. A path is that of
-    a local file, whatever it looks like.
+    soundfile reads wav, flac, mp3, ogg and opus; PyAV, if installed, reads other formats. A path is
+    always that of a local file, never a URL or a device.
 
     Raises:
-        AudioError: for whatever keeps the file from being read.
+        AudioError: for a file that cannot be read, also while it is open.
     """
     name = name_of(source)
     try:
@@ -52,7 +52,7 @@ def opened(source: Source) -> Iterator[soundfile.SoundFile]:
     except soundfile.LibsndfileError as error:
         raise AudioError(f"{name} is not audio ({error.error_string})") from error
     with file:
-        refuse_absurd(file, name)
+        check_header(file, name)
         try:
             yield file
         except soundfile.LibsndfileError as error:
@@ -60,30 +60,30 @@ def opened(source: Source) -> Iterator[soundfile.SoundFile]:
 
 
 def name_of(source: Source) -> str:
-    """What a message calls a file."""
+    """A file's name in a message."""
     return shown(Path(source), 300) if isinstance(source, (str, Path)) else "audio in memory"
 
 
-def refuse_absurd(file: soundfile.SoundFile, name: str) -> None:
-    """Raises AudioError for a header that no recording has."""
+def check_header(file: soundfile.SoundFile, name: str) -> None:
+    """Raises AudioError for a rate, a length or a number of channels out of range."""
     if not MIN_RATE <= file.samplerate <= MAX_RATE or not 1 <= file.channels <= MAX_CHANNELS:
         raise AudioError(
             f"{name} has {file.channels} channels at {file.samplerate} Hz, not 1 to {MAX_CHANNELS} "
             f"at {MIN_RATE} to {MAX_RATE} Hz"
         )
     if file.frames > MAX_SECONDS * file.samplerate:
-        raise AudioError(f"{name} does not know its own length: convert it to wav first")
+        raise AudioError(f"{name} has no length in its header: convert it to wav first")
     if file.frames <= 0:
         raise AudioError(f"{name} has a header but no samples")
 
 
 def is_chained(path: str | Path) -> bool:
-    """Whether Ogg streams follow one another in a file, as in recordings of internet radio.
+    """Whether several Ogg streams follow one another in a file, as in recordings of internet radio.
 
-    A page says how long it is, and whether a stream begins with it. Streams beside each other, as
-    of sound and video, begin with the first pages.
+    Each page's header has its length, and a flag on the first page of a stream. Multiplexed
+    streams, as of sound and video, all begin with the first pages.
     """
-    begun = False  # all that begins at the begin has
+    begun = False  # past the first pages of the streams that begin the file
     with Path(path).open("rb") as file:
         while (page := file.read(27))[:4] == b"OggS" and len(page) == 27:
             if not page[5] & 2:
@@ -95,7 +95,7 @@ def is_chained(path: str | Path) -> bool:
 
 
 def _opened(source: Source, name: str) -> soundfile.SoundFile:
-    """Raises AudioError for what is no audio, LibsndfileError or OSError for what is not read."""
+    """The open file, its header not checked; AudioError, LibsndfileError or OSError if it fails."""
     if not isinstance(source, (str, Path)):
         return soundfile.SoundFile(source)
     path = Path(source).absolute()  # or libsndfile takes "-" for standard input
@@ -114,18 +114,18 @@ def _opened(source: Source, name: str) -> soundfile.SoundFile:
 
 
 def decoded_by_av(path: Path, name: str, problem: str) -> soundfile.SoundFile:
-    """The same interface for what only FFmpeg reads (m4a, webm, …), decoded to a temporary file.
+    """A file that only FFmpeg reads (m4a, webm, …), decoded to a temporary file and opened.
 
-    FFmpeg is given an open file and may open nothing itself: a name such as 12:30.m4a would be a
-    protocol to it, and a playlist would make it read other files.
+    FFmpeg is given an open file and may open nothing itself: it would take the name 12:30.m4a for a
+    protocol, and read the files that a playlist names.
 
     Args:
         path: of the file.
         name: of the file, in messages.
-        problem: that soundfile has with it.
+        problem: soundfile's error for this file.
 
     Raises:
-        AudioError: if it is no audio that FFmpeg reads, or PyAV is not installed.
+        AudioError: if FFmpeg cannot read it as audio, or PyAV is not installed.
         OSError: if it cannot be opened.
     """
     try:
@@ -151,7 +151,7 @@ def decoded_by_av(path: Path, name: str, problem: str) -> soundfile.SoundFile:
 
 
 def _decoded(container: "InputContainer", storage: BinaryIO, name: str) -> soundfile.SoundFile:
-    """The first audio stream, in one or two channels."""
+    """The first audio stream of a container, in one or two channels, written to `storage`."""
     import av
 
     stream = container.streams.audio[0]

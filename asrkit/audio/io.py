@@ -24,9 +24,9 @@ from asrkit.errors import shown, whole_number
 
 logger = logging.getLogger(__name__)
 
-LOUDEST = 100.0  # of a float sample: 40 dB beyond full scale, more than any mix or recorder
-MAX_VALUES = 2**28  # samples × channels in memory at once, 1 GiB; pieces are for what is longer
-BLOCK_VALUES = 2**22  # of a piece
+LOUDEST = 100.0  # largest float sample: 40 dB above full scale, more than any mix or recorder has
+MAX_VALUES = 2**28  # samples × channels that are read at once, 1 GiB
+BLOCK_VALUES = 2**22  # samples × channels in a block
 
 
 class AudioInfo(NamedTuple):
@@ -36,7 +36,7 @@ class AudioInfo(NamedTuple):
 
 
 def info(path: str | Path) -> AudioInfo:
-    """Header of an audio file.
+    """Sample rate, samples and channels of an audio file, by its header.
 
     Raises:
         AudioError: if the file is missing, empty, or not audio.
@@ -47,6 +47,11 @@ def info(path: str | Path) -> AudioInfo:
 
 def read(path: Source, start: float = 0.0, duration: float | None = None) -> tuple[np.ndarray, int]:
     """Part of a file as float32 samples (n, channels) at its own rate, and the rate in Hz.
+
+    Args:
+        path: of a file, or a file in memory.
+        start: seconds.
+        duration: seconds; None for the rest of the file.
 
     Raises:
         AudioError: if the file is missing, empty, not audio, ends before `start`, or is too long
@@ -70,7 +75,7 @@ def refuse_too_many(num_samples: float, num_channels: int) -> None:
 
 
 def seek(file: soundfile.SoundFile, path: Source, start: float, duration: float | None) -> int:
-    """Go to `start`; how many samples from there are meant, by the header.
+    """Go to `start` seconds; the number of samples from there, by `duration` and the header.
 
     Raises:
         AudioError: if the file ends before `start`, or `start` is negative.
@@ -85,8 +90,8 @@ def seek(file: soundfile.SoundFile, path: Source, start: float, duration: float 
 
 
 def warn_if_incomplete(path: Source, file: soundfile.SoundFile, wanted: int, got: int) -> None:
-    """Say that not all was read: half of it is better than none, but not the same."""
-    if got < wanted - file.samplerate // 10:  # lossy formats promise a little too much
+    """Warn if fewer samples were read than the header has, or if other Ogg streams follow."""
+    if got < wanted - file.samplerate // 10:  # headers of lossy formats give a little too much
         logger.warning(
             "%s is cut off: it ends %.2f s before its header says; used as far as it goes",
             name_of(path), (wanted - got) / file.samplerate,
@@ -100,7 +105,12 @@ def warn_if_incomplete(path: Source, file: soundfile.SoundFile, wanted: int, got
 
 
 def load(path: str | Path, start: float = 0.0, duration: float | None = None) -> np.ndarray:
-    """Part of a file as float32 mono samples (n,) at 16 kHz, mixed down and resampled in pieces.
+    """Part of a file as float32 mono samples (n,) at 16 kHz, mixed down and resampled in blocks.
+
+    Args:
+        path: of a file.
+        start: seconds.
+        duration: seconds; None for the rest of the file.
 
     Raises:
         AudioError: if the file is missing, empty, not audio, or ends before `start`.
@@ -117,9 +127,19 @@ def load(path: str | Path, start: float = 0.0, duration: float | None = None) ->
 def blocks(
     path: str | Path, seconds: float = 10.0, start: float = 0.0, duration: float | None = None
 ) -> Iterator[tuple[np.ndarray, int]]:
-    """Part of a file piece by piece, so that an hour of audio never lies in memory at once.
+    """Part of a file in blocks, so that an hour of audio is never in memory at once.
 
-    A piece has `seconds`, or less where the rate and the channels are many.
+    Args:
+        path: of a file.
+        seconds: length of a block; shorter for very high rates or many channels.
+        start: seconds.
+        duration: seconds; None for the rest of the file.
+
+    Yields:
+        float32 samples (n, channels) at the file's rate, and the rate in Hz.
+
+    Raises:
+        AudioError: if the file is missing, empty, not audio, or ends before `start`.
     """
     with opened(path) as file:
         wanted, got = seek(file, path, start, duration), 0
@@ -130,7 +150,7 @@ def blocks(
 
 
 def blocks_of(file: soundfile.SoundFile, wanted: int, seconds: float) -> Iterator[np.ndarray]:
-    """The next `wanted` samples of an open file, as far as they are there: (n, channels) each."""
+    """The next `wanted` samples of an open file, or fewer at its end, in blocks (n, channels)."""
     size = max(1, min(round(seconds * file.samplerate), BLOCK_VALUES // file.channels))
     # Not file.blocks: it repeats old samples when a file is shorter than its header says.
     while wanted > 0:
@@ -142,10 +162,10 @@ def blocks_of(file: soundfile.SoundFile, wanted: int, seconds: float) -> Iterato
 
 
 def mono(samples: np.ndarray) -> np.ndarray:
-    """Float samples (n,) in [-1, 1] from int16 or float samples, (n,) or (n, channels).
+    """Float samples (n,) in [-1, 1] from int16 or float samples (n,) or (n, channels).
 
-    Float samples may exceed 1, as those of mixes do, up to LOUDEST: beyond it are none of audio,
-    but for those of int16's range that were not scaled. What is so quiet cannot be told from audio.
+    Float samples may exceed 1, as those of mixes do, up to LOUDEST: larger ones are most often
+    int16 values that were not scaled.
 
     Raises:
         AudioError: for another dtype or shape, or samples that are not finite or beyond LOUDEST.
@@ -159,7 +179,7 @@ def mono(samples: np.ndarray) -> np.ndarray:
         samples = samples.astype(np.float32) / 32768.0
     # Comparisons with NaN are false.
     if not (samples.max(initial=0.0) <= LOUDEST and samples.min(initial=0.0) >= -LOUDEST):
-        raise AudioError(beyond(samples))
+        raise AudioError(out_of_range(samples))
     if samples.ndim == 2:
         return samples.mean(axis=1)
     return np.require(samples, requirements=["C", "W"])  # as torch takes them
@@ -169,7 +189,7 @@ def array_of(samples: object) -> np.ndarray:
     """Samples of any shape as an array of int16, float32 or float64.
 
     Raises:
-        AudioError: for what is none.
+        AudioError: for anything else.
     """
     try:
         array = np.asarray(samples)
@@ -187,8 +207,8 @@ def array_of(samples: object) -> np.ndarray:
     raise AudioError(f"samples must be float32 or int16, got {got}{hint}")
 
 
-def beyond(samples: np.ndarray) -> str:
-    """What to say of samples, (n,) or (n, channels), some of which are none of audio."""
+def out_of_range(samples: np.ndarray) -> str:
+    """The message for samples (n,) or (n, channels) of which some are not finite or too large."""
     bad = ~(np.abs(samples) <= LOUDEST)
     first, value = int(np.argwhere(bad)[0, 0]), samples[bad][0]
     if not np.isfinite(value):
@@ -203,7 +223,7 @@ def beyond(samples: np.ndarray) -> str:
 
 
 class Resampler:
-    """Samples of one stream at another rate; the output does not depend on the packets.
+    """A converter of one stream to another sample rate; packet sizes do not change its output.
 
     Args:
         rate: of the input, Hz, a whole number.
@@ -227,7 +247,7 @@ class Resampler:
             self._stream = soxr.ResampleStream(whole, output_rate, 1, dtype=dtype)
 
     def __call__(self, samples: np.ndarray, last: bool = False) -> np.ndarray:
-        """Mono samples (n,), any n -> the samples that are ready; all of them after `last`."""
+        """Mono samples (n,), any n -> the output that is complete; with `last`, all the rest."""
         samples = np.ascontiguousarray(samples, dtype=self.dtype)
         if self._stream is None:
             return samples
@@ -235,5 +255,5 @@ class Resampler:
 
 
 def resample(samples: np.ndarray, rate: int, output_rate: int = SAMPLE_RATE) -> np.ndarray:
-    """All of a stream at once: (n,) -> (n·output_rate/rate,)."""
+    """A whole recording at another rate: (n,) -> (n·output_rate/rate,)."""
     return Resampler(rate, output_rate)(samples, last=True)

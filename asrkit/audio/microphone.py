@@ -1,4 +1,4 @@
-"""The microphone, through sounddevice. Audio arrives on a callback thread in a bounded queue."""
+"""Reading a microphone, through sounddevice: a callback thread fills a bounded queue."""
 
 import math
 import queue
@@ -12,26 +12,26 @@ from asrkit.audio.devices import find_device, sound_library
 from asrkit.audio.file import AudioError
 
 QUEUE_SECONDS = 30.0
-IDLE_SECONDS = 0.25  # after which an empty packet says that nothing came
+IDLE_SECONDS = 0.25  # without audio, after which an empty packet is given
 
 
 class Microphone:
-    """Packets of float32 samples (n, 1) from an input device, at the device's own rate.
+    """An iterable of packets of float32 samples (n, 1) from an input device, at its own rate.
 
     Args:
-        device: its number or (part of) its name, or None for the default.
+        device: its number or (part of) its name; None for the default device.
         packet_ms: length of a packet.
 
     Attributes:
         name: of the device.
         sample_rate: Hz.
-        lost: seconds of audio that found the queue full: they were not taken in time.
-        dropped: seconds of audio, at least, that the device or the system lost before that.
+        lost: seconds of audio that did not fit into the queue, because packets were read too late.
+        dropped: seconds of audio, at least, that the device or the system lost before the queue.
         stopped: whether `stop` was called.
-        gone: whether the device went away.
+        gone: whether the device was disconnected.
 
     Raises:
-        AudioError: if there is no such device, or sounddevice is not installed.
+        AudioError: if there is no such device, it cannot be used, or sounddevice is not installed.
     """
 
     def __init__(self, device: str | None, packet_ms: int) -> None:
@@ -55,7 +55,7 @@ class Microphone:
 
     @property
     def waiting(self) -> float:
-        """Seconds of audio that have come and were not taken yet."""
+        """Seconds of audio in the queue."""
         return self._packets.qsize() * self._block / self.sample_rate
 
     def _receive(self, samples: np.ndarray, frames: int, when: object, status: object) -> None:
@@ -85,9 +85,9 @@ class Microphone:
         self._stream.close()
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        """Packets as they come, empty ones while none do; ends after `stop`, or with the device.
+        """Packets as they arrive, and empty ones (0, 1) while none do.
 
-        What had arrived by then is still given.
+        Ends after `stop`, or when the device is disconnected, with the packets left in the queue.
         """
         while not self.stopped and self._stream.active:
             try:
@@ -95,21 +95,21 @@ class Microphone:
             except queue.Empty:
                 yield np.zeros((0, 1), dtype=np.float32)
         self.gone = not self.stopped
-        self._stream.stop()  # nothing comes any more
+        self._stream.stop()  # no more packets are put into the queue
         while not self._packets.empty():
             yield self._packets.get_nowait()
 
     def stop(self) -> None:
-        """End the packets. May be called from another thread or a signal handler."""
+        """Stop recording. May be called from another thread or a signal handler."""
         self.stopped = True
 
 
 class LossClock:
-    """Notices audio that a device dropped without a word: there is less of it than time passed.
+    """Detects audio that a device dropped without an error, by comparing its length with the clock.
 
-    A late packet is no loss, as those that follow make up for it; so only the packet that was the
-    least late of a few seconds counts. A device's clock may differ from the computer's: what it
-    falls behind little by little is no loss either.
+    A late packet is not a loss, because the next ones catch up: only the smallest delay within a
+    few seconds counts. Nor is a delay that grows slowly: the device's clock may run slower than the
+    computer's.
     """
 
     WINDOW, JUMP = 3.0, 0.5  # seconds
@@ -117,18 +117,24 @@ class LossClock:
     def __init__(self) -> None:
         self.start: float | None = None  # when the first packet began
         self.end = 0.0  # of the window
-        self.heard = 0.0  # seconds of audio, or known to be lost
-        self.usual = math.inf  # seconds that the least late packet is late
-        self.least = math.inf
+        self.accounted = 0.0  # seconds of audio that arrived, or are known to be lost
+        self.usual = math.inf  # smallest delay in the last window, seconds
+        self.least = math.inf  # smallest delay in this window
 
     def __call__(self, now: float, seconds: float, known: float) -> float:
-        """Seconds that were lost, besides those known to be, by a packet that comes now."""
+        """Seconds of audio found lost when a packet arrives.
+
+        Args:
+            now: time of arrival, seconds.
+            seconds: length of the packet.
+            known: seconds that the device reported as lost before it.
+        """
         if self.start is None:
             self.start = now - seconds
         if self.least == math.inf:
             self.end = now + self.WINDOW
-        self.heard += seconds + known
-        self.least = min(self.least, now - self.start - self.heard)
+        self.accounted += seconds + known
+        self.least = min(self.least, now - self.start - self.accounted)
         if now < self.end:
             return 0.0
         jump, self.usual, self.least = self.least - self.usual, self.least, math.inf

@@ -1,4 +1,4 @@
-"""Samples from a pipe: raw 16-bit ones, or those of a WAV file while it comes."""
+"""Reading a pipe while it is written: raw 16-bit samples, or a WAV file of them."""
 
 import struct
 from collections.abc import Callable, Iterator
@@ -15,8 +15,8 @@ CONTAINERS = {
     b"FORM": "AIFF", b"caff": "CAF", b".snd": "AU", b"\x1aE\xdf\xa3": "Matroska",
 }  # fmt: skip
 PCM, EXTENSIBLE = 1, 0xFFFE  # format tags of WAV
-UNKNOWN_SIZE = (0, 0xFFFFFFFF)  # of the samples, by a writer that could not go back
-MAX_CHUNK = 1 << 24  # bytes beside the samples: tags, a picture
+UNKNOWN_SIZE = (0, 0xFFFFFFFF)  # sizes of the data chunk if its writer could not seek back
+MAX_CHUNK = 1 << 24  # bytes of any other chunk: tags, a picture
 ADVICE = (
     "asrkit stream FILE reads files of all formats; a pipe must hold raw 16-bit samples or 16-bit "
     "WAV, as ffmpeg -i FILE -f s16le -ac 1 -ar 16000 - writes them"
@@ -24,23 +24,23 @@ ADVICE = (
 
 
 class Layout(NamedTuple):
-    """How the 16-bit samples of a stream lie."""
+    """The format of a stream of 16-bit samples."""
 
     sample_rate: int  # Hz
     num_channels: int
-    num_bytes: int | None  # until the stream's end if None
+    num_bytes: int | None  # None: until the end of the stream
 
 
 def piped(
     file: BinaryIO, packet_ms: int, sample_rate: int | None = None
 ) -> tuple[int, Iterator[np.ndarray]]:
-    """Rate in Hz and packets of int16 samples (n, channels).
+    """The sample rate in Hz of a pipe, and its packets of int16 samples (n, channels).
 
     Args:
-        file: little-endian samples, or a WAV file of them, which need not be seekable. What is left
-            of a sample at its end is dropped.
-        packet_ms: audio in a packet.
-        sample_rate: of raw mono samples; 16 kHz if None.
+        file: raw little-endian mono samples, or a WAV file; it need not be seekable. An incomplete
+            sample at its end is dropped.
+        packet_ms: length of a packet.
+        sample_rate: of raw samples; 16 kHz if None.
 
     Raises:
         AudioError: for another format, or a header that is damaged.
@@ -61,7 +61,7 @@ def piped(
 
 
 def packets(read: Callable[[int], bytes], layout: Layout, packet_ms: int) -> Iterator[np.ndarray]:
-    """The samples that a function reads."""
+    """Packets of int16 samples (n, channels) from a function that reads so many bytes."""
     frame = 2 * layout.num_channels
     size, left = max(1, layout.sample_rate * packet_ms // 1000) * frame, layout.num_bytes
     while data := read(size if left is None else min(size, left)):
@@ -71,10 +71,10 @@ def packets(read: Callable[[int], bytes], layout: Layout, packet_ms: int) -> Ite
 
 
 def wav_layout(file: BinaryIO) -> Layout:
-    """What the header of a WAV file says, after its first 12 bytes; the samples come next.
+    """The layout by a WAV header, read from its byte 12 up to the first sample.
 
     Raises:
-        AudioError: for samples of another kind, or a header that is damaged.
+        AudioError: for samples that are not 16-bit PCM, or a damaged header.
     """
     kind = b""
     while len(head := file.read(8)) == 8:
@@ -97,7 +97,7 @@ def wav_layout(file: BinaryIO) -> Layout:
 
 
 def refuse_containers(head: bytes) -> None:
-    """Raises AudioError for the first bytes of a file that is more than samples."""
+    """Raises AudioError if these are the first bytes of a file in a known audio format."""
     name = next((name for magic, name in CONTAINERS.items() if head.startswith(magic)), None)
     if head[4:8] == b"ftyp":
         name = "MP4"

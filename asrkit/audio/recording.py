@@ -1,4 +1,4 @@
-"""Keeping what was heard: a file that is written while it comes."""
+"""Recording a stream into a file."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,16 +9,16 @@ import soundfile
 
 from asrkit.audio.file import AudioError
 
-SUBTYPES = {".wav": "FLOAT", ".flac": "PCM_24"}  # float32 as it is; the best FLAC has
+SUBTYPES = {".wav": "FLOAT", ".flac": "PCM_24"}  # float32 unchanged; FLAC's highest precision
 
 
 def check_recording(path: str) -> None:
-    """Find out early that nothing can be recorded into a file.
+    """Refuse a path that a recording cannot be written to, before it starts.
 
-    A recording cannot be made again: unlike what can be computed, it replaces no other file.
+    A recording cannot be made again, so it never replaces a file.
 
     Raises:
-        AudioError: for another kind of file, or one that exists.
+        AudioError: for another ending than .wav or .flac, or a file that exists.
     """
     if Path(path).suffix.lower() not in SUBTYPES:
         raise AudioError(f"a recording is a {' or '.join(SUBTYPES)} file, got {path}")
@@ -28,7 +28,7 @@ def check_recording(path: str) -> None:
 
 @contextmanager
 def recording(path: str, sample_rate: int) -> Iterator[Callable[[np.ndarray], None]]:
-    """A function that appends mono samples (n,) to a new file; it is complete after the block.
+    """A function that appends mono samples (n,) to a new file, which is closed after the block.
 
     Raises:
         AudioError: if the file cannot be written.

@@ -1,4 +1,4 @@
-"""What is worth telling about a microphone: how loud it is, silence, losses, falling behind."""
+"""Monitoring a microphone: its level, and notes of silence, lost audio and slow decoding."""
 
 import math
 from collections.abc import Iterator
@@ -9,15 +9,15 @@ from asrkit.audio.microphone import IDLE_SECONDS, QUEUE_SECONDS, Microphone
 
 
 class Level:
-    """The loudest sample of late, in dB of full scale: rises at once, falls slowly.
+    """A peak meter: rises at once, falls by 30 dB a second.
 
     Attributes:
         peak: dBFS, -inf for digital silence.
-        clipped: whether samples stood at full scale within the last second.
+        clipped: whether a sample reached full scale within the last second.
     """
 
     FALL = 30.0  # dB a second
-    FLOOR = -90.0  # dBFS, about what one bit of 16 is: below it is silence
+    FLOOR = -90.0  # dBFS, about one step of 16 bits; lower peaks count as silence
     FULL = 0.999
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Level:
         return self._since_clipping < 1.0
 
     def __call__(self, samples: np.ndarray, seconds: float) -> None:
-        """Hear samples of any shape, also none, that last so long."""
+        """Update the meter with samples of any shape, also none, of this length in seconds."""
         loudest = float(np.abs(samples).max(initial=0.0))
         self._since_clipping = 0.0 if loudest >= self.FULL else self._since_clipping + seconds
         peak = 20 * math.log10(loudest) if loudest > 0 else -math.inf
@@ -39,25 +39,25 @@ class Level:
 
 
 class Watch:
-    """Tells about a microphone what its user has to know, once and not at every packet.
+    """Notes for the user of a microphone, each problem reported once rather than at every packet.
 
     Args:
-        microphone: whose packets are heard.
+        microphone: whose packets this object is called with.
     """
 
     SILENCE = 5.0  # seconds
-    QUIET = 1e-4  # -80 dBFS, three bits of 16: less is no room with a microphone in it
-    BEHIND, CAUGHT_UP = 2.0, 0.5  # seconds
+    QUIET = 1e-4  # -80 dBFS, below the noise that a working microphone records in any room
+    BEHIND, CAUGHT_UP = 2.0, 0.5  # seconds in the queue
 
     def __init__(self, microphone: Microphone) -> None:
         self.microphone = microphone
         self.level = Level()
-        self.silent: float | None = 0.0  # seconds without sound so far, None when it was told
-        self.tell_behind = self.BEHIND  # seconds of backlog that are worth a word
-        self.tell_lost = self.tell_dropped = 0.0  # seconds, above these
+        self.silent: float | None = 0.0  # seconds without sound so far; None once reported
+        self.next_behind = self.BEHIND  # seconds in the queue that are reported next
+        self.next_lost = self.next_dropped = 0.0  # seconds above which losses are reported next
 
     def __call__(self, packet: np.ndarray) -> Iterator[str]:
-        """What there is to tell after a packet (n, 1); an empty one says that nothing came."""
+        """The notes after a packet (n, 1), which is empty if no audio arrived."""
         seconds = len(packet) / self.microphone.sample_rate or IDLE_SECONDS
         self.level(packet, seconds)
         yield from self._silence(packet, seconds)
@@ -79,24 +79,24 @@ class Watch:
     def _backlog(self) -> Iterator[str]:
         waiting = self.microphone.waiting
         if self.microphone.stopped:
-            if waiting > self.CAUGHT_UP and self.tell_behind < math.inf:
-                yield f"taking in the last {waiting:.1f} s; Ctrl-C again ends at once"
-            self.tell_behind = math.inf
-        elif waiting >= self.tell_behind:
-            self.tell_behind = 2 * waiting
+            if waiting > self.CAUGHT_UP and self.next_behind < math.inf:
+                yield f"decoding the last {waiting:.1f} s; Ctrl-C again ends at once"
+            self.next_behind = math.inf
+        elif waiting >= self.next_behind:
+            self.next_behind = 2 * waiting
             yield (
                 f"{waiting:.1f} s behind: decoding is slower than speech; "
                 f"beyond {QUEUE_SECONDS:.0f} s audio will be lost"
             )
-        elif waiting <= self.CAUGHT_UP and self.tell_behind > self.BEHIND:
-            self.tell_behind = self.BEHIND
+        elif waiting <= self.CAUGHT_UP and self.next_behind > self.BEHIND:
+            self.next_behind = self.BEHIND
             yield "caught up"
 
     def _losses(self) -> Iterator[str]:
         lost, dropped = self.microphone.lost, self.microphone.dropped
-        if lost > self.tell_lost:
-            self.tell_lost = max(2 * lost, lost + 1)
+        if lost > self.next_lost:
+            self.next_lost = max(2 * lost, lost + 1)
             yield f"audio is being lost, {lost:.2f} s so far: the queue is full"
-        if dropped > self.tell_dropped:
-            self.tell_dropped = max(2 * dropped, dropped + 1)
+        if dropped > self.next_dropped:
+            self.next_dropped = max(2 * dropped, dropped + 1)
             yield f"audio was lost, {dropped:.2f} s so far: by the device or the system"

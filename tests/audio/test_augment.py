@@ -30,8 +30,8 @@ def peak(feats: Tensor) -> Tensor:
     """Hz of the loudest filter of each row, read off as a centre of gravity."""
     weights = feats.mean(1).exp()  # (B, F)
     centers = mel_edges(80)[1:-1]
-    heard = (weights * centers).sum(1) / weights.sum(1)
-    return 700.0 * torch.expm1(heard / 1127.0)
+    centroid = (weights * centers).sum(1) / weights.sum(1)
+    return 700.0 * torch.expm1(centroid / 1127.0)
 
 
 def test_tones_move_by_the_factors_drawn_for_their_rows() -> None:
@@ -87,14 +87,14 @@ def test_silences() -> None:
     samples = np.full(100, 0.5, dtype=np.float32)
     draw, before, levels = random.Random(0), [], []
     for _ in range(200):
-        heard = between_silences(samples, 1.5, draw)
-        (place,) = (heard == 0.5).nonzero()
-        assert (heard[place[0] : place[0] + 100] == samples).all()
-        assert heard.dtype == np.float32
+        padded = between_silences(samples, 1.5, draw)
+        (place,) = (padded == 0.5).nonzero()
+        assert (padded[place[0] : place[0] + 100] == samples).all()
+        assert padded.dtype == np.float32
         before.append(place[0])
-        after = heard[place[0] + 100 :]
+        after = padded[place[0] + 100 :]
         assert len(after) <= 24000
-        levels.append(heard[: place[0]].std())
+        levels.append(padded[: place[0]].std())
     assert min(before) < 1000 < 23000 < max(before) <= 24000
     assert 20 < sum(level == 0.0 for level in levels) < 80
     assert 1e-3 < max(levels) < 10 ** (-44 / 20)
@@ -109,13 +109,13 @@ def test_a_telephone_carries_half_the_band_in_eight_bits(level: float) -> None:
     low, high = (level * np.sin(2 * np.pi * hertz * seconds) for hertz in (1013.0, 5000.0))
     middle = slice(1000, 15000)  # the resampler's ends ring
 
-    def error(heard: np.ndarray, said: np.ndarray) -> float:
-        difference = (heard[: len(said)] - said)[middle]
+    def error(output: np.ndarray, wanted: np.ndarray) -> float:
+        difference = (output[: len(wanted)] - wanted)[middle]
         return 20 * math.log10(np.sqrt(np.mean(difference**2) / np.mean(low[middle] ** 2)))
 
-    heard = through_telephone(low)
-    assert heard.dtype == np.float32
-    assert -42 < error(heard, low) < -30
+    output = through_telephone(low)
+    assert output.dtype == np.float32
+    assert -42 < error(output, low) < -30
     assert error(through_telephone(high), 0.0 * high) < -35
 
 

@@ -20,7 +20,7 @@ from asrkit.audio.watch import Level, Watch
 from tests.conftest import speech
 
 
-def heard(microphone: Microphone) -> np.ndarray:
+def recorded(microphone: Microphone) -> np.ndarray:
     """All that comes until the device ends, and no empty packets."""
     return np.concatenate([packet for packet in microphone if len(packet)] or [np.zeros((0, 1))])
 
@@ -99,10 +99,10 @@ def test_a_device_that_cannot_be_used(sound: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("packet_ms", [1, 7, 100, 1000])
-def test_all_that_was_said_arrives_in_order(packet_ms: int, sound: ModuleType) -> None:
+def test_all_samples_arrive_in_order(packet_ms: int, sound: ModuleType) -> None:
     sound.samples, sound.pace = speech(0.77), 0.0
     with Microphone(None, packet_ms) as microphone:
-        assert np.array_equal(heard(microphone)[:, 0], sound.samples)
+        assert np.array_equal(recorded(microphone)[:, 0], sound.samples)
         assert microphone.gone
     assert microphone.lost == microphone.dropped == microphone.waiting == 0.0
 
@@ -127,13 +127,13 @@ def test_stopping_gives_what_had_arrived(sound: ModuleType) -> None:
 def test_a_full_queue_is_counted(sound: ModuleType) -> None:
     """What is not taken in time is lost, the newest first, and every sample of it is counted."""
     sound.samples, sound.pace = speech(QUEUE_SECONDS + 1.3), 0.0
-    said = threading.Event()
-    sound.after = lambda: said.set() or True
+    finished = threading.Event()
+    sound.after = lambda: finished.set() or True
     with Microphone(None, 100) as microphone:
-        assert said.wait(10)
+        assert finished.wait(10)
         assert microphone.waiting == pytest.approx(QUEUE_SECONDS)
         assert microphone.lost == pytest.approx(1.3)
-        taken = heard(microphone)[:, 0]
+        taken = recorded(microphone)[:, 0]
     assert np.array_equal(taken, sound.samples[: len(taken)])
     assert len(taken) / 16000 + microphone.lost == pytest.approx(len(sound.samples) / 16000)
 
@@ -141,7 +141,7 @@ def test_a_full_queue_is_counted(sound: ModuleType) -> None:
 def test_what_the_device_dropped_is_counted(sound: ModuleType) -> None:
     sound.samples, sound.pace, sound.overflows = speech(2.0), 0.0, {3, 4}
     with Microphone(None, 100) as microphone:
-        heard(microphone)
+        recorded(microphone)
     assert microphone.dropped == pytest.approx(0.2)
     assert microphone.lost == 0.0
 
@@ -222,7 +222,7 @@ def test_falling_behind_is_told_and_not_too_often() -> None:
         "2.0 s behind",
     ]
     microphone.stopped = True
-    assert told(watch, SOUND, SOUND) == ["taking in the last 2.9 s; Ctrl-C again ends at once"]
+    assert told(watch, SOUND, SOUND) == ["decoding the last 2.9 s; Ctrl-C again ends at once"]
 
 
 def test_losses_are_told_at_once_and_not_too_often() -> None:
@@ -261,7 +261,7 @@ def test_level() -> None:
 
 
 @pytest.mark.parametrize(("suffix", "error"), [(".wav", 0.0), (".flac", 2**-23)])
-def test_a_recording_is_what_was_heard(suffix: str, error: float, tmp_path: Path) -> None:
+def test_a_recording_holds_what_was_written(suffix: str, error: float, tmp_path: Path) -> None:
     """Of any pieces; and complete where what comes after it fails."""
     samples, path = speech(2.0), str(tmp_path / f"x{suffix}")
 

@@ -27,7 +27,7 @@ DEVICES: list[dict[str, Any]] = [
     )
 ]
 default = SimpleNamespace(device=[0, 1])
-samples = np.zeros(0, dtype=np.float32)  # what is said
+samples = np.zeros(0, dtype=np.float32)  # what the device records
 pace = 1.0  # seconds that a second of it takes; 0 for at once
 overflows: set[int] = set()  # blocks before which the device says that it lost something
 refused = ""  # why no stream can be opened
@@ -39,7 +39,7 @@ if "FAKE_MICROPHONE" in os.environ:
 
 
 def after() -> bool:
-    """Called when all is said: whether the device goes away then."""
+    """Called after the last sample; returns whether the device is then disconnected."""
     return "FAKE_MICROPHONE" not in os.environ
 
 
