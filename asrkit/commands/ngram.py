@@ -13,7 +13,7 @@ from asrkit.data.cuts import is_lhotse, load_cuts, text_of
 from asrkit.data.manifest import LeftOut, lines_of, read_manifest
 from asrkit.errors import UserError
 from asrkit.files import replacing
-from asrkit.lm.fusion import spelled
+from asrkit.lm.fusion import as_word
 from asrkit.lm.kneser_ney import arpa_lines, estimate
 from asrkit.lm.ngram import MAX_ORDER
 from asrkit.model_file import load_model
@@ -61,7 +61,7 @@ def splitter(options: argparse.Namespace) -> Callable[[str], list[str]]:
     if file is None:
         raise UserError("--units tokens needs a --model, whose tokenizer makes them")
     tokenizer = file.tokenizer
-    return lambda text: [spelled(tokenizer.piece(t)) for t in tokenizer.encode(normalize(text))]
+    return lambda text: [as_word(tokenizer.piece(t)) for t in tokenizer.encode(normalize(text))]
 
 
 def sentences(paths: list[str], split: Callable[[str], list[str]]) -> Iterator[list[str]]:

@@ -1,16 +1,16 @@
-"""Language models of words or tokens as a search takes them (`search.fusion`): token by token."""
+"""Shallow fusion of language models of words or of tokens (see `search.fusion`)."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-LIMIT = 20.0  # of weights and bonuses: what they add to a score fits into a float
+LIMIT = 20.0  # largest weight or bonus: e to what they add to a score fits into a float
 
 
 class LanguageModel(Protocol):
     """A model of words, or of tokens as words. Logarithms are natural."""
 
     def start(self) -> Any:
-        """The state at the begin of a sentence."""
+        """The state at the start of a sentence."""
 
     def score(self, state: Any, word: str) -> tuple[float, Any]:
         """The log-probability of a word in a state, and the state after it."""
@@ -18,11 +18,11 @@ class LanguageModel(Protocol):
     def finish(self, state: Any) -> float:
         """The log-probability that the sentence ends in a state."""
 
-    def knows(self, word: str) -> bool:
-        """Whether a word is in the model by itself, and not as an unknown one."""
+    def has_word(self, word: str) -> bool:
+        """Whether a word is in the vocabulary, rather than scored as <unk>."""
 
     def vocabulary(self) -> list[str] | None:
-        """The words that can be in a text; None if the model does not tell."""
+        """The words that can be in a text; None if the model cannot list them."""
 
 
 class Weighted:
@@ -30,8 +30,8 @@ class Weighted:
 
     Args:
         model: of words or of tokens.
-        weight: of its logarithms.
-        bonus: for each word or token, because a model prefers few.
+        weight: factor of its log-probabilities.
+        bonus: added for each word or token, because a model prefers short texts.
 
     Raises:
         ValueError: for a weight or a bonus out of range.
@@ -45,30 +45,30 @@ class Weighted:
         self.model, self.weight, self.bonus = model, weight, bonus
 
     def score(self, context: Any, word: str) -> tuple[Any, float]:
-        """The context after a word, and what the word adds."""
+        """The context after a word, and the word's score."""
         log_prob, context = self.model.score(context, word)
         return context, self.weight * log_prob + self.bonus
 
     def finish(self, context: Any) -> float:
-        """What the end of the sentence adds: it is no word and has no bonus."""
+        """The score of the sentence's end, which is no word and has no bonus."""
         return self.weight * self.model.finish(context)
 
 
 class TokenFusion:
-    """A model of tokens, asked at every token.
+    """The fusion of a model of tokens: every token has a score.
 
     Args:
-        weighted: the model; its words are the pieces as `spelled`.
+        weighted: the model; its words are the pieces, as by `as_word`.
         pieces: what each token adds to the text, by id; anything for the blank.
 
     Raises:
-        ValueError: if the model knows none of the tokens.
+        ValueError: if no token is a word of the model.
     """
 
     def __init__(self, weighted: Weighted, pieces: Sequence[str]) -> None:
         self.weighted, self.ceiling = weighted, max(0.0, weighted.bonus)
-        self.words = list(map(spelled, pieces))
-        if not any(map(weighted.model.knows, self.words)):
+        self.words = list(map(as_word, pieces))
+        if not any(map(weighted.model.has_word, self.words)):
             known = examples(weighted.model)
             raise ValueError(f"it is of {known}, not of the tokens {', '.join(self.words[1:4])}, …")
 
@@ -83,10 +83,9 @@ class TokenFusion:
 
 
 class WordFusion:
-    """A model of words, asked when a word is complete: when a space or the end of the text comes.
+    """The fusion of a model of words: a word is scored at the space, or the end, that follows it.
 
-    A state is the context of complete words, and what there is of the next word, which adds nothing
-    yet.
+    A state is the context after the complete words, and the letters of the word that is not.
 
     Args:
         weighted: the model.
@@ -123,7 +122,7 @@ class WordFusion:
         return added + self.weighted.finish(context)
 
     def scored(self, context: Any, words: list[str]) -> tuple[Any, float]:
-        """The context after these words, and what they add; "" is between two spaces."""
+        """The context after these words, and the sum of their scores; "" is no word."""
         total = 0.0
         for word in words:
             if word:
@@ -132,13 +131,13 @@ class WordFusion:
         return context, total
 
 
-def spelled(piece: str) -> str:
-    """A piece as a word of a model of tokens."""
+def as_word(piece: str) -> str:
+    """A piece as a word of a model of tokens: ▁ for its spaces."""
     return piece.replace(" ", "▁")
 
 
 def examples(model: LanguageModel) -> str:
-    """A few of the model's words, for a message."""
+    """A few of the model's words, for an error message."""
     words = model.vocabulary()
     if words is None:
         return "other words"

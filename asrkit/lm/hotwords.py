@@ -1,16 +1,16 @@
 """Hotwords: phrases that a search prefers.
 
-A finished text has the bonus of every phrase in it, once for each time it occurs as whole words,
-also where phrases overlap; how tokens cut the text makes no difference.
+A finished text gets the bonus of every phrase for each time it occurs as whole words, also where
+phrases overlap. How the text is split into tokens makes no difference.
 
-- A node is a begin of some phrases, and a state is the longest node that the text ends with (Aho
-  and Corasick 1975). All phrases begin with the space before their first word, which every text is
-  taken to begin with, and are complete where a space or the end follows.
-- A text that ends in part of a phrase is lent the same part of its bonus, the most that any of the
-  phrases asks for. What is lent follows from the state alone. A token adds what it completes, and
-  what is lent after it less what was lent before: a match that breaks gives back all that it held
-  but what a shorter one still holds, and a text that ends gives back all of it.
-- Amounts are multiples of a power of two, so that their sums are exact.
+- A node is a prefix of some phrases, and a state is the longest node that the text ends with (Aho
+  and Corasick 1975). All phrases begin with the space before their first word, also at the start of
+  a text, and are complete where a space or the end of the text follows.
+- A text that ends with a part of a phrase gets the same part of its bonus in advance: the largest
+  of all phrases' parts, which is a function of the state. The score of a token is the bonus of the
+  phrases that it completes, plus the advance after it minus the advance before it. So a match that
+  breaks loses its advance, down to that of the longest shorter match, and so does the text's end.
+- Scores are rounded to multiples of a power of two, so that their sums are exact.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,35 +20,35 @@ from pathlib import Path
 from asrkit.errors import UserError, shown
 from asrkit.lm.fusion import LIMIT
 
-WEIGHT = 2.0  # natural logarithm for each word of a phrase: README.md says how it was found
+WEIGHT = 2.0  # natural logarithm, for each word of a phrase; measured by tools/measure_hotwords.py
 MAX_PHRASE = 1000  # characters
-MAX_CEILING = 100.0  # what a token may add: e to that fits into the search's numbers
+MAX_CEILING = 100.0  # largest score of a token: e to that fits into the search's numbers
 GRID = 2.0**40
 
 
 class Hotwords:
-    """Phrases as a search sees them.
+    """The fusion of hotwords: phrases with a bonus, compiled for a tokenizer.
 
     Args:
-        bonuses: natural logarithms by phrases, which are words with single spaces.
-        pieces: what each token adds to the text, by id; anything for the blank. If none of them
-            writes a space, as in Chinese, phrases count wherever they stand.
+        bonuses: natural logarithm of each phrase, whose words are parted by single spaces.
+        pieces: what each token adds to the text, by id; anything for the blank. If no piece has a
+            space, as in Chinese, phrases match anywhere, not as whole words alone.
 
     Raises:
-        ValueError: if phrases inside each other add up to more than a search can hold.
+        ValueError: if the bonuses of nested phrases add up to more than MAX_CEILING at one token.
     """
 
     def __init__(self, bonuses: Mapping[str, float], pieces: Sequence[str]) -> None:
         spaced = any(" " in piece for piece in pieces)
-        self.pieces = pieces if spaced else [spread(piece) for piece in pieces]
+        self.pieces = pieces if spaced else [letters_as_words(piece) for piece in pieces]
         self.next: list[dict[str, int]] = [{" ": 1}, {}]  # node -> letter -> longer node
-        self.shorter = [0, 0]  # the longest other node that the node ends with
+        self.shorter = [0, 0]  # failure links: the longest other node that the node ends with
         self.spaces = {1}  # nodes that end with a space
-        self.lent, self.complete = [0.0, 0.0], [0.0, 0.0]
+        self.advance, self.complete = [0.0, 0.0], [0.0, 0.0]  # of each node
         for phrase, bonus in bonuses.items():
-            self.add(f" {phrase}" if spaced else spread(phrase), bonus)
+            self.add(f" {phrase}" if spaced else letters_as_words(phrase), bonus)
         self.link()
-        self.ceiling = self.most()
+        self.ceiling = self.upper_bound()
         if self.ceiling > MAX_CEILING:
             raise ValueError(
                 f"together they add up to {self.ceiling:.0f} at one token, more than "
@@ -56,50 +56,50 @@ class Hotwords:
             )
 
     def add(self, phrase: str, bonus: float) -> None:
-        """The nodes of a phrase, with what it lends by itself."""
+        """Make the nodes of a phrase, with its bonus and advances but none of other phrases."""
         node = 0
         for i, letter in enumerate(phrase):
             if letter not in self.next[node]:
                 self.next[node][letter] = len(self.next)
                 self.next.append({})
                 self.shorter.append(0)
-                self.lent.append(0.0)
+                self.advance.append(0.0)
                 self.complete.append(0.0)
             node = self.next[node][letter]
             if letter == " ":
                 self.spaces.add(node)
-            self.lent[node] = max(self.lent[node], exact(bonus * i / (len(phrase) - 1)))
+            self.advance[node] = max(self.advance[node], exact(bonus * i / (len(phrase) - 1)))
         self.complete[node] = exact(bonus)
 
     def link(self) -> None:
-        """What nodes have of the shorter ones that they end with, from the shortest on."""
+        """Set failure links, and give each node the amounts of the nodes that it ends with."""
         queue = [1]
         for node in queue:
             for letter, longer in self.next[node].items():
                 self.shorter[longer] = shorter = self.after(self.shorter[node], letter)
-                self.lent[longer] = max(self.lent[longer], self.lent[shorter])
+                self.advance[longer] = max(self.advance[longer], self.advance[shorter])
                 self.complete[longer] += self.complete[shorter]
                 queue.append(longer)
 
-    def most(self) -> float:
-        """More than a token adds: the most that its letters could, or all that is complete."""
-        best = {" ": 0.0}  # of each letter
+    def upper_bound(self) -> float:
+        """No token scores more: by the largest scores of its letters, or by its spaces."""
+        best = {" ": 0.0}  # largest score of each letter
         for node, longer in enumerate(self.next):
-            closed = self.complete[node] + self.lent[self.after(node, " ")] - self.lent[node]
+            closed = self.complete[node] + self.advance[self.after(node, " ")] - self.advance[node]
             best[" "] = max(best[" "], closed)
             for letter, after in longer.items():
-                best[letter] = max(best.get(letter, 0.0), self.lent[after] - self.lent[node])
-        all_complete, all_lent = max(self.complete), max(self.lent)
+                best[letter] = max(best.get(letter, 0.0), self.advance[after] - self.advance[node])
+        all_complete, all_advance = max(self.complete), max(self.advance)
         return max(
             min(
                 sum(best.get(letter, 0.0) for letter in piece),
-                piece.count(" ") * all_complete + all_lent,
+                piece.count(" ") * all_complete + all_advance,
             )
             for piece in self.pieces
         )
 
     def after(self, node: int, letter: str) -> int:
-        """The longest node that the text ends with, one letter later."""
+        """The longest node that the text ends with after one more letter."""
         while letter not in self.next[node]:
             if node == 0:
                 return 0
@@ -110,25 +110,25 @@ class Hotwords:
         return 1
 
     def step(self, state: int, token: int) -> tuple[int, float]:
-        node, added = state, -self.lent[state]
+        node, added = state, -self.advance[state]
         for letter in self.pieces[token]:
             if letter == " ":
                 if node in self.spaces:
                     continue  # spaces count once
                 added += self.complete[node]
             node = self.after(node, letter)
-        return node, added + self.lent[node]
+        return node, added + self.advance[node]
 
     def finish(self, state: int) -> float:
-        return self.complete[state] - self.lent[state]
+        return self.complete[state] - self.advance[state]
 
 
 def exact(amount: float) -> float:
     return round(amount * GRID) / GRID
 
 
-def spread(text: str) -> str:
-    """Each letter as a word."""
+def letters_as_words(text: str) -> str:
+    """The text with a space before each letter."""
     return "".join(f" {letter}" for letter in text)
 
 
@@ -136,12 +136,12 @@ def read_hotwords(path: str | Path, weight: float = WEIGHT) -> dict[str, float]:
     """The phrases of a file with their weights.
 
     Args:
-        path: a phrase a line, which a tab and its own weight may follow; empty lines and lines that
-            begin with # say nothing.
-        weight: of the others.
+        path: of a text with a phrase a line, which a tab and a weight may follow; empty lines and
+            lines that begin with # are ignored.
+        weight: of phrases without one.
 
     Raises:
-        UserError: for a line that is none of that, named by its number.
+        UserError: for a missing file, or a line that is none of these, with its number.
     """
     if not Path(path).is_file():
         raise UserError(f"no file of hotwords {path}")
@@ -163,11 +163,14 @@ def read_hotwords(path: str | Path, weight: float = WEIGHT) -> dict[str, float]:
 
 
 def weighed(hotwords: Mapping[str, float] | Iterable[str]) -> dict[str, float]:
-    """Phrases with their weights, those of a list with the usual one.
+    """Phrases with their weights, checked.
+
+    Args:
+        hotwords: weights by phrases, or phrases, whose weight is then WEIGHT.
 
     Raises:
-        UserError: for a text, which is no list; for a phrase that is no text or too long, or a
-            weight out of range.
+        UserError: for a single string, a phrase that is no string or too long, or a weight out of
+            range.
     """
     if isinstance(hotwords, (str, bytes)) or not isinstance(hotwords, Iterable):
         raise UserError(

@@ -10,16 +10,16 @@ MAGIC = b"mmap lm http://kheafield.com/code"
 
 
 def is_binary(path: Path) -> bool:
-    """Whether KenLM wrote a file for itself."""
+    """Whether a file is a binary of KenLM."""
     with path.open("rb") as file:
         return file.read(len(MAGIC)) == MAGIC
 
 
 class KenLM:
-    """A model as `NGram` is one. Its states are KenLM's; it does not tell its words.
+    """A `LanguageModel` that KenLM computes; its vocabulary cannot be listed.
 
-    KenLM maps a binary into memory and trusts it: a damaged one can end the process. Use binaries
-    that you made yourself; an ARPA file is read by asrkit and checked.
+    KenLM maps a binary into memory without checking it: a damaged one can crash the process. Use
+    binaries that you made yourself; ARPA files are read by asrkit and checked.
 
     Args:
         path: of a binary, or of an ARPA file.
@@ -54,7 +54,7 @@ class KenLM:
     def finish(self, state: Any) -> float:
         return self.score(state, "</s>")[0]
 
-    def knows(self, word: str) -> bool:
+    def has_word(self, word: str) -> bool:
         return word in self.model
 
     def vocabulary(self) -> None:

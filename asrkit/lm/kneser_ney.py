@@ -1,12 +1,13 @@
-"""N-gram models of texts: interpolated modified Kneser-Ney (Chen and Goodman 1999), as ARPA.
+"""Estimating n-gram models: interpolated modified Kneser-Ney (Chen and Goodman 1999).
 
 For a word w after a context h, and h' the context without its first word,
 
     p(w | h) = (a(hw) - D(a(hw))) / a(h) + g(h) p(w | h')
     a(h) = sum of a(hw) over w        g(h) = sum of D(a(hw)) over w / a(h)
 
-where a(hw) counts the n-gram at the highest order and where it begins a sentence, and elsewhere the
-different words before it. Below the single words all words, </s> and <unk> are equally likely.
+where a(hw) is the n-gram's count at the highest order and for n-grams that begin with <s>, and
+otherwise the number of different words before it. The recursion ends with the empty n-gram, where
+all words, </s> and <unk> are equally likely.
 """
 
 import itertools
@@ -24,14 +25,14 @@ Words = tuple[str, ...]
 
 
 class Entry(NamedTuple):
-    """An n-gram as ARPA has it, in logarithms to the base 10."""
+    """An n-gram in ARPA format, in logarithms to the base 10."""
 
     log_prob: float
-    log_backoff: float | None  # None where no n-gram goes on from it
+    log_backoff: float | None  # None if it is no context of a longer n-gram
 
 
 class Discounts(NamedTuple):
-    """What is taken from the counts 1, 2, and above."""
+    """The discounts of counts 1, 2, and above."""
 
     one: float
     two: float
@@ -45,11 +46,11 @@ FALLBACK = Discounts(0.5, 1.0, 1.5)  # KenLM's, for texts too small to estimate 
 
 
 def estimate(sentences: Iterable[list[str]], order: int) -> list[dict[Words, Entry]]:
-    """The n-grams of each order from 1 on.
+    """The n-grams of each order, from 1 on.
 
     Args:
-        sentences: their words, which are the vocabulary together with <unk>.
-        order: the highest, or less where no sentence is long enough.
+        sentences: each a list of words; the vocabulary is these words and <unk>.
+        order: the highest; the result has fewer if no sentence is long enough.
 
     Raises:
         UserError: if there is no word, or one is spelled as <s>, </s> or <unk> are.
@@ -57,7 +58,7 @@ def estimate(sentences: Iterable[list[str]], order: int) -> list[dict[Words, Ent
     counts = adjusted(raw_counts(sentences, order))
     probs: list[dict[Words, float]] = []
     backoffs: list[dict[Words, float]] = []  # of the contexts of each order
-    lower: dict[Words, float] = {(): 1.0 / (len(counts[0]) + 1)}  # <unk> is the one more
+    lower: dict[Words, float] = {(): 1.0 / (len(counts[0]) + 1)}  # + 1 for <unk>
     for of_order in counts:
         discounts = discounts_of(of_order.values())
         totals, backoff = context_sums(of_order, discounts)
@@ -103,9 +104,9 @@ def raw_counts(sentences: Iterable[list[str]], order: int) -> list[Counter[Words
 
 
 def adjusted(counts: list[Counter[Words]]) -> list[dict[Words, int]]:
-    """Below the highest order, the number of different words before an n-gram.
+    """The counts a: below the highest order, the number of different words before an n-gram.
 
-    Nothing can come before <s>: n-grams that begin with it keep their counts.
+    No word comes before <s>, so n-grams that begin with it keep their counts.
     """
     found: list[dict[Words, int]] = []
     for of_order, longer in itertools.pairwise(counts):
@@ -115,9 +116,9 @@ def adjusted(counts: list[Counter[Words]]) -> list[dict[Words, int]]:
 
 
 def discounts_of(counts: Iterable[int]) -> Discounts:
-    """Chen and Goodman's estimates from how many n-grams have the counts 1, 2, 3 and 4.
+    """Chen and Goodman's estimates, from the numbers of n-grams with the counts 1, 2, 3 and 4.
 
-    Where one of these numbers is 0, or a discount not between 0 and its count, the fallback.
+    FALLBACK if one of these numbers is 0, or a discount is not between 0 and its count.
     """
     having = Counter(counts)
     n1, n2, n3, n4 = (having[count] for count in (1, 2, 3, 4))

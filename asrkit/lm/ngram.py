@@ -1,9 +1,9 @@
-"""N-gram language models read from ARPA files, as automata.
+"""N-gram language models, read from ARPA files into an automaton.
 
 A node is an n-gram of the file, node 0 the empty one, and a state is the node of the longest
-context that the file knows. A word leads from a node to the n-gram that is longer by it. Where
-there is none, the node's back-off weight is paid, and the word is looked for at the node of the
-longest shorter context (Katz 1987).
+context that is in the file. A word leads from a node to the n-gram that it extends it to. If the
+file has no such n-gram, the node's back-off weight is added, and the search goes on from the next
+shorter context (Katz 1987).
 """
 
 import gzip
@@ -18,12 +18,12 @@ from typing import NamedTuple, NoReturn
 from asrkit.errors import UserError, shown
 
 BEGIN, END, UNKNOWN = "<s>", "</s>", "<unk>"
-NO_UNKNOWN = -10.0  # log10 of the probability of a word that a file without <unk> does not have
+NO_UNKNOWN = -10.0  # log10 of the probability of an unknown word, if a file has no <unk>
 MAX_ORDER = 10
 MAX_NGRAMS = 10_000_000  # about 1.5 GB of memory
 MAX_LINE = 65_536  # bytes
 MAX_EMPTY = 1000  # lines in a row
-LARGEST = 300.0  # of a log10: no probability that a double holds is beyond it
+LARGEST = 300.0  # largest absolute log10: about that of the smallest double
 MAX_PREAMBLE = 100  # lines before \data\
 LN_10 = math.log(10.0)
 
@@ -37,14 +37,14 @@ class NGram(NamedTuple):
 
     order: int
     words: dict[str, int]  # ids from 0 on
-    stride: int  # above all ids
+    stride: int  # larger than every id
     next: dict[int, int]  # node · stride + id -> node
-    log_probs: "array[float]"  # of each node's last word after those before it
+    log_probs: "array[float]"  # of each node's last word, given the words before it
     backoffs: "array[float]"  # of each node
-    shorter: "array[int]"  # the longest node that ends the same
+    shorter: "array[int]"  # of each node, the longest shorter n-gram that it ends with
 
     def start(self) -> int:
-        """The state at the begin of a sentence."""
+        """The state at the start of a sentence."""
         return self.next[self.words[BEGIN]]
 
     def score(self, state: int, word: str) -> tuple[float, int]:
@@ -60,8 +60,8 @@ class NGram(NamedTuple):
         """The log-probability that the sentence ends in a state."""
         return self.score(state, END)[0]
 
-    def knows(self, word: str) -> bool:
-        """Whether a word is in the model by itself, and not as an unknown one."""
+    def has_word(self, word: str) -> bool:
+        """Whether a word is in the vocabulary, rather than scored as <unk>."""
         return word in self.words
 
     def vocabulary(self) -> list[str]:
@@ -73,8 +73,8 @@ def read_arpa(path: str | Path) -> NGram:
     """The model of an ARPA file, which may be gzipped (.gz).
 
     Raises:
-        ArpaError: if it is missing, not an ARPA file, larger than the limits above, or at odds
-            with itself.
+        ArpaError: if it is missing, not an ARPA file, larger than MAX_ORDER or MAX_NGRAMS, or
+            inconsistent.
     """
     path = Path(path)
     if not path.is_file():
@@ -88,7 +88,7 @@ def read_arpa(path: str | Path) -> NGram:
 
 
 class _Reader:
-    """Reads one file, line by line."""
+    """Reads one ARPA file, line by line."""
 
     def __init__(self, path: Path, file: BufferedIOBase) -> None:
         self.path, self.file, self.number = path, file, 0
@@ -105,7 +105,7 @@ class _Reader:
                 self.refuse(f"expected '\\{order}-grams:' here, got {as_text(line)}")
             for i in range(count):
                 if (line := self.line()).startswith(b"\\") and line.endswith((b":", b"\\")):
-                    self.refuse(f"{count} {order}-grams were promised, but there are only {i}")
+                    self.refuse(f"the header has {count} {order}-grams, but there are only {i}")
                 self.entry(line, order, last=order == len(counts))
             line = self.line()
             if order == 1:
@@ -131,7 +131,7 @@ class _Reader:
         return self.refuse(f"{MAX_EMPTY} empty lines in a row: not an ARPA file")
 
     def counts(self) -> tuple[bytes, list[int]]:
-        """The line after the header, and how many n-grams of each order it promises."""
+        """The line after the header, and the header's number of n-grams of each order."""
         for _ in range(MAX_PREAMBLE):
             if self.line() == b"\\data\\":
                 break
@@ -151,7 +151,7 @@ class _Reader:
         return line, counts
 
     def entry(self, line: bytes, order: int, last: bool) -> None:
-        """One n-gram: log10 of its probability, its words, log10 of its back-off weight."""
+        """Add the n-gram of a line: log10 probability, words, log10 back-off weight."""
         probability, *fields = line.split()
         if len(fields) != order and (last or len(fields) != order + 1):
             weight = "" if last else ", and a back-off weight or none"
@@ -166,7 +166,7 @@ class _Reader:
             self.refuse(f"not UTF-8: {as_text(line)}")
 
     def add(self, words: list[str], log_prob: float, backoff: float) -> None:
-        """A node, whose context and shorter n-grams are there."""
+        """Add the node of an n-gram, whose context and shorter n-grams must have been added."""
         *context, word = words
         if not context:
             self.words.setdefault(word, len(self.words))
@@ -188,7 +188,7 @@ class _Reader:
         self.backoffs.append(backoff * LN_10)
 
     def shortened(self, context: int, number: int) -> int:
-        """The longest n-gram that ends as a word after this context, but is shorter."""
+        """The longest n-gram that is this word after a shorter end of this context; 0 if none."""
         while context:
             context = self.shorter[context]
             found = self.next.get(context * self.stride + number)
@@ -197,7 +197,7 @@ class _Reader:
         return 0
 
     def check_words(self) -> None:
-        """<s> and </s> are there, and <unk> from now on."""
+        """Refuse a file without <s> or </s>, and add <unk> if it is missing."""
         for word in (BEGIN, END):
             if word not in self.words:
                 self.refuse(f"{word!r} is not among the 1-grams")
@@ -218,5 +218,5 @@ class _Reader:
 
 
 def as_text(line: bytes) -> str:
-    """A line as a message shows it."""
+    """A line as printable text, for a message."""
     return shown(line.decode("utf-8", "replace"))

@@ -1,4 +1,4 @@
-"""Text: tokenizers, normalisation, error rates."""
+"""Text: tokenizers and normalisation."""
 
 from asrkit.text.tokenizer import (
     CharTokenizer,

@@ -1,4 +1,4 @@
-"""Joining what was said one by one: spelled letters, and digits."""
+"""Joining digits and letters that were spoken one by one: "a s r" to "ASR"."""
 
 from itertools import groupby
 
@@ -7,9 +7,8 @@ SPOKEN = {word: str(value) for value, word in enumerate(DIGITS)} | {"oh": "0"}
 
 
 def join_spelled(text: str) -> str:
-    """ "four four seven" becomes "447", "a s r" becomes "ASR"; what stands alone stays.
-
-    "oh" is a digit among digits only.
+    """The text with runs of digits and of letters joined: "four four seven" to "447", "a s r" to
+    "ASR". A single digit or letter stays as it is; "oh" counts as 0 beside another digit only.
     """
     joined = []
     for kind, group in groupby(text.split(), kind_of):

@@ -8,31 +8,33 @@ from typing import Literal, Protocol
 
 from asrkit.errors import UserError, shown
 
-UNSEEN = {"Cc", "Cs", "Zl", "Zp"}  # categories of Unicode
-TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}  # its bidirectional types
+CONTROL = {"Cc", "Cs", "Zl", "Zp"}  # Unicode categories
+BIDIRECTIONAL = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}  # Unicode classes
 
 
 class TextError(UserError):
     """Text that a tokenizer cannot encode, or a tokenizer that cannot be made."""
 
 
-def unwritable(symbols: Sequence[str], text: str) -> TextError:
-    """The error for symbols of a text that a vocabulary does not have."""
+def not_in_vocabulary(symbols: Sequence[str], text: str) -> TextError:
+    """The error for symbols of a text that a tokenizer does not have."""
     named = " ".join(map(shown, symbols[:10])) + (" …" if len(symbols) > 10 else "")
     return TextError(f"not in the vocabulary: {named} in {shown(text)}")
 
 
 class Tokenizer(Protocol):
+    """Text to token ids and back."""
+
     vocab_size: int  # with the blank
 
     def encode(self, text: str) -> list[int]:
         """Ids of normalised text. Raises TextError for a symbol that is not in the vocabulary."""
 
     def piece(self, token: int) -> str:
-        """What one token adds to the text; a word starts where a space does."""
+        """The text of one token, with a space where a word begins."""
 
     def to_bytes(self) -> bytes:
-        """The tokenizer for a model file; `from_bytes` of its class reads it."""
+        """The tokenizer as it is stored in a model file; `from_bytes` of its class reads it."""
 
 
 def decode(tokenizer: Tokenizer, tokens: Iterable[int]) -> str:
@@ -45,7 +47,7 @@ def normalize(
     case: Literal["keep", "lower", "upper"] = "keep",
     unicode_form: Literal["NFC", "NFKC", "none"] = "NFC",
 ) -> str:
-    """One spelling for one text: its case, its Unicode form, single spaces."""
+    """The text in one case and Unicode form, with single spaces."""
     if unicode_form != "none":
         text = unicodedata.normalize(unicode_form, text)
     if case != "keep":
@@ -54,15 +56,18 @@ def normalize(
 
 
 def require_visible(symbols: Iterable[str]) -> None:
-    """Refuse symbols that no text of speech has, and that act on the terminal they are printed on.
+    """Refuse characters that no transcript has and that would act on a terminal.
 
     Raises:
-        TextError: for a control character, an end of a line, half of a surrogate pair, or a mark
-            that turns the direction of writing.
+        TextError: for a control character, a line end, a lone surrogate, or a mark that changes the
+            direction of writing.
     """
     for symbol in symbols:
         for each in symbol:
-            if unicodedata.category(each) in UNSEEN or unicodedata.bidirectional(each) in TURNING:
+            if (
+                unicodedata.category(each) in CONTROL
+                or unicodedata.bidirectional(each) in BIDIRECTIONAL
+            ):
                 raise TextError(
                     f"symbol {shown(symbol)} holds the control character {shown(each)}: "
                     "take it out of the texts"
@@ -70,10 +75,13 @@ def require_visible(symbols: Iterable[str]) -> None:
 
 
 class SymbolTokenizer:
-    """A fixed list of symbols; `split` says what a symbol is.
+    """A tokenizer with a fixed list of symbols; subclasses define `split`.
 
     Args:
         symbols: distinct, in the order of their ids from 1 on.
+
+    Raises:
+        TextError: for symbols that are not distinct, empty, or not visible.
     """
 
     def __init__(self, symbols: list[str]) -> None:
@@ -86,18 +94,19 @@ class SymbolTokenizer:
 
     @staticmethod
     def split(text: str) -> list[str]:
+        """The symbols of a text."""
         raise NotImplementedError
 
     @classmethod
     def train(cls, texts: Iterable[str]) -> "SymbolTokenizer":
-        """All symbols of the texts, sorted."""
+        """The tokenizer of all symbols in the texts, sorted."""
         return cls(sorted({symbol for text in texts for symbol in cls.split(text)}))
 
     def encode(self, text: str) -> list[int]:
         symbols = self.split(text)
         unknown = sorted({symbol for symbol in symbols if symbol not in self._ids})
         if unknown:
-            raise unwritable(unknown, text)
+            raise not_in_vocabulary(unknown, text)
         return [self._ids[symbol] for symbol in symbols]
 
     def piece(self, token: int) -> str:
@@ -115,7 +124,7 @@ class SymbolTokenizer:
 
 
 class CharTokenizer(SymbolTokenizer):
-    """Unicode characters, the space among them."""
+    """A token is a Unicode character, the space among them."""
 
     @staticmethod
     def split(text: str) -> list[str]:
@@ -123,7 +132,7 @@ class CharTokenizer(SymbolTokenizer):
 
 
 class WordTokenizer(SymbolTokenizer):
-    """Whole words, for closed vocabularies."""
+    """A token is a whole word: for closed vocabularies."""
 
     @staticmethod
     def split(text: str) -> list[str]:
@@ -138,6 +147,9 @@ class SentencePieceTokenizer:
 
     Args:
         model: the serialised sentencepiece model.
+
+    Raises:
+        TextError: if it is not one, or has a piece that is not visible.
     """
 
     def __init__(self, model: bytes) -> None:
@@ -148,7 +160,7 @@ class SentencePieceTokenizer:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         except RuntimeError as error:
             raise TextError(f"not a sentencepiece model: {error}") from None
-        # sentencepiece has <unk> at 0, which is where the blank goes.
+        # sentencepiece's <unk> has id 0, the blank's: it is never a token.
         self.vocab_size = self._processor.get_piece_size()
         try:
             self._pieces = [self._processor.id_to_piece(i) for i in range(self.vocab_size)]
@@ -160,7 +172,7 @@ class SentencePieceTokenizer:
     def train(
         cls, texts: Iterable[str], vocab_size: int, algorithm: str = "unigram"
     ) -> "SentencePieceTokenizer":
-        """A model of at most `vocab_size` pieces; `algorithm` is "unigram" or "bpe"."""
+        """The tokenizer of at most `vocab_size` pieces; `algorithm` is "unigram" or "bpe"."""
         import sentencepiece
 
         model = io.BytesIO()
@@ -177,12 +189,12 @@ class SentencePieceTokenizer:
     def encode(self, text: str) -> list[int]:
         try:
             tokens = self._processor.encode(text)
-        except RuntimeError:  # half a character, which is no UTF-8
+        except RuntimeError:  # a lone surrogate, which UTF-8 does not have
             raise TextError(f"cannot be encoded: {shown(text)}") from None
         if 0 in tokens:
             known = set("".join(map(self.piece, range(1, self.vocab_size))))
             unknown = sorted(set(text) - known - {" "})
-            raise unwritable(unknown, text)
+            raise not_in_vocabulary(unknown, text)
         return tokens
 
     def piece(self, token: int) -> str:

@@ -14,7 +14,7 @@ from asrkit import Batcher, Endpointer, audio
 from asrkit.backends.registry import Backend, eager
 from asrkit.build import pieces_of
 from asrkit.lm import Hotwords, TokenFusion, Weighted, WordFusion, read_arpa
-from asrkit.lm.fusion import spelled
+from asrkit.lm.fusion import as_word
 from asrkit.lm.kneser_ney import arpa_lines, estimate
 from asrkit.model import FULL_CONTEXT, CTCOutput, EncoderState
 from asrkit.model.positions import KINDS
@@ -127,7 +127,7 @@ def language_model(draw: random.Random, pieces: list[str], folder: Path) -> Fusi
     """Of texts that mean nothing, by words or by tokens."""
     texts = [draw.choices(pieces[1:], k=draw.randrange(1, 12)) for _ in range(12)]
     words = draw.random() < 0.5
-    units = ["".join(text).split() if words else [spelled(p) for p in text] for text in texts]
+    units = ["".join(text).split() if words else [as_word(p) for p in text] for text in texts]
     path = folder / "lm.arpa"
     path.write_text("\n".join(arpa_lines(estimate([unit for unit in units if unit], 3))))
     weighted = Weighted(

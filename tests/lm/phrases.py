@@ -11,7 +11,7 @@ def worth(words: list[str], bonuses: dict[str, float]) -> float:
     )
 
 
-def lent(text: str, bonuses: dict[str, float]) -> float:
+def advance(text: str, bonuses: dict[str, float]) -> float:
     """By definition: the largest part of a bonus that the end of a text has reached."""
     words = text.split()
     text = " ".join(["", *words, ""] if words and text.endswith(" ") else ["", *words])

@@ -10,12 +10,12 @@ import torch
 
 from asrkit.errors import UserError
 from asrkit.lm import Hotwords, NGram, TokenFusion, Weighted, WordFusion
-from asrkit.lm.fusion import spelled
+from asrkit.lm.fusion import as_word
 from asrkit.lm.kneser_ney import arpa_lines, estimate
 from asrkit.lm.ngram import read_arpa
 from asrkit.search import Both, Fusion, GreedySearch, PrefixBeamSearch, plus
 from asrkit.text import CharTokenizer, SentencePieceTokenizer, Tokenizer, WordTokenizer, decode
-from tests.lm.phrases import lent, worth
+from tests.lm.phrases import advance, worth
 from tests.search.test_prefix_beam import ALL, all_paths, nbest, pieces, random_log_probs, textbook
 
 TEXTS = ["a ab b", "ab a", "b b ab a", "a", "ab", "ba a b"]
@@ -36,7 +36,7 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> NGram:
 
 @pytest.fixture(scope="module")
 def letters(tmp_path_factory: pytest.TempPathFactory) -> NGram:
-    split = [[spelled(letter) for letter in text] for text in TEXTS]
+    split = [[as_word(letter) for letter in text] for text in TEXTS]
     return written(split, tmp_path_factory.mktemp("letters"))
 
 
@@ -58,9 +58,9 @@ def case(kind: str, seed: int, words: NGram, letters: NGram) -> Case:
     draw = random.Random(seed)
     weight, bonus = draw.choice([0.0, 0.3, 1.0, 2.5]), draw.choice([-1.0, 0.0, 0.7, 2.0])
 
-    def added(model: NGram, said: list[str], ended: bool) -> float:
+    def added(model: NGram, words: list[str], ended: bool) -> float:
         state, total = model.start(), 0.0
-        for word in said:
+        for word in words:
             log_prob, state = model.score(state, word)
             total += weight * log_prob + bonus
         return total + weight * model.finish(state) if ended else total
@@ -74,15 +74,15 @@ def case(kind: str, seed: int, words: NGram, letters: NGram) -> Case:
         return (
             Hotwords(bonuses, PIECES),
             lambda tokens: (
-                worth(f"{text(tokens)}|".split()[:-1], bonuses) + lent(text(tokens), bonuses)
+                worth(f"{text(tokens)}|".split()[:-1], bonuses) + advance(text(tokens), bonuses)
             ),
             lambda tokens: worth(text(tokens).split(), bonuses),
         )
     if kind == "tokens":
         return (
             TokenFusion(Weighted(letters, weight, bonus), PIECES),
-            lambda tokens: added(letters, list(map(spelled, text(tokens))), False),
-            lambda tokens: added(letters, list(map(spelled, text(tokens))), True),
+            lambda tokens: added(letters, list(map(as_word, text(tokens))), False),
+            lambda tokens: added(letters, list(map(as_word, text(tokens))), True),
         )
     return (
         WordFusion(Weighted(words, weight, bonus), PIECES),
@@ -233,19 +233,19 @@ def test_words_of_every_tokenizer(kind: str, tmp_path: Path) -> None:
 def test_tokens_of_every_tokenizer(kind: str, tmp_path: Path) -> None:
     tokenizer = tokenizers()[kind]
     of_tokens = ["", *(tokenizer.piece(token) for token in range(1, tokenizer.vocab_size))]
-    split = [[spelled(tokenizer.piece(t)) for t in tokenizer.encode(text)] for text in SENTENCES]
+    split = [[as_word(tokenizer.piece(t)) for t in tokenizer.encode(text)] for text in SENTENCES]
     model = written(split, tmp_path)
     fusion = TokenFusion(Weighted(model, 1.0, 0.0), of_tokens)
-    for text, said in zip(SENTENCES, split, strict=True):
+    for text, words in zip(SENTENCES, split, strict=True):
         context, expected = model.start(), 0.0
-        for word in said:
+        for word in words:
             log_prob, context = model.score(context, word)
             expected += log_prob
         state, added = fusion.start(), 0.0
         for token in tokenizer.encode(text):
             state, gain = fusion.step(state, token)
             added += gain
-        assert "<unk>" not in said
+        assert "<unk>" not in words
         assert added + fusion.finish(state) == pytest.approx(expected + model.finish(context))
 
 

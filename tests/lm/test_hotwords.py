@@ -10,7 +10,7 @@ import pytest
 from asrkit.errors import UserError
 from asrkit.lm.hotwords import GRID, Hotwords, read_hotwords, weighed
 from asrkit.text import Tokenizer
-from tests.lm.phrases import lent, worth
+from tests.lm.phrases import advance, worth
 from tests.lm.test_fusion import tokenizers
 
 WORDS = ["A", "THE", "CAT", "MAT", "SAT", "AT", "CA", "T"]
@@ -61,7 +61,7 @@ def wrong(kind: str, seeds: range, make: type[Hotwords] = Hotwords) -> int:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_text_is_worth_its_phrases_exactly(kind: str) -> None:
-    """Not one digit of what was lent stays, whatever breaks, overlaps or ends."""
+    """No advance is left, to the last bit, whatever breaks, overlaps or ends."""
     assert wrong(kind, range(500)) == 0
 
 
@@ -104,7 +104,7 @@ def test_what_is_lent_on_the_way(kind: str) -> None:
             state, gain = hotwords.step(state, token)
             total, text = total + gain, text + pieces[token]
             complete = worth(f"{text}|".split()[:-1], bonuses)
-            assert total == pytest.approx(complete + lent(text, bonuses), abs=1e-7)
+            assert total == pytest.approx(complete + advance(text, bonuses), abs=1e-7)
             assert gain <= hotwords.ceiling
             nearly += gain > 0.9 * hotwords.ceiling > 0.0
     assert nearly > 10  # the bound is close: a search prunes by it

@@ -40,7 +40,7 @@ def test_scores() -> None:
     for _ in range(500):
         our_state, their_state = ours.start(), theirs.start()
         for word in draw.choices(["a", "b", "ab", "ba", "zebra"], k=draw.randrange(8)):
-            assert theirs.knows(word) == ours.knows(word)
+            assert theirs.has_word(word) == ours.has_word(word)
             log_prob, our_state = ours.score(our_state, word)
             other, their_state = theirs.score(their_state, word)
             assert other == pytest.approx(log_prob, abs=1e-5)

@@ -95,13 +95,13 @@ def test_backing_off_is_by_the_definition(seed: int, tmp_path: Path) -> None:
     (tmp_path / "lm.arpa").write_text("\n".join(arpa_lines(orders)))
     model = read_arpa(tmp_path / "lm.arpa")
     for _ in range(30):
-        said = draw.choices([*words, "zebra"], k=draw.randint(0, 9))
-        history = ["<s>", *("<unk>" if word == "zebra" else word for word in said), "</s>"]
+        sentence = draw.choices([*words, "zebra"], k=draw.randint(0, 9))
+        history = ["<s>", *("<unk>" if word == "zebra" else word for word in sentence), "</s>"]
         expected = [
             katz(entries, tuple(history[max(0, i + 1 - len(orders)) : i + 1]))
             for i in range(1, len(history))
         ]
-        assert logs(model, " ".join(said)) == pytest.approx(expected, abs=1e-5)
+        assert logs(model, " ".join(sentence)) == pytest.approx(expected, abs=1e-5)
 
 
 def test_control_a_state_without_shorter_contexts_is_noticed(path: Path) -> None:
@@ -140,7 +140,7 @@ def test_text_before_the_data_and_other_spaces(path: Path) -> None:
         ("\\data\\", "data", r"\d+: (no '\\data\\' in|the file ends before)"),
         ("ngram 1=5\n", "", "3: expected 'ngram 1=', got 'ngram 2=4'"),
         ("ngram 1=5", "ngram one=5", "3: expected 'ngram 1=' and a number, got 'ngram one=5'"),
-        ("ngram 1=5", "ngram 1=6", r"14: 6 1-grams were promised, but there are only 5"),
+        ("ngram 1=5", "ngram 1=6", r"14: the header has 6 1-grams, but there are only 5"),
         ("ngram 1=5", "ngram 1=4", r"12: expected '\\2-grams:' here, got '-0.9"),
         ("ngram 3=1", "ngram 3=0", r"21: expected '\\end\\' after 0 n-grams, got '-0.1"),
         ("\\end\\", "", r"the file ends before '\\end\\'"),
