@@ -1,1 +1,1 @@
-"""From manifests to batches. `manifest` needs no lhotse, the rest does: import the modules."""
+"""Manifests, utterances and batches. Only `manifest` works without lhotse: import its modules."""

@@ -1,4 +1,4 @@
-"""Utterances as lhotse cuts, from plain manifests or anything lhotse reads."""
+"""Utterances as lhotse cuts, from plain manifests or lhotse's own."""
 
 import json
 import logging
@@ -28,8 +28,8 @@ from asrkit.errors import shown
 
 logger = logging.getLogger(__name__)
 
-SOURCES = ("file", "memory")  # of recordings in lhotse's manifests; Shar's become "memory"
-BOUNDS = {  # of numbers anywhere in them
+SOURCES = ("file", "memory")  # types of audio sources that are read; Shar's become "memory"
+BOUNDS = {  # of numbers anywhere in a lhotse manifest
     "duration": (0, MAX_SECONDS),
     "start": (-MAX_SECONDS, MAX_SECONDS),
     "offset": (-MAX_SECONDS, MAX_SECONDS),
@@ -45,9 +45,9 @@ def load_cuts(path: str | Path, left_out: list[LeftOut]) -> CutSet:
     """The utterances of a manifest.
 
     Args:
-        path: a plain JSONL manifest, a lhotse cut manifest, or a folder of Shar shards. Plain
-            ones are read at once, the others lazily.
-        left_out: gets the utterances that cannot be read, or whose audio cannot.
+        path: a plain JSONL manifest, which is read at once, or a lhotse cut manifest or a folder of
+            Shar shards, which are read lazily.
+        left_out: utterances that cannot be used, or whose audio cannot be read, are appended to it.
 
     Raises:
         ManifestError: if it is missing or not a manifest.
@@ -56,16 +56,16 @@ def load_cuts(path: str | Path, left_out: list[LeftOut]) -> CutSet:
     if not path.exists():
         raise ManifestError(f"no manifest {path}")
     if is_lhotse(path):
-        place = path.absolute()  # or the name "pipe:…" of a file in a folder is run by a shell
+        place = path.absolute()  # lhotse would run a relative path "pipe:…" in a shell
         try:
             if path.is_dir():
                 cuts = CutSet.from_shar(in_dir=place)
             elif ".jsonl" in path.suffixes:
                 cuts = CutSet(CutLines(place))
-                next(iter(cuts), None)  # what is wrong with the first is wrong with all
+                next(iter(cuts), None)  # fails for a manifest of another format
             else:
                 cuts = CutSet.from_file(place)
-        except Exception as error:  # whatever lhotse makes of a folder or file that is not its own
+        except Exception as error:  # lhotse raises many types for folders and files of other kinds
             raise ManifestError(
                 f"{path} cannot be read as lhotse's, as folders and .gz files are: "
                 f"{shown(error, 300)}"
@@ -84,7 +84,7 @@ def load_cuts(path: str | Path, left_out: list[LeftOut]) -> CutSet:
 
 
 def is_lhotse(path: Path) -> bool:
-    """Whether lhotse reads this: Shar shards, or cuts, whose first line names their type."""
+    """Whether lhotse reads a path: a folder, a .gz file, or JSON lines that begin with a cut."""
     if path.is_dir() or path.name.endswith(".gz"):
         return True
     try:
@@ -95,7 +95,7 @@ def is_lhotse(path: Path) -> bool:
 
 
 class CutLines:
-    """The cuts of a manifest of lhotse's with one a line, as `lines_of` bounds them."""
+    """The cuts of a lhotse manifest in JSON lines, read by `lines_of` with its limits."""
 
     def __init__(self, manifest: Path) -> None:
         self.manifest = manifest
@@ -109,17 +109,17 @@ class CutLines:
 
 
 class InertCuts:
-    """Cuts of lhotse's, one by one, of which only local files and bytes of their own are read.
+    """The cuts of a lhotse manifest, made safe: they only read local files and audio in memory.
 
     Lhotse runs a source of type "command" in a shell, fetches a "url", and unpickles some arrays.
-    What asrkit does not read (features, custom fields) is left away; of what it reads, all that is
-    not listed above is refused with a ManifestError, as is what lhotse itself cannot read. A cut
-    whose values no recording has is left out with a warning.
+    Features and custom fields, which asrkit does not use, are removed. Sources other than SOURCES,
+    numbers outside BOUNDS and cuts that lhotse cannot read are a ManifestError. A cut with values
+    that no recording has is left out with a warning.
     """
 
     def __init__(self, cuts: CutSet, manifest: Path) -> None:
         self.cuts, self.manifest = cuts, manifest
-        self.named: set[int] = set()  # of those left out
+        self.warned: set[int] = set()  # numbers of the cuts that were left out with a warning
 
     def __len__(self) -> int:
         return len(self.cuts)
@@ -133,7 +133,7 @@ class InertCuts:
                 where += f", {shown(cut.id)}"
                 utterance_of(cut, self.manifest)
                 for part in _objects(cut.to_dict()):
-                    refuse_what_acts(part)
+                    check_object(part)
             except StopIteration:
                 return
             except ManifestError as error:
@@ -141,17 +141,17 @@ class InertCuts:
             except pydantic.ValidationError as error:
                 if not leaves_out(error):
                     raise ManifestError(f"{where}: {what_is_wrong(error)}") from None
-                if number not in self.named:  # once, not in every epoch
+                if number not in self.warned:  # once, not in every epoch
                     logger.warning("%s is left out: %s", where, what_is_wrong(error))
-                    self.named.add(number)
+                    self.warned.add(number)
                 continue
-            except Exception as error:  # whatever lhotse makes of a damaged manifest
+            except Exception as error:  # lhotse raises many types for a damaged manifest
                 raise ManifestError(f"{where} cannot be read: {shown(error, 300)}") from error
             yield cut
 
 
 def _without_extras(cut: Cut) -> Cut:
-    """The cut with its audio and its supervisions alone."""
+    """The cut without features and custom fields."""
     if isinstance(cut, MixedCut):
         tracks = [fastcopy(track, cut=_without_extras(track.cut)) for track in cut.tracks]
         return fastcopy(cut, tracks=tracks)
@@ -162,7 +162,7 @@ def _without_extras(cut: Cut) -> Cut:
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
-    """Every object in a tree of JSON."""
+    """Every object in a JSON value."""
     if isinstance(value, dict):
         yield value
         value = list(value.values())
@@ -171,8 +171,8 @@ def _objects(value: Any) -> Iterator[dict[str, Any]]:
             yield from _objects(each)
 
 
-def refuse_what_acts(part: dict[str, Any]) -> None:
-    """Raises ManifestError for a source that is neither file nor memory, or an absurd number."""
+def check_object(part: dict[str, Any]) -> None:
+    """Raises ManifestError for an audio source not in SOURCES, or a number outside BOUNDS."""
     for source in part.get("sources", ()):
         if source["type"] not in SOURCES or "video" in source:
             raise ManifestError(
@@ -186,9 +186,9 @@ def refuse_what_acts(part: dict[str, Any]) -> None:
 
 
 def utterance_of(cut: Cut, manifest: str | Path) -> Utterance:
-    """What a line of a plain manifest would say of a cut.
+    """A cut as a line of a plain manifest; its `audio` is a name, and no path to read.
 
-    Its audio may be in memory, mixed or transformed: only the cut itself can read it.
+    The audio may be in memory, mixed or transformed: only the cut itself can read it.
     """
     return Utterance(
         id=cut.id, audio=f"{manifest}#{cut.id}", text=text_of(cut), duration=cut.duration,
@@ -198,7 +198,7 @@ def utterance_of(cut: Cut, manifest: str | Path) -> Utterance:
 
 
 def _cut(utterance: Utterance) -> Cut:
-    """One utterance as a lhotse cut; the header is read unless the manifest says all."""
+    """An utterance as a lhotse cut; the audio's header is read if the manifest lacks its values."""
     start, duration, rate = utterance.start or 0.0, utterance.duration, utterance.sample_rate
     if duration and rate and not start:
         num_samples, num_channels = round(duration * rate), utterance.num_channels
@@ -230,7 +230,7 @@ def _cut(utterance: Utterance) -> Cut:
 
 
 def has_text(cut: Cut) -> bool:
-    """Whether it is known what is said in an utterance: also that it is nothing."""
+    """Whether an utterance has a transcript, which may be empty."""
     return any(s.text is not None for s in cut.supervisions)
 
 
@@ -240,7 +240,7 @@ def text_of(cut: Cut) -> str:
 
 
 def usable(cuts: CutSet, why_not: Callable[[Cut], str | None], left_out: list[LeftOut]) -> CutSet:
-    """The cuts for which `why_not` gives no reason; the others go to `left_out`, in one pass."""
+    """The cuts for which `why_not` returns None; the others are appended to `left_out`."""
     kept: list[Cut] = []
     for cut in cuts:
         reason = why_not(cut)
@@ -256,7 +256,7 @@ def usable(cuts: CutSet, why_not: Callable[[Cut], str | None], left_out: list[Le
 
 
 def perturb_speed(cuts: CutSet, factors: list[float]) -> CutSet:
-    """Each utterance once at each speed, one after the other."""
+    """Every utterance once at each of these speeds."""
     copies = [cuts if factor == 1.0 else cuts.perturb_speed(factor) for factor in factors]
     if len(copies) == 1:
         return copies[0]

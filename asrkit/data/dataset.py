@@ -1,4 +1,4 @@
-"""From cuts to batches: load, augment, encode, pad. What fails is left out by id, never a crash."""
+"""From cuts to batches: load, augment, encode, pad. Utterances that fail are left out by id."""
 
 import itertools
 import random
@@ -24,7 +24,7 @@ from asrkit.text import TextError, Tokenizer
 
 
 class Batch(NamedTuple):
-    """B utterances; `left_out` names those that should have been here but could not be used."""
+    """B utterances, without those of `left_out`, which could not be used."""
 
     seed: str  # of every random draw made for this batch
     ids: list[str]
@@ -34,7 +34,7 @@ class Batch(NamedTuple):
     token_lengths: Tensor  # (B,)
     texts: list[str]  # normalised
     left_out: list[LeftOut]
-    seconds: float  # what the corpus says of them: those left out too, no silence put around them
+    seconds: float  # by the manifest: with those left out, without augmentation's silences
 
 
 class TextEncoder:
@@ -49,7 +49,7 @@ class TextEncoder:
         return text, self.tokenizer.encode(text)
 
     def why_not(self, text: str, num_samples: int) -> str | None:
-        """Why CTC cannot learn this text from so many samples at 16 kHz, or None."""
+        """The reason that CTC cannot learn this text from so many samples at 16 kHz, or None."""
         if not text.strip():
             return "empty text"
         try:
@@ -65,18 +65,16 @@ class TextEncoder:
 
 
 class Augmentation(NamedTuple):
-    """Noise, reverberation, silence around an utterance, and a telephone that carries it.
+    """Noise, reverberation, silence before and after, and a telephone, each with a probability.
 
     Attributes:
         noise: cuts to mix in, or None.
-        noise_probability: for each utterance.
+        noise_probability: of noise, where there is any.
         noise_snr_db: lowest and highest ratio of speech to noise.
-        reverb_probability: for each utterance, by the impulse response of a random synthetic room
-            (Luo and Yu 2022).
-        silence_probability: for each utterance. Who listens all day hears little else, but corpora
-            have none.
-        silence_seconds: at most, before and after.
-        telephone_probability: for each utterance.
+        reverb_probability: of the impulse response of a random synthetic room (Luo and Yu 2022).
+        silence_probability: of silence, which streams are full of and corpora lack.
+        silence_seconds: longest silence, before and after.
+        telephone_probability: of 8 kHz and 8 bits.
     """
 
     noise: CutSet | None
@@ -88,10 +86,10 @@ class Augmentation(NamedTuple):
     telephone_probability: float
 
     def __call__(self, cut: Cut, draw: random.Random) -> np.ndarray:
-        """The utterance as it might have been recorded; a function of the generator's state.
+        """Augmented samples (n,) at 16 kHz, a function of the cut and the generator's state.
 
         Raises:
-            Exception: of lhotse, or an AudioError.
+            Exception: of any type, by lhotse; AudioError for audio that cannot be read.
         """
         samples = load_samples(self.recorded(cut, draw))
         if self.silence_probability and draw.random() < self.silence_probability:
@@ -101,7 +99,7 @@ class Augmentation(NamedTuple):
         return samples
 
     def recorded(self, cut: Cut, draw: random.Random) -> Cut:
-        """In a room, and with noise."""
+        """The cut with reverberation and noise."""
         if self.noise is None and not self.reverb_probability:
             return cut
         cut = cut.resample(audio.SAMPLE_RATE)  # lhotse mixes equal rates only
@@ -118,13 +116,13 @@ class Augmentation(NamedTuple):
 
 
 class SpeechDataset(torch.utils.data.Dataset[Batch]):
-    """Batches of cuts to tensors. Every draw is a function of the seed that comes with a batch.
+    """Batches of cuts to tensors. Every random draw is a function of the seed given with a batch.
 
     Args:
         encode: raw text to tokens.
         augmentation: of the audio, or None.
-        to_train: leave out what CTC cannot learn from. Scoring leaves out only what has no text to
-            compare with: a word that the tokenizer cannot write is an error like any other.
+        to_train: leave out utterances that CTC cannot learn from. Otherwise, for scoring, only
+            those without a text: a word that the tokenizer cannot encode counts as an error.
     """
 
     def __init__(
@@ -142,7 +140,7 @@ class SpeechDataset(torch.utils.data.Dataset[Batch]):
             try:
                 augment = self.augmentation
                 loaded = load_samples(cut) if augment is None else augment(cut, draw)
-            except Exception as error:  # also of lhotse's augmentation: named, never a crash
+            except Exception as error:  # lhotse's augmentation raises many types
                 left_out.append(LeftOut(cut.id, str(error) or type(error).__name__))
                 continue
             if self.to_train:
@@ -170,13 +168,13 @@ class SpeechDataset(torch.utils.data.Dataset[Batch]):
 
 
 def seed_everything(seed: str) -> None:
-    """Make the draws that follow a function of the seed: resuming needs no generator's state."""
+    """Seed the global generators, so that resuming needs no generator state."""
     random.seed(seed)
     torch.manual_seed(zlib.crc32(seed.encode()))
 
 
 def pad(rows: list[Tensor], dtype: torch.dtype) -> Tensor:
-    """Rows of different lengths as one zero-padded tensor, also when there are none."""
+    """Rows of different lengths as one zero-padded tensor; (0, 0) if there are none."""
     return pad_sequence(rows, batch_first=True) if rows else torch.zeros(0, 0, dtype=dtype)
 
 
@@ -201,7 +199,7 @@ def load_samples(cut: Cut) -> np.ndarray:
 
 
 class _Reader(LibsndfileBackend):
-    """lhotse reads files, and audio in memory, through asrkit's reader: one set of errors."""
+    """The backend by which lhotse reads audio through asrkit's reader, with its errors."""
 
     def read_audio(  # type: ignore[no-untyped-def]
         self, path_or_fd, offset=0.0, duration=None, force_opus_sampling_rate=None

@@ -1,4 +1,4 @@
-"""Plain manifests, the user's format: a JSON object a line, see `Utterance`."""
+"""Plain manifests: JSON lines, each an `Utterance`."""
 
 import codecs
 import gzip
@@ -15,11 +15,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from asrkit.audio.file import MAX_CHANNELS, MAX_RATE, MAX_SECONDS, MIN_RATE, name_of
 from asrkit.errors import UserError, printable, shown
 
-MAX_LINE = 1 << 26  # bytes; a cut of lhotse's may hold its audio
-MAX_EMPTY = 10_000  # lines in a row: a small .gz holds a thousand million of them
+MAX_LINE = 1 << 26  # bytes; a line of a lhotse manifest may hold the audio
+MAX_EMPTY = 10_000  # empty lines in a row: a small .gz can hold a thousand million of them
 
-# pydantic's names for values that no recording has. Half a character, which JSON can write
-# ("\ud800"), is a string that neither files nor tokenizers can hold.
+# pydantic's error types for values that no recording has. A lone surrogate, which JSON can write
+# ("\ud800"), can be part of neither a file's name nor a token.
 IMPOSSIBLE = {"less_than_equal", "string_too_long", "string_unicode"}
 
 
@@ -43,7 +43,7 @@ Name = Annotated[str, Field(max_length=1000)]
 
 
 class Utterance(BaseModel):
-    """A line of a manifest; other keys are left alone. The bounds are those of a recording."""
+    """A line of a manifest; other keys are ignored."""
 
     model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False)
 
@@ -51,10 +51,10 @@ class Utterance(BaseModel):
     audio: Annotated[str, Field(max_length=4096)]  # relative to the manifest's folder
     text: Annotated[str, Field(max_length=1_000_000)] | None = None
     speaker: Name | None = None
-    # Seconds, of a part of the file.
+    # The part of the file to use, in seconds.
     start: Annotated[float, Field(ge=0.0, le=MAX_SECONDS)] | None = None
     duration: Annotated[float, Field(gt=0.0, le=MAX_SECONDS)] | None = None
-    # With `duration`, these save reading the file's header.
+    # With `duration` and these two, the file's header is not read.
     sample_rate: Annotated[int, Field(ge=MIN_RATE, le=MAX_RATE)] | None = None
     num_channels: Annotated[int, Field(ge=1, le=MAX_CHANNELS)] = 1
 
@@ -62,12 +62,12 @@ class Utterance(BaseModel):
 def lines_of(path: str | Path) -> Iterator[tuple[int, bytes]]:
     """The lines of a manifest or a text that are not empty, with their numbers from 1.
 
-    Gzipped ones (.gz) are unpacked. A pipe or a device is refused: what is read of it to see what
-    it is would be lost.
+    Gzipped files (.gz) are unpacked. Pipes and devices are refused: a manifest is read twice, first
+    to find out its format.
 
     Raises:
-        ManifestError: for what is missing, no file, damaged, or has a line longer than MAX_LINE
-            or MAX_EMPTY empty ones in a row.
+        ManifestError: for a path that is missing, no file or damaged, a line longer than MAX_LINE,
+            or more than MAX_EMPTY empty lines in a row.
     """
     path = Path(path)
     if not path.is_file():
@@ -93,11 +93,11 @@ def lines_of(path: str | Path) -> Iterator[tuple[int, bytes]]:
 
 
 def read_manifest(path: str | Path, left_out: list[LeftOut]) -> Iterator[Utterance]:
-    """The utterances of a plain JSONL manifest, `audio` made absolute.
+    """The utterances of a plain JSONL manifest; `audio` is joined to the manifest's folder.
 
     Args:
         path: of the manifest.
-        left_out: gets the lines whose strings no file could hold, or whose values no recording has.
+        left_out: the lines with values that no recording has are appended to it.
 
     Raises:
         ManifestError: if it is missing, or a line is not an object with the right keys.
@@ -114,7 +114,11 @@ def read_manifest(path: str | Path, left_out: list[LeftOut]) -> Iterator[Utteran
 
 
 def parse_line(line: bytes, folder: Path) -> Utterance:
-    """The utterance of a line; a ValueError that `what_is_wrong` explains if it is none."""
+    """The utterance of a line.
+
+    Raises:
+        ValueError: if it is none; `what_is_wrong` explains it.
+    """
     try:
         values = json.loads(line)
     except RecursionError:
@@ -135,7 +139,7 @@ def what_is_wrong(error: ValueError) -> str:
 
 
 def leaves_out(error: ValueError) -> bool:
-    """Whether only this line cannot be used: it is an utterance, but none that could be."""
+    """Whether to skip this line rather than refuse the manifest: only its values are impossible."""
     return isinstance(error, pydantic.ValidationError) and all(
         each["type"] in IMPOSSIBLE for each in error.errors()
     )

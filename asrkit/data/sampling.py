@@ -1,4 +1,4 @@
-"""Which utterances make which batch: lhotse's dynamic bucketing, resumable and shared by ranks."""
+"""Sampling batches: lhotse's dynamic bucketing, made resumable and the same on all ranks."""
 
 import random
 import warnings
@@ -12,19 +12,19 @@ from lhotse.dataset import DynamicBucketingSampler, DynamicCutSampler
 class EpochBatches:
     """The batches of one epoch, each with the seed of its random draws.
 
-    The order is a function of (seed, epoch) alone; cuts that are all in memory are shuffled as a
-    whole, lazy ones among the thousand read ahead. To resume, the batches before `start` are
-    sampled and thrown away, which touches no audio; the ranks of a distributed run all sample the
-    same batches and each takes its own, so that two ranks train on what one would.
+    The order is a function of (seed, epoch). Cuts in memory are shuffled as a whole, lazy ones
+    within a buffer of a thousand. To resume, the batches before `start` are sampled and dropped,
+    without reading audio. All ranks of a distributed run sample the same batches and each takes its
+    share, so that several ranks train on the same batches as one.
 
     Args:
         cuts: utterances.
         max_batch_seconds: most audio in a batch.
-        num_buckets: of similar duration.
-        seed: of the order and of each batch's draws.
+        num_buckets: groups of utterances of similar duration.
+        seed: of the order and of each batch's random draws.
         epoch: counted from 0.
-        start: first batch.
-        rank: takes the batches start + rank, start + rank + world_size, …
+        start: index of the first batch.
+        rank: this rank, which takes the batches start + rank, start + rank + world_size, …
         world_size: number of ranks.
     """
 
@@ -41,16 +41,16 @@ class EpochBatches:
     ) -> None:
         self.seed, self.epoch = seed, epoch
         self.first, self.stride = start + rank, world_size
-        if not cuts.is_lazy:  # lhotse itself would mix no more than 20 000
+        if not cuts.is_lazy:  # lhotse's own buffer shuffles no more than 20 000
             cuts = cuts.shuffle(random.Random(f"{seed}-{epoch}"))
         common = {"max_duration": max_batch_seconds, "shuffle": True, "drop_last": False,
                   "seed": seed, "rank": 0, "world_size": 1}  # fmt: skip
         num_buckets = min(num_buckets, sum(1 for _ in islice(cuts, 2 * num_buckets)) // 2)
         # Lazy cuts may hold their audio: few are read ahead.
         ahead = {"buffer_size": 1000, "num_cuts_for_bins_estimate": 1000} if cuts.is_lazy else {}
-        with warnings.catch_warnings():  # lhotse would rather have cuts read lazily
+        with warnings.catch_warnings():  # lhotse warns of cuts that are not lazy
             warnings.simplefilter("ignore")
-            if num_buckets < 2:  # its buckets are at least two, and need utterances to be cut by
+            if num_buckets < 2:  # too few for lhotse, which estimates the buckets from utterances
                 self.sampler = DynamicCutSampler(cuts, **common)
             else:
                 self.sampler = DynamicBucketingSampler(
@@ -59,7 +59,7 @@ class EpochBatches:
         self.sampler.set_epoch(epoch)
 
     def __iter__(self) -> Iterator[tuple[str, CutSet]]:
-        # Of an utterance that is longer than a batch: it is a batch by itself.
+        # lhotse's warning of an utterance longer than a batch, which becomes a batch by itself.
         warnings.filterwarnings("ignore", message="We have exceeded the max_duration")
         numbered = enumerate(self.sampler)
         for index, cuts in islice(numbered, self.first, None, self.stride):

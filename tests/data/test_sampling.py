@@ -133,8 +133,8 @@ def test_some_come_through_a_telephone(corpus: Path) -> None:
     first, again, other = (augmented(corpus, **options)[(seed, cuts)].samples for seed in "aab")
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
-    heard = torch.cat([first, other])
-    untouched = [torch.equal(a, b) for a, b in zip(heard, clean.repeat(2, 1), strict=True)]
+    samples = torch.cat([first, other])
+    untouched = [torch.equal(a, b) for a, b in zip(samples, clean.repeat(2, 1), strict=True)]
     assert 4 < sum(untouched) < 20  # of 24
 
 
