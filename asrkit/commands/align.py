@@ -1,4 +1,4 @@
-"""When the words of a known text were said: python -m asrkit.align --model M a.wav --text "no" """
+"""Align a known text with its audio: python -m asrkit.align --model M a.wav --text "no" """
 
 import argparse
 import sys
@@ -37,8 +37,8 @@ def main(argv: list[str] | None = None) -> int:
     add_context(arguments, chunk_ms="full")
     arguments.add_argument("file", nargs="?", help="an audio file")
     source = arguments.add_mutually_exclusive_group(required=True)
-    source.add_argument("--text", help="what is said in the file")
-    source.add_argument("--text-file", help="a file with that text")
+    source.add_argument("--text", help="the transcript of the file")
+    source.add_argument("--text-file", help="a text file with the transcript")
     source.add_argument("--manifest", help="JSONL manifest of recordings with their texts")
     add_output(arguments, "ctm")
     return run_command(align, arguments, argv)
@@ -84,15 +84,15 @@ def text_in(path: str) -> str:
 
 
 def aligned(recognizer: Recognizer, job: Job, normalize: Callable[[str], str]) -> Recording:
-    """The words of a job's text with their times: a search that knows what it will find.
+    """The words of a job's text with their times, by forced alignment.
 
     Raises:
-        UserError: for no text, one that the tokenizer cannot write or the audio cannot hold, or
-            audio that cannot be used.
+        UserError: for a text that is missing, that the tokenizer cannot encode or that is too long
+            for the audio, or audio that cannot be used.
     """
     text = normalize(job.text or "")
     if not text:
         raise UserError("there is no text to align")
-    listener = recognizer.with_search(ForcedAlignment(recognizer.tokenizer.encode(text)))
+    aligner = recognizer.with_search(ForcedAlignment(recognizer.tokenizer.encode(text)))
     seconds, rate = seconds_of(job)
-    return Recording(transcribe(listener, job, rate).words, job.id, seconds)
+    return Recording(transcribe(aligner, job, rate).words, job.id, seconds)

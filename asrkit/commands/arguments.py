@@ -1,4 +1,4 @@
-"""How commands read their arguments: options in groups, numbers in range, short messages."""
+"""Parsing of the commands' arguments: options in groups, numbers in range, short messages."""
 
 import argparse
 import difflib
@@ -18,18 +18,17 @@ Number = TypeVar("Number", int, float)
 
 
 class Target(str):
-    """A type of argument: the path of a file to write, which is none of those that are read."""
+    """A type of argument: the path of a file to write, which no other argument may read."""
 
 
 class Parser(argparse.ArgumentParser):
-    """A command's arguments: no abbreviations, and what is wrong in one line.
+    """A parser without abbreviations, whose errors are a UserError of one line.
 
     Args:
-        name: the command, as in messages.
+        name: of the command, in messages.
         description: of the command, in one sentence.
-        example: how it is called, one or more lines.
-        usage: what follows the name in the first line of the help, where all options in brackets
-            would be too many.
+        example: calls of the command, one or more lines.
+        usage: the help's first line after the name; None lists all options there.
     """
 
     def __init__(self, name: str, description: str, example: str, usage: str | None = None) -> None:
@@ -44,7 +43,7 @@ class Parser(argparse.ArgumentParser):
         self.groups: dict[str, argparse._ArgumentGroup] = {}
 
     def group(self, title: str) -> argparse._ArgumentGroup:
-        """The options that the help shows under this title."""
+        """The group of options with this title in the help, made at its first use."""
         if title not in self.groups:
             self.groups[title] = self.add_argument_group(title)
         return self.groups[title]
@@ -55,10 +54,10 @@ class Parser(argparse.ArgumentParser):
         """The arguments; files and options may stand in any order.
 
         Raises:
-            UserError: for what is no argument, or a file that would be written and read.
+            UserError: for unknown or wrong arguments, or a file that is both read and written.
         """
         given = list(sys.argv[1:] if args is None else args)
-        if "--" in given:  # argparse forgets it between its passes: paths are made to need none
+        if "--" in given:  # argparse loses it between its passes: ./ makes it unnecessary
             end = given.index("--")
             files = [f"./{each}" if each[:1] == "-" != each else each for each in given[end + 1 :]]
             given = given[:end] + files
@@ -86,27 +85,27 @@ def refuse_overwriting(options: argparse.Namespace) -> None:
 
 
 def same_file(path: str, other: str) -> bool:
-    """Whether two paths are of one file that is there."""
+    """Whether two paths name the same existing file."""
     try:
         return os.path.samefile(path, other)
-    except (OSError, ValueError):  # ValueError: no path at all
+    except (OSError, ValueError):  # ValueError: not a path
         return False
 
 
 def complain(name: str, message: object) -> None:
-    """What is wrong, on standard error: lines that a terminal shows as they are, none too long."""
+    """Print an error on standard error: printable, and of bounded length."""
     for line in f"{name}: {message}".split("\n")[:MOST_LINES]:
         more = "…" if len(line) > LONGEST_LINE else ""
         print(printable(line[:LONGEST_LINE]) + more, file=sys.stderr)
 
 
 def whole(lowest: int, highest: int) -> Callable[[str], int]:
-    """A type of argument: whole numbers from one to another."""
+    """A type of argument: whole numbers from `lowest` to `highest`."""
     return _between(int, "a whole number", lowest, highest)
 
 
 def real(lowest: float, highest: float) -> Callable[[str], float]:
-    """A type of argument: numbers from one to another."""
+    """A type of argument: numbers from `lowest` to `highest`."""
     return _between(float, "a number", lowest, highest)
 
 

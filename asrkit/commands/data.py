@@ -55,8 +55,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def check(options: argparse.Namespace) -> int:
-    refuse_mistakes(options)
-    config, tokenizer = judged_by(options)
+    check_options(options)
+    config, tokenizer = settings(options)
     findings: list[Finding] = []
     facts = [each for path in options.manifests for each in read_facts(path, options, findings)]
     first = (each.text for each in facts if each.manifest == options.manifests[0])
@@ -76,16 +76,16 @@ def check(options: argparse.Namespace) -> int:
     return 1 if errors else 0
 
 
-def refuse_mistakes(options: argparse.Namespace) -> None:
-    """Say at once what would otherwise be said after an hour of reading."""
+def check_options(options: argparse.Namespace) -> None:
+    """Refuse options that do not go together, before audio is read for an hour."""
     if len(set(options.manifests)) < len(options.manifests):
         raise UserError("a manifest is named twice")
     if options.write and (len(options.manifests) > 1 or is_lhotse(Path(options.manifests[0]))):
         raise UserError("--write cleans one plain manifest: check the others in runs of their own")
 
 
-def judged_by(options: argparse.Namespace) -> tuple[Config, Tokenizer | None]:
-    """The configuration, and the tokenizer if there is one already."""
+def settings(options: argparse.Namespace) -> tuple[Config, Tokenizer | None]:
+    """The configuration to judge by, and the tokenizer of --model."""
     if options.model:
         file = load_model(options.model)
         return file.config, file.tokenizer
@@ -95,9 +95,9 @@ def judged_by(options: argparse.Namespace) -> tuple[Config, Tokenizer | None]:
 
 
 def read_facts(path: str, options: argparse.Namespace, findings: list[Finding]) -> list[Facts]:
-    """The facts of one manifest, with a bar as they are read."""
+    """The facts of one manifest, read with a progress bar; bad lines are appended to `findings`."""
     entries = read_entries(path, findings)
-    # lhotse's reader is chosen by a global, which threads would take from each other.
+    # lhotse's reader is chosen by a global variable, which threads would overwrite.
     jobs = options.jobs if isinstance(entries, list) else 1
     total = len(entries) if isinstance(entries, list) else None
     facts = inspect_all(entries, jobs, decode=not options.no_audio)

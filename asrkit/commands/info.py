@@ -11,7 +11,7 @@ from asrkit.errors import printable, shown
 from asrkit.model import FRAME_MS
 from asrkit.model_file import FORMAT_VERSION, load_model, model_path
 
-LONGEST_PART = 100_000  # characters that are shown of a card, of the training, of the configuration
+LONGEST_PART = 100_000  # characters that are shown of each: card, training, configuration
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -59,7 +59,7 @@ def _yaml(values: dict) -> str:
 
 
 def _indented(text: str) -> str:
-    """As it may be shown: what a file brings along may be long, or act on a terminal."""
+    """Indented, cut and made printable: a file's text may be long, or act on a terminal."""
     lines = text[:LONGEST_PART].rstrip().splitlines()
     if len(text) > LONGEST_PART:
         lines.append("…")

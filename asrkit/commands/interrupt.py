@@ -1,4 +1,4 @@
-"""Ctrl-C, which ends a stream and not the program."""
+"""Ending a stream, rather than the program, with Ctrl-C."""
 
 import signal
 from collections.abc import Callable, Iterable
@@ -7,8 +7,8 @@ from typing import TypeVar
 Packet = TypeVar("Packet")
 
 
-class Enough(KeyboardInterrupt):
-    """Ctrl-C while a source waits for its next packet."""
+class SourceInterrupt(KeyboardInterrupt):
+    """Raised by Ctrl-C to leave a source that is waiting for its next packet."""
 
 
 def until_interrupted(
@@ -16,28 +16,28 @@ def until_interrupted(
     use: Callable[[Packet], None],
     stop: Callable[[], None] | None = None,
 ) -> None:
-    """Use packets until they end or Ctrl-C comes; a packet that is in use is finished.
+    """Call `use` with packets until they end or Ctrl-C is pressed, never breaking off a call.
 
     Args:
         packets: of a source.
-        use: what is done with each.
-        stop: asks the source to end, which then gives what it still has; a source without it is
-            left at once.
+        use: called with each packet.
+        stop: makes the source end, after the packets that it still has; a source without it is left
+            at once.
 
     Raises:
         KeyboardInterrupt: at a second Ctrl-C.
     """
-    busy = asked = False
+    busy = interrupted = False
 
     def interrupt(signal_number: int, frame: object) -> None:
-        nonlocal asked
-        if asked:
+        nonlocal interrupted
+        if interrupted:
             raise KeyboardInterrupt
-        asked = True
+        interrupted = True
         if stop:
             stop()
         elif not busy:
-            raise Enough
+            raise SourceInterrupt
 
     previous = signal.signal(signal.SIGINT, interrupt)
     try:
@@ -45,9 +45,9 @@ def until_interrupted(
             busy = True
             use(packet)
             busy = False
-            if asked and not stop:
+            if interrupted and not stop:
                 break
-    except Enough:
+    except SourceInterrupt:
         pass
     finally:
         signal.signal(signal.SIGINT, previous)

@@ -31,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
         help=f"units in an n-gram, up to {MAX_ORDER} (default 3)",
     )  # fmt: skip
     arguments.add_argument("--output", type=Target, required=True, help="the ARPA file to write")
-    arguments.add_argument("--model", help="spell the texts as this model file does")
+    arguments.add_argument("--model", help="normalise the texts as this model file does")
     arguments.add_argument(
         "--units", choices=["words", "tokens"], default="words",
         help="tokens: those of the --model's tokenizer",
@@ -65,7 +65,7 @@ def splitter(options: argparse.Namespace) -> Callable[[str], list[str]]:
 
 
 def sentences(paths: list[str], split: Callable[[str], list[str]]) -> Iterator[list[str]]:
-    """The texts of all files, split; what a tokenizer cannot write is counted and left out."""
+    """The texts of all files, split; texts that a tokenizer cannot encode are left out."""
     reasons = []
     for path in paths:
         for text in texts_of(Path(path)):

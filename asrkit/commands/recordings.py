@@ -1,4 +1,4 @@
-"""Recordings in, transcripts out: what the commands that write transcripts share."""
+"""Reading recordings and writing transcripts, for decode and align."""
 
 import hashlib
 import re
@@ -14,12 +14,12 @@ from asrkit.files import replacing
 from asrkit.runtime import Recognizer, Result
 from asrkit.runtime.formats import FORMATS, Recording, write
 
-PIECE_SECONDS = 60.0  # of a long recording, read at once
-LONGEST_NAME = 200  # bytes: file systems take 255, with an ending and what `replacing` adds
+PIECE_SECONDS = 60.0  # of a recording that are read at once
+LONGEST_NAME = 200  # bytes: file systems allow 255, with the ending and the prefix of `replacing`
 
 
 class Job(NamedTuple):
-    """A file to work on, its text if it is known, and the part of the file that is meant."""
+    """A recording to transcribe or align: a file or a part of it, and its text if known."""
 
     id: str
     path: str
@@ -29,7 +29,7 @@ class Job(NamedTuple):
 
     @property
     def file_name(self) -> str:
-        """For what is written about it, without an ending; as long as a file's name may be."""
+        """The name of its output file, without an ending; a long one is cut and gets a hash."""
         name = Path(self.id).stem if self.id == as_text(self.path) else self.id
         name = re.sub(r"[/\\\x00-\x1f\x7f]", "_", name)
         if len(name.encode()) <= LONGEST_NAME:
@@ -39,7 +39,7 @@ class Job(NamedTuple):
 
 
 def jobs_of(files: Sequence[str], manifest: str | None, left_out: list[LeftOut]) -> list[Job]:
-    """Files, then a manifest's utterances; `left_out` gets those that no file could hold."""
+    """The jobs of files, then of a manifest; its unusable lines are appended to `left_out`."""
     jobs = [Job(as_text(path), path) for path in files]
     if manifest:
         jobs += [
@@ -50,12 +50,12 @@ def jobs_of(files: Sequence[str], manifest: str | None, left_out: list[LeftOut])
 
 
 def as_text(path: str) -> str:
-    """A path as UTF-8 can write it: a file's name may hold any byte."""
+    """A path with escapes for bytes that are not UTF-8, which a file's name may hold."""
     return path.encode("utf-8", "backslashreplace").decode()
 
 
 def transcribe(recognizer: Recognizer, job: Job, rate: int) -> Result:
-    """A recording, read and worked on piece by piece."""
+    """The final result of a recording, read in pieces so that its length is not limited."""
     session = recognizer.start(rate)
     for block, _ in audio.blocks(job.path, PIECE_SECONDS, job.start, job.duration):
         session.accept(block)
@@ -63,7 +63,7 @@ def transcribe(recognizer: Recognizer, job: Job, rate: int) -> Result:
 
 
 def seconds_of(job: Job) -> tuple[float, int]:
-    """How long a recording is by its header, and its rate in Hz.
+    """Length of a recording in seconds, by its header, and its rate in Hz.
 
     Raises:
         AudioError: for a file that is missing, empty, or not audio.
@@ -73,7 +73,7 @@ def seconds_of(job: Job) -> tuple[float, int]:
 
 
 def add_output(arguments: Parser, form: str) -> None:
-    """Options of what is written, and where."""
+    """Add the options of the output's format and place."""
     group = arguments.group("output")
     group.add_argument(
         "--format", choices=FORMATS, default=form, help=f"of what is written (default {form})"
@@ -87,10 +87,11 @@ class Output:
     Args:
         form: name of the format.
         folder: of the files; None for standard output.
-        jobs: all that may come.
+        jobs: all recordings.
 
     Raises:
-        UserError: if standard output would be no file of that format, or two files were one.
+        UserError: if a file of the format cannot hold all recordings, or two would be written to
+            the same file.
     """
 
     def __init__(self, form: str, folder: str | None, jobs: Sequence[Job]) -> None:

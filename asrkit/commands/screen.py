@@ -1,4 +1,4 @@
-"""What a stream's user sees: final lines stay, and under them one line that is drawn anew."""
+"""Output of `asrkit stream`: lines of final text, and below them a line that is redrawn."""
 
 import json
 import math
@@ -15,17 +15,17 @@ WIDE = 60  # columns of a terminal from which on there is room for the bar
 
 
 class Screen:
-    """Texts on standard output. On a terminal, the last line is drawn anew as the text grows.
+    """Results as text on standard output. On a terminal, the line of the open segment is redrawn.
 
     Args:
-        lines: partial results on lines of their own instead.
+        lines: print each partial result on a line of its own instead.
     """
 
     def __init__(self, lines: bool) -> None:
         self.lines, self.redraw = lines, sys.stdout.isatty() and not lines
-        self.text = ""  # of the open line
-        self.segments = 0  # that have lines of their own
-        self.status = ""  # before it: the meter
+        self.text = ""  # of the open segment
+        self.segments = 0  # number of segments that were printed
+        self.status = ""  # the meter, printed before the text
         self.width = shutil.get_terminal_size().columns
 
     def __enter__(self) -> "Screen":
@@ -37,12 +37,12 @@ class Screen:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self.redraw and (self.text or self.status):  # stopped: what was heard stays
+        if self.redraw and (self.text or self.status):  # stopped: the open text stays
             self.clear()
             print(self.text, end="\n" if self.text else "", flush=True)
 
     def partial(self, result: Result) -> None:
-        """What is known so far."""
+        """Print the segments that are new, and the open one if it changed."""
         self.final(result)
         if result.open_text == self.text:
             return
@@ -50,7 +50,7 @@ class Screen:
         self.show_open(result)
 
     def final(self, result: Result) -> None:
-        """The segments that have ended stay, each on a line; the open line goes on below them."""
+        """Print the segments that are new, each on a line."""
         for segment in result.segments[self.segments :]:
             self.text = self.status = ""
             self.show_ended(segment)
@@ -66,23 +66,23 @@ class Screen:
         print(segment.text, flush=True)
 
     def note(self, text: str) -> None:
-        """A line for the user on standard error, above the open one."""
+        """Print a line on standard error, above the open one."""
         self.clear()
         print(text, file=sys.stderr, flush=True)
         self.draw()
 
     def meter(self, level: Level, behind: float) -> None:
-        """How loud it is, and how many seconds the text is late."""
+        """Show the input level, and by how many seconds decoding is behind."""
         late = f"{behind:.1f} s behind  " if behind >= 1 else ""
         self.status = meter_text(level, with_bar=self.width >= WIDE) + late
         self.draw()
 
     def draw(self) -> None:
-        """The open line: as much of its end as there is room for."""
+        """Draw the open line: the end of it that fits into the terminal."""
         if not self.redraw:
             return
         width = shutil.get_terminal_size().columns
-        if width != self.width:  # a window that is dragged wraps the line at every step
+        if width != self.width:  # while a window is resized, every redraw would wrap the line
             self.width = width
             return
         line = self.status + tail(self.text, width - 1 - len(self.status))
@@ -98,8 +98,8 @@ class JsonLines(Screen):
 
     {"type": "partial", "text": …, "start": …, "end": …, "words": [{"text": …, "start": …, …}]}
 
-    A partial one is the open segment, which may still change, up to the end of its last word; a
-    final one is a segment that has ended. Times are in seconds from the start of the stream.
+    "partial" is the open segment, which may still change, up to the end of its last word; "final"
+    is a segment that has ended. Times are in seconds from the start of the stream.
     """
 
     def __init__(self) -> None:
@@ -122,7 +122,7 @@ class JsonLines(Screen):
 
 
 def meter_text(level: Level, with_bar: bool) -> str:
-    """`███████▌   -15 dBFS `, always of one length."""
+    """The meter as text of a fixed width: `███████▌   -15 dBFS `."""
     peak = "  -∞" if level.peak == -math.inf else f"{round(level.peak):4}"
     number = "   CLIP! " if level.clipped else f"{peak} dBFS"
     eighths = round(8 * BAR * min(1.0, max(0.0, level.peak / 60 + 1)))
@@ -131,14 +131,14 @@ def meter_text(level: Level, with_bar: bool) -> str:
 
 
 def width_of(letter: str) -> int:
-    """Chinese characters and their like take two columns, combining marks none."""
+    """Columns of a character: two of wide ones such as Chinese, none of combining marks."""
     if unicodedata.combining(letter):
         return 0
     return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
 
 
 def tail(text: str, width: int) -> str:
-    """A text, or … and as much of its end as fits into so many columns."""
+    """A text that fits into so many columns: whole, or … and its end."""
     start, room = len(text), width
     while start > 0 and width_of(text[start - 1]) <= room:
         start -= 1

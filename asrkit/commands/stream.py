@@ -31,7 +31,7 @@ from asrkit.commands.screen import JsonLines, Screen
 from asrkit.errors import UserError
 from asrkit.runtime import Recognizer
 
-ENDPOINT_MS = "1000"  # lines come as they are said
+ENDPOINT_MS = "1000"  # a line for each utterance
 MAX_PACKET_MS = 60_000
 
 
@@ -67,7 +67,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def add_source(arguments: Parser) -> None:
-    """Where the audio comes from, and how fast."""
+    """Add the options of the audio's source."""
     group = arguments.group("source")
     group.add_argument("--file", help="as FILE")
     group.add_argument(
@@ -110,11 +110,11 @@ def stream(options: argparse.Namespace) -> int:
         check_recording(options.save_audio)
     recognizer, _ = load_recognizer(options)
     with JsonLines() if options.format == "jsonl" else Screen(options.partials) as screen:
-        return listen(options, recognizer, screen)
+        return run(options, recognizer, screen)
 
 
-def listen(options: argparse.Namespace, recognizer: Recognizer, screen: Screen) -> int:
-    """From the source to the screen."""
+def run(options: argparse.Namespace, recognizer: Recognizer, screen: Screen) -> int:
+    """Decode the source onto the screen; returns the exit status."""
     microphone = None
     with ExitStack() as stack:
         packets: Iterable[np.ndarray]
@@ -136,24 +136,24 @@ def listen(options: argparse.Namespace, recognizer: Recognizer, screen: Screen) 
             write = stack.enter_context(recording(options.save_audio, rate))
         session = recognizer.start(rate)
 
-        def hear(packet: np.ndarray) -> None:
+        def accept(packet: np.ndarray) -> None:
             samples = audio.mono(packet)
             if write:
                 write(samples)
             screen.partial(session.accept(samples))
 
         try:
-            until_interrupted(packets, hear, microphone.stop if microphone else None)
+            until_interrupted(packets, accept, microphone.stop if microphone else None)
         except UserError:
-            with suppress(RuntimeError):  # of a session that this ended
+            with suppress(RuntimeError):  # if the error was the session's own
                 screen.final(session.finish())
             raise
     screen.final(session.finish())
-    return farewell(microphone) if microphone else 0
+    return report_losses(microphone) if microphone else 0
 
 
 def watched(microphone: Microphone, screen: Screen, with_meter: bool) -> Iterator[np.ndarray]:
-    """The packets of a microphone, while the screen tells how it goes."""
+    """The packets of a microphone, whose level and problems are shown on the screen."""
     screen.note(f"listening to {microphone.name!r}; Ctrl-C ends")
     watch = Watch(microphone)
     for packet in microphone:
@@ -164,8 +164,8 @@ def watched(microphone: Microphone, screen: Screen, with_meter: bool) -> Iterato
         yield packet
 
 
-def farewell(microphone: Microphone) -> int:
-    """What the user has to know in the end; the exit status."""
+def report_losses(microphone: Microphone) -> int:
+    """Print how much audio was lost, and whether the device was; returns the exit status."""
     if microphone.lost:
         print(
             f"{microphone.lost:.2f} s of audio were lost: decoding was slower than speech",
@@ -177,12 +177,12 @@ def farewell(microphone: Microphone) -> int:
             file=sys.stderr,
         )
     if microphone.gone:
-        print(f"the microphone {microphone.name!r} went away", file=sys.stderr)
+        print(f"the microphone {microphone.name!r} was disconnected", file=sys.stderr)
     return 1 if microphone.gone else 0
 
 
 class ListDevices(argparse.Action):
-    """As --help: prints the microphones and exits, whatever else is asked for."""
+    """Prints the microphones and exits, like --help, whatever other options are given."""
 
     def __call__(
         self,
@@ -200,7 +200,7 @@ class ListDevices(argparse.Action):
 
 
 def paced(packets: Iterable[np.ndarray], rate: int) -> Iterator[np.ndarray]:
-    """Each packet when its last sample would have been spoken."""
+    """The packets, each after its last sample's time: at the speed of a live source."""
     start, seconds = time.monotonic(), 0.0
     for packet in packets:
         seconds += len(packet) / rate

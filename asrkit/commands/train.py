@@ -69,7 +69,7 @@ def train(options: argparse.Namespace) -> int:
 
 
 def prepare(config: Config, folder: Path, resume: bool, overrides: list[str]) -> None:
-    """Refuse to write over another training; make missing manifests with the recipe."""
+    """Make missing manifests and the output folder; refuse a folder that holds a training."""
     checkpoints = [*folder.glob("checkpoints/*.pt")]
     if not resume and (checkpoints or any(folder.glob("**/*.safetensors"))):
         raise ConfigError(
@@ -86,14 +86,14 @@ def prepare(config: Config, folder: Path, resume: bool, overrides: list[str]) ->
 
 
 def make_manifests(data: DataConfig, overrides: list[str]) -> None:
-    """Run the configuration's recipe if its manifests are missing, never for a user's own.
+    """Run the configuration's recipe if its manifests are missing.
 
-    Those are the ones that the command names, and those in a folder that is not named after the
-    recipe, as in a copied configuration: a recipe writes over what has the names of its manifests.
-    A recipe that the command names is meant.
+    A recipe overwrites manifests of its names, so it does not run for a user's own: manifests that
+    are overridden on the command line, or whose folder is not named after the recipe, as in a
+    copied configuration. It does run if the command line names the recipe.
 
     Raises:
-        ConfigError: if one is missing that the recipe does not make, or the recipe fails.
+        ConfigError: if a manifest is missing and no recipe makes it, or the recipe fails.
     """
     manifests = {"data.train": Path(data.train), "data.dev": Path(data.dev)}
     missing = [key for key, path in manifests.items() if not path.exists()]
@@ -118,11 +118,11 @@ def make_manifests(data: DataConfig, overrides: list[str]) -> None:
 
 
 def start_log(folder: Path, first: bool) -> None:
-    """Log lines to the terminal and, the first rank's, to train.log; warnings from every rank."""
+    """Log to the terminal and train.log on the first rank; warnings to the terminal on others."""
     logger.setLevel(logging.INFO if first else logging.WARNING)
     handlers: list[logging.Handler] = [logging.StreamHandler()]
     if first:
-        # Ids and messages may hold what UTF-8 cannot: a lone surrogate.
+        # Ids and messages may hold lone surrogates, which UTF-8 does not have.
         log = (folder / "train.log").open("a", encoding="utf-8", errors="backslashreplace")
         claim(folder, log)
         handlers.append(logging.StreamHandler(log))
@@ -132,15 +132,15 @@ def start_log(folder: Path, first: bool) -> None:
 
 
 def claim(folder: Path, log: TextIO) -> None:
-    """Lock a training's log as long as this process lives: two would write over each other.
+    """Lock a training's log while this process lives, so that no other trains in its folder.
 
     Raises:
-        ConfigError: if another process has it.
+        ConfigError: if another process holds the lock.
     """
     try:
         import fcntl  # POSIX
 
-        fcntl.lockf(log, fcntl.LOCK_EX | fcntl.LOCK_NB)  # which a process of ours does not inherit
+        fcntl.lockf(log, fcntl.LOCK_EX | fcntl.LOCK_NB)  # child processes do not inherit it
     except (BlockingIOError, PermissionError):
         raise ConfigError(f"training.output_dir {folder}: another training runs there") from None
     except (ImportError, OSError):  # another system, or a file system without locks
@@ -186,7 +186,7 @@ def run(config: Config, folder: Path, command: argparse.Namespace, ranks: Ranks)
 
 
 def begin(trainer: Trainer, command: argparse.Namespace, folder: Path) -> None:
-    """Go on from a checkpoint, begin from a model, or begin with the features' statistics."""
+    """Initialise the trainer: from a checkpoint, a model, or the statistics of the features."""
     if command.resume:
         if trainer.resume(command.change_schedule):
             progress = trainer.progress
@@ -196,7 +196,7 @@ def begin(trainer: Trainer, command: argparse.Namespace, folder: Path) -> None:
     model, corpus, name = trainer.model, trainer.corpus, trainer.options.start_from
     if name is not None:
         known = start_from(name, model, corpus.encode.tokenizer, trainer.config)
-        logger.info("starting from %s, which knew %d of the labels", name, known)
+        logger.info("starting from %s, which has %d of the labels", name, known)
     else:
         mean, scale = feature_statistics(corpus.train, Fbank(trainer.config.model.num_mels))
         model.encoder.set_statistics(mean, scale)
@@ -204,7 +204,7 @@ def begin(trainer: Trainer, command: argparse.Namespace, folder: Path) -> None:
 
 @contextmanager
 def stopping_on_interrupt(trainer: Trainer) -> Iterator[None]:
-    """Ctrl-C ends after the step that is under way, whose end is what a checkpoint can hold."""
+    """Make Ctrl-C stop the training after the current step, where a checkpoint can be written."""
 
     def stop(signal_number: int, frame: object) -> None:
         trainer.stop = True
@@ -218,12 +218,12 @@ def stopping_on_interrupt(trainer: Trainer) -> Iterator[None]:
 
 
 def report(left_out: list[LeftOut], path: Path, ranks: Ranks) -> None:
-    """Say which utterances are not used, and why: the first few here, all in a file."""
+    """Log which utterances are left out, and why: the first five, and all into a file."""
     if not ranks.is_first or not left_out:
         return
     with replacing(path) as temporary:
         lines = [json.dumps(u._asdict(), ensure_ascii=False) for u in left_out]
-        # What UTF-8 cannot hold, a lone surrogate, becomes JSON's own \udxxx.
+        # A lone surrogate, which UTF-8 does not have, becomes JSON's \udxxx.
         temporary.write_text("\n".join(lines) + "\n", "utf-8", "backslashreplace")
     logger.warning("%d utterances left out, see %s", len(left_out), path)
     for utterance in left_out[:5]:

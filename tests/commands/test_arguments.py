@@ -1,4 +1,4 @@
-"""Every option of every command: its help, and what is said of a value that is none."""
+"""Every option of every command: its help, and the error for a wrong value."""
 
 import argparse
 import io

@@ -143,7 +143,7 @@ def test_decode_leaves_out_what_no_file_can_hold(
 
 
 def bad_inputs(folder: Path) -> dict[str, tuple[Path, str]]:
-    """Files and what is said of them."""
+    """Files and the errors for them."""
     (folder / "empty.wav").write_bytes(b"")
     (folder / "text.wav").write_text("these are not samples\n" * 20)
     samples = speech(1.0)

@@ -121,18 +121,18 @@ def test_a_folder_stands_for_the_model_in_it(
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("m.onnx", "--backend this file"),
         ("m.ts", "the .safetensors that it was made of"),
         ("exp/latest.pt", "the .safetensors that training writes"),
     ],
 )
-def test_what_is_no_model_but_belongs_to_one(tiny: Path, name: str, said: str) -> None:
+def test_what_is_no_model_but_belongs_to_one(tiny: Path, name: str, message: str) -> None:
     with pytest.raises(ModelFileError) as error:
         load_model(name)
     assert str(error.value).startswith(f"{name} is ")
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_without_ready_models(tiny: Path) -> None:

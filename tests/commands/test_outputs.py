@@ -129,7 +129,7 @@ def test_nbest_of_segments(
 
 
 @pytest.mark.parametrize("chunk_ms", ["full", "320"])
-def test_align_finds_what_was_heard(
+def test_align_finds_the_words_that_decode_does(
     chunk_ms: str, model: str, wavs: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The text that greedy search hears has the times of its likeliest path."""
@@ -165,14 +165,14 @@ def test_align_a_manifest(
     lines = [json.loads(line) for line in shown.out.splitlines()]
     assert [(line["id"], line["text"]) for line in lines] == [("good", "ab cd"), ("part", "ab")]
     assert lines[1]["words"][0]["end"] <= 0.5
-    said = dict(line.split(": ", 2)[1:] for line in shown.err.splitlines())
-    assert said.keys() == {"odd", "long", "none", "empty", "missing"}
-    assert "not in the vocabulary: '!'" in said["odd"]
-    assert said["long"] == (
+    messages = dict(line.split(": ", 2)[1:] for line in shown.err.splitlines())
+    assert messages.keys() == {"odd", "long", "none", "empty", "missing"}
+    assert "not in the vocabulary: '!'" in messages["odd"]
+    assert messages["long"] == (
         "the text is too long for the audio: its 200 tokens need 200 frames or more, but there "
         "are 50"
     )
-    assert said["none"] == said["empty"] == "there is no text to align"
+    assert messages["none"] == messages["empty"] == "there is no text to align"
 
 
 def test_align_a_text_file(

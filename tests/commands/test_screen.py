@@ -57,7 +57,7 @@ def test_a_meter_is_always_as_wide(with_bar: bool) -> None:
 
 
 def result(ended: list[str], text: str) -> Result:
-    """Of segments that have ended, and of what was said after them."""
+    """Of segments that have ended, and of the open segment."""
     words = {part: tuple(Word(word, 0.0, 0.1, 1.0) for word in part.split()) for part in ended}
     segments = tuple(Segment(part, words[part], 0.0, 1.0) for part in ended)
     spoken = (*itertools.chain(*words.values()), *(Word(w, 0.0, 0.1, 1.0) for w in text.split()))

@@ -29,9 +29,9 @@ def model(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def expected(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    """What is heard in a file of what is said."""
-    soundfile.write(tmp_path / "said.wav", SAID, 16000, subtype="FLOAT")
-    assert run("decode", "--model", model, tmp_path / "said.wav") == 0
+    """The text that decode prints for the samples."""
+    soundfile.write(tmp_path / "spoken.wav", SAID, 16000, subtype="FLOAT")
+    assert run("decode", "--model", model, tmp_path / "spoken.wav") == 0
     return capsys.readouterr().out
 
 
@@ -48,9 +48,9 @@ def test_the_microphone_hears_what_a_file_says(
     packet_ms: int, model: Path, expected: str, sound: ModuleType, tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    """Ctrl-C comes when all was said and nearly nothing was decoded: nothing is left out."""
+    """Ctrl-C comes when all is in the queue and nearly nothing is decoded: all of it is decoded."""
     sound.samples, sound.pace, sound.after = SAID, 0.0, interrupt
-    path = tmp_path / "heard.wav"
+    path = tmp_path / "recorded.wav"
     options = ["--model", model, "--mic", "--packet-ms", packet_ms, "--save-audio", path]
     assert run("stream", *options) == 0
     shown = capsys.readouterr()
@@ -69,7 +69,7 @@ def test_a_microphone_that_goes_away(
     assert run("stream", "--model", model, "--mic") == 1
     shown = capsys.readouterr()
     assert shown.out == expected
-    assert shown.err.splitlines()[-1] == "the microphone 'USB Mic' went away"
+    assert shown.err.splitlines()[-1] == "the microphone 'USB Mic' was disconnected"
 
 
 def test_a_network_slower_than_speech(
@@ -96,7 +96,7 @@ def test_a_network_slower_than_speech(
     assert dropped == "0.50 s of audio, or more, were lost by the device or the system"
 
 
-def test_what_was_heard_before_an_error_is_shown(
+def test_text_before_an_error_is_shown(
     model: Path, expected: str, sound: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sound.samples, sound.pace = np.append(SAID, np.full(1600, np.nan, np.float32)), 0.0
@@ -171,7 +171,7 @@ def test_ctrl_c_asks_a_source_to_stop_and_twice_ends_at_once() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_twice_is_no_traceback_and_what_was_heard_stays(
+def test_twice_is_no_traceback_and_the_text_stays(
     model: Path, expected: str, sound: ModuleType, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -204,7 +204,7 @@ def test_in_a_narrow_terminal(
     columns = 30
     environment |= {
         "PYTHONPATH": f"{FAKE_SOUND}{os.pathsep}{PROJECT}", "COLUMNS": str(columns),
-        "FAKE_MICROPHONE": str(tmp_path / "said.wav"),
+        "FAKE_MICROPHONE": str(tmp_path / "spoken.wav"),
     }  # fmt: skip
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "asrkit.stream", "--model", str(model), "--mic"]

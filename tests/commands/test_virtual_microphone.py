@@ -95,24 +95,28 @@ def trimmed(samples: np.ndarray) -> np.ndarray:
     return samples[first : last + 1]
 
 
-def test_what_is_played_is_heard(
+def test_what_is_played_is_recognised(
     pulse: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The text is that of the file, and exactly that of what was saved: streaming is offline."""
-    said, heard, notes = tmp_path / "said.wav", tmp_path / "heard.wav", tmp_path / "notes.txt"
-    soundfile.write(said, utterance(), RATE, subtype="FLOAT")
-    pactl(pulse, "upload-sample", str(said), "said")
+    played, recorded, notes = (
+        tmp_path / "played.wav",
+        tmp_path / "recorded.wav",
+        tmp_path / "notes.txt",
+    )
+    soundfile.write(played, utterance(), RATE, subtype="FLOAT")
+    pactl(pulse, "upload-sample", str(played), "played")
     command = [sys.executable, "-m", "asrkit.stream", "--model", MODEL, "--mic"]
     with notes.open("w") as errors:
         process = subprocess.Popen(
-            [*command, "--save-audio", str(heard)], env=pulse, cwd=PROJECT, text=True,
+            [*command, "--save-audio", str(recorded)], env=pulse, cwd=PROJECT, text=True,
             stdout=subprocess.PIPE, stderr=errors,
         )  # fmt: skip
     try:
         until(lambda: "Ctrl-C ends" in notes.read_text() or process.poll(), "listening")
         assert process.poll() is None, notes.read_text()
-        until(lambda: heard.exists() and heard.stat().st_size > 0.5 * 4 * RATE, "a recording")
-        pactl(pulse, "play-sample", "said", "spk")
+        until(lambda: recorded.exists() and recorded.stat().st_size > 0.5 * 4 * RATE, "a recording")
+        pactl(pulse, "play-sample", "played", "spk")
         until(lambda: pactl(pulse, "list", "short", "sink-inputs"), "the start of the playing")
         until(lambda: not pactl(pulse, "list", "short", "sink-inputs"), "its end")
         process.send_signal(signal.SIGINT)
@@ -121,7 +125,7 @@ def test_what_is_played_is_heard(
         process.kill()
     assert process.returncode == 0, notes.read_text()
     assert "lost" not in notes.read_text()
-    samples, rate = soundfile.read(heard, dtype="float32")
+    samples, rate = soundfile.read(recorded, dtype="float32")
     assert rate == RATE
     assert np.array_equal(trimmed(samples), trimmed(utterance()))
-    assert text == decoded(heard, capsys) == decoded(said, capsys) == f"{TEXT}\n"
+    assert text == decoded(recorded, capsys) == decoded(played, capsys) == f"{TEXT}\n"

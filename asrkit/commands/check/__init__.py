@@ -1,7 +1,7 @@
-"""The data doctor: what is wrong with a corpus, found before it is trained on.
+"""Checks of a corpus before it is trained on (`asrkit data check`).
 
-`reading` turns manifests into facts, `utterance` and `corpus` are the checks: two lists of
-functions from facts to findings. `report` prints them, `clean` writes what is left.
+`reading` turns manifests into facts; `utterance` and `corpus` are lists of checks, functions from
+facts to findings; `report` prints the findings, and `clean` writes a manifest without the errors.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ __all__ = ["Facts", "Finding", "Rules", "examine"]
 
 
 def examine(facts: Sequence[Facts], rules: Rules) -> list[Finding]:
-    """All findings, check by check."""
+    """The findings of all checks, in their order."""
     found: list[Finding] = []
     for check in UTTERANCE_CHECKS:
         messages = ((each, check.find(each, rules)) for each in facts)

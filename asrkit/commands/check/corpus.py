@@ -1,4 +1,4 @@
-"""Checks that need the whole corpus: repetitions, outliers, what splits have in common."""
+"""Checks of a whole corpus: repetitions, outliers, overlaps of its manifests."""
 
 import math
 import statistics
@@ -13,8 +13,8 @@ Found = Iterator[tuple[Facts, str]]
 # real recordings lie between 0.97 (an4: a letter, spelled) and 27 (fsdd: a digit, cut tight).
 SLOWEST, FASTEST = 0.3, 35.0
 DEVIATIONS = 5.0  # of log pace from the median, in robust standard deviations
-LEAST_DEVIATION = 0.1  # one of them, at least: a corpus of one sentence has none
-ENOUGH = 20  # utterances for a median to mean something
+LEAST_DEVIATION = 0.1  # lower bound of the standard deviation, which is 0 if all texts are equal
+LEAST_COUNT = 20  # utterances from which on the median is trusted
 
 
 CorpusCheck = Check[Callable[[Sequence[Facts], Rules], Found]]
@@ -38,7 +38,7 @@ def shared_audio(facts: Sequence[Facts], rules: Rules) -> Found:
 
 
 def _audio(facts: Facts) -> Hashable:
-    """Equal for equal audio; all silence is equal and has a check of its own."""
+    """A key that is equal for equal audio; None for silence, which has a check of its own."""
     if facts.problem is not None:
         return None
     if facts.signal is not None:
@@ -58,7 +58,7 @@ def shared_ids(facts: Sequence[Facts], rules: Rules) -> Found:
 
 
 def shared_speakers(facts: Sequence[Facts], rules: Rules) -> Found:
-    """Once a speaker and manifest."""
+    """One finding for each speaker and manifest."""
     count = Counter((f.manifest, f.utterance.speaker) for f in facts)
     named = set()
     for first, again in _repeats(facts, lambda f: f.utterance.speaker):
@@ -70,7 +70,7 @@ def shared_speakers(facts: Sequence[Facts], rules: Rules) -> Found:
 
 
 def shared_texts(facts: Sequence[Facts], rules: Rules) -> Found:
-    """Commands recur, sentences should not: the share says which it is."""
+    """Texts in two manifests, with their share: commands recur, sentences should not."""
     pairs = [
         (first, again)
         for first, again in _repeats(facts, lambda f: rules.encode.normalize(f.text) or None)
@@ -88,7 +88,7 @@ def shared_texts(facts: Sequence[Facts], rules: Rules) -> Found:
 def _repeats(
     facts: Sequence[Facts], key: Callable[[Facts], Hashable]
 ) -> Iterator[tuple[Facts, Facts]]:
-    """Every utterance with the key of an earlier one, and the first of those."""
+    """Pairs of the first utterance with a key and a later one with the same key; None is no key."""
     seen: dict[Hashable, Facts] = {}
     for each in facts:
         value = key(each)
@@ -98,7 +98,7 @@ def _repeats(
 
 
 def odd_pace(facts: Sequence[Facts], rules: Rules) -> Found:
-    """Letters a second: the wrong text, a recording cut short, a long silence."""
+    """Outliers in letters a second: a wrong text, a recording cut short, a long silence."""
     paces = {}
     for i, each in enumerate(facts):
         letters = len("".join(rules.encode.normalize(each.text).split()))
@@ -107,8 +107,10 @@ def odd_pace(facts: Sequence[Facts], rules: Rules) -> Found:
     if not paces:
         return
     middle = statistics.median(paces.values())
-    spread = 1.4826 * statistics.median(abs(pace - middle) for pace in paces.values())
-    allowed = DEVIATIONS * max(spread, LEAST_DEVIATION) if len(paces) >= ENOUGH else math.inf
+    deviation = 1.4826 * statistics.median(abs(pace - middle) for pace in paces.values())
+    allowed = math.inf
+    if len(paces) >= LEAST_COUNT:
+        allowed = DEVIATIONS * max(deviation, LEAST_DEVIATION)
     for i, pace in paces.items():
         letters_a_second = math.exp(pace)
         if abs(pace - middle) > allowed or not SLOWEST <= letters_a_second <= FASTEST:
@@ -116,14 +118,14 @@ def odd_pace(facts: Sequence[Facts], rules: Rules) -> Found:
 
 
 def mixed_rates(facts: Sequence[Facts], rules: Rules) -> Found:
-    """All is resampled, but what was 8 kHz has nothing above 4."""
+    """Rates are resampled, but a recording at 8 kHz has nothing above 4 kHz."""
     return _minority(
         facts, "Hz", lambda f: f.header.sample_rate if f.header else f.utterance.sample_rate
     )
 
 
 def mixed_channels(facts: Sequence[Facts], rules: Rules) -> Found:
-    """The channels are averaged."""
+    """Other numbers of channels than most have: training averages the channels."""
     return _minority(facts, "channels", lambda f: f.header.num_channels if f.header else None)
 
 

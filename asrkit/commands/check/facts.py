@@ -1,4 +1,4 @@
-"""What the checks are given, and what they give back."""
+"""The input and output of the checks: facts of an utterance, rules, findings."""
 
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
@@ -7,29 +7,29 @@ from asrkit.audio.io import AudioInfo
 from asrkit.data.dataset import TextEncoder
 from asrkit.data.manifest import Utterance
 
-# error: training leaves it out, or learns what is not so. warning: usable, but look at it.
+# error: training leaves the utterance out, or learns something wrong. warning: usable, but suspect.
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
 
 class Signal(NamedTuple):
-    """Measured over the samples of an utterance; full scale is 1."""
+    """Measurements of an utterance's samples; full scale is 1."""
 
-    seconds: float  # that could be read
+    seconds: float  # of audio that could be read
     peak: float  # half of the distance from the lowest to the highest sample
     rms: float  # around the mean
     mean: float
-    clipped: float  # share of the samples that stand at full scale, three or more in a row
-    not_finite: int  # samples
+    clipped: float  # share of samples at full scale in runs of three or more
+    not_finite: int  # number of samples
     digest: bytes  # equal for equal samples, whatever the file format
 
 
 class Facts(NamedTuple):
-    """An utterance: its line of a manifest, the header of its file, its samples."""
+    """What is known of an utterance: by its manifest, its file's header, and its samples."""
 
     manifest: str
     line: int  # from 1
-    utterance: Utterance  # its `audio` as a path from here
+    utterance: Utterance  # with `audio` relative to the working directory
     header: AudioInfo | None = None  # None: not readable, or audio inside a lhotse manifest
     signal: Signal | None = None  # None: not readable, or not decoded
     problem: str | None = None  # why the audio cannot be read
@@ -45,7 +45,7 @@ class Facts(NamedTuple):
 
     @property
     def seconds(self) -> float | None:
-        """Length of the utterance, by the best of what is known; None if it cannot be read."""
+        """Length of the utterance, by its samples, the header or the manifest; None if unknown."""
         if self.problem:
             return None
         if self.signal:
@@ -58,12 +58,12 @@ class Facts(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """What the corpus is to be used with."""
+    """The settings by which a corpus is judged."""
 
     encode: TextEncoder
     min_seconds: float
     max_seconds: float
-    fastest: float  # of the speeds at which training hears an utterance
+    fastest: float  # highest speed factor of the augmentation
 
 
 Find = TypeVar("Find")
@@ -71,7 +71,7 @@ Find = TypeVar("Find")
 
 @dataclass(frozen=True)
 class Check(Generic[Find]):
-    """A function from facts to findings, and what its findings are called."""
+    """A function from facts to findings, and the name, severity and meaning of its findings."""
 
     name: str
     severity: Severity
@@ -80,7 +80,7 @@ class Check(Generic[Find]):
 
 
 class Finding(NamedTuple):
-    """One thing that a check found, and where."""
+    """A problem that a check found in a line of a manifest."""
 
     check: str
     severity: Severity
@@ -88,7 +88,7 @@ class Finding(NamedTuple):
     manifest: str
     line: int
     id: str
-    message: str  # with the value that is off
+    message: str  # with the value that is wrong
 
     @classmethod
     def of(cls, check: Check[Any], facts: Facts, message: str) -> "Finding":

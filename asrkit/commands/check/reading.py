@@ -1,4 +1,4 @@
-"""From manifests to facts: bad lines are findings, bad audio is a fact like any other."""
+"""From manifests to facts. Bad lines become findings; audio that cannot be read is a fact."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
@@ -21,7 +21,7 @@ from asrkit.data.dataset import load_samples
 from asrkit.data.manifest import ManifestError, Utterance, lines_of, parse_line, what_is_wrong
 
 FULL_SCALE = 0.99  # 8-bit audio ends at 0.992
-BLOCK_SECONDS = 30.0  # so that an hour of audio never lies in memory at once
+BLOCK_SECONDS = 30.0  # so that an hour of audio is never in memory at once
 
 
 class Entry(NamedTuple):
@@ -34,7 +34,11 @@ class Entry(NamedTuple):
 
 
 def read_entries(path: str, bad_lines: list[Finding]) -> list[Entry] | Iterator[Entry]:
-    """The utterances of a manifest; lhotse's come one by one, for they may hold their audio.
+    """The utterances of a manifest; lhotse's, which may hold their audio, are read one by one.
+
+    Args:
+        path: of the manifest.
+        bad_lines: findings of lines that are no utterance are appended to it.
 
     Raises:
         ManifestError: if it is missing, has no lines, or is not a manifest.
@@ -53,7 +57,7 @@ def read_entries(path: str, bad_lines: list[Finding]) -> list[Entry] | Iterator[
 
 
 def bad_line(path: str, number: int, error: ValueError) -> Finding:
-    """A line that training would leave out, or refuse with the whole manifest."""
+    """The finding of a line that is no utterance."""
     return Finding(
         "line", "error", "lines that are no utterance", path, number, "", what_is_wrong(error)
     )
@@ -75,7 +79,7 @@ def inspect_all(
 
 
 def inspect(entry: Entry, decode: bool = True) -> Facts:
-    """Read the audio of an utterance, or what keeps it from being read."""
+    """The facts of an utterance, from its audio or the error that reading it raises."""
     manifest, line, utterance, cut = entry
     header = signal = problem = None
     try:
@@ -91,9 +95,9 @@ def inspect(entry: Entry, decode: bool = True) -> Facts:
 
 
 def _blocks(file: soundfile.SoundFile, utterance: Utterance) -> Iterator[np.ndarray]:
-    """The samples (n, channels) that are meant, as far as they are there.
+    """The samples (n, channels) of an utterance that are inside the file.
 
-    As `audio.blocks`, but what is outside the file is for the checks to say, once.
+    Unlike `audio.blocks`, no error for a part that is outside: a check reports it.
     """
     rate, start = file.samplerate, utterance.start or 0.0
     end = float("inf") if utterance.duration is None else start + utterance.duration
@@ -103,7 +107,7 @@ def _blocks(file: soundfile.SoundFile, utterance: Utterance) -> Iterator[np.ndar
 
 
 def measure(blocks: Iterable[np.ndarray], rate: int) -> Signal | None:
-    """Blocks of one recording (n, channels) at `rate` Hz; None if there is no sample."""
+    """The signal of one recording, blocks (n, channels) at `rate` Hz; None without a sample."""
     digest = hashlib.blake2b(digest_size=16)
     low, high, total, squares = float("inf"), -float("inf"), 0.0, 0.0
     frames = size = clipped = not_finite = 0
@@ -114,7 +118,7 @@ def measure(blocks: Iterable[np.ndarray], rate: int) -> Signal | None:
             not_finite += int(np.count_nonzero(~finite))
             block = np.where(finite, block, np.float32(0))
         clipped += in_runs(np.abs(block) >= FULL_SCALE)
-        mono = block.mean(axis=1, dtype=np.float64)  # as training hears it
+        mono = block.mean(axis=1, dtype=np.float64)  # as training mixes it down
         low, high = min(low, float(mono.min())), max(high, float(mono.max()))
         total, squares = total + float(mono.sum()), squares + float(mono @ mono)
         frames, size = frames + len(block), size + block.size
@@ -133,7 +137,7 @@ def measure(blocks: Iterable[np.ndarray], rate: int) -> Signal | None:
 
 
 def in_runs(high: np.ndarray) -> int:
-    """How many are true with two true neighbours in a row, (n, channels): one alone is a peak."""
+    """The number of true values, (n, channels), in runs of three or more samples of a channel."""
     if not high.any():
         return 0
     threes = high[:-2] & high[1:-1] & high[2:]

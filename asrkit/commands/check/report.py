@@ -1,4 +1,4 @@
-"""What was found, for people and for machines."""
+"""The findings as text and as JSON."""
 
 import shutil
 import sys
@@ -12,7 +12,7 @@ EXAMPLES = 3
 
 
 class Totals(NamedTuple):
-    """Of one manifest."""
+    """Totals of one manifest."""
 
     utterances: int
     hours: float
@@ -50,11 +50,11 @@ def by_manifest(
 
 
 def table(findings: Sequence[Finding]) -> str:
-    """A line a kind of finding, the worst first: severity, count, meaning, examples."""
+    """Findings by check, the worst first, one line each: severity, count, meaning, examples."""
     kinds: dict[str, list[Finding]] = {}
     for finding in sorted(findings, key=lambda f: SEVERITIES.index(f.severity)):
         kinds.setdefault(finding.check, []).append(finding)
-    # A terminal's lines are cut to its width; a file's hold everything.
+    # Lines are cut to the width of a terminal, but not in a file.
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
     meanings = max((len(found[0].meaning) for found in kinds.values()), default=0)
     lines = []
@@ -72,7 +72,7 @@ def _example(finding: Finding) -> str:
 
 
 def listed(finding: Finding) -> str:
-    """One finding on a line, as compilers name a place."""
+    """A finding in one line, as compilers print theirs: file, line, severity, check, message."""
     where = f"{finding.manifest}:{finding.line}: {finding.severity}: {finding.check}"
     return (
         f"{where}: {finding.id}: {finding.message}" if finding.id else f"{where}: {finding.message}"
@@ -80,7 +80,7 @@ def listed(finding: Finding) -> str:
 
 
 def columns(totals_of: dict[str, Totals]) -> str:
-    """Totals, a column a manifest."""
+    """The totals as a table, a column for each manifest."""
     rows = [["", *totals_of]]
     for name in Totals._fields:
         values = [getattr(each, name) for each in totals_of.values()]

@@ -1,4 +1,4 @@
-"""Checks of one utterance: each says what is wrong with it, with the value that is off, or None."""
+"""Checks of one utterance: each returns a message with the wrong value, or None."""
 
 import math
 import unicodedata
@@ -8,12 +8,12 @@ from asrkit import audio
 from asrkit.commands.check.facts import Check, Facts, Rules
 from asrkit.text import TextError
 
-TOLERANCE = 0.1  # s, as the reader's: lossy formats promise a little too much
+TOLERANCE = 0.1  # s, as when reading: headers of lossy formats give a little too much
 # The 4645 recordings of five real corpora (an4, fsdd, yesno, librispeech-mini, kerstin) all lie
 # above -48 dBFS; rounding to 16 bits alone is -101.
 SILENT_DB, FAINT_DB = -70.0, -55.0
-CLIPPED_SHARE = 0.001  # 16 samples a second at 16 kHz; of those recordings, at most 0.00002
-DC_OFFSET = 0.02  # of those recordings, none has more than 0.011
+CLIPPED_SHARE = 0.001  # 16 samples a second at 16 kHz; those recordings have 0.00002 at most
+DC_OFFSET = 0.02  # those recordings have 0.011 at most
 JOINERS = "\u200c\u200d"  # letters of Persian and Hindi need these two invisible characters
 
 
@@ -25,14 +25,14 @@ def unreadable(facts: Facts, rules: Rules) -> str | None:
 
 
 def other_header(facts: Facts, rules: Rules) -> str | None:
-    """Training believes the manifest and does not look into the file."""
+    """Training uses the manifest's values without reading the header."""
     if facts.header is None:
         return None
-    said, is_ = facts.utterance, facts.header
-    if said.sample_rate not in (None, is_.sample_rate):
-        return f"sample_rate {said.sample_rate}, the file's is {is_.sample_rate}"
-    if "num_channels" in said.model_fields_set and said.num_channels != is_.num_channels:
-        return f"num_channels {said.num_channels}, the file's are {is_.num_channels}"
+    stated, actual = facts.utterance, facts.header
+    if stated.sample_rate not in (None, actual.sample_rate):
+        return f"sample_rate {stated.sample_rate}, the file's is {actual.sample_rate}"
+    if "num_channels" in stated.model_fields_set and stated.num_channels != actual.num_channels:
+        return f"num_channels {stated.num_channels}, the file's are {actual.num_channels}"
     return None
 
 
@@ -49,14 +49,14 @@ def outside_file(facts: Facts, rules: Rules) -> str | None:
 def cut_off(facts: Facts, rules: Rules) -> str | None:
     if facts.signal is None:
         return None
-    promised = facts._replace(signal=None).seconds
-    if promised is None or facts.signal.seconds >= promised - TOLERANCE:
+    expected = facts._replace(signal=None).seconds  # by the header
+    if expected is None or facts.signal.seconds >= expected - TOLERANCE:
         return None
-    return f"ends after {facts.signal.seconds:.2f} of {promised:.2f} s"
+    return f"ends after {facts.signal.seconds:.2f} of {expected:.2f} s"
 
 
 def longer_file(facts: Facts, rules: Rules) -> str | None:
-    """Without `start`, a duration is most often meant to be the file's."""
+    """A duration without `start` is most often meant to be that of the file."""
     duration = facts.utterance.duration
     if facts.file_seconds is None or duration is None or facts.utterance.start is not None:
         return None
@@ -92,7 +92,7 @@ def clipped(facts: Facts, rules: Rules) -> str | None:
 
 
 def dc_offset(facts: Facts, rules: Rules) -> str | None:
-    """Harmless here: the features take the mean out of each window."""
+    """Harmless for asrkit, whose features subtract the mean of each window."""
     if facts.signal is None or abs(facts.signal.mean) < DC_OFFSET:
         return None
     return f"mean {facts.signal.mean:.3f}"
@@ -117,7 +117,7 @@ def unknown_symbols(facts: Facts, rules: Rules) -> str | None:
 
 
 def invisible_characters(facts: Facts, rules: Rules) -> str | None:
-    """Control and format characters, unassigned ones, and U+FFFD, the scar of a wrong encoding."""
+    """Control, format and unassigned characters, and U+FFFD, the trace of a wrong encoding."""
     text = rules.encode.normalize(facts.text)
     found = sorted(
         {c for c in text if unicodedata.category(c)[0] == "C" or c == "\ufffd"} - set(JOINERS)
@@ -126,7 +126,7 @@ def invisible_characters(facts: Facts, rules: Rules) -> str | None:
 
 
 def unicode_form(facts: Facts, rules: Rules) -> str | None:
-    """Two spellings of one letter become two labels, unless text.unicode_form joins them."""
+    """Two Unicode forms of a letter become two labels, unless text.unicode_form unites them."""
     if facts.text != unicodedata.normalize("NFC", facts.text):
         return f"not NFC: {facts.text!r}"
     odd = sorted({c for c in facts.text if unicodedata.normalize("NFKC", c) != c})
@@ -146,7 +146,7 @@ def too_short_when_fast(facts: Facts, rules: Rules) -> str | None:
 
 
 def _why_not(facts: Facts, rules: Rules, speed: float) -> str | None:
-    """What training itself says of the length; it judges the text by checks that stand above."""
+    """Why training would leave the utterance out as too short; other checks judge the text."""
     if facts.seconds is None or empty_text(facts, rules) or unknown_symbols(facts, rules):
         return None
     reason = rules.encode.why_not(facts.text, int(facts.seconds / speed * audio.SAMPLE_RATE))
@@ -174,7 +174,7 @@ UTTERANCE_CHECKS: list[UtteranceCheck] = [
     Check("faint", "warning", "very quiet", faint),
     Check("clipped", "warning", "clipped", clipped),
     Check("invisible", "warning", "invisible characters", invisible_characters),
-    Check("ctc-speed", "warning", "too short for it when sped up", too_short_when_fast),
+    Check("ctc-speed", "warning", "too short for its text when sped up", too_short_when_fast),
     Check("dc-offset", "note", "DC offset", dc_offset),
     Check("unicode", "note", "unusual Unicode form", unicode_form),
 ]  # fmt: skip

@@ -194,5 +194,5 @@ def test_more_of_what_checks_say() -> None:
 def test_ctc_agrees_with_training() -> None:
     """The same function of the same numbers: what is found here is what training leaves out."""
     for samples in range(1600, 8000, 91):
-        said = found([utterance(signal={"seconds": samples / 16000}, text="noon")], "ctc")
-        assert bool(said) == (ENCODE.why_not("noon", int(samples / 16000 * 16000)) is not None)
+        findings = found([utterance(signal={"seconds": samples / 16000}, text="noon")], "ctc")
+        assert bool(findings) == (ENCODE.why_not("noon", int(samples / 16000 * 16000)) is not None)
