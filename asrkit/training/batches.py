@@ -1,4 +1,4 @@
-"""Batches: to score, and for a training loop that may be one of several."""
+"""Loaders of batches, for training and for scoring."""
 
 import logging
 
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 def loaded(dataset: SpeechDataset, batches: EpochBatches, num_workers: int) -> DataLoader[Batch]:
-    """Batches read ahead by worker processes."""
+    """Loader of these batches, read ahead by worker processes."""
     return DataLoader(dataset, batch_size=None, sampler=batches, num_workers=num_workers)
 
 
@@ -27,13 +27,13 @@ def held_out(
     max_batch_seconds: float,
     num_workers: int = 0,
 ) -> DataLoader[Batch]:
-    """Batches to score, not to train on: every utterance once, as it was recorded."""
+    """Loader for scoring: every utterance once, without augmentation."""
     batches = EpochBatches(cuts, max_batch_seconds, num_buckets=20, seed=0, epoch=0)
     return loaded(SpeechDataset(encode, to_train=False), batches, num_workers)
 
 
 def held_out_manifest(path: str, file: ModelFile, max_batch_seconds: float) -> DataLoader[Batch]:
-    """A manifest in batches for a model; what cannot be read is named and left out."""
+    """Loader of a manifest for scoring a model; utterances left out are logged."""
     left_out: list[LeftOut] = []
     cuts = load_cuts(path, left_out)
     for utterance in left_out:
@@ -48,6 +48,6 @@ def report_left_out(batch: Batch) -> None:
 
 
 def filler() -> Batch:
-    """A second of silence, for a rank that has nothing left but has to step with the others."""
+    """A second of silence, for a rank without batches that has to step with the others."""
     one = torch.ones(1, dtype=torch.int64)
     return Batch("filler", [], torch.zeros(1, 16000), one * 16000, one[None], one, [], [], 0.0)

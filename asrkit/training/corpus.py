@@ -1,4 +1,4 @@
-"""What training starts from: checked utterances, the tokenizer, the features' statistics."""
+"""The training data: checked utterances, the tokenizer, the statistics of the features."""
 
 import hashlib
 import random
@@ -18,13 +18,15 @@ from asrkit.data.manifest import LeftOut, ManifestError
 
 
 class Corpus(NamedTuple):
-    train: CutSet  # at every speed
+    """The training and dev sets, checked, with their tokenizer."""
+
+    train: CutSet  # each utterance at each speed
     dev: CutSet
     encode: TextEncoder
     seconds: float  # of train
     left_out: list[LeftOut]
     fingerprints: tuple[str, str]  # of train and dev
-    noise: CutSet | None = None  # to mix in
+    noise: CutSet | None = None  # recordings to mix in
 
 
 def load_corpus(config: Config) -> Corpus:
@@ -51,7 +53,7 @@ def load_corpus(config: Config) -> Corpus:
         return too_long(cut) or encode.why_not(text_of(cut), samples)
 
     train = usable(perturb_speed(train, config.augmentation.speed_factors), why_not, left_out)
-    dev = usable(dev, too_long, left_out)  # what cannot be written counts as an error
+    dev = usable(dev, too_long, left_out)  # texts that cannot be encoded count as errors
     for cuts, path in ((train, config.data.train), (dev, config.data.dev)):
         if next(iter(cuts), None) is None:
             reasons = "".join(f"\n  {u}" for u in left_out[:5])
@@ -67,7 +69,7 @@ def load_corpus(config: Config) -> Corpus:
 
 
 def measured(cuts: CutSet) -> tuple[float, str]:
-    """Seconds, and a fingerprint: SHA-256 of all ids and durations in their order."""
+    """Total seconds, and a fingerprint: SHA-256 of all ids and durations in order."""
     seconds, found = 0.0, hashlib.sha256()
     for number, cut in enumerate(cuts):
         seconds += cut.duration
@@ -77,7 +79,7 @@ def measured(cuts: CutSet) -> tuple[float, str]:
 
 
 def hours_of_epoch(hours: float, speed_factors: list[float]) -> str:
-    """An epoch's audio, in which each utterance comes once at each speed."""
+    """The hours of an epoch as text, with those of the recordings if there are several speeds."""
     shown = f"{hours:.2f} h"
     if speed_factors == [1.0]:
         return shown
@@ -89,7 +91,7 @@ def hours_of_epoch(hours: float, speed_factors: list[float]) -> str:
 def feature_statistics(
     cuts: CutSet, fbank: Fbank, max_seconds: float = 1200.0
 ) -> tuple[Tensor, Tensor]:
-    """Mean (F,) and 1 / standard deviation (F,) of log mels over some of the utterances."""
+    """Mean (F,) and 1 / standard deviation (F,) of the log mels of about `max_seconds` of audio."""
     sums = torch.zeros(2, fbank.num_mels, dtype=torch.float64)
     frames, seconds = 0, 0.0
     chosen = cuts if cuts.is_lazy else random.Random(0).sample(list(cuts), len(cuts))
@@ -98,7 +100,7 @@ def feature_statistics(
             break
         try:
             samples = torch.from_numpy(load_samples(cut))[None]
-        except AudioError:  # training names it
+        except AudioError:  # the training loop logs it
             continue
         feats = fbank(samples, samples[:, :0])[0][0].double()  # (T, F)
         sums += torch.stack([feats.sum(0), feats.square().sum(0)])

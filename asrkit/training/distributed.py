@@ -1,4 +1,4 @@
-"""The ranks of a run under torchrun; one rank without it."""
+"""Distributed training: the ranks of a run under torchrun, or a single one."""
 
 import os
 from contextlib import AbstractContextManager, nullcontext
@@ -11,7 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 class Ranks:
-    """What a rank needs to know of the others. Starts the process group when torchrun asks."""
+    """This process's rank and the collective operations; under torchrun, joins the group."""
 
     def __init__(self) -> None:
         self.rank = int(os.environ.get("RANK", "0"))
@@ -30,25 +30,26 @@ class Ranks:
         return self.rank == 0
 
     def wrap(self, module: nn.Module) -> nn.Module:
+        """The module with gradients averaged over the ranks."""
         return DistributedDataParallel(module) if self.size > 1 else module
 
     def no_sync(self, module: nn.Module) -> AbstractContextManager[None]:
-        """Gradients stay on this rank: for all batches of a step but the last."""
+        """A context without averaging gradients: for all batches of a step but the last."""
         return module.no_sync() if self.size > 1 else nullcontext()  # type: ignore[operator]
 
     def sum(self, *values: float) -> list[float]:
-        """Each value added up over the ranks."""
+        """The sum of each value over the ranks."""
         totals = torch.tensor(values, dtype=torch.float64, device=self.device)
         if self.size > 1:
             dist.all_reduce(totals)
         return totals.tolist()
 
     def any(self, value: bool) -> bool:
-        """Whether it is true on any rank."""
+        """Whether the value is true on any rank."""
         return self.sum(value) != [0.0]
 
     def gather(self, items: list[str]) -> list[str]:
-        """All ranks' items."""
+        """The items of all ranks, in their order."""
         if self.size == 1:
             return items
         lists: list[list[str]] = [[] for _ in range(self.size)]
@@ -56,7 +57,7 @@ class Ranks:
         return [item for part in lists for item in part]
 
     def wait(self) -> None:
-        """For all ranks to come here."""
+        """Block until all ranks have called this."""
         if self.size > 1:
             dist.barrier()
 

@@ -1,4 +1,4 @@
-"""Muon in float32: steps along the nearest semi-orthogonal matrix of the momentum.
+"""The optimiser Muon in float32: steps along the semi-orthogonal matrix nearest to the momentum.
 
 torch.optim.Muon orthogonalises in bfloat16, matrix by matrix: on a CPU without bfloat16
 instructions that took seven times as long as the rest of a training step.
@@ -9,21 +9,21 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-# Of the quintic whose iteration drives singular values to about 1 (Jordan et al. 2024).
+# Coefficients of the quintic that drives singular values to about 1 (Jordan et al. 2024).
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 STEPS = 5
 
 
 class Muon(torch.optim.Optimizer):
-    """Momentum, orthogonalised (Jordan et al. 2024), for matrices.
+    """Orthogonalised momentum (Jordan et al. 2024), for matrices.
 
-    An update has the root mean square of one of AdamW's, 0.2, so that both share a learning rate
-    (Liu et al. 2025).
+    Updates are scaled to a root mean square of 0.2, that of AdamW's, so that both can have the same
+    learning rate (Liu et al. 2025).
 
     Args:
         params: matrices.
-        weight_decay: decoupled; times the learning rate.
-        momentum: of Nesterov's kind.
+        weight_decay: decoupled, multiplied with the learning rate.
+        momentum: Nesterov momentum.
     """
 
     def __init__(
@@ -56,10 +56,10 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonalize(matrices: Tensor) -> Tensor:
-    """Matrices of the same singular vectors whose singular values are about 1: (N, m, n).
+    """(N, m, n) matrices with the same singular vectors and singular values of about 1.
 
-    The Newton-Schulz iteration X <- (aI + bXX' + c(XX')²)X. Only XX' is iterated, which is small
-    and square, and the product of all factors meets X once.
+    By the Newton-Schulz iteration X <- (aI + bXX' + c(XX')²)X. Only XX', which is small and square,
+    is iterated; X is multiplied once, with the product of all factors.
     """
     if matrices.size(1) > matrices.size(2):
         return orthogonalize(matrices.mT).mT

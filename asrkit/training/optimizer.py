@@ -1,4 +1,4 @@
-"""Optimisers and their learning rate."""
+"""The optimisers and the schedule of their learning rate."""
 
 import math
 from collections.abc import Sequence
@@ -9,12 +9,12 @@ from typing_extensions import TypedDict  # pydantic does not take typing's befor
 
 from asrkit.training.muon import Muon
 
-# What an optimiser remembers of each parameter.
-MEMORY = {Muon: {"momentum"}, torch.optim.AdamW: {"step", "exp_avg", "exp_avg_sq"}}
+# Keys of an optimiser's state of each parameter.
+STATE_KEYS = {Muon: {"momentum"}, torch.optim.AdamW: {"step", "exp_avg", "exp_avg_sq"}}
 
 
 class OptimizerState(TypedDict):
-    """What an optimiser remembers, by number of the parameter."""
+    """An optimiser's state by the number of each parameter."""
 
     state: dict[int, dict[str, Tensor]]
 
@@ -46,25 +46,25 @@ def build_optimizers(
     return [*optimizers, torch.optim.AdamW(groups, betas=(0.9, 0.98), eps=1e-8, fused=True)]
 
 
-def why_not_of(optimizer: torch.optim.Optimizer, remembered: OptimizerState) -> str | None:
-    """Why an optimiser cannot take this over, or None."""
+def mismatch(optimizer: torch.optim.Optimizer, saved: OptimizerState) -> str | None:
+    """Why a saved state does not fit an optimiser, or None."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     name = type(optimizer).__name__
-    for number, memory in remembered["state"].items():
+    for number, tensors in saved["state"].items():
         if not 0 <= number < len(parameters):
             return f"{name} has no parameter {number}"
-        shapes = {key: tuple(tensor.shape) for key, tensor in memory.items()}
+        shapes = {key: tuple(tensor.shape) for key, tensor in tensors.items()}
         shape = tuple(parameters[number].shape)
-        expected = {key: () if key == "step" else shape for key in MEMORY[type(optimizer)]}
+        expected = {key: () if key == "step" else shape for key in STATE_KEYS[type(optimizer)]}
         if shapes != expected:
             return f"{name}'s parameter {number} has {shapes!s:.160}, expected {expected}"
     return None
 
 
-def take_over(optimizer: torch.optim.Optimizer, remembered: OptimizerState) -> None:
-    """Go on with what an optimiser remembers; its settings are the configuration's."""
+def restore(optimizer: torch.optim.Optimizer, saved: OptimizerState) -> None:
+    """Load a saved state, but keep the settings of the optimiser, which the configuration gave."""
     groups = optimizer.state_dict()["param_groups"]
-    optimizer.load_state_dict({"state": remembered["state"], "param_groups": groups})
+    optimizer.load_state_dict({"state": saved["state"], "param_groups": groups})
 
 
 def set_learning_rate(optimizers: Sequence[torch.optim.Optimizer], rate: float) -> None:
@@ -88,5 +88,5 @@ def learning_rate(progress: float, peak: float, warmup_share: float) -> float:
 
 
 def ramp(progress: float, share: float) -> float:
-    """From 0 to 1 over the first `share` of training, then 1."""
+    """Linear from 0 to 1 over the first `share` of training, then 1."""
     return min(1.0, progress / max(1e-9, share))

@@ -1,4 +1,7 @@
-"""What may change when a training is resumed: not what it trains, its schedule when asked for."""
+"""Checks of what changed when a training is resumed.
+
+The model, the texts and the start may not change; the schedule may, with --change-schedule.
+"""
 
 import hashlib
 import json
@@ -13,8 +16,8 @@ from asrkit.training.snapshots import Checkpoint
 
 logger = logging.getLogger(__name__)
 
-# Settings that may change without a word: where things are and what is written, how it is computed,
-# and what decoding does by default. All others are the schedule: batches, draws, rates, scores.
+# Settings that may always change: paths, files written, how things are computed, and the defaults
+# of decoding. All others are the schedule: batches, random draws, learning rates, scores.
 FREE = {
     "data.train",  # its utterances are compared
     "data.dev",
@@ -32,11 +35,14 @@ FREE = {
 }
 BATCHES = "training.accumulate_batches"
 UTTERANCES = ("the training utterances", "the dev utterances")
-UNKNOWN = hashlib.sha256(b"").hexdigest()  # once stood for utterances that are read lazily
+UNKNOWN = hashlib.sha256(b"").hexdigest()  # older checkpoints have it for lazily read utterances
 
 
 def identity(config: Config, corpus: Corpus) -> dict[str, str]:
-    """Hashes of what a training trains on and what it trains; only utterances may ever change."""
+    """Hashes of a training's model, texts, start, tokenizer and utterances, by name.
+
+    Of these only the utterances may change, with --change-schedule.
+    """
     parts = {
         "the configuration's model": former_spelling(config.model),
         "the configuration's text": config.text.model_dump_json(),
@@ -50,7 +56,7 @@ def identity(config: Config, corpus: Corpus) -> dict[str, str]:
 
 
 def former_spelling(config: ModelConfig) -> str:
-    """JSON of a network's settings, as checkpoints have it that are older than `subsampling`."""
+    """JSON of a network's settings with the keys that checkpoints before `subsampling` hash."""
     found: dict[str, Any] = {}
     for key, value in config.model_dump(mode="json").items():
         if key == "subsampling" and value["kind"] == "conv4":
@@ -64,17 +70,17 @@ def former_spelling(config: ModelConfig) -> str:
 def check_same(
     found: Checkpoint, own: dict[str, str], config: Config, ranks: int, change_schedule: bool
 ) -> None:
-    """Compare what a checkpoint comes from with what is to go on; a changed schedule is logged.
+    """Compare a checkpoint's training with the one that resumes from it; log a changed schedule.
 
     Args:
         found: the checkpoint.
-        own: `identity` of what is to go on.
-        config: of it.
-        ranks: that go on with it. Two train what one would with twice the accumulation.
-        change_schedule: whether it may be another.
+        own: `identity` of the training that resumes.
+        config: of the training that resumes.
+        ranks: number of its ranks; two ranks train as one with twice the accumulation.
+        change_schedule: allow a changed schedule.
 
     Raises:
-        ConfigError: if something differs that must not.
+        ConfigError: for a change that is not allowed.
     """
     folder = config.training.output_dir
     stored = found.model_extra or {}
@@ -110,14 +116,14 @@ def check_same(
 
 
 def settings(config: dict[str, Any], ranks: int) -> dict[str, Any]:
-    """Those that the schedule depends on, by dotted key."""
+    """The settings of the schedule, by dotted key."""
     found = {key: value for key, value in dotted(config) if key not in FREE}
     batches = found.pop(BATCHES, None)
     return found if batches is None else found | {f"{BATCHES} times ranks": batches * ranks}
 
 
 def dotted(section: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of nested sections with their keys."""
+    """The values of nested sections with their dotted keys."""
     for name, value in section.items():
         if isinstance(value, dict):
             yield from dotted(value, f"{prefix}{name}.")

@@ -1,4 +1,4 @@
-"""What training leaves on disk: checkpoints to resume from, weights of epochs to average."""
+"""Files of a training: checkpoints to resume from, weights of epochs to average."""
 
 import logging
 import textwrap
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from asrkit.errors import UserError
 from asrkit.files import replacing
 from asrkit.model_file import ModelFileError, read_tensors, write_tensors
-from asrkit.training.optimizer import OptimizerState, why_not_of
+from asrkit.training.optimizer import OptimizerState, mismatch
 
 logger = logging.getLogger(__name__)
 
@@ -29,16 +29,16 @@ class CheckpointError(UserError):
 
 
 class Progress(NamedTuple):
-    """Where training stands; all of it that is not weights or optimiser."""
+    """The position in a training: its state besides weights and optimisers."""
 
-    epoch: Count = 0  # being trained
+    epoch: Count = 0  # current epoch, from 0
     batch: Count = 0  # next batch of the epoch, over all ranks
     step: Count = 0  # optimiser steps done
-    seconds: Seconds = 0.0  # of this epoch's audio consumed
+    seconds: Seconds = 0.0  # audio of this epoch that was trained on
 
 
 class Checkpoint(BaseModel):
-    """What a checkpoint holds, beside each part of `resuming.identity` by its name."""
+    """The contents of a checkpoint; the hashes of `resuming.identity` are extra fields."""
 
     model_config = ConfigDict(strict=True, arbitrary_types_allowed=True, extra="allow")
 
@@ -47,25 +47,25 @@ class Checkpoint(BaseModel):
     progress: Progress
     history: dict[int, dict[str, float]]  # epoch -> WER by chunk size
     wall_seconds: Seconds = 0.0
-    config: dict[str, Any] | None = None  # none in those of older versions
+    config: dict[str, Any] | None = None  # None in checkpoints of older versions
     ranks: Annotated[int, Field(ge=1)] = 1
 
 
 class Checkpoints:
-    """The newest few training checkpoints of a folder, each written atomically.
+    """The newest checkpoints of a training in a folder, each written atomically.
 
     Args:
         folder: made if missing.
-        keep: how many.
+        keep: number of checkpoints.
     """
 
     def __init__(self, folder: Path, keep: int) -> None:
         self.folder, self.keep = folder, keep
 
     def save(self, step: int, state: dict[str, Any]) -> None:
-        """Write the checkpoint of a step; later ones, which could not be resumed from, go."""
+        """Write a step's checkpoint; delete old ones, and later ones that were not usable."""
         path = self.folder / f"step-{step:08d}.pt"
-        # A file of Python's, for torch's own tells of a full disk in terms of its format.
+        # Into an open file: given a path, torch reports a full disk in terms of its format.
         with replacing(path) as temporary, temporary.open("wb") as file:
             torch.save(state, file)
         paths = self.paths()
@@ -74,13 +74,13 @@ class Checkpoints:
             paths[number].unlink()
 
     def newest(self, use: Callable[[Checkpoint], Found]) -> Found | None:
-        """What `use` makes of the newest checkpoint that it can; None if there is none at all.
+        """The result of `use` for the newest usable checkpoint; None if the folder has none.
 
         Args:
-            use: raises CheckpointError for one that it cannot. Then the one before it is tried.
+            use: raises CheckpointError for one that is not usable; then the one before is tried.
 
         Raises:
-            CheckpointError: if there are some, but none can be used.
+            CheckpointError: if there are checkpoints, but none is usable.
         """
         paths = self.paths()
         for path in reversed(paths.values()):
@@ -94,12 +94,12 @@ class Checkpoints:
         return None
 
     def paths(self) -> dict[int, Path]:
-        """By step."""
+        """The checkpoints by step."""
         return numbered(self.folder, "step-", ".pt")
 
 
 def numbered(folder: Path, before: str, after: str) -> dict[int, Path]:
-    """The files of a folder whose names have a number between these, by number."""
+    """The files of a folder named `before`, a number, `after`: by number, in its order."""
     names = {
         path.name.removeprefix(before).removesuffix(after): path
         for path in folder.glob(f"{before}*{after}")
@@ -108,7 +108,7 @@ def numbered(folder: Path, before: str, after: str) -> dict[int, Path]:
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """The checkpoint in a file, none of whose bytes has changed since it was written.
+    """The checkpoint in a file, after comparing the file's checksums.
 
     Raises:
         CheckpointError: if it is damaged or of another kind.
@@ -131,7 +131,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
         key = ".".join(map(str, first["loc"]))
         reason = f"{key!r:.80}: {first['msg']}" if key else first["msg"]
         raise CheckpointError(f"it is no checkpoint of a training: {reason}") from None
-    except Exception as error:  # zipfile, zlib, torch and its unpickler raise a dozen types
+    except Exception as error:  # zipfile, zlib, torch and its unpickler raise many types
         reason = textwrap.shorten(repr(error), 120, placeholder=" …")
         raise CheckpointError(f"it is damaged or no checkpoint: {reason}") from None
 
@@ -139,22 +139,22 @@ def read_checkpoint(path: Path) -> Checkpoint:
 def check_fit(
     found: Checkpoint, model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]
 ) -> None:
-    """Compare names, types and shapes with what would be changed.
+    """Compare a checkpoint's names, types and shapes with those of a model and its optimisers.
 
     Raises:
-        CheckpointError: if something does not fit.
+        CheckpointError: if one differs.
     """
-    reason = why_unlike(found.weights, model.state_dict())
+    reason = difference(found.weights, model.state_dict())
     if reason is None and len(found.optimizers) != len(optimizers):
         reason = f"{len(found.optimizers)} optimisers where there are {len(optimizers)}"
     for optimizer, state in zip(optimizers, found.optimizers, strict=False):
-        reason = reason or why_not_of(optimizer, state)
+        reason = reason or mismatch(optimizer, state)
     if reason is not None:
         raise CheckpointError(f"it does not fit this training: {reason}")
 
 
-def why_unlike(tensors: dict[str, Tensor], others: dict[str, Tensor]) -> str | None:
-    """The first name whose type or shape differs, or None."""
+def difference(tensors: dict[str, Tensor], others: dict[str, Tensor]) -> str | None:
+    """The first difference in names, types or shapes, as text, or None."""
     here, there = ({n: f"{t.dtype} {tuple(t.shape)}" for n, t in of.items()}
                    for of in (tensors, others))  # fmt: skip
     for name in sorted(here.keys() | there.keys()):
@@ -169,17 +169,17 @@ class EpochWeights:
 
     Args:
         folder: made if missing.
-        keep: how many epochs.
-        best: keep those of the lowest score; else the last.
+        keep: number of epochs.
+        best: keep those with the lowest scores, rather than the last.
     """
 
     def __init__(self, folder: Path, keep: int, best: bool) -> None:
         self.folder, self.keep, self.best = folder, keep, best
 
     def save(self, epoch: int, weights: dict[str, Tensor], scores: dict[int, float]) -> None:
-        """Write an epoch's weights; `scores` of all epochs so far say which ones stay.
+        """Write an epoch's weights; delete those not chosen by the `scores` of all epochs so far.
 
-        Those of later epochs, from before a checkpoint that could not be resumed from, go.
+        Later epochs, left from a checkpoint that was not usable, are deleted too.
         """
         tensors = {name: t.cpu().contiguous() for name, t in weights.items()}
         write_tensors(self.folder / f"epoch-{epoch:04d}.safetensors", tensors, {})
@@ -191,19 +191,19 @@ class EpochWeights:
     def average(
         self, model: nn.Module, scores: dict[int, float]
     ) -> tuple[dict[str, Tensor], list[int]]:
-        """Mean of the chosen epochs' weights of a model, summed in float64, and those epochs.
+        """The mean of the chosen epochs' weights, computed in float64, and these epochs.
 
-        One whose file is damaged is left out, which is logged.
+        Epochs whose files are damaged are left out with a warning.
 
         Raises:
-            CheckpointError: if none is left.
+            CheckpointError: if no epoch is left.
         """
         paths, expected = self.paths(), model.state_dict()
         files: dict[int, dict[str, Tensor]] = {}
         for epoch in self.chosen(list(paths), scores):
             try:
                 tensors, _ = read_tensors(paths[epoch])
-                reason = why_unlike(tensors, expected)
+                reason = difference(tensors, expected)
                 if reason is not None:
                     raise ModelFileError(f"{paths[epoch]} does not fit this training: {reason}")
                 files[epoch] = tensors
@@ -224,5 +224,5 @@ class EpochWeights:
         return sorted(scored, key=lambda epoch: scores[epoch])[: self.keep] or epochs[-1:]
 
     def paths(self) -> dict[int, Path]:
-        """By epoch."""
+        """The files by epoch."""
         return numbered(self.folder, "epoch-", ".safetensors")

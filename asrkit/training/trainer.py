@@ -1,8 +1,8 @@
 """The training loop.
 
 Every random draw (dropout, masks, chunk sizes, noise) is a function of the seed, the epoch and the
-batch's number. So a checkpoint needs no generator's state, resuming gives the same weights bit for
-bit, and two ranks train on exactly what one rank with twice the accumulation would.
+number of the batch. So a checkpoint needs no state of random generators, resuming gives the same
+weights bit for bit, and two ranks train on what one rank with twice the accumulation would.
 """
 
 import functools
@@ -33,8 +33,8 @@ from asrkit.training.optimizer import (
     build_optimizers,
     learning_rate,
     ramp,
+    restore,
     set_learning_rate,
-    take_over,
 )
 from asrkit.training.resuming import check_same, identity
 from asrkit.training.snapshots import (
@@ -51,18 +51,18 @@ logger = logging.getLogger(__name__)
 
 
 class TrainingError(UserError):
-    """Training that cannot go on; what was good before is in the checkpoints."""
+    """Training that cannot go on from its current weights."""
 
 
 class Trainer:
-    """Trains a model on a corpus, resumably.
+    """Trains a model on a corpus, and resumes from checkpoints.
 
     Args:
-        model: gets trained in place.
+        model: trained in place.
         corpus: utterances and tokenizer.
         config: the whole configuration.
-        checkpoints: where to resume from.
-        epochs: weights to average.
+        checkpoints: written to, and resumed from.
+        epochs: weights of epochs, to average.
         ranks: of a distributed run.
     """
 
@@ -88,20 +88,20 @@ class Trainer:
         self.spec_augment = build_spec_augment(config.augmentation)
         self.identity = identity(config, corpus)
         self.writer: Any = None  # set from outside: a TensorBoard SummaryWriter
-        self.stop = False  # set from outside: save after this step, and end
+        self.stop = False  # set from outside: save and end after the current step
         self.progress = Progress()
-        self.started = time.monotonic()  # as if it had never stopped
+        self.started = time.monotonic()  # now, minus the time that earlier runs took
         self.history: dict[int, dict[str, float]] = {}  # epoch -> WER by chunk size
 
     def resume(self, change_schedule: bool = False) -> bool:
-        """Continue from the newest checkpoint that is whole; whether there was any.
+        """Continue from the newest usable checkpoint; False if there is none.
 
         Args:
-            change_schedule: go on with settings that may be others, see `resuming`.
+            change_schedule: allow a changed schedule, see `resuming`.
 
         Raises:
-            ConfigError: if it is of another training, or of another schedule without leave.
-            CheckpointError: if none can be used. Nothing has been changed then.
+            ConfigError: if it is of another training, or the schedule changed and may not.
+            CheckpointError: if no checkpoint is usable; the trainer is unchanged then.
         """
 
         def checked(found: Checkpoint) -> Checkpoint:
@@ -113,8 +113,8 @@ class Trainer:
         if found is None:
             return False
         self.model.load_state_dict(found.weights)
-        for optimizer, remembered in zip(self.optimizers, found.optimizers, strict=True):
-            take_over(optimizer, remembered)
+        for optimizer, saved in zip(self.optimizers, found.optimizers, strict=True):
+            restore(optimizer, saved)
         self.progress, self.history = found.progress, found.history
         self.started -= found.wall_seconds
         return True
@@ -137,7 +137,7 @@ class Trainer:
         return True
 
     def train_epoch(self) -> None:
-        """The rest of the epoch that `progress` stands in.
+        """Train the rest of the current epoch.
 
         Raises:
             TrainingError: if no step of the epoch could be taken, or the weights diverged.
@@ -162,7 +162,7 @@ class Trainer:
                 self.save()
         bar.close()
         self.check_finite()
-        if self.progress.step == before.step:  # it had been stopped after its last step
+        if self.progress.step == before.step:  # the run before was stopped after the last step
             return
         if not tokens and not before.batch and not self.stop:
             raise TrainingError(
@@ -178,7 +178,7 @@ class Trainer:
         )  # fmt: skip
 
     def groups(self) -> Iterator[list[Batch]]:
-        """This rank's batches of each optimiser step that is left of the epoch."""
+        """This rank's batches of each optimiser step in the rest of the epoch."""
         data, size = self.config.data, self.options.accumulate_batches
         batches = EpochBatches(
             self.corpus.train, data.max_batch_seconds, data.num_buckets, self.options.seed,
@@ -192,14 +192,14 @@ class Trainer:
         )  # fmt: skip
         dataset = SpeechDataset(self.corpus.encode, augmentation)
         loader = iter(loaded(dataset, batches, data.num_workers))
-        # Ranks step together: one whose batches end first goes on with fillers of no weight.
+        # Ranks step together: those whose batches end first get fillers with weight 0.
         while self.ranks.any(bool(group := list(islice(loader, size)))):
             yield group + [filler()] * (size - len(group))
 
     def train_step(self, group: list[Batch]) -> tuple[float, int]:
-        """One optimiser step; the loss summed over tokens and their number, over all ranks.
+        """Take an optimiser step; returns the sum of the losses and the tokens, over all ranks.
 
-        A step that cannot be taken has none of them.
+        (0, 0) if the step is skipped, for a loss or gradient that is not finite or without tokens.
         """
         options = self.options
         for batch in group:
@@ -213,7 +213,8 @@ class Trainer:
         self.model.train()
         total, suspects = self.backward(group, tokens)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), options.clip_norm)
-        taken = bool(torch.isfinite(norm)) and tokens > 0  # with none, momentum would move weights
+        # Without tokens, the momentum alone would move the weights.
+        taken = bool(torch.isfinite(norm)) and tokens > 0
         if taken:
             for optimizer in self.optimizers:
                 optimizer.step()
@@ -233,15 +234,18 @@ class Trainer:
         return (total, int(tokens)) if taken else (0.0, 0)
 
     def backward(self, group: list[Batch], tokens: float) -> tuple[float, list[str]]:
-        """Gradients of the mean loss over all ranks' tokens; this rank's summed loss, and the
-        utterances whose loss is not finite."""
+        """Compute the gradients of the mean loss over the tokens of all ranks.
+
+        Returns:
+            The sum of this rank's losses, and the ids of utterances whose loss is not finite.
+        """
         total, suspects = 0.0, []
         for i, batch in enumerate(group):
             last = i + 1 == len(group)
             with nullcontext() if last else self.ranks.no_sync(self.loss):
                 losses = self.losses(batch if batch.ids else filler())
                 weight = 1.0 if batch.ids else 0.0
-                # Gradients are averaged over ranks: this makes it the mean over all tokens.
+                # Gradients are averaged over ranks; times their number, it is the mean over tokens.
                 (losses.sum() * (weight * self.ranks.size / max(1.0, tokens))).backward()
             if batch.ids:
                 total += float(losses.detach().sum())
@@ -250,7 +254,7 @@ class Trainer:
         return total, suspects
 
     def losses(self, batch: Batch) -> Tensor:
-        """(B,) losses of a batch, in contexts drawn for it."""
+        """(B,) losses of a batch, with augmentation and contexts drawn for it."""
         seed_everything(f"{batch.seed}-model")
         options, device = self.options, self.ranks.device
         draw = random.Random(f"{batch.seed}-context")
@@ -264,7 +268,7 @@ class Trainer:
             return self.loss(views, lengths, tokens, token_lengths, weight)
 
     def validate_epoch(self) -> None:
-        """WER, CER and loss on dev in every context of the menu, logged; the WER is kept."""
+        """Log WER, CER and loss on dev in every context of the menu; keep the WER in `history`."""
         if self.ranks.is_first:
             found = scores(self.validation().recognize())
             curves = rates(found)
@@ -279,7 +283,7 @@ class Trainer:
         self.ranks.wait()
 
     def validation(self) -> Validation:
-        """Of dev, in full context and each chunk size, with the longest left context."""
+        """Validation on dev, in full context and each chunk size with the longest left context."""
         context, data, encode = self.config.context, self.config.data, self.corpus.encode
         contexts = [(FULL_CONTEXT, 0)] if context.full_share > 0 else []
         left_context = max(context.left_contexts)
@@ -293,16 +297,16 @@ class Trainer:
         return {epoch: sum(r.values()) / len(r) for epoch, r in self.history.items()}
 
     def share(self) -> float:
-        """Share of all training done."""
+        """The share of all training that is done, 0 to 1."""
         epochs = self.progress.epoch + self.progress.seconds / self.corpus.seconds
         return epochs / self.options.epochs
 
     def wall_seconds(self) -> float:
-        """Time that all of the training took, without what lay between its runs."""
+        """Seconds that all runs of this training took."""
         return time.monotonic() - self.started
 
     def check_finite(self) -> None:
-        """Raise TrainingError if a weight is not a number: no step could mend it."""
+        """Raises TrainingError if a weight is NaN or infinite, which no step can repair."""
         for name, weight in self.model.state_dict().items():
             if not torch.isfinite(weight).all():
                 raise TrainingError(
@@ -312,7 +316,11 @@ class Trainer:
                 )
 
     def save(self) -> None:
-        """Write a checkpoint, of weights that are numbers."""
+        """Write a checkpoint.
+
+        Raises:
+            TrainingError: if a weight is NaN or infinite.
+        """
         self.check_finite()
         if self.ranks.is_first:
             state = {
@@ -334,7 +342,7 @@ class Trainer:
 
 
 def recompute_layers(model: ConformerCTC) -> None:
-    """Trade time for memory: activations inside a layer are computed again in the backward pass."""
+    """Save memory by computing the activations inside a layer again in the backward pass."""
     for layer in model.encoder.layers:
         layer.forward = functools.partial(checkpoint, layer.forward, use_reentrant=False)
 

@@ -1,4 +1,4 @@
-"""What training draws for a batch: how it sounds, what is masked, and in which context."""
+"""Random views of a training batch: augmented features, each with a chunk size and left context."""
 
 import random
 
@@ -23,7 +23,7 @@ def draw_views(
     masked *= ramp(progress, config.augmentation.spec_ramp)
     return [
         View(
-            spec_augment(heard(feats, config.augmentation), lengths, masked),
+            spec_augment(perturbed(feats, config.augmentation), lengths, masked),
             chunk_size,
             left_context,
         )
@@ -31,16 +31,16 @@ def draw_views(
     ]
 
 
-def heard(feats: Tensor, config: AugmentationConfig) -> Tensor:
-    """The features of another voice, at another level."""
+def perturbed(feats: Tensor, config: AugmentationConfig) -> Tensor:
+    """The features with the vocal tract's length and the level changed at random."""
     return change_gain(warp_frequencies(feats, config.frequency_warp), config.gain_db)
 
 
 def draw_contexts(config: ContextConfig, views: str, draw: random.Random) -> list[tuple[int, int]]:
     """Chunk size and left context of each view of a batch.
 
-    "one" view, or two of the "same" context, are in full context with the probability
-    `full_share`; with "full_and_chunks" one view is, and the other never.
+    "one" view, or two in the "same" context, have full context with the probability `full_share`;
+    with "full_and_chunks" the first view has full context and the second never has.
     """
     if views == "full_and_chunks":
         return [(FULL_CONTEXT, 0), draw_chunks(config, draw)]

@@ -1,4 +1,4 @@
-"""Going on from a model that was trained before, on other recordings or for other texts."""
+"""Fine-tuning: starting from a trained model, whose labels may be others."""
 
 import torch
 
@@ -10,21 +10,22 @@ from asrkit.text import Tokenizer
 
 
 def start_from(name: str, model: ConformerCTC, tokenizer: Tokenizer, config: Config) -> int:
-    """Take over the encoder with its normalisation, and the outputs of the labels that both have.
+    """Copy a model's encoder with its normalisation, and the head's rows of labels that both have.
 
-    Labels are the same if they are written alike, or but for case. All others stay as drawn.
+    Labels are the same if their texts are equal, or equal but for case. The rows of other labels
+    keep their random weights.
 
     Args:
         name: of a ready model, or the path of a model file.
-        model: to change.
-        tokenizer: of its labels.
-        config: of it.
+        model: the model to change.
+        tokenizer: of `model`.
+        config: of `model`.
 
     Returns:
-        How many labels were known.
+        The number of labels that both have.
 
     Raises:
-        UserError: if the file cannot be loaded, or holds a network of another shape.
+        UserError: if the file cannot be loaded, or its network has another shape.
     """
     other = load_model(name)
     here, there = config.model.model_dump(), other.config.model.model_dump()
@@ -44,7 +45,7 @@ def start_from(name: str, model: ConformerCTC, tokenizer: Tokenizer, config: Con
 
 
 def same_labels(old: Tokenizer, new: Tokenizer) -> list[tuple[int, int]]:
-    """Ids of the blank and of each label that both write."""
+    """Pairs of ids (old, new) of the blank and of each label that both have."""
     exact = {old.piece(token): token for token in range(1, old.vocab_size)}
     folded = {piece.casefold(): token for piece, token in exact.items()}
     pairs = [(BLANK, BLANK)]

@@ -87,14 +87,14 @@ def test_an_epoch_ends_where_the_next_begins(corpus: Path, tmp_path: Path) -> No
     augmentation = subject.config.augmentation.model_copy(update=silent)
     subject.config = subject.config.model_copy(update={"augmentation": augmentation})
     (corpus / "audio" / "train0.flac").unlink()
-    heard, left_out = 0.0, []
+    seconds, left_out = 0.0, []
     for group in subject.groups():
         subject.train_step(group)
-        heard += sum(int(batch.num_samples.sum()) for batch in group) / 16000
+        seconds += sum(int(batch.num_samples.sum()) for batch in group) / 16000
         left_out += [each.id for batch in group for each in batch.left_out]
     assert subject.share() == pytest.approx(0.5, rel=1e-9)  # the first of two epochs
     assert left_out == ["train0"]
-    assert heard > 2 * subject.corpus.seconds
+    assert seconds > 2 * subject.corpus.seconds
 
 
 def test_a_loss_that_is_not_finite_skips_the_step(
