@@ -1,4 +1,4 @@
-"""Settings: what there is, and what a YAML file chooses."""
+"""Settings: their schema, and reading them from YAML."""
 
 from asrkit.config.schema import (
     MOST_FRAMES,

@@ -1,4 +1,4 @@
-"""Sections of a configuration whose options are the arguments of a class."""
+"""Sections of a configuration that choose a class by `kind`, with its arguments as options."""
 
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal, TypeVar, Union
@@ -7,10 +7,10 @@ from pydantic import BaseModel, BeforeValidator, Field, create_model
 
 from asrkit.kinds import Kinds
 
-# YAML reads 1e-3 as a string: numbers with a fraction may be written so.
+# Not strict, because YAML reads 1e-3 as a string.
 Number = Annotated[float, Field(strict=False, allow_inf_nan=False)]
 
-# Of a kind's options: no table that a file asks for may fill the memory.
+# Integer options of a kind are bounded, so that no file can make tables that fill the memory.
 Few = Annotated[int, Field(ge=1, le=100_000)]
 BOUNDED: dict[Any, Any] = {int: Few, int | None: Few | None, float: Number}
 
@@ -19,7 +19,7 @@ AnyKind = TypeVar("AnyKind", bound=BaseModel)
 
 
 def sections_of(base: type[AnyKind], kinds: Kinds[Any]) -> dict[str, type[AnyKind]]:
-    """The section of each kind."""
+    """A model class of the section for each kind."""
     sections = {}
     for kind in kinds:
         fields: dict[str, Any] = {
@@ -32,7 +32,7 @@ def sections_of(base: type[AnyKind], kinds: Kinds[Any]) -> dict[str, type[AnyKin
 
 
 def any_of(sections: Iterable[type[BaseModel]]) -> Any:
-    """One of these sections, by its kind; a kind may stand alone."""
+    """The type of a value that is one of these sections, or only the name of a kind."""
     return Annotated[
         Union[tuple(sections)],  # noqa: UP007
         Field(discriminator="kind"),

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, in words that name the key and what would be right."""
+"""Error messages of a configuration, which name the key and what would be right."""
 
 import difflib
 from collections.abc import Mapping
@@ -10,19 +10,19 @@ import pydantic
 from asrkit.errors import shown
 from asrkit.kinds import Kinds, refusal
 
-MOST_LINES = 20  # of mistakes in a message
-LAID_OUT = ("position", "subsampling")  # parts of `model` that know themselves which numbers fit
+MOST_LINES = 20  # errors in a message
+SELF_CHECKED = ("position", "subsampling")  # parts of `model` whose classes check their options
 
 
 def explained(
     error: pydantic.ValidationError, keys: list[str], kinds: Mapping[tuple[str, ...], Kinds[Any]]
 ) -> str:
-    """The mistakes that pydantic found, a line each.
+    """The message for pydantic's errors, one a line.
 
     Args:
         error: of a configuration, or a part of one.
-        keys: all dotted keys that there are.
-        kinds: of a section, by its place.
+        keys: all dotted keys of a configuration.
+        kinds: by the place of the section that chooses one of them.
     """
     first = error.errors()[: MOST_LINES + 1]
     return _some([_explain(each, keys, kinds) for each in first])
@@ -32,7 +32,7 @@ def _explain(error: Any, keys: list[str], kinds: Mapping[tuple[str, ...], Any]) 
     loc, kind, given = error["loc"], error["type"], shown(error["input"])
     place = next((place for place in kinds if loc[: len(place)] == place), loc)
     if len(loc) > len(place):
-        # pydantic names the kind between its section and an option: no part of the key.
+        # pydantic puts the kind between its section and an option; it is no part of the key.
         chosen, loc = loc[len(place)], (*place, *loc[len(place) + 1 :])
         if kind == "extra_forbidden":
             known = ", ".join(kinds[place].options(chosen)) or "none"
@@ -53,7 +53,7 @@ def _explain(error: Any, keys: list[str], kinds: Mapping[tuple[str, ...], Any]) 
     if kind == "model_attributes_type":
         return f"{key}: write a kind, or {{kind: …}} with its options, got {given}"
     message = error["msg"].removeprefix("Value error, ")
-    if kind in LAID_OUT:
+    if kind in SELF_CHECKED:
         return f"'{'.'.join((*loc, kind))}': {message}"
     if not loc:
         return message
@@ -63,7 +63,7 @@ def _explain(error: Any, keys: list[str], kinds: Mapping[tuple[str, ...], Any]) 
 
 
 def _some(lines: list[str]) -> str:
-    """The first lines, and that there are more."""
+    """The first lines, and a note if there are more."""
     return "\n".join(lines[:MOST_LINES] + ["and more of the kind"] * (len(lines) > MOST_LINES))
 
 

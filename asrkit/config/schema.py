@@ -1,9 +1,9 @@
-"""Configuration: one complete YAML, strict, with `section.key=value` overrides.
+"""The schema of a configuration: its sections, keys, types, limits and defaults.
 
-Frozen pydantic models, so that types and limits are checked by a library. An unknown key, a wrong
-type or an impossible combination is a ConfigError that names the key, what was expected and the
-nearest key. Every default of a setting stands here and nowhere else; the options of a position
-encoding and of a search stand with their classes. docs/configuration.md is made from this file.
+An unknown key, a wrong type or an impossible combination is a ConfigError that names the key, what
+was expected and the nearest key. Every default is given here and nowhere else, except for the
+options of a position encoding, a subsampling and a search, which are arguments of their classes.
+docs/configuration.md is made from this file.
 """
 
 import os
@@ -43,74 +43,74 @@ class Section(BaseModel):
 
 class DataConfig(Section):
     train: Place
-    """What to train on: a JSONL manifest, a lhotse manifest, or a folder of Shar shards."""
+    """Training set: a JSONL manifest, a lhotse manifest, or a folder of Shar shards."""
     dev: Place
-    """What to measure with, by other speakers; likewise."""
+    """Validation set, of other speakers, in the same formats."""
     recipe: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")] | None = None
-    """The recipe that makes missing manifests, in a folder of its name; null for your own."""
+    """The recipe that makes missing manifests, in a folder of its name; null for none."""
     max_batch_seconds: PositiveNumber = 32.0
     """Audio in a batch, on each GPU or process."""
     num_buckets: Positive = 20
-    """Groups of utterances of similar length, from which batches are made."""
+    """Number of groups of similar length, of which batches are made."""
     min_seconds: Number = 0.1
     """Shorter utterances are left out."""
     max_seconds: Number = 30.0
     """Longer utterances are left out."""
     num_workers: Count = 1
-    """Processes that read audio ahead; 0: the training itself reads it."""
+    """Processes that read audio ahead; 0: the training process reads it."""
 
 
 class AugmentationConfig(Section):
     speed_factors: Annotated[list[PositiveNumber], Field(min_length=1)] = [0.9, 1.0, 1.1]
     """Every epoch has each utterance once at each of these speeds."""
     noise: Place | None = None
-    """Manifest of noises to mix in."""
+    """Manifest of noise recordings to mix in."""
     noise_probability: Share = 0.5
-    """Of each utterance, where there is `noise`."""
+    """Probability that an utterance gets noise, if `noise` is given."""
     noise_snr_db: tuple[Number, Number] = Field(default=(10.0, 20.0), strict=False)
-    """Least and largest ratio of speech to noise, dB."""
+    """Lowest and highest ratio of speech to noise, dB."""
     reverb_probability: Share = 0.0
-    """Of each utterance: a simulated room."""
+    """Probability that an utterance gets the reverberation of a simulated room."""
     silence_probability: Share = 0.0
-    """Of each utterance: digital to faint silence before and after it."""
+    """Probability that an utterance gets digital or faintly noisy silence before and after it."""
     silence_seconds: PositiveNumber = 3.0
-    """Longest such silence, on each side."""
+    """Longest of these silences, on each side."""
     telephone_probability: Share = 0.0
-    """Of each utterance: 8 kHz, in the 8 bits of a call."""
+    """Probability that an utterance is reduced to a telephone's 8 kHz and 8 bits."""
     frequency_warp: Annotated[float, Field(strict=False, ge=0.0, le=0.5)] = 0.0
     """Largest change of the vocal tract's length, as a share (VTLP)."""
     gain_db: Annotated[float, Field(strict=False, ge=0.0, le=60.0)] = 0.0
     """Largest change of level, dB, up or down."""
     spec_probability: Share = 1.0
-    """Of each utterance: masks on the features (SpecAugment); 0 turns them off."""
+    """Probability that an utterance's features are masked (SpecAugment)."""
     spec_ramp: Share = 0.3
     """Share of training over which `spec_probability` grows from 0."""
     spec_frequency_masks: Positive = 2
-    """Masks in frequency."""
+    """Number of frequency masks."""
     spec_frequency_bins: Positive = 27
-    """Widest of them, mel bins."""
+    """Mel bins in the widest frequency mask."""
     spec_time_masks: Positive = 10
-    """Masks in time, at most."""
+    """Largest number of time masks."""
     spec_time_frames: Positive = 40
-    """Longest of them, feature frames of 10 ms."""
+    """Feature frames of 10 ms in the longest time mask."""
     spec_max_time_share: ShareAboveZero = 0.15
-    """Share of an utterance that is masked in time, at most."""
+    """Largest share of an utterance that time masks cover."""
 
 
 class TextConfig(Section):
     tokenizer: Literal["characters", "words", "unigram", "bpe"] = "characters"
-    """The labels; unigram and bpe are sub-words by sentencepiece."""
+    """The kind of labels; unigram and bpe are sub-words by sentencepiece."""
     vocab_size: Positive = 256
-    """Of unigram and bpe."""
+    """Number of labels of unigram and bpe."""
     case: Literal["keep", "lower", "upper"] = "keep"
-    """Of all texts."""
+    """Case that all texts are changed to."""
     unicode_form: Literal["NFC", "NFKC", "none"] = "NFC"
-    """Normalisation of all texts."""
+    """Unicode normalisation of all texts."""
 
 
 @contextmanager
 def fitting(part: str) -> Iterator[None]:
-    """Say of which part of a section a ValueError is."""
+    """Add to a ValueError the part of a section that it is about."""
     try:
         yield
     except ValueError as error:
@@ -118,7 +118,7 @@ def fitting(part: str) -> Iterator[None]:
 
 
 class Kind(Section):
-    """One kind of several; its options are its class's, with the defaults there."""
+    """A section that chooses a class by its kind; the options are arguments of the class."""
 
     kind: str
 
@@ -136,7 +136,7 @@ class SearchConfig(Kind):
 
     @model_validator(mode="after")
     def _fits(self) -> "SearchConfig":
-        search.build_search(self.model_dump())  # the search itself knows which numbers fit
+        search.build_search(self.model_dump())  # the search checks its own options
         return self
 
 
@@ -174,18 +174,18 @@ class ModelConfig(Section):
     kernel_size: Annotated[int, Field(ge=2, le=1024)] = 15
     """K, encoder frames of the causal convolutions."""
     dropout: Annotated[float, Field(strict=False, ge=0.0, lt=1.0)] = 0.1
-    """Everywhere, in training."""
+    """Dropout probability of all layers."""
     subsampling: AnySubsampling = SUBSAMPLINGS["conv4"](kind="conv4")
     """conv4 makes an encoder frame of 4 feature frames, conv8 of 8; with options: `channels` (S;
     `dim` if null), and of conv4 `separable` (a ninth of its second convolution's arithmetic)."""
     position: AnyPosition = POSITIONS["relative"](kind="relative")
-    """Kind of position encoding, with its options: docs/positions.md."""
+    """The position encoding, a kind with its options: docs/positions.md."""
 
     @model_validator(mode="after")
     def _fits(self) -> "ModelConfig":
         if self.dim % self.num_heads:
             raise ValueError(f"dim {self.dim} must be a multiple of num_heads {self.num_heads}")
-        with torch.device("meta"):  # each part itself knows which numbers fit
+        with torch.device("meta"):  # each part checks its own options
             with fitting("position"):
                 positions.build_positions(self.position.model_dump(), self.dim, self.num_heads, 1)
             with fitting("subsampling"):
@@ -196,7 +196,7 @@ class ModelConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _former_keys(cls, values: Any) -> Any:
-        """Two keys of former configurations and model files are options of `subsampling` now."""
+        """Accept two keys of older configurations and model files, now options of `subsampling`."""
         former = {"subsampling_channels": "channels", "separable_subsampling": "separable"}
         if not isinstance(values, dict) or former.keys().isdisjoint(values):
             return values
@@ -211,9 +211,9 @@ class ContextConfig(Section):
     """Chunk sizes and left contexts in encoder frames of 40 ms."""
 
     chunk_sizes: Annotated[list[ChunkSize], Field(max_length=64)] = [4, 8, 16, 25]
-    """Drawn in training, beside full context."""
+    """Chunk sizes drawn in training, beside full context."""
     left_contexts: Annotated[list[LeftContext], Field(max_length=64)] = [64]
-    """Drawn in training."""
+    """Left contexts drawn in training."""
     full_share: Share = 0.5
     """Share of the batches in full context."""
     chunk_size: ChunkSize = 16
@@ -234,50 +234,50 @@ class TrainingConfig(Section):
     output_dir: Place
     """Folder of the checkpoints, the log and the model."""
     start_from: Place | None = None
-    """A model file, or the name of a ready model, of the same `model:` to go on from."""
+    """A model file or the name of a ready model, with the same `model:`, to start from."""
     epochs: Positive = 30
-    """Passes over all utterances at all `speed_factors`."""
+    """Passes over all utterances, each at every one of `speed_factors`."""
     optimizer: Literal["muon", "adamw"] = "muon"
     """Muon for the matrices of the layers, AdamW for the rest; or AdamW for all."""
     learning_rate: PositiveNumber = 2e-3
-    """The peak."""
+    """Highest learning rate."""
     warmup_share: Share = 0.08
-    """Share of training in which it rises to the peak; then a cosine down to 1 % of it."""
+    """Share of training in which the rate rises to its peak; then a cosine down to 1 % of it."""
     weight_decay: Number = 0.01
-    """Of the matrices."""
+    """Weight decay of the matrices."""
     clip_norm: PositiveNumber = 5.0
     """Largest norm of the gradient of a step."""
     accumulate_batches: Positive = 1
-    """Batches of each process in a step."""
+    """Batches of each process in an optimiser step."""
     intermediate_layers: list[Positive] = []
     """Layers with a CTC loss of their own, counted from 1."""
     intermediate_weight: Share = 0.3
-    """Of these losses in the whole."""
+    """Share of these losses in the total loss."""
     views: Literal["one", "same", "full_and_chunks"] = "one"
-    """Two views of each utterance, masked differently, that learn from each other (CR-CTC): in the
-    same context, or one in full context and one in chunks. Twice the time a step."""
+    """One view of each utterance, or two, masked differently and trained to agree (CR-CTC), at
+    twice the time: both in the same context, or one in full context and one in chunks."""
     consistency_weight: PositiveNumber = 0.2
-    """Of their agreement."""
+    """Weight of the loss between two views."""
     consistency_ramp: Share = 0.1
-    """Share of training over which that weight grows from 0."""
+    """Share of training over which `consistency_weight` grows from 0."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: bfloat16 on a GPU that has it."""
     gradient_checkpointing: bool = False
-    """Less memory for more time: activations are computed again in the backward pass."""
+    """Save memory by computing activations again in the backward pass."""
     average: Positive = 5
-    """Epochs whose weights are averaged into the model."""
+    """Number of epochs whose weights are averaged into the model."""
     average_of: Literal["last", "best"] = "last"
-    """Which epochs: the last, or those of the lowest dev WER."""
+    """Average the last epochs, or those with the lowest dev WER."""
     validate_every_epochs: Positive = 1
-    """Dev is scored after so many epochs, and after the last."""
+    """Epochs from one validation to the next; the last epoch is always validated."""
     checkpoint_every_steps: Positive = 200
-    """A checkpoint to resume from, also after every epoch."""
+    """Steps from one checkpoint to the next; there is also one after every epoch."""
     keep_checkpoints: Positive = 2
-    """The newest ones that stay."""
+    """Number of checkpoints that are kept, the newest."""
     seed: Count = 0
-    """Of every random draw."""
+    """Seed of all random draws."""
     num_threads: Annotated[int, Field(ge=0, le=1024)] = 0
-    """Of torch; 0: torch's own choice."""
+    """CPU threads of torch; 0: torch's default."""
 
 
 class Config(Section):
@@ -287,7 +287,7 @@ class Config(Section):
     model: ModelConfig = ModelConfig()
     context: ContextConfig = ContextConfig()
     search: AnySearch = SEARCHES["greedy"](kind="greedy")
-    """Of decoding, unless told otherwise; a kind, with its options."""
+    """The default search of decoding, a kind with its options."""
     training: TrainingConfig
 
     @model_validator(mode="after")
@@ -314,12 +314,12 @@ def text_of(path: object) -> object:
 
 
 class LanguageModelConfig(Section):
-    """What decoding adds to a search. No part of a model file: it would name a file elsewhere."""
+    """A language model for decoding. No part of a model file, which names no other files."""
 
     path: Annotated[str, BeforeValidator(text_of)]  # of an ARPA file, or a binary of KenLM
     units: Literal["words", "tokens"] = "words"
     weight: Number = 0.5
-    word_bonus: Number = 0.5  # for each word, or token
+    word_bonus: Number = 0.5  # added for each word, or token
 
 
 class _Search(Section):
@@ -348,17 +348,17 @@ def load_config(path: str | Path, overrides: list[str] | None = None) -> Config:
 
 
 def parse_config(values: dict[str, Any]) -> Config:
-    """The configuration of nested dicts, checked."""
+    """The configuration in nested dicts, checked."""
     return _parse(Config, values)
 
 
 def parse_search(value: Any) -> SearchConfig:
-    """The search of a kind, or of a dict of a kind and its options, checked."""
+    """The search given by a kind, or by a dict of a kind and its options, checked."""
     return _parse(_Search, {"search": value}).search
 
 
 def parse_language_model(value: Any) -> LanguageModelConfig:
-    """A language model of a path, or of a dict of a path and options, checked."""
+    """The language model given by a path, or by a dict of a path and options, checked."""
     return _parse(_LanguageModel, {"lm": value}).lm
 
 

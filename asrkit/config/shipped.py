@@ -1,4 +1,4 @@
-"""conf/ and recipes/ by name: inside the package where it is installed, beside it in a checkout."""
+"""Paths of conf/ and recipes/: in an installed package inside it, in a checkout beside it."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ def folder_of(name: str) -> Path:
 
 
 def configurations() -> dict[str, Path]:
-    """The files of conf/ by the names that stand for them."""
+    """The files of conf/ by name."""
     return {path.stem: path for path in sorted(folder_of("conf").glob("*.yaml"))}
 
 

@@ -1,4 +1,4 @@
-"""YAML, and a YAML file with overrides as nested dicts, not checked yet for what may be in them."""
+"""Reading YAML safely, and a YAML file with overrides as nested dicts, not yet checked."""
 
 from itertools import chain
 from pathlib import Path
@@ -10,8 +10,8 @@ from asrkit.config.shipped import configurations
 from asrkit.errors import UserError, printable, shown
 from asrkit.kinds import refusal
 
-MAX_BYTES = 100_000  # of a text in YAML: a configuration has some thousands
-MAX_NODES = 100_000  # of a text in YAML, each alias written out
+MAX_BYTES = 100_000  # of a YAML text; a configuration has some thousands
+MAX_NODES = 100_000  # of a YAML text, with all aliases expanded
 
 
 class ConfigError(UserError):
@@ -19,7 +19,7 @@ class ConfigError(UserError):
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """YAML without code, without a key that silently loses to a later one, and of bounded size."""
+    """A safe loader that also refuses repeated keys and texts that aliases make too large."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -33,7 +33,7 @@ class _StrictLoader(yaml.SafeLoader):
             if isinstance(node, yaml.MappingNode):
                 parts = chain.from_iterable(parts)
             self.sizes[node] = 1 + sum(self.sizes[part] for part in parts)
-        # A node without a size yet is an alias inside of what it stands for.
+        # A node without a size yet is an alias inside the node that it refers to.
         if node is not None and self.sizes.get(node, MAX_NODES) >= MAX_NODES:
             raise yaml.YAMLError(f"its aliases stand for {MAX_NODES} values or more")
         return node
@@ -42,11 +42,11 @@ class _StrictLoader(yaml.SafeLoader):
         try:
             value = super().construct_object(node, deep)
             if isinstance(value, int):
-                str(value)  # which Python refuses beyond some thousand digits
+                str(value)  # raises for too many digits, here rather than in a message
             return value
         except (yaml.YAMLError, RecursionError):
             raise
-        except Exception:  # what int(), datetime() and others say of a part of the value
+        except Exception:  # of int(), datetime() and others, about a part of the value
             kind = node.tag.rpartition(":")[2]
             raise yaml.MarkedYAMLError(
                 problem=f"{shown(node.value)} is no {kind}", problem_mark=node.start_mark
@@ -65,7 +65,7 @@ class _StrictLoader(yaml.SafeLoader):
 
 
 def parse_yaml(text: str) -> Any:
-    """The value of a text in YAML: dicts, lists, strings, numbers, dates.
+    """The value of a YAML text: dicts, lists, strings, numbers, dates.
 
     Raises:
         ConfigError: for a text that is not YAML, or is larger than any configuration.
@@ -79,7 +79,7 @@ def parse_yaml(text: str) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """What is wrong with a text in YAML, in one line."""
+    """An error of the YAML loader in one line."""
     if isinstance(error, RecursionError):
         return "nested too deep"
     if not isinstance(error, yaml.MarkedYAMLError):
@@ -116,7 +116,7 @@ def read_values(path: str | Path, overrides: list[str]) -> dict[str, Any]:
         overrides: applied in their order.
 
     Raises:
-        ConfigError: for a missing file, bad YAML, or an override that fits nowhere.
+        ConfigError: for a missing file, bad YAML, or a bad override.
     """
     path = find_config(path)
     values = read_yaml(path)
@@ -128,7 +128,7 @@ def read_values(path: str | Path, overrides: list[str]) -> dict[str, Any]:
 
 
 def find_config(config: str | Path) -> Path:
-    """The file at this path or, where there is none, asrkit's own configuration of this name.
+    """The file at this path or, if there is none, asrkit's own configuration of this name.
 
     Raises:
         ConfigError: if there is neither.
