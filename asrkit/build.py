@@ -1,4 +1,4 @@
-"""From configuration to objects: the only place that knows both."""
+"""Building objects from a configuration; the only place that depends on both."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -37,7 +37,7 @@ FUSIONS: dict[str, type[WordFusion] | type[TokenFusion]] = {
     "words": WordFusion,
     "tokens": TokenFusion,
 }
-SYMBOLS = {"characters": CharTokenizer, "words": WordTokenizer}  # the others are sentencepiece
+SYMBOLS = {"characters": CharTokenizer, "words": WordTokenizer}  # others are sentencepiece's
 
 
 def build_model(config: ModelConfig, vocab_size: int) -> ConformerCTC:
@@ -57,12 +57,12 @@ def build_model(config: ModelConfig, vocab_size: int) -> ConformerCTC:
 
 
 def build_normalizer(config: TextConfig) -> Callable[[str], str]:
-    """The function that gives every text one spelling."""
+    """The function that normalises a text's case, Unicode form and spaces."""
     return partial(normalize, case=config.case, unicode_form=config.unicode_form)
 
 
 def train_tokenizer(config: TextConfig, texts: Iterable[str]) -> Tokenizer:
-    """The tokenizer of these (not yet normalised) texts."""
+    """A tokenizer trained on texts, which are normalised here."""
     texts = map(build_normalizer(config), texts)
     if config.tokenizer in SYMBOLS:
         return SYMBOLS[config.tokenizer].train(texts)
@@ -70,7 +70,7 @@ def train_tokenizer(config: TextConfig, texts: Iterable[str]) -> Tokenizer:
 
 
 def read_tokenizer(config: TextConfig, data: bytes) -> Tokenizer:
-    """The tokenizer kept in a model file."""
+    """The tokenizer from its bytes in a model file."""
     if config.tokenizer in SYMBOLS:
         return SYMBOLS[config.tokenizer].from_bytes(data)
     return SentencePieceTokenizer(data)
@@ -93,13 +93,16 @@ def build_fusion(
     tokenizer: Tokenizer,
     model: LanguageModel | None = None,
 ) -> Fusion:
-    """A language model for this search and the tokens of this tokenizer.
+    """The fusion of a language model with a search.
 
     Args:
-        model: what is in `config.path`, where it was read before.
+        config: of the language model.
+        searching: of the search.
+        tokenizer: of the recogniser.
+        model: the language model, if `config.path` has been read before.
 
     Raises:
-        UserError: for a search that takes none, or a file that cannot be read or does not fit.
+        UserError: for a search without fusion, or a file that cannot be read or does not fit.
     """
     if not search.takes_fusion(searching.kind):
         able = " and ".join(filter(search.takes_fusion, search.KINDS))
@@ -118,10 +121,16 @@ def build_hotwords(
     tokenizer: Tokenizer,
     normalizer: Callable[[str], str],
 ) -> Hotwords:
-    """Phrases with a weight for each of their words; of equal ones the highest weight counts.
+    """The fusion of hotwords.
+
+    Args:
+        hotwords: phrases, with weights for each of their words; phrases that are equal after
+            normalisation get the highest of their weights.
+        tokenizer: of the recogniser.
+        normalizer: of its texts.
 
     Raises:
-        UserError: for a weight out of range, or a phrase that the tokenizer cannot write.
+        UserError: for a weight out of range, or a phrase that the tokenizer cannot encode.
     """
     bonuses: dict[str, float] = {}
     for phrase, weight in weighed(hotwords).items():
@@ -139,10 +148,10 @@ def build_hotwords(
 
 
 def pieces_of(tokenizer: Tokenizer) -> list[str]:
-    """What each token adds to the text, by id; nothing for the blank."""
+    """The text of each token, by id; "" for the blank."""
     return ["", *(tokenizer.piece(token) for token in range(1, tokenizer.vocab_size))]
 
 
 def build_search(config: SearchConfig, fusion: Fusion | None = None) -> Search:
-    """From log-probabilities to hypotheses."""
+    """The search of a configuration, with a language model if one is given."""
     return search.build_search(config.model_dump(), fusion)

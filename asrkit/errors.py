@@ -1,4 +1,4 @@
-"""The root of all errors that are the user's to mend, and how their messages show a value."""
+"""The base class of errors that users can correct, and formatting values in their messages."""
 
 import math
 import reprlib
@@ -10,14 +10,17 @@ LONGEST = 100  # characters of a value in a message
 
 
 class UserError(ValueError):
-    """Names what was wrong, the value, and what would be right; commands print it as one line."""
+    """A user's mistake: the message gives the wrong value and what would be right.
+
+    Commands print the message without a traceback and exit with status 2.
+    """
 
 
 def shown(value: object, longest: int = LONGEST) -> str:
-    """A value as a message shows it: one line, at most `longest` characters, all of them printable.
+    """A value's repr for a message: one line, printable, of at most `longest` characters.
 
-    As repr gives it, so that '16' differs from 16; a path without quotes. What is longer loses its
-    middle, and what is nested deeply its depths: cost does not grow with the value.
+    Paths have no quotes. The middle of long values and the depths of nested ones are left out, so
+    the cost does not grow with the value.
     """
     if isinstance(value, PurePath):
         text = printable(str(value))
@@ -27,7 +30,7 @@ def shown(value: object, longest: int = LONGEST) -> str:
         short.maxstring = short.maxother = short.maxlong = longest
         short.fillvalue = "…"
         try:
-            text = printable(short.repr(value))  # some classes' own repr is of several lines
+            text = printable(short.repr(value))  # some reprs have several lines
         except ValueError:  # an int with more digits than Python writes
             text = f"{type(value).__name__} of too many digits"
     if len(text) <= longest:
@@ -37,27 +40,27 @@ def shown(value: object, longest: int = LONGEST) -> str:
 
 
 def reason(error: Exception, lines: int = 1) -> str:
-    """The first lines of what a library's exception says, as one that a message may show."""
-    said = [line.strip() for line in str(error).splitlines()[:lines]]
-    return printable("; ".join(said)[: 3 * LONGEST]) or type(error).__name__
+    """The first lines of a library's error message as one printable line of bounded length."""
+    first = [line.strip() for line in str(error).splitlines()[:lines]]
+    return printable("; ".join(first)[: 3 * LONGEST]) or type(error).__name__
 
 
 def printable(text: str) -> str:
-    """The text with an escape for each character that acts on a terminal or cannot be seen.
+    """The text with escapes for characters that are invisible or act on a terminal.
 
-    Control characters, line ends, the ones that turn the direction of writing, lone surrogates.
+    These are control characters, line ends, marks of writing direction and lone surrogates.
     """
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def whole_number(value: object, lowest: int, highest: float = math.inf) -> int | None:
-    """The value as an int: also of 16000.0 and NumPy's numbers, not of True or "16".
+    """The value as an int; None if it is no whole number from `lowest` to `highest`.
 
-    None for what is no whole number from `lowest` to `highest`: the caller says what is right.
+    16000.0 and NumPy's numbers are whole numbers, True and "16" are not.
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         return None
-    number: Any = value  # what a Real can do, no type says
+    number: Any = value  # Real declares none of the operations below
     if not lowest <= number <= highest or number == math.inf or int(number) != number:
         return None
     return int(number)

@@ -1,4 +1,4 @@
-"""Writing files so that a crash leaves the old one or the new one, never half of one."""
+"""Writing files atomically: after a crash there is the old file or the new one, never a part."""
 
 import functools
 import itertools
@@ -20,11 +20,11 @@ _number = itertools.count()
 def replacing(path: str | Path) -> Iterator[Path]:
     """A temporary path beside `path`, moved onto it when the block ends without an exception.
 
-    A link stays, and what it names is written. What a killed process left in the folder is removed,
-    see `remove_leftovers`.
+    A symbolic link stays, and its target is replaced. Temporary files of killed processes in the
+    folder are removed, see `remove_leftovers`.
 
     Raises:
-        UserError: for a path that no file can have: a folder, a device, a pipe.
+        UserError: for the path of a folder, a device or a pipe.
     """
     given = Path(path)
     if not given.name or (given.exists() and not given.is_file()):
@@ -36,23 +36,23 @@ def replacing(path: str | Path) -> Iterator[Path]:
     try:
         yield temporary
         os.umask(mask := os.umask(0))
-        temporary.chmod(0o666 & ~mask)  # some writers' files are for their owner alone
+        temporary.chmod(0o666 & ~mask)  # some writers make files that only the owner can read
         os.replace(temporary, path)
-    except OSError as error:  # of a full disk, which names no file, or the temporary one
+    except OSError as error:  # of a full disk, without a file name or with the temporary one
         if error.filename in (None, str(temporary)):
             error.filename = str(given)
         raise
     finally:
-        with suppress(OSError):  # of a folder that is read-only, where it never came to be
+        with suppress(OSError):  # in a read-only folder it was never made
             temporary.unlink()
 
 
 @functools.cache  # once a folder: a listing for each of many files would be quadratic
 def remove_leftovers(folder: Path) -> None:
-    """Remove temporary files of `replacing` that nobody will finish.
+    """Remove temporary files of `replacing` that no process will finish.
 
-    Those of this machine whose process has gone, and, since processes of other machines cannot be
-    asked and numbers of processes come again, any that nobody has written to for a day.
+    These are files of this machine whose process has ended, and all that have not been written to
+    for a day: other machines' processes cannot be checked, and process ids are used again.
     """
     with suppress(OSError):  # a folder that cannot be listed, a file that has just been finished
         for path in folder.glob(".asrkit-*-*.part"):
@@ -64,8 +64,8 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def is_running(process: int) -> bool:
-    """Whether there is a process of this number; True where that cannot be asked."""
-    if os.name != "posix":  # elsewhere signal 0 is not a question
+    """Whether there is a process with this id; True where that cannot be checked."""
+    if os.name != "posix":  # elsewhere signal 0 would end the process
         return True
     try:
         os.kill(process, 0)

@@ -1,4 +1,4 @@
-"""Kinds of one thing: classes by name. The options of a kind are arguments of its class."""
+"""A registry of classes by name: the kinds that a setting chooses from."""
 
 import difflib
 import inspect
@@ -11,12 +11,12 @@ Class = TypeVar("Class")
 
 
 class Kinds(Mapping[str, type[Class]]):
-    """The kinds of one thing.
+    """The classes that a setting chooses from, by kind.
 
     Args:
-        what: they are kinds of.
-        classes: by name.
-        given: the arguments that the program gives; the others are a user's options.
+        what: name of the setting, for messages.
+        classes: by kind.
+        given: arguments of the classes that the program gives; all others are a user's options.
     """
 
     def __init__(
@@ -39,13 +39,13 @@ class Kinds(Mapping[str, type[Class]]):
         return {name: each for name, each in parameters.items() if name not in self.given}
 
     def chosen(self, choice: str | Mapping[str, Any]) -> tuple[type[Class], dict[str, Any]]:
-        """The class of a choice, and the options in it.
+        """The class of a kind, and its options.
 
         Args:
-            choice: a kind, or options with the "kind" among them.
+            choice: a kind, or a dict of its options with "kind" among them.
 
         Raises:
-            ValueError: for a kind or an option that is not one.
+            ValueError: for an unknown kind or option.
         """
         options = dict(choice) if isinstance(choice, Mapping) else {"kind": choice}
         if "kind" not in options:
@@ -63,7 +63,7 @@ class Kinds(Mapping[str, type[Class]]):
 
 
 def refusal(kind: object, known: Iterable[str]) -> str:
-    """What to say of a kind that is not one."""
+    """The message for an unknown kind: the known ones, and the nearest of them."""
     known = list(known)
     near = difflib.get_close_matches(kind, known, n=1) if isinstance(kind, str) else []
     hint = f"; did you mean {near[0]!r}?" if near else ""

@@ -1,9 +1,9 @@
 """The model file: one .safetensors with weights, normalisation, tokenizer, configuration.
 
-No pickle anywhere. A damaged or hostile file is a ModelFileError: its checksum is compared, the
-configuration in it is checked as strictly as a user's, and the network is laid out without memory
-before the tensors' shapes are compared with it. Weights are float32 in memory, whatever a file
-stores them in.
+No pickle anywhere. A damaged or hostile file is a ModelFileError: its checksum is compared, its
+configuration is checked as strictly as a user's, and the shapes of its tensors are compared with
+those of the network before any memory is allocated for it. Weights are float32 in memory, whatever
+type the file stores.
 """
 
 import hashlib
@@ -28,12 +28,12 @@ from asrkit.pretrained import ready_models
 from asrkit.text import TextError, Tokenizer
 
 FORMAT_VERSION = 1
-HEADER = "asrkit"  # key of a file's metadata, whose value is JSON
-CHECKSUM = "sha256"  # key in it
-TOKENIZER = "tokenizer"  # name of the tensor of its bytes
-MOST_BYTES = 1 << 24  # of the header, and of the tokenizer: a hundred times what they have
+HEADER = "asrkit"  # key of the file's metadata, whose value is JSON
+CHECKSUM = "sha256"  # key of that JSON
+TOKENIZER = "tokenizer"  # name of the tensor of the tokenizer's bytes
+MOST_BYTES = 1 << 24  # of the header and of the tokenizer, a hundred times what is usual
 STORED = (torch.float32, torch.float16)  # types of weights in a file
-OTHERS = {  # what is taken for a model file, by its suffix
+OTHERS = {  # suffixes of files that are mistaken for model files, and what they are
     ".onnx": "an export: --model is the .safetensors that it was made of, --backend this file",
     ".ts": "an export: --model is the .safetensors that it was made of",
     ".pt": "a checkpoint of training: --model is the .safetensors that training writes",
@@ -45,7 +45,7 @@ Amount = Annotated[float, Field(ge=0.0, le=1e12)]
 
 
 class TrainingRecord(BaseModel):
-    """What is read again of how a model was trained; whatever else may stand beside it."""
+    """The fields of `training` that are read again; others may be there and are not checked."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
@@ -61,23 +61,25 @@ class ModelFileError(UserError):
 
 
 class ModelFile(NamedTuple):
+    """The contents of a model file."""
+
     model: ConformerCTC  # in eval mode
     tokenizer: Tokenizer
     config: Config
     training: dict[str, Any]  # how it was trained, and its scores
-    path: Path | None = None  # where it was read
+    path: Path | None = None  # of the file that was read
 
 
 def save_model(path: str | Path, file: ModelFile, weights: torch.dtype = torch.float32) -> None:
     """Write a model file, atomically.
 
     Args:
-        path: to write.
-        file: what it holds.
-        weights: one of STORED, of the parameters; the normalisation stays float32.
+        path: of the file.
+        file: its contents.
+        weights: type of the parameters, one of STORED; the normalisation stays float32.
 
     Raises:
-        ModelFileError: if a number is not finite, or a parameter too large for that type.
+        ModelFileError: if a number is not finite, or a parameter is too large for this type.
         OSError: if it cannot be written.
     """
     header = {
@@ -98,16 +100,16 @@ def save_model(path: str | Path, file: ModelFile, weights: torch.dtype = torch.f
 
 
 def require_finite(problem: str, tensors: Mapping[str, Tensor]) -> None:
-    """Raises ModelFileError for a tensor with a number that is none, or is infinite."""
+    """Raises ModelFileError for a tensor that holds NaN or infinity."""
     for name, tensor in tensors.items():
         if not tensor.isfinite().all():
             raise ModelFileError(f"{problem}: {shown(Path(name))} holds NaN or infinity")
 
 
 def write_tensors(path: str | Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
-    """Write a .safetensors file, atomically, with a checksum: the format itself has none.
+    """Write a .safetensors file, atomically, with a checksum, which the format itself lacks.
 
-    All of the metadata is one value, as the order of several is another in each process.
+    All metadata is one value: the order of several values would differ from process to process.
     """
     whole = header | {CHECKSUM: checksum(tensors, header)}
     with replacing(path) as temporary:
@@ -115,12 +117,12 @@ def write_tensors(path: str | Path, tensors: dict[str, Tensor], header: dict[str
 
 
 def read_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any] | None]:
-    """Tensors and header of a .safetensors file; None for one without asrkit's header.
+    """Tensors and header of a .safetensors file; the header is None if asrkit's is missing.
 
-    One that was written without a checksum is taken as it is.
+    A file that was written without a checksum is not compared with one.
 
     Raises:
-        ModelFileError: if it is damaged, or of another kind.
+        ModelFileError: if it is damaged, or not a .safetensors file.
     """
     name = shown(Path(path))
     try:
@@ -141,17 +143,17 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any] | 
         raise ModelFileError(f"{name}: its header is damaged") from None
     written = header.pop(CHECKSUM, None)
     if written is not None and written != checksum(tensors, header):
-        raise ModelFileError(f"{name} is damaged: its checksum is not that of what is in it")
+        raise ModelFileError(f"{name} is damaged: its checksum is not that of its contents")
     return tensors, header
 
 
 def checksum(tensors: Mapping[str, Tensor], header: dict[str, Any]) -> str:
-    """Of all that is in a file: its header, and its tensors in any order."""
+    """SHA-256 of a file's header and of its tensors, whatever their order."""
     return fingerprint(dict(sorted(tensors.items())), json.dumps(header))
 
 
 def fingerprint(tensors: Mapping[str, Tensor], text: str = "") -> str:
-    """SHA-256 of a text and of tensors, in their order."""
+    """SHA-256 of a text and of tensors, in this order."""
     digest = hashlib.sha256(text.encode())
     for name, tensor in tensors.items():
         digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
@@ -160,12 +162,14 @@ def fingerprint(tensors: Mapping[str, Tensor], text: str = "") -> str:
 
 
 def model_path(model: str | Path) -> Path:
-    """The file at this path, or the one in this folder, or the ready model of this name.
+    """The path of a model file.
 
-    In a folder it is model.safetensors, or the only .safetensors file.
+    Args:
+        model: the file's path; a folder with a model.safetensors, or one .safetensors file; or the
+            name of a ready model.
 
     Raises:
-        ModelFileError: if there is none, or it is plainly something else.
+        ModelFileError: if there is none, or its suffix is that of an export or a checkpoint.
     """
     if not isinstance(model, str | PurePath):
         raise ModelFileError(f"a model is a path or the name of a ready one, got {shown(model)}")
@@ -197,7 +201,7 @@ def load_model(model: str | Path) -> ModelFile:
     """Read a model file.
 
     Args:
-        model: its path, the folder that it lies in, or the name of a ready model.
+        model: its path, the folder that it is in, or the name of a ready model.
 
     Raises:
         ModelFileError: if it is missing, damaged, of another kind, or of another format version.

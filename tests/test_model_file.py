@@ -210,7 +210,9 @@ def test_a_flipped_bit_is_noticed(place: str, path: Path) -> None:
     changed = bytearray(content)
     changed[at] ^= 1
     path.write_bytes(changed)
-    with pytest.raises(ModelFileError, match="is damaged: its checksum is not that of what"):
+    with pytest.raises(
+        ModelFileError, match="is damaged: its checksum is not that of its contents"
+    ):
         load_model(path)
 
 

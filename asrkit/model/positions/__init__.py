@@ -1,8 +1,8 @@
-"""Position encodings: one small class a kind, behind two seams (see `base`).
+"""Position encodings: one small class a kind, with one of two interfaces (see `base`).
 
 Most kinds act in the attention of every layer (`Position`); the absolute ones act on the frames
-before the first layer (`FramePosition`). The options of a kind are its class's arguments after
-dim and num_heads, with the defaults that stand there.
+before the first layer (`FramePosition`). The options of a kind are its class's arguments after dim
+and num_heads, with their defaults.
 """
 
 from collections.abc import Mapping
@@ -47,13 +47,16 @@ KINDS: Kinds[Position | FramePosition] = Kinds(
 def build_positions(
     position: str | Mapping[str, Any], dim: int, num_heads: int, num_layers: int
 ) -> tuple[FramePosition, list[Position]]:
-    """What acts on the frames, and what acts in each layer.
+    """The encoding of the frames before the first layer, and that of the attention of each layer.
 
     Args:
-        position: a kind, or its options with "kind" among them.
+        position: a kind, or a dict of its options with "kind" among them.
+        dim: D.
+        num_heads: H.
+        num_layers: L.
 
     Raises:
-        ValueError: for a kind or an option that is not one, or numbers that do not fit.
+        ValueError: for an unknown kind or option, or a number out of range.
     """
     cls, options = KINDS.chosen(position)
     if issubclass(cls, FramePosition):

@@ -1,4 +1,4 @@
-"""The two seams: where an encoding may act."""
+"""The two interfaces of position encodings: within attention, and on frames."""
 
 import math
 
@@ -7,15 +7,15 @@ from torch import Tensor, nn
 
 
 class Position(nn.Module):
-    """An encoding inside the attention of a layer; this one, kind `none`, is content alone.
+    """The encoding inside the attention of a layer; this base class, kind `none`, has no positions.
 
         table   = position.table(left_context, chunk_size, like)    # kept in inference
         scores  = position.scores(queries, keys, table, first)      # (B, H, n, Q, W)
         context = position.context(weights, values, table, first)   # (B, H, n, Q, Dh)
 
-    The table holds all that does not depend on the input; queries, keys and values come in blocks
-    of C queries and W = M+C keys, and the queries of a long block in tiles of Q. What a kind does
-    not override, it does as here:
+    The table holds all that does not depend on the input. Queries, keys and values come in blocks
+    of C queries and W = M+C keys, and the queries of a long block in tiles of Q. Methods that a
+    kind does not override compute
 
         score(i, j) = q_i·k_j / sqrt(Dh)        context(i) = Σ_j weight(i, j) v_j
 
@@ -24,18 +24,18 @@ class Position(nn.Module):
         num_heads: H.
 
     Attributes:
-        extra_query_dim: of a query beyond Dh, for kinds with a query of their own.
-        fused: whether `terms` and the table say all of it, as `fused_attention` needs.
+        extra_query_dim: dimensions of a query beyond Dh, for kinds with a query of their own.
+        fused: whether `terms` and the table define the scores, as `fused_attention` needs.
     """
 
     def __init__(self, dim: int, num_heads: int) -> None:
         super().__init__()
         self.num_heads, self.head_dim = num_heads, dim // num_heads
         self.extra_query_dim = 0
-        self.fused = type(self) is Position  # a kind that overrides says so itself
+        self.fused = type(self) is Position  # kinds that override methods set it themselves
 
     def table(self, left_context: int, chunk_size: int, like: Tensor) -> Tensor:
-        """What the distances of a block bring, with the device and dtype of `like`."""
+        """All that depends on the distances of a block alone, with `like`'s device and dtype."""
         return like.new_zeros([0])
 
     def scores(self, queries: Tensor, keys: Tensor, table: Tensor, first: int) -> Tensor:
@@ -48,26 +48,26 @@ class Position(nn.Module):
             first: row of the block at which `queries` start (0 unless the block is cut).
 
         Returns:
-            (B, H, n, Q, W), the caller's to change.
+            (B, H, n, Q, W), which the caller may change in place.
         """
         return self.terms(queries)[0] @ keys.transpose(3, 4)
 
     def terms(self, queries: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries as keys meet them, and as the table's rows do, both scaled.
+        """The scaled queries of the product with the keys, and of the product with the table.
 
         (B, H, n, Q, Dh + extra_query_dim) -> (B, H, n, Q, Dh), (B, H, n, Q, X)
         """
         return queries / math.sqrt(self.head_dim), queries[..., :0]
 
     def context(self, weights: Tensor, values: Tensor, table: Tensor, first: int) -> Tensor:
-        """(B, H, n, Q, W) attention weights and (B, H, n, W, Dh) -> (B, H, n, Q, Dh)."""
+        """(B, H, n, Q, W) attention weights, (B, H, n, W, Dh) values -> (B, H, n, Q, Dh)."""
         return weights @ values
 
 
 class FramePosition(nn.Module):
-    """An absolute encoding, of the frames before the first layer; this one changes nothing.
+    """An absolute encoding of the frames before the first layer; this base class changes nothing.
 
-    The attention of all layers is then `Position`.
+    The attention of all layers then has no positions (`Position`).
 
     Args:
         dim: D.
@@ -77,23 +77,23 @@ class FramePosition(nn.Module):
         super().__init__()
 
     def table(self, like: Tensor) -> Tensor:
-        """What no frame's position changes, on the device of `like`."""
+        """All that does not depend on the input, on the device of `like`."""
         return like.new_zeros([0])
 
     def forward(self, x: Tensor, position: Tensor, table: Tensor) -> Tensor:
-        """Mark frames with their positions.
+        """The frames with their positions encoded.
 
         Args:
-            x: (B, T, D).
-            position: (B,) int64, frames of each row's stream before x.
+            x: (B, T, D), not changed.
+            position: (B,) int64, the number of frames before x in each row's stream.
             table: from `table`.
 
         Returns:
-            (B, T, D); x itself stays as it is.
+            (B, T, D).
         """
         return x
 
 
 def frame_numbers(x: Tensor, position: Tensor) -> Tensor:
-    """(B, T) int64: which frame of its stream each frame of x is."""
+    """(B, T) int64: the index of each frame of x in its stream."""
     return position[:, None] + torch.arange(x.size(1), device=x.device)

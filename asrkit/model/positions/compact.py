@@ -9,25 +9,25 @@ from asrkit.model.positions.distances import DistancePosition, distances
 
 
 class CompactPosition(DistancePosition):
-    """Kind `compact`: few dimensions, fine near by, coarse far away, with queries of its own.
+    """Kind `compact`: low-dimensional vectors, finer for near distances, with separate queries.
 
         score(i, j) = q_i·k_j / sqrt(Dh) + p_i·W r_{i-j}
 
-    p_i is a small query beside q_i: the content's query takes no part in the position's score.
-    r holds sines and cosines of whole multiples of an angle between -π/2 and π/2,
+    p_i is a small query beside q_i, which has no part in the score of positions. r holds sines and
+    cosines of whole multiples of an angle between -π/2 and π/2,
 
         angle(d) = atan(s(d) / (F·R / 2π)),   s(d) = sign(d) sqrt(R) ln(1 + |d| / sqrt(R))
 
-    so the farthest distances saturate and no table ends. r is that of the published code of
-    Zipformer (Yao et al. 2024, icefall), the last sine replaced by 1, a bias; there q·k is not
-    divided and d counts from the query to the key.
+    which saturates for far distances, so no table limits them. r is that of Zipformer's published
+    code (Yao et al. 2024, icefall), with the last sine replaced by 1, a bias; there q·k is not
+    divided by sqrt(Dh) and d is the distance from the query to the key.
 
     Args:
         dim: D.
         num_heads: H.
-        position_dim: R, even, of r.
-        query_dim: of p_i, each head's.
-        length_factor: F; more of it spreads the angles' fine part over more distances.
+        position_dim: R, dimensions of r; even.
+        query_dim: dimensions of p_i in each head.
+        length_factor: F; larger values resolve farther distances finely.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class CompactPosition(DistancePosition):
         return self.projection(vectors).unflatten(1, (self.num_heads, -1)).permute(1, 2, 0)
 
     def vectors(self, distances: Tensor) -> Tensor:
-        """r: (P,) -> (P, R) in float64."""
+        """r of (P,) distances: (P, R) in float64."""
         far = distances.to(torch.float64)
         root = math.sqrt(self.position_dim)
         compressed = root * far.sign() * (1.0 + far.abs() / root).log()

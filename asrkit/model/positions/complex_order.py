@@ -1,4 +1,4 @@
-"""Complex-order positions."""
+"""Complex-order position encoding."""
 
 import math
 
@@ -9,14 +9,13 @@ from asrkit.model.positions.base import FramePosition, frame_numbers
 
 
 class ComplexPosition(FramePosition):
-    """Kind `complex`: a frame's dimensions, in pairs as complex numbers, times a learned wave.
+    """Kind `complex`: pairs of a frame's dimensions as complex numbers, times learned waves.
 
         y_t[m] = x_t[m] · a_m exp(i (ω_m t + θ_m)),   m = 1 … D/2
 
-    After Wang et al. 2020, section 3, with the amplitude a, the frequency ω and the phase θ of
-    each dimension; there the amplitude is the word's embedding, here it multiplies the frame. The
-    real parts are the even dimensions, the imaginary ones the odd. Angles in float64 before the
-    cast.
+    After Wang et al. 2020, section 3, with an amplitude a, a frequency ω and a phase θ of each
+    pair; there the amplitude is the word's embedding, here it multiplies the frame. Even dimensions
+    are the real parts, odd ones the imaginary parts. Angles are computed in float64.
 
     Args:
         dim: D, even.

@@ -11,13 +11,13 @@ from asrkit.model.positions.distances import by_distance, columns, distances, sh
 
 
 class DeBERTaPosition(Position):
-    """Kind `deberta`: the content asks for positions, and positions ask for the content.
+    """Kind `deberta`: disentangled attention, of content to positions and of positions to content.
 
         score(i, j) = (q_i·k_j + q_i·K_δ(i,j) + k_j·Q_δ(j,i)) / sqrt(3 Dh)
 
-    with K = P W_k, Q = P W_q, and δ(i, j) = i-j + k cut to 0 … 2k-1. He et al. 2021, eq. 3 and 4.
-    Each layer has its own P (the paper shares one). Code that takes δ(i, j) in the last term too
-    reads the table backwards there.
+    with K = P W_k, Q = P W_q, and δ(i, j) = i-j + k clipped to 0 … 2k-1. He et al. 2021, eq. 3 and
+    4. Each layer has its own P, which the paper shares. Code that takes δ(i, j) in the last term
+    too reads the table backwards there.
 
     Args:
         dim: D.
@@ -25,7 +25,7 @@ class DeBERTaPosition(Position):
         max_distance: k; P has 2k rows.
     """
 
-    # Keys of one product by distance, which is as wide as they and the queries are many.
+    # Keys in one product by distance, whose width is the number of these keys plus the queries.
     max_keys: Final[int] = 64
 
     def __init__(self, dim: int, num_heads: int, max_distance: int = 64) -> None:
@@ -37,7 +37,7 @@ class DeBERTaPosition(Position):
         self.query_projection = nn.Linear(dim, dim, bias=False)
 
     def table(self, left_context: int, chunk_size: int, like: Tensor) -> Tensor:
-        """(2, H, Dh, M+2C): K_δ(i,j) over i-j falling, Q_δ(j,i) over i-j rising."""
+        """(2, H, Dh, M+2C): K_δ(i,j) for falling i-j, and Q_δ(j,i) for rising i-j."""
         falling = distances(left_context, chunk_size, like)
         rising = 1 - chunk_size + torch.arange(falling.size(0), device=like.device)
         most = self.embeddings.size(0) // 2
@@ -52,12 +52,12 @@ class DeBERTaPosition(Position):
         queries = queries * scale
         positions = by_distance(queries, columns(table[0], first, rows, num_keys))
         scores = queries @ keys.transpose(3, 4) + shift(positions, num_keys)
-        # Seen from the keys, a row's distances rise with the query: the same shift, transposed.
+        # In a key's row, distances rise with the query: the same shift as above, transposed.
         parts: list[Tensor] = []
         step = max(rows, self.max_keys)
         for begin in range(0, num_keys, step):
             some = keys[:, :, :, begin : begin + step] * scale  # (B, H, n, Wt, Dh)
             start = first + num_keys - begin - some.size(3)
-            asked = by_distance(some, table[1, ..., start : start + some.size(3) + rows])
-            parts.append(shift(asked, rows).transpose(3, 4))  # (B, H, n, Q, Wt)
+            products = by_distance(some, table[1, ..., start : start + some.size(3) + rows])
+            parts.append(shift(products, rows).transpose(3, 4))  # (B, H, n, Q, Wt)
         return scores + torch.cat(parts, dim=4)

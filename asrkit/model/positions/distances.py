@@ -1,8 +1,8 @@
-"""From distances to keys: what the relative encodings share.
+"""Relative distances within a block, and the shift from scores by distance to scores by key.
 
 In a block, query i and key j are i + M - j frames apart. There are only M+2C-1 such distances, so
-an encoding works by distance, in columns that run from the farthest past, M+C-1, down to the
-farthest future, and one shift puts every column where its key is.
+encodings compute a column for each distance, from M+C-1 (the farthest past) down to -(C-1) (the
+farthest future), and one shift moves the columns to their keys.
 """
 
 import math
@@ -14,11 +14,11 @@ from asrkit.model.positions.base import Position
 
 
 class DistancePosition(Position):
-    """What kinds share whose table (H, X, M+2C) holds vectors of distances.
+    """Base of kinds whose table (H, X, M+2C) holds a vector for each distance.
 
         score(i, j) = content_i·k_j + by_distance_i·table_{i-j}
 
-    with both from `terms`.
+    where `terms` gives content_i and by_distance_i.
     """
 
     def __init__(self, dim: int, num_heads: int) -> None:
@@ -33,12 +33,12 @@ class DistancePosition(Position):
 
 
 def distances(left_context: int, chunk_size: int, like: Tensor) -> Tensor:
-    """(M+2C,) int64 on the device of `like`: M+C-1 down to -C; the last one only pads."""
+    """(M+2C,) int64 on the device of `like`: M+C-1 down to -C, of which the last is padding."""
     return torch.arange(left_context + chunk_size - 1, -chunk_size - 1, -1, device=like.device)
 
 
 def columns(table: Tensor, first: int, num_rows: int, num_keys: int) -> Tensor:
-    """The columns that rows first … first+Q-1 of a block need, of a table over `distances`.
+    """The columns of a table over `distances` that rows first … first+Q-1 of a block need.
 
     (..., M+2C) -> (..., W+Q)
     """
@@ -47,10 +47,10 @@ def columns(table: Tensor, first: int, num_rows: int, num_keys: int) -> Tensor:
 
 
 def by_distance(queries: Tensor, table: Tensor) -> Tensor:
-    """Products of queries with a table over distances, of each head its own.
+    """Products of queries with a table over distances, for each head.
 
-    (B, H, n, Q, X), (H, X, P) -> (B, H, n, Q, P), contiguous in the last two dimensions. One
-    product for each head over all blocks: the table is not copied for every block.
+    (B, H, n, Q, X), (H, X, P) -> (B, H, n, Q, P), contiguous in the last two dimensions. There is
+    one product for each head over all blocks, so that the table is not copied for every block.
     """
     by_head = queries.transpose(0, 1)  # (H, B, n, Q, X)
     products = by_head.flatten(1, 3) @ table  # (H, B·n·Q, P)
@@ -60,9 +60,9 @@ def by_distance(queries: Tensor, table: Tensor) -> Tensor:
 def shift(scores: Tensor, num_keys: int) -> Tensor:
     """Turn scores by distance into scores by key, without a copy or a gather.
 
-    Column p of row i belongs to distance i + (distance of column p in row 0), so row i has to
-    move left by Q-1-i. Read as one long row, that is the view that starts Q-1 entries later and
-    whose rows are one entry shorter.
+    Column p of row i has the distance i + (distance of column p in row 0), so row i moves left by
+    Q-1-i. In the flattened matrix, that is the view that starts Q-1 entries later and whose rows
+    are one entry shorter.
 
     Args:
         scores: (..., Q, W + Q), contiguous in the last two dimensions.
@@ -78,7 +78,7 @@ def shift(scores: Tensor, num_keys: int) -> Tensor:
 
 
 def unshift(weights: Tensor) -> Tensor:
-    """The way back: weights by key (..., Q, W) to weights by distance (..., Q, W + Q)."""
+    """The inverse of `shift`: weights by key (..., Q, W) to weights by distance (..., Q, W + Q)."""
     rows, num_keys = weights.size(-2), weights.size(-1)
     flat = torch.nn.functional.pad(weights, [0, rows - 1]).flatten(-2)  # (..., Q·(W+Q-1))
     flat = torch.nn.functional.pad(flat, [rows - 1, 1])  # (..., Q·(W+Q))
@@ -86,7 +86,7 @@ def unshift(weights: Tensor) -> Tensor:
 
 
 def toeplitz(table: Tensor, first: int, num_rows: int, num_keys: int) -> Tensor:
-    """The matrix whose entry (i, j) is the table's value at the distance of query and key.
+    """The matrix whose entry (i, j) is the table's value for the distance of query i and key j.
 
     (H, M+2C) -> (H, 1, Q, W), for rows first … first+Q-1 of a block.
     """
@@ -98,11 +98,11 @@ def sinusoid(positions: Tensor, dim: int) -> Tensor:
     """Sines and cosines of positions or signed distances (Vaswani et al. 2017, section 3.5).
 
     Args:
-        positions: (P,) frames, of any sign: the sine keeps the sign, so r(-d) is not r(d).
+        positions: (P,) frames of any sign; the sine is odd, so r(-d) differs from r(d).
         dim: even number of columns; sines in the even ones, cosines in the odd ones.
 
     Returns:
-        (P, dim) in float64: an angle of an hour of frames would lose its digits in float32.
+        (P, dim) in float64: float32 would be too coarse for the angles after an hour of frames.
     """
     return waves(positions, frequencies(dim, positions.device))
 
@@ -114,6 +114,6 @@ def frequencies(dim: int, device: torch.device) -> Tensor:
 
 
 def waves(positions: Tensor, frequencies: Tensor) -> Tensor:
-    """(P,), (D/2,) in float64 -> (P, D) in float64."""
+    """Sines and cosines of (P,) positions times (D/2,) frequencies: (P, D) in float64."""
     angles = positions.to(torch.float64)[:, None] * frequencies  # (P, D/2)
     return torch.stack([angles.sin(), angles.cos()], dim=2).flatten(1)

@@ -1,4 +1,4 @@
-"""Positions as the path of a learned differential equation."""
+"""Position encoding by a learned differential equation."""
 
 import torch
 from torch import Tensor, nn
@@ -6,28 +6,28 @@ from torch.nn import functional
 
 from asrkit.model.positions.base import FramePosition, frame_numbers
 
-# Of a path, which no weight's shape bounds: a model file may not ask for hours of solving.
+# Limits of a path: no weight's shape depends on it, so a model file could ask for hours of solving.
 MOST_FRAMES = 16384  # eleven minutes
 MOST_STEPS = 4096
 
 
 class FlowPosition(FramePosition):
-    """Kind `flow`: the frame's place on a learned path, added to the frame.
+    """Kind `flow`: the solution of a learned differential equation, added to the frame.
 
         y_t = x_t + p(t mod period),   dp/dt = h(t, p),   p(0) learned
 
-    with h(t, p) = A tanh(B [p, t / period] + b) + a, a slope for each period of time. Liu et al.
-    2020 (FLOATER), section 3; here before the first layer only. The path is solved by the fourth-
-    order Runge-Kutta method in steps of `step` frames, and within them by one shorter step to each
-    frame, all of them at once. It does not depend on the input: streaming keeps it. Solved in
-    float64: in half precision neighbouring frames would be one. After `period` frames it begins
-    anew.
+    with h(t, p) = A tanh(B [p, t / period] + b) + a, the slope for a period of time. Liu et al.
+    2020 (FLOATER), section 3; here before the first layer only. The path is solved by the
+    fourth-order Runge-Kutta method in steps of `step` frames, and from these by one shorter step to
+    each frame, for all frames at once. It does not depend on the input, so it is computed once.
+    It is solved in float64: in half precision neighbouring frames would be equal. After `period`
+    frames the path begins again.
 
     Args:
         dim: D.
-        hidden_dim: of h.
+        hidden_dim: hidden units of h.
         period: frames of the path; 1024 are 41 s. At most 16384, and 4096 steps.
-        step: frames of a solver's step.
+        step: frames in a step of the solver.
     """
 
     def __init__(self, dim: int, hidden_dim: int = 64, period: int = 1024, step: int = 16) -> None:
@@ -46,12 +46,12 @@ class FlowPosition(FramePosition):
         self.project = nn.Linear(hidden_dim, dim)
 
     def slope(self, time: Tensor, place: Tensor) -> Tensor:
-        """h, for times (P, 1) as shares of the period and places (P, D): (P, D) a period."""
+        """h for times (P, 1), as shares of the period, and places (P, D): (P, D) per period."""
         hidden = linear(torch.cat([place, time], dim=1), self.expand.weight, self.expand.bias)
         return linear(hidden.tanh(), self.project.weight, self.project.bias)
 
     def advance(self, time: Tensor, place: Tensor, step: Tensor) -> Tensor:
-        """One Runge-Kutta step from (P, 1), (P, D), of the lengths (P, 1): (P, D)."""
+        """The places (P, D) after Runge-Kutta steps of the lengths (P, 1)."""
         half = 0.5 * step
         k1 = self.slope(time, place)
         k2 = self.slope(time + half, place + half * k1)
@@ -71,7 +71,9 @@ class FlowPosition(FramePosition):
         for i in range(self.step, self.period, self.step):
             place = self.advance(shares[i - self.step : i - self.step + 1], place, whole)
             places.append(place)
-        begin = torch.cat(places)[frames // self.step]  # (period, D), of each frame's step
+        begin = torch.cat(places)[
+            frames // self.step
+        ]  # (period, D), where each frame's step begins
         return self.advance(shares - within, begin, within).to(like.dtype)
 
     def forward(self, x: Tensor, position: Tensor, table: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""An absolute table."""
+"""Learned absolute positions."""
 
 import torch
 from torch import Tensor, nn
@@ -7,13 +7,13 @@ from asrkit.model.positions.base import FramePosition, frame_numbers
 
 
 class LearnedPosition(FramePosition):
-    """Kind `learned`: a learned vector for the frame's number, added to the frame.
+    """Kind `learned`: a learned vector of the frame's index, added to the frame.
 
         y_t = x_t + e_{t mod period}
 
-    Gehring et al. 2017; Devlin et al. 2019. The table begins anew after `period` frames, so a
-    stream may be as long as it likes (published code ends in an index error); rows that no
-    utterance of training reached stay near zero, as they began.
+    Gehring et al. 2017; Devlin et al. 2019. The table begins again after `period` frames, so it
+    does not limit the length of a stream, where published code raises an index error. Rows that no
+    training utterance reached stay near zero, as they were initialised.
 
     Args:
         dim: D.

@@ -1,4 +1,4 @@
-"""Transformer-XL's relative positions, with sinusoids or with a learned table."""
+"""Transformer-XL's relative positions, with sinusoids or a learned table."""
 
 import math
 
@@ -9,7 +9,7 @@ from asrkit.model.positions.distances import DistancePosition, distances, sinuso
 
 
 class BiasedRelative(DistancePosition):
-    """What both kinds share: u and v of each head."""
+    """Base of both kinds, with the biases u and v of each head."""
 
     def __init__(self, dim: int, num_heads: int) -> None:
         super().__init__(dim, num_heads)
@@ -35,15 +35,15 @@ class RelativePosition(BiasedRelative):
 
         score(i, j) = ((q_i + u)·k_j + (q_i + v)·W r_{i-j}) / sqrt(Dh)
 
-    Dai et al. 2019 (Transformer-XL), section 3.3 and appendix B; Gulati et al. 2020. XLNet's
-    scheme is this one: its two streams are about language modelling. Published code goes wrong by
-    leaving out the shift (the position then belongs to the key's place in the cache, relative in
-    name only), by shifting a matrix that was padded at the wrong end, and by tables that end.
+    Dai et al. 2019 (Transformer-XL), section 3.3 and appendix B; Gulati et al. 2020. XLNet's scheme
+    is the same; its two streams concern language modelling. Published code has three mistakes: no
+    shift, so that positions are those of the keys in the cache and not relative; a shift of a
+    matrix that is padded at the wrong end; and tables that limit the length.
 
     Args:
         dim: D, even.
         num_heads: H.
-        max_distance: Z; distances beyond ±Z count as ±Z. None: none does.
+        max_distance: Z; distances beyond ±Z count as ±Z. None: no limit.
     """
 
     def __init__(self, dim: int, num_heads: int, max_distance: int | None = None) -> None:
@@ -84,7 +84,7 @@ class LearnedRelativePosition(BiasedRelative):
 
 
 def learned_table(max_distance: int, dim: int) -> nn.Parameter:
-    """(2Z+1, dim), small at first: one row for each distance from -Z to Z.
+    """(2Z+1, dim) with small random values: a row for each distance from -Z to Z.
 
     Raises:
         ValueError: for Z below 1.
@@ -95,6 +95,6 @@ def learned_table(max_distance: int, dim: int) -> nn.Parameter:
 
 
 def clipped(table: Tensor, distances: Tensor) -> Tensor:
-    """(2Z+1, X), (P,) -> (P, X): the rows of these distances, the last ones beyond ±Z."""
+    """(2Z+1, X), (P,) -> (P, X): the rows of these distances, clipped to ±Z."""
     most = table.size(0) // 2
     return table[distances.clamp(-most, most) + most]

@@ -9,20 +9,20 @@ from asrkit.model.positions.base import Position
 
 
 class RotaryPosition(Position):
-    """Kind `rotary`: queries and keys turned by an angle for each pair of their dimensions.
+    """Kind `rotary`: pairs of dimensions of queries and keys, rotated by angles of their position.
 
         score(i, j) = (R_i q_i)·(R_j k_j) / sqrt(Dh) = q_i·R_{j-i} k_j / sqrt(Dh)
 
-    R_t turns dimensions 2m and 2m+1 by t·base^(-2m/R). Su et al. 2021 (RoFormer), section 3.2.
-    The cache holds keys as they are, and each block turns them by their place in the block: angles
-    of frame counters lose their digits in float32 after minutes, and in half precision (as in
-    published code) within a second.
+    R_t rotates dimensions 2m and 2m+1 by t·base^(-2m/R). Su et al. 2021 (RoFormer), section 3.2.
+    The cache holds keys without rotation, and each block rotates them by their place in the block:
+    angles of absolute positions become inaccurate after minutes in float32, and within a second in
+    half precision (as in published code).
 
     Args:
         dim: D.
         num_heads: H.
-        share: of the head's dimensions that turn; the rest has no position.
-        base: pair m turns once in 2π·base^(2m/R) frames.
+        share: of a head's dimensions that are rotated; the rest has no position.
+        base: pair m makes one rotation in 2π·base^(2m/R) frames.
     """
 
     def __init__(self, dim: int, num_heads: int, share: float = 1.0, base: float = 10000.0) -> None:
@@ -40,7 +40,7 @@ class RotaryPosition(Position):
         self.base = base
 
     def table(self, left_context: int, chunk_size: int, like: Tensor) -> Tensor:
-        """(2, M+2C, R/2): cosines and sines of the W keys' places in a block, then the queries'."""
+        """(2, M+2C, R/2): cosines and sines of the places of the W keys, then of the C queries."""
         keys = torch.arange(-left_context, chunk_size, device=like.device)
         place = torch.cat([keys, keys[left_context:]])  # (M+2C,)
         even = torch.arange(0, self.num_turned, 2, dtype=torch.float64, device=like.device)
@@ -55,7 +55,7 @@ class RotaryPosition(Position):
         return queries @ self.turn(keys, table[:, :num_keys]).transpose(3, 4)
 
     def turn(self, x: Tensor, table: Tensor) -> Tensor:
-        """(..., P, Dh), (2, P, R/2) -> (..., P, Dh)."""
+        """x rotated by the angles of the table: (..., P, Dh), (2, P, R/2) -> (..., P, Dh)."""
         even, odd = x[..., : self.num_turned : 2], x[..., 1 : self.num_turned : 2]
         cos, sin = table[0], table[1]
         turned = torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1)

@@ -15,15 +15,15 @@ class ShawPosition(Position):
         score(i, j) = q_i·(k_j + a^K_clip(j-i)) / sqrt(Dh)
         context(i) = Σ_j weight(i, j) (v_j + a^V_clip(j-i))
 
-    Shaw et al. 2018, eq. 3 and 4; the tables are shared by the heads. The authors' code gathers a
-    (T, T, Dh) tensor; here scores come from one product with the table and a shift, and values
-    from the attention summed by distance.
+    Shaw et al. 2018, eq. 3 and 4; the heads share the tables. The authors' code gathers a
+    (T, T, Dh) tensor; here one product with the table and a shift give the scores, and attention
+    weights by distance, times the table, the values.
 
     Args:
         dim: D.
         num_heads: H.
         max_distance: k; distances beyond ±k count as ±k.
-        values: with the value term.
+        values: add a^V to the values.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The Transformer's absolute sinusoids."""
+"""The Transformer's sinusoidal absolute positions."""
 
 import math
 from typing import Literal
@@ -12,23 +12,23 @@ from asrkit.model.positions.distances import frequencies, waves
 
 
 class SinusoidalPosition(FramePosition):
-    """Kind `sinusoidal`: sines and cosines of the frame's number, added to the frame.
+    """Kind `sinusoidal`: sines and cosines of the frame's index, added to the frame.
 
         y_t = Dropout(LayerNorm(sqrt(D) x_t + a·s_t))
         s_t[2m], s_t[2m+1] = sin(t 10000^(-2m/D)), cos(t 10000^(-2m/D))
 
-    Vaswani et al. 2017, section 3.5. Computed for any t from the row's frame counter, in float64
-    before the cast: published tables end, are built on the CPU, or are rounded as a whole.
+    Vaswani et al. 2017, section 3.5. The angles of any t are computed from the frame counter in
+    float64; published tables are limited in length, built on the CPU, or of low precision.
 
     Args:
         dim: D, even.
-        layout: "mix": sines and cosines take turns; "sep": all sines, then all cosines, the
-            order of tensor2tensor (whose frequencies are a little apart from the paper's).
-        embedding_scale: frames times sqrt(D), as in the paper.
-        embedding_layernorm: LayerNorm of the sum.
-        learned_scale: a is learned (Li et al. 2019); if not, it stays as it is.
-        initial_scale: a at first.
-        dropout: of the result, beside the encoder's own.
+        layout: "mix": sines and cosines alternate; "sep": all sines, then all cosines, as in
+            tensor2tensor (whose frequencies differ a little from the paper's).
+        embedding_scale: multiply the frames with sqrt(D), as in the paper.
+        embedding_layernorm: apply LayerNorm to the sum.
+        learned_scale: a is learned (Li et al. 2019); if not, it stays `initial_scale`.
+        initial_scale: initial value of a.
+        dropout: of the result, besides the encoder's own.
     """
 
     def __init__(
@@ -58,10 +58,10 @@ class SinusoidalPosition(FramePosition):
         self.dropout = Dropout(dropout)
 
     def table(self, like: Tensor) -> Tensor:
-        """(D/2,): the frequencies, in float64.
+        """The frequencies, (D/2,) in float64.
 
-        Computed here and not in `forward`: the exporter to ONNX rounds numbers of Python to
-        float32, and after a day of frames that turns an angle by a quarter of a degree and more.
+        Not computed in `forward`, where the exporter to ONNX rounds Python's numbers to float32:
+        after a day of frames, angles would be wrong by a quarter of a degree and more.
         """
         return frequencies(self.dim, like.device)
 

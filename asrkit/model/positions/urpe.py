@@ -1,4 +1,4 @@
-"""A factor on the attention weights, on top of another relative encoding."""
+"""A learned factor of the attention weights, on top of another relative encoding."""
 
 from typing import Literal
 
@@ -29,19 +29,19 @@ Base = Literal["relative", "relative_learned", "t5", "alibi", "compact"]
 
 
 class URPEPosition(Position):
-    """Kind `urpe`: weights of the softmax times a learned factor of the distance.
+    """Kind `urpe`: the attention weights times a learned factor of the distance.
 
         context(i) = Σ_j weight(i, j) c_clip(i-j) v_j
 
-    with one c for each head, 1 at first. Luo et al. 2022, section 4: without the factor, attention
-    that is all relative cannot tell how long its row is. A factor before the softmax would be one
-    more bias; it has to come after.
+    with a c for each head, initially 1. Luo et al. 2022, section 4: without the factor, purely
+    relative attention cannot tell the length of its input. Before the softmax, the factor would
+    only be one more bias.
 
     Args:
         dim: D.
         num_heads: H.
-        base: the kind that gives the scores, with its default options. Not those whose table is
-            no matrix a head, (H, X, M+2C): the factor is one more row of it.
+        base: the kind that gives the scores, with its default options; one with a table
+            (H, X, M+2C), to which the factor adds a row.
         max_distance: distances beyond ± this count as ± this.
     """
 
@@ -53,10 +53,10 @@ class URPEPosition(Position):
             raise ValueError(f"base must be one of {', '.join(BASES)}, got {base!r}")
         self.base = BASES[base](dim, num_heads)
         self.extra_query_dim = self.base.extra_query_dim
-        self.factor = learned_table(max_distance, num_heads)  # beside 1, so that decay means 1
+        self.factor = learned_table(max_distance, num_heads)  # minus 1: weight decay pulls c to 1
 
     def table(self, left_context: int, chunk_size: int, like: Tensor) -> Tensor:
-        """The base's (H, X, M+2C) with the factor as its last row: (H, X+1, M+2C)."""
+        """(H, X+1, M+2C): the base's table with the factor as its last row."""
         base = self.base.table(left_context, chunk_size, like)
         factor = 1.0 + clipped(self.factor, distances(left_context, chunk_size, like))
         return torch.cat([base, factor.t().unsqueeze(1).to(base.dtype)], dim=1)
