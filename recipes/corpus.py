@@ -1,4 +1,4 @@
-"""What the recipes share: the command line, safe archives, and manifests that were checked."""
+"""Functions of all recipes: the command line, unpacking archives safely, checked manifests."""
 
 import argparse
 import json
@@ -27,12 +27,12 @@ JOBS = min(8, os.cpu_count() or 1)  # that read headers side by side
 
 
 class RecipeError(Exception):
-    """A mistake the user can put right; shown as one line, without a traceback."""
+    """A user's mistake, or a failed download; printed as one line, without a traceback."""
 
 
 @contextmanager
 def explain(problem: str, remedy: str) -> Iterator[None]:
-    """Turn whatever fails in the block into one line that says what to do."""
+    """Turn any exception of the block into a RecipeError of one line that says what to do."""
     try:
         yield
     except Exception as error:  # archives, servers and audio raise a dozen unrelated types
@@ -106,18 +106,18 @@ def prepare(
 
 
 def refused(name: str, error: Exception) -> int:
-    """Say in one line what the user has to put right; returns the exit code."""
+    """Print an error in one line; returns the exit code."""
     print(f"recipes/{name}/prepare.py: error: {' '.join(str(error).split())}", file=sys.stderr)
     return 2
 
 
 def fetch_and_unpack(url: str, folder: Path) -> None:
-    """Get a corpus that is one archive."""
+    """Download and unpack a corpus that is one archive."""
     unpack(fetch(url, folder.parent), folder)
 
 
 def fetch(url: str, folder: Path) -> Path:
-    """Download an archive into `folder`; one that was finished before is kept."""
+    """Download an archive into `folder`, unless it is there; returns its path."""
     archive = folder / Path(unquote(urlsplit(url).path)).name
     partial = archive.with_name(f"{archive.name}.part")
     if archive.is_file():
@@ -130,7 +130,7 @@ def fetch(url: str, folder: Path) -> Path:
             bar = {"total": size or None, "desc": archive.name, "disable": None}  # on terminals
             with tqdm.wrapattr(file, "write", **bar) as out:
                 shutil.copyfileobj(reply, out)
-        # A connection that breaks off looks like the end of the file: only the size tells.
+        # A broken connection looks like the end of the file, except by the size.
         if size and partial.stat().st_size != size:
             raise EOFError(f"got {partial.stat().st_size} of {size} bytes")
         os.replace(partial, archive)
@@ -138,7 +138,7 @@ def fetch(url: str, folder: Path) -> Path:
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Replace `folder` by what the archive holds; a path that leads out of it is refused."""
+    """Unpack an archive as `folder`; refuses archives with paths that lead out of it."""
     fresh = folder.with_name(f"{folder.name}.part")
     shutil.rmtree(fresh, ignore_errors=True)
     with explain(f"cannot unpack {archive}", "delete it and fetch a good copy"):
@@ -156,7 +156,7 @@ def unpack(archive: Path, folder: Path) -> None:
 
 
 def strict_tarfile() -> Any:
-    """tarfile, or its backport: before Python 3.11.4 (3.10.12) it knows no filters."""
+    """tarfile, or its backport, because it has no filters before Python 3.11.4 (3.10.12)."""
     if hasattr(tarfile, "data_filter"):
         return tarfile
     from backports import tarfile as backport
@@ -168,7 +168,7 @@ def strict_tarfile() -> Any:
 def fetching(
     url: str, folder: Path, at_last: str = "name another copy with --url"
 ) -> Iterator[None]:
-    """Around lhotse's downloads: archives as strict as `unpack`'s, failures that say what to do."""
+    """A context for lhotse's downloads: strict unpacking, and errors that say what to do."""
     # lhotse's own check is of names: a link could lead out of the folder.
     strict = strict_tarfile()
     strict.TarFile.extraction_filter = staticmethod(strict.data_filter)
@@ -179,7 +179,7 @@ def fetching(
 
 
 def from_lhotse(manifests: Mapping[str, Any]) -> list[Utterance]:
-    """The utterances of what lhotse prepared, recordings and a supervision of each, by id."""
+    """The utterances of lhotse's recordings and supervisions, one each, sorted by id."""
     recordings = {recording.id: recording for recording in manifests["recordings"]}
     rows: list[Utterance] = []
     for segment in sorted(manifests["supervisions"], key=lambda segment: segment.id):
@@ -191,7 +191,7 @@ def from_lhotse(manifests: Mapping[str, Any]) -> list[Utterance]:
                 "duration": recording.num_samples / recording.sampling_rate,
                 "text": segment.text,
                 "speaker": segment.speaker or "unknown",
-                # These save reading the header again whenever a training begins.
+                # With these, a training does not read the header.
                 "sample_rate": recording.sampling_rate,
                 "num_channels": recording.num_channels,
             }
@@ -200,14 +200,14 @@ def from_lhotse(manifests: Mapping[str, Any]) -> list[Utterance]:
 
 
 def check_complete(source: Path, found: int, expected: int) -> None:
-    """Refuse a corpus of which lhotse has left out utterances that have no audio."""
+    """Refuse an incomplete corpus, from which lhotse left out utterances without audio."""
     if found < expected:
         missing = f"the audio of {expected - found} of its {expected} utterances"
         raise RecipeError(f"{source} lacks {missing}: get a whole copy of the corpus")
 
 
 def audio_seconds(path: Path) -> float:
-    """The duration by the header of an audio file."""
+    """The duration of an audio file, by its header."""
     with explain(f"cannot read audio file {path}", "get a whole copy of the corpus"):
         return round(soundfile.info(path).duration, 4)
 
@@ -225,16 +225,16 @@ def read_prepared(folder: Path) -> Splits:
                 "".join((row["id"], row["text"], row["speaker"])).encode()
                 row |= {"audio": folder / row["audio"], "duration": float(row["duration"])}
             seconds = audio_seconds(row["audio"])
-            if not abs(row["duration"] - seconds) <= 0.02:  # in this form NaN is wrong, too
+            if not abs(row["duration"] - seconds) <= 0.02:  # written so that NaN is refused
                 raise RecipeError(f"{path}:{number}: duration {row['duration']}, not {seconds}")
             rows.append(row)
     return splits
 
 
 def write_manifests(splits: Splits, folder: Path, large: bool = False) -> None:
-    """Check ids and texts, write all manifests or none, and print what they hold.
+    """Check ids and texts, write all manifests or none, and print their sizes.
 
-    Where the corpus is large, train.jsonl.gz has train once more, see `write_cuts`.
+    A large corpus also gets train.jsonl.gz, see `write_cuts`.
     """
     seen: set[str] = set()
     for split, rows in splits.items():
@@ -263,11 +263,11 @@ def write_manifests(splits: Splits, folder: Path, large: bool = False) -> None:
 def write_cuts(manifest: Path, target: Path) -> None:
     """Write a plain manifest as lhotse cuts, which training reads a few at a time.
 
-    Their order is drawn, not that of the speakers: a training that reads a few at a time mixes no
-    more than it has read, and takes the features' statistics from the first.
+    They are in random order, not by speaker, because a training that reads a few at a time shuffles
+    only these, and computes the statistics of the features from the first ones.
     """
     from asrkit.data.cuts import load_cuts
 
-    partial = target.with_name(f"part-{target.name}")  # lhotse goes by the end of the name
+    partial = target.with_name(f"part-{target.name}")  # lhotse needs the same suffix
     load_cuts(manifest, []).shuffle(random.Random(0)).to_file(partial)
     os.replace(partial, target)

@@ -1,4 +1,4 @@
-"""Trainings and measurements of a study, one after the other or side by side, each step once."""
+"""Running the trainings and measurements of a study, several at a time, each step once."""
 
 import argparse
 import os
@@ -28,7 +28,7 @@ class Job(Protocol):
     def folder(self) -> Path: ...
 
     def steps(self) -> list[list[str]]:
-        """What is left to do: Python modules with their arguments."""
+        """The steps left to do: Python modules with their arguments."""
         ...
 
 
@@ -43,11 +43,7 @@ def positive(text: str) -> int:
 
 
 def refuse_other(folder: Path, config: Path, overrides: list[str]) -> None:
-    """Neither go on with nor report what was trained in another way.
-
-    Raises:
-        UserError: if the folder holds a training with another configuration.
-    """
+    """Raises UserError if the folder holds a training with another configuration."""
     path = folder / "config.yaml"
     wanted = load_config(config, overrides)
     if path.is_file() and parse_config(read_yaml(path)) != wanted:
@@ -61,7 +57,7 @@ def log_of(job: Job) -> Path:
 
 
 def run_all(jobs: Sequence[J], at_once: int) -> list[J]:
-    """Do what is left of the jobs, `at_once` at a time; those that failed."""
+    """Run the steps left of the jobs, `at_once` jobs at a time; returns those that failed."""
     left = [job for job in jobs if job.steps()]
     failed: list[J] = []
     with ThreadPoolExecutor(at_once) as pool, tqdm(total=len(left), unit=" model") as bar:
@@ -72,14 +68,14 @@ def run_all(jobs: Sequence[J], at_once: int) -> list[J]:
                 if not future.result():
                     failed.append(futures[future])
                     tqdm.write(explain(futures[future]), file=sys.stderr)
-        except BaseException:  # Ctrl-C: what runs has had it too, and the rest must not begin
+        except BaseException:  # Ctrl-C: running jobs get it too, and the others must not begin
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return failed
 
 
 def run(job: Job) -> bool:
-    """Do the steps that are left, with a log; whether all went well."""
+    """Run the steps left of a job, with a log; returns whether all succeeded."""
     job.folder.mkdir(parents=True, exist_ok=True)
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     with log_of(job).open("ab") as log:

@@ -1,4 +1,4 @@
-"""What pays, measured: python -m recipes.ablations recipes/an4/ablations.yaml
+"""Measure what settings gain: python -m recipes.ablations recipes/an4/ablations.yaml
 
 Trains one short configuration with one change at a time, each with several seeds, scores every
 model on the same recordings, and writes a table. The same command goes on after an interruption.
@@ -24,7 +24,7 @@ from recipes.positions.costs import facts_of_machine
 
 
 class Study(BaseModel):
-    """The file: what all trainings share, and what each row changes; the first row is the base."""
+    """A study's file: settings of all trainings, and the changes of each row, the base first."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

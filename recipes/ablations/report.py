@@ -1,4 +1,4 @@
-"""The table: error rates of every change, and what may be said of its gain."""
+"""The table: error rates of every change, and the intervals of their gains."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ class Row(NamedTuple):
 
 
 def report(facts: Mapping[str, str], rows: Sequence[Row], base: str) -> str:
-    """Markdown. A row without models has failed; one that is not against the base has none.
+    """The report in Markdown. A row without models has failed.
 
     Args:
         facts: of the study, by name.
@@ -55,14 +55,14 @@ def report(facts: Mapping[str, str], rows: Sequence[Row], base: str) -> str:
             continue
         minutes = statistics.median(m["training"]["wall_seconds"] for m in row.models) / 60
         gains = [gain(each, row) for each in bases if each is not row]
-        rates = [spread(row.rates(context)) for context in contexts]
+        rates = [mean_and_range(row.rates(context)) for context in contexts]
         lines.append([name, str(len(row.models)), *rates, *(gains or [""]), f"{minutes:.0f}"])
     table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    said = "".join(f"- {name}: {value}\n" for name, value in facts.items())
-    return f"# What pays\n\n{said}\n{table}\n{NOTES}"
+    listed = "".join(f"- {name}: {value}\n" for name, value in facts.items())
+    return f"# What pays\n\n{listed}\n{table}\n{NOTES}"
 
 
-def spread(rates: Sequence[float]) -> str:
+def mean_and_range(rates: Sequence[float]) -> str:
     mean = f"{statistics.fmean(rates):.1f}"
     return mean if len(rates) == 1 else f"{mean} ({min(rates):.1f}–{max(rates):.1f})"
 
@@ -74,12 +74,12 @@ def gain(base: Row, row: Row) -> str:
 
 
 def interval(base: np.ndarray, other: np.ndarray, draws: int = 2000) -> tuple[float, float]:
-    """95 % interval of the relative change in percent: seeds and recordings drawn anew.
+    """95 % bootstrap interval of the relative change in percent, over seeds and recordings.
 
     Args:
         base: (seeds, recordings) errors.
-        other: likewise, of the same recordings.
-        draws: how often.
+        other: (seeds, recordings) errors on the same recordings.
+        draws: number of bootstrap samples.
     """
     draw, changes = np.random.default_rng(0), []
     for _ in range(draws):

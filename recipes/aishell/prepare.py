@@ -51,7 +51,7 @@ def read_original(found: Path, _output: Path) -> Splits:
 
 @contextmanager
 def no_warnings() -> Iterator[None]:
-    """lhotse names twice each of the recordings, over three hundred, that have no transcript."""
+    """Silence lhotse, which warns twice of each of 300 recordings without a transcript."""
     logging.disable(logging.WARNING)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Noises to mix into training, made from nothing: rooms, mains hum, and far talk of many voices."""
+"""Synthetic noises to mix into training: coloured noise, mains hum, babble of many voices."""
 
 import sys
 from pathlib import Path
@@ -11,7 +11,7 @@ from corpus import Utterance
 
 RATE = 16000
 SECONDS = 10
-VOICES = 8  # that talk at once
+VOICES = 8  # of babble, at the same time
 KINDS = ("room", "hum", "talk")
 
 
@@ -43,7 +43,7 @@ def make_noises(rows: list[Utterance], count: int, folder: Path, seed: int) -> l
 
 
 def coloured(rng: np.random.Generator) -> np.ndarray:
-    """Noise whose power falls with frequency, by 0 (white) to 6 dB (brown) an octave."""
+    """Noise whose power falls by 0 (white) to 6 dB (brown) an octave."""
     spectrum = np.fft.rfft(rng.standard_normal(SECONDS * RATE))
     frequencies = np.maximum(np.arange(len(spectrum)) / SECONDS, 20.0)
     samples = np.fft.irfft(spectrum * frequencies ** -rng.uniform(0.0, 1.0))
@@ -51,7 +51,7 @@ def coloured(rng: np.random.Generator) -> np.ndarray:
 
 
 def hum(rng: np.random.Generator) -> np.ndarray:
-    """Mains at 50 or 60 Hz with its harmonics."""
+    """Mains hum of 50 or 60 Hz with harmonics."""
     times = np.arange(SECONDS * RATE) / RATE
     base, harmonics = rng.choice([50.0, 60.0]), np.arange(1, 9)
     phases, levels = rng.uniform(0.0, 2 * np.pi, 8), rng.uniform(0.0, 1.0, 8) / harmonics
@@ -60,7 +60,7 @@ def hum(rng: np.random.Generator) -> np.ndarray:
 
 
 def talk(rows: list[Utterance], rng: np.random.Generator) -> np.ndarray:
-    """Many voices, none of which can be followed."""
+    """Babble of many voices, none of which is intelligible."""
     total = np.zeros(SECONDS * RATE)
     for _ in range(VOICES):
         voice = np.zeros(0)

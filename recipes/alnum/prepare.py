@@ -1,8 +1,8 @@
 """alnum: an4, fsdd and digits as one corpus of letters, numbers and commands in lower case.
 
-To them come strings of digits: single ones of fsdd in a row, by one speaker. A model that hears
-digits alone, half a second each, does badly where they follow each other, as they do in use. And
-noises to mix in, for all three were recorded in quiet.
+It also has strings of digits, joined from single digits of one fsdd speaker: a model trained on
+single digits of half a second does badly on strings, which are what users speak. And it has noises
+to mix in, because all three corpora were recorded in quiet.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def read_corpora(folder: Path) -> dict[str, Splits]:
 
 
 def repeated(rows: list[Utterance], times: int) -> list[Utterance]:
-    """The utterances several times over; the repetitions have ids of their own."""
+    """The utterances `times` times; the repetitions have ids of their own."""
     again = [row | {"id": f"{row['id']}-{n}"} for n in range(2, times + 1) for row in rows]
     return rows + again
 
@@ -70,8 +70,8 @@ def make_strings(rows: list[Utterance], count: int, folder: Path, seed: int) -> 
     for index in range(count):
         rng = np.random.default_rng([seed, index])
         speaker = rng.choice(speakers)
-        said = [row for row in rows if row["speaker"] == speaker]
-        chosen = [said[i] for i in rng.integers(len(said), size=rng.integers(1, LONGEST + 1))]
+        own = [row for row in rows if row["speaker"] == speaker]
+        chosen = [own[i] for i in rng.integers(len(own), size=rng.integers(1, LONGEST + 1))]
         digits, rate = read_digits([row["audio"] for row in chosen])
         samples = join(digits, rate, rng)
         path = folder / f"string-{index:05d}.flac"
@@ -102,9 +102,9 @@ def read_digits(paths: list[Path]) -> tuple[list[np.ndarray], int]:
 
 
 def join(digits: list[np.ndarray], rate: int, rng: np.random.Generator) -> np.ndarray:
-    """Recordings in a row, with pauses of noise as loud as what is quietest in them.
+    """Recordings joined, with pauses of noise as loud as their quietest background.
 
-    Digital silence would tell a model where a word ends, as no microphone does.
+    Pauses of digital silence, which no microphone records, would tell a model where words end.
     """
     quietest = min(background(samples, rate) for samples in digits)
 
@@ -118,14 +118,14 @@ def join(digits: list[np.ndarray], rate: int, rng: np.random.Generator) -> np.nd
 
 
 def background(samples: np.ndarray, rate: int) -> float:
-    """The level, root mean square, of the quietest 20 ms."""
+    """The root mean square of the quietest 20 ms."""
     size = min(len(samples), rate // 50)
     frames = samples[: len(samples) // size * size].reshape(-1, size)
     return float(np.sqrt(np.square(frames).mean(axis=1).min()))
 
 
 def repetition(text: str) -> tuple[str, int]:
-    """A corpus and how often it is heard in an epoch, from CORPUS=N."""
+    """A corpus and its repetitions in an epoch, from CORPUS=N."""
     name, _, times = text.partition("=")
     if name not in CORPORA or not times.isdecimal() or int(times) < 1:
         known = ", ".join(CORPORA)
@@ -146,7 +146,7 @@ def command_line() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--repeat", type=repetition, nargs="*", default=[("an4", 2)], metavar="CORPUS=N",
-        help="how often a corpus is heard in an epoch, the others once (an4=2)",
+        help="repetitions of a corpus in an epoch; the others have one (an4=2)",
     )  # fmt: skip
     parser.add_argument("--strings", type=int, default=1000, help="strings of digits (1000)")
     parser.add_argument("--seed", type=int, default=0, help="of strings and noises (0)")

@@ -1,7 +1,7 @@
 """CMU AN4: spelled letters, numbers and commands, 16 kHz, read over a close-talking microphone.
 
 The official archive has a train and a test set. Eight whole speakers of train make the dev set, so
-that no voice of dev is heard in training.
+that no speaker of dev is in train.
 """
 
 import os
@@ -28,7 +28,7 @@ FILE_ID = re.compile(r"\w+/(\w+)/([\w-]+)")
 def read_original(found: Path, output: Path) -> Splits:
     """The utterances of the unpacked archive; their audio becomes FLAC under `output`."""
     root = found.parents[1]
-    # The licence asks to be kept with every copy of the recordings, converted ones too.
+    # The licence has to be kept with every copy of the recordings, also converted ones.
     for licence in root.glob("LICENSE*"):
         (output / "audio").mkdir(parents=True, exist_ok=True)
         shutil.copy(licence, output / "audio")
@@ -103,8 +103,8 @@ def convert(stem: Path, target: Path) -> None:
 def read_raw(path: Path) -> np.ndarray:
     """Samples of a file without a header, in either byte order.
 
-    The archives an4_raw.bigendian and an4_raw.littleendian hold the same names. The wrong order
-    turns the small steps between neighbouring samples into leaps of hundreds.
+    The archives an4_raw.bigendian and an4_raw.littleendian have the same names. In the wrong order,
+    neighbouring samples differ by hundreds rather than by little.
     """
     orders = (np.fromfile(path, dtype=order).astype(np.int32) for order in (">i2", "<i2"))
     return min(orders, key=lambda samples: np.abs(np.diff(samples)).sum()).astype(np.int16)

@@ -28,7 +28,7 @@ from corpus import (
 URL = "https://mozilla-common-voice-datasets.s3.dualstack.us-west-2.amazonaws.com"
 SPLITS = ["train", "dev", "test"]
 COLUMNS = {"client_id", "path", "sentence", "gender", "age", "accents", "variant"}  # lhotse's
-JOINERS = "'-\u200c\u200d"  # within a word; the last two steer how letters join in some scripts
+JOINERS = "'-\u200c\u200d"  # kept within words; the last two join letters in some scripts
 
 
 def download(language: str, url: str, folder: Path) -> None:
@@ -62,7 +62,7 @@ def read_original(language: str, found: Path, output: Path) -> Splits:
 
 
 def count_clips(path: Path) -> int:
-    """The lines of a list of clips, whose columns are those that lhotse needs."""
+    """The number of clips in a list, which must have the columns that lhotse needs."""
     with explain(f"cannot read {path}", "get a whole copy of the corpus"):
         header, *lines = path.read_text(encoding="utf-8").split("\n")
     missing = COLUMNS - set(header.strip().split("\t"))
@@ -73,10 +73,10 @@ def count_clips(path: Path) -> int:
 
 
 def spoken(text: str) -> str:
-    """A sentence without what is not spoken.
+    """A sentence without punctuation.
 
     Letters with their marks and digits are kept in composed form, in their case; apostrophes and
-    hyphens are kept within a word, curly apostrophes as straight ones. All else is a space.
+    hyphens are kept within a word, curly apostrophes as straight ones. Others become spaces.
     """
     text = unicodedata.normalize("NFC", text).replace("’", "'")
     kept = (c if unicodedata.category(c)[0] in "LMN" or c in JOINERS else " " for c in text)

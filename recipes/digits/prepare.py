@@ -26,7 +26,7 @@ SPLITS = ("train", "dev", "test")
 
 ACCENTS = ("en", "en-029", "en-gb-scotland", "en-gb-x-gbclan", "en-gb-x-gbcwmd", "en-gb-x-rp",
            "en-us", "en-us-nyc")  # fmt: skip
-# A variant listed here is heard in its split only, in every accent; all others are for training.
+# A variant listed here is used in its split only, in every accent; all others are for training.
 # Variants that sound almost alike (f2 and f5, the ivens, adam and klatt6) stay on one side.
 HELD_OUT = {
     "dev": ["belinda", "ed", "f2", "f5", "marcelo", "victor"],
@@ -52,7 +52,7 @@ PREFIXES = (("call", 3, 6), ("dial", 3, 6), ("channel", 1, 2), ("page", 1, 3), (
 
 
 class RecipeError(Exception):
-    """Something the user can put right; its message is all they need to see."""
+    """A user's mistake; printed as one line, without a traceback."""
 
 
 def draw_text(rng: np.random.Generator) -> str:
@@ -77,7 +77,7 @@ def open_espeak() -> ctypes.CDLL:
 
 
 def synthesise(text: str, voice: str, rng: np.random.Generator) -> np.ndarray:
-    """Speak a text at a random speed and pitch; no samples where espeak-ng lacks the voice."""
+    """Samples of a text at a random speed and pitch; none if espeak-ng lacks the voice."""
     blocks: list[bytes] = []
 
     def collect(samples: int | None, count: int, events: int | None) -> int:
@@ -89,7 +89,7 @@ def synthesise(text: str, voice: str, rng: np.random.Generator) -> np.ndarray:
     low, high = [110, 30, 20, 0], [191, 71, 81, 6]  # words a minute, %, %, 10 ms
     rate, pitch, pitch_range, word_gap = rng.integers(low, high).tolist()
     # espeak-ng carries phases, flutter and echo from one text to the next in static variables,
-    # which only unloading resets; without that, audio would depend on what was said before it.
+    # which only unloading resets; otherwise audio would depend on the texts before it.
     library = open_espeak()
     library.espeak_SetSynthCallback(callback)
     library.espeak_ng_SetRandSeed(ctypes.c_long(int(rng.integers(1, 2**31))))
@@ -105,7 +105,7 @@ def synthesise(text: str, voice: str, rng: np.random.Generator) -> np.ndarray:
 
 
 def find_voices() -> dict[str, list[str]]:
-    """Return the voices of each split, less those that this espeak-ng does not speak sanely."""
+    """Return the voices of each split, without those that this espeak-ng lacks or garbles."""
     import espeakng_loader
 
     def is_sane(voice: str) -> bool:
@@ -140,7 +140,7 @@ def record(text: str, voice: str, rng: np.random.Generator) -> np.ndarray:
     speech = synthesise(text, voice, rng) / 32768
     loud = np.flatnonzero(np.abs(speech) > 0.002)
     if len(loud) < 0.05 * ESPEAK_RATE:
-        raise RecipeError(f"espeak-ng said nothing for {text!r} by {voice}")
+        raise RecipeError(f"espeak-ng made no audio for {text!r} by {voice}")
     speech = soxr.resample(speech[loud[0] : loud[-1] + 1], ESPEAK_RATE, SAMPLE_RATE)
     speech *= 10 ** (rng.uniform(-20, -2) / 20) / np.abs(speech).max()
     samples: np.ndarray = np.pad(speech, (rng.uniform(0.1, 0.5, size=2) * SAMPLE_RATE).astype(int))

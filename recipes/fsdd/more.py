@@ -1,4 +1,4 @@
-"""More voices for fsdd: the utterances of other corpora in which only digits are said."""
+"""More voices for fsdd: utterances of other corpora whose words are all digits."""
 
 import sys
 from pathlib import Path
@@ -15,7 +15,7 @@ SPOKEN = {*WORDS, "oh"}
 
 
 def add_digits(folders: list[Path], limit: int, output: Path, splits: Splits) -> Splits:
-    """The splits with a train that has more.
+    """The splits, with more utterances in train.
 
     Args:
         folders: prepared corpora.
@@ -32,14 +32,14 @@ def add_digits(folders: list[Path], limit: int, output: Path, splits: Splits) ->
             if SPOKEN.issuperset(row["text"].lower().split())
         ]  # fmt: skip
         if not rows:
-            raise RecipeError(f"--more {folder}: nothing but digits is said in none of its texts")
+            raise RecipeError(f"--more {folder}: none of its texts consists of digits alone")
         step = max(1, -(-len(rows) // limit))
         train += [at_rate(row, folder.name, output) for row in rows[::step]]
     return splits | {"train": train}
 
 
 def at_rate(row: Utterance, corpus: str, output: Path) -> Utterance:
-    """An utterance as one of fsdd would be: its audio at RATE, its text in lower case."""
+    """An utterance in the format of fsdd: audio at RATE, text in lower case."""
     with explain(f"cannot read audio file {row['audio']}", "get a whole copy of the corpus"):
         samples, rate = soundfile.read(row["audio"])
     samples = soxr.resample(samples, rate, RATE)

@@ -50,7 +50,7 @@ def read_original(recordings: Path, _output: Path) -> Splits:
 
 
 def leave_out(speaker: str, splits: Splits) -> Splits:
-    """Train and dev of the other speakers; test is all that this one says in any split."""
+    """Train and dev of the other speakers; test has all utterances of this one."""
     rows = [row for split in splits.values() for row in split]
     speakers = sorted({row["speaker"] for row in rows})
     if speaker not in speakers:
@@ -65,7 +65,9 @@ def leave_out(speaker: str, splits: Splits) -> Splits:
 def main(argv: Sequence[str] | None = None) -> int:
     """Prepare the corpus; returns the exit code."""
     parser = command_line("fsdd", URL)
-    parser.add_argument("--leave-out", metavar="SPEAKER", help="train without; test is this voice")
+    parser.add_argument(
+        "--leave-out", metavar="SPEAKER", help="test on this speaker, train on the others"
+    )
     parser.add_argument(
         "--more", type=Path, nargs="+", default=[], metavar="DIR",
         help="prepared corpora: train on what they have of nothing but digits, too",

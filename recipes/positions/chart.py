@@ -1,4 +1,4 @@
-"""The picture: letter error rate against the length of the audio, a line for each kind."""
+"""The chart: letter error rate against the length of the audio, a line for each kind."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -83,7 +83,7 @@ def label(
     low, high = np.log(limits)
     kinds = sorted(ends, key=lambda kind: ends[kind][1])
     wanted = [float((np.log(ends[kind][1]) - low) / (high - low)) for kind in kinds]
-    for kind, height in zip(kinds, spread(wanted, LABEL_HEIGHT), strict=True):
+    for kind, height in zip(kinds, separated(wanted, LABEL_HEIGHT), strict=True):
         axes.annotate(
             kind, xy=ends[kind], xytext=(1.05, height), textcoords="axes fraction",
             color=styles[kind]["color"], fontsize=9, va="center", annotation_clip=False,
@@ -92,7 +92,7 @@ def label(
         )  # fmt: skip
 
 
-def spread(wanted: Sequence[float], distance: float) -> list[float]:
+def separated(wanted: Sequence[float], distance: float) -> list[float]:
     """Heights in [0, 1], in the order of the sorted `wanted` and near them, `distance` apart."""
     distance = min(distance, 1 / max(1, len(wanted) - 1))
     steps = distance * np.arange(len(wanted))

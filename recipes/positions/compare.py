@@ -1,4 +1,4 @@
-"""What the figures allow to be said: spreads, and what cannot be told apart."""
+"""Comparing kinds statistically: standard deviations, and which kinds cannot be told apart."""
 
 import math
 import statistics
@@ -19,12 +19,12 @@ class Score(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """In percent."""
+        """The error rate in percent."""
         return 100.0 * sum(self.errors) / max(1, sum(self.units))
 
     @property
     def log_rate(self) -> float:
-        """Of at least half an error: kinds differ by factors, and so do their seeds."""
+        """The logarithm of a rate of at least half an error: kinds and seeds differ by factors."""
         return math.log(max(0.5, sum(self.errors)) / max(1, sum(self.units)))
 
 
@@ -37,7 +37,7 @@ class Comparison(NamedTuple):
 
 
 def compare(scores: Mapping[str, Sequence[Score]]) -> Comparison:
-    """Kinds by the logarithms of their error rates, one score for each seed.
+    """Compare kinds by the logarithms of their error rates, one score for each seed.
 
     Told apart from the best are those that differ by more than the largest difference among as
     many kinds that are all alike: with several seeds, by the pooled spread of the seeds (Tukey's

@@ -1,4 +1,4 @@
-"""What the study trains on: each corpus with its held-out part and the length of its trainings."""
+"""The corpora of the study, each with its held-out part and the length of its trainings."""
 
 import subprocess
 import sys
@@ -33,7 +33,7 @@ class Corpus(NamedTuple):
         return ["data.recipe=null", *paths, *ONE_THREAD, *length]
 
     def is_here(self) -> bool:
-        """Whether there are manifests or the recipe can make them without being told more."""
+        """Whether there are manifests, or the recipe can make them without further options."""
         makes_its_own = self.name == "digits"
         found = self.prepared is not None and self.prepared.is_dir()
         return makes_its_own or found or self.manifest("train").is_file()
@@ -49,7 +49,7 @@ CORPORA = {
         full=[
             "training.epochs=4",
             "training.validate_every_epochs=4",
-            "augmentation.spec_probability=1",  # heard twelve times, masks are worth having
+            "augmentation.spec_probability=1",  # masks help in twelve epochs
         ],
         quick=[*SHORT, "training.epochs=4", "training.validate_every_epochs=4"],
         prepared=Path("../shared/data/an4"),

@@ -32,8 +32,8 @@ from bench_stream import stream
 from benchmarks import CHUNK_SIZE, LEFT_CONTEXT, Failure, environment, random_feats, round_robin
 
 ROUNDS, STREAM_SECONDS, MEMORY_SECONDS, LIMIT = 5, 30.0, 60.0, 120.0
-# glibc keeps freed memory, now more and now less; told so, it gives back all that is large, and the
-# same pass has the same peak to a tenth of a megabyte.
+# By default glibc keeps a varying amount of freed memory; with this setting it returns all large
+# blocks, and the same pass has the same peak to a tenth of a megabyte.
 GIVE_BACK = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
 BASELINE = "none"  # whose parameters are not the encoding's
 
@@ -95,7 +95,7 @@ def num_parameters(encoder: ConformerEncoder) -> int:
 
 
 def table_bytes(step: EncoderStep) -> int:
-    """What a step keeps beside its encoder: the position tables of its chunk and left context."""
+    """Bytes of the position tables for a chunk and left context, which inference keeps."""
     own = [b for name, b in step.named_buffers() if not name.startswith("encoder.")]
     return sum(b.nbytes for b in own)
 
@@ -110,7 +110,7 @@ def peak_of_pass(kind: str, overrides: list[str]) -> float:
 
 
 def memory_of(kind: str, overrides: list[str]) -> float | None:
-    """`peak_of_pass` in a process of its own; None where it does not get through."""
+    """`peak_of_pass` in a process of its own; None if it fails."""
     command = [sys.executable, "-m", "recipes.positions.costs", "--memory-of", kind, *overrides]
     environment = os.environ | GIVE_BACK
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, check=False)

@@ -58,7 +58,7 @@ def load(path: str, start: float, duration: float | None) -> Any:
 
 
 def measures_of(file: ModelFile, utterances: Sequence[Utterance]) -> dict[str, Any]:
-    """Everything that the report says about one model's words."""
+    """The word and letter errors of a model, for the report."""
     recognizers = {name: recognizer_of(file, size) for name, size in CONTEXTS.items()}
     longest = longest_heard(file.config)
     rows = {times: join(utterances, times * longest * audio.SAMPLE_RATE) for times in TIMES}
@@ -92,8 +92,8 @@ def longest_heard(config: Config) -> float:
 def errors(recognizer: Recognizer, utterances: Sequence[Utterance]) -> Errors:
     """Errors in words, and in letters with all spaces left out.
 
-    Training never hears one utterance follow another, so no model writes the space between two:
-    where they are joined, two right words count as two wrong ones.
+    Training has no utterance that follows another, so no model writes the space between two: where
+    they are joined, two right words count as two wrong ones.
     """
     waiting = [(index, utterance.samples) for index, utterance in enumerate(utterances)]
     outcomes = batches(recognizer, waiting, BATCH_SECONDS)

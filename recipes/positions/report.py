@@ -1,4 +1,4 @@
-"""The report: what the measures of all models say, in Markdown and pictures."""
+"""The report on the measures of all models, in Markdown and charts."""
 
 import math
 import statistics
@@ -100,7 +100,7 @@ def main_table(measures: Measures, costs: Costs) -> str:
 
 
 def headlines() -> dict[str, Scorer]:
-    """What is compared, by its title."""
+    """The scores that are compared, by title."""
     titles = {f"WER {title(name)}": in_context(name) for name in CONTEXTS}
     last = len(TIMES) - 1
     return titles | {
@@ -148,21 +148,21 @@ def verdicts(measures: Measures) -> list[str]:
 
 
 def verdict(name: str, comparison: Comparison) -> str:
-    """What may be said, and no more."""
+    """A sentence on what the scores show with statistical certainty."""
     best, tied, between, within, decided = comparison
-    spread = f"the kinds' rates spread by {percent(between)}"
+    deviations = f"the kinds' rates spread by {percent(between)}"
     if within is not None:
-        spread += f", the seeds of one kind by {percent(within)}"
+        deviations += f", the seeds of one kind by {percent(within)}"
     if not decided:
-        return f"**{name}**: {spread}. One seed and too few recordings to tell anything apart."
+        return f"**{name}**: {deviations}. One seed and too few recordings to tell anything apart."
     others = "all others can be told apart from it"
     if tied:
         others = f"not told apart from it: {', '.join(tied)}"
-    return f"**{name}**: {spread}. Lowest: {best}; {others}."
+    return f"**{name}**: {deviations}. Lowest: {best}; {others}."
 
 
 def percent(deviation: float) -> str:
-    """A standard deviation of logarithms as what it makes of a rate."""
+    """A standard deviation of logarithms as a relative deviation of rates, in percent."""
     return f"{100 * (math.exp(deviation) - 1):.0f} %"
 
 

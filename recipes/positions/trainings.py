@@ -1,4 +1,4 @@
-"""What there is to do for each model of the study."""
+"""The steps of each model of the study: training and measuring."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -40,7 +40,7 @@ class Training(NamedTuple):
         return [*self.corpus.overrides(self.quick), *self.more, *own]
 
     def check(self) -> None:
-        """Refuse to go on with, or to report, what was trained in another way.
+        """Refuse a folder that holds a training with another configuration.
 
         Raises:
             UserError: if the folder holds a training with another configuration.

@@ -1,4 +1,4 @@
-"""YesNo: one man says eight times yes or no in Hebrew, 8 kHz; sixty recordings.
+"""YesNo: eight times yes or no in Hebrew, by one man, 8 kHz; sixty recordings.
 
 lhotse fetches and reads the corpus, and takes every other recording to test. There being no dev
 set, the last four of train are it.

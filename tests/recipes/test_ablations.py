@@ -1,4 +1,4 @@
-"""Ablations: what is left to do, the table, and what may be said of a gain."""
+"""Ablations: what is left to do, the table, and the interval of a gain."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""FSDD: the official split, and one speaker left out, whom train and dev do not hear."""
+"""FSDD: the official split, and one speaker left out, who is not in train and dev."""
 
 from pathlib import Path
 
@@ -63,7 +63,7 @@ def other_corpus(folder: Path, texts: list[str]) -> Path:
 
 
 def test_more_voices(tmp_path: Path) -> None:
-    """What others say of nothing but digits, at 8 kHz; as many as asked for, spread out."""
+    """Utterances of others whose words are all digits, at 8 kHz, up to a limit, evenly chosen."""
     make_fsdd(tmp_path / "in")
     texts = ["ONE TWO", "OH", "YES", "three oh", "GO ONE", "NINE"]
     more = other_corpus(tmp_path / "other", texts)
@@ -89,5 +89,5 @@ def test_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert "dev split is empty" in refuse(FSDD, [*arguments, "b"], capsys)  # all that dev has
     more = [*arguments[:-1], "--more"]
     assert "it has no train.jsonl; prepare" in refuse(FSDD, [*more, tmp_path / "none"], capsys)
-    assert "nothing but digits is said in none" in refuse(FSDD, [*more, folder], capsys)
+    assert "none of its texts consists of digits alone" in refuse(FSDD, [*more, folder], capsys)
     assert not out.exists()

@@ -20,7 +20,7 @@ from recipes import jobs
 from recipes.jobs import run_all
 from recipes.positions import costs
 from recipes.positions.__main__ import main, plan
-from recipes.positions.chart import spread
+from recipes.positions.chart import separated
 from recipes.positions.compare import Score, compare, gap_of_seeds, pooled_deviation
 from recipes.positions.corpora import CONFIG, CORPORA, Corpus, prepare
 from recipes.positions.lengths import TIMES, Utterance, join, split
@@ -251,7 +251,7 @@ def test_comparison_of_one_seed() -> None:
 
 
 def test_labels_keep_their_distance() -> None:
-    placed = spread([0.1, 0.5, 0.5, 0.97, 0.98, 1.0], 0.05)
+    placed = separated([0.1, 0.5, 0.5, 0.97, 0.98, 1.0], 0.05)
     assert np.diff(placed).min() > 0.05 - 1e-9
     assert placed[0] == 0.1
     assert max(placed) <= 1.0
