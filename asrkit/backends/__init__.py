@@ -1,5 +1,7 @@
-"""What runs a network at one chunk size and left context."""
+"""What runs a network at one chunk size and left context: one file a kind, chosen in `registry`."""
 
-from asrkit.backends.registry import BACKENDS, Backend, build_backend, eager
+from asrkit.backends.backend import Backend, Spec, milliseconds
+from asrkit.backends.eager import eager
+from asrkit.backends.registry import BACKENDS, build_backend
 
-__all__ = ["BACKENDS", "Backend", "build_backend", "eager"]
+__all__ = ["BACKENDS", "Backend", "Spec", "build_backend", "eager", "milliseconds"]

@@ -5,13 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from asrkit.model import FRAME_MS
-
 TOLERANCE = 1e-4
-HOUR = 3_600_000 // FRAME_MS  # encoder frames
+HOUR_MS = 3_600_000
 
 
-def aged(state: Any) -> Any:
+def aged(state: Any, frame_ms: int) -> Any:
     """A state (B, …) whose rows were all at the same frame: now, an hour later, a day later, …
 
     What depends on a frame's number shows its rounding only there.
@@ -19,7 +17,7 @@ def aged(state: Any) -> Any:
     position = state.position
     hours = torch.tensor([0, 1, 24], device=position.device)
     rows = torch.arange(position.size(0), device=position.device) % len(hours)
-    return state._replace(position=position + hours[rows] * HOUR)
+    return state._replace(position=position + hours[rows] * (HOUR_MS // frame_ms))
 
 
 def difference(a: Tensor, b: Tensor) -> float:

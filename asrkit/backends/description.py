@@ -7,7 +7,6 @@ from typing import Literal, NamedTuple
 
 from asrkit.config import MOST_FRAMES
 from asrkit.errors import shown
-from asrkit.model import FRAME_MS
 from asrkit.model_file import ModelFile, fingerprint
 
 What = Literal["encoder", "ctc", "model"]
@@ -27,12 +26,20 @@ class Exported(NamedTuple):
     what: What
     chunk_size: int
     left_context: int
+    frame_ms: int = 40  # of an encoder frame; older descriptions do not state it
 
     def __str__(self) -> str:
-        return (
-            f"{self.what}, chunks of {self.chunk_size * FRAME_MS} ms with "
-            f"{self.left_context * FRAME_MS} ms before them"
-        )
+        return f"{self.what}, chunks of {self.chunk_ms} ms with {self.left_ms} ms before them"
+
+    @property
+    def chunk_ms(self) -> int:
+        """Milliseconds of a chunk."""
+        return self.chunk_size * self.frame_ms
+
+    @property
+    def left_ms(self) -> int:
+        """Milliseconds before it that it sees."""
+        return self.left_context * self.frame_ms
 
 
 class Description(NamedTuple):
@@ -68,18 +75,28 @@ def described(text: str) -> Description:
         version = values["format_version"]
         if version != FORMAT_VERSION:
             raise ValueError(f"format version {version!r}, this asrkit reads {FORMAT_VERSION}")
-        exported = Exported(*(values[name] for name in Exported._fields))
-        sizes = (exported.chunk_size, exported.left_context)
+        known = Exported._field_defaults | values
+        exported = Exported(*(known[name] for name in Exported._fields))
+        sizes = exported[1:]
         if exported.what not in CONTENTS or not all(type(size) is int for size in sizes):
             raise ValueError("its description is damaged")
         if not (
             1 <= exported.chunk_size <= MOST_FRAMES and 0 <= exported.left_context <= MOST_FRAMES
         ):
             raise ValueError(f"its chunk and left context are beyond {MOST_FRAMES} frames")
+        if not 1 <= exported.frame_ms <= 1000:
+            raise ValueError(f"its frames of {exported.frame_ms} ms are beyond a second")
         digest = values.get("digest")
         return Description(exported, values["weights"], values["precision"], digest)
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"its description is damaged: {shown(error)}") from None
+
+
+def export_path(model: Path, exported: Exported, kind: str) -> Path:
+    """exp/model.safetensors -> exp/model.640-2560ms.onnx"""
+    what = "" if exported.what == "ctc" else f".{exported.what}"
+    suffix = {"torchscript": ".ts", "onnx": ".onnx", "onnx-int8": ".int8.onnx"}[kind]
+    return model.with_name(f"{model.stem}{what}.{exported.chunk_ms}-{exported.left_ms}ms{suffix}")
 
 
 def unsealed(description: str, precision: str = "float32") -> str:

@@ -1,4 +1,4 @@
-"""Files that `asrkit export` wrote for ONNX Runtime, called as the module they were made of."""
+"""Files that `asrkit export` wrote for ONNX Runtime: called as their module, and as a backend."""
 
 import math
 from pathlib import Path
@@ -6,16 +6,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn import functional
 
-from asrkit.backends.description import KEY, Description, Exported, described, is_sealed
+from asrkit.backends.backend import Backend
+from asrkit.backends.description import (
+    KEY,
+    Description,
+    Exported,
+    described,
+    export_path,
+    is_sealed,
+)
 from asrkit.errors import UserError, reason, shown
-from asrkit.model import EncoderState
+from asrkit.model import CTCOutput, EncoderState
+from asrkit.model_file import ModelFile, fingerprint
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
 STATE = [f"state_{name}" for name in EncoderState._fields]
 KINDS = {"tensor(float)": torch.float32, "tensor(int64)": torch.int64}
+PRECISIONS = {"onnx": "float32", "onnx-int8": "int8"}  # of the files, by the kind of backend
 MOST_NUMBERS = 1 << 28  # of each part of a stream's state
 
 
@@ -52,6 +64,80 @@ class OnnxStep:
     def run(self, arrays: "dict[str, np.ndarray]") -> "list[np.ndarray]":
         """Outputs of the graph, by order; inputs by name."""
         return self.session.run(None, arrays)
+
+
+def build(kind: str, file: ModelFile, plain: Backend) -> Backend:
+    """Of the export that lies beside the model file.
+
+    Raises:
+        UserError: if there is none, or it does not fit.
+    """
+    path = find(kind, file, plain)
+    if path is None:
+        raise UserError(
+            f"backend {kind}: no export of this model for chunks of {context_of(plain).chunk_ms} "
+            f"ms lies beside it; asrkit export --format {kind} writes one"
+        )
+    return of_file(path, file, plain, PRECISIONS[kind])
+
+
+def find(kind: str, file: ModelFile, plain: Backend) -> Path | None:
+    """The export that lies beside the model file, if there is one for this context."""
+    if file.path is None:
+        return None
+    path = export_path(file.path, context_of(plain), kind)
+    return path if path.is_file() else None
+
+
+def context_of(plain: Backend) -> Exported:
+    """What has to be exported for this context."""
+    spec = plain.spec
+    return Exported("ctc", spec.chunk_size, spec.left_context, spec.frame_ms)
+
+
+def of_file(path: Path, file: ModelFile, plain: Backend, precision: str | None = None) -> Backend:
+    """Of an exported file.
+
+    Args:
+        path: of the file.
+        file: the model that it has to be of.
+        plain: eager, for the context that it has to be for.
+        precision: that it has to be of; None for any.
+
+    Raises:
+        UserError: if it is of another model or precision, or for another context.
+    """
+    step, exported = read(path)
+    wanted = context_of(plain)
+    if plain.spec.dtype != torch.float32:
+        raise UserError(f"{shown(path)} is of float32; this network is not")
+    if exported != wanted:
+        raise UserError(f"{shown(path)} is for {exported}, not for {wanted}")
+    found = step.description.precision
+    if found not in PRECISIONS.values() or precision not in (None, found):
+        wanted_precision = precision or " or ".join(PRECISIONS.values())
+        raise UserError(
+            f"{shown(path)} is of {shown(found)}, not of {wanted_precision}: export it anew"
+        )
+    if step.description.weights != fingerprint(file.model.state_dict()):
+        raise UserError(f"{shown(path)} was exported from another model")
+    if step.state_shapes != [list(part.shape[1:]) for part in plain.init_state(1)]:
+        raise UserError(f"{shown(path)} keeps another state than this model: export it anew")
+    return of_step(step, plain)
+
+
+def of_step(step: OnnxStep, plain: Backend) -> Backend:
+    """Of a step for the same context as `plain`; what comes is padded to whole chunks here."""
+    (kind,) = (each for each, name in PRECISIONS.items() if name == step.description.precision)
+    factor, chunk = plain.spec.factor, plain.spec.chunk_frames
+
+    def run(feats: Tensor, lengths: Tensor, state: EncoderState) -> CTCOutput:
+        frames = feats.size(1)
+        missing = max(chunk, -(-frames // chunk) * chunk) - frames
+        log_probs, lengths, state = step(functional.pad(feats, (0, 0, 0, missing)), lengths, state)
+        return CTCOutput(log_probs[:, : -(-frames // factor)], lengths, state)
+
+    return plain._replace(kind=kind, init_state=step.init_state, step=run)
 
 
 def read(path: str | Path) -> tuple[OnnxStep, Exported]:

@@ -1,61 +1,48 @@
-"""What runs a model at one chunk size and left context: PyTorch, or an exported form of the model.
+"""The kinds of backends: which there are, which is chosen, and whether it computes what eager does.
 
-All of them have one signature, so that a recogniser does not know which one it runs on:
-
-    state = backend.init_state(batch_size)
-    log_probs, lengths, state = backend.step(feats, lengths, state)
+All have one signature (`Backend`), so that nothing else knows which one it runs on. Another one is
+a function in a file of its own and a line in BACKENDS.
 """
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional
+from torch import Tensor
 
-from asrkit.backends import onnx, torchscript
+from asrkit.backends import compiled, onnx, torchscript
+from asrkit.backends.backend import Backend
 from asrkit.backends.compare import TOLERANCE, aged, difference
-from asrkit.backends.description import Exported
+from asrkit.backends.eager import eager
 from asrkit.errors import UserError, reason, shown
 from asrkit.kinds import refusal
-from asrkit.model import (
-    FRAME_MS,
-    FULL_CONTEXT,
-    ConformerCTC,
-    CTCOutput,
-    CTCStep,
-    EncoderState,
-    FullContextStep,
-)
-from asrkit.model_file import ModelFile, fingerprint
+from asrkit.model import FULL_CONTEXT
+from asrkit.model_file import ModelFile
 
-Step = Callable[[Tensor, Tensor, EncoderState], CTCOutput]
-BACKENDS = ("eager", "compiled", "torchscript", "onnx", "onnx-int8")
-EXACT = BACKENDS[:-1]  # those that have to equal eager
-PRECISIONS = {"onnx": "float32", "onnx-int8": "int8"}  # of the exported files
 MOST_ROUNDING = 0.5  # of int8; honest files have 0.1, two labels exchanged as a rule 0.8
 
 logger = logging.getLogger("asrkit")
 
 
-class Backend(NamedTuple):
-    """A network at one chunk size and left context."""
+class Kind(NamedTuple):
+    """How a kind of backend is made, and what it can do."""
 
-    kind: str
-    chunk_size: int  # C, or FULL_CONTEXT
-    left_context: int  # M
-    init_state: Callable[[int], EncoderState]
-    step: Step  # (B, T, F), (B,), state -> CTCOutput; all steps of a stream but its last: T = n·4·C
+    build: Callable[[ModelFile, Backend], Backend]  # of a model and its eager backend
+    on_any_device: bool = False
+    in_full_context: bool = False
+    exact: bool = True  # it has to equal eager to TOLERANCE, not just to rounding
 
 
-def eager(model: ConformerCTC, chunk_size: int, left_context: int) -> Backend:
-    """The network, in eval mode, as it is: on any device and in any precision."""
-    if chunk_size == FULL_CONTEXT:
-        return of_module("eager", FullContextStep(model), chunk_size, 0)
-    step = CTCStep(model, chunk_size, left_context)
-    return of_module("eager", step, chunk_size, left_context)
+BACKENDS = {
+    "eager": Kind(lambda file, plain: plain, on_any_device=True, in_full_context=True),
+    "compiled": Kind(compiled.build, on_any_device=True),
+    "torchscript": Kind(torchscript.build),
+    "onnx": Kind(partial(onnx.build, "onnx")),
+    "onnx-int8": Kind(partial(onnx.build, "onnx-int8"), exact=False),
+}
 
 
 def build_backend(
@@ -74,37 +61,13 @@ def build_backend(
         UserError: for a kind that is not one, cannot do this, or computes something else.
     """
     plain = eager(file.model, chunk_size, left_context)
-    if kind is None:
-        return fastest(plain, file)
-    return plain if kind == "eager" else checked(str(kind), file, plain)
-
-
-def checked(kind: str, file: ModelFile, plain: Backend) -> Backend:
-    """A backend that computes what the eager one does.
-
-    Raises:
-        UserError: for a kind that is not one, cannot do this, or computes something else.
-    """
-    if plain.init_state(1).feats.device.type != "cpu" and kind != "compiled":
-        raise UserError(
-            f"backend {shown(Path(kind))} runs on the CPU alone; eager and compiled on others too"
-        )
-    if plain.chunk_size == FULL_CONTEXT:
-        raise UserError(f"backend {shown(Path(kind))} has chunks; in full context there is eager")
-    try:
-        backend = exported_backend(kind, file, plain)
-        check(backend, plain)
-    except UserError:
-        raise
-    except Exception as error:  # of a compiler, or of a runtime about a file that does not fit
-        raise UserError(f"backend {shown(Path(kind))}: {reason(error)}") from error
-    return backend
+    return fastest(plain, file) if kind is None else checked(str(kind), file, plain)
 
 
 def fastest(plain: Backend, file: ModelFile) -> Backend:
     """ONNX where somebody exported this model for this context, else eager."""
-    on_cpu = plain.init_state(1).feats.device.type == "cpu"
-    if not on_cpu or plain.chunk_size == FULL_CONTEXT or find_export("onnx", file, plain) is None:
+    on_cpu, full = plain.spec.device.type == "cpu", plain.spec.chunk_size == FULL_CONTEXT
+    if full or not on_cpu or onnx.find("onnx", file, plain) is None:
         return plain
     try:
         return checked("onnx", file, plain)
@@ -113,92 +76,40 @@ def fastest(plain: Backend, file: ModelFile) -> Backend:
         return plain
 
 
-def exported_backend(kind: str, file: ModelFile, plain: Backend) -> Backend:
-    """Not yet compared with eager."""
-    if kind == "compiled":
-        return plain._replace(kind=kind, step=torch.compile(plain.step, dynamic=True))
-    if kind == "torchscript":
-        module = CTCStep(file.model, plain.chunk_size, plain.left_context).eval()
-        frozen = torch.jit.freeze(torchscript.script(module), preserved_attrs=["init_state"])
-        return of_module(kind, frozen, plain.chunk_size, plain.left_context)
-    if kind in ("onnx", "onnx-int8"):
-        path = find_export(kind, file, plain)
-        if path is None:
-            raise UserError(
-                f"backend {kind}: no export of this model for chunks of "
-                f"{plain.chunk_size * FRAME_MS} ms lies beside it; asrkit export --format {kind} "
-                "writes one"
-            )
-        return onnx_backend(path, file, plain, PRECISIONS[kind])
-    if kind.endswith(".onnx"):
-        return onnx_backend(Path(kind), file, plain)
-    raise UserError(f"backend {refusal(kind, (*BACKENDS, 'an .onnx file'))}")
-
-
-def onnx_backend(
-    path: Path, file: ModelFile, plain: Backend, precision: str | None = None
-) -> Backend:
-    """Of an exported file.
-
-    Args:
-        path: of the file.
-        file: the model that it has to be of.
-        plain: eager, for the context that it has to be for.
-        precision: that it has to be of; None for any.
+def checked(name: str, file: ModelFile, plain: Backend) -> Backend:
+    """A backend that computes what the eager one does.
 
     Raises:
-        UserError: if it is of another model or precision, or for another context.
+        UserError: for a kind that is not one, cannot do this, or computes something else.
     """
-    step, exported = onnx.read(path)
-    wanted = Exported("ctc", plain.chunk_size, plain.left_context)
-    if plain.init_state(1).feats.dtype != torch.float32:
-        raise UserError(f"{shown(path)} is of float32; this network is not")
-    if exported != wanted:
-        raise UserError(f"{shown(path)} is for {exported}, not for {wanted}")
-    found = step.description.precision
-    if found not in PRECISIONS.values() or precision not in (None, found):
-        wanted_precision = precision or " or ".join(PRECISIONS.values())
-        raise UserError(
-            f"{shown(path)} is of {shown(found)}, not of {wanted_precision}: export it anew"
-        )
-    if step.description.weights != fingerprint(file.model.state_dict()):
-        raise UserError(f"{shown(path)} was exported from another model")
-    if step.state_shapes != [list(part.shape[1:]) for part in plain.init_state(1)]:
-        raise UserError(f"{shown(path)} keeps another state than this model: export it anew")
-    return of_onnx(step, plain)
+    kind = kind_of(name)
+    if plain.spec.device.type != "cpu" and not kind.on_any_device:
+        able = " and ".join(each for each, kind in BACKENDS.items() if kind.on_any_device)
+        raise UserError(f"backend {shown(Path(name))} runs on the CPU alone; {able} on others too")
+    if plain.spec.chunk_size == FULL_CONTEXT and not kind.in_full_context:
+        raise UserError(f"backend {shown(Path(name))} has chunks; in full context there is eager")
+    try:
+        backend = kind.build(file, plain)
+        if backend is not plain:
+            check(backend, plain)
+    except UserError:
+        raise
+    except Exception as error:  # of a compiler, or of a runtime about a file that does not fit
+        raise UserError(f"backend {shown(Path(name))}: {reason(error)}") from error
+    return backend
 
 
-def of_onnx(step: onnx.OnnxStep, plain: Backend) -> Backend:
-    """Of a step for the same context as `plain`, which pads to whole chunks itself."""
-    (kind,) = (each for each, name in PRECISIONS.items() if name == step.description.precision)
+def kind_of(name: str) -> Kind:
+    """By its name, or by the path of an exported file.
 
-    def run(feats: Tensor, lengths: Tensor, state: EncoderState) -> CTCOutput:
-        block, frames = 4 * plain.chunk_size, (feats.size(1) + 3) // 4
-        missing = max(block, -(-feats.size(1) // block) * block) - feats.size(1)
-        log_probs, lengths, state = step(functional.pad(feats, (0, 0, 0, missing)), lengths, state)
-        return CTCOutput(log_probs[:, :frames], lengths, state)
-
-    return Backend(kind, plain.chunk_size, plain.left_context, step.init_state, run)
-
-
-def find_export(kind: str, file: ModelFile, plain: Backend) -> Path | None:
-    """The export that lies beside the model file."""
-    if file.path is None:
-        return None
-    path = export_path(file.path, Exported("ctc", plain.chunk_size, plain.left_context), kind)
-    return path if path.is_file() else None
-
-
-def export_path(model: Path, exported: Exported, kind: str) -> Path:
-    """exp/model.safetensors -> exp/model.640-2560ms.onnx"""
-    what = "" if exported.what == "ctc" else f".{exported.what}"
-    suffix = {"torchscript": ".ts", "onnx": ".onnx", "onnx-int8": ".int8.onnx"}[kind]
-    chunk, left = exported.chunk_size * FRAME_MS, exported.left_context * FRAME_MS
-    return model.with_name(f"{model.stem}{what}.{chunk}-{left}ms{suffix}")
-
-
-def of_module(kind: str, module: nn.Module, chunk_size: int, left_context: int) -> Backend:
-    return Backend(kind, chunk_size, left_context, module.init_state, module)  # type: ignore[arg-type]
+    Raises:
+        UserError: for what is neither.
+    """
+    if name in BACKENDS:
+        return BACKENDS[name]
+    if name.endswith(".onnx"):
+        return Kind(partial(onnx.of_file, Path(name)))
+    raise UserError(f"backend {refusal(name, (*BACKENDS, 'an .onnx file'))}")
 
 
 @torch.inference_mode()
@@ -210,25 +121,26 @@ def check(backend: Backend, plain: Backend) -> None:
     Raises:
         UserError: if numbers differ by more than TOLERANCE, or those of int8 by more than rounding.
     """
+    spec, exact = plain.spec, BACKENDS[backend.kind].exact
     states = [each.init_state(3) for each in (backend, plain)]
-    block, log_probs = 4 * plain.chunk_size, []
+    chunk, short, log_probs = spec.chunk_frames, spec.factor - 1, []
     noise = torch.Generator().manual_seed(0)
-    for frames in (block, 2 * block - 3):
-        feats = 10 + 3 * torch.randn(3, frames, states[0].feats.size(2), generator=noise)
-        lengths = torch.tensor([frames, frames - (3 if frames > block else 0), frames])
+    for frames in (chunk, 2 * chunk - short):
+        feats = 10 + 3 * torch.randn(3, frames, spec.num_mels, generator=noise)
+        lengths = torch.tensor([frames, frames - (short if frames > chunk else 0), frames])
         ours, theirs = (
-            each.step(feats.to(state.feats), lengths.to(state.feats.device), state)
+            each.step(feats.to(spec.device, spec.dtype), lengths.to(spec.device), state)
             for each, state in zip((backend, plain), states, strict=True)
         )
-        states = [aged(ours.state), aged(theirs.state)]
+        states = [aged(each.state, spec.frame_ms) for each in (ours, theirs)]
         log_probs.append((ours.log_probs, theirs.log_probs))
         pairs = zip((ours.log_probs, *ours.state), (theirs.log_probs, *theirs.state), strict=True)
         worst = max(difference(a, b) for a, b in pairs)
-        if backend.kind in EXACT and not worst <= TOLERANCE:
+        if exact and not worst <= TOLERANCE:
             raise UserError(
                 f"backend {backend.kind} differs from eager by {worst:.1e}, over {TOLERANCE:.0e}"
             )
-    if backend.kind not in EXACT:
+    if not exact:
         worst = rounding(*(torch.cat(each, dim=1) for each in zip(*log_probs, strict=True)))
         if not worst <= MOST_ROUNDING:
             raise UserError(

@@ -12,7 +12,7 @@ import torch
 from tqdm import tqdm
 
 from asrkit import audio
-from asrkit.backends.registry import BACKENDS
+from asrkit.backends import BACKENDS
 from asrkit.commands.arguments import Target, whole
 from asrkit.commands.options import add_model_file, frames, leave_cores, parser, run_command
 from asrkit.errors import UserError

@@ -21,6 +21,7 @@ from asrkit.files import replacing
 from asrkit.model import FULL_CONTEXT
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Word, recognizer_of
+from asrkit.runtime.load import known_device, on_device
 from asrkit.runtime.results import WordReader
 from asrkit.search import Hypothesis
 from asrkit.text import Tokenizer
@@ -81,6 +82,7 @@ def outcomes_of(
     file: ModelFile, options: argparse.Namespace, contexts: list[tuple[int, int]]
 ) -> list[Outcome]:
     """What becomes of the manifest."""
+    file = on_device(file, known_device(options.device))
     recognizer = recognizer_of(
         file, search=search_of(options, file), device=options.device, lm=lm_of(options)
     ).with_hotwords(hotwords_of(options))

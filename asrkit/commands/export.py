@@ -9,10 +9,12 @@ import torch
 from tqdm import tqdm
 
 from asrkit import audio
+from asrkit.backends import Backend, eager, milliseconds
 from asrkit.backends.compare import TOLERANCE
-from asrkit.backends.description import CONTENTS, Exported, What
+from asrkit.backends.description import CONTENTS, Exported, What, export_path
+from asrkit.backends.onnx import of_file, of_step
 from asrkit.backends.onnx import read as read_onnx
-from asrkit.backends.registry import Backend, check, eager, export_path, of_onnx, onnx_backend
+from asrkit.backends.registry import check
 from asrkit.backends.torchscript import read as read_torchscript
 from asrkit.build import build_normalizer, build_search
 from asrkit.commands.arguments import Target
@@ -118,6 +120,7 @@ def exported_of(options: argparse.Namespace, file: ModelFile) -> Exported:
         options.what or FORMATS[options.format],
         context.chunk_size if chunk_size is None else chunk_size,
         context.left_context if left_context is None else left_context,
+        milliseconds(file.model.encoder.factor),
     )
     if exported.chunk_size < 1:
         raise UserError("--chunk-ms must be 40 or more: full context has no streaming step")
@@ -155,13 +158,13 @@ def quantized(file: ModelFile, exported: Exported, path: Path, trial: list[Job])
     module = eager_step(file, exported)
     plain = eager(file.model, exported.chunk_size, exported.left_context)
     observed = int8.ObservedStep(path, module)
-    before = error_rate(of_onnx(observed, plain), file, trial)
+    before = error_rate(of_step(observed, plain), file, trial)
     if not before.reference_units:
         raise UserError("int8 not written: no recording of the manifest could be read to try it on")
     if not any(map(any, observed.ranges.values())):
         raise UserError("int8 not written: the manifest's recordings are too short to be heard")
     int8.quantize(path, module, observed.ranges)
-    backend = onnx_backend(path, file, plain, "int8")
+    backend = of_file(path, file, plain, "int8")
     check(backend, plain)
     after = error_rate(backend, file, trial)
     found = f"float32 {before}, int8 {after}"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import torch
 
-from asrkit.backends.registry import BACKENDS
+from asrkit.backends import BACKENDS
 from asrkit.commands.arguments import Parser, complain, real, whole
 from asrkit.config import (
     Config,

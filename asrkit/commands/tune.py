@@ -34,6 +34,7 @@ from asrkit.lm import LIMIT, read_language_model
 from asrkit.model import ConformerCTC
 from asrkit.model_file import load_model
 from asrkit.runtime import Recognizer, recognizer_of
+from asrkit.runtime.load import known_device, on_device
 from asrkit.search import Fusion, Search, plus, takes_fusion
 from asrkit.text import Tokenizer, decode
 from asrkit.training.batches import held_out_manifest
@@ -78,7 +79,8 @@ def tune(options: argparse.Namespace) -> int:
 
     start = Pair(lm.weight, lm.word_bonus)
     fusion(start)  # what does not fit is refused before anything is heard
-    recognizer = recognizer_of(file, *context_of(options), searching, options.device)
+    file = on_device(file, known_device(options.device))
+    recognizer = recognizer_of(file, *context_of(options), searching)
     recognizer = recognizer.with_hotwords(hotwords_of(options))
     batches = held_out_manifest(options.manifest, file, options.batch_seconds)
     if not (said := list(heard(recognizer, file.model, batches))):

@@ -67,7 +67,7 @@ def replay(step: Any, exported: Exported, samples: Tensor, chunks: int = 1) -> l
     """Every output of a step over samples (B, N), N ≥ 400, some chunks at a time; rows `aged`."""
     from_samples = exported.what == "model"
     size = exported.chunk_size * CHUNK_UNITS[exported.what]
-    state, outputs = aged(step.init_state(len(samples))), []
+    state, outputs = aged(step.init_state(len(samples)), exported.frame_ms), []
     source = samples[:, FIRST_PAST:]
     if not from_samples:
         source = Fbank(state.feats.size(2))(samples, samples[:, :0])[0]

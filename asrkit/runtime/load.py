@@ -1,12 +1,13 @@
 """From a model file to a recogniser."""
 
+import copy
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from asrkit.backends.registry import build_backend
+from asrkit.backends import build_backend, milliseconds
 from asrkit.build import build_fusion, build_normalizer, build_search
 from asrkit.config import (
     LanguageModelConfig,
@@ -15,13 +16,13 @@ from asrkit.config import (
     parse_search,
 )
 from asrkit.errors import UserError, shown, whole_number
-from asrkit.model import FRAME_MS, FULL_CONTEXT
+from asrkit.model import FULL_CONTEXT
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime.endpoint import Endpointer
 from asrkit.runtime.recognizer import Recognizer
 from asrkit.runtime.rewrite import find_postprocess
 
-LONGEST_CONTEXT = 3_600_000 // FRAME_MS  # frames of an hour: more would ask for all memory
+LONGEST_CONTEXT_MS = 3_600_000  # an hour: more would ask for all memory
 
 
 def load(
@@ -39,7 +40,7 @@ def load(
 
     Args:
         path: a .safetensors model file, or the name of a ready model.
-        chunk_size: encoder frames of 40 ms, or "full" for full context; the model's own if None.
+        chunk_size: encoder frames, or "full" for full context; the model's own if None.
         left_context: encoder frames before the chunk; the model's own if None.
         search: a kind of search, or a dict of its "kind" and options, as in a configuration; the
             model's own if None, which is "greedy" unless its configuration chose another.
@@ -86,20 +87,19 @@ def recognizer_of(
     context = file.config.context
     if chunk_size is None:
         chunk_size = context.chunk_size
+    longest = LONGEST_CONTEXT_MS // milliseconds(file.model.encoder.factor)  # frames
     full = chunk_size in ("full", FULL_CONTEXT)
-    chunk = FULL_CONTEXT if full else whole_number(chunk_size, 1, LONGEST_CONTEXT)
+    chunk = FULL_CONTEXT if full else whole_number(chunk_size, 1, longest)
     if chunk is None:
         raise UserError(
-            f"chunk_size must be 1 to {LONGEST_CONTEXT} frames or 'full', got {shown(chunk_size)}"
+            f"chunk_size must be 1 to {longest} frames or 'full', got {shown(chunk_size)}"
         )
     if left_context is None:
         left_context = context.left_context
-    left = whole_number(left_context, 0, LONGEST_CONTEXT)
+    left = whole_number(left_context, 0, longest)
     if left is None:
-        raise UserError(
-            f"left_context must be 0 to {LONGEST_CONTEXT} frames, got {shown(left_context)}"
-        )
-    file.model.to(known_device(device))
+        raise UserError(f"left_context must be 0 to {longest} frames, got {shown(left_context)}")
+    file = on_device(file, known_device(device))
     search = search or file.config.search
     fusion = None if lm is None else build_fusion(lm, search, file.tokenizer)
     searcher = build_search(search, fusion)
@@ -109,6 +109,14 @@ def recognizer_of(
         return Recognizer(network, file.tokenizer, searcher, normalizer, endpointer, postprocess)
     except ValueError as error:
         raise UserError(str(error)) from None
+
+
+def on_device(file: ModelFile, device: torch.device) -> ModelFile:
+    """The model file with its model on a device: a copy, unless it is there already."""
+    here = file.model.head.weight.device
+    if (here.type, here.index or 0) == (device.type, device.index or 0):
+        return file
+    return file._replace(model=copy.deepcopy(file.model).to(device))
 
 
 def known_device(device: str | torch.device) -> torch.device:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from asrkit import audio
-from asrkit.backends.registry import Backend
+from asrkit.backends import Backend
 from asrkit.build import build_hotwords
 from asrkit.lm import weighed
 from asrkit.model import FULL_CONTEXT, CTCOutput, EncoderState
@@ -49,8 +49,8 @@ class Recognizer:
         endpointer: Endpointer | None = None,
         postprocess: Callable[[str], str] | None = None,
     ) -> None:
-        self.backend, self.chunk_size = backend, backend.chunk_size
-        self.left_context = backend.left_context
+        self.backend, self.chunk_size = backend, backend.spec.chunk_size
+        self.left_context = backend.spec.left_context
         self.reading = Reading(tokenizer, search, endpointer, postprocess)
         self.normalizer = normalizer
         self.resets = endpointer is not None and endpointer.reset_encoder

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from asrkit import audio
+from asrkit.backends import eager
 from asrkit.backends.compare import difference
-from asrkit.backends.registry import eager
 from asrkit.model import FULL_CONTEXT, ConformerEncoder, EncoderState, EncoderStep
 from asrkit.model.positions import KINDS, FramePosition
 from asrkit.runtime import Recognizer

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from asrkit import Batcher, Endpointer, audio
-from asrkit.backends.registry import Backend, eager
+from asrkit.backends import Backend, eager
 from asrkit.build import pieces_of
 from asrkit.lm import Hotwords, TokenFusion, Weighted, WordFusion, read_arpa
 from asrkit.lm.fusion import as_word

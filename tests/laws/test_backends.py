@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from asrkit import audio
+from asrkit.backends import build_backend, eager
 from asrkit.backends import onnx as onnx_files
-from asrkit.backends.description import Exported, describe, described
-from asrkit.backends.registry import build_backend, check, eager, export_path
+from asrkit.backends.description import Exported, describe, described, export_path
+from asrkit.backends.registry import check
 from asrkit.commands.decode import main as decode
 from asrkit.commands.export import main as export
 from asrkit.errors import UserError
@@ -146,7 +147,7 @@ def test_control_angles_in_float32_are_noticed_after_a_day(monkeypatch: pytest.M
     rounded = eager(file.model, CHUNK, LEFT)
     with pytest.raises(UserError, match="differs from eager by"):
         check(rounded, plain)
-    monkeypatch.setattr("asrkit.backends.registry.aged", lambda state: state)
+    monkeypatch.setattr("asrkit.backends.registry.aged", lambda state, frame_ms: state)
     check(rounded, plain)
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from asrkit import audio
-from asrkit.backends.registry import eager
+from asrkit.backends import eager
 from asrkit.model import FULL_CONTEXT, ConformerEncoder, EncoderState
 from asrkit.runtime import Recognizer
 from asrkit.search import GreedySearch, PrefixBeamSearch

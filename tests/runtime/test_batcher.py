@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from asrkit import Batcher, Endpointer
-from asrkit.backends.registry import eager
+from asrkit.backends import eager
 from asrkit.errors import UserError
 from asrkit.model import FULL_CONTEXT, CTCOutput, EncoderState
 from asrkit.runtime import BatchedSession, Recognizer, Result

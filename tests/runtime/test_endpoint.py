@@ -13,7 +13,7 @@ from torch import Tensor
 
 import asrkit
 from asrkit import audio
-from asrkit.backends.registry import eager
+from asrkit.backends import eager
 from asrkit.errors import UserError
 from asrkit.model import FULL_CONTEXT
 from asrkit.runtime import Endpointer, Recognizer, Result

@@ -43,6 +43,7 @@ from asrkit.files import replacing
 from asrkit.model import FRAME_MS, FULL_CONTEXT, ConformerCTC
 from asrkit.model_file import ModelFile, load_model, model_path
 from asrkit.runtime import Recognizer
+from asrkit.runtime.load import known_device, on_device
 from asrkit.training.batches import held_out
 from asrkit.training.validation import Outcome, Validation, chunk_name, scores
 
@@ -80,7 +81,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def report(options: argparse.Namespace) -> int:
     experiment, output = read_experiment(options.experiment)
-    file = experiment.file
+    file = on_device(experiment.file, known_device(options.device))
     recognizer = recognizer_as(options, file)
     cuts = read_cuts(options.manifest or file.config.data.dev)
     encode = TextEncoder(file.tokenizer, build_normalizer(file.config.text))

@@ -1,0 +1,54 @@
+"""What a backend is: a network at one chunk size and left context, and its numbers."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from asrkit.audio import HOP, SAMPLE_RATE
+from asrkit.model import CTCOutput, EncoderState
+
+Step = Callable[[Tensor, Tensor, EncoderState], CTCOutput]
+
+
+class Spec(NamedTuple):
+    """What a program has to know of a network to run it."""
+
+    num_mels: int  # F
+    factor: int  # feature frames of an encoder frame
+    vocab_size: int  # V
+    device: torch.device
+    dtype: torch.dtype  # of its numbers, float32 as a rule
+    chunk_size: int  # C, or FULL_CONTEXT
+    left_context: int  # M
+
+    @property
+    def frame_ms(self) -> int:
+        """Milliseconds of an encoder frame."""
+        return milliseconds(self.factor)
+
+    @property
+    def chunk_frames(self) -> int:
+        """Feature frames of a chunk."""
+        return self.factor * self.chunk_size
+
+
+class Backend(NamedTuple):
+    """A network at one chunk size and left context, on whatever runs it.
+
+        state = backend.init_state(batch_size)
+        log_probs, lengths, state = backend.step(feats, lengths, state)
+
+    All steps of a stream but its last take whole chunks, T = n·factor·C.
+    """
+
+    kind: str
+    spec: Spec
+    init_state: Callable[[int], EncoderState]
+    step: Step  # (B, T, F), (B,), state -> CTCOutput
+
+
+def milliseconds(factor: int) -> int:
+    """Of an encoder frame of so many feature frames."""
+    return factor * HOP * 1000 // SAMPLE_RATE

@@ -1,0 +1,20 @@
+"""The network as it is, in PyTorch: on any device, in any precision, in full context too."""
+
+from asrkit.backends.backend import Backend, Spec
+from asrkit.model import FULL_CONTEXT, ConformerCTC, CTCStep, FullContextStep
+
+
+def eager(model: ConformerCTC, chunk_size: int, left_context: int) -> Backend:
+    """The network, which has to be in eval mode; in full context M is 0, whatever is asked for."""
+    full = chunk_size == FULL_CONTEXT
+    module = FullContextStep(model) if full else CTCStep(model, chunk_size, left_context)
+    spec = Spec(
+        num_mels=model.encoder.num_mels,
+        factor=model.encoder.factor,
+        vocab_size=model.head.out_features,
+        device=model.head.weight.device,
+        dtype=model.head.weight.dtype,
+        chunk_size=chunk_size,
+        left_context=0 if full else left_context,
+    )
+    return Backend("eager", spec, module.init_state, module)
