@@ -17,7 +17,6 @@ from asrkit.commands.arguments import Target, whole
 from asrkit.commands.options import add_model_file, frames, leave_cores, parser, run_command
 from asrkit.errors import UserError
 from asrkit.files import replacing
-from asrkit.model import FRAME_MS
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Batcher, Recognizer, recognizer_of
 
@@ -104,17 +103,18 @@ def bench(options: argparse.Namespace) -> int:
 
 
 def facts_of(options: argparse.Namespace, file: ModelFile) -> dict[str, str]:
-    """What can be said without a clock."""
+    """Size, latency and state: what is not timed."""
     plain = recognizer(options, file, "eager")
-    chunk, left = plain.chunk_size * FRAME_MS, plain.left_context * FRAME_MS
-    state = sum(each.numel() * each.element_size() for each in plain.init_state(1))
+    spec = plain.engine.spec
+    chunk, left = spec.chunk_size * spec.frame_ms, spec.left_context * spec.frame_ms
+    state = sum(each.numel() * each.element_size() for each in plain.engine.init_state(1))
     parameters = sum(p.numel() for p in file.model.parameters())
     return {
         "model": f"{options.model}, {parameters / 1e6:.2f} M parameters",
         "chunks": f"{chunk} ms with {left} ms before them",
         "latency": f"{WINDOW_MS - HOP_MS} to {chunk + WINDOW_MS - HOP_MS} ms, and the time of a "
-        f"step: a window of {WINDOW_MS} ms every {HOP_MS} ms, {FRAME_MS // HOP_MS} in a frame, "
-        f"{plain.chunk_size} frames in a chunk",
+        f"step: a window of {WINDOW_MS} ms every {HOP_MS} ms, {spec.factor} in a frame, "
+        f"{spec.chunk_size} frames in a chunk",
         "state": f"{state / 1e6:.2f} MB a stream",
         "batchers": f"{options.batchers}, a thread each, which share the streams",
     }
@@ -185,7 +185,7 @@ class Run:
         self.recognizer, self.threads = recognizer, threads
         self.batcher = Batcher(recognizer, streams)
         self.sessions = [self.batcher.start() for _ in range(streams)]
-        self.chunk_samples = 4 * audio.HOP * recognizer.chunk_size
+        self.chunk_samples = audio.HOP * recognizer.engine.spec.chunk_frames
         self.draw = np.random.default_rng(0)
         for session in self.sessions:  # from here on, a chunk of samples is a chunk of frames
             session.accept(self.noise(audio.WINDOW - audio.HOP))

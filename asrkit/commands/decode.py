@@ -95,7 +95,7 @@ def decode(options: argparse.Namespace) -> int:
     bar.close()
     failed = sum(isinstance(outcome.result, UserError) for outcome in done.values())
     normalize = build_normalizer(config.text)
-    rewrite = recognizer.reading.postprocess or str  # what is compared is written alike
+    rewrite = recognizer.decoding.postprocess or str  # what is compared is written alike
     report(jobs, done, lambda text: rewrite(normalize(text)))
     return 1 if failed or left_out else 0
 

@@ -4,6 +4,7 @@ import argparse
 import json
 from typing import Any
 
+from asrkit.backends import milliseconds
 from asrkit.commands.arguments import Target
 from asrkit.commands.options import (
     add_batch,
@@ -56,7 +57,10 @@ def evaluate(options: argparse.Namespace) -> int:
     left = file.config.context.left_context if left is None else left
     contexts = [context(name, left) for name in options.chunk_ms.split(",")]
     outcomes = outcomes_of(file, options, contexts)
-    found, words = scores(outcomes), accuracies(outcomes, file.tokenizer)
+    found, words = (
+        scores(outcomes),
+        accuracies(outcomes, file.tokenizer, milliseconds(file.model.encoder.factor)),
+    )
     if options.format == "text":
         shown = table(found, words)
     else:
@@ -87,16 +91,18 @@ def outcomes_of(
         file, search=search_of(options, file), device=options.device, lm=lm_of(options)
     ).with_hotwords(hotwords_of(options))
     dev = held_out_manifest(options.manifest, file, options.batch_seconds)
-    fbank, search = recognizer.fbank, recognizer.search
+    fbank, search = recognizer.engine.frontend, recognizer.search
     return list(Validation(file.model, fbank, file.tokenizer, search, dev, contexts).measure())
 
 
-def accuracies(outcomes: list[Outcome], tokenizer: Tokenizer) -> dict[str, WordAccuracy]:
+def accuracies(
+    outcomes: list[Outcome], tokenizer: Tokenizer, frame_ms: int
+) -> dict[str, WordAccuracy]:
     """How right the times and confidences of words are, by name of the chunk size."""
 
     def heard(outcome: Outcome, name: str) -> Heard:
         def words(hypothesis: Hypothesis) -> tuple[Word, ...]:
-            return tuple(WordReader(tokenizer)(hypothesis, outcome.seconds))
+            return tuple(WordReader(tokenizer, frame_ms)(hypothesis, outcome.seconds))
 
         said = outcome.said and words(outcome.said)
         return Heard(words(outcome.heard[name]), outcome.reference.split(), said or ())

@@ -112,7 +112,7 @@ def heard(
 ) -> Iterator[tuple[str, Tensor]]:
     """Each text with its (E, V) log-probabilities."""
     context = recognizer.chunk_size, recognizer.left_context
-    for batch, feats, lengths in with_features(model, recognizer.fbank, batches):
+    for batch, feats, lengths in with_features(model, recognizer.engine.frontend, batches):
         yield from zip(batch.texts, frames_of(model, feats, lengths, *context), strict=True)
 
 

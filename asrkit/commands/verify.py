@@ -112,11 +112,12 @@ def verify_setting(
     full = chunk_size == FULL_CONTEXT
     recognizer = recognizer_of(file, "full" if full else chunk_size, left_context)
     whole = audio.resample(samples, rate)
-    feats = recognizer.features(torch.from_numpy(whole))[0][None]  # (1, T, F)
+    row = torch.from_numpy(whole)[None]
+    feats, _ = recognizer.engine.features(row, row[:, :0])  # (1, T, F)
     size = file.model.encoder.block_size(chunk_size, feats.size(1)) if full else chunk_size
     step = EncoderStep(file.model.encoder, size, recognizer.left_context)
     offline = stations(file.model, step, feats, feats.size(1))
-    streamed = stations(file.model, step, feats, 4 * size)
+    streamed = stations(file.model, step, feats, file.model.encoder.factor * size)
     subsampling, *blocks, log_probs = [
         difference(a, b) for a, b in zip(offline, streamed, strict=True)
     ]
@@ -148,7 +149,7 @@ def verify_batch(recognizer: Recognizer, feats: Tensor, alone: Tensor) -> float:
     longer = torch.cat([feats, feats.flip(1)], dim=1)  # (1, 2T, F)
     batch = torch.cat([torch.nn.functional.pad(feats, (0, 0, 0, feats.size(1)), value=7.0), longer])
     lengths = torch.tensor([feats.size(1), longer.size(1)])
-    output = recognizer.step(batch, lengths, recognizer.init_state(2))
+    output = recognizer.engine.step(batch, lengths, recognizer.engine.init_state(2))
     return difference(alone, output.log_probs[:1, : int(output.lengths[0])])
 
 

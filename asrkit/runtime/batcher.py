@@ -12,7 +12,7 @@ from asrkit.errors import UserError, shown, whole_number
 from asrkit.model import FULL_CONTEXT, EncoderState
 from asrkit.runtime.recognizer import Phrases, Recognizer
 from asrkit.runtime.results import Result
-from asrkit.runtime.session import Stream
+from asrkit.runtime.stream import Stream
 
 
 class BatchedSession:
@@ -43,7 +43,7 @@ class BatchedSession:
     @property
     def waiting(self) -> float:
         """Seconds of audio that could go through the network now."""
-        return self._stream.due / 100
+        return self._stream.due * audio.HOP / audio.SAMPLE_RATE
 
     def accept(self, samples: np.ndarray) -> None:
         """Take any number of samples, also 0 or 1.
@@ -55,9 +55,10 @@ class BatchedSession:
             AudioError: for samples that cannot be used; the session is as it was before.
             RuntimeError: after `end`, after `Batcher.drop`, or if the session failed.
         """
-        pieces = self._stream.pieces(samples)
+        self._stream.check_open()
+        samples = audio.mono(samples)
         with self._stream.changing():
-            for piece in pieces:
+            for piece in self._stream.pieces(samples):
                 self._stream.put(piece)
 
     def end(self) -> None:
@@ -104,7 +105,7 @@ class Batcher:
         self, sample_rate: int = audio.SAMPLE_RATE, hotwords: Phrases | None = None
     ) -> BatchedSession:
         """A new stream of samples at this rate, with hotwords of its own."""
-        stream = Stream(self.recognizer.with_hotwords(hotwords), sample_rate)
+        stream = self.recognizer.stream(sample_rate, hotwords)
         self._streams.append(stream)
         return BatchedSession(stream)
 
@@ -120,14 +121,15 @@ class Batcher:
         no further, and the others do. One of the network is raised, and all is as it was before.
         """
         self._leave()
+        engine = self.recognizer.engine
         rows = [stream for stream in self._streams if stream.due][: self.max_rows]
         if not rows:
             return 0
-        chunks = [row.feats(min(row.due, 4 * self.recognizer.chunk_size)) for row in rows]
+        chunks = [row.feats(min(row.due, engine.spec.chunk_frames)) for row in rows]
         lengths = torch.tensor([len(chunk) for chunk in chunks], device=chunks[0].device)
         feats = pad_sequence(chunks, batch_first=True)
-        output = self.recognizer.step(feats, lengths, self._joined(rows))
-        self._part(rows, moving=rows)  # not before: a step that fails leaves all as it was
+        output = engine.step(feats, lengths, self._joined(rows))
+        self._unshare(rows, moving=rows)  # not before: a step that fails leaves all as it was
         rows_of_fields = (field.split(1) for field in output.state)
         states = [EncoderState(*each) for each in zip(*rows_of_fields, strict=True)]
         for i, (row, count) in enumerate(zip(rows, output.lengths.tolist(), strict=True)):
@@ -137,12 +139,12 @@ class Batcher:
         self._streams += rows  # behind those that still wait
         self._together[tuple(rows)] = output.state
         if any(row.state is not own for row, own in zip(rows, states, strict=True)):
-            self._part(rows)
+            self._unshare(rows)
         return len(rows)
 
     def _leave(self) -> None:
         """Streams that are over are forgotten."""
-        self._part([stream for stream in self._streams if stream.over])
+        self._unshare([stream for stream in self._streams if stream.over])
         self._streams = [stream for stream in self._streams if not stream.over]
 
     def _joined(self, rows: list[Stream]) -> EncoderState:
@@ -152,8 +154,8 @@ class Batcher:
             return together
         return EncoderState(*map(torch.cat, zip(*(row.state for row in rows), strict=True)))
 
-    def _part(self, streams: list[Stream], moving: Sequence[Stream] = ()) -> None:
-        """Those that were together with one of some streams get states of their own.
+    def _unshare(self, streams: list[Stream], moving: Sequence[Stream] = ()) -> None:
+        """Streams that were in one step with one of these get states of their own.
 
         Views would keep the states of all in memory as long as the slowest. Those that are moving
         on get new ones anyway.

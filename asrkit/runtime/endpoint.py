@@ -1,10 +1,10 @@
 """Where a stream is cut into segments: at pauses."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from asrkit.errors import UserError, shown, whole_number
-from asrkit.model import FRAME_MS
 
 BREATH_MS = 200  # a pause that is enough once a segment has its longest length
 
@@ -18,7 +18,8 @@ class EndpointState(NamedTuple):
 class Endpointer:
     """Ends a segment when a pause has lasted long enough after something was said.
 
-    Past in, past out: where a stream is cut does not depend on how many frames come at once.
+    Past in, past out: where a stream is cut does not depend on how many frames come at once. Times
+    become frames of whatever network it is used with.
 
     Args:
         pause_ms: a pause this long ends a segment.
@@ -41,11 +42,11 @@ class Endpointer:
         reset_encoder: bool = False,
         vad: bool = False,
     ) -> None:
-        self.pause = frames("pause_ms", pause_ms, 1)
-        self.min_frames = frames("min_segment_ms", min_segment_ms, 0)
-        self.max_frames = None
+        self.pause_ms = checked("pause_ms", pause_ms, 1)
+        self.min_segment_ms = checked("min_segment_ms", min_segment_ms, 0)
+        self.max_segment_ms = None
         if max_segment_ms is not None:
-            self.max_frames = frames("max_segment_ms", max_segment_ms, 1)
+            self.max_segment_ms = checked("max_segment_ms", max_segment_ms, 1)
         for name, value in (("reset_encoder", reset_encoder), ("vad", vad)):
             if not isinstance(value, bool):
                 raise UserError(f"{name} must be True or False, got {shown(value)}")
@@ -55,35 +56,46 @@ class Endpointer:
         """The state of a stream that has not begun."""
         return EndpointState(0, 0, False)
 
-    def step(self, state: EndpointState, quiet: Sequence[bool]) -> tuple[EndpointState, list[int]]:
+    def step(
+        self, state: EndpointState, quiet: Sequence[bool], frame_ms: int
+    ) -> tuple[EndpointState, list[int]]:
         """The state after more frames, and how many of them there are up to each endpoint.
 
         Args:
+            state: the one before.
             quiet: (E,), whether nothing is said in a frame.
+            frame_ms: milliseconds of a frame; times become whole frames, at least one.
         """
+        needed, least = frames(self.pause_ms, frame_ms), frames(self.min_segment_ms, frame_ms)
+        breath, most = min(needed, frames(BREATH_MS, frame_ms)), math.inf
+        if self.max_segment_ms is not None:
+            most = frames(self.max_segment_ms, frame_ms)
         count, pause, spoken = state
         cuts = []
         for i, silent in enumerate(quiet):
             count += 1
             pause = pause + 1 if silent else 0
             spoken = spoken or not silent
-            if spoken and count >= self.min_frames and pause >= self.needed(count):
+            if spoken and count >= least and pause >= (needed if count < most else breath):
                 cuts.append(i + 1)
                 count, pause, spoken = self.start()
         return EndpointState(count, pause, spoken), cuts
 
-    def needed(self, count: int) -> int:
-        """How many quiet frames end a segment of so many frames."""
-        if self.max_frames is not None and count >= self.max_frames:
-            return min(self.pause, BREATH_MS // FRAME_MS)
-        return self.pause
+
+def frames(milliseconds: int, frame_ms: int) -> int:
+    """Whole frames of a time, at least one; halves go up."""
+    return max(1, (milliseconds + frame_ms // 2) // frame_ms)
 
 
-def frames(name: str, milliseconds: int, lowest: int) -> int:
-    """Encoder frames of a time, at least `lowest`; halves go up."""
+def checked(name: str, milliseconds: int, lowest: int) -> int:
+    """A time that is a whole number, at least `lowest`.
+
+    Raises:
+        UserError: if it is not.
+    """
     whole = whole_number(milliseconds, lowest)
     if whole is None:
         raise UserError(
             f"{name} must be {lowest} or more, a whole number, got {shown(milliseconds)}"
         )
-    return max(lowest, (whole + FRAME_MS // 2) // FRAME_MS)
+    return whole

@@ -1,4 +1,4 @@
-"""From samples to text: a Recognizer, on which sessions run."""
+"""From samples to text: an engine and the options of decoding, with which sessions start."""
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,11 +13,13 @@ from asrkit import audio
 from asrkit.backends import Backend
 from asrkit.build import build_hotwords
 from asrkit.lm import weighed
-from asrkit.model import FULL_CONTEXT, CTCOutput, EncoderState
+from asrkit.model import FULL_CONTEXT
 from asrkit.runtime.endpoint import Endpointer
+from asrkit.runtime.engine import Engine
 from asrkit.runtime.results import Result
-from asrkit.runtime.session import PIECE_SECONDS, Session, Stream, seconds_heard
-from asrkit.runtime.transcript import Reading, Transcript
+from asrkit.runtime.session import Session
+from asrkit.runtime.stream import PIECE_SECONDS, Stream, duration
+from asrkit.runtime.transcript import DecodingOptions, Transcript
 from asrkit.runtime.vad import SpeechDetector
 from asrkit.search import Search, plus
 from asrkit.text import Tokenizer, normalize
@@ -26,7 +28,7 @@ Phrases = Mapping[str, float] | Iterable[str]  # with weights, or without
 
 
 class Recognizer:
-    """A network at one chunk size and left context, a tokenizer and a search. Never changes.
+    """An engine with a tokenizer, a search and the other options of decoding. Never changes.
 
     Args:
         backend: what runs the network.
@@ -49,24 +51,37 @@ class Recognizer:
         endpointer: Endpointer | None = None,
         postprocess: Callable[[str], str] | None = None,
     ) -> None:
-        self.backend, self.chunk_size = backend, backend.spec.chunk_size
-        self.left_context = backend.spec.left_context
-        self.reading = Reading(tokenizer, search, endpointer, postprocess)
+        spec = backend.spec
+        self.decoding = DecodingOptions(tokenizer, search, endpointer, postprocess)
         self.normalizer = normalizer
-        self.resets = endpointer is not None and endpointer.reset_encoder
-        if self.resets and self.chunk_size == FULL_CONTEXT:
+        if self.decoding.resets_encoder and spec.chunk_size == FULL_CONTEXT:
             raise ValueError("in full context there is no encoder state to reset")
-        self.detector = SpeechDetector() if endpointer is not None and endpointer.vad else None
-        self.reference = backend.init_state(1).feats  # its device and precision are the network's
-        self.fbank = audio.Fbank(self.reference.size(2)).to(self.reference)
+        vad = endpointer is not None and endpointer.vad
+        detector = SpeechDetector(spec.frame_ms) if vad else None
+        frontend = audio.Fbank(spec.num_mels).to(spec.device, spec.dtype)
+        self.engine = Engine(backend, frontend, detector)
+
+    @property
+    def backend(self) -> Backend:
+        return self.engine.backend
+
+    @property
+    def chunk_size(self) -> int:
+        """C, or FULL_CONTEXT."""
+        return self.engine.spec.chunk_size
+
+    @property
+    def left_context(self) -> int:
+        """M."""
+        return self.engine.spec.left_context
 
     @property
     def tokenizer(self) -> Tokenizer:
-        return self.reading.tokenizer
+        return self.decoding.tokenizer
 
     @property
     def search(self) -> Search:
-        return self.reading.search
+        return self.decoding.search
 
     def with_hotwords(self, hotwords: Phrases | None) -> "Recognizer":
         """A recogniser of the same model whose every session prefers these phrases as well.
@@ -88,7 +103,7 @@ class Recognizer:
     def with_search(self, search: Search) -> "Recognizer":
         """A recogniser of the same model that searches in another way."""
         other = copy.copy(self)
-        other.reading = self.reading._replace(search=search)
+        other.decoding = self.decoding._replace(search=search)
         return other
 
     def start(
@@ -100,7 +115,11 @@ class Recognizer:
             AudioError: for a sample rate out of range.
             UserError: for hotwords that `with_hotwords` does not take.
         """
-        return Session(Stream(self.with_hotwords(hotwords), sample_rate))
+        return Session(self.stream(sample_rate, hotwords))
+
+    def stream(self, sample_rate: int, hotwords: Phrases | None = None) -> Stream:
+        """As `start`, without the steps, which are the caller's to make."""
+        return Stream(self.engine, self.with_hotwords(hotwords).decoding, sample_rate)
 
     def transcribe(
         self,
@@ -141,10 +160,15 @@ class Recognizer:
         mono = [numbered(i, samples) for i, samples in enumerate(utterances)]
         if not mono:
             return []
-        if self.resets or self.detector:  # neither knows rows
-            return [self.transcribe(samples) for samples in mono]
+        if self.decoding.resets_encoder or self.engine.detector:  # neither knows rows
+            return [self._transcribe(samples) for samples in mono]
         rows = self.log_probs(mono)
         return [self.read(row, len(samples)) for row, samples in zip(rows, mono, strict=True)]
+
+    def _transcribe(self, mono: np.ndarray) -> Result:
+        session = self.start()
+        session._accept(mono)
+        return session.finish()
 
     def log_probs(self, recordings: Sequence[np.ndarray]) -> list[Tensor]:
         """What the network makes of recordings at 16 kHz, as rows of one step: (E, V) of each.
@@ -152,35 +176,21 @@ class Recognizer:
         Args:
             recordings: mono, (n,) float32 in [-1, 1].
         """
-        rows = [torch.from_numpy(samples).to(self.reference) for samples in recordings]
-        num_samples = torch.tensor([len(row) for row in rows], device=self.reference.device)
+        engine, spec = self.engine, self.engine.spec
+        rows = [torch.from_numpy(samples) for samples in recordings]
+        num_samples = torch.tensor([len(row) for row in rows], device=spec.device)
+        samples = pad_sequence(rows, batch_first=True).to(spec.device, spec.dtype)
         with torch.inference_mode():
-            feats, lengths = audio.features(
-                self.fbank, pad_sequence(rows, batch_first=True), num_samples
-            )
-        output = self.step(feats, lengths, self.init_state(len(rows)))
+            feats, lengths = audio.features(engine.frontend, samples, num_samples)
+        output = engine.step(feats, lengths, engine.init_state(len(rows)))
         return [row[:n] for row, n in zip(output.log_probs, output.lengths.tolist(), strict=True)]
 
     def read(self, log_probs: Tensor, num_samples: int) -> Result:
         """The final result of a whole recording of so many samples at 16 kHz, from its (E, V)."""
-        transcript, heard = Transcript(self.reading), seconds_heard(num_samples)
-        transcript.accept(log_probs, heard)
-        return transcript.finish(heard)
-
-    def features(self, samples: Tensor) -> tuple[Tensor, Tensor]:
-        """Samples (n,) -> feats (t, F) and the past (p,), the samples of the frames to come."""
-        samples = samples.to(self.reference)[None]
-        with torch.inference_mode():
-            feats, past = self.fbank(samples, samples[:, :0])
-        return feats[0], past[0]
-
-    def init_state(self, batch_size: int) -> EncoderState:
-        return self.backend.init_state(batch_size)
-
-    def step(self, feats: Tensor, lengths: Tensor, state: EncoderState) -> CTCOutput:
-        """(B, T, F), (B,) and the past -> CTCOutput; the network's only way in."""
-        with torch.inference_mode():
-            return self.backend.step(feats, lengths, state)
+        transcript = Transcript(self.decoding, self.engine.spec.frame_ms)
+        seconds = duration(num_samples)
+        transcript.accept(log_probs, seconds)
+        return transcript.finish(seconds)
 
 
 def numbered(index: int, samples: np.ndarray) -> np.ndarray:

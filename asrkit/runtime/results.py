@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asrkit.model import FRAME_MS
 from asrkit.runtime import formats
 from asrkit.runtime.word import Word
 from asrkit.search import NOTHING, Hypothesis, Ranked
@@ -83,51 +82,74 @@ class WordReader:
 
     Args:
         tokenizer: of the tokens.
+        frame_ms: milliseconds of an encoder frame.
         start: encoder frames of the stream before the segment.
     """
 
-    def __init__(self, tokenizer: Tokenizer, start: int = 0) -> None:
-        self.tokenizer, self.start = tokenizer, start
+    def __init__(self, tokenizer: Tokenizer, frame_ms: int, start: int = 0) -> None:
+        self.tokenizer, self.frame_ms, self.start = tokenizer, frame_ms, start
         self.closed: list[Word] = []
-        self.end = seconds(start)  # of the last closed word's tokens
+        self.end = self.seconds(0)  # of the last closed word's tokens
         self.last: list[Word] = []  # the word after, which the next token may make longer
         self.prefix = NOTHING  # the tokens of all of these
 
-    def __call__(self, hypothesis: Hypothesis, heard: float = math.inf) -> list[Word]:
-        """The words of a hypothesis; `heard`: seconds of audio, which none goes beyond."""
+    def __call__(self, hypothesis: Hypothesis, duration: float = math.inf) -> list[Word]:
+        """The words of a hypothesis; `duration`: seconds of audio, which none goes beyond."""
         size = len(self.prefix.tokens)
         if part(hypothesis, 0, size) != self.prefix:  # the search thought better of it
-            self.closed, self.end, self.last = [], seconds(self.start), []
+            self.closed, self.end, self.last = [], self.seconds(0), []
             self.prefix, size = NOTHING, 0
         if len(hypothesis.tokens) - RECENT > size:
             prefix = part(hypothesis, 0, len(hypothesis.tokens) - RECENT)
-            words = self._read(prefix)
-            self.closed += widened(words, self.end, heard)[:-1]
+            words = self.read(prefix)
+            self.closed += widened(words, self.end, duration)[:-1]
             self.end = words[-2].end if len(words) > 1 else self.end
             self.last, self.prefix = words[-1:], prefix
-        return [*self.closed, *widened(self._read(hypothesis), self.end, heard)]
+        return [*self.closed, *widened(self.read(hypothesis), self.end, duration)]
 
-    def _read(self, hypothesis: Hypothesis) -> list[Word]:
+    def read(self, hypothesis: Hypothesis) -> list[Word]:
         """The words after the closed ones, with the times of their tokens."""
-        size = len(self.prefix.tokens)
-        return read_words(hypothesis, self.tokenizer, self.start, size, self.last)
+        words, size, piece_of = list(self.last), len(self.prefix.tokens), self.tokenizer.piece
+        # Whether the next piece starts a word.
+        fresh = not words or piece_of(hypothesis.tokens[size - 1]).endswith(" ")
+        for token, begin, end, confidence in zip(*part(hypothesis, size, None), strict=True):
+            piece = piece_of(token)
+            fresh = fresh or piece.startswith(" ")
+            text = piece.strip()
+            if not text:
+                continue
+            if fresh:
+                words.append(Word(text, self.seconds(begin), self.seconds(end), confidence))
+            else:  # the word becomes longer
+                word = words[-1]
+                words[-1] = word._replace(
+                    text=word.text + text,
+                    end=self.seconds(end),
+                    confidence=word.confidence * confidence,
+                )
+            fresh = piece.endswith(" ")
+        return words
+
+    def seconds(self, frame: int) -> float:
+        """When a frame of the segment begins, from the start of the stream."""
+        return seconds(self.start + frame, self.frame_ms)
 
 
 def joined(words: Sequence[Word]) -> str:
     return " ".join(word.text for word in words)
 
 
-def widened(words: Sequence[Word], before: float, heard: float) -> list[Word]:
+def widened(words: Sequence[Word], before: float, duration: float) -> list[Word]:
     """Words as long as they are said, from their tokens' times; none reaches into another.
 
     Args:
         words: with the times of their tokens.
         before: when the tokens of the word before them end.
-        heard: seconds of audio.
+        duration: seconds of audio.
     """
     ends = [before, *(word.end for word in words)]
     starts = [max(round(w.start - LEAD, 3), end) for w, end in zip(words, ends, strict=False)]
-    limits = [*starts, heard][1:]
+    limits = [*starts, duration][1:]
     return [
         word._replace(start=start, end=min(round(word.end + TRAIL, 3), limit))
         for word, start, limit in zip(words, starts, limits, strict=True)
@@ -153,41 +175,6 @@ def part(hypothesis: Hypothesis, start: int, end: int | None) -> Hypothesis:
     return Hypothesis(tokens[start:end], starts[start:end], ends[start:end], confidences[start:end])
 
 
-def read_words(
-    hypothesis: Hypothesis, tokenizer: Tokenizer, start: int, size: int, before: Sequence[Word]
-) -> list[Word]:
-    """The words of some tokens.
-
-    Args:
-        hypothesis: the tokens.
-        tokenizer: of the tokens.
-        start: encoder frames of the stream before those that the hypothesis counts.
-        size: tokens that were read before.
-        before: their last word, which the next token may make longer.
-    """
-    words = list(before)
-    # Whether the next piece starts a word.
-    fresh = not words or tokenizer.piece(hypothesis.tokens[size - 1]).endswith(" ")
-    rest = zip(*part(hypothesis, size, None), strict=True)
-    for token, begin, end, confidence in rest:
-        piece = tokenizer.piece(token)
-        fresh = fresh or piece.startswith(" ")
-        text = piece.strip()
-        if not text:
-            continue
-        if fresh:
-            words.append(Word(text, seconds(start + begin), seconds(start + end), confidence))
-        else:
-            word = words[-1]
-            words[-1] = word._replace(
-                text=word.text + text,
-                end=seconds(start + end),
-                confidence=word.confidence * confidence,
-            )
-        fresh = piece.endswith(" ")
-    return words
-
-
-def seconds(frame: int) -> float:
+def seconds(frame: int, frame_ms: int) -> float:
     """When an encoder frame begins."""
-    return frame * FRAME_MS / 1000
+    return frame * frame_ms / 1000

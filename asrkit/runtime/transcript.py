@@ -22,7 +22,7 @@ from asrkit.search import Search
 from asrkit.text import Tokenizer
 
 
-class Reading(NamedTuple):
+class DecodingOptions(NamedTuple):
     """How log-probabilities become text.
 
     Fields:
@@ -37,73 +37,85 @@ class Reading(NamedTuple):
     endpointer: Endpointer | None = None
     postprocess: Callable[[str], str] | None = None
 
+    @property
+    def resets_encoder(self) -> bool:
+        """Whether every segment begins as a new stream does."""
+        return self.endpointer is not None and self.endpointer.reset_encoder
+
 
 class Transcript:
-    """What was said in a stream so far. Where a segment ends, the search begins anew."""
+    """The text of a stream so far. Where a segment ends, the search begins anew.
 
-    def __init__(self, reading: Reading) -> None:
-        self.reading = reading
+    Args:
+        decoding: how log-probabilities become text.
+        frame_ms: milliseconds of an encoder frame.
+    """
+
+    def __init__(self, decoding: DecodingOptions, frame_ms: int) -> None:
+        self.decoding, self.frame_ms = decoding, frame_ms
         self.segments: tuple[Segment, ...] = ()
         self.closed: tuple[Word, ...] = ()  # words of the segments
         self.frame = 0  # encoder frames taken
         self.start = 0  # of them, before the open segment
-        if reading.endpointer is not None:
-            self.endpoint = reading.endpointer.start()
+        if decoding.endpointer is not None:
+            self.endpoint = decoding.endpointer.start()
         self.begin()
 
     def begin(self) -> None:
-        self.search = self.reading.search.start()
-        self.words = WordReader(self.reading.tokenizer, self.frame)
+        self.search = self.decoding.search.start()
+        self.words = WordReader(self.decoding.tokenizer, self.frame_ms, self.frame)
 
     def accept(
-        self, log_probs: Tensor, heard: float = math.inf, speech: Sequence[bool] = ()
+        self, log_probs: Tensor, duration: float = math.inf, speech: Sequence[bool] = ()
     ) -> None:
         """Take (E, V) more frames.
 
         Args:
             log_probs: (E, V).
-            heard: seconds of audio so far; the last frame may be longer.
-            speech: whether a detector hears speech in each frame; in none after those given.
+            duration: seconds of audio so far; the last frame may be longer.
+            speech: whether a detector finds speech in each frame; in none after those given.
         """
         cuts: list[int] = []
-        if self.reading.endpointer is not None:
-            quiet = self.reading.search.quiet(log_probs)
+        if self.decoding.endpointer is not None:
+            quiet = self.decoding.search.quiet(log_probs)
             quiet = [a and not b for a, b in itertools.zip_longest(quiet, speech, fillvalue=False)]
-            self.endpoint, cuts = self.reading.endpointer.step(self.endpoint, quiet)
+            self.endpoint, cuts = self.decoding.endpointer.step(self.endpoint, quiet, self.frame_ms)
         for start, end in itertools.pairwise([0, *cuts]):
             self.advance(log_probs[start:end])
-            self.close(heard)
+            self.close(duration)
         self.advance(log_probs[cuts[-1] if cuts else 0 :])
 
     def advance(self, log_probs: Tensor) -> None:
-        self.search = self.reading.search.step(self.search, log_probs)
+        self.search = self.decoding.search.step(self.search, log_probs)
         self.frame += len(log_probs)
 
-    def close(self, heard: float) -> None:
+    def close(self, duration: float) -> None:
         """End the open segment here, if there are words in it.
 
         Words of which a postprocess leaves nothing are done with, and the segment goes on.
         """
-        heard = min(heard, seconds(self.frame))
-        search, tokenizer = self.reading.search, self.reading.tokenizer
-        spoken = self.words(search.best(self.search), heard)
-        words = self.written(spoken)
+        end = min(duration, seconds(self.frame, self.frame_ms))
+        search, tokenizer = self.decoding.search, self.decoding.tokenizer
+        found = self.words(search.best(self.search), end)
+        words = self.written(found)
         if words:
             nbest = candidates(search.nbest(self.search), tokenizer)
-            self.segments += (Segment(joined(words), words, seconds(self.start), heard, nbest),)
+            start = seconds(self.start, self.frame_ms)
+            self.segments += (Segment(joined(words), words, start, end, nbest),)
             self.closed += words
             self.start = self.frame
-        if spoken:
+        if found:
             self.begin()
 
     def partial(self) -> Result:
         """What is known so far."""
-        hypothesis = self.reading.search.partial(self.search)
-        return self.result(self.written(self.words(hypothesis, seconds(self.frame))), False)
+        hypothesis = self.decoding.search.partial(self.search)
+        words = self.words(hypothesis, seconds(self.frame, self.frame_ms))
+        return self.result(self.written(words), False)
 
-    def finish(self, heard: float) -> Result:
+    def finish(self, duration: float) -> Result:
         """The result if the stream ends here, after so many seconds."""
-        self.close(heard)
+        self.close(duration)
         return self.result((), True)
 
     def result(self, open_words: tuple[Word, ...], is_final: bool) -> Result:
@@ -112,6 +124,6 @@ class Transcript:
 
     def written(self, words: Sequence[Word]) -> tuple[Word, ...]:
         """The words of the open segment, as they are to be read."""
-        if self.reading.postprocess is not None and words:
-            words = rewritten(words, applied(self.reading.postprocess, joined(words)))
+        if self.decoding.postprocess is not None and words:
+            words = rewritten(words, applied(self.decoding.postprocess, joined(words)))
         return tuple(words)

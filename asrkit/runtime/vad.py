@@ -9,17 +9,15 @@ from torch import Tensor
 
 from asrkit.audio import SAMPLE_RATE
 from asrkit.errors import UserError
-from asrkit.model import FRAME_MS
 
 BLOCK, CONTEXT = 512, 64  # samples at 16 kHz that it looks at, and those before them
-FRAME = FRAME_MS * SAMPLE_RATE // 1000  # samples of an encoder frame
 
 
 class SpeechState(NamedTuple):
     samples: Tensor  # (64 + p,), p samples that fill no block yet after what was before them
     memory: Tensor  # (2, 1, 128)
     total: int  # samples taken
-    heard: bool  # whether there was speech in the frame that is not complete
+    speech: bool  # whether there was any in the frame that is not complete
 
 
 class SpeechDetector:
@@ -27,11 +25,15 @@ class SpeechDetector:
 
     Past in, past out. A frame has speech if a block of 32 ms that ends in it has.
 
+    Args:
+        frame_ms: milliseconds of an encoder frame, at least 32.
+
     Raises:
         UserError: if silero-vad is not installed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, frame_ms: int) -> None:
+        self.frame = frame_ms * SAMPLE_RATE // 1000  # samples of an encoder frame
         # Found and not imported: the package sets torch's number of threads.
         package = importlib.util.find_spec("silero_vad")
         if package is None or package.origin is None:
@@ -54,14 +56,14 @@ class SpeechDetector:
         Args:
             samples: (n,) in [-1, 1] at 16 kHz.
         """
-        waiting, memory, total, heard = state
+        waiting, memory, total, unfinished = state
         end = total - (len(waiting) - CONTEXT)  # of the last block
         waiting = torch.cat([waiting, samples.float().cpu()])
-        done, total = total // FRAME, total + len(samples)
-        speech = [heard] + [False] * (total // FRAME - done)
+        done, total = total // self.frame, total + len(samples)
+        speech = [unfinished] + [False] * (total // self.frame - done)
         while len(waiting) >= CONTEXT + BLOCK:
             prob, memory = self.model(waiting[None, : CONTEXT + BLOCK], memory)
             waiting, end = waiting[BLOCK:], end + BLOCK
             if prob > 0.5:
-                speech[(end - 1) // FRAME - done] = True
+                speech[(end - 1) // self.frame - done] = True
         return SpeechState(waiting.clone(), memory, total, speech[-1]), speech[:-1]

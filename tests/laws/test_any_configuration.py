@@ -240,7 +240,7 @@ def test_control_a_past_that_is_lost_is_noticed(tmp_path: Path) -> None:
         ) -> CTCOutput:
             return honest.step(feats, lengths, honest.init_state(len(feats)))
 
-        drawn.recognizer.backend = honest._replace(step=forgetful)
+        drawn.recognizer.engine.backend = honest._replace(step=forgetful)
         try:
             check(drawn, seed)
         except AssertionError:

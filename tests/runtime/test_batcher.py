@@ -14,7 +14,6 @@ from asrkit.backends import eager
 from asrkit.errors import UserError
 from asrkit.model import FULL_CONTEXT, CTCOutput, EncoderState
 from asrkit.runtime import BatchedSession, Recognizer, Result
-from asrkit.runtime.session import Stream
 from asrkit.search import GreedySearch, PrefixBeamSearch
 from asrkit.text import CharTokenizer
 from tests.conftest import speech, timed, tiny_model
@@ -140,7 +139,7 @@ def test_control_rows_that_change_places_are_noticed() -> None:
         return CTCOutput(output.log_probs.flip(0), output.lengths, output.state)
 
     batcher = Batcher(recognizer_of())
-    batcher.recognizer.backend = honest._replace(step=swapped)
+    batcher.recognizer.engine.backend = honest._replace(step=swapped)
     sessions = [batcher.start() for _ in heard]
     for session, (samples, _) in zip(sessions, heard, strict=True):
         session.accept(samples)
@@ -182,7 +181,8 @@ def test_those_that_fail_leave_no_trace_on_the_others() -> None:
     assert len(failed) == 2
     assert len(batcher._streams) == 0
     for session in failed:
-        assert session.waiting == len(session._stream._past) == 0
+        kept = session._stream._past, session._stream._samples
+        assert session.waiting == sum(map(torch.numel, kept)) == 0
         for again in (lambda s: s.result, lambda s: s.accept(heard[0]), lambda s: s.end()):
             with pytest.raises(RuntimeError, match="failed, start another one: UserError") as said:
                 again(session)
@@ -219,19 +219,20 @@ def test_ctrl_c_in_a_step_ends_one_stream_at_most() -> None:
 
 
 def test_one_that_fails_as_it_takes_samples_is_over() -> None:
-    recognizer, features = recognizer_of(), recognizer_of().features
+    recognizer = recognizer_of()
+    features = recognizer.engine.features
     batcher = Batcher(recognizer)
     sessions = [batcher.start() for _ in range(2)]
     for session in sessions:
         session.accept(speech(0.5))
 
-    def exhausted(samples: torch.Tensor) -> None:
+    def exhausted(samples: torch.Tensor, past: torch.Tensor) -> None:
         raise MemoryError
 
-    recognizer.features = exhausted  # type: ignore[method-assign]
+    recognizer.engine.features = exhausted  # type: ignore[method-assign]
     with pytest.raises(MemoryError):
         sessions[0].accept(speech(0.5, 1))
-    recognizer.features = features  # type: ignore[method-assign]
+    recognizer.engine.features = features  # type: ignore[method-assign]
     sessions[1].accept(speech(0.5, 1))
     sessions[1].end()
     while batcher.step():
@@ -252,12 +253,12 @@ def test_a_step_of_the_network_that_fails_can_be_made_again() -> None:
     def exhausted(feats, lengths, state):  # type: ignore[no-untyped-def]
         raise MemoryError
 
-    recognizer.backend = whole._replace(step=exhausted)
+    recognizer.engine.backend = whole._replace(step=exhausted)
     with pytest.raises(MemoryError):
         batcher.step()
-    recognizer.backend = whole
+    recognizer.engine.backend = whole
     batcher.drop(sessions[0])  # its neighbours stop holding its state
-    one = recognizer.init_state(1).keys.nbytes
+    one = recognizer.engine.init_state(1).keys.nbytes
     assert [s._stream.state.keys.untyped_storage().nbytes() // one for s in sessions] == [1, 1, 1]
     while batcher.step():
         pass
@@ -267,7 +268,7 @@ def test_a_step_of_the_network_that_fails_can_be_made_again() -> None:
 
 def test_a_backlog_costs_each_chunk_the_same() -> None:
     """What waits is not copied with every chunk that is taken."""
-    stream = Stream(recognizer_of(), 16000)
+    stream = recognizer_of().stream(16000)
     stream.put(speech(30.0))
     waiting = stream._feats[0]
     first = stream.feats(16)
@@ -284,7 +285,7 @@ def test_states_stay_joined_while_the_same_streams_step() -> None:
         return session._stream.state.keys.untyped_storage().nbytes()
 
     recognizer = recognizer_of()
-    alone = recognizer.init_state(1).keys.nbytes
+    alone = recognizer.engine.init_state(1).keys.nbytes
     batcher = Batcher(recognizer)
     sessions = [batcher.start() for _ in range(3)]
 
@@ -303,7 +304,7 @@ def test_states_stay_joined_while_the_same_streams_step() -> None:
         states.append(state)
         return network(feats, lengths, state)
 
-    recognizer.backend = recognizer.backend._replace(step=step_and_note)
+    recognizer.engine.backend = recognizer.backend._replace(step=step_and_note)
     assert step(0, 1, 2) == [3, 3, 3]
     assert states[0] is joined
     assert step(0, 2) == [2, 1, 2]

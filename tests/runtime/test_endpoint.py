@@ -19,13 +19,14 @@ from asrkit.model import FULL_CONTEXT
 from asrkit.runtime import Endpointer, Recognizer, Result
 from asrkit.runtime.endpoint import EndpointState
 from asrkit.runtime.results import LEAD
-from asrkit.runtime.transcript import Reading, Transcript
+from asrkit.runtime.transcript import DecodingOptions, Transcript
 from asrkit.runtime.vad import SpeechDetector
 from asrkit.search import GreedySearch, PrefixBeamSearch, Search
 from asrkit.text import CharTokenizer, WordTokenizer
 from recipes.digits.prepare import ESPEAK_RATE, synthesise
 from tests.conftest import fitted, speech, timed, tiny_model
 
+FRAME_MS = 40
 WORDS = WordTokenizer(["yes", "no", "go", "stop"])
 
 
@@ -38,21 +39,27 @@ def split(size: int, draw: random.Random) -> list[slice]:
 def cuts_of(endpointer: Endpointer, quiet: list[bool], parts: list[slice]) -> list[int]:
     state, cuts = endpointer.start(), []
     for part in parts:
-        state, found = endpointer.step(state, quiet[part])
+        state, found = endpointer.step(state, quiet[part], FRAME_MS)
         cuts += [part.start + cut for cut in found]
     return cuts
+
+
+def frames(milliseconds: int) -> int:
+    return max(1, math.floor(milliseconds / FRAME_MS + 0.5))
 
 
 def defined(endpointer: Endpointer, quiet: list[bool]) -> list[int]:
     """The rules, asked of every frame by looking at all of its segment."""
     cuts, start = [], 0
+    pause_frames, least = frames(endpointer.pause_ms), frames(endpointer.min_segment_ms)
+    longest = endpointer.max_segment_ms
     for end in range(1, len(quiet) + 1):
         segment = quiet[start:end]
-        if all(segment) or len(segment) < endpointer.min_frames:
+        if all(segment) or len(segment) < least:
             continue
         pause = segment[::-1].index(False)
-        is_long = endpointer.max_frames is not None and len(segment) >= endpointer.max_frames
-        if pause >= endpointer.pause or (is_long and pause >= 5):
+        is_long = longest is not None and len(segment) >= frames(longest)
+        if pause >= pause_frames or (is_long and pause >= 5):
             cuts.append(end)
             start = end
     return cuts
@@ -82,8 +89,8 @@ def test_rules() -> None:
 
 def test_control_a_forgotten_pause_is_noticed() -> None:
     class Forgetful(Endpointer):
-        def step(self, state, quiet):  # type: ignore[no-untyped-def]
-            return super().step(EndpointState(state.frames, 0, state.spoken), quiet)
+        def step(self, state, quiet, frame_ms):  # type: ignore[no-untyped-def]
+            return super().step(EndpointState(state.frames, 0, state.spoken), quiet, frame_ms)
 
     quiet = [False] + [True] * 40
     endpointer = Forgetful(400)
@@ -119,8 +126,10 @@ def test_what_is_no_time_and_no_choice(arguments: dict[str, Any], message: str) 
 
 def test_times_of_any_whole_number() -> None:
     given = Endpointer(600.0, np.int64(80), 10**30)  # type: ignore[arg-type]
-    assert (given.pause, given.min_frames) == (15, 2)
-    assert [type(each) for each in (given.pause, given.min_frames, given.max_frames)] == [int] * 3
+    times = given.pause_ms, given.min_segment_ms, given.max_segment_ms
+    assert times == (600, 80, 10**30)
+    assert [type(each) for each in times] == [int] * 3
+    assert given.step(given.start(), [False] + [True] * 15, FRAME_MS)[1] == [16]
 
 
 def posteriors(draw: random.Random, vocab_size: int) -> Tensor:
@@ -134,9 +143,9 @@ def posteriors(draw: random.Random, vocab_size: int) -> Tensor:
     return (3.0 * noise).log_softmax(1)
 
 
-def read(reading: Reading, log_probs: Tensor, parts: list[slice]) -> list[Result]:
+def read(decoding: DecodingOptions, log_probs: Tensor, parts: list[slice]) -> list[Result]:
     """The results after every part, the final one last."""
-    transcript, results = Transcript(reading), []
+    transcript, results = Transcript(decoding, FRAME_MS), []
     for part in parts:
         transcript.accept(log_probs[part])
         results.append(transcript.partial())
@@ -149,9 +158,9 @@ def test_segments(search: Search) -> None:
     draw = random.Random(1)
     for _ in range(60):
         log_probs = posteriors(draw, 5)
-        reading = Reading(WORDS, search, random_endpointer(draw))
-        *_, expected = read(reading, log_probs, [slice(0, len(log_probs))])
-        *partials, final = read(reading, log_probs, split(len(log_probs), draw))
+        decoding = DecodingOptions(WORDS, search, random_endpointer(draw))
+        *_, expected = read(decoding, log_probs, [slice(0, len(log_probs))])
+        *partials, final = read(decoding, log_probs, split(len(log_probs), draw))
         assert final == expected
         for partial in partials:  # what has ended stays
             assert final.segments[: len(partial.segments)] == partial.segments
@@ -173,9 +182,9 @@ def test_no_word_is_lost_or_doubled() -> None:
     draw, segments = random.Random(2), 0
     for _ in range(60):
         log_probs = posteriors(draw, 5)
-        *_, whole = read(Reading(WORDS, GreedySearch()), log_probs, [slice(0, None)])
-        reading = Reading(WORDS, GreedySearch(), random_endpointer(draw))
-        *_, cut = read(reading, log_probs, [slice(0, None)])
+        *_, whole = read(DecodingOptions(WORDS, GreedySearch()), log_probs, [slice(0, None)])
+        decoding = DecodingOptions(WORDS, GreedySearch(), random_endpointer(draw))
+        *_, cut = read(decoding, log_probs, [slice(0, None)])
         assert cut.text == whole.text
         assert [word.end for word in cut.words] == [word.end for word in whole.words]
         for one, other in zip(cut.words, whole.words, strict=True):  # or where the segment begins
@@ -192,10 +201,9 @@ def test_a_pause_is_where_the_search_hears_nothing(search: Callable[..., Search]
     log_probs = torch.tensor([said] + [fading] * 29).log()
     found = []
     for penalty in (0.0, 2.0):
-        readings = [
-            Reading(WORDS, search(blank_penalty=penalty), e) for e in (None, Endpointer(400))
-        ]
-        whole, cut = (read(each, log_probs, [slice(0, None)])[-1] for each in readings)
+        searcher = search(blank_penalty=penalty)
+        options = [DecodingOptions(WORDS, searcher, e) for e in (None, Endpointer(400))]
+        whole, cut = (read(each, log_probs, [slice(0, None)])[-1] for each in options)
         assert cut.text == whole.text
         found.append(cut.segments[0].end)
     assert found == [0.44, 1.2]
@@ -203,15 +211,13 @@ def test_a_pause_is_where_the_search_hears_nothing(search: Callable[..., Search]
 
 def test_control_a_cut_inside_a_word_is_noticed() -> None:
     class Hasty(Endpointer):
-        def step(self, state, quiet):  # type: ignore[no-untyped-def]
+        def step(self, state, quiet, frame_ms):  # type: ignore[no-untyped-def]
             return state, [quiet.index(False) + 1]  # a word of several frames goes on
 
     log_probs = torch.full((6, 5), -9.0)
     log_probs[range(6), [0, 1, 1, 1, 0, 0]] = 0.0
-    results = [
-        read(Reading(WORDS, GreedySearch(), endpointer), log_probs, [slice(0, None)])[-1].text
-        for endpointer in (Endpointer(40), Hasty(40))
-    ]
+    options = [DecodingOptions(WORDS, GreedySearch(), e) for e in (Endpointer(40), Hasty(40))]
+    results = [read(each, log_probs, [slice(0, None)])[-1].text for each in options]
     assert results == ["yes", "yes yes"]
 
 
@@ -321,7 +327,7 @@ def test_speech_detector() -> None:
     """Any packets give the same frames; speech is heard in speech and not in silence."""
     silence = np.zeros(16000, dtype=np.float32)
     samples = torch.from_numpy(np.concatenate([silence, said("four four seven"), silence]))
-    detector, draw = SpeechDetector(), random.Random(0)
+    detector, draw = SpeechDetector(FRAME_MS), random.Random(0)
     _, expected = detector.step(detector.start(), samples)
     assert len(expected) == len(samples) // 640
     assert not any(expected[:20] + expected[-20:])
@@ -337,7 +343,7 @@ def test_a_pause_with_speech_in_it_goes_on() -> None:
     """Where the network hears nothing but the detector does, nobody is cut off."""
     log_probs = torch.full((30, 5), -9.0)
     log_probs[range(30), [1, *[0] * 29]] = 0.0
-    transcript = Transcript(Reading(WORDS, GreedySearch(), Endpointer(400)))
+    transcript = Transcript(DecodingOptions(WORDS, GreedySearch(), Endpointer(400)), FRAME_MS)
     transcript.accept(log_probs[:20], speech=[True] * 15)
     assert not transcript.segments
     transcript.accept(log_probs[20:])
@@ -355,7 +361,8 @@ def test_a_segment_that_is_rewritten_to_nothing_has_ended() -> None:
         return "" if text == "no" else text
 
     for search in (GreedySearch(), PrefixBeamSearch()):
-        transcript = Transcript(Reading(WORDS, search, Endpointer(pause_ms=400), without_no))
+        decoding = DecodingOptions(WORDS, search, Endpointer(pause_ms=400), without_no)
+        transcript = Transcript(decoding, FRAME_MS)
         transcript.accept(log_probs)
         result = transcript.finish(2.4)
         assert [segment.text for segment in result.segments] == ["yes", "go"]

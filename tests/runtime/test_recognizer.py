@@ -137,10 +137,12 @@ def test_features_are_computed_a_chunk_at_a_time(
     recognizer: asrkit.Recognizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However small the packets are, and none is looked at again when its owner has it back."""
-    samples, features = speech(2.0), recognizer.features
+    samples, features = speech(2.0), recognizer.engine.features
     expected = timed(recognizer.transcribe(samples))
     calls = []
-    monkeypatch.setattr(recognizer, "features", lambda x: calls.append(len(x)) or features(x))
+    monkeypatch.setattr(
+        recognizer.engine, "features", lambda *x: calls.append(x[0].size(1)) or features(*x)
+    )
     session = recognizer.start()
     buffer = np.zeros(320, dtype=np.float32)
     for packet in samples.reshape(-1, 320):
@@ -155,7 +157,7 @@ def test_long_pieces_are_cut_without_a_trace(
 ) -> None:
     samples = speech(5.0, rate=8000)
     expected = timed(recognizer.transcribe(samples, 8000))
-    monkeypatch.setattr("asrkit.runtime.session.PIECE_SECONDS", 1)
+    monkeypatch.setattr("asrkit.runtime.stream.PIECE_SECONDS", 1)
     assert timed(recognizer.transcribe(samples, 8000)) == expected
 
 
@@ -218,11 +220,11 @@ def test_any_other_exception_ends_the_session(where: str) -> None:
         a_file(CharTokenizer(list("abcdefghij "))),
         postprocess=lambda text: maybe("postprocess", text),
     )
-    network, features = recognizer.backend.step, recognizer.features
-    recognizer.backend = recognizer.backend._replace(
+    network, features = recognizer.backend.step, recognizer.engine.features
+    recognizer.engine.backend = recognizer.backend._replace(
         step=lambda *inputs: maybe("network", network(*inputs))
     )
-    recognizer.features = lambda x: maybe("features", features(x))  # type: ignore[method-assign]
+    recognizer.engine.features = lambda *x: maybe("features", features(*x))  # type: ignore[method-assign]
     session, other = recognizer.start(), recognizer.start()
     other.accept(speech(1.5)[:8000])
     session.accept(speech(1.5))
@@ -253,7 +255,7 @@ def test_a_batch_takes_what_a_session_takes(recognizer: asrkit.Recognizer) -> No
 def test_a_batch_with_a_bad_utterance_is_refused_before_anything_runs(
     recognizer: asrkit.Recognizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recognizer, "backend", None)
+    monkeypatch.setattr(recognizer, "engine", None)
     good = speech(1.0)
     for bad in (np.append(good, np.float32(np.nan)), good * 32768, good[None].repeat(2, 0), None):
         with pytest.raises(audio.AudioError, match=r"^utterance 1: .*samples must be"):
@@ -283,7 +285,7 @@ class Pieces:
 def test_words_of_a_growing_and_changing_hypothesis(tokenizer: CharTokenizer | Pieces) -> None:
     """Whatever was read before, the words are those of a reader that sees it for the first time."""
     draw, size = np.random.default_rng(0), tokenizer.vocab_size
-    reader, tokens = WordReader(tokenizer), []
+    reader, tokens = WordReader(tokenizer, 40), []
     for step in range(400):
         if step % 2 == 0 and tokens:  # the search changes its mind
             tokens[-1] = int(draw.integers(1, size))
@@ -293,7 +295,7 @@ def test_words_of_a_growing_and_changing_hypothesis(tokenizer: CharTokenizer | P
         frames = tuple(range(len(tokens)))
         ends = tuple(i + 1 for i in frames)
         hypothesis = Hypothesis(tuple(tokens), frames, ends, (0.5,) * len(tokens))
-        assert reader(hypothesis) == WordReader(tokenizer)(hypothesis)
+        assert reader(hypothesis) == WordReader(tokenizer, 40)(hypothesis)
         assert joined(reader(hypothesis)) == decode(tokenizer, tokens)
     assert len(reader.closed) > 20
 
@@ -303,15 +305,15 @@ def test_words() -> None:
     hypothesis = Hypothesis(
         (2, 3, 1, 3, 1), (0, 2, 3, 10, 12), (1, 3, 4, 12, 13), (0.9, 0.8, 0.5, 0.7, 0.6)
     )
-    words = WordReader(tokenizer)(hypothesis)
+    words = WordReader(tokenizer, 40)(hypothesis)
     assert [word[:3] for word in words] == [("ab", 0.0, 0.16), ("b", 0.34, 0.52)]
     assert [word.confidence for word in words] == pytest.approx([0.9 * 0.8, 0.7])
-    late = WordReader(tokenizer, start=25)(hypothesis)
+    late = WordReader(tokenizer, 40, start=25)(hypothesis)
     assert [(word.start, word.end) for word in late] == [(1.0, 1.16), (1.34, 1.52)]
     pieces = SentencePieceTokenizer.train(["yes no", "no yes"] * 3, 12)
     tokens = tuple(pieces.encode("yes no"))
     spread = tuple(range(len(tokens)))
     hypothesis = Hypothesis(tokens, spread, tuple(i + 1 for i in spread), (1.0,) * len(tokens))
-    assert joined(WordReader(pieces)(hypothesis)) == "yes no"
+    assert joined(WordReader(pieces, 40)(hypothesis)) == "yes no"
     hypothesis = Hypothesis((2, 1), (0, 5), (1, 6), (1.0, 0.5))
-    assert joined(WordReader(WordTokenizer(["no", "yes"]))(hypothesis)) == "yes no"
+    assert joined(WordReader(WordTokenizer(["no", "yes"]), 40)(hypothesis)) == "yes no"

@@ -16,7 +16,6 @@ from asrkit.runtime.results import (
     WordReader,
     candidates,
     joined,
-    read_words,
     seconds,
     widened,
 )
@@ -26,6 +25,7 @@ from tests.conftest import speech
 from tests.search.test_prefix_beam import pieces, random_log_probs
 from tests.test_model_file import a_file
 
+FRAME_MS = 40
 TOKENIZERS = [
     CharTokenizer(list(" abcdefg")),
     WordTokenizer(list("abcdefgh")),
@@ -49,17 +49,17 @@ def stream_of_results(seed: int) -> int:
     search = SEARCHES[seed // 3 % 2]
     log_probs = random_log_probs(seed, 60, tokenizer.vocab_size, scale=1.0 + seed % 4)
     begin = seed % 5  # frames of the stream before the segment
-    state, read, frames = search.start(), WordReader(tokenizer, begin), begin
+    state, read, frames = search.start(), WordReader(tokenizer, FRAME_MS, begin), begin
     for part in pieces(log_probs, seed):
         state = search.step(state, part)
         frames += len(part)
-        partial = read(search.partial(state), seconds(frames))
-        fresh = WordReader(tokenizer, begin)(search.partial(state), seconds(frames))
-        assert partial == fresh
-        check_times(partial, seconds(frames), seconds(begin))
-    heard = seconds(frames) - 0.015  # the last frame may look beyond the audio
+        now, hypothesis = seconds(frames, FRAME_MS), search.partial(state)
+        partial = read(hypothesis, now)
+        assert partial == WordReader(tokenizer, FRAME_MS, begin)(hypothesis, now)
+        check_times(partial, now, seconds(begin, FRAME_MS))
+    heard = seconds(frames, FRAME_MS) - 0.015  # the last frame may look beyond the audio
     final = read(search.best(state), heard)
-    check_times(final, heard, seconds(begin))
+    check_times(final, heard, seconds(begin, FRAME_MS))
     assert joined(final) == decode(tokenizer, search.best(state).tokens)
     return len(final)
 
@@ -75,7 +75,7 @@ def test_a_search_may_think_better_of_all_it_said(
 ) -> None:
     """Hypotheses that grow, shrink, and come back to what they were: no word is lost or doubled."""
     monkeypatch.setattr(results, "RECENT", recent)
-    draw, read, tokens = random.Random(0), WordReader(tokenizer), [1]
+    draw, read, tokens = random.Random(0), WordReader(tokenizer, FRAME_MS), [1]
     said: list[list[int]] = [tokens]
     for _ in range(2000):
         cut = draw.choice([0, 0, 0, 1, 3, 9, draw.randrange(len(tokens) + 1)])
@@ -86,7 +86,7 @@ def test_a_search_may_think_better_of_all_it_said(
         ends = tuple(i + 1 for i in frames)
         hypothesis = Hypothesis(tuple(tokens), tuple(frames), ends, (1.0,) * len(tokens))
         assert read(hypothesis) == widened(
-            read_words(hypothesis, tokenizer, 0, 0, []), 0.0, math.inf
+            WordReader(tokenizer, FRAME_MS).read(hypothesis), 0.0, math.inf
         )
     assert max(map(len, said)) > 2 * RECENT
 
@@ -100,7 +100,7 @@ def test_a_word_that_never_ends_is_not_read_from_its_start() -> None:
             return super().piece(token)
 
     tokenizer = Counting(list("ab"))
-    read, text = WordReader(tokenizer), ""
+    read, text = WordReader(tokenizer, FRAME_MS), ""
     for size in range(1000):
         tokens = tuple(1 + i % 2 for i in range(size))
         read(Hypothesis(tokens, tokens, tokens, (1.0,) * size))
@@ -143,7 +143,7 @@ def test_a_session_hears_no_word_beyond_its_audio(search: str) -> None:
 def test_words_are_longer_than_their_tokens() -> None:
     """But reach into no other, nor beyond the audio."""
     hypothesis = Hypothesis((1, 2, 3), (1, 10, 12), (2, 12, 14), (1.0,) * 3)
-    read = WordReader(WordTokenizer(["a", "b", "c"]))
+    read = WordReader(WordTokenizer(["a", "b", "c"]), FRAME_MS)
     words = read(hypothesis, 0.57)
     assert [word[1:3] for word in words] == [
         (0.0, 0.08 + TRAIL),

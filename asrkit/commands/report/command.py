@@ -160,7 +160,7 @@ def recognized(
 ) -> list[Outcome]:  # fmt: skip
     """Every utterance in every context."""
     dev = held_out(cuts, encode, batch_seconds)
-    fbank, search = recognizer.fbank, recognizer.search
+    fbank, search = recognizer.engine.frontend, recognizer.search
     each = Validation(model, fbank, encode.tokenizer, search, dev, contexts).measure()
     total = None if cuts.is_lazy else len(cuts)
     return list(tqdm(each, "recognising", total, unit=" utterance", disable=None, leave=False))

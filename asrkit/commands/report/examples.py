@@ -42,8 +42,9 @@ def example_of(
     """
     samples = load_samples(cut)
     tokenizer, chunk_size = recognizer.tokenizer, recognizer.chunk_size
-    row = torch.from_numpy(samples).to(recognizer.reference)[None]
-    feats, lengths = features(recognizer.fbank, row, torch.tensor([len(samples)]).to(row.device))
+    spec, frontend = recognizer.engine.spec, recognizer.engine.frontend
+    row = torch.from_numpy(samples)[None].to(spec.device, spec.dtype)
+    feats, lengths = features(frontend, row, torch.tensor([len(samples)]).to(spec.device))
     (full,) = frames_of(model, feats, lengths, FULL_CONTEXT, 0)
     (chunked,) = frames_of(model, feats, lengths, chunk_size, recognizer.left_context)
     said = reference_of(full, normalize(text_of(cut)), tokenizer)
@@ -55,7 +56,7 @@ def example_of(
         pieces=["", *(tokenizer.piece(token) for token in range(1, chunked.size(1)))],
         chunk_seconds=0.0 if whole else chunk_size * FRAME_MS / 1000,
         heard=recognizer.transcribe(samples).words,
-        said=tuple(WordReader(tokenizer)(said)) if said else (),
+        said=tuple(WordReader(tokenizer, spec.frame_ms)(said)) if said else (),
     )
 
 

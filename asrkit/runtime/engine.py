@@ -1,0 +1,50 @@
+"""A network ready to run, and all that streams on it share."""
+
+import torch
+from torch import Tensor
+
+from asrkit.audio import Fbank
+from asrkit.backends import Backend, Spec
+from asrkit.model import CTCOutput, EncoderState
+from asrkit.runtime.vad import SpeechDetector
+
+
+class Engine:
+    """A network at one chunk size and left context, with its frontend. Never changes.
+
+    Past in, past out: it keeps nothing of any stream, so any number of them share it.
+
+    Args:
+        backend: what runs the network.
+        frontend: from samples to the network's features.
+        detector: tells speech from silence in a stream's samples; None where nobody asks.
+
+    Attributes:
+        spec: the numbers of the network.
+    """
+
+    def __init__(
+        self, backend: Backend, frontend: Fbank, detector: SpeechDetector | None = None
+    ) -> None:
+        self.backend, self.frontend, self.detector = backend, frontend, detector
+
+    @property
+    def spec(self) -> Spec:
+        return self.backend.spec
+
+    @torch.inference_mode()
+    def features(self, samples: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
+        """Samples at 16 kHz (B, N) and those before them (B, P) -> (B, T, F), and the new past.
+
+        The past of streams that have not begun is (B, 0).
+        """
+        return self.frontend(samples, past)
+
+    def init_state(self, batch_size: int) -> EncoderState:
+        """The network's past of streams that have not begun."""
+        return self.backend.init_state(batch_size)
+
+    @torch.inference_mode()
+    def step(self, feats: Tensor, lengths: Tensor, state: EncoderState) -> CTCOutput:
+        """(B, T, F), (B,) and the past -> CTCOutput. All steps but the last take whole chunks."""
+        return self.backend.step(feats, lengths, state)

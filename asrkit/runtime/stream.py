@@ -1,0 +1,197 @@
+"""One stream of audio on an engine: its past, what waits for the network, and its result."""
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from asrkit import audio
+from asrkit.errors import shown
+from asrkit.model import EncoderState
+from asrkit.runtime.engine import Engine
+from asrkit.runtime.transcript import DecodingOptions, Transcript
+
+MOST_WAITING = 100  # frames whose samples wait: those of a chunk, in long chunks of a second
+PIECE_SECONDS = 30  # longest piece of audio worked on at once: bounds memory, not results
+
+
+class Stream:
+    """A stream without the network's steps: those are its owner's, alone or with other streams.
+
+        with stream.changing():
+            stream.put(samples)
+            feats = stream.feats(stream.due)           # (T, F)
+            stream.give(log_probs, state, len(feats))  # of a step from stream.state over feats
+
+    Args:
+        engine: on which the stream runs.
+        decoding: how its log-probabilities become text.
+        sample_rate: of the samples to come, Hz.
+
+    Attributes:
+        state: the network's past.
+        result: what is known so far.
+        ended: whether there are no more samples to come.
+        error: what ended the stream before its time, if anything did.
+        over: whether it goes no further: it is final, failed, or was given up.
+
+    Raises:
+        AudioError: for a sample rate out of range.
+    """
+
+    def __init__(self, engine: Engine, decoding: DecodingOptions, sample_rate: int) -> None:
+        self.engine, self._resets = engine, decoding.resets_encoder
+        dtype, device = engine.spec.dtype, engine.spec.device
+        precision = "float64" if dtype == torch.float64 else "float32"
+        self._resampler = audio.Resampler(sample_rate, dtype=precision)
+        self.sample_rate = self._resampler.rate
+        self._past = torch.zeros(1, 0, dtype=dtype, device=device)  # the frontend's, (1, P)
+        self._samples = self._past  # (1, N) that wait for the frontend
+        self._feats: deque[Tensor] = deque()  # each (t, F): frames that no step has taken
+        self._pending = 0  # frames in them
+        if engine.detector is not None:
+            self._speech_state = engine.detector.start()
+        self._speech: list[bool] = []  # of encoder frames to come
+        self._transcript = Transcript(decoding, engine.spec.frame_ms)
+        self._num_samples = 0  # put, at 16 kHz
+        self.ended = False
+        self.state = engine.init_state(1)
+        self.result = self._transcript.partial()
+        self.error: BaseException | None = None
+        self.over = False
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """What changes the stream. Whatever is raised in it, Ctrl-C too, ends the stream.
+
+        Half of what it was given may have been taken then, and a resampler does not go back.
+        """
+        try:
+            yield
+        except BaseException as error:
+            self.error = error
+            self.give_up()
+            raise
+
+    def give_up(self) -> None:
+        """Go no further, and keep nothing of what waits."""
+        self.over = self.ended = True
+        self._feats.clear()
+        self._pending, self._past = 0, self._past[:, :0].clone()
+        self._samples = self._past
+
+    def check(self) -> None:
+        """Raises RuntimeError if the stream failed."""
+        if self.error is not None:
+            kind, message = type(self.error).__name__, shown(str(self.error))
+            raise RuntimeError(
+                f"this session failed, start another one: {kind}({message})"
+            ) from self.error
+
+    def check_open(self) -> None:
+        """Raises RuntimeError if the stream has ended or failed."""
+        self.check()
+        if self.ended:
+            raise RuntimeError("this session has ended; start another one")
+
+    def pieces(self, samples: np.ndarray) -> list[np.ndarray]:
+        """Mono samples in pieces short enough to be worked on at once."""
+        size = PIECE_SECONDS * self.sample_rate
+        return [samples[start : start + size] for start in range(0, len(samples), size)]
+
+    def end(self) -> None:
+        """There are no more samples to come."""
+        self.put(np.zeros(0, dtype=np.float32), last=True)
+
+    def put(self, samples: np.ndarray, last: bool = False) -> None:
+        """Samples, mono -> samples at 16 kHz -> frames that wait for the network."""
+        samples = self._resampler(samples, last=last)
+        self._num_samples += len(samples)
+        if self.engine.detector is not None:
+            self._speech_state, speech = self.engine.detector.step(
+                self._speech_state, torch.from_numpy(samples)
+            )
+            self._speech += speech
+        new = torch.from_numpy(samples)[None].to(self._samples)
+        self._samples = torch.cat([self._samples, new], dim=1)
+        ready = (self._past.size(1) + self._samples.size(1) - audio.WINDOW) // audio.HOP + 1
+        chunk = self.engine.spec.chunk_frames
+        # A packet's two frames cost half of what a chunk's 64 do: packets wait for each other.
+        if last or ready >= min(chunk - self._pending % chunk, MOST_WAITING):
+            feats, past = self.engine.features(self._samples, self._past)
+            self._past = past.clone()  # a view would keep all samples in memory
+            self._samples = self._samples[:, :0].clone()
+            self._feats.append(feats[0])
+            self._pending += feats.size(1)
+        self.ended = last
+        if last and not self._pending:
+            self._finish()
+
+    @property
+    def due(self) -> int:
+        """Frames that a step can take now: those of whole chunks, and at the end all of them."""
+        if self.ended:
+            return self._pending
+        return self._pending - self._pending % self.engine.spec.chunk_frames
+
+    @property
+    def next_step(self) -> int:
+        """Frames for the next step of a stream that is alone: all that are due.
+
+        A state that may be reset after any chunk has to be there after every chunk.
+        """
+        return min(self.due, self.engine.spec.chunk_frames) if self._resets else self.due
+
+    def feats(self, frames: int) -> Tensor:
+        """(T, F), T = `frames` of those that are due. They stay until `give`."""
+        parts: list[Tensor] = []
+        for part in self._feats:
+            if frames == 0:
+                break
+            parts.append(part[:frames])
+            frames -= len(parts[-1])
+        return torch.cat(parts)
+
+    def give(self, log_probs: Tensor, state: EncoderState, frames: int) -> None:
+        """What the network made of so many frames: (E, V), and the state after them."""
+        self._drop(frames)
+        self.state = state
+        count, segments = len(log_probs), len(self._transcript.segments)
+        self._transcript.accept(log_probs, self._duration, self._speech[:count])
+        del self._speech[:count]
+        if self._resets and len(self._transcript.segments) > segments:
+            self.state = self.engine.init_state(1)
+        if self.ended and not self._pending:
+            self._finish()
+        else:
+            self.result = self._transcript.partial()
+
+    def _drop(self, frames: int) -> None:
+        self._pending -= frames
+        while frames:
+            part = self._feats.popleft()
+            if len(part) > frames:
+                rest = part[frames:]
+                # A view would keep a long piece in memory for the sake of its last frames.
+                short = len(rest) < self.engine.spec.chunk_frames
+                self._feats.appendleft(rest.clone() if short else rest)
+            frames -= min(frames, len(part))
+
+    def _finish(self) -> None:
+        self.result = self._transcript.finish(self._duration)
+        self.over = True
+
+    @property
+    def _duration(self) -> float:
+        return duration(self._num_samples)
+
+
+def duration(num_samples: int) -> float:
+    """Seconds up to the last of some samples at 16 kHz, in whole milliseconds.
+
+    Resampling may add a part of one.
+    """
+    return max(0, num_samples - 1) * 1000 // audio.SAMPLE_RATE / 1000

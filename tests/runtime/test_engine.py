@@ -1,0 +1,136 @@
+"""The engine and its streams: every past in and out, and times of frames of any length."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from asrkit import Batcher, Endpointer, audio
+from asrkit.backends import eager
+from asrkit.runtime import Recognizer
+from asrkit.runtime.endpoint import BREATH_MS
+from asrkit.runtime.transcript import DecodingOptions, Transcript
+from asrkit.runtime.vad import SpeechDetector
+from asrkit.search import GreedySearch
+from asrkit.text import WordTokenizer
+from tests.conftest import speech, timed, tiny_model
+
+LETTERS = WordTokenizer(list("abcdefghijk"))
+WORDS = WordTokenizer(["yes", "no", "go", "stop"])
+
+
+def recognizer_of(subsampling: str = "conv4", endpointer: Endpointer | None = None) -> Recognizer:
+    model = tiny_model(subsampling=subsampling)
+    return Recognizer(eager(model, 4, 16), LETTERS, GreedySearch(), endpointer=endpointer)
+
+
+def packets(samples: np.ndarray, sizes: list[int]) -> list[np.ndarray]:
+    return np.split(samples, np.cumsum(sizes))
+
+
+def features_of(recognizer: Recognizer, parts: list[np.ndarray]) -> Tensor:
+    """All that a stream's frontend makes of the parts."""
+    stream = recognizer.stream(16000)
+    for part in parts:
+        stream.put(part)
+    stream.end()
+    return torch.cat([*stream._feats])
+
+
+def test_the_frontends_past_goes_in_and_out() -> None:
+    """The features are those of the whole recording; each sample goes in once."""
+    recognizer, samples = recognizer_of(), speech(3.0)
+    honest, given = recognizer.engine.features, []
+
+    def noted(samples: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
+        given.append((samples.size(1), past.size(1)))
+        return honest(samples, past)
+
+    whole = torch.from_numpy(samples).double()[None]
+    expected = honest(whole, whole[:, :0])[0][0]
+    recognizer.engine.features = noted  # type: ignore[method-assign]
+    for sizes in ([], [100] * 400, [1, 399, 160, 20_000, 3]):
+        given.clear()
+        found = features_of(recognizer, packets(samples, sizes))
+        assert (found - expected).abs().max() < 1e-9
+        assert sum(new for new, _ in given) == len(samples)
+        assert all(past < audio.WINDOW for _, past in given)
+    recognizer.engine.features = lambda x, past: honest(x, past[:, :0])  # type: ignore[method-assign]
+    forgetful = features_of(recognizer, packets(samples, [100] * 400))
+    assert len(forgetful) < len(expected)  # the control
+
+
+@pytest.mark.parametrize("endpointer", [None, Endpointer(80, reset_encoder=True)])
+def test_samples_are_made_mono_once(
+    endpointer: Endpointer | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recognizer, mono, calls = recognizer_of(endpointer=endpointer), audio.mono, []
+
+    def counted(samples: np.ndarray) -> np.ndarray:
+        calls.append(len(samples))
+        return mono(samples)
+
+    monkeypatch.setattr(audio, "mono", counted)
+    recognizer.transcribe_batch([speech(1.0), speech(0.5)])
+    assert calls == [16000, 8000]
+    recognizer.transcribe(speech(1.0))
+    assert calls == [16000, 8000, 16000]
+
+
+@pytest.mark.parametrize("subsampling", ["conv4", "conv8"])
+def test_frames_of_any_length(subsampling: str) -> None:
+    """Streams in packets, alone and together, give the text and times of one pass."""
+    recognizer, samples = recognizer_of(subsampling, Endpointer(160)), speech(4.0)
+    expected = recognizer.transcribe_batch([samples])[0]
+    assert len(expected.words) > 3
+    assert 3.5 < expected.words[-1].end <= 4.0  # not of half the frames, nor of twice as many
+    session, batcher = recognizer.start(), Batcher(recognizer)
+    together = batcher.start()
+    for packet in packets(samples, [100, 20_000, 7, 12_345]):
+        session.accept(packet)
+        together.accept(packet)
+        batcher.step()
+    together.end()
+    while batcher.step():
+        pass
+    assert timed(session.finish()) == timed(together.result) == timed(expected)
+
+
+@pytest.mark.parametrize("frame_ms", [40, 80])
+def test_a_pause_is_as_long_in_frames_of_any_length(frame_ms: int) -> None:
+    """The milliseconds of an endpointer become frames of the network that it meets."""
+    frames = 6400 // frame_ms
+    log_probs = torch.full((frames, 5), -9.0)
+    log_probs[:, 0] = 0.0
+    for ms, label in ((800, 1), (3200, 2)):
+        log_probs[ms // frame_ms, [0, label]] = torch.tensor([-9.0, 0.0])
+
+    def ends(endpointer: Endpointer, frame_ms: int = frame_ms) -> list[float]:
+        transcript = Transcript(DecodingOptions(WORDS, GreedySearch(), endpointer), frame_ms)
+        transcript.accept(log_probs)
+        return [segment.end for segment in transcript.segments]
+
+    second = 3.2 + frame_ms / 1000  # where the second word's frame ends
+    first = 0.8 + frame_ms / 1000
+    assert ends(Endpointer(640)) == pytest.approx([first + 0.64, second + 0.64])
+    assert ends(Endpointer(2400)) == pytest.approx([second + 2.4])
+    assert ends(Endpointer(640, min_segment_ms=2000)) == pytest.approx([2.0, 4.0])
+    breath = max(1, (BREATH_MS + frame_ms // 2) // frame_ms) * frame_ms / 1000
+    found = ends(Endpointer(2400, max_segment_ms=800))
+    assert found == pytest.approx([first + breath, second + breath])
+    assert ends(Endpointer(640), 120 - frame_ms) != ends(Endpointer(640))  # the control
+
+
+def test_the_speech_detector_has_a_frame_of_the_network() -> None:
+    pytest.importorskip("silero_vad")
+    samples = torch.from_numpy(speech(2.0))
+    found = {}
+    for frame_ms in (40, 80):
+        detector = SpeechDetector(frame_ms)
+        _, found[frame_ms] = detector.step(detector.start(), samples)
+    assert {ms: len(speech) for ms, speech in found.items()} == {40: 50, 80: 25}
+    pairs = zip(found[40][::2], found[40][1::2], strict=True)
+    assert found[80] == [any(pair) for pair in pairs]
+    engine = recognizer_of("conv8", Endpointer(vad=True)).engine
+    assert engine.detector is not None
+    assert engine.detector.frame == 80 * 16
