@@ -1,7 +1,8 @@
-"""Recognising: recogniser, sessions, results."""
+"""Recognising: engine, recogniser, sessions, results."""
 
 from asrkit.runtime.batcher import BatchedSession, Batcher
 from asrkit.runtime.endpoint import Endpointer
+from asrkit.runtime.engine import Engine
 from asrkit.runtime.load import load, recognizer_of
 from asrkit.runtime.recognizer import Recognizer
 from asrkit.runtime.results import Candidate, Result, Segment
@@ -13,6 +14,7 @@ __all__ = [
     "Batcher",
     "Candidate",
     "Endpointer",
+    "Engine",
     "Recognizer",
     "Result",
     "Segment",

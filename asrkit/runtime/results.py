@@ -1,9 +1,10 @@
 """What a recogniser answers."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,25 +41,118 @@ class Segment(NamedTuple):
     nbest: tuple[Candidate, ...] = ()
 
 
-class Result(NamedTuple):
-    text: str  # of all segments, and of what was said after them
-    words: tuple[Word, ...]
-    is_final: bool
-    segments: tuple[Segment, ...] = ()  # those that ended: they cannot change any more
+class Grown(NamedTuple):
+    """The first items of a list that only grows: the same ones whatever is added to it later."""
 
-    def __str__(self) -> str:
-        return self.text
+    items: list[Any]
+    size: int
+
+    def read(self) -> tuple[Any, ...]:
+        return tuple(self.items[: self.size])
+
+
+class Result:
+    """What is known of a stream, or of a recording. Never changes.
+
+    The results of a stream share what they have in common, so that one costs what is new in it;
+    text and tuples are made when they are read.
+
+    Args:
+        text: of all segments, and of what came after them.
+        words: likewise.
+        is_final: whether the stream has ended.
+        segments: those that ended: they cannot change any more.
+    """
+
+    _fields = ("text", "words", "is_final", "segments")
+    is_final: bool
+    _closed: Grown  # words of the segments
+    _open: tuple[Grown, Sequence[Word]]  # words after them
+    _segments: Grown
+
+    def __init__(
+        self, text: str, words: Sequence[Word], is_final: bool, segments: Sequence[Segment] = ()
+    ) -> None:
+        count = sum(len(segment.words) for segment in segments)
+        closed, last = Grown([*words[:count]], count), words[count:]
+        ended = Grown([*segments], len(segments))
+        vars(self).update(vars(self.shared(closed, Grown([], 0), last, is_final, ended)), text=text)
+
+    @classmethod
+    def shared(
+        cls, closed: Grown, opened: Grown, last: Sequence[Word], is_final: bool, segments: Grown
+    ) -> "Result":
+        """A result of a stream, of what others hold as well.
+
+        Args:
+            closed: words of the segments.
+            opened: words after them.
+            last: words after those, of this result alone.
+            is_final: whether the stream has ended.
+            segments: those that ended.
+        """
+        result = cls.__new__(cls)
+        vars(result).update(
+            _closed=closed, _open=(opened, last), is_final=is_final, _segments=segments
+        )
+        return result
+
+    @cached_property
+    def text(self) -> str:
+        """Of all segments, and of what came after them."""
+        return joined(self.words)
+
+    @cached_property
+    def words(self) -> tuple[Word, ...]:
+        """Of all segments, and those after them."""
+        return self._closed.read() + self._open_words
+
+    @cached_property
+    def segments(self) -> tuple[Segment, ...]:
+        """Those that ended: they cannot change any more."""
+        return self._segments.read()
+
+    @property
+    def _open_words(self) -> tuple[Word, ...]:
+        opened, last = self._open
+        return (*opened.read(), *last)
 
     @property
     def open_text(self) -> str:
-        """What was said after the last segment, which may still change."""
-        said = sum(len(segment.words) for segment in self.segments)
-        return joined(self.words[said:])
+        """The text after the last segment, which may still change."""
+        return joined(self._open_words)
 
     @property
     def nbest(self) -> tuple[Candidate, ...]:
         """The likeliest texts of a final result in one segment; several have theirs each."""
-        return self.segments[0].nbest if self.is_final and len(self.segments) == 1 else ()
+        return self.segments[0].nbest if self.is_final and self._segments.size == 1 else ()
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"Result({', '.join(f'{k}={v!r}' for k, v in self._asdict().items())})"
+
+    def __iter__(self) -> Iterator[Any]:
+        return (getattr(self, field) for field in self._fields)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Result) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a result cannot be changed; _replace makes another")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Result, tuple(self)
+
+    def _asdict(self) -> dict[str, Any]:
+        return dict(zip(self._fields, self, strict=True))
+
+    def _replace(self, **changes: Any) -> "Result":
+        return Result(**(self._asdict() | changes))
 
     def to(self, form: str, id: str = "", duration: float | None = None) -> str:
         """The words as a file of a format: "srt", "ctm", …, see formats.FORMATS.
@@ -95,6 +189,14 @@ class WordReader:
 
     def __call__(self, hypothesis: Hypothesis, duration: float = math.inf) -> list[Word]:
         """The words of a hypothesis; `duration`: seconds of audio, which none goes beyond."""
+        last = self.last_words(hypothesis, duration)  # before those that it may close are read
+        return [*self.closed, *last]
+
+    def last_words(self, hypothesis: Hypothesis, duration: float = math.inf) -> list[Word]:
+        """Those of its words that are not in `closed`, to which it may add some.
+
+        `closed` only grows; when the search changes one of its words, it is another list.
+        """
         size = len(self.prefix.tokens)
         if part(hypothesis, 0, size) != self.prefix:  # the search thought better of it
             self.closed, self.end, self.last = [], self.seconds(0), []
@@ -105,7 +207,7 @@ class WordReader:
             self.closed += widened(words, self.end, duration)[:-1]
             self.end = words[-2].end if len(words) > 1 else self.end
             self.last, self.prefix = words[-1:], prefix
-        return [*self.closed, *widened(self.read(hypothesis), self.end, duration)]
+        return widened(self.read(hypothesis), self.end, duration)
 
     def read(self, hypothesis: Hypothesis) -> list[Word]:
         """The words after the closed ones, with the times of their tokens."""

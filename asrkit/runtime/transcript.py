@@ -9,6 +9,7 @@ from torch import Tensor
 
 from asrkit.runtime.endpoint import Endpointer
 from asrkit.runtime.results import (
+    Grown,
     Result,
     Segment,
     WordReader,
@@ -20,6 +21,8 @@ from asrkit.runtime.rewrite import applied, rewritten
 from asrkit.runtime.word import Word
 from asrkit.search import Search
 from asrkit.text import Tokenizer
+
+EMPTY = Grown([], 0)
 
 
 class DecodingOptions(NamedTuple):
@@ -53,8 +56,8 @@ class Transcript:
 
     def __init__(self, decoding: DecodingOptions, frame_ms: int) -> None:
         self.decoding, self.frame_ms = decoding, frame_ms
-        self.segments: tuple[Segment, ...] = ()
-        self.closed: tuple[Word, ...] = ()  # words of the segments
+        self.segments: list[Segment] = []  # only added to, as results share it
+        self.closed: list[Word] = []  # words of the segments, likewise
         self.frame = 0  # encoder frames taken
         self.start = 0  # of them, before the open segment
         if decoding.endpointer is not None:
@@ -101,7 +104,7 @@ class Transcript:
         if words:
             nbest = candidates(search.nbest(self.search), tokenizer)
             start = seconds(self.start, self.frame_ms)
-            self.segments += (Segment(joined(words), words, start, end, nbest),)
+            self.segments.append(Segment(joined(words), words, start, end, nbest))
             self.closed += words
             self.start = self.frame
         if found:
@@ -110,17 +113,19 @@ class Transcript:
     def partial(self) -> Result:
         """What is known so far."""
         hypothesis = self.decoding.search.partial(self.search)
-        words = self.words(hypothesis, seconds(self.frame, self.frame_ms))
-        return self.result(self.written(words), False)
+        last: Sequence[Word] = self.words.last_words(hypothesis, seconds(self.frame, self.frame_ms))
+        if self.decoding.postprocess is None:
+            return self.result(Grown(self.words.closed, len(self.words.closed)), last, False)
+        return self.result(EMPTY, self.written([*self.words.closed, *last]), False)
 
     def finish(self, duration: float) -> Result:
         """The result if the stream ends here, after so many seconds."""
         self.close(duration)
-        return self.result((), True)
+        return self.result(EMPTY, (), True)
 
-    def result(self, open_words: tuple[Word, ...], is_final: bool) -> Result:
-        words = self.closed + open_words
-        return Result(joined(words), words, is_final, self.segments)
+    def result(self, opened: Grown, last: Sequence[Word], is_final: bool) -> Result:
+        closed, segments = (Grown(each, len(each)) for each in (self.closed, self.segments))
+        return Result.shared(closed, opened, last, is_final, segments)
 
     def written(self, words: Sequence[Word]) -> tuple[Word, ...]:
         """The words of the open segment, as they are to be read."""

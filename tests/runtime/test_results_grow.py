@@ -1,0 +1,99 @@
+"""Results of a long stream: one costs what is new in it, and none changes when others come."""
+
+import copy
+import pickle
+import random
+import statistics
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+
+from asrkit.runtime import Endpointer, Result, results
+from asrkit.runtime.transcript import DecodingOptions, Transcript
+from asrkit.search import GreedySearch, PrefixBeamSearch, Search
+from asrkit.text import WordTokenizer
+from tests.runtime.test_endpoint import posteriors
+
+WORDS = WordTokenizer(["yes", "no", "go", "stop"])
+CHUNK = 16
+
+
+def transcript_of(search: Search, endpointer: Endpointer | None) -> Transcript:
+    return Transcript(DecodingOptions(WORDS, search, endpointer), frame_ms=40)
+
+
+def costs(take: Callable[[Result], object]) -> tuple[float, float]:
+    """Bytes that a chunk allocates, whatever it copies, early in a stream of 17 minutes and late;
+    `take`: what is done with its result."""
+    draw, found = random.Random(0), []
+    log_probs = posteriors(draw, 5)[: 12 * CHUNK]
+    transcript = transcript_of(GreedySearch(), Endpointer(400))
+    tracemalloc.start()
+    try:
+        for i in range(1600):
+            start = i % 12 * CHUNK
+            tracemalloc.reset_peak()
+            before, _ = tracemalloc.get_traced_memory()
+            transcript.accept(log_probs[start : start + CHUNK])
+            take(transcript.partial())
+            found.append(tracemalloc.get_traced_memory()[1] - before)
+    finally:
+        tracemalloc.stop()
+    assert len(transcript.closed) > 2000
+    return statistics.median(found[60:240]), statistics.median(found[-180:])
+
+
+def test_a_chunk_late_in_a_stream_costs_what_an_early_one_does() -> None:
+    early, late = costs(lambda result: result.open_text)
+    assert late < 1.1 * early
+    early, late = costs(lambda result: (result.words, result.segments))  # the control
+    assert late > 2 * early
+
+
+@pytest.mark.parametrize("search", [GreedySearch(), PrefixBeamSearch(beam=4)])
+@pytest.mark.parametrize("endpointer", [None, Endpointer(400)])
+def test_a_result_stays_as_it_was(
+    search: Search, endpointer: Endpointer | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read at once or when the stream has ended, also where the search changes its mind."""
+    monkeypatch.setattr(results, "RECENT", 1)
+    draw = random.Random(3)
+    for _ in range(20):
+        log_probs = posteriors(draw, 5)
+        transcript, kept, read = transcript_of(search, endpointer), [], []
+        for part in log_probs.split(5):
+            transcript.accept(part)
+            kept.append(transcript.partial())
+            read.append(repr(transcript.partial()))
+        kept.append(transcript.finish(8.0))
+        assert [repr(each) for each in kept[:-1]] == read
+        assert kept[-1].words == sum((each.words for each in kept[-1].segments), ())
+
+
+def test_control_a_list_that_is_changed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results.Grown, "read", lambda self: tuple(self.items))
+    with pytest.raises(AssertionError):
+        test_a_result_stays_as_it_was(GreedySearch(), Endpointer(400), monkeypatch)
+
+
+def test_a_result_is_a_value() -> None:
+    transcript = transcript_of(GreedySearch(), Endpointer(400))
+    transcript.accept(posteriors(random.Random(1), 5))
+    shared = transcript.partial()
+    assert shared.open_text
+    assert shared.segments
+    text, words, is_final, segments = shared
+    made = Result(text, words, is_final, segments)
+    for same in (made, copy.deepcopy(shared), pickle.loads(pickle.dumps(shared))):
+        assert same == shared
+        assert hash(same) == hash(shared)
+        assert (same.open_text, same.nbest) == (shared.open_text, shared.nbest)
+    assert shared._replace(text="other") != shared
+    assert shared._replace(text="other").text == "other"
+    with pytest.raises(AttributeError, match="cannot be changed"):
+        shared.text = "other"
+    with pytest.raises(TypeError):
+        shared._replace(texts="other")
+    assert repr(shared).startswith(f"Result(text={text!r}, words=(Word(")
+    assert shared != (text, words, is_final, segments)
