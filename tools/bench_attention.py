@@ -1,7 +1,7 @@
 """One layer's attention, forward and backward: time and memory beside torch's without positions.
 
 On an NVIDIA GPU also the kernels that take their distances in (`asrkit/model/kernels.py`). In full
-context, and in chunks of 640 ms with 2560 ms before them, on frames of 40 ms.
+context, and in chunks of 640 ms with 2560 ms before them, of frames of 40 ms.
 """
 
 import argparse
@@ -126,7 +126,7 @@ def main() -> None:
     arguments.add_argument("--device", default="cpu", help="of torch (default cpu)")
     arguments.add_argument("--batch", type=int, default=8, help="rows (default 8)")
     arguments.add_argument(
-        "--frames", type=int, nargs="+", default=[1600], help="of 40 ms, multiples of 16"
+        "--frames", type=int, nargs="+", default=[1600], help="encoder frames, multiples of 16"
     )
     arguments.add_argument("--bfloat16", action="store_true", help="weights and frames")
     options = arguments.parse_args()

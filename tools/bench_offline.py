@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from benchmarks import (
+    CHUNK_FEATS,
     CHUNK_SIZE,
     LEFT_CONTEXT,
     QUICK_SECONDS,
@@ -44,7 +45,7 @@ from asrkit.export import onnx
 from asrkit.model import FULL_CONTEXT, EncoderStep
 
 LONG = 300.0  # seconds of audio from which on one round has to do
-PIECE = 47 * 4 * CHUNK_SIZE  # feature frames of 47 chunks, half a minute
+PIECE = 47 * CHUNK_FEATS  # feature frames of 47 chunks, half a minute
 LOADING = 120.0  # seconds that a process may take before its pass begins
 
 Forward = Callable[[Tensor], object]  # (1, T, F) log mels -> encoder frames
@@ -60,7 +61,7 @@ def in_pieces(step: Any, feats: Tensor) -> object:
     state, encoded = step.init_state(1), []
     for piece in feats.split(PIECE, dim=1):
         lengths = torch.tensor([piece.size(1)])
-        piece = functional.pad(piece, (0, 0, 0, -piece.size(1) % (4 * CHUNK_SIZE)))
+        piece = functional.pad(piece, (0, 0, 0, -piece.size(1) % CHUNK_FEATS))
         frames, _, state = step(piece, lengths, state)
         encoded.append(frames)
     return torch.cat(encoded, dim=1)

@@ -25,7 +25,7 @@ from asrkit.search import GreedySearch, PrefixBeamSearch, Search
 
 FRAMES, VOCAB_SIZE, TOKENS, BEAM = 1500, 500, 285, 10
 QUICK_FRAMES = 60
-CHUNK_SIZE = 16  # of 40 ms
+CHUNK_SIZE, FRAME_MS = 16, 40  # as a rule
 PEAKS = {"peaky": 0.88, "soft": 0.54}  # mean of the frames' highest posteriors
 MAIN = f"prefix beam {BEAM}"  # what the others are compared with
 
@@ -56,7 +56,7 @@ def passes(log_probs: Tensor) -> dict[str, Callable[[], list[float]]]:
     found: dict[str, Callable[[], object]] = {
         "greedy": partial(searched, GreedySearch(), [log_probs]),
         MAIN: partial(searched, beam, [log_probs]),
-        f"{MAIN}, in chunks of {40 * CHUNK_SIZE} ms": partial(
+        f"{MAIN}, in chunks of {FRAME_MS * CHUNK_SIZE} ms": partial(
             searched, beam, list(log_probs.split(CHUNK_SIZE))
         ),
         f"{MAIN}, all tokens": partial(searched, everything, [log_probs]),

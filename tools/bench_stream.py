@@ -19,8 +19,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from benchmarks import (
+    CHUNK_FEATS,
+    CHUNK_MS,
     CHUNK_SIZE,
     LEFT_CONTEXT,
+    LEFT_MS,
     QUICK_SECONDS,
     Failure,
     Row,
@@ -41,7 +44,6 @@ from asrkit.backends.description import Exported
 from asrkit.export import int8, onnx, torchscript
 from asrkit.export.replay import eager_step
 
-CHUNK_MS = 40 * CHUNK_SIZE
 EXPORTED = Exported("encoder", CHUNK_SIZE, LEFT_CONTEXT)
 EAGER = "asrkit"  # what asrkit.load runs without an export, and what the others are compared with
 
@@ -89,7 +91,7 @@ class Contenders:
     @cached_property
     def quantized(self) -> Path:
         observed = int8.ObservedStep(self.exported, self.eager)
-        stream(observed, list(random_feats(8 * CHUNK_SIZE * 0.04).split(4 * CHUNK_SIZE, dim=1)))
+        stream(observed, list(random_feats(8 * CHUNK_MS / 1000).split(CHUNK_FEATS, dim=1)))
         path = Path(shutil.copy(self.exported, self.folder / "encoder.int8.onnx"))
         int8.quantize(path, self.eager, observed.ranges)
         return path
@@ -98,7 +100,7 @@ class Contenders:
 def stream(step: Any, chunks: list[Tensor]) -> list[float]:
     """Seconds of each chunk of one stream."""
     state = step.init_state(1)
-    lengths = torch.tensor([4 * CHUNK_SIZE])
+    lengths = torch.tensor([CHUNK_FEATS])
     seconds = []
     for chunk in chunks:
         started = time.perf_counter()
@@ -146,13 +148,13 @@ def main() -> None:
     facts = environment(options)
     seconds = QUICK_SECONDS if options.quick else options.seconds
     feats = random_feats(seconds)
-    chunks = [chunk for chunk in feats.split(4 * CHUNK_SIZE, 1) if chunk.size(1) == 4 * CHUNK_SIZE]
+    chunks = [chunk for chunk in feats.split(CHUNK_FEATS, 1) if chunk.size(1) == CHUNK_FEATS]
     if not chunks:
         arguments.error(f"--seconds must be at least {CHUNK_MS / 1000}, got {seconds:g}")
     with tempfile.TemporaryDirectory() as folder:
         built = Contenders(reference_layers(options), Path(folder))
         rows = [row for count in options.threads for row in measure(built, chunks, count, options)]
-    title = f"Streaming: a chunk of {CHUNK_MS} ms, left context {40 * LEFT_CONTEXT} ms"
+    title = f"Streaming: a chunk of {CHUNK_MS} ms, left context {LEFT_MS} ms"
     report(title, facts, rows, options.json)
 
 

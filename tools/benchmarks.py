@@ -24,10 +24,15 @@ from asrkit.build import build_model
 from asrkit.config import parse_config
 from asrkit.files import replacing
 from asrkit.model import ConformerEncoder
+from asrkit.model.conformer import FEATURE_FRAME_MS
+from asrkit.model.subsampling import Conv4Subsampling
 from asrkit.model_file import ModelFile
 from asrkit.text import CharTokenizer
 
-CHUNK_SIZE, LEFT_CONTEXT = 16, 64  # C, M: encoder frames of 40 ms
+CHUNK_SIZE, LEFT_CONTEXT = 16, 64  # C, M: encoder frames
+FACTOR = Conv4Subsampling.factor  # of the reference encoder and of its peers
+CHUNK_FEATS = FACTOR * CHUNK_SIZE  # feature frames of a chunk
+CHUNK_MS, LEFT_MS = FEATURE_FRAME_MS * CHUNK_FEATS, FEATURE_FRAME_MS * FACTOR * LEFT_CONTEXT
 NUM_MELS, DIM, NUM_HEADS, FFN_DIM, KERNEL_SIZE = 80, 256, 4, 2048, 15
 QUICK_SECONDS, QUICK_LAYERS = 4.0, 2
 
@@ -104,9 +109,10 @@ def reference_file(num_layers: int = 12) -> ModelFile:
 
 
 def random_feats(seconds: float) -> Tensor:
-    """(1, T, F), T a multiple of 4."""
+    """(1, T, F), T whole encoder frames."""
     torch.manual_seed(1)
-    return torch.randn(1, round(seconds * 25) * 4, NUM_MELS)
+    frames = round(1000 * seconds / (FEATURE_FRAME_MS * FACTOR))
+    return torch.randn(1, frames * FACTOR, NUM_MELS)
 
 
 def chosen(names: Iterable[str], options: argparse.Namespace) -> list[str]:

@@ -25,7 +25,7 @@ def main() -> None:
     arguments.add_argument("--train", default="data/an4/train.jsonl", help="manifest")
     arguments.add_argument("--seldom", type=int, default=20, help="times in training, at most")
     arguments.add_argument("--weights", type=float, nargs="+", default=[0, 1, 2, 3, 4, 6])
-    arguments.add_argument("--chunk-sizes", nargs="+", default=["full", "16"], help="of 40 ms")
+    arguments.add_argument("--chunk-sizes", nargs="+", default=["full", "16"], help="frames")
     arguments.add_argument("manifest", nargs="?", default="data/an4/dev.jsonl")
     options = arguments.parse_args()
     torch.set_num_threads(1)

@@ -21,7 +21,6 @@ from asrkit.commands.options import (
 )
 from asrkit.commands.tune import Said, heard, score, texts_of
 from asrkit.config import SearchConfig, parse_language_model, parse_search
-from asrkit.model import FRAME_MS
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import recognizer_of
 from asrkit.search import Search, build_search
@@ -52,7 +51,7 @@ def measured(search: Search, said: Said, file: ModelFile) -> str:
     texts = texts_of(search, said, file.tokenizer)
     ms = 1000 * (time.process_time() - started)
     rate, (low, high) = score(said, texts)
-    audio = sum(len(rows) for _, rows in said) * FRAME_MS / 1000
+    audio = sum(len(rows) for _, rows in said) * file.model.encoder.frame_ms / 1000
     return f"{rate.rate:.2f} % | {low:.1f}-{high:.1f} | {ms / audio:.2f}"
 
 
@@ -72,7 +71,7 @@ def main(argv: list[str] | None = None) -> int:
 def measure(options: argparse.Namespace) -> int:
     torch.set_num_threads(1)
     file = load_model(options.model)
-    recognizer = recognizer_of(file, *context_of(options))
+    recognizer = recognizer_of(file, *context_of(options, file))
     batches = held_out_manifest(options.manifest, file, options.batch_seconds)
     said = list(heard(recognizer, file.model, batches))
     print("| search | WER | 95 % | ms of CPU for a second of audio |\n|---|---|---|---|")

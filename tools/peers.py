@@ -10,6 +10,7 @@ import torch
 from benchmarks import (
     CHUNK_SIZE,
     DIM,
+    FACTOR,
     FFN_DIM,
     KERNEL_SIZE,
     LEFT_CONTEXT,
@@ -35,7 +36,7 @@ class Subsampling(Conv4Subsampling):
         )
 
     def whole(self, feats: Tensor) -> Tensor:
-        """(B, T, F) of whole recordings -> (B, T/4, D)."""
+        """(B, T, F) of whole recordings -> (B, E, D)."""
         return self(feats, *self.init_past(len(feats)))[0]
 
 
@@ -57,9 +58,9 @@ class EmformerStep(nn.Module):
     def forward(
         self, feats: Tensor, lengths: Tensor, state: EmformerState
     ) -> tuple[Tensor, Tensor, EmformerState]:
-        """(1, 4·C, F), (1,) and the past -> (1, C, D), (1,) and the new past."""
+        """(1, factor·C, F), (1,) and the past -> (1, C, D), (1,) and the new past."""
         x, *past = self.subsampling(feats, *state[0])
-        encoded, lengths, layers = self.infer(x, lengths // 4, state[1])
+        encoded, lengths, layers = self.infer(x, lengths // FACTOR, state[1])
         return encoded, lengths, ((past[0], past[1]), layers)
 
 
@@ -95,7 +96,7 @@ class SpeechBrainStep(nn.Module):
         frames = x.size(1) + (0 if left is None else left.size(1))
         positions = self.positions(x.new_empty([1, frames, DIM]))
         encoded, _ = self.encoder.forward_streaming(x, context, positions)
-        return encoded, lengths // 4, (past, context)
+        return encoded, lengths // FACTOR, (past, context)
 
 
 class ConformerForward(nn.Module):

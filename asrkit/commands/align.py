@@ -55,7 +55,7 @@ def align(options: argparse.Namespace) -> int:
         jobs = [Job(as_text(options.file), options.file, text)]
     output = Output(options.format, options.output_dir, jobs)
     file = load_model(options.model)
-    recognizer = recognizer_of(file, *context_of(options), device=options.device)
+    recognizer = recognizer_of(file, *context_of(options, file), device=options.device)
     normalize = build_normalizer(file.config.text)
     for job in jobs:
         try:

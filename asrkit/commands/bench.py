@@ -121,8 +121,9 @@ def facts_of(options: argparse.Namespace, file: ModelFile) -> dict[str, str]:
 
 
 def recognizer(options: argparse.Namespace, file: ModelFile, backend: str) -> Recognizer:
-    chunk_size = frames("--chunk-ms", options.chunk_ms)
-    left_context = frames("--left-ms", options.left_ms)
+    frame_ms = file.model.encoder.frame_ms
+    chunk_size = frames("--chunk-ms", options.chunk_ms, frame_ms)
+    left_context = frames("--left-ms", options.left_ms, frame_ms)
     return recognizer_of(file, chunk_size, left_context, backend=backend)
 
 

@@ -61,7 +61,9 @@ def check(options: argparse.Namespace) -> int:
     facts = [each for path in options.manifests for each in read_facts(path, options, findings)]
     first = (each.text for each in facts if each.manifest == options.manifests[0])
     encode = TextEncoder(
-        tokenizer or train_tokenizer(config.text, first), build_normalizer(config.text)
+        tokenizer or train_tokenizer(config.text, first),
+        build_normalizer(config.text),
+        config.model.factor,
     )
     fastest = max(config.augmentation.speed_factors)
     limits = config.data.min_seconds, config.data.max_seconds

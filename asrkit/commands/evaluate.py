@@ -7,6 +7,7 @@ from typing import Any
 from asrkit.backends import milliseconds
 from asrkit.commands.arguments import Target
 from asrkit.commands.options import (
+    MULTIPLE,
     add_batch,
     add_model,
     add_search,
@@ -41,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
         "--chunk-ms", default="full,640,320,160", help="default full,640,320,160"
     )
     arguments.add_argument(
-        "--left-ms", help="left context in ms, a multiple of 40 (default: the model's)"
+        "--left-ms", help=f"left context in ms, {MULTIPLE} (default: the model's)"
     )
     add_search(arguments)
     arguments.add_argument("--format", choices=["text", "json"], default="text")
@@ -53,9 +54,10 @@ def main(argv: list[str] | None = None) -> int:
 
 def evaluate(options: argparse.Namespace) -> int:
     file = load_model(options.model)
-    left = frames("--left-ms", options.left_ms)
+    frame_ms = file.model.encoder.frame_ms
+    left = frames("--left-ms", options.left_ms, frame_ms)
     left = file.config.context.left_context if left is None else left
-    contexts = [context(name, left) for name in options.chunk_ms.split(",")]
+    contexts = [context(name, left, frame_ms) for name in options.chunk_ms.split(",")]
     outcomes = outcomes_of(file, options, contexts)
     found, words = (
         scores(outcomes),
@@ -73,11 +75,11 @@ def evaluate(options: argparse.Namespace) -> int:
     return 0
 
 
-def context(name: str, left_context: int) -> tuple[int, int]:
+def context(name: str, left_context: int, frame_ms: int) -> tuple[int, int]:
     """Chunk size and left context of "full" or of a number of milliseconds."""
     if name == "full":
         return FULL_CONTEXT, 0
-    chunk_size = frames("--chunk-ms", name, 1)
+    chunk_size = frames("--chunk-ms", name, frame_ms, 1)
     assert chunk_size is not None  # of no name alone
     return chunk_size, left_context
 

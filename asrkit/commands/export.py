@@ -27,7 +27,6 @@ from asrkit.evaluation.wer import ErrorRate, wer
 from asrkit.export import int8, onnx, torchscript
 from asrkit.export.replay import eager_step, largest_difference, tolerance
 from asrkit.files import replacing
-from asrkit.model import FRAME_MS
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Recognizer
 
@@ -113,8 +112,9 @@ def exported_of(options: argparse.Namespace, file: ModelFile) -> Exported:
     Raises:
         UserError: for what cannot be exported.
     """
-    chunk_size = frames("--chunk-ms", options.chunk_ms)
-    left_context = frames("--left-ms", options.left_ms)
+    frame_ms = file.model.encoder.frame_ms
+    chunk_size = frames("--chunk-ms", options.chunk_ms, frame_ms)
+    left_context = frames("--left-ms", options.left_ms, frame_ms)
     context = file.config.context
     exported = Exported(
         options.what or FORMATS[options.format],
@@ -123,10 +123,11 @@ def exported_of(options: argparse.Namespace, file: ModelFile) -> Exported:
         milliseconds(file.model.encoder.factor),
     )
     if exported.chunk_size < 1:
-        raise UserError("--chunk-ms must be 40 or more: full context has no streaming step")
+        raise UserError(
+            f"--chunk-ms must be {frame_ms} or more: full context has no streaming step"
+        )
     if max(exported.chunk_size, exported.left_context) > MOST_FRAMES:
-        most = MOST_FRAMES * FRAME_MS
-        raise UserError(f"--chunk-ms and --left-ms must be at most {most}, two minutes")
+        raise UserError(f"--chunk-ms and --left-ms must be at most {MOST_FRAMES * frame_ms}")
     if options.manifest and options.format != "onnx-int8":
         raise UserError("--manifest is what onnx-int8 is tried on; other formats equal eager")
     if options.format == "onnx-int8" and exported.what != "ctc":

@@ -8,7 +8,6 @@ import yaml
 
 from asrkit.commands.options import MODEL, parser, run_command
 from asrkit.errors import printable, shown
-from asrkit.model import FRAME_MS
 from asrkit.model_file import FORMAT_VERSION, load_model, model_path
 
 LONGEST_PART = 100_000  # characters that are shown of each: card, training, configuration
@@ -23,19 +22,19 @@ def main(argv: list[str] | None = None) -> int:
 def info(options: argparse.Namespace) -> int:
     path = model_path(options.model)
     file = load_model(path)
-    context = file.config.context
+    context, frame_ms = file.config.context, file.model.encoder.frame_ms
     parameters = sum(p.numel() for p in file.model.parameters())
     chunks = ["full"] if context.full_share > 0 else []
-    chunks += [f"{chunk * FRAME_MS} ms" for chunk in context.chunk_sizes]
+    chunks += [f"{chunk * frame_ms} ms" for chunk in context.chunk_sizes]
     size = path.stat().st_size / 1e6
     print(f"file        {shown(path, 1000)}, {size:.1f} MB, format version {FORMAT_VERSION}")
     print(f"parameters  {parameters / 1e6:.2f} M")
     print(f"vocabulary  {file.tokenizer.vocab_size} with the blank, {file.config.text.tokenizer}")
     print(
         f"trained at  chunks of {', '.join(chunks)}; "
-        f"left contexts of {', '.join(f'{m * FRAME_MS} ms' for m in context.left_contexts)}"
+        f"left contexts of {', '.join(f'{m * frame_ms} ms' for m in context.left_contexts)}"
     )
-    chunk, left = context.chunk_size * FRAME_MS, context.left_context * FRAME_MS
+    chunk, left = context.chunk_size * frame_ms, context.left_context * frame_ms
     print(f"decodes at  {chunk} ms with {left} ms before it")
     card = path.with_suffix(".md")
     if card.is_file():

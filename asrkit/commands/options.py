@@ -22,7 +22,6 @@ from asrkit.config.yaml import parse_yaml
 from asrkit.errors import UserError, shown
 from asrkit.lm import LIMIT
 from asrkit.lm.hotwords import WEIGHT, read_hotwords
-from asrkit.model import FRAME_MS
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Endpointer, Recognizer, recognizer_of
 from asrkit.runtime.rewrite import find_postprocess
@@ -36,6 +35,7 @@ def parser(name: str, description: str | None, example: str, usage: str | None =
 
 MODEL = "a .safetensors model file, or the name of a ready model"
 LONGEST_MS = 3_600_000  # of a time in an option
+MULTIPLE = "a multiple of the model's frame, as a rule 40 ms"
 
 
 def add_model_file(arguments: Parser) -> None:
@@ -62,12 +62,11 @@ def add_context(arguments: Parser, chunk_ms: str | None = None) -> None:
     own, group = "the model's", arguments.group("context")
     group.add_argument(
         "--chunk-ms", default=chunk_ms, metavar="MS",
-        help=f"chunk, a multiple of {FRAME_MS} ms, or full (default: {chunk_ms or own})",
+        help=f"chunk, {MULTIPLE}, or full (default: {chunk_ms or own})",
     )  # fmt: skip
     group.add_argument(
-        "--left-ms", metavar="MS",
-        help=f"left context, a multiple of {FRAME_MS} ms (default: the model's)",
-    )  # fmt: skip
+        "--left-ms", metavar="MS", help=f"left context, {MULTIPLE} (default: the model's)"
+    )
 
 
 def add_search(arguments: Parser) -> None:
@@ -221,20 +220,20 @@ def hotwords_of(options: argparse.Namespace) -> dict[str, float] | None:
     return read_hotwords(options.hotwords, WEIGHT if weight is None else weight)
 
 
-def frames(option: str, value: str | None, lowest: int = 0) -> int | None:
-    """Encoder frames of a time in ms.
+def frames(option: str, value: str | None, frame_ms: int, lowest: int = 0) -> int | None:
+    """Encoder frames of `frame_ms` in a time in ms; None for none.
 
     Raises:
-        UserError: if it is not a multiple of 40, or of fewer frames than `lowest`.
+        UserError: if it is not a multiple of `frame_ms`, or of fewer frames than `lowest`.
     """
     if value is None:
         return None
     count, rest = -1, 0
     if value.isdecimal() and len(value) <= len(str(LONGEST_MS)):
-        count, rest = divmod(int(value), FRAME_MS)
-    if rest or not lowest <= count <= LONGEST_MS // FRAME_MS:
+        count, rest = divmod(int(value), frame_ms)
+    if rest or not lowest <= count <= LONGEST_MS // frame_ms:
         raise UserError(
-            f"{option} must be a multiple of {FRAME_MS} ms from {lowest * FRAME_MS} to "
+            f"{option} must be a multiple of {frame_ms} ms from {lowest * frame_ms} to "
             f"{LONGEST_MS}, got {shown(value)}"
         )
     return count
@@ -272,16 +271,17 @@ def recognizer_as(
     """The recogniser that the options ask for, of a model file already read."""
     search, model = search_of(options, file), lm_of(options)
     recognizer = recognizer_of(
-        file, *context_of(options), search, options.device, model, endpointer, postprocess, backend
-    )
+        file, *context_of(options, file), search, options.device, model, endpointer, postprocess,
+        backend,
+    )  # fmt: skip
     return recognizer.with_hotwords(hotwords_of(options))
 
 
-def context_of(options: argparse.Namespace) -> tuple[int | str | None, int | None]:
+def context_of(options: argparse.Namespace, file: ModelFile) -> tuple[int | str | None, int | None]:
     """The chunk size and the left context that the options ask for, if they do."""
-    full = options.chunk_ms == "full"
-    chunk_size = "full" if full else frames("--chunk-ms", options.chunk_ms, 1)
-    return chunk_size, frames("--left-ms", options.left_ms)
+    full, frame_ms = options.chunk_ms == "full", file.model.encoder.frame_ms
+    chunk_size = "full" if full else frames("--chunk-ms", options.chunk_ms, frame_ms, 1)
+    return chunk_size, frames("--left-ms", options.left_ms, frame_ms)
 
 
 def open_streams() -> None:

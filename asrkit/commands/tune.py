@@ -80,7 +80,7 @@ def tune(options: argparse.Namespace) -> int:
     start = Pair(lm.weight, lm.word_bonus)
     fusion(start)  # what does not fit is refused before anything is heard
     file = on_device(file, known_device(options.device))
-    recognizer = recognizer_of(file, *context_of(options), searching)
+    recognizer = recognizer_of(file, *context_of(options, file), searching)
     recognizer = recognizer.with_hotwords(hotwords_of(options))
     batches = held_out_manifest(options.manifest, file, options.batch_seconds)
     if not (said := list(heard(recognizer, file.model, batches))):

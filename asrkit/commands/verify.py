@@ -14,9 +14,8 @@ from asrkit.backends import onnx, torchscript
 from asrkit.backends.compare import TOLERANCE, difference
 from asrkit.commands.arguments import whole
 from asrkit.commands.options import add_model_file, frames, parser, run_command
-from asrkit.errors import UserError
 from asrkit.export.replay import largest_difference, tolerance
-from asrkit.model import FRAME_MS, FULL_CONTEXT, ConformerCTC, EncoderStep
+from asrkit.model import FULL_CONTEXT, ConformerCTC, EncoderStep
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Recognizer, recognizer_of
 
@@ -76,10 +75,9 @@ def verify(options: argparse.Namespace) -> int:
 
 def settings(options: argparse.Namespace, file: ModelFile) -> list[tuple[int, int]]:
     """The asked (chunk size, left context) pairs, then those of the training menu, then full."""
-    chunks = [frames("--chunk-ms", value) or 0 for value in options.chunk_ms.split(",")]
-    lefts = [frames("--left-ms", value) or 0 for value in options.left_ms.split(",")]
-    if min(chunks) < 1:
-        raise UserError("--chunk-ms must be 40 or more")
+    frame_ms = file.model.encoder.frame_ms
+    chunks = [frames("--chunk-ms", each, frame_ms, 1) or 0 for each in options.chunk_ms.split(",")]
+    lefts = [frames("--left-ms", each, frame_ms) or 0 for each in options.left_ms.split(",")]
     context = file.config.context
     pairs = [(chunk, left) for chunk in chunks for left in lefts]
     menu = [(chunk, left) for chunk in context.chunk_sizes for left in context.left_contexts]
@@ -125,7 +123,8 @@ def verify_setting(
     for packet in packets(samples, seed):
         session.accept(packet)
     texts = {session.finish().text, recognizer.transcribe_batch([whole])[0].text}
-    name = "full" if full else f"{chunk_size * FRAME_MS} ms, left {left_context * FRAME_MS} ms"
+    frame_ms = file.model.encoder.frame_ms
+    name = "full" if full else f"{chunk_size * frame_ms} ms, left {left_context * frame_ms} ms"
     batch = verify_batch(recognizer, feats, offline[-1])
     return Row(name, subsampling, blocks, log_probs, batch, len(texts) == 1)
 

@@ -28,8 +28,8 @@ Share = Annotated[float, Field(strict=False, ge=0.0, le=1.0)]
 ShareAboveZero = Annotated[Share, Field(gt=0.0)]
 Positive = Annotated[int, Field(ge=1, le=1_000_000)]
 Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
-# Of a chunk or a left context, two minutes: far above what is of use. A model file of a few
-# megabytes could ask for gigabytes of memory otherwise.
+# Of a chunk or a left context, minutes: far above what is of use. A model file of a few megabytes
+# could ask for gigabytes of memory otherwise.
 MOST_FRAMES = 3000
 ChunkSize = Annotated[int, Field(ge=1, le=MOST_FRAMES)]
 LeftContext = Annotated[int, Field(ge=0, le=MOST_FRAMES)]
@@ -181,6 +181,12 @@ class ModelConfig(Section):
     position: AnyPosition = POSITIONS["relative"](kind="relative")
     """The position encoding, a kind with its options: docs/positions.md."""
 
+    @property
+    def factor(self) -> int:
+        """Feature frames of 10 ms in an encoder frame."""
+        factor: int = subsampling.KINDS[self.subsampling.kind].factor
+        return factor
+
     @model_validator(mode="after")
     def _fits(self) -> "ModelConfig":
         if self.dim % self.num_heads:
@@ -208,7 +214,7 @@ class ModelConfig(Section):
 
 
 class ContextConfig(Section):
-    """Chunk sizes and left contexts in encoder frames of 40 ms."""
+    """Chunk sizes and left contexts in encoder frames: of 40 ms with conv4, of 80 ms with conv8."""
 
     chunk_sizes: Annotated[list[ChunkSize], Field(max_length=64)] = [4, 8, 16, 25]
     """Chunk sizes drawn in training, beside full context."""
@@ -217,7 +223,7 @@ class ContextConfig(Section):
     full_share: Share = 0.5
     """Share of the batches in full context."""
     chunk_size: ChunkSize = 16
-    """Of decoding, unless told otherwise: 16 are 640 ms."""
+    """Of decoding, unless told otherwise: 16 are 640 ms with conv4."""
     left_context: LeftContext = 64
     """Of decoding, unless told otherwise."""
 

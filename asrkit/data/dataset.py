@@ -38,10 +38,16 @@ class Batch(NamedTuple):
 
 
 class TextEncoder:
-    """Normalisation and tokenizer: raw text to (normalised text, tokens)."""
+    """Raw text to (normalised text, tokens).
 
-    def __init__(self, tokenizer: Tokenizer, normalize: Callable[[str], str]) -> None:
-        self.tokenizer, self.normalize = tokenizer, normalize
+    Args:
+        tokenizer: of normalised text.
+        normalize: gives every text one spelling.
+        factor: feature frames in an encoder frame of the network that learns it.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, normalize: Callable[[str], str], factor: int) -> None:
+        self.tokenizer, self.normalize, self.factor = tokenizer, normalize, factor
 
     def __call__(self, text: str) -> tuple[str, list[int]]:
         """Raises TextError for a symbol that the tokenizer does not have."""
@@ -56,7 +62,8 @@ class TextEncoder:
             _, tokens = self(text)
         except TextError as error:
             return str(error)
-        frames = (max(0, num_samples - 240) // 160 + 3) // 4
+        past = audio.WINDOW - audio.HOP
+        frames = -(-(max(0, num_samples - past) // audio.HOP) // self.factor)
         # CTC needs a frame for each label and a blank between equal ones.
         needed = len(tokens) + sum(a == b for a, b in itertools.pairwise(tokens))
         if frames < needed:

@@ -30,7 +30,7 @@ class SamplesStep(nn.Module):
     def __init__(self, fbank: Fbank, step: CTCStep) -> None:
         super().__init__()
         self.fbank, self.step = fbank, step
-        self.chunk_samples = step.encoder.chunk_size * 4 * HOP
+        self.chunk_samples = step.encoder.chunk_size * step.encoder.encoder.factor * HOP
 
     @torch.jit.export
     def init_state(self, batch_size: int) -> EncoderState:

@@ -22,7 +22,7 @@ from asrkit.backends.description import (
 )
 from asrkit.backends.onnx import STATE, need
 from asrkit.export.adapter import FIRST_PAST
-from asrkit.export.replay import CHUNK_UNITS
+from asrkit.export.replay import chunk_length
 from asrkit.model_file import ModelFile
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def write(module: nn.Module, path: str | Path, exported: Exported, file: ModelFi
     """
     need("onnx", "onnxscript", "onnxruntime")
     state = module.init_state(2)  # type: ignore[operator]
-    size = exported.chunk_size * CHUNK_UNITS[exported.what]
+    size = chunk_length(exported, file)
     # Two streams and three chunks: dimensions of one are taken for fixed ones.
     audio = torch.zeros([2, 3 * size] + ([] if exported.what == "model" else [state.feats.size(2)]))
     inputs: dict[str, Any] = {audio_name(exported): audio, "lengths": torch.full((2,), 3 * size)}

@@ -9,14 +9,18 @@ from torch.nn import functional
 
 from asrkit.audio import HOP, Fbank
 from asrkit.backends.compare import TOLERANCE, aged, difference
-from asrkit.backends.description import Exported, What
+from asrkit.backends.description import Exported
 from asrkit.export.adapter import FIRST_PAST, SamplesStep
 from asrkit.model import CTCStep, EncoderStep
 from asrkit.model_file import ModelFile
 
 ROUNDINGS = 8.0  # of eager's own; ONNX Runtime's are up to four times as large
-# What an encoder frame is made of: feature frames, or their samples.
-CHUNK_UNITS: dict[What, int] = {"encoder": 4, "ctc": 4, "model": 4 * HOP}
+
+
+def chunk_length(exported: Exported, file: ModelFile) -> int:
+    """What a chunk takes: feature frames, or samples."""
+    frames = exported.chunk_size * file.model.encoder.factor
+    return frames * HOP if exported.what == "model" else frames
 
 
 def eager_step(file: ModelFile, exported: Exported) -> nn.Module:
@@ -32,10 +36,11 @@ def eager_step(file: ModelFile, exported: Exported) -> nn.Module:
 def largest_difference(file: ModelFile, exported: Exported, module: Any, samples: Tensor) -> float:
     """Over all outputs and states of a stream of samples (1, N): alone, a chunk a step; and in a
     batch, three chunks a step, of streams that have begun now, an hour ago and a day ago."""
-    ours = eager_step(file, exported)
-    return max(
-        map(difference, outputs(ours, exported, samples), outputs(module, exported, samples))
-    )
+    size = chunk_length(exported, file)
+    found = [
+        outputs(step, exported, samples, size) for step in (eager_step(file, exported), module)
+    ]
+    return max(map(difference, *found))
 
 
 def tolerance(file: ModelFile, exported: Exported, samples: Tensor) -> float:
@@ -49,24 +54,24 @@ def tolerance(file: ModelFile, exported: Exported, samples: Tensor) -> float:
         return TOLERANCE
     precise = file._replace(model=copy.deepcopy(file.model).double())
     ours, exact = (
-        outputs(step, exported, samples)
+        outputs(step, exported, samples, chunk_length(exported, file))
         for step in (eager_step(file, exported), eager_step(precise, exported).double())
     )
     rounding = max(difference(a.double(), b.double()) for a, b in zip(ours, exact, strict=True))
     return max(TOLERANCE, ROUNDINGS * rounding)
 
 
-def outputs(step: Any, exported: Exported, samples: Tensor) -> list[Tensor]:
+def outputs(step: Any, exported: Exported, samples: Tensor, size: int) -> list[Tensor]:
     """What `largest_difference` compares."""
     together = torch.cat([samples.flip(1), samples, samples.flip(1)])
-    return [*replay(step, exported, samples, 1), *replay(step, exported, together, 3)]
+    return [*replay(step, exported, samples, size, 1), *replay(step, exported, together, size, 3)]
 
 
 @torch.inference_mode()
-def replay(step: Any, exported: Exported, samples: Tensor, chunks: int = 1) -> list[Tensor]:
-    """Every output of a step over samples (B, N), N ≥ 400, some chunks at a time; rows `aged`."""
+def replay(step: Any, exported: Exported, samples: Tensor, size: int, chunks: int) -> list[Tensor]:
+    """Every output of a step over samples (B, N), N ≥ 400, some chunks of a size (`chunk_length`)
+    at a time; rows `aged`."""
     from_samples = exported.what == "model"
-    size = exported.chunk_size * CHUNK_UNITS[exported.what]
     state, outputs = aged(step.init_state(len(samples)), exported.frame_ms), []
     source = samples[:, FIRST_PAST:]
     if not from_samples:

@@ -25,7 +25,8 @@ from asrkit.model.positions import build_positions
 from asrkit.model.subsampling import build_subsampling
 
 FULL_CONTEXT = 1 << 30  # a chunk_size that no utterance reaches
-FRAME_MS = 40  # of an encoder frame: 4 feature frames of 10 ms
+FEATURE_FRAME_MS = 10
+FRAME_MS = 40  # of an encoder frame where the subsampling's factor is 4
 
 
 class EncoderState(NamedTuple):
@@ -101,8 +102,11 @@ class ConformerEncoder(nn.Module):
         position: kind of position encoding, see `positions.KINDS`, or its options with the kind
             among them: {"kind": "shaw", "max_distance": 32}.
         subsampling: kind of subsampling, see `subsampling.KINDS`, or its options likewise:
-            {"kind": "conv4", "channels": 64}. Its `factor` is how many feature frames make an
-            encoder frame.
+            {"kind": "conv4", "channels": 64}.
+
+    Attributes:
+        factor: feature frames in an encoder frame, as the subsampling has it.
+        frame_ms: milliseconds of an encoder frame.
 
     Raises:
         ValueError: for numbers that do not fit each other.
@@ -136,6 +140,7 @@ class ConformerEncoder(nn.Module):
         self.register_buffer("scale", torch.ones(num_mels))
         self.subsampling = build_subsampling(subsampling, num_mels, dim)
         self.factor: int = self.subsampling.factor  # type: ignore[assignment]
+        self.frame_ms = FEATURE_FRAME_MS * self.factor
         self.dropout = Dropout(dropout)
         self.position, positions = build_positions(position, dim, num_heads, num_layers)
         self.layers = nn.ModuleList()

@@ -38,7 +38,9 @@ def held_out_manifest(path: str, file: ModelFile, max_batch_seconds: float) -> D
     cuts = load_cuts(path, left_out)
     for utterance in left_out:
         logger.warning("not scored %s", utterance)
-    encode = TextEncoder(file.tokenizer, build_normalizer(file.config.text))
+    encode = TextEncoder(
+        file.tokenizer, build_normalizer(file.config.text), file.model.encoder.factor
+    )
     return held_out(cuts, encode, max_batch_seconds)
 
 

@@ -39,7 +39,7 @@ def load_corpus(config: Config) -> Corpus:
     train, dev = load_cuts(config.data.train, left_out), load_cuts(config.data.dev, left_out)
     text = config.text
     tokenizer = train_tokenizer(text, (text_of(cut) for cut in train))
-    encode = TextEncoder(tokenizer, build_normalizer(text))
+    encode = TextEncoder(tokenizer, build_normalizer(text), config.model.factor)
 
     def too_long(cut: Cut) -> str | None:
         shortest, longest = config.data.min_seconds, config.data.max_seconds

@@ -29,7 +29,15 @@ from recipes.positions.corpora import CONFIG
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 from bench_offline import peak_megabytes
 from bench_stream import stream
-from benchmarks import CHUNK_SIZE, LEFT_CONTEXT, Failure, environment, random_feats, round_robin
+from benchmarks import (
+    CHUNK_FEATS,
+    CHUNK_SIZE,
+    LEFT_CONTEXT,
+    Failure,
+    environment,
+    random_feats,
+    round_robin,
+)
 
 ROUNDS, STREAM_SECONDS, MEMORY_SECONDS, LIMIT = 5, 30.0, 60.0, 120.0
 # By default glibc keeps a varying amount of freed memory; with this setting it returns all large
@@ -120,7 +128,7 @@ def memory_of(kind: str, overrides: list[str]) -> float | None:
 def step_times(steps: dict[str, EncoderStep]) -> dict[str, Any]:
     """Median and the middle 90 % of the milliseconds of a chunk, by kind; None if it failed."""
     feats = random_feats(STREAM_SECONDS)
-    chunks = [c for c in feats.split(4 * CHUNK_SIZE, 1) if c.size(1) == 4 * CHUNK_SIZE]
+    chunks = [c for c in feats.split(CHUNK_FEATS, 1) if c.size(1) == CHUNK_FEATS]
     passes = {kind: partial(stream, step, chunks) for kind, step in steps.items()}
     times: dict[str, Any] = {}
     for kind, rounds in round_robin(passes, ROUNDS, True, LIMIT, "time of a chunk").items():

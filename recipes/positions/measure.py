@@ -15,12 +15,11 @@ from asrkit.config import Config
 from asrkit.data.manifest import read_manifest
 from asrkit.evaluation.wer import cer, wer
 from asrkit.files import replacing
-from asrkit.model import FRAME_MS
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Recognizer, recognizer_of
 from recipes.positions.lengths import TIMES, Utterance, join
 
-CONTEXTS: dict[str, str | int] = {"full": "full", "640": 640 // FRAME_MS, "160": 160 // FRAME_MS}
+CONTEXTS: dict[str, int | None] = {"full": None, "640": 640, "160": 160}  # ms of a chunk
 LONG_CONTEXTS = ("full", "640")
 BATCH_SECONDS = 60.0
 
@@ -59,7 +58,10 @@ def load(path: str, start: float, duration: float | None) -> Any:
 
 def measures_of(file: ModelFile, utterances: Sequence[Utterance]) -> dict[str, Any]:
     """The word and letter errors of a model, for the report."""
-    recognizers = {name: recognizer_of(file, size) for name, size in CONTEXTS.items()}
+    frame_ms = file.model.encoder.frame_ms
+    recognizers = {
+        name: recognizer_of(file, ms // frame_ms if ms else "full") for name, ms in CONTEXTS.items()
+    }
     longest = longest_heard(file.config)
     rows = {times: join(utterances, times * longest * audio.SAMPLE_RATE) for times in TIMES}
     return {

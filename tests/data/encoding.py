@@ -3,4 +3,4 @@
 from asrkit.data.dataset import TextEncoder
 from asrkit.text import CharTokenizer, normalize
 
-ENCODE = TextEncoder(CharTokenizer(list(" enosy")), normalize)
+ENCODE = TextEncoder(CharTokenizer(list(" enosy")), normalize, factor=4)

@@ -13,7 +13,7 @@ from lhotse.serialization import save_to_json, save_to_jsonl, save_to_yaml
 from asrkit.audio import AudioError
 from asrkit.data import manifest
 from asrkit.data.cuts import load_cuts, perturb_speed, text_of, usable
-from asrkit.data.dataset import SpeechDataset, load_samples
+from asrkit.data.dataset import SpeechDataset, TextEncoder, load_samples
 from asrkit.data.manifest import LeftOut, ManifestError, read_manifest
 from tests.conftest import speech, write_manifest, write_wav
 from tests.data.encoding import ENCODE
@@ -93,6 +93,16 @@ def test_equal_letters_need_a_blank_between_them() -> None:
     assert ENCODE.why_not("noon", 240 + 640 * 5) is None
     assert ENCODE.why_not("noon", 240 + 640 * 4) is not None
     assert ENCODE.why_not("nosy", 240 + 640 * 4) is None
+
+
+def test_longer_frames_need_more_audio() -> None:
+    """Of a network that makes one of 8 feature frames: ceil((n-240)/1280)."""
+    encode = TextEncoder(ENCODE.tokenizer, ENCODE.normalize, factor=8)
+    assert encode.why_not("nosy", 240 + 1280 * 3) == (
+        "too short: 3 encoder frames, but CTC needs 4 for its labels"
+    )
+    assert encode.why_not("nosy", 240 + 1280 * 3 + 160) is None
+    assert ENCODE.why_not("nosy", 240 + 1280 * 3) is None
 
 
 def test_a_file_that_breaks_later_is_left_out_of_its_batch(corpus: Path) -> None:

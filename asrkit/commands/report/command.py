@@ -40,7 +40,7 @@ from asrkit.data.dataset import TextEncoder, load_samples
 from asrkit.data.manifest import LeftOut
 from asrkit.errors import UserError
 from asrkit.files import replacing
-from asrkit.model import FRAME_MS, FULL_CONTEXT, ConformerCTC
+from asrkit.model import FULL_CONTEXT, ConformerCTC
 from asrkit.model_file import ModelFile, load_model, model_path
 from asrkit.runtime import Recognizer
 from asrkit.runtime.load import known_device, on_device
@@ -84,7 +84,9 @@ def report(options: argparse.Namespace) -> int:
     file = on_device(experiment.file, known_device(options.device))
     recognizer = recognizer_as(options, file)
     cuts = read_cuts(options.manifest or file.config.data.dev)
-    encode = TextEncoder(file.tokenizer, build_normalizer(file.config.text))
+    encode = TextEncoder(
+        file.tokenizer, build_normalizer(file.config.text), file.model.encoder.factor
+    )
     contexts = menu(file.config.context, recognizer.chunk_size, left_context(options, file))
     heard = recognized(file.model, recognizer, encode, cuts, contexts, options.batch_seconds)
     results, chunk = scores(heard), chunk_name(recognizer.chunk_size)
@@ -101,7 +103,7 @@ def report(options: argparse.Namespace) -> int:
         f"{search_of(options, file).kind.replace('_', ' ')} search, "
         f"{f'language model {options.lm}' if options.lm else 'no language model'}, "
         f"{f'hotwords {options.hotwords}, ' if options.hotwords else ''}"
-        f"{left_context(options, file) * FRAME_MS} ms of left context"
+        f"{left_context(options, file) * file.model.encoder.frame_ms} ms of left context"
     )
     made = page(
         f"{experiment.name} – asrkit report",
@@ -131,7 +133,7 @@ def read_experiment(named: str) -> tuple[Experiment, Path]:
 
 
 def left_context(options: argparse.Namespace, file: ModelFile) -> int:
-    asked = frames("--left-ms", options.left_ms)
+    asked = frames("--left-ms", options.left_ms, file.model.encoder.frame_ms)
     return file.config.context.left_context if asked is None else asked
 
 

@@ -11,7 +11,7 @@ from asrkit.audio import SAMPLE_RATE, features
 from asrkit.commands.report.markup import Html, tag
 from asrkit.data.cuts import text_of
 from asrkit.data.dataset import load_samples
-from asrkit.model import FRAME_MS, FULL_CONTEXT, ConformerCTC
+from asrkit.model import FULL_CONTEXT, ConformerCTC
 from asrkit.runtime import Recognizer, Word
 from asrkit.runtime.results import WordReader
 from asrkit.training.validation import frames_of, reference_of
@@ -25,6 +25,7 @@ class Example(NamedTuple):
     seconds: float
     samples: np.ndarray  # (n,) at 16 kHz
     posteriors: np.ndarray  # (E, V), in the recogniser's chunks
+    frame_seconds: float  # of an encoder frame
     pieces: list[str]  # of the tokens; the blank's is ""
     chunk_seconds: float  # 0 for full context
     heard: tuple[Word, ...]  # by streaming
@@ -48,13 +49,14 @@ def example_of(
     (full,) = frames_of(model, feats, lengths, FULL_CONTEXT, 0)
     (chunked,) = frames_of(model, feats, lengths, chunk_size, recognizer.left_context)
     said = reference_of(full, normalize(text_of(cut)), tokenizer)
-    whole = chunk_size == FULL_CONTEXT
+    whole, frame_seconds = chunk_size == FULL_CONTEXT, model.encoder.frame_ms / 1000
     return Example(
         seconds=len(samples) / SAMPLE_RATE,
         samples=samples,
         posteriors=chunked.exp().float().cpu().numpy(),
+        frame_seconds=frame_seconds,
         pieces=["", *(tokenizer.piece(token) for token in range(1, chunked.size(1)))],
-        chunk_seconds=0.0 if whole else chunk_size * FRAME_MS / 1000,
+        chunk_seconds=0.0 if whole else chunk_size * frame_seconds,
         heard=recognizer.transcribe(samples).words,
         said=tuple(WordReader(tokenizer, spec.frame_ms)(said)) if said else (),
     )
@@ -96,7 +98,7 @@ def wave(example: Example, scale: float) -> tuple[list[Html], float]:
 
 def heat(example: Example, scale: float) -> tuple[list[Html], float]:
     """A row for each token that is ever likely, in the order of their first time."""
-    posteriors, width = example.posteriors, scale * FRAME_MS / 1000
+    posteriors, width = example.posteriors, scale * example.frame_seconds
     drawn = []
     tokens = likely(posteriors)
     for row, token in enumerate(tokens):
@@ -104,7 +106,7 @@ def heat(example: Example, scale: float) -> tuple[list[Html], float]:
         drawn.append(row_name(name, row * ROW + 11))
         for frame in np.flatnonzero(posteriors[:, token] >= FAINT).tolist():
             share = float(posteriors[frame, token])
-            title = tag("title", f"{name} {share:.2f} at {frame * FRAME_MS / 1000:.2f} s")
+            title = tag("title", f"{name} {share:.2f} at {frame * example.frame_seconds:.2f} s")
             drawn.append(
                 tag(
                     "rect", title, x=LEFT + frame * width, y=row * ROW + 1, width=width - 0.5,
