@@ -38,6 +38,18 @@ def a_file(tokenizer: Tokenizer | None = None, kind: str = "characters") -> Mode
     return ModelFile(model, tokenizer, config, {"dev_wer": {"full": 1.5}})
 
 
+def test_a_header_of_before_subsampling_had_kinds(path: Path) -> None:
+    config = load_model(path).config.model_dump(mode="json")
+    chosen = config["model"].pop("subsampling")
+    assert chosen == {"kind": "conv4", "channels": None, "separable": False}
+    config["model"] |= {"subsampling_channels": None, "separable_subsampling": False}
+    before = load_model(path)
+    edit(path, config=config)
+    after = load_model(path)
+    assert after.config == before.config
+    assert after.model.state_dict().keys() == before.model.state_dict().keys()
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     save_model(tmp_path / "m.safetensors", a_file())

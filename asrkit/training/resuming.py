@@ -4,11 +4,12 @@ The model, the texts and the start may not change; the schedule may, with --chan
 """
 
 import hashlib
-import json
 import logging
 import reprlib
 from collections.abc import Iterator
 from typing import Any
+
+from pydantic_core import to_json
 
 from asrkit.config import Config, ConfigError, ModelConfig
 from asrkit.training.corpus import Corpus
@@ -64,7 +65,7 @@ def former_spelling(config: ModelConfig) -> str:
             found["separable_subsampling"] = value["separable"]
         else:
             found[key] = value
-    return json.dumps(found, separators=(",", ":"))
+    return to_json(found).decode()
 
 
 def check_same(

@@ -144,6 +144,18 @@ def test_a_kind_may_stand_alone() -> None:
     assert load_config(CONF, ["model.position=t5"]).model.position.kind == "t5"
 
 
+def test_the_subsampling_as_it_was_written_before_it_had_kinds(tmp_path: Path) -> None:
+    former = CONF.read_text().replace(
+        "  subsampling: {kind: conv4, channels: 32}\n",
+        "  subsampling_channels: 32\n  separable_subsampling: true\n",
+    )
+    (tmp_path / "c.yaml").write_text(former)
+    model = load_config(tmp_path / "c.yaml").model
+    assert model.subsampling.model_dump() == {"kind": "conv4", "channels": 32, "separable": True}
+    with pytest.raises(ConfigError, match=r"are options of model\.subsampling now"):
+        load_config(tmp_path / "c.yaml", ["model.subsampling=conv8"])
+
+
 def test_options_reach_the_encoding() -> None:
     config = load_config(CONF, ["model.position={kind: shaw, max_distance: 5, values: false}"])
     position = build_model(config.model, 9).encoder.layers[0].attention.position

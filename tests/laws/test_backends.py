@@ -17,7 +17,7 @@ from asrkit.backends.registry import check
 from asrkit.commands.decode import main as decode
 from asrkit.commands.export import main as export
 from asrkit.errors import UserError
-from asrkit.export import onnx
+from asrkit.export import int8, onnx
 from asrkit.export.replay import eager_step, largest_difference
 from asrkit.model import CTCStep
 from asrkit.model.positions import KINDS
@@ -116,7 +116,7 @@ def test_states_join_and_split(exports: Exports) -> None:
 @pytest.mark.parametrize("what", ["model", pytest.param("encoder", marks=pytest.mark.slow)])
 def test_onnx_of_other_parts(what: str, tmp_path: Path) -> None:
     exported = Exported(what, 4, 0)  # type: ignore[arg-type]
-    assert onnx_difference("relative", exported, tmp_path) < 1e-4
+    assert onnx_difference(file_of(), exported, tmp_path) < 1e-4
 
 
 SLOW = [kind for kind in KINDS if kind != "sinusoidal"]
@@ -128,7 +128,7 @@ SLOW = [kind for kind in KINDS if kind != "sinusoidal"]
 def test_onnx_of_every_position_encoding(kind: str, tmp_path: Path) -> None:
     """Also of streams that began an hour and a day ago."""
     # Of numbers up to 10 in float32; eager's own are 3e-5 from those in float64.
-    assert onnx_difference(kind, Exported("ctc", CHUNK, LEFT), tmp_path) < 3e-4
+    assert onnx_difference(file_of(kind), Exported("ctc", CHUNK, LEFT), tmp_path) < 3e-4
 
 
 @pytest.mark.slow
@@ -151,8 +151,21 @@ def test_control_angles_in_float32_are_noticed_after_a_day(monkeypatch: pytest.M
     check(rounded, plain)
 
 
-def onnx_difference(kind: str, exported: Exported, folder: Path) -> float:
-    file, path = file_of(kind), folder / "step.onnx"
+def test_onnx_of_conv8_in_float32_and_int8(tmp_path: Path) -> None:
+    exported, path = Exported("ctc", 4, 16), tmp_path / "step.onnx"
+    file = file_of(subsampling="conv8")
+    assert onnx_difference(file, exported, tmp_path) < 1e-4
+    observed = int8.ObservedStep(path, eager_step(file, exported))
+    samples = torch.from_numpy(speech(4.0))[None]
+    assert largest_difference(file, exported, observed, samples) < 1e-4
+    int8.quantize(path, eager_step(file, exported), observed.ranges)
+    step, _ = onnx_files.read(path)
+    assert step.description.precision == "int8"
+    assert 1e-4 < largest_difference(file, exported, step, samples) < 10
+
+
+def onnx_difference(file: ModelFile, exported: Exported, folder: Path) -> float:
+    path = folder / "step.onnx"
     onnx.write(eager_step(file, exported), path, exported, file)
     step, read = onnx_files.read(path)
     assert read == exported

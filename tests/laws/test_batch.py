@@ -4,6 +4,12 @@ import pytest
 import torch
 
 from asrkit.model import FULL_CONTEXT, ConformerEncoder, EncoderState
+from tests.conftest import tiny_encoder
+
+
+@pytest.fixture(params=["conv4", "conv8"])
+def encoder(request: pytest.FixtureRequest) -> ConformerEncoder:
+    return tiny_encoder(subsampling=request.param)
 
 
 @pytest.mark.parametrize(
@@ -19,7 +25,8 @@ def test_rows_of_a_padded_batch(
         row[length:] = 1e4
     state = encoder.init_state(6, left_context)
     encoded, encoded_lengths, _ = encoder(feats, lengths, state, chunk_size)
-    assert encoded_lengths.tolist() == [54, 50, 16, 2, 1, 0]
+    expected = {4: [54, 50, 16, 2, 1, 0], 8: [27, 25, 8, 1, 1, 0]}
+    assert encoded_lengths.tolist() == expected[encoder.factor]
     assert torch.isfinite(encoded).all()
     for row, length in enumerate(lengths.tolist()):
         alone = encoder(
@@ -39,10 +46,11 @@ def join(states: list[EncoderState]) -> EncoderState:
 def test_streams_at_different_positions(encoder: ConformerEncoder) -> None:
     """Three streams that began at different times step together as they would alone."""
     feats = torch.randn(3, 5 * 64, 20, dtype=torch.float64)
-    chunk = torch.tensor([64])
+    chunk, chunk_size = torch.tensor([64]), 64 // encoder.factor
 
     def step(row: int, number: int, state: EncoderState):  # type: ignore[no-untyped-def]
-        return encoder(feats[row : row + 1, 64 * number : 64 * number + 64], chunk, state, 16)
+        part = feats[row : row + 1, 64 * number : 64 * number + 64]
+        return encoder(part, chunk, state, chunk_size)
 
     states = []
     for row in range(3):  # row r has taken r chunks
@@ -51,7 +59,7 @@ def test_streams_at_different_positions(encoder: ConformerEncoder) -> None:
             state = step(row, number, state).state
         states.append(state)
     together = torch.cat([feats[row : row + 1, 64 * row : 64 * row + 64] for row in range(3)])
-    encoded, _, joined = encoder(together, chunk.repeat(3), join(states), 16)
+    encoded, _, joined = encoder(together, chunk.repeat(3), join(states), chunk_size)
     for row in range(3):
         alone = step(row, row, states[row])
         assert (alone.encoded[0] - encoded[row]).abs().max() < 1e-9
@@ -70,6 +78,6 @@ def test_control_a_wrong_position_is_noticed(encoder: ConformerEncoder) -> None:
 
 def test_control_wrong_lengths_are_noticed(encoder: ConformerEncoder) -> None:
     feats = torch.randn(1, 64, 20, dtype=torch.float64)
-    short = encoder(feats, torch.tensor([40]), encoder.init_state(1, 0), 16).encoded[:, :10]
-    whole = encoder(feats, torch.tensor([64]), encoder.init_state(1, 0), 16).encoded[:, :10]
+    short = encoder(feats, torch.tensor([40]), encoder.init_state(1, 0), 16).encoded[:, :5]
+    whole = encoder(feats, torch.tensor([64]), encoder.init_state(1, 0), 16).encoded[:, :5]
     assert (short - whole).abs().max() > 1e-3

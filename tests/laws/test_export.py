@@ -18,7 +18,7 @@ from asrkit.text import CharTokenizer
 from tests.conftest import speech, tiny_model
 
 
-def file_of(kind: str = "relative") -> ModelFile:
+def file_of(kind: str = "relative", subsampling: str = "conv4") -> ModelFile:
     config = parse_config(
         {
             "data": {"train": "a", "dev": "b"},
@@ -32,10 +32,11 @@ def file_of(kind: str = "relative") -> ModelFile:
                 "kernel_size": 5,
                 "dropout": 0.0,
                 "position": kind,
+                "subsampling": subsampling,
             },
         }
     )
-    model = tiny_model(position=kind).float()
+    model = tiny_model(position=kind, subsampling=subsampling).float()
     return ModelFile(model, CharTokenizer(list("abcdefghij ")), config, {})
 
 
@@ -65,6 +66,11 @@ def test_every_position_encoding(kind: str, tmp_path: Path) -> None:
     module, _ = torchscript_files.read(path)
     samples = torch.from_numpy(speech(2.0))[None]
     assert largest_difference(file, exported, module, samples) < 1e-4
+
+
+@pytest.mark.parametrize("what", ["encoder", "ctc", "model"])
+def test_conv8(what: str, tmp_path: Path) -> None:
+    test_torchscript(file_of(subsampling="conv8"), what, 4, 16, tmp_path)
 
 
 def test_loading_needs_only_torch(file: ModelFile, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_killed_in_the_middle_of_an_epoch(
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
 
 
-def stop_after(steps: int, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def stop_after(steps: int, config: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str) -> None:
     """Train, and press Ctrl-C in the middle of a step."""
     train_step, done = Trainer.train_step, 0
 
@@ -66,15 +66,19 @@ def stop_after(steps: int, config: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "train_step", interrupted)
-        assert main(["--config", str(config)]) == 130
+        assert main(["--config", str(config), *overrides]) == 130
 
 
-def test_stopped_by_ctrl_c(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("subsampling", ["conv4", "conv8"])
+def test_stopped_by_ctrl_c(
+    subsampling: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    override = f"model.subsampling={subsampling}"
     whole = write_config(tmp_path / "whole.yaml", corpus, tmp_path / "whole")
-    assert main(["--config", str(whole)]) == 0
+    assert main(["--config", str(whole), override]) == 0
     stopped = write_config(tmp_path / "stopped.yaml", corpus, tmp_path / "stopped")
-    stop_after(2, stopped, monkeypatch)
-    assert main(["--config", str(stopped), "--resume"]) == 0
+    stop_after(2, stopped, monkeypatch, override)
+    assert main(["--config", str(stopped), override, "--resume"]) == 0
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "stopped"))
 
 

@@ -27,7 +27,7 @@ def stream(
     """Encoder output step by step."""
     state = encoder.init_state(len(feats), left_context)
     outputs = []
-    for part in feats.split(4 * chunk_size * chunks_a_step, dim=1):
+    for part in feats.split(encoder.factor * chunk_size * chunks_a_step, dim=1):
         lengths = torch.full((len(feats),), part.size(1))
         encoded, _, state = encoder(part, lengths, state, chunk_size)
         outputs.append(encoded)
@@ -52,12 +52,37 @@ def test_encoder(chunk_size: int, left_context: int, dtype: torch.dtype) -> None
         assert (streamed - expected).abs().max() < TOLERANCE[dtype]
 
 
+@pytest.mark.parametrize("subsampling", [{"kind": "conv4", "separable": True}, "conv8"])
 @pytest.mark.parametrize("chunk_size", CHUNKS)
-def test_separable_subsampling(chunk_size: int) -> None:
-    encoder = tiny_encoder(subsampling={"kind": "conv4", "separable": True})
+def test_other_subsamplings(chunk_size: int, subsampling: object) -> None:
+    encoder = tiny_encoder(subsampling=subsampling)
     feats = torch.randn(2, 413, 20, dtype=torch.float64)
-    expected = offline(encoder, feats, chunk_size, 7)
-    assert (stream(encoder, feats, chunk_size, 7, 1) - expected).abs().max() < 1e-9
+    for dtype, tolerance in TOLERANCE.items():
+        encoder, feats = encoder.to(dtype), feats.to(dtype)
+        expected = offline(encoder, feats, chunk_size, 7)
+        assert expected.shape == (2, -(-413 // encoder.factor), 24)
+        for chunks_a_step in (1, 3):
+            streamed = stream(encoder, feats, chunk_size, 7, chunks_a_step)
+            assert (streamed - expected).abs().max() < tolerance
+
+
+@pytest.mark.parametrize("stage", [0, 1])
+def test_control_a_tampered_past_of_either_stage_of_conv8_is_noticed(stage: int) -> None:
+    encoder = tiny_encoder(subsampling="conv8")
+    feats = torch.randn(1, 128, 20, dtype=torch.float64)
+    lengths = torch.tensor([64])
+    expected = offline(encoder, feats, 8, 16)[:, 8:]
+    _, _, state = encoder(feats[:, :64], lengths, encoder.init_state(1, 16), 8)
+    first = encoder.subsampling.width1
+    part = slice(first) if stage == 0 else slice(first, None)
+    hidden = state.hidden.clone()
+    hidden[..., part] = 0.0
+    encoded = encoder(feats[:, 64:], lengths, state._replace(hidden=hidden), 8).encoded
+    assert (encoded - expected).abs().max() > 1e-3
+
+
+def test_a_separable_convolution_has_fewer_weights() -> None:
+    encoder = tiny_encoder(subsampling={"kind": "conv4", "separable": True})
     plain = sum(p.numel() for p in tiny_encoder().parameters())
     assert plain - sum(p.numel() for p in encoder.parameters()) == 9 * 24**2 - 24 * (9 + 24) - 24
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from asrkit.commands.train import main
-from asrkit.config import ConfigError, load_config
+from asrkit.config import ConfigError, ModelConfig, load_config
 from asrkit.data.cuts import load_cuts
-from asrkit.training.resuming import FREE, check_same, dotted
+from asrkit.training.resuming import FREE, check_same, dotted, former_spelling
 from asrkit.training.snapshots import Checkpoint, Progress
 from tests.conftest import write_config
 
@@ -192,3 +192,19 @@ def test_two_trainings_never_share_a_folder(
         assert f"{folder}: another training runs there" in capsys.readouterr().err
         other.kill()
     assert main(["--config", str(config)]) == 0
+
+
+# As versions wrote it, and hashed it into their checkpoints, whose subsampling had no kinds.
+FORMER = (
+    '{"num_mels":80,"dim":96,"num_heads":4,"num_layers":6,"ffn_dim":384,"kernel_size":15,'
+    '"dropout":0.00001,"subsampling_channels":32,"separable_subsampling":true,'
+    '"position":{"kind":"shaw","max_distance":8,"values":true}}'
+)
+
+
+def test_a_network_is_the_one_of_a_former_checkpoint() -> None:
+    config = ModelConfig.model_validate_json(FORMER)
+    assert config.subsampling.model_dump() == {"kind": "conv4", "channels": 32, "separable": True}
+    assert former_spelling(config) == FORMER
+    other = former_spelling(ModelConfig.model_validate(config.model_dump() | {"dim": 100}))
+    assert other != FORMER

@@ -1,0 +1,122 @@
+"""Conv8Subsampling computes what NeMo's causal `dw_striding` computes."""
+
+import tarfile
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from asrkit.model.subsampling import Conv8Subsampling
+from tests.conftest import PROJECT
+
+FIXTURE = PROJECT.parent / "shared" / "fixtures" / "nemo-fastconformer-ctc"
+BEFORE = 7  # frames before a stream: then the last of ours that frame e sees is 8e of the stream
+
+
+def published(module: Conv8Subsampling, feats: Tensor) -> Tensor:
+    """(B, T, F) -> (B, E, D) as NeMo does it: two zeros before and one after, in time and in
+    frequency, at each of three stages, of which frame e of the last sees features up to 8e."""
+    x = feats[:, None]
+    for convolution in (module.conv1, module.conv2, module.conv3):
+        x = functional.relu(convolution(functional.pad(x, (2, 1, 2, 1))))
+    return module.out(x.transpose(1, 2).flatten(2))
+
+
+def by_loops(weight: Tensor, bias: Tensor, x: Tensor) -> Tensor:
+    """The depthwise stage tap by tap: (S, 1, 3, 3), (S,), (S, T, F) -> (S, T', F')."""
+    channels, frames, bins = x.shape
+    out = torch.zeros(channels, frames // 2 + 1, bins // 2 + 1, dtype=x.dtype)
+    for frame in range(out.size(1)):
+        for place in range(out.size(2)):
+            total = bias.clone()
+            for i in range(3):
+                for j in range(3):
+                    t, f = 2 * frame - 2 + i, 2 * place - 2 + j
+                    if 0 <= t < frames and 0 <= f < bins:
+                        total += weight[:, 0, i, j] * x[:, t, f]
+            out[:, frame, place] = total
+    return out
+
+
+def ours(module: Conv8Subsampling, feats: Tensor, zeroed: bool = True) -> Tensor:
+    """The module over the stream with 7 frames before it, zero outside the stream at each stage."""
+    first = feats.size(1) // 2 + 1  # frames of the stream after the first stage
+    second = first // 2 + 1
+    inside = {module.conv1: (3, 3 + first), module.conv2: (1, 1 + second)}
+
+    def outside(stage: nn.Module, _: object, output: Tensor) -> Tensor:
+        begin, end = inside[stage]
+        kept = torch.arange(output.size(2))
+        return output * ((kept >= begin) & (kept < end))[:, None]
+
+    hooks = [stage.register_forward_hook(outside) for stage in inside if zeroed]
+    length = BEFORE + feats.size(1)
+    frames = second // 2 + 1
+    padded = functional.pad(feats, (0, 0, BEFORE, 8 * frames - length))
+    hidden = feats.new_zeros([len(feats), *module.hidden_shape])
+    out, _, _ = module(padded, feats.new_zeros(len(feats), 1, feats.size(2)), hidden)
+    for hook in hooks:
+        hook.remove()
+    return out
+
+
+@pytest.fixture
+def module() -> Conv8Subsampling:
+    torch.manual_seed(0)
+    return Conv8Subsampling(20, 12, 6).double()
+
+
+@pytest.mark.parametrize("frames", [1, 8, 9, 64, 77])
+def test_equals_the_published_computation(module: Conv8Subsampling, frames: int) -> None:
+    feats = torch.randn(2, frames, 20, dtype=torch.float64)
+    expected = published(module, feats)
+    found = ours(module, feats)
+    assert found.shape == expected.shape
+    assert (found - expected).abs().max() < 1e-12
+
+
+def test_a_stage_tap_by_tap(module: Conv8Subsampling) -> None:
+    depthwise = module.conv2[0]
+    x = torch.randn(6, 13, 11, dtype=torch.float64)
+    padded = functional.pad(x, (2, 1, 2, 1))[None]
+    expected = by_loops(depthwise.weight, depthwise.bias, x)
+    assert (depthwise(padded)[0] - expected).abs().max() < 1e-12
+
+
+def test_control_biases_before_the_stream_are_noticed(module: Conv8Subsampling) -> None:
+    """Stages that are not zero outside the stream differ at its ends, and there alone."""
+    feats = torch.randn(1, 80, 20, dtype=torch.float64)
+    off = (ours(module, feats, zeroed=False) - published(module, feats)).abs().amax(dim=(0, 2))
+    assert off[0] > 1e-3
+    assert off[2:-1].max() < 1e-12
+
+
+def test_a_network_of_nemo() -> None:
+    """Weights, features and outputs of NeMo's own module."""
+    if not FIXTURE.is_dir():
+        pytest.skip(f"no checkpoint of NeMo in {FIXTURE}")
+    with tarfile.open(FIXTURE / "model.nemo") as archive:
+        stored = archive.extractfile("./model_weights.ckpt")
+        assert stored is not None
+        weights = torch.load(stored, weights_only=True)
+    names = {"conv.0": "conv1", "conv.2": "conv2.0", "conv.3": "conv2.1", "conv.5": "conv3.0",
+             "conv.6": "conv3.1", "out": "out"}  # fmt: skip
+    module = Conv8Subsampling(80, 64, 32)
+    module.load_state_dict(
+        {
+            f"{own}.{part}": weights[f"encoder.pre_encode.{name}.{part}"]
+            for name, own in names.items()
+            for part in ("weight", "bias")
+        }
+    )
+    with np.load(FIXTURE / "expected.npz") as arrays:
+        for clip in ("speech", "synthetic"):
+            feats, expected = (
+                torch.from_numpy(arrays[f"{clip}/{name}"]) for name in ("feats", "subsampled")
+            )
+            with torch.no_grad():
+                found = ours(module, feats[None])[0]
+            assert found.shape == expected.shape
+            assert (found - expected).abs().max() < 1e-5
