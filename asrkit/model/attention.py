@@ -79,13 +79,24 @@ class ChunkAttention(nn.Module):
         """(B, H, n, C, Dh + extra), twice (B, H, M+T, Dh) -> context (B, H, T, Dh)."""
         if not torch.jit.is_scripting():  # noqa: SIM102, or TorchScript would compile it
             if fused_attention.serves(self.position, queries):
-                terms = self.position.terms(queries)
-                # Under autocast an encoding's parameters would make float32 of them.
-                content, positions = (x.flatten(2, 3).to(queries.dtype) for x in terms)
-                dropout = self.dropout.p if self.training else 0.0
-                return fused_attention.attend(
-                    content, positions, keys, values, table, valid, dropout
-                )
+                return self.by_kernels(queries, keys, values, valid, table)
+        return self.by_blocks(queries, keys, values, valid, table)
+
+    def by_kernels(
+        self, queries: Tensor, keys: Tensor, values: Tensor, valid: Tensor, table: Tensor
+    ) -> Tensor:
+        """As `attend`, on an NVIDIA GPU."""
+        # Under autocast an encoding's parameters would make float32 of them.
+        content, positions = (
+            x.flatten(2, 3).to(queries.dtype) for x in self.position.terms(queries)
+        )
+        dropout = self.dropout.p if self.training else 0.0
+        return fused_attention.attend(content, positions, keys, values, table, valid, dropout)
+
+    def by_blocks(
+        self, queries: Tensor, keys: Tensor, values: Tensor, valid: Tensor, table: Tensor
+    ) -> Tensor:
+        """As `attend`, anywhere."""
         chunk_size, window = queries.size(3), valid.size(4)
         keys = keys.unfold(2, window, chunk_size).transpose(3, 4)  # (B, H, n, W, Dh)
         values = values.unfold(2, window, chunk_size).transpose(3, 4)

@@ -3,6 +3,10 @@
 What `ChunkAttention` computes block by block, for the position encodings whose scores are
 
     score(t, s) = content_t·k_s + positions_t·table_distance(t, s)
+
+Off by default: the kernels equal block by block in Triton's interpreter, but have run on no card
+yet. The environment variable ASRKIT_KERNELS=1 turns them on; `asrkit verify` compares them on the
+card that is there.
 """
 
 import os
@@ -15,6 +19,7 @@ from torch import Tensor
 
 from asrkit.model.positions import Position
 
+ENABLED = os.environ.get("ASRKIT_KERNELS") == "1"
 PRECISIONS = (torch.float32, torch.bfloat16, torch.float16)
 LARGEST_HEAD = 128  # what a tile of float32 leaves room for in an SM's shared memory
 # One of these Triton needs, to build what launches a kernel.
@@ -24,8 +29,18 @@ HAS_TRITON = find_spec("triton") is not None and any(map(shutil.which, COMPILERS
 
 def serves(position: Position, queries: Tensor) -> bool:
     """Whether the kernels take this attention: the one place that chooses."""
-    fits = position.fused and position.head_dim <= LARGEST_HEAD
-    return queries.is_cuda and queries.dtype in PRECISIONS and fits and HAS_TRITON
+    return ENABLED and queries.is_cuda and queries.dtype in PRECISIONS and why_not(position) is None
+
+
+def why_not(position: Position) -> str | None:
+    """Why the kernels cannot compute attention with this encoding here; None if they can."""
+    if not HAS_TRITON:
+        return "Triton or a C compiler is missing"
+    if not position.fused:
+        return "its position encoding is not one of theirs"
+    if position.head_dim > LARGEST_HEAD:
+        return f"its heads are wider than {LARGEST_HEAD}"
+    return None
 
 
 def attend(

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from asrkit.commands.verify import verify_kernels
 from asrkit.model import ConformerEncoder, EncoderState, fused_attention
 from asrkit.model.positions import KINDS
 from tests.conftest import skip, tiny_encoder
@@ -88,6 +89,8 @@ def test_which_attention_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
         return fused_attention.serves(position, queries)  # type: ignore[arg-type]
 
     monkeypatch.setattr(fused_attention, "HAS_TRITON", True)
+    assert not serves()  # unless it is asked for
+    monkeypatch.setattr(fused_attention, "ENABLED", True)
     assert serves()
     assert serves(dtype=torch.bfloat16)
     assert not serves(on_gpu=False)
@@ -203,6 +206,41 @@ def test_dropout_and_its_gradient() -> None:
     expected = torch.autograd.grad(by_hand(*again, factors), again, grad)
     for one, other in zip(found, expected, strict=True):
         assert largest(one, other) < 1e-9
+
+
+@pytest.mark.parametrize("kind", ["relative", "alibi", "none"])
+def test_verify_compares_them(
+    kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    attention = tiny_encoder(num_layers=1, num_heads=2, position=kind).float().layers[0].attention
+    assert verify_kernels(attention, None)
+    assert "GPU kernels: not compared, there is no CUDA device" in capsys.readouterr().out
+    monkeypatch.setattr(fused_attention, "HAS_TRITON", True)
+    assert verify_kernels(attention, "cpu")
+    assert "against attention block by block" in capsys.readouterr().out
+    attend = fused_attention.attend
+    monkeypatch.setattr(fused_attention, "attend", lambda *inputs: 1.01 * attend(*inputs))
+    assert not verify_kernels(attention, "cpu")  # the control
+
+
+def test_verify_says_why_it_does_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    attention = tiny_encoder(num_layers=1, position="shaw").layers[0].attention
+    for there, reason in ((True, "its position encoding is not one"), (False, "Triton or a C ")):
+        monkeypatch.setattr(fused_attention, "HAS_TRITON", there)
+        assert verify_kernels(attention, "cuda")
+        assert f"not compared, {reason}" in capsys.readouterr().out
+
+
+def test_the_switch(environment: dict[str, str]) -> None:
+    code = "from asrkit.model import fused_attention; print(fused_attention.ENABLED)"
+    for value, expected in (("", "False"), ("1", "True")):
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=environment | {"ASRKIT_KERNELS": value},
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert done.stdout.strip() == expected
 
 
 def test_shapes_that_do_not_fit() -> None:
