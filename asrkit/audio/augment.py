@@ -14,6 +14,7 @@ from asrkit.audio.io import resample
 SILENCE_DB = (-110.0, -45.0)  # dBFS, range of the level of a silence's white noise
 DIGITAL_DB = -96.0  # dBFS; below it, samples of 16 bits are 0
 TELEPHONE_RATE = 8000  # Hz
+MU = 255.0  # of mu-law with 8 bits
 WARP_EDGE = 4800.0  # Hz, above the formants that tell vowels apart
 
 
@@ -73,11 +74,17 @@ def between_silences(samples: np.ndarray, longest: float, draw: random.Random) -
 
 def through_telephone(samples: np.ndarray) -> np.ndarray:
     """(n,) samples at 16 kHz after a telephone's 8 kHz and 8-bit mu-law (ITU-T G.711)."""
-    from torchaudio.functional import mu_law_decoding, mu_law_encoding
-
     narrow = torch.from_numpy(resample(samples, SAMPLE_RATE, TELEPHONE_RATE)).clamp(-1.0, 1.0)
-    carried = mu_law_decoding(mu_law_encoding(narrow, 256), 256).numpy()
-    return resample(carried, TELEPHONE_RATE)
+    return resample(mu_law(narrow).numpy(), TELEPHONE_RATE)
+
+
+def mu_law(samples: Tensor) -> Tensor:
+    """Samples from -1 to 1 as 8 bits on the scale of mu-law hold them."""
+    log_mu = torch.log1p(torch.tensor(MU))
+    compressed = samples.sign() * torch.log1p(MU * samples.abs()) / log_mu
+    levels = ((compressed + 1.0) / 2.0 * MU + 0.5).floor()  # 0 to 255
+    compressed = levels / MU * 2.0 - 1.0
+    return compressed.sign() * (torch.exp(compressed.abs() * log_mu) - 1.0) / MU
 
 
 def warp_frequencies(feats: Tensor, width: float) -> Tensor:

@@ -2,12 +2,15 @@
 
 import itertools
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from asrkit.errors import UserError
 from asrkit.search.blank import is_quiet
 from asrkit.search.hypothesis import NOTHING, Hypothesis, Ranked
+
+LEAST = -1e30  # log-probability of what is impossible, so that a path leads through it at need
 
 
 class AlignmentError(UserError):
@@ -64,7 +67,7 @@ def frames_needed(tokens: list[int]) -> int:
 
 
 def align(log_probs: Tensor, tokens: list[int], blank: int = 0) -> Hypothesis | None:
-    """The likeliest CTC path of these tokens (forced alignment, by torchaudio).
+    """The likeliest CTC path of these tokens (forced alignment).
 
     Args:
         log_probs: (E, V).
@@ -79,18 +82,52 @@ def align(log_probs: Tensor, tokens: list[int], blank: int = 0) -> Hypothesis | 
         return None
     if not tokens:
         return NOTHING
-    from torchaudio.functional import forced_align, merge_tokens
-
-    path, scores = forced_align(
-        log_probs[None].float().cpu(), torch.tensor([tokens], dtype=torch.int32), blank=blank
-    )
-    spans = merge_tokens(path[0], scores[0].exp(), blank)
+    path = likeliest_path(log_probs.float().numpy(force=True), np.array(tokens), blank)
+    states = 2 * np.arange(len(tokens)) + 1
+    starts = np.searchsorted(path, states).tolist()
+    ends = np.searchsorted(path, states, side="right").tolist()
     return Hypothesis(
         tuple(tokens),
-        tuple(span.start for span in spans),
-        tuple(span.end for span in spans),
+        tuple(starts),
+        tuple(ends),
         tuple(
-            float(log_probs[s.start : s.end, t].max().exp())
-            for s, t in zip(spans, tokens, strict=True)
+            float(log_probs[start:end, token].max().exp())
+            for start, end, token in zip(starts, ends, tokens, strict=True)
         ),
     )
+
+
+def likeliest_path(log_probs: np.ndarray, tokens: np.ndarray, blank: int) -> np.ndarray:
+    """The state of each frame on the Viterbi path: token u is 2u + 1, blanks are the even ones.
+
+    Of equally likely paths, the one that stays longest in the later state.
+
+    Args:
+        log_probs: (E, V) float32, as many frames as the tokens need or more.
+        tokens: (U,), at least one.
+        blank: id of the blank.
+
+    Returns:
+        (E,), never decreasing, with every token.
+    """
+    labels = np.full(2 * len(tokens) + 1, blank)  # (S,), of the states
+    labels[1::2] = tokens
+    # A state comes after itself, after the state before, or, past a blank, after another token.
+    barred = np.full(len(labels), -np.inf, np.float32)
+    barred[3::2][tokens[1:] != tokens[:-1]] = 0.0
+    log_probs = log_probs.clip(LEAST)
+    scores = np.full(2 + len(labels), -np.inf, np.float32)  # after two states that do not exist
+    scores[2:4] = log_probs[0].take(labels[:2])
+    steps = np.zeros((len(log_probs), len(labels)), np.int8)  # how many states back
+    for frame in range(1, len(log_probs)):
+        same, before, skipping = scores[2:], scores[1:-1], scores[:-2] + barred
+        best = np.maximum(same, before)
+        steps[frame] = before > same
+        np.putmask(steps[frame], skipping > best, 2)
+        scores[2:] = np.maximum(best, skipping) + log_probs[frame].take(labels)
+    state = len(labels) - (1 if scores[-1] > scores[-2] else 2)
+    path = np.empty(len(log_probs), np.int64)
+    for frame in range(len(log_probs) - 1, -1, -1):
+        path[frame] = state
+        state -= int(steps[frame, state])
+    return path

@@ -16,6 +16,7 @@ from asrkit.audio import (
     through_telephone,
     warp_frequencies,
 )
+from asrkit.audio.augment import mu_law
 from asrkit.audio.fbank import mel, mel_edges
 
 
@@ -122,3 +123,14 @@ def test_a_telephone_carries_half_the_band_in_eight_bits(level: float) -> None:
 def test_a_telephone_clips_what_is_too_loud() -> None:
     loud = 3.0 * np.sin(np.arange(1600, dtype=np.float32) / 10)
     assert np.abs(through_telephone(loud)).max() < 1.5
+
+
+def test_mu_law_is_torchaudios() -> None:
+    """To the bit, and 256 levels, from one end to the other."""
+    from torchaudio.functional import mu_law_decoding, mu_law_encoding
+
+    samples = torch.linspace(-1.0, 1.0, 100_001)
+    carried = mu_law(samples)
+    assert torch.equal(carried, mu_law_decoding(mu_law_encoding(samples, 256), 256))
+    assert carried.unique().numel() == 256
+    assert (carried[0], carried[-1]) == (-1.0, 1.0)

@@ -2,11 +2,12 @@
 
 import itertools
 
+import numpy as np
 import pytest
 import torch
 
 from asrkit.evaluation.delays import Delay, agreeing, delays, summarize
-from asrkit.search.align import align
+from asrkit.search.align import align, frames_needed, likeliest_path
 from asrkit.search.hypothesis import Hypothesis
 
 
@@ -34,11 +35,50 @@ def test_the_likeliest_of_all_paths(tokens: list[int]) -> None:
     assert all(0 < score <= 1 for score in found.confidences)
 
 
+@pytest.mark.parametrize("sharpness", [0.0, 1.0, 10.0])
+def test_the_path_of_torchaudio(sharpness: float) -> None:
+    """Torchaudio's forced alignment is the reference; 0: all paths are equally likely."""
+    from torchaudio.functional import forced_align, merge_tokens
+
+    draw = torch.Generator().manual_seed(1)
+    for trial in range(60):
+        vocabulary = 2 + trial % 7  # few tokens: many repetitions
+        tokens = torch.randint(1, vocabulary, (1 + trial // 2,), generator=draw).tolist()
+        spare = int(torch.randint(0, 40, (), generator=draw))
+        shape = frames_needed(tokens) + spare, vocabulary
+        log_probs = (sharpness * torch.randn(shape, generator=draw)).log_softmax(1)
+        path, scores = forced_align(log_probs[None], torch.tensor([tokens], dtype=torch.int32))
+        spans = merge_tokens(path[0], scores[0].exp())
+        found = align(log_probs, tokens)
+        assert found is not None
+        assert found.tokens == tuple(span.token for span in spans)
+        assert found.starts == tuple(span.start for span in spans)
+        assert found.ends == tuple(span.end for span in spans)
+
+
+def test_control_another_text_has_another_path() -> None:
+    log_probs = torch.randn(9, 4, generator=torch.Generator().manual_seed(2)).log_softmax(1)
+    numbers = log_probs.numpy()
+    paths = [likeliest_path(numbers, np.array(each), 0).tolist() for each in ([1, 1], [1, 2])]
+    assert paths[0] != paths[1]
+    assert max(paths[0]) >= 3  # a path ends with the last token, or the blank after it
+
+
+def test_what_is_impossible_is_passed_where_it_must_be() -> None:
+    """A log-probability of minus infinity: tokens keep frames of their own."""
+    log_probs = torch.full((6, 3), -torch.inf)
+    log_probs[:, 0] = 0.0
+    found = align(log_probs, [1, 1, 2])
+    assert found is not None
+    assert all(start < end for start, end in zip(found.starts, found.ends, strict=True))
+    assert found.confidences == (0.0,) * 3
+
+
 def test_too_many_tokens_and_none() -> None:
     log_probs = torch.randn(3, 4).log_softmax(1)
     assert align(log_probs, [1, 1]) is not None
     assert align(log_probs, [1, 1, 2]) is None
-    assert align(log_probs * torch.nan, [1, 2]) is None  # torchaudio would read past its arrays
+    assert align(log_probs * torch.nan, [1, 2]) is None  # not a number
     assert align(log_probs, []) == Hypothesis((), (), (), ())
 
 
