@@ -1,8 +1,8 @@
 """asrkit <command> …"""
 
-import importlib
 import sys
 
+from asrkit.commands import run
 from asrkit.kinds import refusal
 from asrkit.version import __version__
 
@@ -22,7 +22,6 @@ COMMANDS = {
     "verify": "compare streaming with offline, station by station",
     "info": "print what is in a model file",
 }
-MODULES = {"report": "report.command"}  # of commands; the others have their names
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -32,12 +31,7 @@ def main(argv: list[str] | None = None) -> int:
     elif command == "--version":
         print(f"asrkit {__version__}")
     elif command in COMMANDS:
-        module = MODULES.get(command, command)
-        try:
-            return importlib.import_module(f"asrkit.commands.{module}").main(rest)
-        except KeyboardInterrupt:  # while torch is imported, which takes seconds
-            print(f"asrkit {command}: stopped", file=sys.stderr)
-            return 130
+        return run(command, rest)
     else:
         print(f"asrkit: the command {refusal(command, COMMANDS)}", file=sys.stderr)
         return 2

@@ -1,6 +1,10 @@
 """python -m asrkit.decode: see `commands.decode`."""
 
-from asrkit.commands.decode import main
+from functools import partial
+
+from asrkit.commands import run
+
+main = partial(run, "decode")
 
 if __name__ == "__main__":
     raise SystemExit(main())

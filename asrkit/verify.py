@@ -1,6 +1,10 @@
 """python -m asrkit.verify: see `commands.verify`."""
 
-from asrkit.commands.verify import main
+from functools import partial
+
+from asrkit.commands import run
+
+main = partial(run, "verify")
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from asrkit import audio
-from asrkit.__main__ import MODULES
+from asrkit.commands import MODULES
 from asrkit.model_file import save_model
 from asrkit.text import CharTokenizer
 from tests.conftest import fitted, speech

@@ -7,7 +7,7 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[1]
 PACKAGE = PROJECT / "asrkit"
 
-ROOTS = {"errors", "files", "kinds", "pretrained", "version"}  # import nothing of asrkit
+ROOTS = {"errors", "extras", "files", "kinds", "pretrained", "version"}  # import nothing of asrkit
 LEAVES = {"audio", "text", "model", "search", "lm"}  # import roots alone
 UP_TO_RUNTIME = LEAVES | {"config", "build", "model_file", "backends"}
 MAY_IMPORT = {  # from the bottom to the top

@@ -4,6 +4,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 from asrkit.audio.file import AudioError
+from asrkit.extras import pip_install
 
 
 class Device(NamedTuple):
@@ -24,7 +25,8 @@ def sound_library() -> ModuleType:
     try:
         import sounddevice
     except ImportError:
-        raise AudioError("the microphone needs sounddevice: pip install 'asrkit[mic]'") from None
+        command = pip_install("sounddevice")
+        raise AudioError(f"the microphone needs sounddevice: {command}") from None
     except OSError as error:
         raise AudioError(f"the microphone needs PortAudio (libportaudio2): {error}") from None
     return sounddevice

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import soundfile
 
 from asrkit.errors import UserError, shown
+from asrkit.extras import pip_install
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -133,7 +134,7 @@ def decoded_by_av(path: Path, name: str, problem: str) -> soundfile.SoundFile:
     except ImportError as error:
         raise AudioError(
             f"{name} is not audio that soundfile reads ({problem}); "
-            "for m4a, webm and others: pip install 'asrkit[av]'"
+            f"for m4a, webm and others: {pip_install('av')}"
         ) from error
     alone = {"protocol_whitelist": "", "format_whitelist": CONTAINERS}
     storage = tempfile.TemporaryFile()  # noqa: SIM115 - closed by who closes the SoundFile

@@ -19,6 +19,7 @@ from asrkit.backends.description import (
     is_sealed,
 )
 from asrkit.errors import UserError, reason, shown
+from asrkit.extras import need
 from asrkit.model import CTCOutput, EncoderState
 from asrkit.model_file import ModelFile, fingerprint
 
@@ -173,12 +174,3 @@ def open_session(model: bytes) -> "tuple[InferenceSession, Description]":
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     return session, described(session.get_modelmeta().custom_metadata_map[KEY])
-
-
-def need(*packages: str) -> None:
-    """Raises UserError for packages that are not installed."""
-    from importlib.util import find_spec
-
-    missing = [package for package in packages if find_spec(package) is None]
-    if missing:
-        raise UserError(f"{' and '.join(missing)} not installed: pip install 'asrkit[onnx]'")

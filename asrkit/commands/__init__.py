@@ -1,1 +1,29 @@
-"""The commands: options, what they print, reports."""
+"""The commands. Each is imported when it is run: torch alone takes seconds."""
+
+import importlib
+import sys
+
+from asrkit.extras import EXTRA_OF, missing
+
+MODULES = {"report": "report.command"}  # of commands; the others have their names
+
+
+def run(command: str, argv: list[str] | None = None) -> int:
+    """Exit status of a command, also where packages of an extra are missing.
+
+    Args:
+        command: its name.
+        argv: its arguments; None for those of this process.
+    """
+    module = MODULES.get(command, command)
+    try:
+        return importlib.import_module(f"asrkit.commands.{module}").main(argv)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRA_OF:
+            raise
+        print(f"asrkit {command}: {missing([package])}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:  # while packages are imported
+        print(f"asrkit {command}: stopped", file=sys.stderr)
+        return 130

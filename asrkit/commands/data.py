@@ -16,8 +16,8 @@ from asrkit.commands.check.reading import inspect_all, read_entries
 from asrkit.commands.check.report import as_json, by_manifest, columns, listed, table, verdict
 from asrkit.commands.options import MODEL, parser, run_command
 from asrkit.config import Config, load_config, parse_config
-from asrkit.data.cuts import is_lhotse
 from asrkit.data.dataset import TextEncoder
+from asrkit.data.manifest import is_lhotse
 from asrkit.errors import UserError
 from asrkit.model_file import load_model
 from asrkit.text import Tokenizer

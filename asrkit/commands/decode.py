@@ -33,6 +33,7 @@ from asrkit.commands.recordings import (
 from asrkit.data.manifest import LeftOut
 from asrkit.errors import UserError
 from asrkit.evaluation.wer import cer, wer
+from asrkit.extras import need
 from asrkit.runtime import Recognizer, Result, Segment
 from asrkit.runtime.formats import Recording
 
@@ -190,7 +191,13 @@ def report(jobs: list[Job], done: dict[int, Outcome], normalize: Callable[[str],
             continue
         references.append(normalize(job.text))
         hypotheses.append(result.text)
-    if references:
+    if not references:
+        return
+    try:
+        need("jiwer")
+    except UserError as error:
+        print(f"asrkit decode: no error rates: {error}", file=sys.stderr)
+    else:
         without = f" without {failed} that could not be decoded" if failed else ""
         print(f"WER {wer(references, hypotheses)}{without}", file=sys.stderr)
         print(f"CER {cer(references, hypotheses)}{without}", file=sys.stderr)

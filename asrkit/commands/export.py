@@ -26,6 +26,7 @@ from asrkit.errors import UserError, shown
 from asrkit.evaluation.wer import ErrorRate, wer
 from asrkit.export import int8, onnx, torchscript
 from asrkit.export.replay import eager_step, largest_difference, tolerance
+from asrkit.extras import need
 from asrkit.files import replacing
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Recognizer
@@ -70,6 +71,7 @@ def export(options: argparse.Namespace) -> int:
     samples, source = recording(options.audio, file)
     trial = None
     if options.format == "onnx-int8":
+        need("jiwer")
         trial = recordings(options.manifest or file.config.data.dev)
     with replacing(output) as temporary:  # a file that fails replaces nothing
         scripted = options.format == "torchscript"

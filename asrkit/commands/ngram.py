@@ -9,8 +9,7 @@ from asrkit.build import build_normalizer
 from asrkit.commands.arguments import Target, whole
 from asrkit.commands.options import parser, run_command
 from asrkit.config import TextConfig
-from asrkit.data.cuts import is_lhotse, load_cuts, text_of
-from asrkit.data.manifest import LeftOut, lines_of, read_manifest
+from asrkit.data.manifest import LeftOut, is_lhotse, lines_of, read_manifest
 from asrkit.errors import UserError
 from asrkit.files import replacing
 from asrkit.lm.fusion import as_word
@@ -83,6 +82,8 @@ def texts_of(path: Path) -> Iterator[str]:
     if not path.exists():
         raise UserError(f"no text or manifest {path}")
     if is_lhotse(path):
+        from asrkit.data.cuts import load_cuts, text_of
+
         yield from map(text_of, load_cuts(path, []))
     elif path.suffix == ".jsonl":
         left_out: list[LeftOut] = []

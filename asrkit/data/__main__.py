@@ -1,6 +1,10 @@
 """python -m asrkit.data: see `commands.data`."""
 
-from asrkit.commands.data import main
+from functools import partial
+
+from asrkit.commands import run
+
+main = partial(run, "data")
 
 if __name__ == "__main__":
     raise SystemExit(main())

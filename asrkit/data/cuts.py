@@ -1,6 +1,5 @@
 """Utterances as lhotse cuts, from plain manifests or lhotse's own."""
 
-import json
 import logging
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -19,6 +18,7 @@ from asrkit.data.manifest import (
     LeftOut,
     ManifestError,
     Utterance,
+    is_lhotse,
     leaves_out,
     lines_of,
     read_manifest,
@@ -81,17 +81,6 @@ def load_cuts(path: str | Path, left_out: list[LeftOut]) -> CutSet:
         except audio.AudioError as error:
             left_out.append(LeftOut(utterance.id, str(error)))
     return CutSet(list(by_id.values()))
-
-
-def is_lhotse(path: Path) -> bool:
-    """Whether lhotse reads a path: a folder, a .gz file, or JSON lines that begin with a cut."""
-    if path.is_dir() or path.name.endswith(".gz"):
-        return True
-    try:
-        _, line = next(lines_of(path), (1, b""))
-        return str(json.loads(line).get("type", "")).endswith("Cut")
-    except (ValueError, AttributeError, RecursionError):
-        return False
 
 
 class CutLines:

@@ -143,3 +143,14 @@ def leaves_out(error: ValueError) -> bool:
     return isinstance(error, pydantic.ValidationError) and all(
         each["type"] in IMPOSSIBLE for each in error.errors()
     )
+
+
+def is_lhotse(path: Path) -> bool:
+    """Whether lhotse reads this: Shar shards, or cuts, whose first line names their type."""
+    if path.is_dir() or path.name.endswith(".gz"):
+        return True
+    try:
+        _, line = next(lines_of(path), (1, b""))
+        return str(json.loads(line).get("type", "")).endswith("Cut")
+    except (ValueError, AttributeError, RecursionError):
+        return False

@@ -1,6 +1,10 @@
 """python -m asrkit.export: see `commands.export`."""
 
-from asrkit.commands.export import main
+from functools import partial
+
+from asrkit.commands import run
+
+main = partial(run, "export")
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -15,7 +15,8 @@ import numpy as np
 from torch import nn
 
 from asrkit.backends.description import KEY, seal, unsealed
-from asrkit.backends.onnx import OnnxStep, need, open_session
+from asrkit.backends.onnx import OnnxStep, open_session
+from asrkit.extras import need
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto

@@ -20,9 +20,10 @@ from asrkit.backends.description import (
     seal,
     unsealed,
 )
-from asrkit.backends.onnx import STATE, need
+from asrkit.backends.onnx import STATE
 from asrkit.export.adapter import FIRST_PAST
 from asrkit.export.replay import chunk_length
+from asrkit.extras import need
 from asrkit.model_file import ModelFile
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from asrkit.errors import reason, shown
+from asrkit.extras import pip_install
 from asrkit.lm.ngram import LN_10, ArpaError
 
 MAGIC = b"mmap lm http://kheafield.com/code"
@@ -32,7 +33,7 @@ class KenLM:
         try:
             import kenlm
         except ImportError:
-            raise ArpaError(f"{path} is a binary of KenLM: pip install kenlm") from None
+            raise ArpaError(f"{path} is a binary of KenLM: {pip_install('kenlm')}") from None
         self.new_state = kenlm.State
         try:
             self.model = kenlm.Model(str(path))

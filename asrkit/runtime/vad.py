@@ -9,6 +9,7 @@ from torch import Tensor
 
 from asrkit.audio import SAMPLE_RATE
 from asrkit.errors import UserError
+from asrkit.extras import pip_install
 
 BLOCK, CONTEXT = 512, 64  # samples at 16 kHz that it looks at, and those before them
 
@@ -37,7 +38,7 @@ class SpeechDetector:
         # Found and not imported: the package sets torch's number of threads.
         package = importlib.util.find_spec("silero_vad")
         if package is None or package.origin is None:
-            raise UserError("the speech detector needs silero-vad: pip install 'asrkit[vad]'")
+            raise UserError(f"the speech detector needs silero-vad: {pip_install('silero_vad')}")
         file = Path(package.origin).parent / "data" / "silero_vad.jit"
         self.model = torch.jit.load(str(file), "cpu").eval()._model
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from asrkit.extras import need
 from asrkit.files import replacing
 
 Line = Sequence[tuple[float, float]]  # (seconds, percent), by length
@@ -25,6 +26,7 @@ def draw(
         longest: seconds of the longest utterance of training, marked.
         floor: percent shown for anything below; a logarithm has no zero.
     """
+    need("matplotlib")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -1,5 +1,6 @@
 """conf/ and recipes/ are found by name, in a checkout and from a wheel; when a recipe runs."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -8,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import soundfile
 
 from asrkit.commands.train import main, make_manifests
 from asrkit.config import ConfigError, DataConfig, load_config, shipped
 from tests.conftest import PROJECT, skip, write_config
+
+PIP = [sys.executable, "-m", "pip"]
 
 
 def test_a_configuration_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,24 +133,90 @@ def test_every_package_is_in_the_wheel() -> None:
     assert sorted(packages | {"asrkit.conf", "asrkit.recipes"}) == listed
 
 
-@pytest.mark.slow
-def test_from_a_wheel(tmp_path: Path) -> None:
-    """Built from a copy, unpacked, and used from another folder."""
-    source, installed = tmp_path / "source", tmp_path / "installed"
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
     source.mkdir()
     for name in ("asrkit", "conf", "recipes", "pyproject.toml", "README.md", "LICENSE"):
         copy = shutil.copytree if (PROJECT / name).is_dir() else shutil.copy
         copy(PROJECT / name, source / name)
-    pip = [sys.executable, "-m", "pip"]
     built = subprocess.run(
-        [*pip, "wheel", "-q", "--no-deps", "-w", str(tmp_path), str(source)],
+        [*PIP, "wheel", "-q", "--no-deps", "-w", str(folder), str(source)],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     if built.returncode and "No matching distribution" in built.stderr:
         skip("nowhere to get setuptools from")
     assert built.returncode == 0, built.stderr
-    (wheel,) = tmp_path.glob("*.whl")
-    subprocess.run([*pip, "install", "-q", "--no-deps", "--target", installed, wheel], check=True)
+    (path,) = folder.glob("*.whl")
+    return path
+
+
+# Commands of each layer, with its torch; then what another one says that needs more.
+MODEL = "--model small-en-alnum"
+RUNS_MODELS = [
+    f"decode {MODEL} --manifest one.jsonl",
+    f"align {MODEL} --manifest one.jsonl",
+    f"stream {MODEL} x.wav",
+    f"export {MODEL} --format torchscript --output e.ts --audio x.wav",
+    f"verify {MODEL} --chunk-ms 320 --left-ms 2560 --exported e.ts x.wav",
+]
+EVALUATES = [f"evaluate {MODEL} one.jsonl", "data check one.jsonl"]
+EXPORTS = f"export {MODEL} --format onnx --output e.onnx --audio x.wav"
+LAYERS = {  # name: (extra, constraint, commands, one that needs another extra, which)
+    "oldest": ("", "torch==2.6.*", RUNS_MODELS, EVALUATES[0], "train"),
+    "newest": ("", "torch==2.13.*", RUNS_MODELS, EVALUATES[0], "train"),
+    "train": ("[train]", "torch", RUNS_MODELS + EVALUATES, EXPORTS, "onnx"),
+    "onnx": ("[onnx]", "torch==2.13.*", [*RUNS_MODELS, EXPORTS], EVALUATES[0], "train"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_layer_in_an_empty_environment(
+    layer: str, wheel: Path, tmp_path: Path, shared_data: Path
+) -> None:
+    """It does what it promises, to the same text with any torch, and says what is not in it."""
+    extra, torch, commands, other, needed = LAYERS[layer]
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    python = str(tmp_path / "venv" / "bin" / "python")
+    installed = subprocess.run(
+        [python, *PIP[1:], "install", "-q", f"{wheel}{extra}", torch],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if "No matching distribution" in installed.stderr:
+        skip(f"nowhere to get {torch} from")
+    assert installed.returncode == 0, installed.stderr
+    line = json.loads((shared_data / "an4" / "dev.jsonl").read_text().splitlines()[0])
+    recording = shared_data / "an4" / line["audio"]
+    soundfile.write(tmp_path / "x.wav", *soundfile.read(recording, dtype="float32"))
+    (tmp_path / "one.jsonl").write_text(json.dumps(line | {"audio": "x.wav"}) + "\n")
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
+
+    def run(interpreter: str, command: str, paths: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [interpreter, "-m", "asrkit", *command.split()], cwd=tmp_path,
+            env=environment | {"PYTHONPATH": paths}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    for command in commands:
+        done = run(python, command)
+        assert done.returncode == 0, (command, done.stderr)
+        assert "Warning" not in done.stderr, (command, done.stderr)
+    here = run(sys.executable, commands[0], str(PROJECT)).stdout
+    assert run(python, commands[0]).stdout == here != ""
+    lacking = run(python, other)
+    assert lacking.returncode == 2
+    assert lacking.stderr.count("\n") == 1
+    assert f"not installed: pip install 'asrkit[{needed}]'" in lacking.stderr
+
+
+@pytest.mark.slow
+def test_from_a_wheel(wheel: Path, tmp_path: Path) -> None:
+    """Unpacked, and used from another folder."""
+    installed = tmp_path / "installed"
+    subprocess.run([*PIP, "install", "-q", "--no-deps", "--target", installed, wheel], check=True)
     environment = os.environ | {"PYTHONPATH": str(installed), "OMP_NUM_THREADS": "1"}
 
     def run(*command: str) -> subprocess.CompletedProcess[str]:

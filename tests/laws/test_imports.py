@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from asrkit.extras import PACKAGES
 from tests.conftest import PROJECT
 from tools.imports import PACKAGE, picture, upward
 
@@ -76,27 +77,82 @@ def test_public_names_are_there_when_used() -> None:
     assert run(program) == "[] True"
 
 
-def test_inference_works_without_the_training_packages(tmp_path: Path) -> None:
-    """torchaudio, lhotse, tensorboard and matplotlib are hidden; a file is decoded all the same."""
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with m.safetensors, x.wav and two.jsonl, of which a text is known."""
     import soundfile
 
-    from asrkit.config import parse_config
-    from asrkit.model_file import ModelFile, save_model
-    from asrkit.text import CharTokenizer
-    from tests.conftest import speech, tiny_model
+    from tests.conftest import speech
+    from tests.running import talkative_model
 
-    sizes = {"dim": 24, "num_layers": 3, "ffn_dim": 48, "kernel_size": 5}
-    config = parse_config(
-        {"data": {"train": "a", "dev": "b"}, "training": {"output_dir": "c"}, "model": sizes}
+    folder = tmp_path_factory.mktemp("small")
+    talkative_model(folder / "m.safetensors")
+    soundfile.write(folder / "x.wav", speech(2.0), 16000)
+    (folder / "two.jsonl").write_text('{"id": "x", "audio": "x.wav", "text": "abc"}\n')
+    return folder
+
+
+HIDE = f"""
+import sys
+for name in {PACKAGES["train"] + PACKAGES["recipes"] + PACKAGES["onnx"]}:
+    sys.modules[name] = None
+from asrkit.__main__ import main
+status = [main(command.split()) for command in sys.argv[1:]]
+print(status)
+"""
+
+
+def without_extras(
+    folder: Path, environment: dict[str, str], *commands: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", HIDE, *commands], cwd=folder, env=environment,
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+
+
+def test_inference_works_without_the_extras(small: Path, environment: dict[str, str]) -> None:
+    """What other extras bring is hidden; all that runs a model works, and says what is missing."""
+    model = "--model m.safetensors"
+    done = without_extras(
+        small,
+        environment,
+        f"decode {model} --manifest two.jsonl",
+        f"align {model} x.wav --text abc",
+        f"stream {model} --chunk-ms 160 x.wav",
+        f"export {model} --format torchscript --chunk-ms 160 --output e.ts --audio x.wav",
+        f"verify {model} --chunk-ms 160 --left-ms 1280 --exported e.ts x.wav",
+        f"pack {model} --output small.safetensors",
+        "info small.safetensors",
+        "ngram --order 2 two.jsonl --output lm.arpa",
     )
-    tokenizer = CharTokenizer(list("abcdefghij "))
-    save_model(tmp_path / "m.safetensors", ModelFile(tiny_model().float(), tokenizer, config, {}))
-    soundfile.write(tmp_path / "x.wav", speech(1.0), 16000)
-    program = (
-        "import sys\n"
-        "for name in ('torchaudio', 'lhotse', 'tensorboard', 'matplotlib'):\n"
-        "    sys.modules[name] = None\n"
-        "from asrkit.decode import main\n"
-        f"sys.exit(main(['--model', r'{tmp_path}/m.safetensors', r'{tmp_path}/x.wav']))\n"
-    )
-    assert run(program)
+    assert done.stdout.splitlines()[-1] == str([0] * 8), done.stderr
+    told = "asrkit decode: no error rates: jiwer not installed: pip install 'asrkit[train]'\n"
+    assert told in done.stderr
+
+
+def test_what_needs_an_extra_says_which(small: Path, environment: dict[str, str]) -> None:
+    """In one line, before anything is done."""
+    model = "--model m.safetensors"
+    commands = {
+        f"evaluate {model} two.jsonl": "lhotse not installed: pip install 'asrkit[train]'",
+        f"tune {model} --lm lm.arpa two.jsonl": "lhotse not installed: pip install 'asrkit[train]'",
+        "train --config digits": "lhotse not installed: pip install 'asrkit[train]'",
+        "report exp": "lhotse not installed: pip install 'asrkit[train]'",
+        "data check two.jsonl": "lhotse not installed: pip install 'asrkit[train]'",
+        f"export {model} --format onnx --output e.onnx --audio x.wav": (
+            "onnx and onnxscript and onnxruntime not installed: pip install 'asrkit[onnx]'"
+        ),
+    }
+    done = without_extras(small, environment, *commands)
+    assert done.stdout.splitlines()[-1] == str([2] * len(commands))
+    lines = [f"asrkit {command.split()[0]}: {why}" for command, why in commands.items()]
+    assert done.stderr.splitlines() == lines
+
+
+def test_control_another_missing_module_is_no_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    from asrkit.commands import run as run_named
+
+    monkeypatch.setitem(sys.modules, "asrkit.commands.info", None)
+    with pytest.raises(ModuleNotFoundError):
+        run_named("info", [])

@@ -16,9 +16,16 @@ from asrkit import audio
 from asrkit.audio.file import opened
 from asrkit.audio.io import AudioInfo, blocks_of
 from asrkit.commands.check.facts import Facts, Finding, Signal
-from asrkit.data.cuts import is_lhotse, load_cuts, utterance_of
+from asrkit.data.cuts import load_cuts, utterance_of
 from asrkit.data.dataset import load_samples
-from asrkit.data.manifest import ManifestError, Utterance, lines_of, parse_line, what_is_wrong
+from asrkit.data.manifest import (
+    ManifestError,
+    Utterance,
+    is_lhotse,
+    lines_of,
+    parse_line,
+    what_is_wrong,
+)
 
 FULL_SCALE = 0.99  # 8-bit audio ends at 0.992
 BLOCK_SECONDS = 30.0  # so that an hour of audio is never in memory at once

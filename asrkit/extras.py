@@ -1,0 +1,33 @@
+"""Packages that only parts of asrkit need, and the extra of its installation that brings each."""
+
+from collections.abc import Collection
+from importlib.util import find_spec
+
+from asrkit.errors import UserError
+
+PACKAGES = {  # of each extra, by the names that Python imports
+    "av": ("av",),
+    "kenlm": ("kenlm",),
+    "mic": ("sounddevice",),
+    "onnx": ("onnx", "onnxruntime", "onnxscript"),
+    "recipes": ("backports", "espeakng_loader", "matplotlib"),
+    "train": ("jiwer", "lhotse", "tensorboard", "torchaudio", "urllib3"),
+    "vad": ("silero_vad",),
+}
+EXTRA_OF = {package: extra for extra, packages in PACKAGES.items() for package in packages}
+
+
+def need(*packages: str) -> None:
+    """Raises UserError for packages that are not installed."""
+    if absent := [package for package in packages if find_spec(package) is None]:
+        raise UserError(missing(absent))
+
+
+def missing(packages: Collection[str]) -> str:
+    """What to say of packages that are not installed."""
+    return f"{' and '.join(packages)} not installed: {pip_install(*packages)}"
+
+
+def pip_install(*packages: str) -> str:
+    """The command that installs these packages."""
+    return f"pip install 'asrkit[{','.join(sorted({EXTRA_OF[each] for each in packages}))}]'"
