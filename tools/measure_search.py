@@ -1,6 +1,6 @@
 """What a beam and each way of pruning it do to the word error rate, and what they cost.
 
-The network hears every utterance once; each search then reads the same log-probabilities.
+The network works on every utterance once; each search then reads the same log-probabilities.
 """
 
 import argparse
@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 import torch
 
-from asrkit.build import build_fusion
+from asrkit.build import build_fusion, build_normalizer
+from asrkit.commands.held_out import name_left_out, read_batches
 from asrkit.commands.options import (
     add_batch,
     add_context,
@@ -19,12 +20,13 @@ from asrkit.commands.options import (
     parser,
     run_command,
 )
-from asrkit.commands.tune import Said, heard, score, texts_of
+from asrkit.commands.tune import Known, log_probs, read
 from asrkit.config import SearchConfig, parse_language_model, parse_search
-from asrkit.model_file import ModelFile, load_model
-from asrkit.runtime import recognizer_of
-from asrkit.search import Search, build_search
-from asrkit.training.batches import held_out_manifest
+from asrkit.data.manifest import LeftOut
+from asrkit.evaluation.scoring import score_of
+from asrkit.model_file import load_model
+from asrkit.runtime import Recognizer, recognizer_of
+from asrkit.search import build_search
 
 BEAMS = (1, 2, 5, 10, 20, 50)
 TOKENS = (0.0, 1e-4, 1e-3, 1e-2, 1e-1)
@@ -45,14 +47,14 @@ def searches() -> Iterator[tuple[str, SearchConfig]]:
             yield f"{option} {value:g}, else not pruned", parse_search(NOT_PRUNED | {option: value})
 
 
-def measured(search: Search, said: Said, file: ModelFile) -> str:
+def measured(recognizer: Recognizer, known: Known) -> str:
     """Error rate, its interval, and milliseconds of the CPU for a second of audio."""
     started = time.process_time()
-    texts = texts_of(search, said, file.tokenizer)
+    outcomes = read(recognizer, known)
     ms = 1000 * (time.process_time() - started)
-    rate, (low, high) = score(said, texts)
-    audio = sum(len(rows) for _, rows in said) * file.model.encoder.frame_ms / 1000
-    return f"{rate.rate:.2f} % | {low:.1f}-{high:.1f} | {ms / audio:.2f}"
+    score, audio = score_of(outcomes), sum(outcome.seconds for outcome in outcomes)
+    low, high = score.interval
+    return f"{score.words.rate:.2f} % | {low:.1f}-{high:.1f} | {ms / audio:.2f}"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -72,16 +74,19 @@ def measure(options: argparse.Namespace) -> int:
     torch.set_num_threads(1)
     file = load_model(options.model)
     recognizer = recognizer_of(file, *context_of(options, file))
-    batches = held_out_manifest(options.manifest, file, options.batch_seconds)
-    said = list(heard(recognizer, file.model, batches))
+    left_out: list[LeftOut] = []
+    normalize = build_normalizer(file.config.text)
+    batches = read_batches(options.manifest, normalize, options.batch_seconds, left_out)
+    known = list(log_probs(recognizer, batches))
+    status = name_left_out("measure_search", left_out)
     print("| search | WER | 95 % | ms of CPU for a second of audio |\n|---|---|---|---|")
     for name, config in searches():
         fusion = None
         if options.lm and config.kind != "greedy":
             fusion = build_fusion(parse_language_model(options.lm), config, file.tokenizer)
         search = build_search(config.model_dump(), fusion)
-        print(f"| {name} | {measured(search, said, file)} |", flush=True)
-    return 0
+        print(f"| {name} | {measured(recognizer.with_search(search), known)} |", flush=True)
+    return status
 
 
 if __name__ == "__main__":

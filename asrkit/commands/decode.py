@@ -26,6 +26,7 @@ from asrkit.commands.recordings import (
     Job,
     Output,
     add_output,
+    by_length,
     jobs_of,
     seconds_of,
     transcribe,
@@ -40,7 +41,7 @@ from asrkit.runtime.formats import Recording
 JSON = ("json", "jsonl")
 
 
-class Outcome(NamedTuple):
+class Decoded(NamedTuple):
     """What became of a job."""
 
     number: int  # of the job
@@ -80,10 +81,12 @@ def decode(options: argparse.Namespace) -> int:
     jobs = jobs_of(options.files, options.manifest, left_out)
     for line in left_out:
         print(f"asrkit decode: {line}", file=sys.stderr)
+    if not jobs and not left_out:
+        raise UserError(f"{options.manifest} has no utterances to decode")
     output = Output(options.format, options.output_dir, jobs)
     recognizer, config = load_recognizer(options)
     check_nbest(options, recognizer)
-    done: dict[int, Outcome] = {}
+    done: dict[int, Decoded] = {}
     shown = 0  # results come by length and are shown in order, as soon as those before are there
     bar = tqdm(total=len(jobs), unit=" file", disable=None, leave=False)
     for outcome in outcomes(recognizer, jobs, options.batch_seconds):
@@ -96,8 +99,7 @@ def decode(options: argparse.Namespace) -> int:
     bar.close()
     failed = sum(isinstance(outcome.result, UserError) for outcome in done.values())
     normalize = build_normalizer(config.text)
-    rewrite = recognizer.decoding.postprocess or str  # what is compared is written alike
-    report(jobs, done, lambda text: rewrite(normalize(text)))
+    report(jobs, done, lambda text: recognizer.rewrite(normalize(text)))
     return 1 if failed or left_out else 0
 
 
@@ -110,7 +112,7 @@ def check_nbest(options: argparse.Namespace, recognizer: Recognizer) -> None:
         raise UserError("this search finds one text, not several: --search prefix_beam does")
 
 
-def outcomes(recognizer: Recognizer, jobs: list[Job], batch_seconds: float) -> Iterator[Outcome]:
+def outcomes(recognizer: Recognizer, jobs: list[Job], batch_seconds: float) -> Iterator[Decoded]:
     """A result or the error of every job, in batches of similar length as files come in.
 
     Long recordings go alone and piece by piece; the numbers are the same either way.
@@ -121,11 +123,11 @@ def outcomes(recognizer: Recognizer, jobs: list[Job], batch_seconds: float) -> I
         try:
             length, rate = seconds_of(job)
             if length > PIECE_SECONDS:
-                yield Outcome(index, transcribe(recognizer, job, rate), length)
+                yield Decoded(index, transcribe(recognizer, job, rate), length)
                 continue
             samples = audio.load(job.path, job.start, job.duration)
         except UserError as error:
-            yield Outcome(index, error)
+            yield Decoded(index, error)
             continue
         waiting.append((index, samples))
         seconds += length
@@ -137,16 +139,12 @@ def outcomes(recognizer: Recognizer, jobs: list[Job], batch_seconds: float) -> I
 
 def batches(
     recognizer: Recognizer, waiting: list[tuple[int, Any]], batch_seconds: float
-) -> Iterator[Outcome]:
+) -> Iterator[Decoded]:
     """Results of loaded recordings, those of similar length together."""
-    waiting = sorted(waiting, key=lambda item: len(item[1]))
-    while waiting:
-        longest = len(waiting[-1][1]) / audio.SAMPLE_RATE
-        count = max(1, int(batch_seconds / max(longest, 0.1)))
-        batch, waiting = waiting[-count:], waiting[:-count]
+    for batch in by_length(waiting, lambda item: len(item[1]) / audio.SAMPLE_RATE, batch_seconds):
         results = results_of(recognizer, [samples for _, samples in batch])
         for (index, samples), result in zip(batch, results, strict=True):
-            yield Outcome(index, result, len(samples) / audio.SAMPLE_RATE)
+            yield Decoded(index, result, len(samples) / audio.SAMPLE_RATE)
 
 
 def results_of(recognizer: Recognizer, batch: list[Any]) -> list[Result | UserError]:
@@ -159,7 +157,7 @@ def results_of(recognizer: Recognizer, batch: list[Any]) -> list[Result | UserEr
         return [result for samples in batch for result in results_of(recognizer, [samples])]
 
 
-def show(job: Job, outcome: Outcome, output: Output, nbest: int) -> None:
+def show(job: Job, outcome: Decoded, output: Output, nbest: int) -> None:
     """One recording's transcript, or what was wrong with it on standard error."""
     result = outcome.result
     if isinstance(result, UserError):
@@ -176,12 +174,12 @@ def show(job: Job, outcome: Outcome, output: Output, nbest: int) -> None:
     output.write(job, Recording(result.words, job.id, outcome.seconds, more))
 
 
-def texts(said: Result | Segment, nbest: int) -> dict[str, Any]:
+def texts(result: Result | Segment, nbest: int) -> dict[str, Any]:
     """The likeliest texts, if they are asked for."""
-    return {"nbest": [each._asdict() for each in said.nbest[:nbest]]} if nbest else {}
+    return {"nbest": [each._asdict() for each in result.nbest[:nbest]]} if nbest else {}
 
 
-def report(jobs: list[Job], done: dict[int, Outcome], normalize: Callable[[str], str]) -> None:
+def report(jobs: list[Job], done: dict[int, Decoded], normalize: Callable[[str], str]) -> None:
     """Error rates of the recordings that have a reference, on standard error."""
     references, hypotheses, failed = [], [], 0
     for index, job in enumerate(jobs):

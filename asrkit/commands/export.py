@@ -18,12 +18,12 @@ from asrkit.backends.registry import check
 from asrkit.backends.torchscript import read as read_torchscript
 from asrkit.build import build_normalizer, build_search
 from asrkit.commands.arguments import Target
+from asrkit.commands.held_out import Labelled, read_labelled, utterances
 from asrkit.commands.options import add_model_file, frames, parser, run_command
-from asrkit.commands.recordings import Job, jobs_of, seconds_of, transcribe
 from asrkit.config import MOST_FRAMES
 from asrkit.data.manifest import ManifestError, read_manifest
 from asrkit.errors import UserError, shown
-from asrkit.evaluation.wer import ErrorRate, wer
+from asrkit.evaluation import Score, recognize, scores
 from asrkit.export import int8, onnx, torchscript
 from asrkit.export.replay import eager_step, largest_difference, tolerance
 from asrkit.extras import need
@@ -137,22 +137,22 @@ def exported_of(options: argparse.Namespace, file: ModelFile) -> Exported:
     return exported
 
 
-def recordings(manifest: str) -> list[Job]:
+def recordings(manifest: str) -> list[Labelled]:
     """Those of a manifest that have a text.
 
     Raises:
         UserError: if there are none.
     """
     try:
-        jobs = [job for job in jobs_of([], manifest, []) if job.text]
+        found = [each for each in read_labelled(manifest, []) if each.text]
     except ManifestError as error:
         raise UserError(f"int8 has to be tried on a --manifest: {error}") from None
-    if not jobs:
+    if not found:
         raise UserError(f"int8 has to be tried on recordings with texts; {manifest} has none")
-    return jobs
+    return found
 
 
-def quantized(file: ModelFile, exported: Exported, path: Path, trial: list[Job]) -> str:
+def quantized(file: ModelFile, exported: Exported, path: Path, trial: list[Labelled]) -> str:
     """Make an int8 file of a float32 one, in its place, if it recognises as well; a line on that.
 
     Raises:
@@ -161,32 +161,34 @@ def quantized(file: ModelFile, exported: Exported, path: Path, trial: list[Job])
     module = eager_step(file, exported)
     plain = eager(file.model, exported.chunk_size, exported.left_context)
     observed = int8.ObservedStep(path, module)
-    before = error_rate(of_step(observed, plain), file, trial)
-    if not before.reference_units:
-        raise UserError("int8 not written: no recording of the manifest could be read to try it on")
+    before = score(of_step(observed, plain), file, trial)
     if not any(map(any, observed.ranges.values())):
-        raise UserError("int8 not written: the manifest's recordings are too short to be heard")
+        raise UserError("int8 not written: the manifest's recordings are too short for a frame")
     int8.quantize(path, module, observed.ranges)
     backend = of_file(path, file, plain, "int8")
     check(backend, plain)
-    after = error_rate(backend, file, trial)
-    found = f"float32 {before}, int8 {after}"
-    if after.rate > before.rate + MOST_LOST:
+    after = score(backend, file, trial)
+    found = f"float32 {before.words}, int8 {after.words}"
+    if after.words.rate > before.words.rate + MOST_LOST:
         raise UserError(f"int8 not written: it costs more than {MOST_LOST} % WER: {found}")
     return f"\nWER: {found} (at most {MOST_LOST} more)"
 
 
-def error_rate(backend: Backend, file: ModelFile, jobs: list[Job]) -> ErrorRate:
-    """Of all that can be read."""
+def score(backend: Backend, file: ModelFile, trial: list[Labelled]) -> Score:
+    """On all recordings that can be read, one by one: what pads a batch would be observed too.
+
+    Raises:
+        UserError: if there are none.
+    """
     normalize = build_normalizer(file.config.text)
     search = build_search(file.config.search)
     recognizer = Recognizer(backend, file.tokenizer, search, normalize)
-    texts = []
-    for job in tqdm(jobs, backend.kind, unit=" file", disable=None, leave=False):
-        with suppress(audio.AudioError):
-            result = transcribe(recognizer, job, seconds_of(job)[1])
-            texts.append((normalize(job.text or ""), result.text))
-    return wer([reference for reference, _ in texts], [heard for _, heard in texts])
+    bar = tqdm(trial, backend.kind, unit=" file", disable=None, leave=False)
+    alone = ([utterance] for utterance in utterances(bar, normalize, []))
+    outcomes = list(recognize(alone, {backend.kind: recognizer}))
+    if not outcomes:
+        raise UserError("int8 not written: no recording of the manifest could be read to try it on")
+    return scores(outcomes)[backend.kind]
 
 
 def recording(path: str | None, file: ModelFile) -> tuple[torch.Tensor, str]:

@@ -242,14 +242,24 @@ def frames(option: str, value: str | None, frame_ms: int, lowest: int = 0) -> in
 def load_recognizer(options: argparse.Namespace) -> tuple[Recognizer, Config]:
     """The recogniser that the options ask for, segments too, and the model's configuration."""
     file = load_model(options.model)
-    rewrite = None
-    if options.postprocess:
-        if ":" in options.postprocess:
-            sys.path.append("")  # its module may be in the folder where the command is given
-        rewrite = find_postprocess(options.postprocess)
-    recognizer = recognizer_as(options, file, endpointer_of(options), rewrite, options.backend)
+    recognizer = recognizer_as(
+        options, file, endpointer_of(options), postprocess_of(options), options.backend
+    )
     leave_cores(recognizer, torch.get_num_threads())
     return recognizer, file.config
+
+
+def postprocess_of(options: argparse.Namespace) -> Callable[[str], str] | None:
+    """What rewrites the text, if the options ask for it.
+
+    Raises:
+        UserError: if there is no such function.
+    """
+    if not options.postprocess:
+        return None
+    if ":" in options.postprocess:
+        sys.path.append("")  # its module may be in the folder where the command is given
+    return find_postprocess(options.postprocess)
 
 
 def leave_cores(recognizer: Recognizer, threads: int) -> None:

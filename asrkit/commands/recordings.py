@@ -2,9 +2,9 @@
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from asrkit import audio
 from asrkit.commands.arguments import Parser
@@ -16,6 +16,8 @@ from asrkit.runtime.formats import FORMATS, Recording, write
 
 PIECE_SECONDS = 60.0  # of a recording that are read at once
 LONGEST_NAME = 200  # bytes: file systems allow 255, with the ending and the prefix of `replacing`
+
+Item = TypeVar("Item")
 
 
 class Job(NamedTuple):
@@ -60,6 +62,23 @@ def transcribe(recognizer: Recognizer, job: Job, rate: int) -> Result:
     for block, _ in audio.blocks(job.path, PIECE_SECONDS, job.start, job.duration):
         session.accept(block)
     return session.finish()
+
+
+def by_length(
+    items: Iterable[Item], seconds: Callable[[Item], float], batch_seconds: float
+) -> Iterator[list[Item]]:
+    """Batches of items of similar length, the longest first; of one if it is longer than a batch.
+
+    Args:
+        items: recordings.
+        seconds: how long one is.
+        batch_seconds: audio in a batch at most, all of them as long as its longest.
+    """
+    waiting = sorted(items, key=seconds)
+    while waiting:
+        count = max(1, int(batch_seconds / max(seconds(waiting[-1]), 0.1)))
+        yield waiting[-count:]
+        del waiting[-count:]
 
 
 def seconds_of(job: Job) -> tuple[float, int]:

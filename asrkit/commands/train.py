@@ -20,6 +20,7 @@ from asrkit.commands.options import parser, run_command
 from asrkit.config import Config, ConfigError, DataConfig, load_config
 from asrkit.config.shipped import recipes
 from asrkit.data.manifest import LeftOut
+from asrkit.evaluation.scoring import rates
 from asrkit.files import replacing
 from asrkit.kinds import refusal
 from asrkit.model_file import ModelFile, save_model
@@ -27,7 +28,6 @@ from asrkit.training.corpus import feature_statistics, hours_of_epoch, load_corp
 from asrkit.training.distributed import Ranks
 from asrkit.training.snapshots import Checkpoints, EpochWeights
 from asrkit.training.trainer import Trainer
-from asrkit.training.validation import rates, scores
 from asrkit.training.warm_start import start_from
 
 logger = logging.getLogger("asrkit")
@@ -235,7 +235,7 @@ def finish(trainer: Trainer, config: Config, folder: Path) -> None:
     average, epochs = trainer.epochs.average(trainer.model, trainer.scores())
     trainer.model.load_state_dict(average)
     averaged = [epoch + 1 for epoch in epochs]
-    results = scores(trainer.validation().measure())
+    results = trainer.validation(align=True)
     seconds = round(trainer.wall_seconds())
     training = {
         "epochs": config.training.epochs,

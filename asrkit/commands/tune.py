@@ -1,20 +1,20 @@
 """How far to trust a language model: python -m asrkit.tune --model M --lm lm.arpa dev.jsonl
 
-The network hears every utterance once. Then pairs of a weight and a bonus are tried: from one to
+The network works on every utterance once. Then pairs of a weight and a bonus are tried: from one to
 the best of its neighbours, and in finer steps when none is better.
 """
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import product
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from asrkit.build import build_fusion
+from asrkit.build import build_fusion, build_normalizer
+from asrkit.commands.held_out import name_left_out, read_batches
 from asrkit.commands.options import (
     add_batch,
     add_context,
@@ -27,20 +27,17 @@ from asrkit.commands.options import (
     run_command,
     search_of,
 )
-from asrkit.data.dataset import Batch
+from asrkit.data.manifest import LeftOut
 from asrkit.errors import UserError
-from asrkit.evaluation.wer import ErrorRate, Interval, bootstrap, wer
+from asrkit.evaluation import Outcome, Utterance
+from asrkit.evaluation.outcomes import traced
+from asrkit.evaluation.scoring import score_of
 from asrkit.lm import LIMIT, read_language_model
-from asrkit.model import ConformerCTC
 from asrkit.model_file import load_model
 from asrkit.runtime import Recognizer, recognizer_of
-from asrkit.runtime.load import known_device, on_device
-from asrkit.search import Fusion, Search, plus, takes_fusion
-from asrkit.text import Tokenizer, decode
-from asrkit.training.batches import held_out_manifest
-from asrkit.training.validation import frames_of, with_features
+from asrkit.search import Fusion, GreedySearch, Search, plus, takes_fusion
 
-Said = list[tuple[str, Tensor]]  # texts with their (E, V) log-probabilities
+Known = Sequence[tuple[Utterance, Tensor]]  # utterances with their (E, V) log-probabilities
 
 
 class Pair(NamedTuple):
@@ -78,18 +75,22 @@ def tune(options: argparse.Namespace) -> int:
         return build_fusion(chosen, searching, file.tokenizer, model)
 
     start = Pair(lm.weight, lm.word_bonus)
-    fusion(start)  # what does not fit is refused before anything is heard
-    file = on_device(file, known_device(options.device))
-    recognizer = recognizer_of(file, *context_of(options, file), searching)
+    fusion(start)  # what does not fit is refused before the network works
+    recognizer = recognizer_of(file, *context_of(options, file), searching, options.device)
     recognizer = recognizer.with_hotwords(hotwords_of(options))
-    batches = held_out_manifest(options.manifest, file, options.batch_seconds)
-    if not (said := list(heard(recognizer, file.model, batches))):
+    left_out: list[LeftOut] = []
+    normalize = build_normalizer(file.config.text)
+    batches = read_batches(options.manifest, normalize, options.batch_seconds, left_out)
+    known = list(log_probs(recognizer, batches))
+    status = name_left_out("asrkit tune", left_out)
+    if not known:
         raise UserError(f"{options.manifest}: no utterance could be read")
 
     def errors(name: str, search: Search) -> int:
-        rate, (low, high) = score(said, texts_of(search, said, file.tokenizer))
-        print(f"{name:<16} {rate.rate:6.2f} %  {low:.1f}–{high:.1f}", flush=True)
-        return rate.errors
+        score = score_of(read(recognizer.with_search(search), known))
+        low, high = score.interval
+        print(f"{name:<16} {score.words.rate:6.2f} %  {low:.1f}–{high:.1f}", flush=True)
+        return score.words.errors
 
     @cache
     def errors_with(pair: Pair) -> int:
@@ -103,32 +104,28 @@ def tune(options: argparse.Namespace) -> int:
         print(f"best: --lm-weight {best.weight:g} --word-bonus {best.bonus:g}")
     else:
         print("none of these is better than no language model")
-    return 0
+    return status
 
 
-@torch.inference_mode()
-def heard(
-    recognizer: Recognizer, model: ConformerCTC, batches: Iterable[Batch]
-) -> Iterator[tuple[str, Tensor]]:
-    """Each text with its (E, V) log-probabilities."""
-    context = recognizer.chunk_size, recognizer.left_context
-    for batch, feats, lengths in with_features(model, recognizer.engine.frontend, batches):
-        yield from zip(batch.texts, frames_of(model, feats, lengths, *context), strict=True)
+def log_probs(
+    recognizer: Recognizer, batches: Iterable[Sequence[Utterance]]
+) -> Iterator[tuple[Utterance, Tensor]]:
+    """Each utterance with its (E, V): the network works on it once, for all searches."""
+    quick = recognizer.with_search(GreedySearch())
+    for batch in batches:
+        for utterance, (_, trace) in zip(batch, traced(quick, batch), strict=True):
+            yield utterance, trace.log_probs
 
 
-def texts_of(search: Search, said: Said, tokenizer: Tokenizer) -> list[str]:
-    """What is heard."""
+def read(recognizer: Recognizer, known: Known) -> list[Outcome]:
+    """What a recogniser reads from the log-probabilities of each utterance."""
     return [
-        decode(tokenizer, search.best(search.step(search.start(), rows)).tokens)
-        for _, rows in tqdm(said, "searching", leave=False, disable=None)
-    ]
-
-
-def score(said: Said, texts: list[str]) -> tuple[ErrorRate, Interval]:
-    """The error rate of what is heard, and its interval."""
-    references = [text for text, _ in said]
-    each = [wer([text], [heard]) for text, heard in zip(references, texts, strict=True)]
-    return wer(references, texts), bootstrap(each)
+        Outcome(
+            utterance.id, utterance.seconds, recognizer.rewrite(utterance.reference),
+            recognizer.read(rows, len(utterance.samples)), recognizer.frame_ms,
+        )
+        for utterance, rows in tqdm(known, "searching", leave=False, disable=None)
+    ]  # fmt: skip
 
 
 def climb(errors: Callable[[Pair], int], best: Pair) -> Pair:

@@ -1,4 +1,4 @@
-"""Whether confidences are what they say."""
+"""How far confidences are from the share of what is right."""
 
 from collections.abc import Sequence
 

@@ -27,7 +27,7 @@ def delays(
     """Delays of one utterance's tokens in frames, and of its last token (or of none).
 
     Args:
-        reference: the forced alignment of what was said.
+        reference: its tokens by forced alignment.
         hypothesis: of the search, in chunks of `chunk_size`.
         chunk_size: C; all frames from there up.
         num_frames: E, of the utterance: its end completes the last chunk.
@@ -49,9 +49,9 @@ def agreeing(
 
     if not reference or not hypothesis:
         return []
-    said, written = (" ".join(map(str, tokens)) for tokens in (reference, hypothesis))
+    left, right = (" ".join(map(str, tokens)) for tokens in (reference, hypothesis))
     pairs = []
-    for part in jiwer.process_words(said, written).alignments[0]:
+    for part in jiwer.process_words(left, right).alignments[0]:
         if part.type == "equal":
             width = part.ref_end_idx - part.ref_start_idx
             pairs += [(part.ref_start_idx + k, part.hyp_start_idx + k) for k in range(width)]

@@ -94,7 +94,7 @@ def quantize(path: str | Path, module: nn.Module, ranges: dict[str, Range]) -> N
     Args:
         path: of the float32 file, which is replaced.
         module: that it was exported from.
-        ranges: of the inputs of these products, from an `ObservedStep` that heard recordings.
+        ranges: of the inputs of these products, from an `ObservedStep` that ran over recordings.
     """
     import onnx
 

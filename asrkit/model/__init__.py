@@ -7,7 +7,6 @@ frames · F mel bins · D model dim · H heads · Dh = D/H · L layers · C chun
 """
 
 from asrkit.model.conformer import (
-    FRAME_MS,
     FULL_CONTEXT,
     ConformerEncoder,
     EncoderOutput,
@@ -26,7 +25,6 @@ from asrkit.model.ctc import (
 
 __all__ = [
     "BLANK",
-    "FRAME_MS",
     "FULL_CONTEXT",
     "CTCLoss",
     "CTCOutput",

@@ -26,7 +26,6 @@ from asrkit.model.subsampling import build_subsampling
 
 FULL_CONTEXT = 1 << 30  # a chunk_size that no utterance reaches
 FEATURE_FRAME_MS = 10
-FRAME_MS = 40  # of an encoder frame where the subsampling's factor is 4
 
 
 class EncoderState(NamedTuple):

@@ -17,6 +17,7 @@ from asrkit.model import FULL_CONTEXT
 from asrkit.runtime.endpoint import Endpointer
 from asrkit.runtime.engine import Engine
 from asrkit.runtime.results import Result
+from asrkit.runtime.rewrite import applied
 from asrkit.runtime.session import Session
 from asrkit.runtime.stream import PIECE_SECONDS, Stream, duration
 from asrkit.runtime.transcript import DecodingOptions, Transcript
@@ -82,6 +83,25 @@ class Recognizer:
     @property
     def search(self) -> Search:
         return self.decoding.search
+
+    @property
+    def frame_ms(self) -> int:
+        """Milliseconds of an encoder frame."""
+        return self.engine.spec.frame_ms
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether recordings may share a step: resets and speech detectors are a stream's own."""
+        return not (self.decoding.resets_encoder or self.engine.detector)
+
+    def rewrite(self, text: str) -> str:
+        """A text as this recogniser would write it: by its postprocess, if it has one.
+
+        Raises:
+            UserError: for a postprocess that fails.
+        """
+        postprocess = self.decoding.postprocess
+        return text if postprocess is None or not text else applied(postprocess, text)
 
     def with_hotwords(self, hotwords: Phrases | None) -> "Recognizer":
         """A recogniser of the same model whose every session prefers these phrases as well.
@@ -160,7 +180,7 @@ class Recognizer:
         mono = [numbered(i, samples) for i, samples in enumerate(utterances)]
         if not mono:
             return []
-        if self.decoding.resets_encoder or self.engine.detector:  # neither knows rows
+        if not self.takes_rows:
             return [self._transcribe(samples) for samples in mono]
         rows = self.log_probs(mono)
         return [self.read(row, len(samples)) for row, samples in zip(rows, mono, strict=True)]

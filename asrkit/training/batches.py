@@ -6,12 +6,8 @@ import torch
 from lhotse import CutSet
 from torch.utils.data import DataLoader
 
-from asrkit.build import build_normalizer
-from asrkit.data.cuts import load_cuts
 from asrkit.data.dataset import Batch, SpeechDataset, TextEncoder
-from asrkit.data.manifest import LeftOut
 from asrkit.data.sampling import EpochBatches
-from asrkit.model_file import ModelFile
 
 logger = logging.getLogger(__name__)
 
@@ -30,18 +26,6 @@ def held_out(
     """Loader for scoring: every utterance once, without augmentation."""
     batches = EpochBatches(cuts, max_batch_seconds, num_buckets=20, seed=0, epoch=0)
     return loaded(SpeechDataset(encode, to_train=False), batches, num_workers)
-
-
-def held_out_manifest(path: str, file: ModelFile, max_batch_seconds: float) -> DataLoader[Batch]:
-    """Loader of a manifest for scoring a model; utterances left out are logged."""
-    left_out: list[LeftOut] = []
-    cuts = load_cuts(path, left_out)
-    for utterance in left_out:
-        logger.warning("not scored %s", utterance)
-    encode = TextEncoder(
-        file.tokenizer, build_normalizer(file.config.text), file.model.encoder.factor
-    )
-    return held_out(cuts, encode, max_batch_seconds)
 
 
 def report_left_out(batch: Batch) -> None:

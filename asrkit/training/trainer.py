@@ -25,6 +25,8 @@ from asrkit.config import Config
 from asrkit.data.dataset import Augmentation, Batch, SpeechDataset, seed_everything
 from asrkit.data.sampling import EpochBatches
 from asrkit.errors import UserError
+from asrkit.evaluation import Score, scores
+from asrkit.evaluation.scoring import losses_of, rates
 from asrkit.model import FULL_CONTEXT, ConformerCTC, CTCLoss
 from asrkit.training.batches import filler, held_out, loaded, report_left_out
 from asrkit.training.corpus import Corpus
@@ -44,7 +46,7 @@ from asrkit.training.snapshots import (
     Progress,
     check_fit,
 )
-from asrkit.training.validation import Validation, losses_of, rates, scores
+from asrkit.training.validation import validate
 from asrkit.training.views import draw_views
 
 logger = logging.getLogger(__name__)
@@ -270,7 +272,7 @@ class Trainer:
     def validate_epoch(self) -> None:
         """Log WER, CER and loss on dev in every context of the menu; keep the WER in `history`."""
         if self.ranks.is_first:
-            found = scores(self.validation().recognize())
+            found = self.validation()
             curves = rates(found)
             self.history[self.progress.epoch] = curves["wer"]
             forms = {"wer": ("WER", "{:.2f} %"), "cer": ("CER", "{:.2f} %")}
@@ -282,15 +284,20 @@ class Trainer:
                 self.log({f"{tag}/{of}": value for of, value in by_chunk.items()})
         self.ranks.wait()
 
-    def validation(self) -> Validation:
-        """Validation on dev, in full context and each chunk size with the longest left context."""
+    def validation(self, align: bool = False) -> dict[str, Score]:
+        """Scores on dev, in full context and each chunk size, with the longest left context.
+
+        Args:
+            align: the references too, which measures delays and takes its time.
+        """
         context, data, encode = self.config.context, self.config.data, self.corpus.encode
         contexts = [(FULL_CONTEXT, 0)] if context.full_share > 0 else []
         left_context = max(context.left_contexts)
         contexts += [(chunk, left_context) for chunk in dict.fromkeys(context.chunk_sizes)]
         dev = held_out(self.corpus.dev, encode, data.max_batch_seconds, data.num_workers)
         search = build_search(self.config.search)
-        return Validation(self.model, self.fbank, encode.tokenizer, search, dev, contexts)
+        outcomes = validate(self.model, encode.tokenizer, search, dev, contexts, align)
+        return scores(outcomes)
 
     def scores(self) -> dict[int, float]:
         """Mean dev WER over the menu, by epoch."""

@@ -2,16 +2,16 @@
 
 import pytest
 
-from asrkit.evaluation.accuracy import Heard, word_accuracy
+from asrkit.evaluation.accuracy import word_accuracy
 from asrkit.runtime import Word
 
 
 def test_known() -> None:
     """Of four words three are right; those of the second utterance could not be aligned."""
-    said = [Word("a", 0.0, 1.0, 1.0), Word("b", 1.0, 2.0, 1.0), Word("c", 2.0, 3.0, 1.0)]
-    heard = [Word("a", 0.1, 1.0, 0.95), Word("x", 1.0, 2.0, 0.05), Word("c", 1.7, 3.2, 0.95)]
+    reference = [Word("a", 0.0, 1.0, 1.0), Word("b", 1.0, 2.0, 1.0), Word("c", 2.0, 3.0, 1.0)]
+    words = [Word("a", 0.1, 1.0, 0.95), Word("x", 1.0, 2.0, 0.05), Word("c", 1.7, 3.2, 0.95)]
     found = word_accuracy(
-        [Heard(heard, ["a", "b", "c"], said), Heard([Word("d", 5.0, 6.0, 0.95)], ["d"], [])]
+        [(words, ["a", "b", "c"], reference), ([Word("d", 5.0, 6.0, 0.95)], ["d"], None)]
     )
     assert found.calibration_error == pytest.approx(0.05)
     assert found.start_ms == (200.0, 280.0)
@@ -19,6 +19,6 @@ def test_known() -> None:
 
 
 def test_nothing_right() -> None:
-    found = word_accuracy([Heard([Word("d", 5.0, 6.0, 0.75)], ["e"], [Word("e", 5.0, 6.0, 1.0)])])
+    found = word_accuracy([([Word("d", 5.0, 6.0, 0.75)], ["e"], [Word("e", 5.0, 6.0, 1.0)])])
     assert found == (0.75, None, None)
     assert word_accuracy([]) == (0.0, None, None)

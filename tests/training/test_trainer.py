@@ -16,15 +16,14 @@ import asrkit
 from asrkit.commands.train import main, report, start_log
 from asrkit.config import load_config
 from asrkit.data.manifest import LeftOut, ManifestError
+from asrkit.evaluation import outcomes
 from asrkit.model import FULL_CONTEXT, CTCLoss, View
 from asrkit.model_file import load_model
-from asrkit.training import validation
 from asrkit.training.corpus import feature_statistics, hours_of_epoch, load_corpus
 from asrkit.training.distributed import Ranks
 from asrkit.training.optimizer import learning_rate
 from asrkit.training.snapshots import Checkpoints, EpochWeights, Progress
 from asrkit.training.trainer import Trainer, TrainingError, recompute_layers
-from asrkit.training.validation import scores
 from tests.conftest import PROJECT, tiny_model, write_config, write_manifest
 
 
@@ -157,8 +156,8 @@ def test_dev_is_scored_whole(corpus: Path, tmp_path: Path) -> None:
     lines[0]["text"] = "Qq xx"
     write_manifest(corpus / "dev.jsonl", *lines)
     subject = trainer(corpus, tmp_path)
-    for outcomes in (subject.validation().recognize(), subject.validation().measure()):
-        found = scores(outcomes).values()
+    for align in (False, True):
+        found = subject.validation(align).values()
         assert all(score.words.reference_units == 2 + 1 + 2 for score in found)
 
 
@@ -167,17 +166,17 @@ def test_validation_measures_no_delay(
 ) -> None:
     """Only what is logged is computed: alignments are for the final scores."""
     subject = trainer(corpus, tmp_path)
-    outcomes = list(subject.validation().measure())
+    with_delays = subject.validation(align=True)
 
-    def align(*_: object) -> None:
+    def aligned(*_: object) -> None:
         raise AssertionError("aligned")
 
-    monkeypatch.setattr(validation, "align", align)
-    again = list(subject.validation().recognize())
-    assert [o.texts for o in again] == [o.texts for o in outcomes]
-    assert [o.delays for o in again] == [{}] * 3
+    monkeypatch.setattr(outcomes, "aligned", aligned)
+    without = subject.validation()
+    assert [s.each for s in without.values()] == [s.each for s in with_delays.values()]
+    assert {score.delay for score in without.values()} == {None}
     with pytest.raises(AssertionError, match="aligned"):  # control
-        list(subject.validation().measure())
+        subject.validation(align=True)
 
 
 def test_unusable_utterances_are_reported(corpus: Path, tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""A training as one page: scores, curves, alignments, and what was heard wrong."""
+"""A training as one page: scores, curves, alignments, and what was recognised wrong."""

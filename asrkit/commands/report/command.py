@@ -4,17 +4,17 @@ import argparse
 import sys
 from pathlib import Path
 
-from lhotse import CutSet
 from tqdm import tqdm
 
 from asrkit.build import build_normalizer
 from asrkit.commands.arguments import Target, whole
+from asrkit.commands.held_out import name_left_out, read_batches, read_labelled, utterances
 from asrkit.commands.options import (
     MODEL,
     add_batch,
     add_context,
     add_search,
-    frames,
+    context_of,
     parser,
     recognizer_as,
     run_command,
@@ -25,27 +25,23 @@ from asrkit.commands.report.examples import example_of
 from asrkit.commands.report.markup import Html, page, tag
 from asrkit.commands.report.recognition import (
     confusions_section,
+    evenly_chosen,
     examples_section,
     groups_section,
-    spread,
     worst,
     worst_section,
 )
 from asrkit.commands.report.recordings import Players
 from asrkit.commands.report.training import Experiment, curves_section, scores_section, tiles
 from asrkit.commands.report.words import Recognized, word_pairs
-from asrkit.config import ContextConfig
-from asrkit.data.cuts import load_cuts
-from asrkit.data.dataset import TextEncoder, load_samples
 from asrkit.data.manifest import LeftOut
 from asrkit.errors import UserError
+from asrkit.evaluation import Outcome, recognize, scores
+from asrkit.evaluation.scoring import context_name
 from asrkit.files import replacing
-from asrkit.model import FULL_CONTEXT, ConformerCTC
+from asrkit.model import FULL_CONTEXT
 from asrkit.model_file import ModelFile, load_model, model_path
-from asrkit.runtime import Recognizer
-from asrkit.runtime.load import known_device, on_device
-from asrkit.training.batches import held_out
-from asrkit.training.validation import Outcome, Validation, chunk_name, scores
+from asrkit.runtime import Recognizer, recognizer_of
 
 PARTS = {
     "scores": "Scores", "curves": "Curves", "examples": "Alignments", "worst": "Worst utterances",
@@ -81,43 +77,39 @@ def main(argv: list[str] | None = None) -> int:
 
 def report(options: argparse.Namespace) -> int:
     experiment, output = read_experiment(options.experiment)
-    file = on_device(experiment.file, known_device(options.device))
-    recognizer = recognizer_as(options, file)
-    cuts = read_cuts(options.manifest or file.config.data.dev)
-    encode = TextEncoder(
-        file.tokenizer, build_normalizer(file.config.text), file.model.encoder.factor
-    )
-    contexts = menu(file.config.context, recognizer.chunk_size, left_context(options, file))
-    heard = recognized(file.model, recognizer, encode, cuts, contexts, options.batch_seconds)
-    results, chunk = scores(heard), chunk_name(recognizer.chunk_size)
-    aligned = with_speakers(heard, chunk, cuts)
-    chosen, bad = spread(aligned, options.examples), worst(aligned, options.worst)
+    file = experiment.file
+    recognizers, aligner, chunk = recognizers_of(options, file)
+    manifest = known_manifest(options.manifest or file.config.data.dev)
+    normalize = build_normalizer(file.config.text)
+    left_out: list[LeftOut] = []
+    batches = read_batches(manifest, normalize, options.batch_seconds, left_out)
+    each = recognize(batches, recognizers, aligner)
+    outcomes = list(tqdm(each, "recognising", unit=" utterance", disable=None, leave=False))
+    status = name_left_out("asrkit report", left_out)
+    results = scores(outcomes)
+    recognized = with_speakers([outcome[chunk] for outcome in outcomes], manifest)
+    chosen = evenly_chosen(recognized, options.examples)
+    bad = worst(recognized, options.worst)
     wanted = {each.id for each in chosen + bad}
-    cut_of = {cut.id: cut for cut in cuts if cut.id in wanted}
-    examples = [
-        example_of(cut_of[each.id], file.model, recognizer, encode.normalize) for each in chosen
-    ]
+    recordings = {each.id: each for each in read_labelled(manifest, []) if each.id in wanted}
+    of_chosen = utterances((recordings[each.id] for each in chosen), normalize, [])
+    examples = [example_of(utterance, recognizers[chunk], aligner) for utterance in of_chosen]
     play = Players()
-    corpus = described(options.manifest or file.config.data.dev, heard)
-    decoding = (
-        f"{search_of(options, file).kind.replace('_', ' ')} search, "
-        f"{f'language model {options.lm}' if options.lm else 'no language model'}, "
-        f"{f'hotwords {options.hotwords}, ' if options.hotwords else ''}"
-        f"{left_context(options, file) * file.model.encoder.frame_ms} ms of left context"
-    )
+    corpus = described(manifest, recognized)
     made = page(
         f"{experiment.name} – asrkit report",
         heading(experiment.name),
         tiles(results, chunk, experiment),
-        scores_section(results, f"{corpus}: {decoding}", experiment),
+        scores_section(results, f"{corpus}: {decoding(options, file, aligner)}", experiment),
         curves_section(experiment),
         examples_section(chosen, examples, play, chunk),
-        worst_section(bad, lambda name: play(load_samples(cut_of[name])), chunk),
-        confusions_section(aligned, chunk),
-        groups_section(aligned, chunk),
+        worst_section(bad, lambda name: play(recordings[name].load()), chunk),
+        confusions_section(recognized, chunk),
+        groups_section(recognized, chunk),
         tag("footer", f"Made by python -m asrkit.report {options.experiment}"),
     )
-    return write(Path(options.output or output), made)
+    write(Path(options.output or output), made)
+    return status
 
 
 def read_experiment(named: str) -> tuple[Experiment, Path]:
@@ -132,54 +124,62 @@ def read_experiment(named: str) -> tuple[Experiment, Path]:
     return Experiment(name, path, load_model(path), scalars), folder / output
 
 
-def left_context(options: argparse.Namespace, file: ModelFile) -> int:
-    asked = frames("--left-ms", options.left_ms, file.model.encoder.frame_ms)
-    return file.config.context.left_context if asked is None else asked
+def known_manifest(path: str) -> str:
+    """The path of a manifest that is there.
 
-
-def read_cuts(path: str) -> CutSet:
-    """The manifest's utterances; what cannot be read is named and left out."""
+    Raises:
+        UserError: if it is not.
+    """
     if not Path(path).exists():
         raise UserError(f"no manifest {path} (from {Path.cwd()}); --manifest names another")
-    left_out: list[LeftOut] = []
-    cuts = load_cuts(path, left_out)
-    for utterance in left_out:
-        print(f"asrkit report: left out {utterance}", file=sys.stderr)
-    return cuts
+    return path
 
 
-def menu(context: ContextConfig, chunk_size: int, left: int) -> list[tuple[int, int]]:
-    """What to score: what the model was trained at and the chosen chunk, the longest first."""
-    chunks = {chunk_size, *context.chunk_sizes}
+def recognizers_of(
+    options: argparse.Namespace, file: ModelFile
+) -> tuple[dict[str, Recognizer], Recognizer, str]:
+    """By name, the longest chunk first: one at each chunk that the model was trained at and at
+    the chosen one; the one that aligns references; and the chosen one's name."""
+    chosen = recognizer_as(options, file)
+    context, left_context = file.config.context, context_of(options, file)[1]
+    chunks = {chosen.chunk_size, *context.chunk_sizes}
     if context.full_share > 0:
         chunks.add(FULL_CONTEXT)
-    return [(chunk, 0 if chunk == FULL_CONTEXT else left) for chunk in sorted(chunks, reverse=True)]
+
+    def at(chunk: int) -> Recognizer:
+        other = recognizer_of(file, chunk, left_context, device=options.device)
+        return other.with_search(chosen.search)  # a language model is read once
+
+    found = {context_name(c, chosen.frame_ms): at(c) for c in sorted(chunks, reverse=True)}
+    return found, at(FULL_CONTEXT), context_name(chosen.chunk_size, chosen.frame_ms)
 
 
-def recognized(
-    model: ConformerCTC, recognizer: Recognizer, encode: TextEncoder, cuts: CutSet,
-    contexts: list[tuple[int, int]], batch_seconds: float,
-) -> list[Outcome]:  # fmt: skip
-    """Every utterance in every context."""
-    dev = held_out(cuts, encode, batch_seconds)
-    fbank, search = recognizer.engine.frontend, recognizer.search
-    each = Validation(model, fbank, encode.tokenizer, search, dev, contexts).measure()
-    total = None if cuts.is_lazy else len(cuts)
-    return list(tqdm(each, "recognising", total, unit=" utterance", disable=None, leave=False))
+def decoding(options: argparse.Namespace, file: ModelFile, recognizer: Recognizer) -> str:
+    """How the recordings were decoded, in words."""
+    left_context = context_of(options, file)[1]
+    if left_context is None:
+        left_context = file.config.context.left_context
+    return (
+        f"{search_of(options, file).kind.replace('_', ' ')} search, "
+        f"{f'language model {options.lm}' if options.lm else 'no language model'}, "
+        f"{f'hotwords {options.hotwords}, ' if options.hotwords else ''}"
+        f"{left_context * recognizer.frame_ms} ms of left context"
+    )
 
 
-def with_speakers(heard: list[Outcome], chunk: str, cuts: CutSet) -> list[Recognized]:
-    """What was recognised at one chunk size, word by word."""
-    speakers = {c.id: c.supervisions[0].speaker if c.supervisions else None for c in cuts}
+def with_speakers(outcomes: list[Outcome], manifest: str) -> list[Recognized]:
+    """What was recognised, word by word."""
+    speakers = {each.id: each.speaker for each in read_labelled(manifest, [])}
     return [
-        Recognized(o.id, speakers[o.id], o.seconds, word_pairs(o.reference, o.texts[chunk]))
-        for o in heard
+        Recognized(o.id, speakers[o.id], o.seconds, word_pairs(o.reference, o.text))
+        for o in outcomes
     ]
 
 
-def described(manifest: str, heard: list[Outcome]) -> str:
-    minutes = sum(outcome.seconds for outcome in heard) / 60
-    return f"{manifest} ({len(heard)} utterances, {minutes:.1f} min)"
+def described(manifest: str, recognized: list[Recognized]) -> str:
+    """How much there is of a corpus."""
+    minutes = sum(each.seconds for each in recognized) / 60
+    return f"{manifest} ({len(recognized)} utterances, {minutes:.1f} min)"
 
 
 def heading(name: str) -> Html:
@@ -187,8 +187,8 @@ def heading(name: str) -> Html:
     return tag("header", tag("h1", name), tag("nav", *links))
 
 
-def write(path: Path, made: str) -> int:
+def write(path: Path, made: str) -> None:
+    """Write the page, and say where."""
     with replacing(path) as temporary:  # "replace": a lone surrogate in a transcript
         temporary.write_text(made, encoding="utf-8", errors="replace")
     print(f"{path}: {path.stat().st_size / 1e6:.1f} MB", file=sys.stderr)
-    return 0

@@ -1,20 +1,15 @@
 """What a model makes of an utterance over time: a picture of its posteriors and words."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import torch
-from lhotse.cut import Cut
 
-from asrkit.audio import SAMPLE_RATE, features
 from asrkit.commands.report.markup import Html, tag
-from asrkit.data.cuts import text_of
-from asrkit.data.dataset import load_samples
-from asrkit.model import FULL_CONTEXT, ConformerCTC
+from asrkit.evaluation import Utterance
+from asrkit.evaluation.outcomes import aligned, traced
+from asrkit.model import FULL_CONTEXT
 from asrkit.runtime import Recognizer, Word
-from asrkit.runtime.results import WordReader
-from asrkit.training.validation import frames_of, reference_of
 
 FAINT = 0.05  # posteriors below are not drawn
 ROWS = 36  # most tokens in a picture
@@ -22,43 +17,33 @@ LEFT, WAVE, ROW, LANE, LETTER = 84, 44, 14, 18, 7.8  # pixels; LETTER: the width
 
 
 class Example(NamedTuple):
+    """What a recogniser makes of an utterance, frame by frame."""
+
     seconds: float
     samples: np.ndarray  # (n,) at 16 kHz
     posteriors: np.ndarray  # (E, V), in the recogniser's chunks
-    frame_seconds: float  # of an encoder frame
     pieces: list[str]  # of the tokens; the blank's is ""
+    frame_seconds: float  # of an encoder frame
     chunk_seconds: float  # 0 for full context
-    heard: tuple[Word, ...]  # by streaming
-    said: tuple[Word, ...]  # by forced alignment in full context; none where there is none
+    hypothesis: tuple[Word, ...]  # by streaming
+    reference: tuple[Word, ...]  # by forced alignment in full context; none where there is none
 
 
-@torch.inference_mode()
-def example_of(
-    cut: Cut, model: ConformerCTC, recognizer: Recognizer, normalize: Callable[[str], str]
-) -> Example:
-    """Stream an utterance, and align what was said.
-
-    Raises:
-        AudioError: if its audio cannot be read.
-    """
-    samples = load_samples(cut)
-    tokenizer, chunk_size = recognizer.tokenizer, recognizer.chunk_size
-    spec, frontend = recognizer.engine.spec, recognizer.engine.frontend
-    row = torch.from_numpy(samples)[None].to(spec.device, spec.dtype)
-    feats, lengths = features(frontend, row, torch.tensor([len(samples)]).to(spec.device))
-    (full,) = frames_of(model, feats, lengths, FULL_CONTEXT, 0)
-    (chunked,) = frames_of(model, feats, lengths, chunk_size, recognizer.left_context)
-    said = reference_of(full, normalize(text_of(cut)), tokenizer)
-    whole, frame_seconds = chunk_size == FULL_CONTEXT, model.encoder.frame_ms / 1000
+def example_of(utterance: Utterance, recognizer: Recognizer, aligner: Recognizer) -> Example:
+    """Recognise an utterance, and align its reference."""
+    ((result, trace),) = traced(recognizer, [utterance])
+    alignment = aligned(aligner, utterance)
+    tokenizer, frame_seconds = recognizer.tokenizer, recognizer.frame_ms / 1000
+    whole = recognizer.chunk_size == FULL_CONTEXT
     return Example(
-        seconds=len(samples) / SAMPLE_RATE,
-        samples=samples,
-        posteriors=chunked.exp().float().cpu().numpy(),
+        seconds=utterance.seconds,
+        samples=utterance.samples,
+        posteriors=trace.log_probs.exp().float().cpu().numpy(),
+        pieces=["", *(tokenizer.piece(token) for token in range(1, tokenizer.vocab_size))],
         frame_seconds=frame_seconds,
-        pieces=["", *(tokenizer.piece(token) for token in range(1, chunked.size(1)))],
-        chunk_seconds=0.0 if whole else chunk_size * frame_seconds,
-        heard=recognizer.transcribe(samples).words,
-        said=tuple(WordReader(tokenizer, spec.frame_ms)(said)) if said else (),
+        chunk_seconds=0.0 if whole else recognizer.chunk_size * frame_seconds,
+        hypothesis=result.words,
+        reference=alignment.words if alignment else (),
     )
 
 
@@ -70,8 +55,8 @@ def picture(example: Example) -> Html:
     for part, height in (
         wave(example, scale),
         heat(example, scale),
-        lanes("recognised", example.heard, scale, "heard"),
-        lanes("aligned", example.said, scale, "said"),
+        lanes("recognised", example.hypothesis, scale, "hypothesis"),
+        lanes("aligned", example.reference, scale, "reference"),
     ):
         drawn.append(tag("g", *part, transform=f"translate(0 {top:g})"))
         top += height + 8
@@ -166,7 +151,7 @@ def time_axis(example: Example, scale: float, top: float) -> Iterator[Html]:
 
 
 def chunk_ends(example: Example, scale: float, top: float) -> Iterator[Html]:
-    """When the recogniser answers: what it heard in a chunk, it writes at the chunk's end."""
+    """When the recogniser answers: the words of a chunk are written at its end."""
     if example.chunk_seconds:
         for i in range(1, int(example.seconds / example.chunk_seconds) + 1):
             at = LEFT + i * example.chunk_seconds * scale

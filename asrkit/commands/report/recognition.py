@@ -7,7 +7,7 @@ import numpy as np
 from asrkit.commands.report.examples import Example, picture
 from asrkit.commands.report.markup import Html, join, note, section, table, tag
 from asrkit.commands.report.recordings import Players
-from asrkit.commands.report.training import gauge, spoken
+from asrkit.commands.report.training import context_phrase, gauge
 from asrkit.commands.report.words import Group, Pair, Recognized, by_duration, confusions, grouped
 
 SIGNS = {"substitution": "≠", "deletion": "−", "insertion": "+", "equal": ""}
@@ -25,10 +25,11 @@ def examples_section(
         drawing = tag("div", picture(example), class_="scroll")
         figures.append(tag("figure", caption, drawing, play(example.samples)))
     explained = (
-        f"In {spoken(chunk)}. The stronger the colour, the likelier; what is empty is the blank."
-        " Under the tokens, the words of the streaming result where their tokens stand, and what"
-        " was said as the model in full context aligns it. Dashed lines are the ends of chunks,"
-        " where words are written. A click on a picture moves its recording there."
+        f"In {context_phrase(chunk)}. The stronger the colour, the likelier; what is empty is the"
+        " blank."
+        " Under the tokens, the words of the streaming result where their tokens stand, and those"
+        " of the reference where the model in full context aligns them. Dashed lines are the ends"
+        " of chunks, where words are written. A click on a picture moves its recording there."
     )
     text = explained if figures else "None were asked for."
     return section("examples", "Alignments", note(text), *figures)
@@ -44,7 +45,7 @@ def counted(number: int, name: str) -> str:
     return f"{number} {name}" if number == 1 else f"{number} {name}s"
 
 
-def spread(utterances: Sequence[Recognized], count: int) -> list[Recognized]:
+def evenly_chosen(utterances: Sequence[Recognized], count: int) -> list[Recognized]:
     """From the best recognised to the worst by evenly spaced rates, each of a handy length."""
     left = sorted(utterances, key=lambda each: (abs(each.seconds - HANDY_SECONDS), each.id))
     chosen: list[Recognized] = []
@@ -81,17 +82,17 @@ def worst_section(
         tag("span", f"{SIGNS[kind]} {kind}", class_=f"key {kind}")
         for kind in ("substitution", "deletion", "insertion")
     ]
-    explained = note(f"Above what was said, below what was recognised in {spoken(chunk)}.")
+    explained = note(f"Above the reference, below what was recognised in {context_phrase(chunk)}.")
     return section("worst", "Worst utterances", explained, tag("p", join(keys, " ")), *entries)
 
 
 def pairs(aligned: Sequence[Pair]) -> Html:
-    """What was said over what was recognised, errors with their sign."""
+    """The reference over what was recognised, errors with their sign."""
     columns = [
         tag(
             "span",
-            tag("span", pair.said or "·", class_="said-word"),
-            tag("span", pair.heard or "·"),
+            tag("span", pair.reference or "·", class_="reference-word"),
+            tag("span", pair.hypothesis or "·"),
             tag("small", SIGNS[pair.kind]),
             class_=f"pair {pair.kind}",
             title=None if pair.kind == "equal" else pair.kind,
@@ -110,13 +111,15 @@ def confusions_section(utterances: Sequence[Recognized], chunk: str) -> Html:
         shown = table(["word", "times"], rows) if rows else note("None.")
         more = [note(f"and {len(counts) - MOST} more")] if len(counts) > MOST else []
         columns.append(tag("div", heading, shown, *more))
-    where = note(f"In {spoken(chunk)}.")
+    where = note(f"In {context_phrase(chunk)}.")
     return section("confusions", "Confusions", where, tag("div", *columns, class_="columns"))
 
 
 def ranked(counts):  # type: ignore[no-untyped-def]
     """Pairs with their counts, most frequent first, then by the alphabet."""
-    return sorted(counts, key=lambda item: (-item[1], item[0].said or "", item[0].heard or ""))
+    return sorted(
+        counts, key=lambda item: (-item[1], item[0].reference or "", item[0].hypothesis or "")
+    )
 
 
 def confused(pair: Pair) -> str:
@@ -131,7 +134,7 @@ def groups_section(utterances: Sequence[Recognized], chunk: str) -> Html:
         group_table("speaker", speakers) if speakers else note("The manifest names no speakers.")
     )
     return section(
-        "groups", "By duration and by speaker", note(f"In {spoken(chunk)}."),
+        "groups", "By duration and by speaker", note(f"In {context_phrase(chunk)}."),
         tag("h3", "By duration"), group_table("duration", by_duration(utterances)),
         tag("h3", "By speaker"), by_speaker,
     )  # fmt: skip

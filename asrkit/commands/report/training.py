@@ -11,9 +11,9 @@ import yaml
 from asrkit.commands.report.charts import legend, line_chart
 from asrkit.commands.report.events import Point, Scalar, thinned
 from asrkit.commands.report.markup import Html, join, note, section, table, tag
+from asrkit.evaluation import Score
 from asrkit.model_file import ModelFile
 from asrkit.training.corpus import hours_of_epoch
-from asrkit.training.validation import Score
 
 
 class Experiment(NamedTuple):
@@ -43,12 +43,12 @@ class Experiment(NamedTuple):
 def tiles(scores: dict[str, Score], chunk: str, experiment: Experiment) -> Html:
     """The few numbers that one looks for first."""
     parameters = sum(p.numel() for p in experiment.file.model.parameters())
-    shown = [(f"{scores[name].words.rate:.2f} %", f"WER, {spoken(name)}")
+    shown = [(f"{scores[name].words.rate:.2f} %", f"WER, {context_phrase(name)}")
              for name in dict.fromkeys(["full", chunk]) if name in scores]  # fmt: skip
-    shown.append((f"{scores[chunk].characters.rate:.2f} %", f"CER, {spoken(chunk)}"))
+    shown.append((f"{scores[chunk].characters.rate:.2f} %", f"CER, {context_phrase(chunk)}"))
     delay = scores[chunk].delay
     if delay is not None:
-        shown.append((f"{delay.median:.0f} ms", f"median delay, {spoken(chunk)}"))
+        shown.append((f"{delay.median:.0f} ms", f"median delay, {context_phrase(chunk)}"))
     shown.append((f"{parameters / 1e6:.2f} M", "parameters"))
     seconds = experiment.file.training.get("wall_seconds")
     if seconds is not None:
@@ -59,7 +59,7 @@ def tiles(scores: dict[str, Score], chunk: str, experiment: Experiment) -> Html:
     )  # fmt: skip
 
 
-def spoken(name: str) -> str:
+def context_phrase(name: str) -> str:
     return "full context" if name == "full" else f"{name} chunks"
 
 

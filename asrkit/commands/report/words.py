@@ -1,4 +1,4 @@
-"""Which words were heard wrong, where, and how sure the error rate is."""
+"""Which words were recognised wrong, and where."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -11,18 +11,18 @@ DURATIONS = (0, 1, 2, 3, 5, 8, 12, 20, 30)  # seconds where the bins begin
 
 
 class Pair(NamedTuple):
-    """A word that was said and what was recognised for it; None for nothing."""
+    """A word of the reference and what was recognised for it; None for nothing."""
 
-    said: str | None
-    heard: str | None
+    reference: str | None
+    hypothesis: str | None
 
     @property
     def kind(self) -> str:
-        if self.said is None:
+        if self.reference is None:
             return "insertion"
-        if self.heard is None:
+        if self.hypothesis is None:
             return "deletion"
-        return "equal" if self.said == self.heard else "substitution"
+        return "equal" if self.reference == self.hypothesis else "substitution"
 
 
 class Recognized(NamedTuple):
@@ -39,7 +39,7 @@ class Recognized(NamedTuple):
 
     @property
     def words(self) -> int:
-        return sum(pair.said is not None for pair in self.pairs)
+        return sum(pair.reference is not None for pair in self.pairs)
 
     @property
     def rate(self) -> float:
@@ -48,11 +48,11 @@ class Recognized(NamedTuple):
 
 def word_pairs(reference: str, hypothesis: str) -> list[Pair]:
     """The words of an alignment with the fewest errors, in order."""
-    said, heard = reference.split(), hypothesis.split()
+    words, found = reference.split(), hypothesis.split()
     pairs = []
-    for part in jiwer.process_words(" ".join(said), " ".join(heard)).alignments[0]:
-        left = said[part.ref_start_idx : part.ref_end_idx] if part.type != "insert" else []
-        right = heard[part.hyp_start_idx : part.hyp_end_idx] if part.type != "delete" else []
+    for part in jiwer.process_words(" ".join(words), " ".join(found)).alignments[0]:
+        left = words[part.ref_start_idx : part.ref_end_idx] if part.type != "insert" else []
+        right = found[part.hyp_start_idx : part.hyp_end_idx] if part.type != "delete" else []
         pairs += [
             Pair(left[i] if left else None, right[i] if right else None)
             for i in range(max(len(left), len(right)))

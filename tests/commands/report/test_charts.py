@@ -97,7 +97,7 @@ def test_picture() -> None:
     posteriors = np.full((25, 3), 0.01)
     posteriors[5, 1], posteriors[9, 2] = 0.9, 0.04
     word = Word("<b>", 0.2, 0.24, 0.9)
-    example = Example(1.0, speech(1.0), posteriors, 0.04, ["", "<", "z"], 0.64, (word, word), ())
+    example = Example(1.0, speech(1.0), posteriors, ["", "<", "z"], 0.04, 0.64, (word, word), ())
     found = Page.of(picture(example))
     assert found.open == []
     assert found.text.count("<b>: 0.20 to 0.24 s, confidence 0.90") == 2
@@ -105,7 +105,7 @@ def test_picture() -> None:
     assert "z" not in found.text.replace("Posteriors", "")
     assert found.attributes.count(("class", "chunk")) == 1
     shorter = example._replace(
-        seconds=0.0, samples=speech(0.0), posteriors=posteriors[:0], heard=()
+        seconds=0.0, samples=speech(0.0), posteriors=posteriors[:0], hypothesis=()
     )
     assert Page.of(picture(shorter)).open == []
 

@@ -31,10 +31,10 @@ def edited(manifest: Path, **changes: object) -> Path:
     return write_manifest(manifest.with_name("edited.jsonl"), *lines)
 
 
-def report(experiment: Path, manifest: Path, *options: object) -> str:
+def report(experiment: Path, manifest: Path, *options: object, status: int = 0) -> str:
     output = manifest.with_name("r.html")
     arguments = [experiment, "--manifest", manifest, "--output", output, *options]
-    assert main([str(argument) for argument in arguments]) == 0
+    assert main([str(argument) for argument in arguments]) == status
     return output.read_text(encoding="utf-8")
 
 
@@ -103,8 +103,9 @@ def test_another_chunk_and_what_cannot_be_read(
     manifest = corpus / "broken.jsonl"
     broken = '{"id": "gone", "audio": "gone.flac", "text": "no"}\n'
     manifest.write_text((corpus / "dev.jsonl").read_text() + broken)
-    page = Page.of(report(experiment, manifest, "--chunk-ms", 80, "--examples", 1, "--worst", 1))
-    assert "left out gone: " in capsys.readouterr().err
+    options = ["--chunk-ms", 80, "--examples", 1, "--worst", 1]
+    page = Page.of(report(experiment, manifest, *options, status=1))
+    assert "not scored gone: " in capsys.readouterr().err
     assert "In 80 ms chunks." in page.text
     assert page.tags.count("figure") == page.tags.count("article") == 1
 

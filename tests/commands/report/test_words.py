@@ -31,12 +31,17 @@ def test_word_pairs() -> None:
 def test_word_pairs_are_both_texts_and_as_many_errors_as_the_rate_counts() -> None:
     draw = random.Random(0)
     for _ in range(100):
-        said, heard = (" ".join(draw.choices("abcd", k=draw.randrange(8))) for _ in "sh")
-        pairs = word_pairs(said, heard)
-        assert " ".join(pair.said for pair in pairs if pair.said is not None) == said
-        assert " ".join(pair.heard for pair in pairs if pair.heard is not None) == heard
+        reference, hypothesis = (" ".join(draw.choices("abcd", k=draw.randrange(8))) for _ in "sh")
+        pairs = word_pairs(reference, hypothesis)
+        assert " ".join(p.reference for p in pairs if p.reference is not None) == reference
+        assert (
+            " ".join(pair.hypothesis for pair in pairs if pair.hypothesis is not None) == hypothesis
+        )
         one = Recognized("u", None, 1.0, pairs)
-        assert (one.errors, one.words) == (wer([said], [heard]).errors, len(said.split()))
+        assert (one.errors, one.words) == (
+            wer([reference], [hypothesis]).errors,
+            len(reference.split()),
+        )
 
 
 def some() -> list[Recognized]:

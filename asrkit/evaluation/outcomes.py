@@ -1,0 +1,186 @@
+"""What recognisers make of recordings whose text is known."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from asrkit.audio import SAMPLE_RATE
+from asrkit.evaluation.delays import delays
+from asrkit.evaluation.trace import Trace
+from asrkit.evaluation.wer import ErrorRate, wer
+from asrkit.model import BLANK, FULL_CONTEXT
+from asrkit.runtime import Recognizer, Result, Word
+from asrkit.search import NOTHING, Hypothesis
+from asrkit.search.align import AlignmentError, ForcedAlignment, frames_needed
+from asrkit.text import TextError
+
+PIECES_SECONDS = 60.0  # what is longer is recognised alone and in pieces, which bounds memory
+MOST_ALIGNED_SECONDS = 300.0  # full context takes memory by the square of the length
+
+
+class Utterance(NamedTuple):
+    """A recording whose text is known."""
+
+    id: str
+    samples: np.ndarray  # (n,) float32 at 16 kHz
+    reference: str  # normalised, as the model's texts are
+
+    @property
+    def seconds(self) -> float:
+        return len(self.samples) / SAMPLE_RATE
+
+
+class Loss(NamedTuple):
+    """CTC loss of a reference."""
+
+    nats: float
+    tokens: int
+
+
+class Alignment(NamedTuple):
+    """Where a reference lies in its recording, by forced alignment in full context."""
+
+    tokens: Hypothesis
+    words: tuple[Word, ...]  # of the reference as the recogniser writes it
+
+
+class Outcome(NamedTuple):
+    """What one recogniser makes of one utterance.
+
+    Fields:
+        id: of the utterance.
+        seconds: its duration.
+        reference: its text, rewritten by the recogniser's postprocess.
+        result: of the recogniser.
+        frame_ms: milliseconds of an encoder frame, which hypothesis, alignment and delays count.
+        hypothesis: the tokens of the result.
+        loss: of the network; None if CTC cannot write or align the reference.
+        alignment: of the reference; None if it is not wanted, or there is none.
+        delays: of `delays.delays`; None without an alignment.
+    """
+
+    id: str
+    seconds: float
+    reference: str
+    result: Result
+    frame_ms: int
+    hypothesis: Hypothesis = NOTHING
+    loss: Loss | None = None
+    alignment: Alignment | None = None
+    delays: tuple[list[int], list[int]] | None = None
+
+    @property
+    def text(self) -> str:
+        return self.result.text
+
+    @property
+    def errors(self) -> ErrorRate:
+        """Of words."""
+        return wer([self.reference], [self.text])
+
+
+def recognize(
+    batches: Iterable[Sequence[Utterance]],
+    recognizers: Mapping[str, Recognizer],
+    aligner: Recognizer | None = None,
+) -> Iterator[dict[str, Outcome]]:
+    """What each recogniser makes of each utterance, by the recognisers' names.
+
+    Args:
+        batches: utterances that share the steps of the network, as far as they can.
+        recognizers: of one model, by name.
+        aligner: in full context on the eager network, without endpoints: aligns the references.
+            None for no alignments and no delays.
+
+    Raises:
+        UserError: for a postprocess that fails.
+    """
+    for batch in batches:
+        found = {name: traced(each, batch) for name, each in recognizers.items()}
+        full = [name for name, each in recognizers.items() if each.chunk_size == FULL_CONTEXT]
+        for i, utterance in enumerate(batch):
+            alignment = None
+            if aligner is not None:
+                known = found[full[0]][i][1].log_probs if full else None
+                alignment = aligned(aligner, utterance, known)
+            yield {
+                name: outcome_of(each, utterance, *found[name][i], alignment)
+                for name, each in recognizers.items()
+            }
+
+
+def traced(recognizer: Recognizer, utterances: Sequence[Utterance]) -> list[tuple[Result, Trace]]:
+    """The result of each utterance, with what the search read and found."""
+    traces = [Trace(recognizer.search) for _ in utterances]
+    tracing = [recognizer.with_search(trace) for trace in traces]
+    samples = [utterance.samples for utterance in utterances]
+    short = all(utterance.seconds <= PIECES_SECONDS for utterance in utterances)
+    if recognizer.takes_rows and short and len(utterances) > 1:
+        rows = recognizer.log_probs(samples)
+        each = zip(tracing, rows, samples, strict=True)
+        results = [own.read(row, len(signal)) for own, row, signal in each]
+    else:
+        alone = zip(tracing, samples, strict=True)
+        results = [own.transcribe(signal) for own, signal in alone]
+    return list(zip(results, traces, strict=True))
+
+
+def outcome_of(
+    recognizer: Recognizer, utterance: Utterance, result: Result, trace: Trace,
+    alignment: Alignment | None = None,
+) -> Outcome:  # fmt: skip
+    """What a result is worth beside its reference."""
+    hypothesis, log_probs = trace.hypothesis, trace.log_probs
+    late = None
+    if alignment is not None:
+        late = delays(alignment.tokens, hypothesis, recognizer.chunk_size, len(log_probs))
+    return Outcome(
+        utterance.id, utterance.seconds, recognizer.rewrite(utterance.reference), result,
+        recognizer.frame_ms, hypothesis, loss_of(recognizer, log_probs, utterance.reference),
+        alignment, late,
+    )  # fmt: skip
+
+
+def aligned(
+    aligner: Recognizer, utterance: Utterance, log_probs: Tensor | None = None
+) -> Alignment | None:
+    """Where the reference lies in its recording.
+
+    None if the tokenizer cannot write it, the audio cannot hold it, or the audio is too long for
+    full context.
+
+    Args:
+        aligner: in full context, without endpoints.
+        utterance: with its reference.
+        log_probs: (E, V) in full context, if they are known.
+    """
+    if log_probs is None:
+        if utterance.seconds > MOST_ALIGNED_SECONDS:
+            return None
+        (log_probs,) = aligner.log_probs([utterance.samples])
+    try:
+        trace = Trace(ForcedAlignment(aligner.tokenizer.encode(utterance.reference)))
+        result = aligner.with_search(trace).read(log_probs, len(utterance.samples))
+    except (TextError, AlignmentError):
+        return None
+    return Alignment(trace.hypothesis, result.words)
+
+
+def loss_of(recognizer: Recognizer, log_probs: Tensor, reference: str) -> Loss | None:
+    """CTC loss of a reference; None if it cannot be written, or not be aligned with (E, V)."""
+    try:
+        tokens = recognizer.tokenizer.encode(reference)
+    except TextError:
+        return None
+    frames = len(log_probs)
+    if not tokens or frames_needed(tokens) > frames:
+        return None
+    loss = functional.ctc_loss(
+        log_probs[:, None], torch.tensor([tokens], device=log_probs.device),
+        torch.tensor([frames]), torch.tensor([len(tokens)]), BLANK, reduction="sum",
+    )  # fmt: skip
+    return Loss(float(loss), len(tokens))

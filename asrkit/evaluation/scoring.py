@@ -1,0 +1,99 @@
+"""How well recognisers did on a corpus."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from asrkit.errors import UserError
+from asrkit.evaluation.accuracy import WordAccuracy, word_accuracy
+from asrkit.evaluation.delays import Delay, summarize
+from asrkit.evaluation.outcomes import Outcome
+from asrkit.evaluation.wer import ErrorRate, Interval, bootstrap, cer, wer
+from asrkit.model import FULL_CONTEXT
+
+
+class Score(NamedTuple):
+    """How well a recogniser did on a corpus.
+
+    Fields:
+        words: errors in words.
+        characters: errors in characters; what counts where a language writes no spaces.
+        each: errors in words of every utterance, by id.
+        accuracy: of the words' confidences and times.
+        delay: of tokens, against the forced alignment; None if none was measured.
+        loss: CTC, nats a token; None where no reference can be written and aligned.
+    """
+
+    words: ErrorRate
+    characters: ErrorRate
+    each: dict[str, ErrorRate]
+    accuracy: WordAccuracy
+    delay: Delay | None = None
+    loss: float | None = None
+
+    @property
+    def interval(self) -> Interval:
+        """95 % of the word error rate in percent."""
+        return bootstrap(list(self.each.values()))
+
+    def __str__(self) -> str:
+        rates = f"{self.words}, CER {self.characters.rate:.2f} %"
+        if self.delay is None:
+            return rates
+        mean, median, p90, last = self.delay
+        last_too = "" if last is None else f", last {last:.0f}"
+        late = f"{mean:.0f} ms late (median {median:.0f}, 90 % {p90:.0f}{last_too})"
+        return f"{rates}; tokens {late}"
+
+
+def scores(outcomes: Iterable[Mapping[str, Outcome]]) -> dict[str, Score]:
+    """The score of each recogniser, by its name.
+
+    Args:
+        outcomes: of each utterance, as `recognize` gives them.
+
+    Raises:
+        UserError: if there is no utterance.
+    """
+    outcomes = list(outcomes)
+    if not outcomes:
+        raise UserError("there is no utterance to score: none has a text and could be read")
+    return {name: score_of([each[name] for each in outcomes]) for name in outcomes[0]}
+
+
+def score_of(outcomes: Sequence[Outcome]) -> Score:
+    """How well one recogniser did."""
+    references = [outcome.reference for outcome in outcomes]
+    texts = [outcome.text for outcome in outcomes]
+    late = [outcome.delays for outcome in outcomes if outcome.delays is not None]
+    tokens, last = ([frames for each in late for frames in each[of]] for of in (0, 1))
+    losses = [outcome.loss for outcome in outcomes if outcome.loss is not None]
+    nats, units = sum(loss.nats for loss in losses), sum(loss.tokens for loss in losses)
+    return Score(
+        words=wer(references, texts),
+        characters=cer(references, texts),
+        each={outcome.id: outcome.errors for outcome in outcomes},
+        accuracy=word_accuracy(
+            (each.result.words, each.reference.split(), each.alignment and each.alignment.words)
+            for each in outcomes
+        ),
+        delay=summarize(tokens, last, outcomes[0].frame_ms),
+        loss=nats / units if units else None,
+    )
+
+
+def context_name(chunk_size: int, frame_ms: int) -> str:
+    """ "full", or the chunk in milliseconds."""
+    return "full" if chunk_size == FULL_CONTEXT else f"{chunk_size * frame_ms} ms"
+
+
+def rates(found: Mapping[str, Score]) -> dict[str, dict[str, float]]:
+    """WER and CER in percent, by the recognisers' names."""
+    return {
+        "wer": {name: score.words.rate for name, score in found.items()},
+        "cer": {name: score.characters.rate for name, score in found.items()},
+    }
+
+
+def losses_of(found: Mapping[str, Score]) -> dict[str, float]:
+    """CTC loss a token, by the recognisers' names."""
+    return {name: score.loss for name, score in found.items() if score.loss is not None}

@@ -1,0 +1,116 @@
+"""From recordings to scores: known outcomes, independent losses, and every way to recognise."""
+
+import pytest
+import torch
+
+from asrkit import audio
+from asrkit.backends import eager
+from asrkit.errors import UserError
+from asrkit.evaluation import Outcome, Score, Utterance, recognize, scores
+from asrkit.evaluation.accuracy import WordAccuracy
+from asrkit.evaluation.delays import Delay
+from asrkit.evaluation.outcomes import Loss
+from asrkit.evaluation.scoring import losses_of, rates
+from asrkit.evaluation.wer import ErrorRate
+from asrkit.model import FULL_CONTEXT, CTCLoss, View
+from asrkit.runtime import Recognizer, Result
+from asrkit.search import GreedySearch
+from asrkit.text import CharTokenizer
+from tests.conftest import speech, tiny_model
+
+
+def outcome(id: str, reference: str, text: str, **more: object) -> Outcome:
+    return Outcome(id, 1.0, reference, Result(text, (), True), 40, **more)  # type: ignore[arg-type]
+
+
+def test_scores() -> None:
+    """The second utterance could not be aligned: its words count, its delays do not."""
+    outcomes = [
+        {"full": outcome("1", "a b", "a b", delays=([5, 3], [3])),
+         "40 ms": outcome("1", "a b", "a", delays=([1], []))},
+        {"full": outcome("2", "c", "d"), "40 ms": outcome("2", "c", "c")},
+    ]  # fmt: skip
+    one, accuracy = ErrorRate(1, 0, 0, 1), WordAccuracy(0.0, None, None)
+    assert scores(outcomes) == {
+        "full": Score(
+            ErrorRate(1, 0, 0, 3),
+            ErrorRate(1, 0, 0, 4),
+            {"1": ErrorRate(0, 0, 0, 2), "2": one},
+            accuracy,
+            Delay(160.0, 160.0, pytest.approx(192.0), 120.0),
+        ),
+        "40 ms": Score(
+            ErrorRate(0, 1, 0, 3),
+            ErrorRate(0, 2, 0, 4),
+            {"1": ErrorRate(0, 1, 0, 2), "2": ErrorRate(0, 0, 0, 1)},
+            accuracy,
+            Delay(40.0, 40.0, 40.0, None),
+        ),
+    }
+    assert scores(outcomes[1:])["full"] == Score(one, one, {"2": one}, accuracy)
+
+
+def test_without_spaces_characters_count() -> None:
+    """One of four is wrong; of the words, which there are none of, all."""
+    found = scores([{"full": outcome("1", "而对楼市", "而对楼是")}])
+    assert rates(found) == {"wer": {"full": 100.0}, "cer": {"full": 25.0}}
+    assert str(found["full"]).endswith(", CER 25.00 %")
+
+
+def test_scores_of_nothing() -> None:
+    with pytest.raises(UserError, match="no utterance"):
+        scores([])
+
+
+def test_loss_is_a_mean_over_tokens() -> None:
+    """What cannot be written or aligned has none, and counts for nothing."""
+    losses = [Loss(6.0, 2), Loss(1.0, 5), None]
+    outcomes = [
+        {"full": outcome(str(i), "a", "a", loss=each), "40 ms": outcome(str(i), "a", "a")}
+        for i, each in enumerate(losses)
+    ]
+    assert losses_of(scores(outcomes)) == {"full": 1.0}
+
+
+def test_loss_is_the_trainings_and_takes_no_second_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Row by row of a padded batch, in each context, against the loss that training minimises."""
+    model, texts = tiny_model().float(), ["abc", "ba", "a~", "", "abcdefghij" * 5]
+    tokenizer = CharTokenizer(list("abcdefghij "))
+    lengths = [24000, 20000, 16000, 16000, 16000]
+    batch = [
+        Utterance(str(i), speech(2.0, seed=i)[:n], text)
+        for i, (n, text) in enumerate(zip(lengths, texts, strict=True))
+    ]
+    contexts = {"full": (FULL_CONTEXT, 0), "160 ms": (4, 8)}
+    recognizers = {
+        name: Recognizer(eager(model, *context), tokenizer, GreedySearch())
+        for name, context in contexts.items()
+    }
+    calls, step = 0, Recognizer.step
+
+    def counted(self: Recognizer, *arguments: object) -> object:
+        nonlocal calls
+        calls += 1
+        return step(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Recognizer, "step", counted)
+    outcomes = list(recognize([batch], recognizers))
+    assert calls == len(contexts)
+    losses = [[each.loss for each in outcome.values()] for outcome in outcomes]
+    assert [loss for loss in losses if None in loss] == [[None, None]] * 3
+    with_delays = list(recognize([batch], recognizers, aligner=recognizers["full"]))
+    assert calls == 2 * len(contexts)  # the aligner is the recogniser in full context
+    assert [[each.loss for each in o.values()] for o in with_delays] == losses
+    for name, (chunk_size, left_context) in contexts.items():
+        for i in (0, 1):
+            samples = torch.from_numpy(batch[i].samples)[None]
+            feats, _ = audio.Fbank()(samples, samples[:, :0])
+            tokens = torch.tensor([tokenizer.encode(texts[i])])
+            expected = CTCLoss(model, [], 0.0)(
+                [View(feats, chunk_size, left_context)], torch.tensor([feats.size(1)]), tokens,
+                torch.tensor([tokens.size(1)]),
+            )  # fmt: skip
+            found = outcomes[i][name].loss
+            assert found is not None
+            assert found.tokens == tokens.size(1)
+            assert found.nats == pytest.approx(expected.item(), rel=1e-4)

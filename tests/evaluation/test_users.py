@@ -1,0 +1,205 @@
+"""Whatever recognises is scored in one way, and what is printed is what decoding gives."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import jiwer
+import pytest
+import soundfile
+
+import asrkit
+from asrkit.backends import eager
+from asrkit.commands import export
+from asrkit.commands.held_out import read_labelled
+from asrkit.data.cuts import load_cuts
+from asrkit.data.dataset import TextEncoder
+from asrkit.evaluation import Utterance, recognize, scores
+from asrkit.evaluation.outcomes import aligned, traced
+from asrkit.model import FULL_CONTEXT
+from asrkit.model_file import load_model
+from asrkit.runtime import Endpointer, Recognizer
+from asrkit.search import GreedySearch
+from asrkit.training.batches import held_out
+from asrkit.training.validation import validate
+from tests.commands.report.pages import Page
+from tests.conftest import PROJECT, speech, write_manifest
+from tests.running import run, talkative_model
+
+TEXTS = ["ab ba cd", "ba", "dc ab"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder, with m.safetensors, dev.jsonl and twice.py, a postprocess."""
+    monkeypatch.chdir(tmp_path)
+    talkative_model(tmp_path / "m.safetensors", quiet=1.0)
+    for i in range(len(TEXTS)):
+        soundfile.write(tmp_path / f"{i}.wav", speech(2.0 + 0.3 * i, seed=i), 16000)
+    lines = [{"id": str(i), "audio": f"{i}.wav", "text": t} for i, t in enumerate(TEXTS)]
+    write_manifest(tmp_path / "dev.jsonl", *lines)
+    (tmp_path / "twice.py").write_text("def words(text): return f'{text} {text.upper()}'\n")
+    return tmp_path
+
+
+def evaluated(capsys: pytest.CaptureFixture[str], *options: object) -> dict[str, dict[str, int]]:
+    """Of the words, by name of the chunk size."""
+    arguments = ["--model", "m.safetensors", "--format", "json", *options, "dev.jsonl"]
+    assert run("evaluate", *arguments) == 0
+    contexts = json.loads(capsys.readouterr().out)["contexts"]
+    return {name: each["words"] for name, each in contexts.items()}
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments"),
+    [
+        ("", {}),
+        ("--backend torchscript", {"backend": "torchscript"}),
+        ("--endpoint-ms 80", {"endpointer": Endpointer(80)}),
+        (
+            "--endpoint-ms 80 --min-segment-ms 400 --reset encoder",
+            {"endpointer": Endpointer(80, 400, reset_encoder=True)},
+        ),
+        ("--postprocess twice:words", {"postprocess": "twice:words"}),
+        (
+            "--postprocess twice:words --endpoint-ms 80 --search prefix_beam",
+            {"postprocess": "twice:words", "endpointer": Endpointer(80), "search": "prefix_beam"},
+        ),
+    ],
+)
+def test_what_is_printed_is_what_decoding_gives(
+    options: str, arguments: dict[str, object], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each file alone through Python's API, and jiwer's counts of it."""
+    (words,) = evaluated(capsys, "--chunk-ms", 160, *options.split()).values()
+    load = {"path": "m.safetensors", "chunk_size": 4} | arguments
+    if "postprocess" in arguments:
+        load["postprocess"] = lambda text: f"{text} {text.upper()}"
+    recognizer = asrkit.load(**load)  # type: ignore[arg-type]
+    texts = [recognizer.transcribe(f"{i}.wav").text for i in range(len(TEXTS))]
+    references = [
+        f"{text} {text.upper()}" if "postprocess" in arguments else text for text in TEXTS
+    ]
+    expected = jiwer.process_words(references, texts)
+    counts = {kind: getattr(expected, kind) for kind in ("substitutions", "deletions")}
+    assert words["insertions"] == expected.insertions
+    assert {kind: words[kind] for kind in counts} == counts
+    assert words["reference_units"] == sum(len(text.split()) for text in references)
+
+
+def test_control_options_change_what_is_printed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A reset or a postprocess that evaluate ignored would go unnoticed above otherwise."""
+    found = [
+        evaluated(capsys, "--chunk-ms", 160, *options.split())
+        for options in (
+            "", "--endpoint-ms 80 --reset encoder", "--postprocess twice:words",
+            "--endpoint-ms 80 --postprocess twice:words",
+        )
+    ]  # fmt: skip
+    assert all(a != b for i, a in enumerate(found) for b in found[:i])
+    options = ["--chunk-ms", 160, "--backend", "onxx", "dev.jsonl"]
+    assert run("evaluate", "--model", "m.safetensors", *options) == 2
+    assert "must be one of eager" in capsys.readouterr().err
+
+
+def test_all_users_give_one_number(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """evaluate, decode, report, training and the int8 gate; of tune see its own tests."""
+    file, context = load_model("m.safetensors"), ("--chunk-ms", 160, "--left-ms", 320)
+    words = evaluated(capsys, *context)["160 ms"]
+    kinds = ("substitutions", "deletions", "insertions")
+    counts = tuple(words[kind] for kind in kinds)
+    shown = f"({sum(counts)} of 6: {counts[0]} sub, {counts[1]} del, {counts[2]} ins)"
+    assert run("decode", "--model", "m.safetensors", *context, "--manifest", "dev.jsonl") == 0
+    assert shown in capsys.readouterr().err
+    plain = eager(file.model, 4, 8)
+    of_gate = export.score(plain, file, list(read_labelled("dev.jsonl", [])))
+    batches = held_out(load_cuts("dev.jsonl", []), TextEncoder(file.tokenizer, str), 60.0)
+    trained = scores(validate(file.model, file.tokenizer, GreedySearch(), batches, [(4, 8)]))
+    assert shown in str(of_gate.words)
+    assert shown in str(trained["160 ms"].words)
+    options = ["--manifest", "dev.jsonl", "--output", "r.html", "--examples", 0, "--worst", 0]
+    assert run("report", *options, *context, "m.safetensors") == 0
+    page = Page.of((folder / "r.html").read_text(encoding="utf-8"))
+    (row,) = re.findall(r"160 ms\s*(\d+\.\d\d %)", page.text)[:1]
+    assert row == f"{100 * sum(counts) / 6:.2f} %"
+    full = evaluated(capsys, "--chunk-ms", "full")["full"]
+    assert tuple(full[kind] for kind in kinds) != counts  # control
+
+
+def test_a_trace_puts_segments_together(folder: Path) -> None:
+    """With endpoints the hypothesis is of the whole recording, in its frames."""
+    samples = speech(2.0)
+    utterance = Utterance("0", samples, "ab")
+    plain = asrkit.load("m.safetensors", chunk_size=4)
+    cut = asrkit.load("m.safetensors", chunk_size=4, endpointer=Endpointer(80))
+    ((one, whole),) = traced(plain, [utterance])
+    ((several, parts),) = traced(cut, [utterance])
+    assert len(several.segments) > len(one.segments) == 1
+    assert parts.hypothesis == whole.hypothesis  # greedy search has no memory beyond a token
+    assert len(parts.log_probs) == len(whole.log_probs)
+    assert several == cut.transcribe(samples)
+
+
+def test_long_recordings_go_in_pieces_and_are_scored_alike(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those too long for full context have no alignment, and so no delay."""
+    file = load_model("m.safetensors")
+    batch = [Utterance(str(i), speech(2.0, seed=i), "ab ba") for i in range(2)]
+    recognizers = {"160 ms": Recognizer(eager(file.model, 4, 8), file.tokenizer, GreedySearch())}
+    full = eager(file.model, FULL_CONTEXT, 0)
+    aligner = Recognizer(full, file.tokenizer, GreedySearch())
+    (score,) = scores(recognize([batch], recognizers, aligner)).values()
+    monkeypatch.setattr("asrkit.evaluation.outcomes.PIECES_SECONDS", 1.0)
+    monkeypatch.setattr("asrkit.evaluation.outcomes.MOST_ALIGNED_SECONDS", 1.0)
+    (in_pieces,) = scores(recognize([batch], recognizers, aligner)).values()
+    assert in_pieces.each == score.each
+    assert in_pieces.loss == pytest.approx(score.loss, rel=1e-4)
+    assert score.delay is None or in_pieces.delay is None
+    assert aligned(aligner, batch[0]) is None
+
+
+def test_a_plain_manifest_needs_no_training_packages(
+    folder: Path, environment: dict[str, str]
+) -> None:
+    """lhotse and tensorboard are hidden; and evaluation imports nothing of training."""
+    program = (
+        "import sys\n"
+        "for name in ('lhotse', 'tensorboard', 'matplotlib'): sys.modules[name] = None\n"
+        "from asrkit.evaluate import main\n"
+        "status = main(['--model', 'm.safetensors', '--chunk-ms', '160', 'dev.jsonl'])\n"
+        "sys.exit(status or any(name.startswith('asrkit.training') for name in sys.modules))\n"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[1].startswith("160 ms")
+    control = subprocess.run(
+        [sys.executable, "-c", program.replace("asrkit.evaluate", "asrkit.train")],
+        env=environment | {"PYTHONPATH": str(PROJECT)}, cwd=folder, capture_output=True, text=True,
+    )  # fmt: skip
+    assert "lhotse" in control.stderr
+
+
+def test_what_is_left_out_is_named_and_ends_with_status_1(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The scores are those of the rest."""
+    (folder / "1.wav").unlink()
+    assert run("ngram", "--model", "m.safetensors", "--output", "lm.arpa", "dev.jsonl") == 0
+    capsys.readouterr()
+    for command, options in (
+        ("evaluate", ["--chunk-ms", 160, "--model", "m.safetensors", "dev.jsonl"]),
+        ("tune", ["--model", "m.safetensors", "--beam", 1, "--lm", "lm.arpa", "dev.jsonl"]),
+        ("report", ["m.safetensors", "--manifest", "dev.jsonl", "--output", "r.html"]),
+    ):
+        assert run(command, *options) == 1
+        (line,) = [each for each in capsys.readouterr().err.splitlines() if "scored" in each]
+        assert line.startswith(f"asrkit {command}: not scored 1: ")
+    (folder / "dev.jsonl").write_text("")
+    assert run("decode", "--model", "m.safetensors", "--manifest", "dev.jsonl") == 2
+    assert "dev.jsonl has no utterances to decode" in capsys.readouterr().err
