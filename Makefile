@@ -1,9 +1,9 @@
-# make demo: everything once, on a corpus it makes itself. make test: the tests.
+# make demo: everything once, on a corpus it makes itself. make test: the tests. make docs: the site.
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test test-slow lint install clean
+.PHONY: demo test test-slow lint docs install clean
 
 demo: $(INSTALLED)
 	$(PYTHON) tools/demo.py
@@ -19,6 +19,9 @@ lint: $(INSTALLED)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --config-file .mkdocs.yml
+
 install: $(INSTALLED)
 
 $(INSTALLED): pyproject.toml
@@ -28,5 +31,9 @@ $(INSTALLED): pyproject.toml
 	$(PYTHON) -m pip install --quiet --editable '.[dev]'
 	@touch $@
 
+$(VENV)/.docs: $(INSTALLED)
+	$(PYTHON) -m pip install --quiet --editable '.[docs]'
+	@touch $@
+
 clean:
-	rm -rf $(VENV) data exp
+	rm -rf $(VENV) build data exp

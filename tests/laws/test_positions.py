@@ -179,8 +179,8 @@ def options_table() -> str:
     lines = ["| kind | class | options and their defaults |", "|---|---|---|"]
     for kind, cls in KINDS.items():
         listed = ", ".join(f"`{name}: {yaml(p)}`" for name, p in KINDS.options(kind).items())
-        path = inspect.getfile(cls).rpartition("/asrkit/")[2]
-        lines.append(f"| `{kind}` | [{cls.__name__}](../asrkit/{path}) | {listed or '–'} |")
+        name = f"[{cls.__name__}](position-classes.md#{cls.__module__}.{cls.__name__})"
+        lines.append(f"| `{kind}` | {name} | {listed or '–'} |")
     return "\n".join(lines) + "\n"
 
 
