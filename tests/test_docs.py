@@ -1,0 +1,209 @@
+"""The README and the pages of docs/: their Python runs and is typed, what they name is there."""
+
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asrkit
+from asrkit.config import load_config
+from tests.conftest import PROJECT, speech, write_manifest, write_wav
+from tests.running import run, talkative_model
+from tests.runtime.test_endpoint import said
+
+DOCS = PROJECT / "docs"
+README = PROJECT / "README.md"
+PAGES = [README, *sorted(DOCS.glob("*.md"))]
+EXAMPLES = DOCS / "examples"
+RUN = [README, DOCS / "python.md", DOCS / "formats.md"]
+NOT_RUN = "<!-- not run"  # before a block; the reason follows
+SPOKEN = "four four seven"
+
+
+def blocks(page: Path) -> list[str]:
+    """The page's Python, but for what is marked as not run."""
+    text = page.read_text(encoding="utf-8")
+    found = re.findall(r"(<!-- not run.*?-->\n)?```python\n(.*?)```", text, re.DOTALL)
+    return [code for mark, code in found if not mark]
+
+
+@pytest.fixture
+def recordings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    write_wav(tmp_path / "a.wav", said(SPOKEN))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+Output = pytest.CaptureFixture[str]
+
+
+def test_the_readme_runs(recordings: Path, capsys: Output) -> None:
+    (code,) = blocks(README)
+    exec(compile(code, "README.md", "exec"), {})
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Word(text='four', start=0.")
+    assert lines[-1] == "True"
+
+
+def test_the_page_on_python_runs(recordings: Path, capsys: Output) -> None:
+    texts = [SPOKEN, "erase", "seven eleven"]
+    (recordings / "texts.txt").write_text("\n".join(texts), encoding="utf-8")
+    assert run("ngram", "--order", 2, "texts.txt", "--output", "lm.arpa") == 0
+    capsys.readouterr()
+    exec(compile("\n".join(blocks(DOCS / "python.md")), "python.md", "exec"), {})
+    shown = capsys.readouterr().out
+    lines = shown.splitlines()
+    assert lines[0] == SPOKEN
+    assert lines[1].startswith("Word(text='four', start=0.")
+    assert "00:00:00" in lines[3]
+    assert "True" in lines
+    assert "['447']" in lines
+    assert re.search(r"^four four seven -?\d+\.\d+ 0\.\d+$", shown, re.MULTILINE)
+    assert lines[-3] == SPOKEN
+    page = (DOCS / "python.md").read_text(encoding="utf-8")
+    assert lines[-2:] == re.findall(r"# (chunk_size must.*|torch\.Size.*)", page)
+
+
+@pytest.mark.slow
+def test_the_program_without_asrkit_writes_what_asrkit_does(
+    recordings: Path, capsys: Output
+) -> None:
+    pytest.importorskip("onnxscript")
+    model, samples = talkative_model(recordings / "m.safetensors"), speech(2.0)
+    write_wav(recordings / "a.wav", samples)
+    made = ("--model", model, "--format", "onnx", "--what", "model")
+    assert run("export", *made, "--output", "model.onnx") == 0
+    capsys.readouterr()
+    (code,) = blocks(DOCS / "formats.md")
+    assert "asrkit." not in code
+    exec(compile(code, "formats.md", "exec"), {})
+    text = asrkit.load(model, backend="eager").transcribe("a.wav").text
+    assert capsys.readouterr().out.strip() == text != ""
+
+
+def test_microphone(recordings: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output) -> None:
+    class Stream:
+        def __init__(self, rate: int, channels: int, callback: Callable[..., Any]) -> None:
+            assert (rate, channels) == (16000, 1)
+            self.callback = callback
+
+        def __enter__(self) -> None:
+            samples = np.concatenate([said(SPOKEN), np.zeros(32000)]).astype(np.float32)
+            for packet in np.array_split(samples[:, None], 20):
+                self.callback(packet, len(packet), None, None)
+            self.callback(SimpleNamespace(copy=lambda: b"the end"), 0, None, None)
+
+        def __exit__(self, *error: object) -> None:
+            pass
+
+    monkeypatch.setitem(sys.modules, "sounddevice", SimpleNamespace(InputStream=Stream))
+    with pytest.raises(asrkit.UserError):
+        runpy.run_path(str(EXAMPLES / "microphone.py"))
+    assert f"\r{SPOKEN:60}\n" in capsys.readouterr().out
+
+
+def test_subtitles(recordings: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output) -> None:
+    (recordings / "b.wav").write_bytes(b"nothing")
+    monkeypatch.setattr(sys, "argv", ["subtitles.py", "."])
+    runpy.run_path(str(EXAMPLES / "subtitles.py"))
+    assert SPOKEN in Path("a.srt").read_text(encoding="utf-8")
+    assert not Path("b.srt").exists()
+    assert "b.wav" in capsys.readouterr().err
+
+
+def test_fine_tune_trains_on_ten_and_tests_on_the_rest(
+    recordings: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    each = [{"id": str(i), "audio": "a.wav", "text": SPOKEN} for i in range(12)]
+    write_manifest(recordings / "all.jsonl", *each)
+    program = runpy.run_path(str(EXAMPLES / "fine_tune.py"))
+    done: list[tuple[str, ...]] = []
+    program["main"].__globals__["run"] = lambda *command: done.append(command)
+    monkeypatch.setattr(sys, "argv", ["fine_tune.py", "all.jsonl", "--output-dir", "exp"])
+    program["main"]()
+    assert [command[0] for command in done] == ["train", "evaluate", "evaluate"]
+    config = load_config(done[0][2], list(done[0][3:]))
+    assert config.training.start_from == "small-en-alnum"
+    assert config.data.train == config.data.dev  # the test chooses nothing
+    train, test = (set(Path("exp", f"{name}.jsonl").read_text().splitlines()) for name in
+                   ("train", "test"))  # fmt: skip
+    assert (len(train), len(test), len(train & test)) == (10, 2, 0)
+    monkeypatch.setattr(sys, "argv", ["fine_tune.py", "exp/test.jsonl"])
+    with pytest.raises(SystemExit):
+        program["main"]()
+
+
+def test_the_python_is_typed(tmp_path: Path) -> None:
+    files = []
+    for page in RUN:
+        files.append(tmp_path / f"page_{page.stem.lower()}.py")
+        files[-1].write_text("\n".join(blocks(page)), encoding="utf-8")
+    files += [EXAMPLES / f"{name}.py" for name in ("microphone", "subtitles", "fine_tune")]
+    shutil.copy(PROJECT / "pyproject.toml", tmp_path)
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--config-file", str(tmp_path / "pyproject.toml"),
+         "--cache-dir", str(PROJECT / ".mypy_cache"), *map(str, files)],
+        cwd=PROJECT, capture_output=True, text=True,
+    )  # fmt: skip
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_python_is_run_or_says_why_not() -> None:
+    for page in PAGES:
+        assert page in RUN or not blocks(page) or page.name == "positions.md", page
+
+
+def anchors(page: Path) -> set[str]:
+    """Of the headings, as GitHub and the site make them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", text).strip().lower().replace(" ", "-") for text in headings}
+
+
+def missing(page: Path, text: str) -> list[str]:
+    """Links and files that a page names and that are not there."""
+    found = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        name, _, anchor = link.partition("#")
+        target = page.parent / name if name else page
+        if "://" in link:
+            continue
+        if not target.exists() or (
+            anchor and not anchor.startswith("asrkit.") and anchor not in anchors(target)
+        ):
+            found.append(link)
+    paths = re.findall(
+        r"\b(?:tests|tools|asrkit|conf|recipes|docs)/[\w./-]+\.(?:py|md|yaml)\b", text
+    )
+    return found + [path for path in paths if "NAME" not in path and path not in MADE
+                    and not (PROJECT / path).exists()]  # fmt: skip
+
+
+MADE = {"conf/mine.yaml"}  # by the reader
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_a_page_names_is_there(page: Path) -> None:
+    assert missing(page, page.read_text(encoding="utf-8")) == []
+
+
+def test_control_what_is_not_there_is_found() -> None:
+    text = "[a](docs/no.md) [b](docs/python.md#no) [c](docs/python.md#stream) `tests/no.py`"
+    assert set(missing(README, text)) == {"docs/no.md", "docs/python.md#no", "tests/no.py"}
+
+
+def test_every_example_is_on_the_page() -> None:
+    page = (DOCS / "examples.md").read_text(encoding="utf-8")
+    shown = set(re.findall(r'^--8<-- "(.*)"$', page, re.MULTILINE))
+    assert shown == {f"docs/examples/{path.name}" for path in EXAMPLES.glob("*.py")}
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= 160
