@@ -39,8 +39,8 @@ def main(argv: list[str] | None = None) -> int:
         "asrkit evaluate", __doc__,
         "python -m asrkit.evaluate --model exp/conformer/model.safetensors data/digits/test.jsonl\n"
         "  python -m asrkit.evaluate --model MODEL --chunk-ms full,640 --format json dev.jsonl\n"
-        "  python -m asrkit.evaluate --model MODEL --chunk-ms 640 --backend onnx-int8"
-        " --endpoint-ms 600 --postprocess spelled dev.jsonl",
+        "  python -m asrkit.evaluate --model MODEL --chunk-ms 640 --backend onnx-int8 dev.jsonl\n"
+        "  asrkit evaluate --model MODEL --endpoint-ms 600 --postprocess spelled dev.jsonl",
     )  # fmt: skip
     add_model(arguments)
     add_backend(arguments)

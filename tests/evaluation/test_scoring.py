@@ -13,7 +13,7 @@ from asrkit.evaluation.outcomes import Loss
 from asrkit.evaluation.scoring import losses_of, rates
 from asrkit.evaluation.wer import ErrorRate
 from asrkit.model import FULL_CONTEXT, CTCLoss, View
-from asrkit.runtime import Recognizer, Result
+from asrkit.runtime import Engine, Recognizer, Result
 from asrkit.search import GreedySearch
 from asrkit.text import CharTokenizer
 from tests.conftest import speech, tiny_model
@@ -86,14 +86,14 @@ def test_loss_is_the_trainings_and_takes_no_second_pass(monkeypatch: pytest.Monk
         name: Recognizer(eager(model, *context), tokenizer, GreedySearch())
         for name, context in contexts.items()
     }
-    calls, step = 0, Recognizer.step
+    calls, step = 0, Engine.step
 
-    def counted(self: Recognizer, *arguments: object) -> object:
+    def counted(self: Engine, *arguments: object) -> object:
         nonlocal calls
         calls += 1
         return step(self, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Recognizer, "step", counted)
+    monkeypatch.setattr(Engine, "step", counted)
     outcomes = list(recognize([batch], recognizers))
     assert calls == len(contexts)
     losses = [[each.loss for each in outcome.values()] for outcome in outcomes]
