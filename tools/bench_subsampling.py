@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 import torch
-from benchmarks import Row, environment, parser, ratio, report, round_robin
+from benchmarks import QUICK_SECONDS, Row, environment, parser, ratio, report, round_robin
 
 from asrkit.backends import eager
 from asrkit.build import build_model
@@ -84,10 +84,11 @@ def streaming(model: ConformerCTC) -> Callable[[], list[float]]:
 
 def measure(options: argparse.Namespace) -> list[Row]:
     rows: list[Row] = []
+    seconds = QUICK_SECONDS if options.quick else options.seconds
     for config in options.configs:
         models = {kind: model_of(config, kind) for kind in KINDS}
         for what, passes in (
-            ("step", {k: training(model, options.seconds) for k, model in models.items()}),
+            ("step", {k: training(model, seconds) for k, model in models.items()}),
             ("chunk", {k: streaming(model) for k, model in models.items()}),
         ):
             found = round_robin(passes, options.rounds, True, options.limit, f"{config} {what}")

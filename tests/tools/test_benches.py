@@ -69,6 +69,14 @@ def test_streaming(tmp_path: Path) -> None:
     check_streaming(tmp_path, ["ONNX", "speechbrain"], STREAMING)
 
 
+def test_subsampling() -> None:
+    rows = table(run("bench_subsampling.py", "--rounds", "1", "--configs", "digits"))
+    assert [(row["subsampling"], row["of"]) for row in rows] == [
+        (kind, what) for what in ("step", "chunk") for kind in ("conv4", "conv8")
+    ]
+    assert all(float(row["median, ms"]) > 0 for row in rows)
+
+
 @pytest.mark.slow
 def test_streaming_on_every_backend(tmp_path: Path) -> None:
     exported = {"asrkit, ONNX Runtime", "asrkit, ONNX Runtime int8"}
