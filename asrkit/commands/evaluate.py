@@ -27,6 +27,7 @@ from asrkit.commands.options import (
 from asrkit.data.manifest import LeftOut
 from asrkit.evaluation import Score, recognize, scores
 from asrkit.evaluation.scoring import context_name
+from asrkit.extras import need
 from asrkit.files import replacing
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Recognizer, recognizer_of
@@ -60,6 +61,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def evaluate(options: argparse.Namespace) -> int:
+    need("jiwer")  # not after an hour of recognising
     file = load_model(options.model)
     recognizers, aligner = recognizers_of(options, file)
     left_out: list[LeftOut] = []

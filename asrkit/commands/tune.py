@@ -32,6 +32,7 @@ from asrkit.errors import UserError
 from asrkit.evaluation import Outcome, Utterance
 from asrkit.evaluation.outcomes import traced
 from asrkit.evaluation.scoring import score_of
+from asrkit.extras import need
 from asrkit.lm import LIMIT, read_language_model
 from asrkit.model_file import load_model
 from asrkit.runtime import Recognizer, recognizer_of
@@ -63,6 +64,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def tune(options: argparse.Namespace) -> int:
+    need("jiwer")
     file, lm = load_model(options.model), lm_of(options)
     if lm is None:
         raise UserError("there is no language model to tune: --lm FILE")

@@ -38,6 +38,7 @@ from asrkit.data.manifest import LeftOut
 from asrkit.errors import UserError
 from asrkit.evaluation import Outcome, recognize, scores
 from asrkit.evaluation.scoring import context_name
+from asrkit.extras import need
 from asrkit.files import replacing
 from asrkit.model import FULL_CONTEXT
 from asrkit.model_file import ModelFile, load_model, model_path
@@ -76,6 +77,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def report(options: argparse.Namespace) -> int:
+    need("jiwer")
     experiment, output = read_experiment(options.experiment)
     file = experiment.file
     recognizers, aligner, chunk = recognizers_of(options, file)
