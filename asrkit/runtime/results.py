@@ -13,8 +13,8 @@ from asrkit.runtime.word import Word
 from asrkit.search import NOTHING, Hypothesis, Ranked
 from asrkit.text import Tokenizer, decode
 
-# The first token of a word comes after its begin, the last before its end: words are so
-# much longer than their tokens. Of digits in a row with known edges, nine of ten begin at least
+# The first token of a word comes after its start, the last before its end: words are so much
+# longer than their tokens. Of digits in a row with known edges, nine of ten begin at least
 # LEAD before their first token, and half end TRAIL or more after their last.
 LEAD, TRAIL = 0.06, 0.04  # seconds
 
