@@ -12,7 +12,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import torch
@@ -71,6 +71,7 @@ def passes(log_probs: Tensor) -> dict[str, Callable[[], list[float]]]:
     return {name: partial(timed, run) for name, run in found.items()}
 
 
+@cache
 def word_fusion() -> WordFusion:
     """A model of random words, of which every third piece begins one."""
     pieces = [f"{' ' * (token % 3 == 0)}{token:x}." for token in range(VOCAB_SIZE)]

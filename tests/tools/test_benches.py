@@ -1,16 +1,19 @@
 """The benchmarks run, and their tables hold a number for everything that they measure."""
 
+import importlib
 import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from asrkit.audio import through_telephone
+from asrkit.commands.evaluate import main as evaluate
 from asrkit.commands.export import main as export
 from asrkit.model_file import load_model, save_model
 from asrkit.runtime import recognizer_of
@@ -39,12 +42,22 @@ SUMS = {"all products", "everything"}
 OFFLINE = TRAINING | {"asrkit, 30 s a step"}
 
 
-def run(script: str, *options: str) -> str:
-    """Standard output of a benchmark on one thread; several test processes share the cores."""
-    command = [sys.executable, f"tools/{script}", "--quick", "--threads", "1", *options]
-    done = subprocess.run(command, cwd=PROJECT, env=ENVIRONMENT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+QUICK = ("--quick", "--threads", "1")  # several test processes share the cores
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a script of tools/ with options in this process and returns its standard output."""
+    monkeypatch.syspath_prepend(PROJECT / "tools")
+
+    def run(script: str, *options: str) -> str:
+        monkeypatch.setattr(sys, "argv", [f"tools/{script}.py", *options])
+        assert not importlib.import_module(script).main()
+        return capsys.readouterr().out
+
+    return run
 
 
 def table(output: str) -> list[dict[str, str]]:
@@ -65,12 +78,13 @@ def check(output: str, contenders: set[str], file: Path) -> None:
     assert all(value > 0 for row in written for value in row.values())
 
 
-def test_streaming(tmp_path: Path) -> None:
-    check_streaming(tmp_path, ["ONNX", "speechbrain"], STREAMING)
+def test_streaming(run: Run, tmp_path: Path) -> None:
+    check_streaming(run, tmp_path, ["ONNX", "speechbrain"], STREAMING)
 
 
-def test_subsampling() -> None:
-    rows = table(run("bench_subsampling.py", "--rounds", "1", "--configs", "digits"))
+def test_subsampling(run: Run) -> None:
+    options = ["--rounds", "1", "--seconds", "2", "--configs", "digits"]
+    rows = table(run("bench_subsampling", *QUICK, *options))
     assert [(row["subsampling"], row["of"]) for row in rows] == [
         (kind, what) for what in ("step", "chunk") for kind in ("conv4", "conv8")
     ]
@@ -78,20 +92,20 @@ def test_subsampling() -> None:
 
 
 @pytest.mark.slow
-def test_streaming_on_every_backend(tmp_path: Path) -> None:
+def test_streaming_on_every_backend(run: Run, tmp_path: Path) -> None:
     exported = {"asrkit, ONNX Runtime", "asrkit, ONNX Runtime int8"}
-    check_streaming(tmp_path, ["speechbrain"], STREAMING | exported)
+    check_streaming(run, tmp_path, ["speechbrain"], STREAMING | exported)
 
 
-def check_streaming(folder: Path, without: list[str], contenders: set[str]) -> None:
+def check_streaming(run: Run, folder: Path, without: list[str], contenders: set[str]) -> None:
     options = ["--rounds", "2", "--json", str(folder / "stream.json"), "--without", *without]
-    check(run("bench_stream.py", *options), contenders, folder / "stream.json")
+    check(run("bench_stream", *QUICK, *options), contenders, folder / "stream.json")
 
 
 @pytest.mark.slow
-def test_profile() -> None:
+def test_profile(run: Run) -> None:
     """Products and the rest are everything, and no product is faster than it is alone by much."""
-    rows = table(run("profile_step.py"))
+    rows = table(run("profile_step", *QUICK))
     assert {row["step"] for row in rows} == {"float32", "int8"}
     for step in ("float32", "int8"):
         mine = [row for row in rows if row["step"] == step]
@@ -104,10 +118,9 @@ def test_profile() -> None:
 
 
 @pytest.fixture
-def reference(tmp_path: Path) -> Path:
+def reference(run: Run, tmp_path: Path) -> Path:
     path = tmp_path / "model.safetensors"
-    command = [sys.executable, "tools/reference_model.py", "--quick", str(path)]
-    subprocess.run(command, cwd=PROJECT, env=ENVIRONMENT, check=True)
+    run("reference_model", "--quick", str(path))
     return path
 
 
@@ -118,62 +131,77 @@ def test_reference_model(reference: Path) -> None:
     assert recognizer_of(file).transcribe(np.zeros(16000, dtype=np.float32)).is_final
 
 
-def test_offline(tmp_path: Path) -> None:
+def test_offline(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The times; the next test measures memory, which takes processes of its own."""
+    monkeypatch.syspath_prepend(PROJECT / "tools")
+    monkeypatch.setattr("bench_offline.memory", lambda *_: 1.0)
+    monkeypatch.setattr("resource.setrlimit", lambda *_: None)  # not for the tests after it
     options = ["--rounds", "2", "--without", "speechbrain"]
-    output = run("bench_offline.py", *options, "--json", str(tmp_path / "offline.json"))
+    output = run("bench_offline", *QUICK, *options, "--json", str(tmp_path / "offline.json"))
     check(output, OFFLINE, tmp_path / "offline.json")
+
+
+def test_offline_with_memory(tmp_path: Path) -> None:
+    """In its own process, as all of them are called, and of one contender."""
+    others = ["speechbrain", "torchaudio", "full", "a step"]
+    check_offline(tmp_path, {"asrkit, chunks of 640 ms"}, "--without", *others)
+
+
+def check_offline(folder: Path, contenders: set[str], *options: str) -> None:
+    command = [sys.executable, "tools/bench_offline.py", *QUICK, "--rounds", "2", *options]
+    command += ["--json", str(folder / "offline.json")]
+    done = subprocess.run(command, cwd=PROJECT, env=ENVIRONMENT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    check(done.stdout, contenders, folder / "offline.json")
 
 
 @pytest.mark.slow
 def test_offline_with_an_exported_file(reference: Path, tmp_path: Path) -> None:
     path = tmp_path / "x.onnx"
     assert export(["--model", str(reference), "--format", "onnx", "--output", str(path)]) == 0
-    options = ["--rounds", "2", "--without", "speechbrain", "--onnx", str(path)]
-    output = run("bench_offline.py", *options, "--json", str(tmp_path / "offline.json"))
-    check(output, OFFLINE | {"asrkit, x.onnx, 30 s a step"}, tmp_path / "offline.json")
+    exported = {"asrkit, x.onnx, 30 s a step"}
+    check_offline(tmp_path, OFFLINE | exported, "--without", "speechbrain", "--onnx", str(path))
 
 
-def test_training(tmp_path: Path) -> None:
-    options = ["--rounds", "2", "--without", "speechbrain"]
-    output = run("bench_train.py", *options, "--json", str(tmp_path / "train.json"))
+def test_training(run: Run, tmp_path: Path) -> None:
+    options = ["--rounds", "1", "--without", "speechbrain"]
+    output = run("bench_train", *QUICK, *options, "--json", str(tmp_path / "train.json"))
     check(output, TRAINING, tmp_path / "train.json")
 
 
-def test_attention() -> None:
-    rows = table(run("bench_attention.py", "--rounds", "2"))
+def test_attention(run: Run) -> None:
+    rows = table(run("bench_attention", *QUICK, "--rounds", "2"))
     assert len(rows) == 8  # contexts, with and without backward, two contenders on a CPU
     assert all(float(row["ms"]) > 0 for row in rows)
 
 
-def test_search() -> None:
-    rows = table(run("bench_search.py", "--rounds", "2"))
+def test_search(run: Run) -> None:
+    rows = table(run("bench_search", *QUICK, "--rounds", "2"))
     assert {row["posteriors"] for row in rows} == {"peaky", "soft"}
     assert {row["contender"] for row in rows} >= SEARCHES  # and flashlight-text's, if there is one
     assert all(float(row["median, ms"]) > 0 for row in rows)
 
 
-def test_what_takes_too_long_is_reported() -> None:
-    rows = table(run("bench_stream.py", "--rounds", "1", "--limit", "0.001", "--without", "asrkit"))
+def test_what_takes_too_long_is_reported(run: Run) -> None:
+    options = ["--rounds", "1", "--limit", "0.001", "--without", "asrkit"]
+    rows = table(run("bench_stream", *QUICK, *options))
     assert {row["median, ms"] for row in rows} == {"over 0.001 s"}
     assert {row["RTF"] for row in rows} == {"–"}
 
 
-def test_measure_search(tmp_path: Path, corpus: Path) -> None:
+def test_measure_search(
+    run: Run, tmp_path: Path, corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Every search is scored; greedy as evaluate scores it."""
     save_model(tmp_path / "m.safetensors", a_file(CharTokenizer(list("eno sy"))))
-    shown = []
-    model, manifest = ("--model", str(tmp_path / "m.safetensors")), str(corpus / "dev.jsonl")
-    for command in (["tools/measure_search.py"], ["-m", "asrkit.evaluate", "--chunk-ms", "320"]):
-        options = ["--chunk-ms", "320"] if "tools" in command[0] else []
-        done = subprocess.run(
-            [sys.executable, *command, *options, *model, manifest], cwd=PROJECT, env=ENVIRONMENT,
-            capture_output=True, text=True,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        shown.append(done.stdout)
-    rows = {row["search"]: row for row in table(shown[0])}
+    given = ["--model", str(tmp_path / "m.safetensors"), "--chunk-ms", "320"]
+    given.append(str(corpus / "dev.jsonl"))
+    measured = run("measure_search", *given)
+    assert evaluate(given) == 0
+    scored = capsys.readouterr().out
+    rows = {row["search"]: row for row in table(measured)}
     assert len(rows) == 18
-    assert rows["greedy"]["WER"] == re.findall(r"\d+\.\d\d %", shown[1])[0]
+    assert rows["greedy"]["WER"] == re.findall(r"\d+\.\d\d %", scored)[0]
     assert rows["prefix_beam"]["WER"] == rows["beam 10, else not pruned"]["WER"]
 
 
