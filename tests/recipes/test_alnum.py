@@ -43,7 +43,8 @@ def make_corpora(folder: Path) -> Path:
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(ALNUM, "NOISES", 3)  # one of each kind
     return make_corpora(tmp_path / "data")
 
 

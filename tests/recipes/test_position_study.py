@@ -220,10 +220,10 @@ def test_the_gap_is_that_of_tukeys_tables(counts: list[int], table: float) -> No
 
 
 def test_kinds_that_are_alike_are_seldom_told_apart() -> None:
-    """Of 200 studies of 14 like kinds in three seeds about 5 % claim anything; with two standard
+    """Of 100 studies of 14 like kinds in three seeds about 5 % claim anything; with two standard
     errors for a limit, the control, most would."""
     draw, claims, naive = np.random.default_rng(1), 0, 0
-    for _ in range(200):
+    for _ in range(100):
         rates = 2000 * np.exp(0.1 * draw.standard_normal((14, 3)))
         kinds = {str(k): seeds(*map(int, row)) for k, row in enumerate(rates)}
         found = compare(kinds)
@@ -231,8 +231,8 @@ def test_kinds_that_are_alike_are_seldom_told_apart() -> None:
         means = sorted(np.log(rates).mean(1))
         assert found.within is not None
         naive += means[-1] - means[0] > 2 * found.within * (2 / 3) ** 0.5
-    assert claims < 24
-    assert naive > 100
+    assert claims < 12
+    assert naive > 50
 
 
 def test_comparison_of_one_seed() -> None:
