@@ -24,10 +24,17 @@ from tests.laws.test_streaming import offline
 
 DOCS = PROJECT / "docs" / "positions.md"
 CELLS = [(law, case) for law in LAWS for case in law.cases()]
-NAMES = [f"{law.name}-{' '.join(str(value) for value in case.values())}" for law, case in CELLS]
+PARAMETERS = [
+    pytest.param(
+        law, case,
+        id=f"{law.name}-{' '.join(str(value) for value in case.values())}",
+        marks=[pytest.mark.slow] if law.is_slow(case) else [],
+    )
+    for law, case in CELLS
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("law", "case"), CELLS, ids=NAMES)
+@pytest.mark.parametrize(("law", "case"), PARAMETERS)
 def test_law(law: Law, case: dict[str, Any]) -> None:
     torch.manual_seed(3)
     assert law.measure(case) <= law.bound
