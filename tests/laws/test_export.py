@@ -18,7 +18,7 @@ from asrkit.text import CharTokenizer
 from tests.conftest import speech, tiny_model
 
 
-def file_of(kind: str = "relative", subsampling: str = "conv4") -> ModelFile:
+def file_of(kind: str = "relative", subsampling: str = "conv4", num_layers: int = 3) -> ModelFile:
     config = parse_config(
         {
             "data": {"train": "a", "dev": "b"},
@@ -27,7 +27,7 @@ def file_of(kind: str = "relative", subsampling: str = "conv4") -> ModelFile:
                 "num_mels": 80,
                 "dim": 24,
                 "num_heads": 4,
-                "num_layers": 3,
+                "num_layers": num_layers,
                 "ffn_dim": 48,
                 "kernel_size": 5,
                 "dropout": 0.0,
@@ -36,7 +36,8 @@ def file_of(kind: str = "relative", subsampling: str = "conv4") -> ModelFile:
             },
         }
     )
-    model = tiny_model(position=kind, subsampling=subsampling).float()
+    sizes = {"position": kind, "subsampling": subsampling, "num_layers": num_layers}
+    model = tiny_model(**sizes).float()  # type: ignore[arg-type]
     return ModelFile(model, CharTokenizer(list("abcdefghij ")), config, {})
 
 
