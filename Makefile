@@ -27,7 +27,7 @@ install: $(INSTALLED)
 $(INSTALLED): pyproject.toml
 	@test -x $(PYTHON) || python3 -m venv $(VENV) 2>/dev/null || virtualenv $(VENV) 2>/dev/null || uv venv --seed $(VENV) || \
 	  { rm -rf $(VENV); echo "no virtual environment: install Debian's python3-venv, or: pip install --user virtualenv"; exit 1; }
-	@echo "installing into $(VENV): torch and what it needs take about a minute and 4.6 GB"
+	@echo "installing into $(VENV): torch and what it needs take some minutes and 5.3 GiB"
 	$(PYTHON) -m pip install --quiet --editable '.[dev]'
 	@touch $@
 
