@@ -2,6 +2,6 @@
 
 from asrkit.backends.backend import Backend, Spec, milliseconds
 from asrkit.backends.eager import eager
-from asrkit.backends.registry import BACKENDS, build_backend
+from asrkit.backends.registry import BACKENDS, build_backend, build_second
 
-__all__ = ["BACKENDS", "Backend", "Spec", "build_backend", "eager", "milliseconds"]
+__all__ = ["BACKENDS", "Backend", "Spec", "build_backend", "build_second", "eager", "milliseconds"]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from asrkit.audio import HOP, SAMPLE_RATE
-from asrkit.model import CTCOutput, EncoderState
+from asrkit.model import FULL_CONTEXT, CTCOutput, EncoderState
 
 Step = Callable[[Tensor, Tensor, EncoderState], CTCOutput]
 
@@ -27,6 +27,12 @@ class Spec(NamedTuple):
     def frame_ms(self) -> int:
         """Milliseconds of an encoder frame."""
         return milliseconds(self.factor)
+
+    @property
+    def context(self) -> str:
+        """ "full", or the chunk in milliseconds."""
+        full = self.chunk_size == FULL_CONTEXT
+        return "full" if full else f"{self.chunk_size * self.frame_ms} ms"
 
     @property
     def chunk_frames(self) -> int:

@@ -64,6 +64,21 @@ def build_backend(
     return fastest(plain, file) if kind is None else checked(str(kind), file, plain)
 
 
+def build_second(
+    kind: str | Path | None, file: ModelFile, chunk_size: int, left_context: int
+) -> Backend:
+    """As `build_backend`, for the second pass of a stream on this backend.
+
+    An exported file that was named is for one context, so what lies beside the model is looked for;
+    kinds that cannot do full context leave it to eager.
+    """
+    if kind is not None and str(kind) not in BACKENDS:
+        kind = None
+    if kind is not None and chunk_size == FULL_CONTEXT and not BACKENDS[str(kind)].in_full_context:
+        kind = "eager"
+    return build_backend(kind, file, chunk_size, left_context)
+
+
 def fastest(plain: Backend, file: ModelFile) -> Backend:
     """ONNX where somebody exported this model for this context, else eager."""
     on_cpu, full = plain.spec.device.type == "cpu", plain.spec.chunk_size == FULL_CONTEXT

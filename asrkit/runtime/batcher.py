@@ -5,14 +5,16 @@ from contextlib import suppress
 
 import numpy as np
 import torch
-from torch.nn.utils.rnn import pad_sequence
 
 from asrkit import audio
 from asrkit.errors import UserError, shown, whole_number
 from asrkit.model import FULL_CONTEXT, EncoderState
 from asrkit.runtime.recognizer import Phrases, Recognizer
 from asrkit.runtime.results import Result
+from asrkit.runtime.second_pass import LEFT_MS, LONGEST_MS
 from asrkit.runtime.stream import Stream
+
+MOST_ENDED_MS = LEFT_MS + LONGEST_MS  # of audio in a step of the second pass: others wait for it
 
 
 class BatchedSession:
@@ -100,6 +102,7 @@ class Batcher:
         self._streams: list[Stream] = []  # that go on, the one that waited longest first
         # Of streams that made their last step together: their states, views of one in one piece.
         self._together: dict[tuple[Stream, ...], EncoderState] = {}
+        self._live = False  # whether the last step was one of chunks
 
     def start(
         self, sample_rate: int = audio.SAMPLE_RATE, hotwords: Phrases | None = None
@@ -115,32 +118,62 @@ class Batcher:
         self._leave()
 
     def step(self) -> int:
-        """One step with a chunk of each stream that has one; of how many streams.
+        """One step of the network, of how many streams; 0 if there is nothing to do.
+
+        Of a chunk of each stream that has one, or of what waits for the second pass. Where both
+        wait they take turns, so that a live result comes at most one step of the second pass later.
 
         An exception that a stream's search or postprocess raises is that session's `error`: it goes
         no further, and the others do. One of the network is raised, and all is as it was before.
         """
         self._leave()
+        live = [stream for stream in self._streams if stream.due][: self.max_rows]
+        ended = [stream for stream in self._streams if stream.ended_feats]
+        self._live = bool(live) and not (ended and self._live)
+        if self._live:
+            self._step_live(live)
+            return len(live)
+        return self._step_ended(ended) if ended else 0
+
+    def _step_live(self, rows: list[Stream]) -> None:
+        """A chunk of each of these streams."""
         engine = self.recognizer.engine
-        rows = [stream for stream in self._streams if stream.due][: self.max_rows]
-        if not rows:
-            return 0
         chunks = [row.feats(min(row.due, engine.spec.chunk_frames)) for row in rows]
-        lengths = torch.tensor([len(chunk) for chunk in chunks], device=chunks[0].device)
-        feats = pad_sequence(chunks, batch_first=True)
-        output = engine.step(feats, lengths, self._joined(rows))
+        output = engine.step_of(chunks, self._joined(rows))
         self._unshare(rows, moving=rows)  # not before: a step that fails leaves all as it was
         rows_of_fields = (field.split(1) for field in output.state)
         states = [EncoderState(*each) for each in zip(*rows_of_fields, strict=True)]
         for i, (row, count) in enumerate(zip(rows, output.lengths.tolist(), strict=True)):
             with suppress(Exception), row.changing():
                 row.give(output.log_probs[i, :count], states[i], len(chunks[i]))
-        self._streams = [stream for stream in self._streams if stream not in rows]
-        self._streams += rows  # behind those that still wait
+        self._go_behind(rows)
         self._together[tuple(rows)] = output.state
         if any(row.state is not own for row, own in zip(rows, states, strict=True)):
             self._unshare(rows)
+
+    def _step_ended(self, waiting: list[Stream]) -> int:
+        """The second pass of a piece of each of these streams, as many as a step may take."""
+        engine = self.recognizer.engine
+        second = waiting[0].second
+        assert second is not None
+        most = MOST_ENDED_MS // engine.spec.frame_ms * engine.spec.factor  # feature frames
+        rows, longest = waiting[:1], len(waiting[0].ended_feats[0])
+        for stream in waiting[1 : self.max_rows]:
+            longest = max(longest, len(stream.ended_feats[0]))
+            if longest * (len(rows) + 1) > most:
+                break
+            rows.append(stream)
+        pieces = [row.ended_feats[0] for row in rows]
+        output = second.step_of(pieces, second.init_state(len(rows)))
+        for i, (row, count) in enumerate(zip(rows, output.lengths.tolist(), strict=True)):
+            with suppress(Exception), row.changing():
+                row.settle(output.log_probs[i, :count])
+        self._go_behind(rows)
         return len(rows)
+
+    def _go_behind(self, rows: list[Stream]) -> None:
+        """These streams wait behind those that have not had their turn."""
+        self._streams = [stream for stream in self._streams if stream not in rows] + rows
 
     def _leave(self) -> None:
         """Streams that are over are forgotten."""

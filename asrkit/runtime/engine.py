@@ -1,7 +1,10 @@
 """A network ready to run, and all that streams on it share."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from asrkit.audio import Fbank
 from asrkit.backends import Backend, Spec
@@ -48,3 +51,8 @@ class Engine:
     def step(self, feats: Tensor, lengths: Tensor, state: EncoderState) -> CTCOutput:
         """(B, T, F), (B,) and the past -> CTCOutput. All steps but the last take whole chunks."""
         return self.backend.step(feats, lengths, state)
+
+    def step_of(self, feats: Sequence[Tensor], state: EncoderState) -> CTCOutput:
+        """As `step`, of streams with (T, F) each, which may be of different lengths."""
+        lengths = torch.tensor([len(each) for each in feats], device=feats[0].device)
+        return self.step(pad_sequence([*feats], batch_first=True), lengths, state)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from asrkit.backends import build_backend, milliseconds
+from asrkit.backends import build_backend, build_second, milliseconds
 from asrkit.build import build_fusion, build_normalizer, build_search
 from asrkit.config import (
     LanguageModelConfig,
@@ -21,6 +21,7 @@ from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime.endpoint import Endpointer
 from asrkit.runtime.recognizer import Recognizer
 from asrkit.runtime.rewrite import find_postprocess
+from asrkit.search import Search, takes_fusion
 
 LONGEST_CONTEXT_MS = 3_600_000  # an hour: more would ask for all memory
 
@@ -35,6 +36,8 @@ def load(
     endpointer: Endpointer | None = None,
     postprocess: str | Callable[[str], str] | None = None,
     backend: str | Path | None = None,
+    second_pass: int | str | None = None,
+    second_search: str | Mapping[str, Any] | None = None,
 ) -> Recognizer:
     """A recogniser from a model file.
 
@@ -46,7 +49,8 @@ def load(
             model's own if None, which is "greedy" unless its configuration chose another.
         device: of torch.
         lm: an ARPA file or a binary of KenLM, for a search that takes one; or a dict of its "path"
-            and options: "units" (words or tokens), "weight", "word_bonus".
+            and options: "units" (words or tokens), "weight", "word_bonus". With two passes, for
+            each whose search takes one.
         endpointer: ends segments at pauses; None for one segment.
         postprocess: rewrites the text of each segment: a function, the "module:function" of one, or
             the name of one that an installed package offers, as asrkit does "spelled": "four four
@@ -56,17 +60,23 @@ def load(
             All are compared with eager here, int8 as far as its rounding allows. ONNX Runtime gets
             as many threads as torch has now; afterwards torch is best left one
             (`torch.set_num_threads(1)`).
+        second_pass: encoder frames of a larger chunk, or "full": when a segment has ended, the same
+            network recognises it once more in this context, and that text is final. None for one
+            pass.
+        second_search: of the second pass, as `search`; the same as the first one's if None.
 
     Raises:
         ModelFileError: for a file that cannot be loaded.
         UserError: for a value that does not fit.
     """
-    chosen = None if search is None else parse_search(search)
+    chosen, chosen_second = (
+        None if each is None else parse_search(each) for each in (search, second_search)
+    )
     model = None if lm is None else parse_language_model(lm)
     rewrite = None if postprocess is None else find_postprocess(postprocess)
     return recognizer_of(
         load_model(path), chunk_size, left_context, chosen, device, model, endpointer, rewrite,
-        backend,
+        backend, second_pass, chosen_second,
     )  # fmt: skip
 
 
@@ -80,20 +90,18 @@ def recognizer_of(
     endpointer: Endpointer | None = None,
     postprocess: Callable[[str], str] | None = None,
     backend: str | Path | None = "eager",
+    second_pass: int | str | None = None,
+    second_search: SearchConfig | None = None,
 ) -> Recognizer:
     """As `load`, from a model file already read; eager unless another backend is named."""
     if not isinstance(endpointer, Endpointer | None):
         raise UserError(f"endpointer must be an asrkit.Endpointer, got {shown(endpointer)}")
+    if second_search is not None and second_pass is None:
+        raise UserError("second_search is of a second_pass, and there is none")
     context = file.config.context
-    if chunk_size is None:
-        chunk_size = context.chunk_size
-    longest = LONGEST_CONTEXT_MS // milliseconds(file.model.encoder.factor)  # frames
-    full = chunk_size in ("full", FULL_CONTEXT)
-    chunk = FULL_CONTEXT if full else whole_number(chunk_size, 1, longest)
-    if chunk is None:
-        raise UserError(
-            f"chunk_size must be 1 to {longest} frames or 'full', got {shown(chunk_size)}"
-        )
+    chunk = chunk_of("chunk_size", context.chunk_size if chunk_size is None else chunk_size, file)
+    second = None if second_pass is None else chunk_of("second_pass", second_pass, file)
+    longest = longest_context(file)
     if left_context is None:
         left_context = context.left_context
     left = whole_number(left_context, 0, longest)
@@ -101,14 +109,54 @@ def recognizer_of(
         raise UserError(f"left_context must be 0 to {longest} frames, got {shown(left_context)}")
     file = on_device(file, known_device(device))
     search = search or file.config.search
-    fusion = None if lm is None else build_fusion(lm, search, file.tokenizer)
-    searcher = build_search(search, fusion)
+    searches = searches_of(lm, search, second_search, file)
     normalizer = build_normalizer(file.config.text)
     network = build_backend(backend, file, chunk, left)
+    larger = None if second is None else build_second(backend, file, second, left)
     try:
-        return Recognizer(network, file.tokenizer, searcher, normalizer, endpointer, postprocess)
+        return Recognizer(
+            network, file.tokenizer, searches[0], normalizer, endpointer, postprocess, larger,
+            searches[1],
+        )  # fmt: skip
     except ValueError as error:
         raise UserError(str(error)) from None
+
+
+def chunk_of(name: str, value: int | str, file: ModelFile) -> int:
+    """C, or FULL_CONTEXT.
+
+    Raises:
+        UserError: for a value that is neither.
+    """
+    longest = longest_context(file)
+    full = value in ("full", FULL_CONTEXT)
+    chunk = FULL_CONTEXT if full else whole_number(value, 1, longest)
+    if chunk is None:
+        raise UserError(f"{name} must be 1 to {longest} frames or 'full', got {shown(value)}")
+    return chunk
+
+
+def longest_context(file: ModelFile) -> int:
+    """Encoder frames that a context may have."""
+    return LONGEST_CONTEXT_MS // milliseconds(file.model.encoder.factor)
+
+
+def searches_of(
+    lm: LanguageModelConfig | None,
+    first: SearchConfig,
+    second: SearchConfig | None,
+    file: ModelFile,
+) -> tuple[Search, Search | None]:
+    """The searches of both passes, with a language model in those that take one.
+
+    Raises:
+        UserError: for a language model that the last pass does not take, or cannot be read.
+    """
+    if lm is None:
+        return build_search(first), None if second is None else build_search(second)
+    fusion = build_fusion(lm, second or first, file.tokenizer)
+    fused = build_search(first, fusion if takes_fusion(first.kind) else None)
+    return fused, None if second is None else build_search(second, fusion)
 
 
 def on_device(file: ModelFile, device: torch.device) -> ModelFile:

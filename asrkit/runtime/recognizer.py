@@ -18,11 +18,12 @@ from asrkit.runtime.endpoint import Endpointer
 from asrkit.runtime.engine import Engine
 from asrkit.runtime.results import Result
 from asrkit.runtime.rewrite import applied
+from asrkit.runtime.second_pass import SecondPass
 from asrkit.runtime.session import Session
 from asrkit.runtime.stream import PIECE_SECONDS, Stream, duration
 from asrkit.runtime.transcript import DecodingOptions, Transcript
 from asrkit.runtime.vad import SpeechDetector
-from asrkit.search import Search, plus
+from asrkit.search import Search, is_fusing, plus
 from asrkit.text import Tokenizer, normalize
 
 Phrases = Mapping[str, float] | Iterable[str]  # with weights, or without
@@ -38,9 +39,13 @@ class Recognizer:
         normalizer: of the model's texts, so that hotwords are spelled as they are.
         endpointer: where segments end; None for a stream in one segment.
         postprocess: rewrites the text of each segment, as digits or with capitals.
+        second_pass: runs the same network in a larger context, which recognises every segment once
+            more when it has ended; None for one pass.
+        second_search: of the second pass; `search` if None.
 
     Raises:
-        ValueError: for an endpointer that resets the encoder in full context.
+        ValueError: for an endpointer that resets the encoder in full context, or a second pass
+            whose context is not larger.
     """
 
     def __init__(
@@ -51,6 +56,8 @@ class Recognizer:
         normalizer: Callable[[str], str] = normalize,
         endpointer: Endpointer | None = None,
         postprocess: Callable[[str], str] | None = None,
+        second_pass: Backend | None = None,
+        second_search: Search | None = None,
     ) -> None:
         spec = backend.spec
         self.decoding = DecodingOptions(tokenizer, search, endpointer, postprocess)
@@ -61,6 +68,15 @@ class Recognizer:
         detector = SpeechDetector(spec.frame_ms) if vad else None
         frontend = audio.Fbank(spec.num_mels).to(spec.device, spec.dtype)
         self.engine = Engine(backend, frontend, detector)
+        if second_pass is None:
+            return
+        if second_pass.spec.chunk_size <= spec.chunk_size:
+            raise ValueError(
+                f"the second pass needs a larger context than the first, {spec.context}; its own "
+                f"is {second_pass.spec.context}"
+            )
+        second = SecondPass(Engine(second_pass, frontend), second_search or search)
+        self.decoding = self.decoding._replace(second=second)
 
     @property
     def backend(self) -> Backend:
@@ -82,7 +98,14 @@ class Recognizer:
 
     @property
     def search(self) -> Search:
+        """Of the first pass, or the only one."""
         return self.decoding.search
+
+    @property
+    def final_search(self) -> Search:
+        """Of the pass whose text is final."""
+        second = self.decoding.second
+        return self.decoding.search if second is None else second.search
 
     @property
     def frame_ms(self) -> int:
@@ -91,8 +114,10 @@ class Recognizer:
 
     @property
     def takes_rows(self) -> bool:
-        """Whether recordings may share a step: resets and speech detectors are a stream's own."""
-        return not (self.decoding.resets_encoder or self.engine.detector)
+        """Whether recordings may share a step: resets, speech detectors and second passes are a
+        stream's own."""
+        decoding = self.decoding
+        return not (decoding.resets_encoder or self.engine.detector or decoding.second)
 
     def rewrite(self, text: str) -> str:
         """A text as this recogniser would write it: by its postprocess, if it has one.
@@ -108,7 +133,8 @@ class Recognizer:
 
         Args:
             hotwords: phrases, or phrases with weights: natural logarithms for each word. None,
-                or none of them: this recogniser itself.
+                or none of them: this recogniser itself. With two passes, the first one's search
+                need not take hotwords.
 
         Raises:
             UserError: for a search that takes none, a weight out of range, or a phrase that the
@@ -118,12 +144,26 @@ class Recognizer:
         if not phrases:
             return self
         fusion = build_hotwords(phrases, self.tokenizer, self.normalizer)
-        return self.with_search(plus(self.search, fusion))
+        other = self.with_final_search(plus(self.final_search, fusion))
+        if self.decoding.second is not None and is_fusing(self.search):
+            return other.with_search(plus(self.search, fusion))
+        return other
 
     def with_search(self, search: Search) -> "Recognizer":
-        """A recogniser of the same model that searches in another way."""
+        """A recogniser of the same model that searches in another way in its first pass."""
+        return self.with_decoding(self.decoding._replace(search=search))
+
+    def with_final_search(self, search: Search) -> "Recognizer":
+        """A recogniser of the same model that searches in another way in its last pass."""
+        second = self.decoding.second
+        if second is None:
+            return self.with_search(search)
+        return self.with_decoding(self.decoding._replace(second=second._replace(search=search)))
+
+    def with_decoding(self, decoding: DecodingOptions) -> "Recognizer":
+        """A recogniser of the same model with other options."""
         other = copy.copy(self)
-        other.decoding = self.decoding._replace(search=search)
+        other.decoding = decoding
         return other
 
     def start(
@@ -206,8 +246,10 @@ class Recognizer:
         return [row[:n] for row, n in zip(output.log_probs, output.lengths.tolist(), strict=True)]
 
     def read(self, log_probs: Tensor, num_samples: int) -> Result:
-        """The final result of a whole recording of so many samples at 16 kHz, from its (E, V)."""
-        transcript = Transcript(self.decoding, self.engine.spec.frame_ms)
+        """The result of a whole recording of so many samples at 16 kHz, from its (E, V): in one
+        pass."""
+        spec = self.engine.spec
+        transcript = Transcript(self.decoding._replace(second=None), spec.frame_ms, spec.context)
         seconds = duration(num_samples)
         transcript.accept(log_probs, seconds)
         return transcript.finish(seconds)

@@ -39,6 +39,7 @@ class Segment(NamedTuple):
     # The likeliest first; greedy search has none. What several token sequences write counts
     # together here, but `text` is the likeliest sequence's: rarely, it is not the first.
     nbest: tuple[Candidate, ...] = ()
+    context: str = ""  # of the network that the text is from: "640 ms", or "full"
 
 
 class Grown(NamedTuple):

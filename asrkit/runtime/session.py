@@ -1,7 +1,6 @@
 """A stream that makes its own steps."""
 
 import numpy as np
-import torch
 
 from asrkit import audio
 from asrkit.runtime.results import Result
@@ -53,10 +52,19 @@ class Session:
         return self._stream.result
 
     def _step(self) -> None:
-        """All that is due."""
+        """All that is due, in both passes."""
         stream = self._stream
         while frames := stream.next_step:
             feats = stream.feats(frames)
-            lengths = torch.tensor([frames], device=feats.device)
-            output = stream.engine.step(feats[None], lengths, stream.state)
+            output = stream.engine.step_of([feats], stream.state)
             stream.give(output.log_probs[0, : int(output.lengths[0])], output.state, frames)
+            self._settle()
+        self._settle()
+
+    def _settle(self) -> None:
+        """The second pass of all that has ended."""
+        stream = self._stream
+        while stream.second is not None and stream.ended_feats:
+            feats = stream.ended_feats[0]
+            output = stream.second.step_of([feats], stream.second.init_state(1))
+            stream.settle(output.log_probs[0, : int(output.lengths[0])])

@@ -12,6 +12,7 @@ from asrkit import audio
 from asrkit.errors import shown
 from asrkit.model import EncoderState
 from asrkit.runtime.engine import Engine
+from asrkit.runtime.second_pass import KeptFeatures
 from asrkit.runtime.transcript import DecodingOptions, Transcript
 
 MOST_WAITING = 100  # frames whose samples wait: those of a chunk, in long chunks of a second
@@ -25,6 +26,8 @@ class Stream:
             stream.put(samples)
             feats = stream.feats(stream.due)           # (T, F)
             stream.give(log_probs, state, len(feats))  # of a step from stream.state over feats
+            while stream.ended_feats:
+                stream.settle(log_probs)  # of a step of the second pass over stream.ended_feats[0]
 
     Args:
         engine: on which the stream runs.
@@ -33,6 +36,8 @@ class Stream:
 
     Attributes:
         state: the network's past.
+        second: what makes the steps of the second pass, if there is one.
+        ended_feats: each (T, F) of a piece that waits for the second pass.
         result: what is known so far.
         ended: whether there are no more samples to come.
         error: what ended the stream before its time, if anything did.
@@ -55,7 +60,10 @@ class Stream:
         if engine.detector is not None:
             self._speech_state = engine.detector.start()
         self._speech: list[bool] = []  # of encoder frames to come
-        self._transcript = Transcript(decoding, engine.spec.frame_ms)
+        self._transcript = Transcript(decoding, engine.spec.frame_ms, engine.spec.context)
+        self.second = decoding.second and decoding.second.engine
+        self.ended_feats: deque[Tensor] = deque()
+        self._kept = KeptFeatures()
         self._num_samples = 0  # put, at 16 kHz
         self.ended = False
         self.state = engine.init_state(1)
@@ -80,6 +88,8 @@ class Stream:
         """Go no further, and keep nothing of what waits."""
         self.over = self.ended = True
         self._feats.clear()
+        self._kept.clear()
+        self.ended_feats.clear()
         self._pending, self._past = 0, self._past[:, :0].clone()
         self._samples = self._past
 
@@ -157,17 +167,25 @@ class Stream:
 
     def give(self, log_probs: Tensor, state: EncoderState, frames: int) -> None:
         """What the network made of so many frames: (E, V), and the state after them."""
+        if self.second is not None:
+            self._kept.append(self.feats(frames).clone())
         self._drop(frames)
         self.state = state
-        count, segments = len(log_probs), len(self._transcript.segments)
+        count, ended = len(log_probs), self._transcript.ended
         self._transcript.accept(log_probs, self._duration, self._speech[:count])
         del self._speech[:count]
-        if self._resets and len(self._transcript.segments) > segments:
+        if self._resets and self._transcript.ended > ended:
             self.state = self.engine.init_state(1)
         if self.ended and not self._pending:
             self._finish()
         else:
-            self.result = self._transcript.partial()
+            self._move_on()
+
+    def settle(self, log_probs: Tensor) -> None:
+        """What the second pass made of `ended_feats[0]`: (E, V)."""
+        self.ended_feats.popleft()
+        self._transcript.settle(log_probs, self._duration)
+        self._move_on()
 
     def _drop(self, frames: int) -> None:
         self._pending -= frames
@@ -181,8 +199,18 @@ class Stream:
             frames -= min(frames, len(part))
 
     def _finish(self) -> None:
-        self.result = self._transcript.finish(self._duration)
-        self.over = True
+        self._transcript.finish(self._duration)
+        self._move_on()
+
+    def _move_on(self) -> None:
+        """The result anew, and what new pieces need."""
+        factor, transcript = self.engine.spec.factor, self._transcript
+        for piece, _ in list(transcript.waiting)[len(self.ended_feats) :]:
+            feats = self._kept.read(factor * piece.first, factor * piece.last)
+            self.ended_feats.append(feats)
+        self._kept.forget(factor * transcript.pieces.first)
+        self.result = transcript.partial()
+        self.over = self.result.is_final
 
     @property
     def _duration(self) -> float:

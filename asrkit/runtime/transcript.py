@@ -1,7 +1,12 @@
-"""From the log-probabilities of one stream to its results, segment by segment."""
+"""From the log-probabilities of one stream to its results, segment by segment.
+
+With a second pass, a segment that has ended waits for its log-probabilities in the larger context;
+until they are there, its words are shown as those of the open segment are.
+"""
 
 import itertools
 import math
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -9,6 +14,7 @@ from torch import Tensor
 
 from asrkit.runtime.endpoint import Endpointer
 from asrkit.runtime.results import (
+    Candidate,
     Grown,
     Result,
     Segment,
@@ -18,11 +24,10 @@ from asrkit.runtime.results import (
     seconds,
 )
 from asrkit.runtime.rewrite import applied, rewritten
+from asrkit.runtime.second_pass import Piece, Pieces, SecondPass
 from asrkit.runtime.word import Word
 from asrkit.search import Search
 from asrkit.text import Tokenizer
-
-EMPTY = Grown([], 0)
 
 
 class DecodingOptions(NamedTuple):
@@ -33,17 +38,51 @@ class DecodingOptions(NamedTuple):
         search: from log-probabilities to a hypothesis.
         endpointer: where segments end; None for one segment.
         postprocess: rewrites the text of a segment.
+        second: recognises a segment once more when it has ended; None for one pass.
     """
 
     tokenizer: Tokenizer
     search: Search
     endpointer: Endpointer | None = None
     postprocess: Callable[[str], str] | None = None
+    second: SecondPass | None = None
 
     @property
     def resets_encoder(self) -> bool:
         """Whether every segment begins as a new stream does."""
         return self.endpointer is not None and self.endpointer.reset_encoder
+
+
+class OpenSegment:
+    """A segment to which frames are added: its hypothesis, and the words in it.
+
+    Args:
+        search: from log-probabilities to a hypothesis.
+        tokenizer: of the network's labels.
+        frame_ms: milliseconds of an encoder frame.
+        start: encoder frames of the stream before the segment.
+    """
+
+    def __init__(self, search: Search, tokenizer: Tokenizer, frame_ms: int, start: int) -> None:
+        self._search, self._state = search, search.start()
+        self._read = WordReader(tokenizer, frame_ms, start)
+
+    def accept(self, log_probs: Tensor) -> None:
+        """Take (E, V) more frames."""
+        self._state = self._search.step(self._state, log_probs)
+
+    def partial(self, duration: float) -> tuple[Grown, Sequence[Word]]:
+        """Its words so far: those that are kept as they are, and those after them."""
+        last = self._read.last_words(self._search.partial(self._state), duration)
+        return Grown(self._read.closed, len(self._read.closed)), last
+
+    def words(self, duration: float) -> list[Word]:
+        """Its words if it ends here, after so many seconds of the stream."""
+        return self._read(self._search.best(self._state), duration)
+
+    def nbest(self) -> tuple[Candidate, ...]:
+        """Its likeliest texts if it ends here."""
+        return candidates(self._search.nbest(self._state), self._read.tokenizer)
 
 
 class Transcript:
@@ -52,21 +91,31 @@ class Transcript:
     Args:
         decoding: how log-probabilities become text.
         frame_ms: milliseconds of an encoder frame.
+        context: name of the context that the log-probabilities are from.
+
+    Attributes:
+        waiting: pieces whose log-probabilities in the larger context are still to come, each with
+            the words that the first pass found in the segment that it ends.
+        ended: how many segments the first pass has ended.
     """
 
-    def __init__(self, decoding: DecodingOptions, frame_ms: int) -> None:
-        self.decoding, self.frame_ms = decoding, frame_ms
+    def __init__(self, decoding: DecodingOptions, frame_ms: int, context: str = "") -> None:
+        self.decoding, self.frame_ms, self.context = decoding, frame_ms, context
         self.segments: list[Segment] = []  # only added to, as results share it
         self.closed: list[Word] = []  # words of the segments, likewise
         self.frame = 0  # encoder frames taken
-        self.start = 0  # of them, before the open segment
+        self.start = 0  # of them, before the segment that will be next in `segments`
+        self.ended, self.finished = 0, False
         if decoding.endpointer is not None:
             self.endpoint = decoding.endpointer.start()
-        self.begin()
+        self.open = self.begin(decoding.search, 0)
+        self.pieces = Pieces(frame_ms)
+        self.waiting: deque[tuple[Piece, Sequence[Word]]] = deque()
+        if decoding.second is not None:
+            self.again = self.begin(decoding.second.search, 0)
 
-    def begin(self) -> None:
-        self.search = self.decoding.search.start()
-        self.words = WordReader(self.decoding.tokenizer, self.frame_ms, self.frame)
+    def begin(self, search: Search, frame: int) -> OpenSegment:
+        return OpenSegment(search, self.decoding.tokenizer, self.frame_ms, frame)
 
     def accept(
         self, log_probs: Tensor, duration: float = math.inf, speech: Sequence[bool] = ()
@@ -78,57 +127,91 @@ class Transcript:
             duration: seconds of audio so far; the last frame may be longer.
             speech: whether a detector finds speech in each frame; in none after those given.
         """
-        cuts: list[int] = []
-        if self.decoding.endpointer is not None:
+        endpointer, cuts, quiet = self.decoding.endpointer, [0], list[bool]()
+        if endpointer is not None or self.decoding.second is not None:
             quiet = self.decoding.search.quiet(log_probs)
             quiet = [a and not b for a, b in itertools.zip_longest(quiet, speech, fillvalue=False)]
-            self.endpoint, cuts = self.decoding.endpointer.step(self.endpoint, quiet, self.frame_ms)
-        for start, end in itertools.pairwise([0, *cuts]):
-            self.advance(log_probs[start:end])
+        if endpointer is not None:
+            self.endpoint, found = endpointer.step(self.endpoint, quiet, self.frame_ms)
+            cuts += found
+        for start, end in itertools.pairwise(cuts):
+            self.advance(log_probs[start:end], quiet[start:end])
             self.close(duration)
-        self.advance(log_probs[cuts[-1] if cuts else 0 :])
+        self.advance(log_probs[cuts[-1] :], quiet[cuts[-1] :])
 
-    def advance(self, log_probs: Tensor) -> None:
-        self.search = self.decoding.search.step(self.search, log_probs)
+    def advance(self, log_probs: Tensor, quiet: Sequence[bool]) -> None:
+        self.open.accept(log_probs)
         self.frame += len(log_probs)
+        if self.decoding.second is not None:
+            self.waiting += [(piece, ()) for piece in self.pieces.accept(quiet)]
 
     def close(self, duration: float) -> None:
         """End the open segment here, if there are words in it.
 
         Words of which a postprocess leaves nothing are done with, and the segment goes on.
         """
-        end = min(duration, seconds(self.frame, self.frame_ms))
-        search, tokenizer = self.decoding.search, self.decoding.tokenizer
-        found = self.words(search.best(self.search), end)
-        words = self.written(found)
+        found = self.open.words(min(duration, seconds(self.frame, self.frame_ms)))
+        if not found:
+            return
+        if self.decoding.second is None:
+            self.add(self.open, self.frame, duration, self.context)
+        else:
+            self.waiting.append((self.pieces.end_segment(), self.written(found)))
+        self.open = self.begin(self.decoding.search, self.frame)
+        self.ended += 1
+
+    def add(self, segment: OpenSegment, frame: int, duration: float, context: str) -> None:
+        """A segment that ends before this frame, if there are words in it."""
+        end = min(duration, seconds(frame, self.frame_ms))
+        words = self.written(segment.words(end))
         if words:
-            nbest = candidates(search.nbest(self.search), tokenizer)
             start = seconds(self.start, self.frame_ms)
-            self.segments.append(Segment(joined(words), words, start, end, nbest))
+            self.segments.append(
+                Segment(joined(words), words, start, end, segment.nbest(), context)
+            )
             self.closed += words
-            self.start = self.frame
-        if found:
-            self.begin()
+            self.start = frame
+
+    def settle(self, log_probs: Tensor, duration: float = math.inf) -> None:
+        """Take what the second pass makes of the piece that waits longest.
+
+        Args:
+            log_probs: (last - first, V) of the piece.
+            duration: seconds of audio so far.
+        """
+        second = self.decoding.second
+        assert second is not None
+        piece, _ = self.waiting.popleft()
+        self.again.accept(piece.of(log_probs))
+        if piece.ends:
+            self.add(self.again, piece.end, duration, second.engine.spec.context)
+            self.again = self.begin(second.search, piece.end)
 
     def partial(self) -> Result:
-        """What is known so far."""
-        hypothesis = self.decoding.search.partial(self.search)
-        last: Sequence[Word] = self.words.last_words(hypothesis, seconds(self.frame, self.frame_ms))
-        if self.decoding.postprocess is None:
-            return self.result(Grown(self.words.closed, len(self.words.closed)), last, False)
-        return self.result(EMPTY, self.written([*self.words.closed, *last]), False)
-
-    def finish(self, duration: float) -> Result:
-        """The result if the stream ends here, after so many seconds."""
-        self.close(duration)
-        return self.result(EMPTY, (), True)
-
-    def result(self, opened: Grown, last: Sequence[Word], is_final: bool) -> Result:
+        """What is known so far; final once the stream has ended and no piece waits."""
+        shown = [word for _, words in self.waiting for word in words]
+        opened, last = self.open.partial(seconds(self.frame, self.frame_ms))
+        if shown or self.decoding.postprocess is not None:
+            words = (*shown, *self.written([*opened.read(), *last]))
+            opened, last = Grown([], 0), words
         closed, segments = (Grown(each, len(each)) for each in (self.closed, self.segments))
+        is_final = self.finished and not self.waiting
         return Result.shared(closed, opened, last, is_final, segments)
 
+    def finish(self, duration: float) -> Result:
+        """The result if the stream ends here, after so many seconds; final if no piece waits."""
+        end = self.pieces.end() if self.decoding.second is not None else None
+        if self.decoding.second is None:
+            self.close(duration)
+        elif end is not None:
+            found = self.open.words(min(duration, seconds(self.frame, self.frame_ms)))
+            self.waiting.append((end, self.written(found)))
+        self.open = self.begin(self.decoding.search, self.frame)
+        self.finished = True
+        return self.partial()
+
     def written(self, words: Sequence[Word]) -> tuple[Word, ...]:
-        """The words of the open segment, as they are to be read."""
+        """The words of a segment, as they are to be read."""
         if self.decoding.postprocess is not None and words:
             words = rewritten(words, applied(self.decoding.postprocess, joined(words)))
         return tuple(words)

@@ -27,6 +27,7 @@ __all__ = [
     "Ranked",
     "Search",
     "build_search",
+    "is_fusing",
     "plus",
     "takes_fusion",
 ]
@@ -53,6 +54,11 @@ def build_search(search: Mapping[str, Any], fusion: Fusion | None = None) -> Sea
     """
     cls, options = KINDS.chosen(search)
     return cls(**options) if fusion is None else cls(**options, fusion=fusion)
+
+
+def is_fusing(search: Search) -> bool:
+    """Whether a search adds the scores of a fusion."""
+    return isinstance(search, PrefixBeamSearch)
 
 
 def plus(search: Search, fusion: Fusion) -> Search:

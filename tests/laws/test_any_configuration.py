@@ -84,12 +84,17 @@ def case(seed: int, folder: Path) -> Case:
     endpointer = Endpointer(**pauses) if draw.random() < 0.6 else None
     search = drawn_search(draw, tokenizer, folder)
     rewrite = draw.choice(REWRITINGS)
+    larger = [size for size in (0, 0, 4, 16, FULL_CONTEXT) if size == 0 or size > chunk_size]
+    second = draw.choice(larger) if chunk_size != FULL_CONTEXT else 0
+    other_search = drawn_search(draw, tokenizer, folder) if draw.random() < 0.5 else None
     recognizer = Recognizer(
         eager(model, chunk_size, left_context), tokenizer, search, endpointer=endpointer,
-        postprocess=rewrite,
+        postprocess=rewrite, second_pass=eager(model, second, left_context) if second else None,
+        second_search=other_search,
     )  # fmt: skip
     drawn = (
         f"{rate} Hz, {chunk_size}, {left_context}, {shape}, {vars(search)}, {endpointer and pauses}"
+        f", second pass {second} {other_search and vars(other_search)}"
     )
     return Case(recognizer, samples, rate, drawn)
 
@@ -233,6 +238,8 @@ def test_control_a_past_that_is_lost_is_noticed(tmp_path: Path) -> None:
     noticed = []
     for seed in range(16):
         drawn = case(seed, tmp_path)
+        decoding = drawn.recognizer.decoding._replace(second=None)  # which hides the first pass
+        drawn = drawn._replace(recognizer=drawn.recognizer.with_decoding(decoding))
         honest = drawn.recognizer.backend
 
         def forgetful(

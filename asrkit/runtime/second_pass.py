@@ -1,0 +1,136 @@
+"""The second pass: the frames of a segment that has ended, recognised again in a larger context.
+
+A stream is divided into pieces where pauses are, each in the middle of its pause. The network sees
+a piece from LEFT_MS before it up to the frame at which the pause was long enough, so that no word
+lies at an edge of what it sees; the text is that of the frames in between. Measured on an4 with
+pauses of 300 and 600 ms: pieces that end where the pause was long enough, without the second before
+them, make 131 and 41 errors in 600 words, these 35 and 30, and whole recordings 30.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from asrkit.runtime.endpoint import frames
+from asrkit.runtime.engine import Engine
+from asrkit.search import Search
+
+LEFT_MS = 1000  # that the network sees before a piece
+LONGEST_MS = 30_000  # of a piece: bounds memory, and the time that others wait for it
+
+
+class SecondPass(NamedTuple):
+    """What recognises a segment once more when it has ended."""
+
+    engine: Engine  # of the same network, in a larger context
+    search: Search
+
+
+class Piece(NamedTuple):
+    """Encoder frames of a stream, counted from its start, to recognise once more."""
+
+    first: int  # what the network sees begins here,
+    start: int  # its text here,
+    end: int  # which ends before this frame,
+    last: int  # and what it sees before this one
+    ends: bool  # whether a segment ends with the piece
+
+    def of(self, log_probs: Tensor) -> Tensor:
+        """Those of its text, of all that the network made of it: (first … last, V) -> (E, V)."""
+        return log_probs[self.start - self.first : self.end - self.first]
+
+
+class Pieces:
+    """Divides a stream into pieces. They do not depend on how many frames come at once.
+
+    Args:
+        frame_ms: milliseconds of an encoder frame.
+
+    Attributes:
+        first: the first frame that the next piece needs.
+    """
+
+    def __init__(self, frame_ms: int) -> None:
+        self._left, self._longest = frames(LEFT_MS, frame_ms), frames(LONGEST_MS, frame_ms)
+        self._start = 0  # of the open piece
+        self._quiet: list[bool] = []  # of its frames
+        self._open = False  # whether its segment has pieces before it
+
+    @property
+    def first(self) -> int:
+        return max(0, self._start - self._left)
+
+    def accept(self, quiet: Sequence[bool]) -> list[Piece]:
+        """Take more frames; the pieces of an open segment that has become too long for one.
+
+        They end in the middle of the longest pause in their second half.
+
+        Args:
+            quiet: (E,) whether nothing is said in a frame.
+        """
+        self._quiet += quiet
+        found = []
+        while len(self._quiet) > self._longest:
+            half, most = self._longest // 2, self._longest - self._left
+            pause = longest_pause(self._quiet[half:most])
+            size = most if pause is None else half + (pause.start + pause.stop + 1) // 2
+            found.append(self._piece(size, self._longest, ends=False))
+        return found
+
+    def end_segment(self) -> Piece:
+        """The last piece of a segment that ends with a pause here."""
+        pause = next((i for i, each in enumerate(reversed(self._quiet)) if not each), 0)
+        return self._piece(len(self._quiet) - pause // 2, len(self._quiet), ends=True)
+
+    def end(self) -> Piece | None:
+        """The last piece of the stream; None if no frame is left."""
+        size = len(self._quiet)
+        return self._piece(size, size, ends=True) if size or self._open else None
+
+    def _piece(self, size: int, seen: int, ends: bool) -> Piece:
+        """One of so many frames, of which the network sees more."""
+        start = self._start
+        piece = Piece(self.first, start, start + size, start + seen, ends)
+        del self._quiet[:size]
+        self._start, self._open = start + size, not ends
+        return piece
+
+
+def longest_pause(quiet: Sequence[bool]) -> range | None:
+    """The longest run of quiet frames, the last of several; None if there is none."""
+    runs, start = [], 0
+    for is_quiet, run in groupby(quiet):
+        size = len(list(run))
+        if is_quiet:
+            runs.append(range(start, start + size))
+        start += size
+    return max(reversed(runs), key=len, default=None)
+
+
+class KeptFeatures:
+    """Feature frames of a stream that a piece may still need, by their number."""
+
+    def __init__(self) -> None:
+        self._parts: deque[Tensor] = deque()  # each (t, F)
+        self._start = 0  # of the first
+
+    def append(self, feats: Tensor) -> None:
+        """(T, F) that follow those before."""
+        self._parts.append(feats)
+
+    def read(self, first: int, last: int) -> Tensor:
+        """(T, F): frames first … last-1, or up to the last that there is."""
+        whole = torch.cat([*self._parts])
+        return whole[first - self._start : last - self._start]
+
+    def forget(self, before: int) -> None:
+        """Frames before this one are not needed any more."""
+        while self._parts and self._start + len(self._parts[0]) <= before:
+            self._start += len(self._parts.popleft())
+
+    def clear(self) -> None:
+        self._parts.clear()

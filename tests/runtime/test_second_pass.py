@@ -1,0 +1,309 @@
+"""The second pass: which frames it takes, and that its text is what the larger context makes."""
+
+import random
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from asrkit import Batcher, Endpointer, UserError, audio, load
+from asrkit.backends import eager
+from asrkit.model import FULL_CONTEXT, ConformerCTC
+from asrkit.runtime import Recognizer, Result, second_pass
+from asrkit.runtime.results import WordReader
+from asrkit.runtime.second_pass import KeptFeatures, Piece, Pieces, longest_pause
+from asrkit.search import GreedySearch, PrefixBeamSearch
+from asrkit.text import WordTokenizer
+from tests.conftest import fitted, speech, tiny_model
+from tests.laws.test_any_configuration import assert_same
+from tests.laws.test_streaming import packets
+
+LETTERS = WordTokenizer(list("abcdefghijk"))
+RATE = 16000
+
+
+def recording(seed: int, seconds: float = 1.2, parts: int = 4) -> np.ndarray:
+    """Speech with pauses of 0.8 s between its parts."""
+    hiss = 3e-4 * np.random.default_rng(seed).standard_normal(int(RATE * (seconds + 0.8) * parts))
+    pause = np.zeros(int(0.8 * RATE), dtype=np.float32)
+    each = [np.concatenate([speech(seconds, seed + i), pause]) for i in range(parts)]
+    return (np.concatenate(each) + hiss).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def model() -> ConformerCTC:
+    whole = torch.from_numpy(recording(0)).double()[None]
+    feats = audio.Fbank().double()(whole, whole[:, :0])[0]
+    built = fitted(tiny_model(LETTERS.vocab_size), feats, 4, 16)
+    with torch.no_grad():
+        built.head.bias[0] += 1.0  # pauses
+    return built
+
+
+def recognizer_of(
+    model: ConformerCTC,
+    endpointer: Endpointer | None = None,
+    second: int = FULL_CONTEXT,
+    rewrite: Callable[[str], str] | None = None,
+) -> Recognizer:
+    return Recognizer(
+        eager(model, 4, 16), LETTERS, GreedySearch(), endpointer=endpointer, postprocess=rewrite,
+        second_pass=eager(model, second, 16), second_search=PrefixBeamSearch(3),
+    )  # fmt: skip
+
+
+def full_of(model: ConformerCTC, chunk_size: int = FULL_CONTEXT) -> Recognizer:
+    return Recognizer(eager(model, chunk_size, 16), LETTERS, PrefixBeamSearch(3))
+
+
+def pieces_of(quiet: list[bool], cuts: list[int], sizes: list[int]) -> list[Piece]:
+    """Of a stream whose segments end at `cuts`, frames coming in parts of `sizes`."""
+    pieces, found, frame = Pieces(40), list[Piece](), 0
+    edges = sorted({*np.cumsum(sizes).tolist(), *cuts, len(quiet)})
+    for edge in (edge for edge in edges if edge <= len(quiet)):
+        found += pieces.accept(quiet[frame:edge])
+        frame = edge
+        found += [pieces.end_segment()] if edge in cuts else []
+    last = pieces.end()
+    return found if last is None else [*found, last]
+
+
+def random_pieces(draw: random.Random) -> tuple[list[bool], list[int]]:
+    """Minutes of quiet and loud runs, and ends of segments in the pauses."""
+    quiet, cuts = list[bool](), list[int]()
+    for _ in range(draw.randrange(1, 40)):
+        quiet += [False] * draw.choice([1, 10, 100, 900]) + [True] * draw.choice([1, 15, 300])
+        cuts += [len(quiet) - draw.randrange(1)] if draw.random() < 0.4 else []
+    return quiet, cuts
+
+
+def test_pieces_cover_the_stream_once() -> None:
+    """Their texts' frames follow each other, inside what the network sees, in bounded lengths."""
+    draw = random.Random(0)
+    for _ in range(100):
+        quiet, cuts = random_pieces(draw)
+        found = pieces_of(quiet, cuts, [draw.randrange(1, 400) for _ in range(200)])
+        assert found == pieces_of(quiet, cuts, [len(quiet)])  # however many frames come at once
+        assert [piece.start for piece in found] == [0, *(piece.end for piece in found)][:-1]
+        assert found[-1].end == len(quiet)
+        assert [piece.ends for piece in found].count(True) >= len(cuts)
+        for piece in found:
+            assert piece.first == max(0, piece.start - 25) <= piece.start < piece.end <= piece.last
+            assert piece.last - piece.start <= 750  # 30 s
+            # No speech lies at an edge, unless there is no pause to cut in.
+            inner = quiet[max(0, piece.end - 1) : piece.end]
+            assert piece.ends or all(inner) or piece.last - piece.end == 25
+
+
+def test_the_longest_pause() -> None:
+    quiet = [bool(int(each)) for each in "0110001110111"]
+    assert longest_pause(quiet) == range(10, 13)
+    assert longest_pause([False] * 3) is None
+    assert longest_pause([]) is None
+
+
+def test_a_final_text_is_that_of_the_larger_context(model: ConformerCTC) -> None:
+    """In one segment: the same result as in one pass in that context, n-best and all."""
+    samples = recording(3)
+    for second in (FULL_CONTEXT, 16):
+        expected = full_of(model, second).transcribe(samples)
+        found = recognizer_of(model, second=second).transcribe(samples)
+        assert_same(found, expected)
+        assert found.segments[0].context == ("full" if second == FULL_CONTEXT else "640 ms")
+    live = Recognizer(eager(model, 4, 16), LETTERS, GreedySearch()).transcribe(samples)
+    assert live.text != expected.text  # the control
+
+
+def expected_words(model: ConformerCTC, samples: np.ndarray, piece: Piece) -> list[str]:
+    """What full context makes of the samples of exactly those frames."""
+    hop, window = 4 * audio.HOP, audio.WINDOW - audio.HOP
+    (log_probs,) = full_of(model).log_probs(
+        [samples[piece.first * hop : piece.last * hop + window]]
+    )
+    search = PrefixBeamSearch(3)
+    state = search.step(search.start(), piece.of(log_probs))
+    return [word.text for word in WordReader(LETTERS, 40)(search.best(state))]
+
+
+def test_a_segment_is_what_its_samples_are(
+    model: ConformerCTC, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each segment's text is that of a recording of its frames alone, whatever the packets."""
+    samples, pieces = recording(5), list[Piece]()
+    honest = Pieces._piece
+
+    def noted(self: Pieces, size: int, seen: int, ends: bool) -> Piece:
+        pieces.append(honest(self, size, seen, ends))
+        return pieces[-1]
+
+    monkeypatch.setattr(Pieces, "_piece", noted)
+    recognizer = recognizer_of(model, Endpointer(300))
+    result = recognizer.transcribe(samples)
+    texts = [" ".join(expected_words(model, samples, piece)) for piece in pieces]
+    assert [segment.text for segment in result.segments] == [text for text in texts if text]
+    assert len(result.segments) > 2
+    shifted = [piece._replace(first=piece.first + 1) for piece in pieces[1:]]
+    others = [" ".join(expected_words(model, samples, piece)) for piece in shifted]
+    assert others != texts[1:]  # the control
+
+
+def streamed(recognizer: Recognizer, samples: np.ndarray, seed: int) -> Iterator[Result]:
+    session = recognizer.start()
+    for packet in packets(samples, seed):
+        yield session.accept(packet)
+    yield session.finish()
+
+
+def test_what_is_shown_changes_once(model: ConformerCTC) -> None:
+    """At the end of its segment: what has ended never changes, and follows from the samples."""
+    samples, changed = recording(7), 0
+    recognizer = recognizer_of(model, Endpointer(300))
+    expected = recognizer.transcribe(samples)
+    for seed in range(4):
+        before, shown = expected._replace(segments=(), words=(), text=""), ""
+        for result in streamed(recognizer, samples, seed):
+            count = len(before.segments)
+            assert result.segments[:count] == before.segments
+            changed += any(each.text != shown for each in result.segments[count : count + 1])
+            shown, before = result.open_text, result
+        assert_same(before, expected)
+    assert changed
+
+
+def test_long_segments_in_pieces(model: ConformerCTC, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounded memory, one segment, and the same text whatever the packets."""
+    monkeypatch.setattr(second_pass, "LONGEST_MS", 3000)
+    samples, kept = recording(9, seconds=2.0, parts=6), list[int]()
+    recognizer = recognizer_of(model)
+    expected = recognizer.transcribe(samples)
+    assert len(expected.segments) == 1
+    session = recognizer.start()
+    for packet in packets(samples, 1):
+        session.accept(packet)
+        kept.append(sum(len(part) for part in session._stream._kept._parts))
+    assert_same(session.finish(), expected)
+    assert max(kept) < 600 < 0.5 * len(samples) / audio.HOP
+    monkeypatch.setattr(KeptFeatures, "forget", lambda self, before: None)
+    assert_same(recognizer.transcribe(samples), expected)  # what is forgotten is not needed
+
+
+def test_control_features_that_are_forgotten_too_early(
+    model: ConformerCTC, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lies before a piece is lost as soon as the piece before it is cut."""
+    samples, recognizer = recording(5), recognizer_of(model, Endpointer(300))
+    expected = recognizer.transcribe(samples)
+    monkeypatch.setattr(Pieces, "first", property(lambda self: self._start))
+    assert recognizer.transcribe(samples).text != expected.text
+
+
+def batched(recognizer: Recognizer, all_samples: list[np.ndarray], seed: int) -> list[Result]:
+    """Streams that share their steps, in both passes."""
+    draw, batcher = random.Random(seed), Batcher(recognizer)
+    sessions = [batcher.start() for _ in all_samples]
+    waiting = [list(packets(samples, seed + i)) for i, samples in enumerate(all_samples)]
+    while any(waiting):
+        for session, left in zip(sessions, waiting, strict=True):
+            if left and draw.random() < 0.7:
+                session.accept(left.pop(0))
+                if not left:
+                    session.end()
+        if draw.random() < 0.1:
+            batcher.step()
+    while batcher.step():
+        pass
+    return [session.result for session in sessions]
+
+
+def test_streams_share_the_second_pass(model: ConformerCTC) -> None:
+    """Each has the result that it has alone, and some of their pieces were in one step."""
+    all_samples = [recording(seed, 0.4 + 0.2 * seed, 3) for seed in range(5)]
+    recognizer = recognizer_of(model, Endpointer(300), rewrite=str.upper)
+    expected = [recognizer.transcribe(samples) for samples in all_samples]
+    second, rows = recognizer.decoding.second, list[int]()
+    assert second is not None
+    honest = second.engine.backend
+
+    def noted(feats: Tensor, lengths: Tensor, state: object) -> object:
+        rows.append(len(feats))
+        return honest.step(feats, lengths, state)  # type: ignore[arg-type]
+
+    second.engine.backend = honest._replace(step=noted)  # type: ignore[arg-type]
+    for ours, alone in zip(batched(recognizer, all_samples, 1), expected, strict=True):
+        assert_same(ours, alone)
+    assert max(rows) > 1
+
+    def swapped(feats: Tensor, lengths: Tensor, state: object) -> object:
+        output = honest.step(feats, lengths, state)  # type: ignore[arg-type]
+        return output._replace(log_probs=output.log_probs.flip(0))
+
+    second.engine.backend = honest._replace(step=swapped)  # type: ignore[arg-type]
+    others = batched(recognizer, all_samples, 1)
+    assert [each.text for each in others] != [each.text for each in expected]  # the control
+
+
+def test_live_steps_wait_for_one_step_at_most(model: ConformerCTC) -> None:
+    """Of the second pass, whose audio is bounded, however many streams have ended."""
+    recognizer = recognizer_of(model)
+    second, kinds = recognizer.decoding.second, list[tuple[str, int]]()
+    assert second is not None
+    for name, engine in (("live", recognizer.engine), ("ended", second.engine)):
+        honest = engine.backend
+
+        def noted(
+            feats: Tensor, lengths: Tensor, state: object, of: object = honest, name: str = name
+        ) -> object:  # noqa: E501
+            kinds.append((name, feats.size(0) * feats.size(1)))
+            return of.step(feats, lengths, state)  # type: ignore[attr-defined]
+
+        engine.backend = honest._replace(step=noted)  # type: ignore[arg-type]
+    batcher = Batcher(recognizer)
+    talking, ended = batcher.start(), [batcher.start() for _ in range(8)]
+    for session in ended:
+        session.accept(speech(9.0))
+        session.end()
+    while any(session.waiting for session in ended):
+        batcher.step()
+    talking.accept(speech(3.0))
+    kinds.clear()
+    while batcher.step():
+        pass
+    order = [name for name, _ in kinds]
+    assert order[:4] == ["ended", "live", "ended", "live"] or order[:3] == ["live", "ended", "live"]
+    assert all(size <= 3100 for name, size in kinds if name == "ended")
+    assert all(session.result.is_final for session in ended)
+
+
+def test_hotwords_of_the_last_pass(model: ConformerCTC) -> None:
+    """Greedy search takes none; the second pass does."""
+    recognizer, samples = recognizer_of(model), recording(3)
+    plain = recognizer.transcribe(samples)
+    phrases = {"k b": 20.0}
+    biased = recognizer.transcribe(samples, hotwords=phrases)
+    assert biased.text.count("k b") > plain.text.count("k b")
+    greedy = recognizer.with_final_search(GreedySearch())
+    with pytest.raises(UserError, match="takes no hotwords"):
+        greedy.transcribe(samples, hotwords=phrases)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (
+            {"chunk_size": 8, "second_pass": 4},
+            "larger context than the first, 320 ms; its own is 160 ms",
+        ),
+        ({"chunk_size": "full", "second_pass": "full"}, "larger context than the first, full"),
+        ({"second_pass": "whole"}, "second_pass must be 1 to 90000 frames or 'full', got 'whole'"),
+        ({"second_search": "greedy"}, "second_search is of a second_pass, and there is none"),
+        (
+            {"second_pass": "full", "second_search": "greedy", "lm": "x.arpa"},
+            "search greedy takes no language model",
+        ),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit(options: dict[str, object], told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        load("small-en-alnum", **options)  # type: ignore[arg-type]
