@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 from asrkit.config import MOST_FRAMES
 from asrkit.errors import shown
+from asrkit.model import FULL_CONTEXT
 from asrkit.model_file import ModelFile, fingerprint
 
 What = Literal["encoder", "ctc", "model"]
@@ -29,7 +30,19 @@ class Exported(NamedTuple):
     frame_ms: int = 40  # of an encoder frame; older descriptions do not state it
 
     def __str__(self) -> str:
+        if self.full:
+            return f"{self.what}, {self.context}"
         return f"{self.what}, chunks of {self.chunk_ms} ms with {self.left_ms} ms before them"
+
+    @property
+    def full(self) -> bool:
+        """Whether it takes whole recordings."""
+        return self.chunk_size == FULL_CONTEXT
+
+    @property
+    def context(self) -> str:
+        """What it sees at once."""
+        return "full context" if self.full else f"{self.chunk_ms} ms"
 
     @property
     def chunk_ms(self) -> int:
@@ -80,7 +93,8 @@ def described(text: str) -> Description:
         sizes = exported[1:]
         if exported.what not in CONTENTS or not all(type(size) is int for size in sizes):
             raise ValueError("its description is damaged")
-        if not (
+        whole = exported.full and exported.what == "ctc" and exported.left_context == 0
+        if not whole and not (
             1 <= exported.chunk_size <= MOST_FRAMES and 0 <= exported.left_context <= MOST_FRAMES
         ):
             raise ValueError(f"its chunk and left context are beyond {MOST_FRAMES} frames")
@@ -93,10 +107,11 @@ def described(text: str) -> Description:
 
 
 def export_path(model: Path, exported: Exported, kind: str) -> Path:
-    """exp/model.safetensors -> exp/model.640-2560ms.onnx"""
+    """exp/model.safetensors -> exp/model.640-2560ms.onnx, or exp/model.full.onnx"""
     what = "" if exported.what == "ctc" else f".{exported.what}"
     suffix = {"torchscript": ".ts", "onnx": ".onnx", "onnx-int8": ".int8.onnx"}[kind]
-    return model.with_name(f"{model.stem}{what}.{exported.chunk_ms}-{exported.left_ms}ms{suffix}")
+    context = "full" if exported.full else f"{exported.chunk_ms}-{exported.left_ms}ms"
+    return model.with_name(f"{model.stem}{what}.{context}{suffix}")
 
 
 def unsealed(description: str, precision: str = "float32") -> str:

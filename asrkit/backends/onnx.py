@@ -1,6 +1,7 @@
 """Files that `asrkit export` wrote for ONNX Runtime: called as their module, and as a backend."""
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from asrkit.backends.description import (
 )
 from asrkit.errors import UserError, reason, shown
 from asrkit.extras import need
-from asrkit.model import CTCOutput, EncoderState
+from asrkit.model import FULL_CONTEXT, CTCOutput, EncoderState
 from asrkit.model_file import ModelFile, fingerprint
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ STATE = [f"state_{name}" for name in EncoderState._fields]
 KINDS = {"tensor(float)": torch.float32, "tensor(int64)": torch.int64}
 PRECISIONS = {"onnx": "float32", "onnx-int8": "int8"}  # of the files, by the kind of backend
 MOST_NUMBERS = 1 << 28  # of each part of a stream's state
+MOST_WHOLE = 1500  # encoder frames of a row in full context, whose memory grows by their square
 
 
 class OnnxStep:
@@ -38,10 +40,10 @@ class OnnxStep:
     def __init__(self, session: "InferenceSession", description: Description) -> None:
         self.session, self.description = session, description
         self.inputs = [each.name for each in session.get_inputs()]
-        state = session.get_inputs()[-len(STATE) :]
+        state = [] if description.exported.full else session.get_inputs()[-len(STATE) :]
         self.state_shapes = [each.shape[1:] for each in state]
         self.state_kinds = [KINDS[each.type] for each in state]
-        for name, shape in zip(STATE, self.state_shapes, strict=True):
+        for name, shape in zip(STATE, self.state_shapes, strict=bool(state)):
             if not all(isinstance(size, int) and size >= 0 for size in shape):
                 raise ValueError(f"{name} has no fixed shape")
             if math.prod(shape) > MOST_NUMBERS:
@@ -57,9 +59,11 @@ class OnnxStep:
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         """The module's inputs, whole chunks of audio -> its outputs."""
-        tensors = [*inputs[:-1], *inputs[-1]]
+        tensors = [*inputs[:-1], *inputs[-1]] if self.state_shapes else inputs
         arrays = {n: t.numpy() for n, t in zip(self.inputs, tensors, strict=True)}
         outputs = [torch.from_numpy(each) for each in self.run(arrays)]
+        if not self.state_shapes:
+            return tuple(outputs)
         return *outputs[: -len(STATE)], EncoderState(*outputs[-len(STATE) :])
 
     def run(self, arrays: "dict[str, np.ndarray]") -> "list[np.ndarray]":
@@ -75,9 +79,14 @@ def build(kind: str, file: ModelFile, plain: Backend) -> Backend:
     """
     path = find(kind, file, plain)
     if path is None:
+        spec = plain.spec
+        full = spec.chunk_size == FULL_CONTEXT
+        what, option = (
+            ("full context", " --chunk-ms full") if full else (f"chunks of {spec.context}", "")
+        )
         raise UserError(
-            f"backend {kind}: no export of this model for chunks of {context_of(plain).chunk_ms} "
-            f"ms lies beside it; asrkit export --format {kind} writes one"
+            f"backend {kind}: no export of this model for {what} lies beside it; "
+            f"asrkit export --format {kind}{option} writes one"
         )
     return of_file(path, file, plain, PRECISIONS[kind])
 
@@ -122,7 +131,8 @@ def of_file(path: Path, file: ModelFile, plain: Backend, precision: str | None =
         )
     if step.description.weights != fingerprint(file.model.state_dict()):
         raise UserError(f"{shown(path)} was exported from another model")
-    if step.state_shapes != [list(part.shape[1:]) for part in plain.init_state(1)]:
+    state = [] if exported.full else plain.init_state(1)
+    if step.state_shapes != [list(part.shape[1:]) for part in state]:
         raise UserError(f"{shown(path)} keeps another state than this model: export it anew")
     return of_step(step, plain)
 
@@ -130,6 +140,8 @@ def of_file(path: Path, file: ModelFile, plain: Backend, precision: str | None =
 def of_step(step: OnnxStep, plain: Backend) -> Backend:
     """Of a step for the same context as `plain`; what comes is padded to whole chunks here."""
     (kind,) = (each for each, name in PRECISIONS.items() if name == step.description.precision)
+    if step.description.exported.full:
+        return plain._replace(kind=kind, step=partial(whole, step, plain))
     factor, chunk = plain.spec.factor, plain.spec.chunk_frames
 
     def run(feats: Tensor, lengths: Tensor, state: EncoderState) -> CTCOutput:
@@ -139,6 +151,18 @@ def of_step(step: OnnxStep, plain: Backend) -> Backend:
         return CTCOutput(log_probs[:, : -(-frames // factor)], lengths, state)
 
     return plain._replace(kind=kind, init_state=step.init_state, step=run)
+
+
+def whole(
+    step: OnnxStep, plain: Backend, feats: Tensor, lengths: Tensor, state: EncoderState
+) -> CTCOutput:
+    """A step in full context, of streams that begin with it; by eager if it is very long."""
+    factor = plain.spec.factor
+    missing = -feats.size(1) % factor
+    if not 0 < feats.size(1) + missing <= MOST_WHOLE * factor:
+        return plain.step(feats, lengths, state)
+    log_probs, frames = step(functional.pad(feats, (0, 0, 0, missing)), lengths)
+    return CTCOutput(log_probs, frames, state)
 
 
 def read(path: str | Path) -> tuple[OnnxStep, Exported]:

@@ -22,6 +22,7 @@ from asrkit.kinds import refusal
 from asrkit.model import FULL_CONTEXT
 from asrkit.model_file import ModelFile
 
+WHOLE_FRAMES = 20  # of the recordings on which backends in full context are compared
 MOST_ROUNDING = 0.5  # of int8; honest files have 0.1, two labels exchanged as a rule 0.8
 
 logger = logging.getLogger("asrkit")
@@ -40,8 +41,8 @@ BACKENDS = {
     "eager": Kind(lambda file, plain: plain, on_any_device=True, in_full_context=True),
     "compiled": Kind(compiled.build, on_any_device=True),
     "torchscript": Kind(torchscript.build),
-    "onnx": Kind(partial(onnx.build, "onnx")),
-    "onnx-int8": Kind(partial(onnx.build, "onnx-int8"), exact=False),
+    "onnx": Kind(partial(onnx.build, "onnx"), in_full_context=True),
+    "onnx-int8": Kind(partial(onnx.build, "onnx-int8"), in_full_context=True, exact=False),
 }
 
 
@@ -54,7 +55,7 @@ def build_backend(
         kind: one of BACKENDS, or the path of a file that asrkit export wrote; None for the
             fastest at hand: an export to ONNX that lies beside the model file, else eager.
         file: the model, on its device.
-        chunk_size: C, or FULL_CONTEXT, which eager alone can do.
+        chunk_size: C, or FULL_CONTEXT.
         left_context: M.
 
     Raises:
@@ -81,8 +82,7 @@ def build_second(
 
 def fastest(plain: Backend, file: ModelFile) -> Backend:
     """ONNX where somebody exported this model for this context, else eager."""
-    on_cpu, full = plain.spec.device.type == "cpu", plain.spec.chunk_size == FULL_CONTEXT
-    if full or not on_cpu or onnx.find("onnx", file, plain) is None:
+    if plain.spec.device.type != "cpu" or onnx.find("onnx", file, plain) is None:
         return plain
     try:
         return checked("onnx", file, plain)
@@ -102,7 +102,8 @@ def checked(name: str, file: ModelFile, plain: Backend) -> Backend:
         able = " and ".join(each for each, kind in BACKENDS.items() if kind.on_any_device)
         raise UserError(f"backend {shown(Path(name))} runs on the CPU alone; {able} on others too")
     if plain.spec.chunk_size == FULL_CONTEXT and not kind.in_full_context:
-        raise UserError(f"backend {shown(Path(name))} has chunks; in full context there is eager")
+        able = ", ".join(each for each, kind in BACKENDS.items() if kind.in_full_context)
+        raise UserError(f"backend {shown(Path(name))} has chunks; in full context there are {able}")
     try:
         backend = kind.build(file, plain)
         if backend is not plain:
@@ -123,7 +124,7 @@ def kind_of(name: str) -> Kind:
     if name in BACKENDS:
         return BACKENDS[name]
     if name.endswith(".onnx"):
-        return Kind(partial(onnx.of_file, Path(name)))
+        return Kind(partial(onnx.of_file, Path(name)), in_full_context=True)
     raise UserError(f"backend {refusal(name, (*BACKENDS, 'an .onnx file'))}")
 
 
@@ -131,14 +132,17 @@ def kind_of(name: str) -> Kind:
 def check(backend: Backend, plain: Backend) -> None:
     """Compare two steps with eager's, of three rows: of a chunk, and later of two.
 
-    The second comes at once for one row, for the others an hour and a day later.
+    The second comes at once for one row, for the others an hour and a day later. In full context,
+    each step is of recordings of their own.
 
     Raises:
         UserError: if numbers differ by more than TOLERANCE, or those of int8 by more than rounding.
     """
     spec, exact = plain.spec, BACKENDS[backend.kind].exact
+    full = spec.chunk_size == FULL_CONTEXT
     states = [each.init_state(3) for each in (backend, plain)]
-    chunk, short, log_probs = spec.chunk_frames, spec.factor - 1, []
+    chunk, short = WHOLE_FRAMES * spec.factor if full else spec.chunk_frames, spec.factor - 1
+    log_probs = []
     noise = torch.Generator().manual_seed(0)
     for frames in (chunk, 2 * chunk - short):
         feats = 10 + 3 * torch.randn(3, frames, spec.num_mels, generator=noise)
@@ -147,10 +151,11 @@ def check(backend: Backend, plain: Backend) -> None:
             each.step(feats.to(spec.device, spec.dtype), lengths.to(spec.device), state)
             for each, state in zip((backend, plain), states, strict=True)
         )
-        states = [aged(each.state, spec.frame_ms) for each in (ours, theirs)]
         log_probs.append((ours.log_probs, theirs.log_probs))
-        pairs = zip((ours.log_probs, *ours.state), (theirs.log_probs, *theirs.state), strict=True)
-        worst = max(difference(a, b) for a, b in pairs)
+        worst = difference(*log_probs[-1])
+        if not full:
+            worst = max(worst, *map(difference, ours.state, theirs.state))
+            states = [aged(each.state, spec.frame_ms) for each in (ours, theirs)]
         if exact and not worst <= TOLERANCE:
             raise UserError(
                 f"backend {backend.kind} differs from eager by {worst:.1e}, over {TOLERANCE:.0e}"

@@ -19,7 +19,7 @@ from asrkit.backends.torchscript import read as read_torchscript
 from asrkit.build import build_normalizer, build_search
 from asrkit.commands.arguments import Target
 from asrkit.commands.held_out import Labelled, read_labelled, utterances
-from asrkit.commands.options import add_model_file, frames, parser, run_command
+from asrkit.commands.options import add_context, add_model_file, context_of, parser, run_command
 from asrkit.config import MOST_FRAMES
 from asrkit.data.manifest import ManifestError, read_manifest
 from asrkit.errors import UserError, shown
@@ -28,6 +28,7 @@ from asrkit.export import int8, onnx, torchscript
 from asrkit.export.replay import eager_step, largest_difference, tolerance
 from asrkit.extras import need
 from asrkit.files import replacing
+from asrkit.model import FULL_CONTEXT
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Recognizer
 
@@ -41,6 +42,7 @@ def main(argv: list[str] | None = None) -> int:
         "python -m asrkit.export --model MODEL --format torchscript --output encoder.ts\n"
         "  python -m asrkit.export --model MODEL --format onnx\n"
         "  python -m asrkit.export --model MODEL --format onnx-int8 --manifest dev.jsonl\n"
+        "  python -m asrkit.export --model MODEL --format onnx --chunk-ms full\n"
         "  python -m asrkit.export --model MODEL --what model --chunk-ms 320 --output model.ts",
     )  # fmt: skip
     add_model_file(arguments)
@@ -55,8 +57,7 @@ def main(argv: list[str] | None = None) -> int:
         help="; ".join(f"{what}: {contents}" for what, contents in CONTENTS.items())
         + " (default: encoder for torchscript, ctc for onnx)",
     )  # fmt: skip
-    arguments.add_argument("--chunk-ms", help="chunk in ms (default: the model's)")
-    arguments.add_argument("--left-ms", help="left context in ms (default: the model's)")
+    add_context(arguments)
     arguments.add_argument("--audio", help="recording to replay (default: one of the dev set)")
     arguments.add_argument(
         "--manifest", help="recordings with texts on which int8 is tried (default: the dev set)"
@@ -114,22 +115,21 @@ def exported_of(options: argparse.Namespace, file: ModelFile) -> Exported:
     Raises:
         UserError: for what cannot be exported.
     """
-    frame_ms = file.model.encoder.frame_ms
-    chunk_size = frames("--chunk-ms", options.chunk_ms, frame_ms)
-    left_context = frames("--left-ms", options.left_ms, frame_ms)
-    context = file.config.context
+    context, what = file.config.context, options.what or FORMATS[options.format]
+    chunk_size, left_context = context_of(options, file)
+    if isinstance(chunk_size, str):
+        if options.format == "torchscript" or what != "ctc":
+            raise UserError("in full context, --format onnx and onnx-int8 with --what ctc alone")
+        chunk_size, left_context = FULL_CONTEXT, 0
     exported = Exported(
-        options.what or FORMATS[options.format],
+        what,
         context.chunk_size if chunk_size is None else chunk_size,
         context.left_context if left_context is None else left_context,
         milliseconds(file.model.encoder.factor),
     )
-    if exported.chunk_size < 1:
-        raise UserError(
-            f"--chunk-ms must be {frame_ms} or more: full context has no streaming step"
-        )
-    if max(exported.chunk_size, exported.left_context) > MOST_FRAMES:
-        raise UserError(f"--chunk-ms and --left-ms must be at most {MOST_FRAMES * frame_ms}")
+    if not exported.full and max(exported.chunk_size, exported.left_context) > MOST_FRAMES:
+        longest = MOST_FRAMES * exported.frame_ms
+        raise UserError(f"--chunk-ms and --left-ms must be at most {longest}")
     if options.manifest and options.format != "onnx-int8":
         raise UserError("--manifest is what onnx-int8 is tried on; other formats equal eager")
     if options.format == "onnx-int8" and exported.what != "ctc":

@@ -166,7 +166,7 @@ def verify_exported(file: ModelFile, path: str, samples: np.ndarray) -> bool:
     if not worst <= allowed:
         allowed = tolerance(file, exported, stream)
     print(
-        f"{path}: {exported.what}, {exported.chunk_ms} ms, against eager {worst:.1e}"
+        f"{path}: {exported.what}, {exported.context}, against eager {worst:.1e}"
         f" (at most {allowed:.0e})"
     )
     return worst <= allowed

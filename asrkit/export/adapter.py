@@ -1,12 +1,14 @@
 """What an exported file computes: the network's own step, from features or from samples."""
 
+import copy
 from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from asrkit.audio import HOP, WINDOW, Fbank
-from asrkit.model import CTCStep, EncoderState
+from asrkit.model import FULL_CONTEXT, ConformerCTC, CTCStep, EncoderState
+from asrkit.model.attention import ChunkAttention
 
 FIRST_PAST = WINDOW - HOP  # samples: the first past of a stream is its own beginning
 
@@ -43,3 +45,26 @@ class SamplesStep(nn.Module):
         feats, new_past = self.fbank(samples, past)
         log_probs, frames, state = self.step(feats, lengths // self.hop, state)
         return SamplesOutput(log_probs, frames, new_past, state)
+
+
+class WholeStep(nn.Module):
+    """A recogniser in full context: features of whole recordings to log-probabilities, no state.
+
+    The lengths of the graph are dynamic, so the queries of the attention cannot be cut into tiles.
+    """
+
+    def __init__(self, model: ConformerCTC) -> None:
+        super().__init__()
+        self.model = copy.deepcopy(model)
+        for module in self.model.modules():
+            if isinstance(module, ChunkAttention):
+                module.max_rows = FULL_CONTEXT
+
+    def forward(self, feats: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, T, F), T = n·factor, (B,) how many are real -> (B, n, V), (B,) valid frames."""
+        encoder = self.model.encoder
+        state = encoder.init_state(feats.size(0), 0)
+        chunk_size = feats.size(1) // encoder.factor
+        tables = encoder.tables(0, chunk_size)
+        layers, lengths, _ = encoder.step(feats, lengths, state, chunk_size, tables)
+        return self.model.log_probs(layers[-1]), lengths

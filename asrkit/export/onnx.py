@@ -1,6 +1,7 @@
 """ONNX: a file for ONNX Runtime, in float32; `int8` makes a faster one of it.
 
-The batch and the number of chunks in a step are dynamic; the state goes in and comes out.
+The batch and the number of chunks in a step are dynamic; the state goes in and comes out. In full
+context there is no state, and the number of frames is dynamic.
 """
 
 import logging
@@ -8,7 +9,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
@@ -20,14 +21,11 @@ from asrkit.backends.description import (
     seal,
     unsealed,
 )
-from asrkit.backends.onnx import STATE
+from asrkit.backends.onnx import MOST_WHOLE, STATE
 from asrkit.export.adapter import FIRST_PAST
 from asrkit.export.replay import chunk_length
 from asrkit.extras import need
 from asrkit.model_file import ModelFile
-
-if TYPE_CHECKING:
-    pass
 
 LARGEST = 1 << 20  # of the dynamic dimensions: some limit has to be named
 
@@ -39,6 +37,35 @@ def write(module: nn.Module, path: str | Path, exported: Exported, file: ModelFi
         UserError: without the packages that this needs.
     """
     need("onnx", "onnxscript", "onnxruntime")
+    inputs, shapes = whole_inputs(file) if exported.full else chunk_inputs(module, exported, file)
+    names = [name for name in inputs if name != "state"]
+    with quiet(), torch.no_grad():
+        program = torch.export.export(module, (), inputs, dynamic_shapes=shapes, strict=False)
+        result = torch.onnx.export(
+            program, dynamo=True, verbose=False,
+            input_names=[*names, *([] if exported.full else STATE)],
+            output_names=output_names(exported),
+        )  # fmt: skip
+        assert result is not None
+        result.model.metadata_props[KEY] = unsealed(describe(exported, file))
+        result.save(str(path))
+    seal(Path(path))
+
+
+def whole_inputs(file: ModelFile) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Inputs of full context for the exporter to try, and their dynamic shapes."""
+    encoder = file.model.encoder
+    batch = torch.export.Dim("batch", min=1, max=LARGEST)
+    frames = torch.export.Dim("frames", min=1, max=MOST_WHOLE)
+    size = 7 * encoder.factor
+    inputs = {"feats": torch.zeros(2, size, encoder.num_mels), "lengths": torch.full((2,), size)}
+    return inputs, {"feats": {0: batch, 1: encoder.factor * frames}, "lengths": {0: batch}}
+
+
+def chunk_inputs(
+    module: nn.Module, exported: Exported, file: ModelFile
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Inputs of a streaming step for the exporter to try, and their dynamic shapes."""
     state = module.init_state(2)  # type: ignore[operator]
     size = chunk_length(exported, file)
     # Two streams and three chunks: dimensions of one are taken for fixed ones.
@@ -52,16 +79,7 @@ def write(module: nn.Module, path: str | Path, exported: Exported, file: ModelFi
     shapes |= {name: {0: batch} for name in inputs if name not in shapes}
     inputs["state"] = state
     shapes["state"] = type(state)(*[{0: batch}] * len(state))
-    with quiet(), torch.no_grad():
-        program = torch.export.export(module, (), inputs, dynamic_shapes=shapes, strict=False)
-        result = torch.onnx.export(
-            program, dynamo=True, verbose=False,
-            input_names=[*list(inputs)[:-1], *STATE], output_names=output_names(exported),
-        )  # fmt: skip
-        assert result is not None
-        result.model.metadata_props[KEY] = unsealed(describe(exported, file))
-        result.save(str(path))
-    seal(Path(path))
+    return inputs, shapes
 
 
 def audio_name(exported: Exported) -> str:
@@ -69,6 +87,8 @@ def audio_name(exported: Exported) -> str:
 
 
 def output_names(exported: Exported) -> list[str]:
+    if exported.full:
+        return ["log_probs", "frames"]
     first = "encoded" if exported.what == "encoder" else "log_probs"
     past = ["new_past"] if exported.what == "model" else []
     return [first, "frames", *past, *(f"new_{name}" for name in STATE)]

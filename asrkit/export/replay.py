@@ -10,7 +10,8 @@ from torch.nn import functional
 from asrkit.audio import HOP, Fbank
 from asrkit.backends.compare import TOLERANCE, aged, difference
 from asrkit.backends.description import Exported
-from asrkit.export.adapter import FIRST_PAST, SamplesStep
+from asrkit.backends.onnx import MOST_WHOLE
+from asrkit.export.adapter import FIRST_PAST, SamplesStep, WholeStep
 from asrkit.model import CTCStep, EncoderStep
 from asrkit.model_file import ModelFile
 
@@ -25,6 +26,8 @@ def chunk_length(exported: Exported, file: ModelFile) -> int:
 
 def eager_step(file: ModelFile, exported: Exported) -> nn.Module:
     """The module that is exported, and that the export has to equal."""
+    if exported.full:
+        return WholeStep(file.model).eval()
     if exported.what == "encoder":
         return EncoderStep(file.model.encoder, exported.chunk_size, exported.left_context).eval()
     step = CTCStep(file.model, exported.chunk_size, exported.left_context).eval()
@@ -35,10 +38,12 @@ def eager_step(file: ModelFile, exported: Exported) -> nn.Module:
 
 def largest_difference(file: ModelFile, exported: Exported, module: Any, samples: Tensor) -> float:
     """Over all outputs and states of a stream of samples (1, N): alone, a chunk a step; and in a
-    batch, three chunks a step, of streams that have begun now, an hour ago and a day ago."""
-    size = chunk_length(exported, file)
+    batch, three chunks a step, of streams that have begun now, an hour ago and a day ago.
+
+    In full context: alone, and in a batch of different lengths.
+    """
     found = [
-        outputs(step, exported, samples, size) for step in (eager_step(file, exported), module)
+        outputs(step, exported, samples, file) for step in (eager_step(file, exported), module)
     ]
     return max(map(difference, *found))
 
@@ -54,15 +59,18 @@ def tolerance(file: ModelFile, exported: Exported, samples: Tensor) -> float:
         return TOLERANCE
     precise = file._replace(model=copy.deepcopy(file.model).double())
     ours, exact = (
-        outputs(step, exported, samples, chunk_length(exported, file))
+        outputs(step, exported, samples, file)
         for step in (eager_step(file, exported), eager_step(precise, exported).double())
     )
     rounding = max(difference(a.double(), b.double()) for a, b in zip(ours, exact, strict=True))
     return max(TOLERANCE, ROUNDINGS * rounding)
 
 
-def outputs(step: Any, exported: Exported, samples: Tensor, size: int) -> list[Tensor]:
+def outputs(step: Any, exported: Exported, samples: Tensor, file: ModelFile) -> list[Tensor]:
     """What `largest_difference` compares."""
+    if exported.full:
+        return whole(step, samples, file)
+    size = chunk_length(exported, file)
     together = torch.cat([samples.flip(1), samples, samples.flip(1)])
     return [*replay(step, exported, samples, size, 1), *replay(step, exported, together, size, 3)]
 
@@ -87,3 +95,19 @@ def replay(step: Any, exported: Exported, samples: Tensor, size: int, chunks: in
             output, lengths, state = step(chunk, lengths, state)
         outputs.append(output[:, : int(lengths[0])])
     return [torch.cat(outputs, dim=1), past, *state]
+
+
+@torch.inference_mode()
+def whole(step: Any, samples: Tensor, file: ModelFile) -> list[Tensor]:
+    """Log-probabilities in full context of samples (1, N), alone and in rows of several lengths."""
+    encoder = file.model.encoder
+    feats = Fbank(encoder.num_mels)(samples, samples[:, :0])[0][:, : MOST_WHOLE * encoder.factor]
+    feats = feats.to(encoder.mean.dtype)
+    feats = functional.pad(feats, (0, 0, 0, -feats.size(1) % encoder.factor))  # (1, T, F)
+    found = []
+    for size in (feats.size(1), max(1, feats.size(1) // 3 // encoder.factor) * encoder.factor):
+        lengths = torch.tensor([size, max(1, size // 2), 1])
+        found += [step(feats[:, :size], lengths[:1])[0]]
+        rows = step(feats[:, :size].expand(3, -1, -1).contiguous(), lengths)[0]
+        found += [row[: encoder.num_frames(int(n))] for row, n in zip(rows, lengths, strict=True)]
+    return found

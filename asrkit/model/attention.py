@@ -9,6 +9,10 @@ from asrkit.model import fused_attention
 from asrkit.model.dropout import Dropout
 from asrkit.model.positions import Position
 
+# Queries scored at once: bounds the (Q, W) scores of a long full-context block. Of a minute's block
+# 128 rows stay in a core's cache; with 512 the attention took 1.5 times as long.
+MAX_ROWS = 128
+
 
 class ChunkAttention(nn.Module):
     """Multi-head self-attention of each chunk to itself and to the M frames before it.
@@ -27,13 +31,10 @@ class ChunkAttention(nn.Module):
     # Not -inf, so that a row without a single valid key stays finite, and not the -1e10 of much
     # published code, which float16 cannot hold; exp(-1e4) is exactly 0 in every precision.
     masked: Final[float] = -1e4
-    # Queries scored at once: bounds the (Q, W) scores of a long full-context block. Of a minute's
-    # block 128 rows stay in a core's cache; with 512 the attention took 1.5 times as long.
-    max_rows: Final[int] = 128
 
     def __init__(self, dim: int, num_heads: int, dropout: float, position: Position) -> None:
         super().__init__()
-        self.num_heads = num_heads
+        self.num_heads, self.max_rows = num_heads, MAX_ROWS
         self.position = position
         self.queries_width = dim + num_heads * position.extra_query_dim
         self.qkv = nn.Linear(dim, self.queries_width + 2 * dim)
@@ -98,15 +99,24 @@ class ChunkAttention(nn.Module):
     ) -> Tensor:
         """As `attend`, anywhere."""
         chunk_size, window = queries.size(3), valid.size(4)
-        keys = keys.unfold(2, window, chunk_size).transpose(3, 4)  # (B, H, n, W, Dh)
-        values = values.unfold(2, window, chunk_size).transpose(3, 4)
+        keys = windows(keys, window, chunk_size)  # (B, H, n, W, Dh)
+        values = windows(values, window, chunk_size)
         parts: list[Tensor] = []
         invalid = ~valid
-        for first in range(0, queries.size(3), self.max_rows):
+        first = 0
+        while first < chunk_size:
             rows = queries[:, :, :, first : first + self.max_rows]
             scores = self.position.scores(rows, keys, table, first)  # (B, H, n, Q, W)
             weights = scores.masked_fill_(invalid, self.masked).softmax(dim=4)
             weights = self.dropout(weights)
             parts.append(self.position.context(weights, values, table, first))  # (B, H, n, Q, Dh)
+            first += self.max_rows
         context = parts[0] if len(parts) == 1 else torch.cat(parts, dim=3)  # (B, H, n, C, Dh)
         return context.flatten(2, 3)
+
+
+def windows(frames: Tensor, size: int, stride: int) -> Tensor:
+    """(B, H, M+T, Dh) -> (B, H, n, W, Dh): the windows of so many frames, one a stride."""
+    if size == frames.size(2):  # a length that is not known yet cannot be unfolded
+        return frames.unsqueeze(2)
+    return frames.unfold(2, size, stride).transpose(3, 4)

@@ -252,12 +252,12 @@ class ConformerEncoder(nn.Module):
 
     def normalize(self, feats: Tensor, lengths: Tensor, chunk_size: int) -> Tensor:
         """Normalised features, zero past `lengths`, in whole chunks: (B, n·factor·C, F)."""
-        frames = torch.arange(feats.size(1), device=feats.device)
-        real = (frames < lengths[:, None]).unsqueeze(2)  # (B, T, 1)
+        numbers = torch.arange(feats.size(1), device=feats.device)
+        real = (numbers < lengths[:, None]).unsqueeze(2)  # (B, T, 1)
         feats = ((feats - self.mean) * self.scale).masked_fill(~real, 0.0)
         block = self.factor * chunk_size
-        num_blocks = max(1, (feats.size(1) + block - 1) // block)
-        return functional.pad(feats, (0, 0, 0, num_blocks * block - feats.size(1)))
+        frames = max(1, feats.size(1))
+        return functional.pad(feats, (0, 0, 0, frames + -frames % block - feats.size(1)))
 
 
 class EncoderStep(nn.Module):

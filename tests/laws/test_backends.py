@@ -410,7 +410,8 @@ def copy(exports: Exports, path: Path) -> None:
     [
         ({"backend": "onxx"}, "must be one of eager, .* did you mean 'onnx'"),
         ({"backend": "onnx", "chunk_size": 4}, "no export of this model for chunks of 160 ms"),
-        ({"backend": "onnx-int8", "chunk_size": "full"}, "in full context there is eager"),
+        ({"backend": "onnx-int8", "chunk_size": "full"}, "for full context lies beside it"),
+        ({"backend": "compiled", "chunk_size": "full"}, "in full context there are eager, onnx"),
         ({"backend": Path("missing.onnx")}, "missing.onnx is not a file that asrkit export wrote"),
     ],
 )

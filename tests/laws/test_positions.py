@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from asrkit.backends.compare import difference
 from asrkit.model import FULL_CONTEXT, ConformerEncoder, EncoderStep, conformer
-from asrkit.model.attention import ChunkAttention
+from asrkit.model.attention import MAX_ROWS, ChunkAttention
 from asrkit.model.positions import KINDS
 from asrkit.model.positions.relative import RelativePosition
 from tests.conftest import PROJECT
@@ -160,7 +160,7 @@ def test_nothing_holds_a_vector_for_each_pair(kind: str) -> None:
     with Largest() as largest:
         lengths = torch.tensor([4 * frames])
         module(draw(1, 4 * frames), lengths, module.init_state(1, 0), FULL_CONTEXT)
-    rows = ChunkAttention.max_rows
+    rows = MAX_ROWS
     tile = 4 * rows * (frames + rows)  # (H, Q, W+Q)
     assert 4 * rows * frames <= largest.elements <= 1.01 * tile < 4 * frames * frames
 

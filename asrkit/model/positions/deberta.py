@@ -54,10 +54,13 @@ class DeBERTaPosition(Position):
         scores = queries @ keys.transpose(3, 4) + shift(positions, num_keys)
         # In a key's row, distances rise with the query: the same shift as above, transposed.
         parts: list[Tensor] = []
-        step = max(rows, self.max_keys)
-        for begin in range(0, num_keys, step):
+        # All keys at once where their number is not known yet, which cannot be cut into parts.
+        step = num_keys if rows >= num_keys else max(rows, self.max_keys)
+        begin = 0
+        while begin < num_keys:
             some = keys[:, :, :, begin : begin + step] * scale  # (B, H, n, Wt, Dh)
             start = first + num_keys - begin - some.size(3)
             products = by_distance(some, table[1, ..., start : start + some.size(3) + rows])
             parts.append(shift(products, rows).transpose(3, 4))  # (B, H, n, Q, Wt)
+            begin += step
         return scores + torch.cat(parts, dim=4)

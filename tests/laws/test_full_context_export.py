@@ -1,0 +1,152 @@
+"""Law 4 in full context: an export of any length, alone and as the second pass of a stream."""
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from asrkit import Endpointer, UserError
+from asrkit.backends.description import Exported, described, export_path
+from asrkit.backends.onnx import of_file, read
+from asrkit.commands.export import main as export
+from asrkit.commands.verify import main as verify
+from asrkit.export import onnx
+from asrkit.export.replay import eager_step, largest_difference
+from asrkit.model import FULL_CONTEXT
+from asrkit.model.attention import MAX_ROWS
+from asrkit.model.positions import KINDS
+from asrkit.model_file import ModelFile, load_model, save_model
+from asrkit.runtime import load, recognizer_of
+from tests.conftest import skip, speech, timed, write_wav
+from tests.laws.test_export import file_of
+
+FULL = Exported("ctc", FULL_CONTEXT, 0)
+NOT_EXPORTED = ["compact"]  # ONNX Runtime has no arctangent of float64
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _packages() -> None:
+    missing = [name for name in ("onnx", "onnxruntime", "onnxscript") if find_spec(name) is None]
+    if missing:
+        skip(f"needs {', '.join(missing)}")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model file with its export in full context beside it, as the command writes it."""
+    folder = tmp_path_factory.mktemp("full")
+    save_model(folder / "model.safetensors", file_of())
+    wav = write_wav(folder / "a.wav", speech(3.0))
+    arguments = ["--model", str(folder / "model.safetensors"), "--format", "onnx"]
+    assert export([*arguments, "--chunk-ms", "full", "--audio", str(wav)]) == 0
+    return folder / "model.safetensors"
+
+
+def test_any_length(model: Path) -> None:
+    """From nothing at all to longer than the graph takes, and rows of several lengths."""
+    plain, ours = (load(model, "full", backend=kind) for kind in ("eager", "onnx"))
+    assert ours.backend.kind == "onnx"
+    assert load(model, "full").backend.kind == "onnx"  # found beside the model
+    for seconds in (0.0, 0.01, 0.03, 1.3, 62.0):
+        samples = speech(seconds, 5)
+        assert_near(ours.transcribe(samples).words, plain.transcribe(samples).words)
+    rows = [speech(2.0, 1), speech(0.5, 2), speech(0.02, 3)]
+    for ours_row, row in zip(
+        ours.transcribe_batch(rows), plain.transcribe_batch(rows), strict=True
+    ):
+        assert timed(ours_row) == timed(row)
+
+
+def assert_near(ours: tuple[object, ...], theirs: tuple[object, ...]) -> None:
+    assert [word[:3] for word in ours] == [word[:3] for word in theirs]  # type: ignore[index]
+
+
+def test_a_second_pass_of_a_stream(model: Path) -> None:
+    """Where a stream's own backend is eager or ONNX, the text is that of two eager passes."""
+    samples = np.concatenate([speech(2.0), np.zeros(16000, dtype=np.float32), speech(1.5, 4)])
+    options = {"chunk_size": 8, "second_pass": "full", "endpointer": Endpointer(300)}
+    plain = load(model, backend="eager", **options)  # type: ignore[arg-type]
+    found = load(model, **options)  # type: ignore[arg-type]
+    second = found.decoding.second
+    assert second is not None
+    assert (found.backend.kind, second.engine.backend.kind) == ("eager", "onnx")
+    assert timed(found.transcribe(samples)) == timed(plain.transcribe(samples))
+    with pytest.raises(UserError, match="no export of this model for chunks of 320 ms"):
+        load(model, backend="onnx", **options)  # type: ignore[arg-type]
+    export_path(model, FULL, "onnx").rename(model.parent / "moved.onnx")
+    try:
+        told = "no export of this model for full context lies beside it; asrkit export --format"
+        with pytest.raises(UserError, match=f"{told} onnx --chunk-ms full"):
+            load(model, "full", backend="onnx")
+    finally:
+        (model.parent / "moved.onnx").rename(export_path(model, FULL, "onnx"))
+
+
+def test_verify(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wav = write_wav(tmp_path / "a.wav", speech(1.0))
+    exported = str(export_path(model, FULL, "onnx"))
+    assert verify(["--model", str(model), "--exported", exported, str(wav)]) == 0
+    assert f"{exported}: ctc, full context, against eager" in capsys.readouterr().out
+
+
+def test_control_another_models_export(model: Path, tmp_path: Path) -> None:
+    """Other weights, or attention that sees less: the file is refused, the numbers are not near."""
+    file, path = load_model(model), export_path(model, FULL, "onnx")
+    other = file_of()
+    with torch.no_grad():
+        other.model.head.bias[0] += 1.0
+    plain = recognizer_of(other, "full").backend
+    with pytest.raises(UserError, match="was exported from another model"):
+        of_file(path, other, plain)
+    samples = torch.from_numpy(speech(2.0))[None]
+    module, _ = read(path)
+    assert largest_difference(file, FULL, module, samples) < 1e-4
+    assert largest_difference(other, FULL, module, samples) > 1e-2
+
+
+def exported_difference(file: ModelFile, path: Path) -> float:
+    onnx.write(eager_step(file, FULL), path, FULL, file)
+    module, found = read(path)
+    assert found == FULL
+    return largest_difference(file, FULL, module, torch.from_numpy(speech(6.0))[None])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in NOT_EXPORTED])
+def test_every_position_encoding(kind: str, tmp_path: Path) -> None:
+    """At lengths that the exporter was not shown, beyond a tile of the attention too."""
+    assert MAX_ROWS < 6.0 * 25
+    assert exported_difference(file_of(kind), tmp_path / "full.onnx") < 3e-4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", NOT_EXPORTED)
+def test_those_that_are_refused(kind: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"is not a file that asrkit export wrote: .*Atan"):
+        exported_difference(file_of(kind), tmp_path / "full.onnx")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--format", "torchscript"], "in full context, --format onnx and onnx-int8"),
+        (["--format", "onnx", "--what", "model"], "with --what ctc alone"),
+    ],
+)
+def test_mistakes(
+    model: Path, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert export(["--model", str(model), "--chunk-ms", "full", *arguments]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_descriptions_of_full_context() -> None:
+    """Of the network with its head alone, with nothing before it."""
+    known = FULL._asdict() | {"format_version": 1, "weights": "", "precision": "float32"}
+    assert described(json.dumps(known)).exported == FULL
+    for bad in ({"what": "encoder"}, {"left_context": 1}, {"chunk_size": FULL_CONTEXT + 1}):
+        with pytest.raises(ValueError, match="beyond 3000 frames"):
+            described(json.dumps(known | bad))
