@@ -12,6 +12,8 @@ from asrkit.text import CharTokenizer
 from tests.conftest import fitted, speech
 from tests.test_model_file import a_file
 
+ONE_PASS = ("--second-pass", "off")  # of stream, to compare it with decode
+
 
 def run(command: str, *arguments: object) -> int:
     module = MODULES.get(command, command)

@@ -14,13 +14,22 @@ from tqdm import tqdm
 from asrkit import audio
 from asrkit.backends import BACKENDS
 from asrkit.commands.arguments import Target, whole
-from asrkit.commands.options import add_model_file, frames, leave_cores, parser, run_command
+from asrkit.commands.options import (
+    add_model_file,
+    add_second_pass,
+    frames,
+    leave_cores,
+    parser,
+    run_command,
+    second_pass_of,
+)
 from asrkit.errors import UserError
 from asrkit.files import replacing
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Batcher, Recognizer, recognizer_of
 
-WARM_UP = 3  # chunks
+WARM_UP = 3  # chunks, or segments
+SEGMENT_S, SECOND_TURNS = 5, 15
 WINDOW_MS, HOP_MS = audio.WINDOW // 16, audio.HOP // 16
 
 
@@ -38,11 +47,26 @@ class Row(NamedTuple):
     streams_a_core: float  # that keep up with their speakers at p50
 
 
+class SecondPassTime(NamedTuple):
+    """CPU time of the network for a segment of SEGMENT_S seconds."""
+
+    first_ms: float  # chunk by chunk
+    second_ms: float  # once more, in the larger context
+
+    def __str__(self) -> str:
+        share = self.second_ms / self.first_ms
+        return (
+            f"a segment of {SEGMENT_S} s: {self.first_ms:.0f} ms of CPU time in chunks, "
+            f"{self.second_ms:.0f} ms in the second pass, {share:.2f} of that"
+        )
+
+
 def main(argv: list[str] | None = None) -> int:
     arguments = parser(
         "asrkit bench", __doc__,
         "asrkit bench --model small-en-alnum --threads 1,2 --streams 1,8,32\n"
-        "  asrkit bench --model exp/mine/model.safetensors --backends eager,onnx --json bench.json",
+        "  asrkit bench --model exp/mine/model.safetensors --backends eager,onnx --json b.json\n"
+        "  asrkit bench --model small-en-alnum --chunk-ms 320 --second-pass full",
     )  # fmt: skip
     add_model_file(arguments)
     arguments.add_argument("--chunk-ms", help="chunk in ms (default: the model's)")
@@ -69,6 +93,7 @@ def main(argv: list[str] | None = None) -> int:
         metavar="N",
         help="of each stream (default 100)",
     )
+    add_second_pass(arguments)
     arguments.add_argument("--json", type=Target, metavar="FILE", help="write everything there too")
     return run_command(bench, arguments, argv)
 
@@ -86,19 +111,27 @@ def bench(options: argparse.Namespace) -> int:
     file = load_model(options.model)
     facts = facts_of(options, file)
     print("\n".join(f"{name:<12}{fact}" for name, fact in facts.items()), flush=True)
-    rows = []
+    rows: list[Row] = []
+    seconds: dict[str, SecondPassTime] = {}
     bar = tqdm(total=len(options.threads) * len(options.streams), disable=None, leave=False)
     for threads in options.threads:
         recognizers = at_hand(options, file, threads)
+        if options.second_pass != "off" and not seconds:
+            seconds = second_passes(recognizers, threads)
         for streams in options.streams:
             rows += rows_of(recognizers, threads, streams, options.chunks, options.batchers)
             bar.update()
     bar.close()
     print(table(rows))
+    for name, each in seconds.items():
+        print(f"{name:<12}{each}")
     if options.json:
         with replacing(options.json) as temporary:
-            everything = {**facts, "rows": [row._asdict() for row in rows]}
-            temporary.write_text(json.dumps(everything, indent=1), encoding="utf-8")
+            found = {
+                "rows": [row._asdict() for row in rows],
+                "second_passes": {name: each._asdict() for name, each in seconds.items()},
+            }
+            temporary.write_text(json.dumps({**facts, **found}, indent=1), encoding="utf-8")
     return 0
 
 
@@ -124,7 +157,8 @@ def recognizer(options: argparse.Namespace, file: ModelFile, backend: str) -> Re
     frame_ms = file.model.encoder.frame_ms
     chunk_size = frames("--chunk-ms", options.chunk_ms, frame_ms)
     left_context = frames("--left-ms", options.left_ms, frame_ms)
-    return recognizer_of(file, chunk_size, left_context, backend=backend)
+    second_pass, _ = second_pass_of(options, file)
+    return recognizer_of(file, chunk_size, left_context, backend=backend, second_pass=second_pass)
 
 
 def at_hand(
@@ -179,10 +213,42 @@ def rows_of(
     return rows
 
 
+def second_passes(
+    recognizers: dict[str, tuple[Recognizer, float]], threads: int
+) -> dict[str, SecondPassTime]:
+    """The time of a segment in both passes, of each backend; the passes and backends in turns."""
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in recognizers}
+    for turn in range(WARM_UP + SECOND_TURNS):
+        for name, (built, _) in recognizers.items():
+            leave_cores(built, threads)
+            times = segment_times(built)
+            found[name] += [times] if turn >= WARM_UP else []
+    return {
+        name: SecondPassTime(*(1000 * float(np.median(each)) for each in zip(*times, strict=True)))
+        for name, times in found.items()
+    }
+
+
+def segment_times(recognizer: Recognizer) -> tuple[float, float]:
+    """Seconds of CPU time for a segment's features, chunk by chunk and in the second pass."""
+    first, second = recognizer.engine, recognizer.decoding.second
+    assert second is not None
+    noise = np.random.default_rng(0).standard_normal((SEGMENT_S * 100, first.spec.num_mels))
+    feats, state = torch.from_numpy(10 + 3 * noise).float(), first.init_state(1)
+    start = time.process_time()
+    for chunk in feats.split(first.spec.chunk_frames):
+        state = first.step_of([chunk], state).state
+    middle = time.process_time()
+    second.engine.step_of([feats], second.engine.init_state(1))
+    return middle - start, time.process_time() - middle
+
+
 class Run:
     """Streams that all get a chunk at a time, and the seconds until all have their results."""
 
     def __init__(self, recognizer: Recognizer, threads: int, streams: int) -> None:
+        # What is timed is a chunk; segments that end have their own time.
+        recognizer = recognizer.with_decoding(recognizer.decoding._replace(second=None))
         self.recognizer, self.threads = recognizer, threads
         self.batcher = Batcher(recognizer, streams)
         self.sessions = [self.batcher.start() for _ in range(streams)]

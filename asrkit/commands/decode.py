@@ -16,6 +16,7 @@ from asrkit.commands.options import (
     add_context,
     add_model,
     add_search,
+    add_second_pass,
     add_segments,
     load_recognizer,
     parser,
@@ -61,6 +62,7 @@ def main(argv: list[str] | None = None) -> int:
     add_backend(arguments)
     add_search(arguments)
     add_segments(arguments)
+    add_second_pass(arguments)
     arguments.add_argument("files", nargs="*", metavar="FILE", help="an audio file")
     arguments.add_argument(
         "--manifest", help="JSONL manifest; with texts, WER and CER are printed too"
@@ -107,7 +109,7 @@ def check_nbest(options: argparse.Namespace, recognizer: Recognizer) -> None:
     """Raises UserError for an n-best list that cannot be had, or not be written."""
     if options.nbest and options.format not in JSON:
         raise UserError(f"--nbest needs --format jsonl, not {options.format}")
-    search = recognizer.search
+    search = recognizer.final_search
     if options.nbest and not search.nbest(search.start()):
         raise UserError("this search finds one text, not several: --search prefix_beam does")
 

@@ -15,22 +15,26 @@ from asrkit.commands.options import (
     add_batch,
     add_model,
     add_search,
+    add_second_pass,
     add_segments,
     context_of,
     endpointer_of,
+    hotwords_of,
     leave_cores,
+    lm_of,
     parser,
     postprocess_of,
-    recognizer_as,
     run_command,
+    search_of,
+    second_pass_of,
 )
 from asrkit.data.manifest import LeftOut
 from asrkit.evaluation import Score, recognize, scores
-from asrkit.evaluation.scoring import context_name
 from asrkit.extras import need
 from asrkit.files import replacing
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Recognizer, recognizer_of
+from asrkit.runtime.load import searches_of
 
 CHUNKS = "full,640,320,160"
 
@@ -41,7 +45,7 @@ def main(argv: list[str] | None = None) -> int:
         "python -m asrkit.evaluate --model exp/conformer/model.safetensors data/digits/test.jsonl\n"
         "  python -m asrkit.evaluate --model MODEL --chunk-ms full,640 --format json dev.jsonl\n"
         "  python -m asrkit.evaluate --model MODEL --chunk-ms 640 --backend onnx-int8 dev.jsonl\n"
-        "  asrkit evaluate --model MODEL --endpoint-ms 600 --postprocess spelled dev.jsonl",
+        "  asrkit evaluate --model MODEL --endpoint-ms 600 --second-pass full dev.jsonl",
     )  # fmt: skip
     add_model(arguments)
     add_backend(arguments)
@@ -53,6 +57,7 @@ def main(argv: list[str] | None = None) -> int:
     group.add_argument("--left-ms", metavar="MS", help="left context in ms (default: the model's)")
     add_search(arguments)
     add_segments(arguments)
+    add_second_pass(arguments)
     arguments.add_argument("--format", choices=["text", "json"], default="text")
     arguments.add_argument("--output", type=Target, help="write there, not to standard output")
     add_batch(arguments)
@@ -86,16 +91,20 @@ def recognizers_of(
 ) -> tuple[dict[str, Recognizer], Recognizer]:
     """A recogniser for each chunk of --chunk-ms, by name, and the one that aligns references."""
     endpointer, postprocess = endpointer_of(options), postprocess_of(options)
-    whole = argparse.Namespace(**vars(options) | {"chunk_ms": "full"})
-    aligner = recognizer_as(whole, file, postprocess=postprocess)
+    hotwords, search = hotwords_of(options), search_of(options, file)
     recognizers = {}
-    for chunk_ms in options.chunk_ms.split(","):
-        context = context_of(argparse.Namespace(**vars(options) | {"chunk_ms": chunk_ms}), file)
+    for i, chunk_ms in enumerate(options.chunk_ms.split(",")):
+        asked = argparse.Namespace(**vars(options) | {"chunk_ms": chunk_ms})
+        second_pass, second_search = second_pass_of(asked, file)
+        if i == 0:  # a language model is read once
+            first, second = searches_of(lm_of(options), search, second_search, file)
         recognizer = recognizer_of(
-            file, *context, device=options.device, endpointer=endpointer, postprocess=postprocess,
-            backend=options.backend,
-        ).with_search(aligner.search)  # a language model is read once  # fmt: skip
-        recognizers[context_name(recognizer.chunk_size, recognizer.frame_ms)] = recognizer
+            file, *context_of(asked, file), device=options.device, endpointer=endpointer,
+            postprocess=postprocess, backend=options.backend, second_pass=second_pass,
+        )  # fmt: skip
+        recognizer = recognizer.with_search(first).with_final_search(second or first)
+        recognizers[recognizer.context] = recognizer.with_hotwords(hotwords)
+    aligner = recognizer_of(file, "full", device=options.device, postprocess=postprocess)
     for recognizer in recognizers.values():
         leave_cores(recognizer, torch.get_num_threads())
     return recognizers, aligner
@@ -119,12 +128,13 @@ def as_json(file: ModelFile, found: dict[str, Score]) -> dict[str, Any]:
 def table(found: dict[str, Score]) -> str:
     """A line for each recogniser."""
     titles = ("WER", "95 %", "errors", "words", "CER", "delay ms", "median", "90 %", "last", "ECE")
-    lines = [f"{'chunk':<9}" + "".join(f" {title:>9}" for title in titles)]
+    width = max(9, *map(len, found))
+    lines = [f"{'chunk':<{width}}" + "".join(f" {title:>9}" for title in titles)]
     for name, score in found.items():
         words, (low, high) = score.words, score.interval
         cells = [f"{words.rate:.2f} %", f"{low:.1f}–{high:.1f}", str(words.errors)]
         cells += [str(words.reference_units), f"{score.characters.rate:.2f} %"]
         cells += ["–" if ms is None else f"{ms:.0f}" for ms in score.delay or [None] * 4]
         cells += [f"{100 * score.accuracy.calibration_error:.1f} %"]
-        lines.append(f"{name:<9}" + "".join(f" {cell:>9}" for cell in cells))
+        lines.append(f"{name:<{width}}" + "".join(f" {cell:>9}" for cell in cells))
     return "\n".join(lines)

@@ -127,6 +127,18 @@ def add_segments(arguments: Parser, endpoint: str = "off") -> None:
     )  # fmt: skip
 
 
+def add_second_pass(arguments: Parser, default: str = "off") -> None:
+    group = arguments.group("second pass")
+    group.add_argument(
+        "--second-pass", metavar="MS", default=default,
+        help="when a segment has ended, recognise it once more in this chunk, or in full context:"
+        f" full, a time in ms, or off (default {default})",
+    )  # fmt: skip
+    group.add_argument(
+        "--second-search", metavar="KIND", help="of the second pass, as --search (default: its)"
+    )
+
+
 def add_batch(arguments: Parser) -> None:
     arguments.add_argument(
         "--batch-seconds", type=real(0.1, 86_400.0), default=120.0, metavar="SECONDS",
@@ -181,12 +193,12 @@ def search_of(options: argparse.Namespace, file: ModelFile) -> SearchConfig:
     return parse_search(search.model_dump() | {"beam": options.beam})
 
 
-def asked_search(text: str) -> SearchConfig:
+def asked_search(text: str, option: str = "--search") -> SearchConfig:
     """The search of a kind, or of YAML with options."""
     try:
         value = parse_yaml(text)
     except ConfigError as error:
-        raise UserError(f"--search must be a kind or YAML, got {shown(text)}: {error}") from None
+        raise UserError(f"{option} must be a kind or YAML, got {shown(text)}: {error}") from None
     return parse_search(value)
 
 
@@ -282,7 +294,7 @@ def recognizer_as(
     search, model = search_of(options, file), lm_of(options)
     recognizer = recognizer_of(
         file, *context_of(options, file), search, options.device, model, endpointer, postprocess,
-        backend,
+        backend, *second_pass_of(options, file),
     )  # fmt: skip
     return recognizer.with_hotwords(hotwords_of(options))
 
@@ -292,6 +304,26 @@ def context_of(options: argparse.Namespace, file: ModelFile) -> tuple[int | str 
     full, frame_ms = options.chunk_ms == "full", file.model.encoder.frame_ms
     chunk_size = "full" if full else frames("--chunk-ms", options.chunk_ms, frame_ms, 1)
     return chunk_size, frames("--left-ms", options.left_ms, frame_ms)
+
+
+def second_pass_of(
+    options: argparse.Namespace, file: ModelFile
+) -> tuple[int | str | None, SearchConfig | None]:
+    """The context and the search of the second pass that the options ask for, if they do.
+
+    In full context a command that has a second pass by default has none.
+
+    Raises:
+        UserError: for a search of no second pass, or a context that is none.
+    """
+    given = getattr(options, "second_pass", "off")
+    search = getattr(options, "second_search", None)
+    chosen = None if search is None else asked_search(search, "--second-search")
+    if given == "off" or given == options.chunk_ms == "full":
+        return None, chosen
+    if given == "full":
+        return given, chosen
+    return frames("--second-pass", given, file.model.encoder.frame_ms, 1), chosen
 
 
 def open_streams() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import shutil
 import sys
 import unicodedata
@@ -11,6 +12,7 @@ from asrkit.audio.watch import Level
 from asrkit.runtime import Result, Segment
 
 BAR = 10  # columns of the meter's bar, from -60 to 0 dBFS
+GREY, PLAIN = "\x1b[90m", "\x1b[0m"  # of text that may still change
 WIDE = 60  # columns of a terminal from which on there is room for the bar
 
 
@@ -85,8 +87,9 @@ class Screen:
         if width != self.width:  # while a window is resized, every redraw would wrap the line
             self.width = width
             return
-        line = self.status + tail(self.text, width - 1 - len(self.status))
-        print(f"\r\x1b[K{line}", end="", flush=True)
+        line = tail(self.text, width - 1 - len(self.status))
+        line = f"{GREY}{line}{PLAIN}" if line and "NO_COLOR" not in os.environ else line
+        print(f"\r\x1b[K{self.status}{line}", end="", flush=True)
 
     def clear(self) -> None:
         if self.redraw:
@@ -99,7 +102,8 @@ class JsonLines(Screen):
     {"type": "partial", "text": …, "start": …, "end": …, "words": [{"text": …, "start": …, …}]}
 
     "partial" is the open segment, which may still change, up to the end of its last word; "final"
-    is a segment that has ended. Times are in seconds from the start of the stream.
+    is a segment that has ended, and has a "context" besides: of the network that its text is from,
+    "full" or a chunk such as "640 ms". Times are in seconds from the start of the stream.
     """
 
     def __init__(self) -> None:
@@ -112,12 +116,12 @@ class JsonLines(Screen):
         self.show("partial", Segment(self.text, words, start, end))
 
     def show_ended(self, segment: Segment) -> None:
-        self.show("final", segment)
+        self.show("final", segment, context=segment.context)
 
-    def show(self, kind: str, segment: Segment) -> None:
+    def show(self, kind: str, segment: Segment, **more: str) -> None:
         words = [word._asdict() for word in segment.words]
         times = {"start": segment.start, "end": segment.end}
-        line = {"type": kind, "text": segment.text, **times, "words": words}
+        line = {"type": kind, "text": segment.text, **times, "words": words, **more}
         print(json.dumps(line, ensure_ascii=False), flush=True)
 
 

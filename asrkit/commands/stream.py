@@ -22,6 +22,7 @@ from asrkit.commands.options import (
     add_context,
     add_model,
     add_search,
+    add_second_pass,
     add_segments,
     load_recognizer,
     parser,
@@ -54,6 +55,7 @@ def main(argv: list[str] | None = None) -> int:
     add_context(arguments)
     add_search(arguments)
     add_segments(arguments, endpoint=ENDPOINT_MS)
+    add_second_pass(arguments, default="full")
     group = arguments.group("output")
     group.add_argument(
         "--format", choices=["txt", "jsonl"], default="txt",

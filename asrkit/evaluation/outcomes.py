@@ -60,7 +60,8 @@ class Outcome(NamedTuple):
         hypothesis: the tokens of the result.
         loss: of the network; None if CTC cannot write or align the reference.
         alignment: of the reference; None if it is not wanted, or there is none.
-        delays: of `delays.delays`; None without an alignment.
+        delays: of `delays.delays`; None without an alignment, and of a second pass, whose text
+            comes when a segment has ended.
     """
 
     id: str
@@ -115,8 +116,8 @@ def recognize(
 
 def traced(recognizer: Recognizer, utterances: Sequence[Utterance]) -> list[tuple[Result, Trace]]:
     """The result of each utterance, with what the search read and found."""
-    traces = [Trace(recognizer.search) for _ in utterances]
-    tracing = [recognizer.with_search(trace) for trace in traces]
+    traces = [Trace(recognizer.final_search) for _ in utterances]
+    tracing = [recognizer.with_final_search(trace) for trace in traces]
     samples = [utterance.samples for utterance in utterances]
     short = all(utterance.seconds <= PIECES_SECONDS for utterance in utterances)
     if recognizer.takes_rows and short and len(utterances) > 1:
@@ -136,7 +137,7 @@ def outcome_of(
     """What a result is worth beside its reference."""
     hypothesis, log_probs = trace.hypothesis, trace.log_probs
     late = None
-    if alignment is not None:
+    if alignment is not None and recognizer.decoding.second is None:
         late = delays(alignment.tokens, hypothesis, recognizer.chunk_size, len(log_probs))
     return Outcome(
         utterance.id, utterance.seconds, recognizer.rewrite(utterance.reference), result,

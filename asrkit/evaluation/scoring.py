@@ -8,7 +8,6 @@ from asrkit.evaluation.accuracy import WordAccuracy, word_accuracy
 from asrkit.evaluation.delays import Delay, summarize
 from asrkit.evaluation.outcomes import Outcome
 from asrkit.evaluation.wer import ErrorRate, Interval, bootstrap, cer, wer
-from asrkit.model import FULL_CONTEXT
 
 
 class Score(NamedTuple):
@@ -79,11 +78,6 @@ def score_of(outcomes: Sequence[Outcome]) -> Score:
         delay=summarize(tokens, last, outcomes[0].frame_ms),
         loss=nats / units if units else None,
     )
-
-
-def context_name(chunk_size: int, frame_ms: int) -> str:
-    """ "full", or the chunk in milliseconds."""
-    return "full" if chunk_size == FULL_CONTEXT else f"{chunk_size * frame_ms} ms"
 
 
 def rates(found: Mapping[str, Score]) -> dict[str, dict[str, float]]:

@@ -93,6 +93,13 @@ class Recognizer:
         return self.engine.spec.left_context
 
     @property
+    def context(self) -> str:
+        """Names its context, or contexts: "full", "640 ms", "320 ms, full"."""
+        second = self.decoding.second
+        last = "" if second is None else f", {second.engine.spec.context}"
+        return self.engine.spec.context + last
+
+    @property
     def tokenizer(self) -> Tokenizer:
         return self.decoding.tokenizer
 

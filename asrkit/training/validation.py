@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from asrkit.backends.registry import eager
 from asrkit.data.dataset import Batch
 from asrkit.evaluation import Outcome, Utterance, recognize
-from asrkit.evaluation.scoring import context_name
 from asrkit.model import FULL_CONTEXT, ConformerCTC
 from asrkit.runtime import Recognizer
 from asrkit.search import Search
@@ -40,9 +39,7 @@ def validate(
         return Recognizer(eager(model, chunk_size, left_context), tokenizer, search)
 
     aligner = recognizer(FULL_CONTEXT, 0)
-    recognizers = {
-        context_name(context[0], aligner.frame_ms): recognizer(*context) for context in contexts
-    }
+    recognizers = {each.context: each for each in (recognizer(*each) for each in contexts)}
     utterances = (utterances_of(batch) for batch in batches)
     return recognize(utterances, recognizers, aligner if align else None)
 

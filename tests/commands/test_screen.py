@@ -70,6 +70,7 @@ def test_notes_and_final_lines_stay_above_the_open_one(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(sys, "stderr", sys.stdout)
     monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setenv("NO_COLOR", "1")
     screen = Screen(lines=False)
     screen.meter(Level(), behind=2.5)
     screen.partial(result([], "one two three four"))
@@ -82,3 +83,17 @@ def test_notes_and_final_lines_stay_above_the_open_one(
         f"{clear}{meter}{clear}{open_line}{clear}a note\n{clear}{open_line}"
         f"{clear}one two three four five\n{clear}six\n{clear}seven"
     )
+
+
+def test_what_may_still_change_is_grey(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a terminal; what has ended has the terminal's own colour."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    screen = Screen(lines=False)
+    screen.partial(result([], "one two"))
+    screen.partial(result(["one two three"], ""))
+    clear = "\r\x1b[K"
+    shown = f"{clear}\x1b[90mone two\x1b[0m{clear}one two three\n"
+    assert capsys.readouterr().out == shown

@@ -10,7 +10,7 @@ import pytest
 import soundfile
 
 from tests.conftest import speech
-from tests.running import run, talkative_model
+from tests.running import ONE_PASS, run, talkative_model
 
 
 @pytest.fixture
@@ -27,19 +27,19 @@ def wav(tmp_path: Path) -> Path:
 def test_stream_a_file(model: Path, wav: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("decode", "--model", model, wav) == 0
     expected = capsys.readouterr().out
-    assert run("stream", wav, "--model", model) == 0
+    assert run("stream", *ONE_PASS, wav, "--model", model) == 0
     assert capsys.readouterr().out == expected
-    assert run("stream", "--model", model, wav, wav) == 2
+    assert run("stream", *ONE_PASS, "--model", model, wav, wav) == 2
     assert "got 2 (asrkit decode takes several files)" in capsys.readouterr().err
     for packet in (1, 37, 1000):
-        assert run("stream", "--model", model, "--file", wav, "--packet-ms", packet) == 0
+        assert run("stream", *ONE_PASS, "--model", model, "--file", wav, "--packet-ms", packet) == 0
         assert capsys.readouterr().out == expected
 
 
 def test_stream_standard_input(
     model: Path, wav: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert run("stream", "--model", model, "--file", wav) == 0
+    assert run("stream", *ONE_PASS, "--model", model, "--file", wav) == 0
     expected = capsys.readouterr().out
     raw = soundfile.read(wav, dtype="int16")[0].tobytes() + b"\x01"  # and half a sample
 
@@ -56,7 +56,7 @@ def stream_piped(
         buffer = io.BytesIO(data)
 
     monkeypatch.setattr(sys, "stdin", Input())
-    return run("stream", "--model", model, "-", *options)
+    return run("stream", *ONE_PASS, "--model", model, "-", *options)
 
 
 @pytest.mark.parametrize(("rate", "channels"), [(16000, 1), (44100, 2), (8000, 1)])
@@ -67,7 +67,7 @@ def test_wav_on_standard_input(
     """As the file itself, with sizes or without; what comes after the samples is no audio."""
     wav = tmp_path / "y.wav"
     soundfile.write(wav, speech(2.0, rate=rate)[:, None].repeat(channels, 1), rate)
-    assert run("stream", "--model", model, wav) == 0
+    assert run("stream", *ONE_PASS, "--model", model, wav) == 0
     expected = capsys.readouterr().out
     data = wav.read_bytes()
     at = data.index(b"data") + 4
@@ -119,10 +119,12 @@ def test_json_lines(wav: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     options = ["--model", model, "--endpoint-ms", 40, "--format", "jsonl"]
     assert run("decode", *options, wav) == 0
     decoded = json.loads(capsys.readouterr().out)
-    assert run("stream", *options, "--packet-ms", 40, wav) == 0
+    assert run("stream", *ONE_PASS, *options, "--packet-ms", 40, wav) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert all([*line] == ["type", "text", "start", "end", "words"] for line in lines)
+    names = ["type", "text", "start", "end", "words"]
+    assert all([*line][:5] == names for line in lines)
     finals = [line for line in lines if line["type"] == "final"]
+    assert {line["context"] for line in finals} == {"640 ms"}
     assert len(finals) > 2
     times = [{key: line[key] for key in ("text", "start", "end")} for line in finals]
     assert times == decoded["segments"]
@@ -141,7 +143,8 @@ def test_stream_redraws_on_a_terminal(
     model: Path, wav: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    assert run("stream", "--model", model, "--file", wav) == 0
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert run("stream", *ONE_PASS, "--model", model, "--file", wav) == 0
     shown = capsys.readouterr().out
     lines = shown.split("\r\x1b[K")
     assert len(lines) > 3
@@ -162,21 +165,21 @@ def test_segments_on_lines(
     assert run("decode", *options, "--format", "jsonl", wav) == 0
     segments = [each["text"] for each in json.loads(capsys.readouterr().out)["segments"]]
     assert len(segments) == len(set(segments)) > 2
-    assert run("stream", *options, "--file", wav) == 0
+    assert run("stream", *ONE_PASS, *options, "--file", wav) == 0
     assert capsys.readouterr().out.splitlines() == segments
-    assert run("stream", *options, "--file", wav, "--postprocess", "builtins:repr") == 0
+    assert run("stream", *ONE_PASS, *options, "--file", wav, "--postprocess", "builtins:repr") == 0
     assert capsys.readouterr().out.splitlines() == [repr(text) for text in segments]
     (wav.parent / "shouting.py").write_text("def shout(text): return text.upper()\n")
     monkeypatch.chdir(wav.parent)  # where a user keeps such a function
     path = [path for path in sys.path if path]
     monkeypatch.setattr(sys, "path", [*path])
-    assert run("stream", *options, "--file", wav, "--postprocess", "spelled") == 0
+    assert run("stream", *ONE_PASS, *options, "--file", wav, "--postprocess", "spelled") == 0
     capsys.readouterr()
     assert sys.path == path
-    assert run("stream", *options, "--file", wav, "--postprocess", "shouting:shout") == 0
+    assert run("stream", *ONE_PASS, *options, "--file", wav, "--postprocess", "shouting:shout") == 0
     assert capsys.readouterr().out.splitlines() == [text.upper() for text in segments]
     assert sys.path == [*path, ""]
-    assert run("stream", *options, "--file", wav, "--partials", "--packet-ms", 40) == 0
+    assert run("stream", *ONE_PASS, *options, "--file", wav, "--partials", "--packet-ms", 40) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if not line.startswith("…")] == segments
     assert lines.index(segments[1]) > lines.index(segments[0])
@@ -186,7 +189,7 @@ def test_segments_on_lines(
 def test_stream_partials_on_lines(
     model: Path, wav: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run("stream", "--model", model, "--file", wav, "--partials") == 0
+    assert run("stream", *ONE_PASS, "--model", model, "--file", wav, "--partials") == 0
     *partials, final = capsys.readouterr().out.splitlines()
     assert len(partials) > 1
     assert all(line.startswith("… ") for line in partials)
@@ -195,5 +198,44 @@ def test_stream_partials_on_lines(
 
 def test_stream_simulates_real_time(model: Path, wav: Path) -> None:
     start = time.monotonic()
-    assert run("stream", "--model", model, "--file", wav, "--simulate-realtime") == 0
+    assert run("stream", *ONE_PASS, "--model", model, "--file", wav, "--simulate-realtime") == 0
     assert time.monotonic() - start > 1.9
+
+
+def test_the_final_text_is_of_full_context(
+    wav: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By default, and as decode and evaluate have it with the same options; live text is not."""
+    model = talkative_model(tmp_path / "m.safetensors", quiet=0.3)
+    options = ["--model", model, "--chunk-ms", 160, "--endpoint-ms", 400, "--format", "jsonl"]
+    assert run("decode", *options, "--second-pass", "full", wav) == 0
+    decoded = json.loads(capsys.readouterr().out)
+    assert run("stream", *options, wav) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    finals = [line for line in lines if line["type"] == "final"]
+    assert {line["context"] for line in finals} == {"full"}
+    assert " ".join(line["text"] for line in finals) == decoded["text"]
+    assert run("stream", *options, "--second-pass", "off", wav) == 0
+    alone = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    partials = [[line for line in each if line["type"] == "partial"] for each in (lines, alone)]
+    assert partials[0] == partials[1]
+    assert " ".join(line["text"] for line in alone if line["type"] == "final") != decoded["text"]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--second-pass", "full"], None),  # nothing is larger, and nothing was asked for
+        (["--second-pass", "640"], "larger context than the first, full; its own is 640 ms"),
+        (["--second-pass", "off", "--second-search", "greedy"], "is of a second_pass, and there"),
+        (["--second-pass", "30"], "--second-pass must be a multiple of 40 ms from 40 to"),
+        (["--second-search", "{"], "--second-search must be a kind or YAML"),
+    ],
+)
+def test_second_passes_of_full_context(
+    options: list[str], told: str | None, model: Path, wav: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    status = run("stream", "--model", model, "--chunk-ms", "full", *options, wav)
+    assert status == (0 if told is None else 2)
+    assert (told or "") in capsys.readouterr().err

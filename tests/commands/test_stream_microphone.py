@@ -17,7 +17,7 @@ import soundfile
 from asrkit.commands.interrupt import until_interrupted
 from asrkit.runtime import Result, Session
 from tests.conftest import FAKE_SOUND, PROJECT, speech
-from tests.running import run, talkative_model
+from tests.running import ONE_PASS, run, talkative_model
 
 SAID = speech(2.0)
 
@@ -52,13 +52,13 @@ def test_the_microphone_hears_what_a_file_says(
     sound.samples, sound.pace, sound.after = SAID, 0.0, interrupt
     path = tmp_path / "recorded.wav"
     options = ["--model", model, "--mic", "--packet-ms", packet_ms, "--save-audio", path]
-    assert run("stream", *options) == 0
+    assert run("stream", *ONE_PASS, *options) == 0
     shown = capsys.readouterr()
     assert shown.out == expected
     assert shown.err.splitlines()[0] == "listening to 'USB Mic'; Ctrl-C ends"
     assert "lost" not in shown.err
     assert np.array_equal(soundfile.read(path, dtype="float32")[0], SAID)
-    assert run("stream", *options) == 2
+    assert run("stream", *ONE_PASS, *options) == 2
     assert f"{path} exists already" in capsys.readouterr().err
 
 
@@ -66,7 +66,7 @@ def test_a_microphone_that_goes_away(
     model: Path, expected: str, sound: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sound.samples, sound.pace = SAID, 0.0
-    assert run("stream", "--model", model, "--mic") == 1
+    assert run("stream", *ONE_PASS, "--model", model, "--mic") == 1
     shown = capsys.readouterr()
     assert shown.out == expected
     assert shown.err.splitlines()[-1] == "the microphone 'USB Mic' was disconnected"
@@ -86,7 +86,7 @@ def test_a_network_slower_than_speech(
     monkeypatch.setattr(Session, "accept", slow)
     sound.samples, sound.pace, sound.after = speech(33.0), 0.001, interrupt
     sound.overflows = {7}
-    assert run("stream", "--model", model, "--mic", "--packet-ms", 500) == 0
+    assert run("stream", *ONE_PASS, "--model", model, "--mic", "--packet-ms", 500) == 0
     *told, lost, dropped = capsys.readouterr().err.splitlines()
     assert any("s behind: decoding is slower" in line for line in told)
     assert any("audio is being lost, " in line for line in told)
@@ -100,7 +100,7 @@ def test_text_before_an_error_is_shown(
     model: Path, expected: str, sound: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sound.samples, sound.pace = np.append(SAID, np.full(1600, np.nan, np.float32)), 0.0
-    assert run("stream", "--model", model, "--mic") == 2
+    assert run("stream", *ONE_PASS, "--model", model, "--mic") == 2
     shown = capsys.readouterr()
     assert shown.out == expected
     assert "samples must be finite" in shown.err
@@ -132,7 +132,7 @@ def test_mistakes(
     options: list[str], message: str, model: Path, sound: ModuleType,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    assert run("stream", "--model", model, "--mic", *options) == 2
+    assert run("stream", *ONE_PASS, "--model", model, "--mic", *options) == 2
     assert f"asrkit stream: {message}" in capsys.readouterr().err
 
 
@@ -182,7 +182,7 @@ def test_twice_is_no_traceback_and_the_text_stays(
     monkeypatch.setattr(Session, "finish", endless)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     sound.samples, sound.pace, sound.after = SAID, 0.0, interrupt
-    assert run("stream", "--model", model, "--mic") == 130
+    assert run("stream", *ONE_PASS, "--model", model, "--mic") == 130
     shown = capsys.readouterr()
     assert shown.err.endswith("asrkit stream: stopped\n")
     last = shown.out.split("\r\x1b[K")[-1]
@@ -204,10 +204,10 @@ def test_in_a_narrow_terminal(
     columns = 30
     environment |= {
         "PYTHONPATH": f"{FAKE_SOUND}{os.pathsep}{PROJECT}", "COLUMNS": str(columns),
-        "FAKE_MICROPHONE": str(tmp_path / "spoken.wav"),
+        "NO_COLOR": "1", "FAKE_MICROPHONE": str(tmp_path / "spoken.wav"),
     }  # fmt: skip
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "asrkit.stream", "--model", str(model), "--mic"]
+    command = [sys.executable, "-m", "asrkit.stream", "--model", str(model), "--mic", *ONE_PASS]
     process = subprocess.Popen(
         command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment,
         start_new_session=True, preexec_fn=take_terminal,

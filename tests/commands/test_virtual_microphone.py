@@ -20,7 +20,7 @@ import soxr
 
 from recipes.digits.prepare import record
 from tests.conftest import PROJECT, skip
-from tests.running import run
+from tests.running import ONE_PASS, run
 
 MODEL, TEXT = "small-en-alnum", "one two three four five six seven"
 RATE = 44100  # that of the ALSA plugin; any other would be resampled on the way
@@ -106,7 +106,7 @@ def test_what_is_played_is_recognised(
     )
     soundfile.write(played, utterance(), RATE, subtype="FLOAT")
     pactl(pulse, "upload-sample", str(played), "played")
-    command = [sys.executable, "-m", "asrkit.stream", "--model", MODEL, "--mic"]
+    command = [sys.executable, "-m", "asrkit.stream", "--model", MODEL, "--mic", *ONE_PASS]
     with notes.open("w") as errors:
         process = subprocess.Popen(
             [*command, "--save-audio", str(recorded)], env=pulse, cwd=PROJECT, text=True,

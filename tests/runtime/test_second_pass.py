@@ -254,7 +254,7 @@ def test_live_steps_wait_for_one_step_at_most(model: ConformerCTC) -> None:
 
         def noted(
             feats: Tensor, lengths: Tensor, state: object, of: object = honest, name: str = name
-        ) -> object:  # noqa: E501
+        ) -> object:
             kinds.append((name, feats.size(0) * feats.size(1)))
             return of.step(feats, lengths, state)  # type: ignore[attr-defined]
 

@@ -37,7 +37,6 @@ from asrkit.commands.report.words import Recognized, word_pairs
 from asrkit.data.manifest import LeftOut
 from asrkit.errors import UserError
 from asrkit.evaluation import Outcome, recognize, scores
-from asrkit.evaluation.scoring import context_name
 from asrkit.extras import need
 from asrkit.files import replacing
 from asrkit.model import FULL_CONTEXT
@@ -152,8 +151,8 @@ def recognizers_of(
         other = recognizer_of(file, chunk, left_context, device=options.device)
         return other.with_search(chosen.search)  # a language model is read once
 
-    found = {context_name(c, chosen.frame_ms): at(c) for c in sorted(chunks, reverse=True)}
-    return found, at(FULL_CONTEXT), context_name(chosen.chunk_size, chosen.frame_ms)
+    found = {each.context: each for each in map(at, sorted(chunks, reverse=True))}
+    return found, at(FULL_CONTEXT), chosen.context
 
 
 def decoding(options: argparse.Namespace, file: ModelFile, recognizer: Recognizer) -> str:
