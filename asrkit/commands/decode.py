@@ -168,7 +168,13 @@ def show(job: Job, outcome: Decoded, output: Output, nbest: int) -> None:
     more: dict[str, Any] = {} if job.text is None else {"reference": job.text}
     if len(result.segments) > 1:
         more["segments"] = [
-            {"text": each.text, "start": each.start, "end": each.end, **texts(each, nbest)}
+            {
+                "text": each.text,
+                "start": each.start,
+                "end": each.end,
+                "context": each.context,
+                **texts(each, nbest),
+            }
             for each in result.segments
         ]
     else:

@@ -125,7 +125,9 @@ def test_nbest_of_segments(
         assert len(segment["nbest"]) == 2
     assert decode.main(options) == 0
     line = json.loads(capsys.readouterr().out)
-    assert all(segment.keys() == {"text", "start", "end"} for segment in line["segments"])
+    assert all(
+        segment.keys() == {"text", "start", "end", "context"} for segment in line["segments"]
+    )
 
 
 @pytest.mark.parametrize("chunk_ms", ["full", "320"])

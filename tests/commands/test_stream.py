@@ -126,7 +126,7 @@ def test_json_lines(wav: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     finals = [line for line in lines if line["type"] == "final"]
     assert {line["context"] for line in finals} == {"640 ms"}
     assert len(finals) > 2
-    times = [{key: line[key] for key in ("text", "start", "end")} for line in finals]
+    times = [{key: line[key] for key in ("text", "start", "end", "context")} for line in finals]
     assert times == decoded["segments"]
     words = [{**word, "confidence": 0} for line in finals for word in line["words"]]
     assert words == [{**word, "confidence": 0} for word in decoded["words"]]

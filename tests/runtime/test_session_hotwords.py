@@ -13,7 +13,7 @@ from asrkit.model_file import load_model
 from asrkit.runtime import recognizer_of
 from asrkit.text import normalize
 from tests.conftest import speech, timed, write_wav
-from tests.running import run, talkative_model
+from tests.running import ONE_PASS, run, talkative_model
 
 LISTS = [["ab  ba", "j"], {"cab": 6.0, "a": 1.5}, ["hi", "fa"], None]
 
@@ -119,7 +119,7 @@ def test_commands(model: Path, corpus: Path, capsys: pytest.CaptureFixture[str])
     expected = recognizer.transcribe(wav, hotwords={"hi": 2.0, "fa": 6.0}).text
     other = recognizer.transcribe(wav, hotwords={"hi": 9.0, "fa": 6.0}).text
     assert len({expected, other, recognizer.transcribe(wav).text}) == 3
-    for command in (["decode", wav], ["stream", "--file", wav]):
+    for command in (["decode", wav], ["stream", *ONE_PASS, "--file", wav]):
         assert run(*command, *options) == 0
         assert capsys.readouterr().out == f"{expected}\n"
         assert run(*command, *options, "--hotword-weight", 9) == 0
