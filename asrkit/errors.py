@@ -27,8 +27,9 @@ def shown(value: object, longest: int = LONGEST) -> str:
     else:
         short = reprlib.Repr()
         short.maxlevel = 3
-        short.maxstring = short.maxother = short.maxlong = longest
-        short.fillvalue = "…"
+        # Twice what is shown: the cut below then removes the mark "..." of Python 3.10, too.
+        short.maxstring = short.maxother = short.maxlong = 2 * longest
+        short.fillvalue = "…"  # Python 3.10 ignores it
         try:
             text = printable(short.repr(value))  # some reprs have several lines
         except ValueError:  # an int with more digits than Python writes
