@@ -4,7 +4,6 @@ Every step is a command that you can run yourself; each is printed before it run
 """
 
 import json
-import re
 import subprocess
 import sys
 import time
@@ -14,10 +13,11 @@ PROJECT = Path(__file__).resolve().parents[1]
 EXPERIMENT = Path("exp/digits")
 MODEL = EXPERIMENT / "model.safetensors"
 DIGITS = Path("data/digits")
+ERRORS = ("substitutions", "deletions", "insertions")
 
 
-def run(*command: str, show: bool = True) -> str:
-    """Run a python command of the project; its standard error, and that it took."""
+def run(*command: str, show: bool = True) -> None:
+    """Run a python command of the project, and print how long it took."""
     print(f"\n$ python {' '.join(command)}", flush=True)
     started = time.monotonic()
     done = subprocess.run(
@@ -32,19 +32,23 @@ def run(*command: str, show: bool = True) -> str:
         print(done.stderr or "", file=sys.stderr)
         sys.exit(f"make demo: this failed with exit status {done.returncode}")
     print(f"  ({time.monotonic() - started:.0f} s)", flush=True)
-    return done.stderr or ""
 
 
-def word_error_rate(chunk: str) -> str:
-    """WER line of the test set at a chunk size."""
-    output = run(
-        "-m", "asrkit.decode", "--model", str(MODEL), "--manifest", str(DIGITS / "test.jsonl"),
-        "--chunk-ms", chunk, show=False,
+def word_error_rates(*options: str) -> dict[str, str]:
+    """WER of the test set in each context that is asked for, by the context's name."""
+    scores = EXPERIMENT / "scores.json"
+    run(
+        "-m", "asrkit.evaluate", "--model", str(MODEL), *options, "--format", "json",
+        "--output", str(scores), str(DIGITS / "test.jsonl"), show=False,
     )  # fmt: skip
-    found = re.search(r"WER (.*)", output)
-    if not found:
-        sys.exit(f"make demo: no WER in {output!r}")
-    return found[1]
+    contexts = json.loads((PROJECT / scores).read_text(encoding="utf-8"))["contexts"]
+    return {name: shown(each["words"]) for name, each in contexts.items()}
+
+
+def shown(words: dict[str, float]) -> str:
+    """An error rate of words, and the errors."""
+    kinds = ", ".join(f"{words[kind]} {kind[:3]}" for kind in ERRORS)
+    return f"{words['rate']:.2f} % ({kinds} in {words['reference_units']})"
 
 
 def main() -> None:
@@ -52,7 +56,9 @@ def main() -> None:
     if not (PROJECT / MODEL).is_file():
         resume = ["--resume"] if (PROJECT / EXPERIMENT / "checkpoints").is_dir() else []
         run("-m", "asrkit.train", "--config", "conf/digits.yaml", *resume)
-    table = {chunk: word_error_rate(chunk) for chunk in ("full", "640", "320", "160")}
+    table = word_error_rates("--chunk-ms", "full,640,320,160")
+    both = ("--chunk-ms", "320", "--endpoint-ms", "600", "--second-pass", "full")
+    table |= word_error_rates(*both)
     tests = [
         json.loads(line) for line in (PROJECT / DIGITS / "test.jsonl").read_text().splitlines()
     ]
@@ -66,9 +72,10 @@ def main() -> None:
     run("-m", "asrkit.verify", "--model", str(MODEL), audio)
     run("-m", "asrkit.export", "--model", str(MODEL), "--output", str(EXPERIMENT / "encoder.ts"))
     print(f"\nWord error rate on {len(tests)} utterances of voices not heard in training, greedy")
-    for chunk, rate in table.items():
-        name = "offline, full context" if chunk == "full" else f"streaming, {chunk} ms chunks"
-        print(f"  {name:<28}{rate}")
+    for context, rate in table.items():
+        chunk, _, second = context.partition(", ")
+        name = "offline, full context" if chunk == "full" else f"streaming, {chunk} chunks"
+        print(f"  {name + (', final text' if second else ''):<38}{rate}")
     print("\nWhere everything lies")
     for path, what in (
         (MODEL, "the model: weights, tokenizer, configuration"),
