@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from asrkit import Endpointer, UserError
+from asrkit.backends.compare import TOLERANCE
 from asrkit.backends.description import Exported, described, export_path
 from asrkit.backends.onnx import of_file, read
 from asrkit.commands.export import main as export
@@ -25,6 +26,7 @@ from tests.laws.test_export import file_of
 
 FULL = Exported("ctc", FULL_CONTEXT, 0)
 NOT_EXPORTED = ["compact"]  # ONNX Runtime has no arctangent of float64
+REFUSED = ["t5"]  # the graph puts distances at the borders of buckets into the wrong one
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -115,11 +117,17 @@ def exported_difference(file: ModelFile, path: Path) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in NOT_EXPORTED])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in NOT_EXPORTED + REFUSED])
 def test_every_position_encoding(kind: str, tmp_path: Path) -> None:
     """At lengths that the exporter was not shown, beyond a tile of the attention too."""
     assert MAX_ROWS < 6.0 * 25
     assert exported_difference(file_of(kind), tmp_path / "full.onnx") < 3e-4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", REFUSED)
+def test_those_that_the_replay_refuses(kind: str, tmp_path: Path) -> None:
+    assert exported_difference(file_of(kind), tmp_path / "full.onnx") > TOLERANCE
 
 
 @pytest.mark.slow
