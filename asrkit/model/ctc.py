@@ -137,9 +137,12 @@ class CTCLoss(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """(B,) losses, and the last layer's log-probabilities (B, E, V)."""
         encoder = self.model.encoder
-        state = encoder.init_state(view.feats.size(0), view.left_context)
+        frames = encoder.num_frames(view.feats.size(1))
         chunk_size = encoder.block_size(view.chunk_size, view.feats.size(1))
-        tables = encoder.tables(view.left_context, chunk_size)
+        # No frame of the last chunk has more frames before it: more keys would all be invalid.
+        left_context = min(view.left_context, max(0, frames - 1) // chunk_size * chunk_size)
+        state = encoder.init_state(view.feats.size(0), left_context)
+        tables = encoder.tables(left_context, chunk_size)
         layers, lengths, _ = encoder.step(view.feats, lengths, state, chunk_size, tables)
 
         def loss(log_probs: Tensor) -> Tensor:

@@ -130,7 +130,9 @@ class Trainer:
                 return False
             epoch = self.progress.epoch
             last = epoch + 1 == self.options.epochs
-            if last or (epoch + 1) % self.options.validate_every_epochs == 0:
+            # Weights that are averaged with no others are scored at the end, as the model file's.
+            averages = self.options.average > 1 or self.options.average_of == "best"
+            if (last and averages) or (epoch + 1) % self.options.validate_every_epochs == 0:
                 self.validate_epoch()
             if self.ranks.is_first:
                 self.epochs.save(epoch, self.model.state_dict(), self.scores())
