@@ -78,7 +78,7 @@ class Callers:
 
     def waiting(self, session: BatchedSession) -> int:
         """Segments that wait for the second pass."""
-        return len(session._stream.ended_feats)
+        return len(session._streams.stream.ended_feats)
 
     def note(self, before: list[tuple[Any, int]]) -> None:
         """Who has something new after a step."""

@@ -270,7 +270,7 @@ class Run:
             start = time.perf_counter()
             for session, packet in zip(self.sessions, samples, strict=True):
                 session.accept(packet)
-            served = self.batcher.step()
+            served = len(self.batcher.step())
             if chunk >= 0:
                 self.seconds.append(time.perf_counter() - start)
             assert served == len(self.sessions)

@@ -56,6 +56,9 @@ class Trace:
     def partial(self, state: Any) -> Hypothesis:
         return self.search.partial(state)
 
+    def stable(self, state: Any) -> tuple[int, ...]:
+        return self.search.stable(state)
+
     def best(self, state: Any) -> Hypothesis:
         offset, _ = self._segments[-1]
         self._segments[-1] = offset, self.search.best(state)

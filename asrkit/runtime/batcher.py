@@ -1,7 +1,9 @@
 """Many streams, each where it is, in one step of the network."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from types import TracebackType
 
 import numpy as np
 import torch
@@ -12,21 +14,30 @@ from asrkit.model import FULL_CONTEXT, EncoderState
 from asrkit.runtime.recognizer import Phrases, Recognizer
 from asrkit.runtime.results import Result
 from asrkit.runtime.stream import Stream
+from asrkit.runtime.streams import Streams
 
 # Of audio in a step of the second pass of several streams: live chunks wait for it. Of 50 streams
 # one live result in a hundred came later than 120 ms with 30 s, and than 80 ms with 10 s.
 MOST_ENDED_MS = 10_000
 
 
+class AheadError(UserError):
+    """Audio that comes faster than the network takes it: the same call may succeed later."""
+
+
 class BatchedSession:
-    """One stream among those of a batcher, whose steps take it on.
+    """A session among those of a batcher, whose steps take it on.
 
     Its results are those of a session of its own, and so are its exceptions: one that comes up in
     a step is the session's `error`, and the others go on.
+
+    Args:
+        begin: makes each stream of it.
+        max_ahead: seconds of audio that may wait for steps.
     """
 
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
+    def __init__(self, begin: Callable[[], Stream], max_ahead: float) -> None:
+        self._streams, self._max_ahead = Streams(begin), max_ahead
 
     @property
     def result(self) -> Result:
@@ -35,18 +46,18 @@ class BatchedSession:
         Raises:
             RuntimeError: if the session failed, because of its `error`.
         """
-        self._stream.check()
-        return self._stream.result
+        self._streams.check()
+        return self._streams.result
 
     @property
     def error(self) -> BaseException | None:
         """What ended the session before its time, as an exception of its search or postprocess."""
-        return self._stream.error
+        return self._streams.error
 
     @property
     def waiting(self) -> float:
         """Seconds of audio that could go through the network now."""
-        return self._stream.due * audio.HOP / audio.SAMPLE_RATE
+        return self._streams.seconds_due
 
     def accept(self, samples: np.ndarray) -> None:
         """Take any number of samples, also 0 or 1.
@@ -56,13 +67,27 @@ class BatchedSession:
 
         Raises:
             AudioError: for samples that cannot be used; the session is as it was before.
+            AheadError: if `max_ahead` seconds wait; likewise.
             RuntimeError: after `end`, after `Batcher.drop`, or if the session failed.
         """
-        self._stream.check_open()
+        self._streams.check_open()
         samples = audio.mono(samples)
-        with self._stream.changing():
-            for piece in self._stream.pieces(samples):
-                self._stream.put(piece)
+        if self.waiting >= self._max_ahead:
+            raise AheadError(
+                f"{self.waiting:.1f} s of audio wait for the network, and at most "
+                f"{self._max_ahead:g} s may: take steps, or send it more slowly"
+            )
+        for piece in self._streams.pieces(samples):
+            self._streams.put(piece)
+
+    def commit(self) -> None:
+        """As `Session.commit`; the steps that it needs come before those of later samples.
+
+        Raises:
+            RuntimeError: as `accept`.
+        """
+        self._streams.check_open()
+        self._streams.commit()
 
     def end(self) -> None:
         """There is no more audio to come.
@@ -70,10 +95,8 @@ class BatchedSession:
         Raises:
             RuntimeError: if the session failed.
         """
-        self._stream.check()
-        if not self._stream.ended:
-            with self._stream.changing():
-                self._stream.end()
+        self._streams.check()
+        self._streams.end()
 
 
 class Batcher:
@@ -81,62 +104,113 @@ class Batcher:
 
         session = batcher.start()
         session.accept(samples)
-        while batcher.step():
-            pass
-        print(session.result)
+        while moved := batcher.step():
+            for session in moved:
+                print(session.result)
 
     Args:
         recognizer: with chunks, on any backend.
         max_rows: streams in one step at most.
+        max_ahead: seconds of audio of a session that may wait for steps before `accept` refuses
+            more; None for no limit.
 
     Raises:
-        UserError: in full context, where a stream has no steps; for a number of rows that is none.
+        UserError: in full context, where a stream has no steps; for a number that is out of range.
     """
 
-    def __init__(self, recognizer: Recognizer, max_rows: int = 32) -> None:
+    def __init__(
+        self, recognizer: Recognizer, max_rows: int = 32, max_ahead: float | None = None
+    ) -> None:
         if recognizer.chunk_size == FULL_CONTEXT:
             raise UserError("in full context streams have no steps to share: choose a chunk_size")
         rows = whole_number(max_rows, 1)
         if rows is None:
             raise UserError(f"max_rows must be 1 or more, a whole number, got {shown(max_rows)}")
+        if max_ahead is not None and not max_ahead > 0:
+            raise UserError(f"max_ahead must be above 0 seconds, got {shown(max_ahead)}")
         self.recognizer, self.max_rows = recognizer, rows
-        self._streams: list[Stream] = []  # that go on, the one that waited longest first
+        self.max_ahead = math.inf if max_ahead is None else max_ahead
+        self._sessions: list[BatchedSession] = []  # that go on, the one that waited longest first
         # Of streams that made their last step together: their states, views of one in one piece.
         self._together: dict[tuple[Stream, ...], EncoderState] = {}
         self._live = False  # whether the last step was one of chunks
+        self._closed = False
+
+    def __enter__(self) -> "Batcher":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
 
     def start(
-        self, sample_rate: int = audio.SAMPLE_RATE, hotwords: Phrases | None = None
+        self,
+        sample_rate: int = audio.SAMPLE_RATE,
+        hotwords: Phrases | None = None,
+        recognizer: Recognizer | None = None,
     ) -> BatchedSession:
-        """A new stream of samples at this rate, with hotwords of its own."""
-        stream = self.recognizer.stream(sample_rate, hotwords)
-        self._streams.append(stream)
-        return BatchedSession(stream)
+        """A new session of samples at this rate, with hotwords of its own.
+
+        Args:
+            sample_rate: Hz.
+            hotwords: as `Recognizer.with_hotwords` takes them.
+            recognizer: on the same backend, with a search, endpointer, postprocess or second pass
+                of its own; the batcher's if None.
+
+        Raises:
+            AudioError: for a sample rate out of range.
+            UserError: for hotwords that cannot be used, or a recogniser on another backend.
+            RuntimeError: after `close`.
+        """
+        if self._closed:
+            raise RuntimeError("this batcher is closed; make another one")
+        recognizer = recognizer or self.recognizer
+        if recognizer.backend is not self.recognizer.backend:
+            raise UserError("a session's recognizer has to be on the batcher's own backend")
+        session = BatchedSession(recognizer.streams(sample_rate, hotwords), self.max_ahead)
+        self._sessions.append(session)
+        return session
 
     def drop(self, session: BatchedSession) -> None:
         """End a session whose result nobody waits for any more, and forget it."""
-        session._stream.give_up()
+        session._streams.give_up()
         self._leave()
 
-    def step(self) -> int:
-        """One step of the network, of how many streams; 0 if there is nothing to do.
+    def close(self) -> None:
+        """Drop all sessions, and start no others."""
+        for session in self._sessions:
+            session._streams.give_up()
+        self._leave()
+        self._closed = True
 
-        Of a chunk of each stream that has one, or of what waits for the second pass. Where both
+    def step(self) -> list[BatchedSession]:
+        """One step of the network; the sessions that it took on, none if there is nothing to do.
+
+        Of a chunk of each session that has one, or of what waits for the second pass. Where both
         wait they take turns, so that a live result comes at most one step of the second pass later.
 
-        An exception that a stream's search or postprocess raises is that session's `error`: it goes
-        no further, and the others do. One of the network is raised, and all is as it was before.
+        An exception that a session's search or postprocess raises is that session's `error`: it
+        goes no further, and the others do. One of the network is raised, and all is as it was
+        before.
         """
         self._leave()
-        live = [stream for stream in self._streams if stream.due][: self.max_rows]
-        ended = [stream for stream in self._streams if stream.ended_feats]
+        streams = {session._streams.stream: session for session in self._sessions}
+        live = [stream for stream in streams if stream.due][: self.max_rows]
+        ended = [stream for stream in streams if stream.ended_feats]
         self._live = bool(live) and not (ended and self._live)
-        if self._live:
-            self._step_live(live)
-            return len(live)
-        return self._step_ended(ended) if ended else 0
+        if not live and not ended:
+            return []
+        rows = self._step_live(live) if self._live else self._step_ended(ended)
+        moved = [streams[row] for row in rows]
+        # They wait behind those that have not had their turn.
+        self._sessions = [each for each in self._sessions if each not in moved] + moved
+        return moved
 
-    def _step_live(self, rows: list[Stream]) -> None:
+    def _step_live(self, rows: list[Stream]) -> list[Stream]:
         """A chunk of each of these streams."""
         engine = self.recognizer.engine
         chunks = [row.feats(min(row.due, engine.spec.chunk_frames)) for row in rows]
@@ -147,19 +221,20 @@ class Batcher:
         for i, (row, count) in enumerate(zip(rows, output.lengths.tolist(), strict=True)):
             with suppress(Exception), row.changing():
                 row.give(output.log_probs[i, :count], states[i], len(chunks[i]))
-        self._go_behind(rows)
         self._together[tuple(rows)] = output.state
         if any(row.state is not own for row, own in zip(rows, states, strict=True)):
             self._unshare(rows)
+        return rows
 
-    def _step_ended(self, waiting: list[Stream]) -> int:
+    def _step_ended(self, waiting: list[Stream]) -> list[Stream]:
         """The second pass of a piece of each of these streams, as many as a step may take."""
         engine = self.recognizer.engine
         second = waiting[0].second
         assert second is not None
+        alike = [row for row in waiting if row.second and row.second.backend is second.backend]
         most = MOST_ENDED_MS // engine.spec.frame_ms * engine.spec.factor  # feature frames
-        rows, longest = waiting[:1], len(waiting[0].ended_feats[0])
-        for stream in waiting[1 : self.max_rows]:
+        rows, longest = alike[:1], len(alike[0].ended_feats[0])
+        for stream in alike[1 : self.max_rows]:
             longest = max(longest, len(stream.ended_feats[0]))
             if longest * (len(rows) + 1) > most:
                 break
@@ -169,17 +244,12 @@ class Batcher:
         for i, (row, count) in enumerate(zip(rows, output.lengths.tolist(), strict=True)):
             with suppress(Exception), row.changing():
                 row.settle(output.log_probs[i, :count])
-        self._go_behind(rows)
-        return len(rows)
-
-    def _go_behind(self, rows: list[Stream]) -> None:
-        """These streams wait behind those that have not had their turn."""
-        self._streams = [stream for stream in self._streams if stream not in rows] + rows
+        return rows
 
     def _leave(self) -> None:
-        """Streams that are over are forgotten."""
-        self._unshare([stream for stream in self._streams if stream.over])
-        self._streams = [stream for stream in self._streams if not stream.over]
+        """Sessions that are over are forgotten."""
+        self._unshare([row for rows in self._together for row in rows if row.over])
+        self._sessions = [each for each in self._sessions if not each._streams.over]
 
     def _joined(self, rows: list[Stream]) -> EncoderState:
         """The states of some rows, as those of a batch."""

@@ -1,6 +1,7 @@
 """From samples to text: an engine and the options of decoding, with which sessions start."""
 
 import copy
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -182,11 +183,12 @@ class Recognizer:
             AudioError: for a sample rate out of range.
             UserError: for hotwords that `with_hotwords` does not take.
         """
-        return Session(self.stream(sample_rate, hotwords))
+        return Session(self.streams(sample_rate, hotwords))
 
-    def stream(self, sample_rate: int, hotwords: Phrases | None = None) -> Stream:
-        """As `start`, without the steps, which are the caller's to make."""
-        return Stream(self.engine, self.with_hotwords(hotwords).decoding, sample_rate)
+    def streams(self, sample_rate: int, hotwords: Phrases | None = None) -> Callable[[], Stream]:
+        """What begins the streams of a session, without steps, which are the caller's to make."""
+        decoding = self.with_hotwords(hotwords).decoding
+        return functools.partial(Stream, self.engine, decoding, sample_rate)
 
     def transcribe(
         self,

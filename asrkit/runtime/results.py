@@ -1,7 +1,7 @@
 """What a recogniser answers."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -52,6 +52,51 @@ class Grown(NamedTuple):
         return tuple(self.items[: self.size])
 
 
+class Earlier(NamedTuple):
+    """What a session's streams before this one gave, all of them ended."""
+
+    words: Grown
+    segments: Grown
+    seconds: float  # of audio
+
+    @classmethod
+    def nothing(cls) -> "Earlier":
+        return cls(Grown([], 0), Grown([], 0), 0.0)
+
+    def followed_by(self, result: "Result", seconds: float) -> "Earlier":
+        """With the final result of the next stream, of so many seconds."""
+        self.words.items.extend(delayed(word, self.seconds) for word in result.words)
+        self.segments.items.extend(self.later(segment) for segment in result.segments)
+        words, segments = (Grown(each.items, len(each.items)) for each in self[:2])
+        return Earlier(words, segments, self.seconds + seconds)
+
+    def later(self, segment: Segment) -> Segment:
+        """A segment of the next stream, with its times in the session."""
+        start, end = (round(at + self.seconds, 3) for at in (segment.start, segment.end))
+        words = tuple(delayed(word, self.seconds) for word in segment.words)
+        return segment._replace(words=words, start=start, end=end)
+
+
+def delayed(word: Word, seconds: float) -> Word:
+    """A word so much later."""
+    start, end = round(word.start + seconds, 3), round(word.end + seconds, 3)
+    return word._replace(start=start, end=end)
+
+
+class Update(NamedTuple):
+    """What is new in a result since an earlier one of the same session."""
+
+    segments: tuple[Segment, ...]  # that ended since
+    words: tuple[Word, ...]  # after the last segment, all of them: they may have changed
+    stable_text: str  # of those words, what no later result takes back
+    is_final: bool
+
+    @property
+    def text(self) -> str:
+        """Of the words after the last segment."""
+        return joined(self.words)
+
+
 class Result:
     """What is known of a stream, or of a recording. Never changes.
 
@@ -70,6 +115,8 @@ class Result:
     _closed: Grown  # words of the segments
     _open: tuple[Grown, Sequence[Word]]  # words after them
     _segments: Grown
+    _earlier: Earlier | None = None  # whose words and segments come before these
+    _stable: Callable[[], str] | None = None  # the stable text of the words after the segments
 
     def __init__(
         self, text: str, words: Sequence[Word], is_final: bool, segments: Sequence[Segment] = ()
@@ -98,6 +145,12 @@ class Result:
         )
         return result
 
+    def after(self, earlier: Earlier, is_final: bool) -> "Result":
+        """This result of a stream as that of a session with streams before it."""
+        result = Result.shared(self._closed, *self._open, is_final, self._segments)
+        vars(result).update(_earlier=earlier, _stable=self._stable)
+        return result
+
     @cached_property
     def text(self) -> str:
         """Of all segments, and of what came after them."""
@@ -106,17 +159,60 @@ class Result:
     @cached_property
     def words(self) -> tuple[Word, ...]:
         """Of all segments, and those after them."""
-        return self._closed.read() + self._open_words
+        closed = self._closed.read()
+        if self._earlier is not None:
+            seconds = self._earlier.seconds
+            closed = (*self._earlier.words.read(), *(delayed(word, seconds) for word in closed))
+        return closed + self._open_words
 
     @cached_property
     def segments(self) -> tuple[Segment, ...]:
         """Those that ended: they cannot change any more."""
-        return self._segments.read()
+        return self._segments_from(0)
+
+    def _segments_from(self, first: int) -> tuple[Segment, ...]:
+        """The segments but so many."""
+        own, earlier = self._segments, self._earlier
+        if earlier is None:
+            return tuple(own.items[first : own.size])
+        before, later = (
+            earlier.segments,
+            own.items[max(0, first - earlier.segments.size) : own.size],
+        )
+        return (*before.items[first : before.size], *map(earlier.later, later))
+
+    @property
+    def _num_segments(self) -> int:
+        return self._segments.size + (self._earlier.segments.size if self._earlier else 0)
 
     @property
     def _open_words(self) -> tuple[Word, ...]:
         opened, last = self._open
-        return (*opened.read(), *last)
+        words = (*opened.read(), *last)
+        if self._earlier is None:
+            return words
+        return tuple(delayed(word, self._earlier.seconds) for word in words)
+
+    @property
+    def stable_text(self) -> str:
+        """The beginning of the text that stays as it is, whatever comes: of all segments, and what
+        is certain of the words after them."""
+        closed = " ".join(segment.text for segment in self.segments)
+        return " ".join(filter(None, [closed, self._stable_open_text]))
+
+    @property
+    def _stable_open_text(self) -> str:
+        return "" if self._stable is None else self._stable()
+
+    def since(self, before: "Result | None") -> Update:
+        """What is new since an earlier result of the same session, or since its start.
+
+        However long the session is, this costs what is new and what the open segment holds.
+        """
+        first = 0 if before is None else before._num_segments
+        return Update(
+            self._segments_from(first), self._open_words, self._stable_open_text, self.is_final
+        )
 
     @property
     def open_text(self) -> str:
@@ -126,7 +222,7 @@ class Result:
     @property
     def nbest(self) -> tuple[Candidate, ...]:
         """The likeliest texts of a final result in one segment; several have theirs each."""
-        return self.segments[0].nbest if self.is_final and self._segments.size == 1 else ()
+        return self.segments[0].nbest if self.is_final and self._num_segments == 1 else ()
 
     def __str__(self) -> str:
         return self.text

@@ -1,10 +1,13 @@
-"""A stream that makes its own steps."""
+"""A session that makes its own steps."""
+
+from collections.abc import Callable
 
 import numpy as np
 
 from asrkit import audio
 from asrkit.runtime.results import Result
 from asrkit.runtime.stream import Stream
+from asrkit.runtime.streams import Streams
 
 
 class Session:
@@ -14,8 +17,8 @@ class Session:
     are refused before anything has changed; any other exception, Ctrl-C too, ends the session.
     """
 
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
+    def __init__(self, begin: Callable[[], Stream]) -> None:
+        self._streams = Streams(begin)
 
     def accept(self, samples: np.ndarray) -> Result:
         """Take any number of samples, also 0 or 1; the result so far.
@@ -27,8 +30,21 @@ class Session:
             AudioError: for samples that cannot be used; the session is as it was before.
             RuntimeError: after `finish`, or after another exception.
         """
-        self._stream.check_open()
+        self._streams.check_open()
         return self._accept(audio.mono(samples))
+
+    def commit(self) -> Result:
+        """End the segment here, as `finish` would, and go on as a new stream whose times go on.
+
+        So the text between two commits is that of `Recognizer.transcribe` of the samples between
+        them. Without samples since the last one nothing changes.
+
+        Raises:
+            RuntimeError: after `finish`, or after an exception that ended the session.
+        """
+        self._streams.check_open()
+        self._streams.commit()
+        return self._step()
 
     def finish(self) -> Result:
         """The final result. Nothing has to be appended to flush the last words.
@@ -36,35 +52,35 @@ class Session:
         Raises:
             RuntimeError: after an exception that ended the session.
         """
-        self._stream.check()
-        if not self._stream.over:
-            with self._stream.changing():
-                self._stream.end()
-                self._step()
-        return self._stream.result
+        self._streams.check()
+        self._streams.end()
+        return self._step()
 
     def _accept(self, mono: np.ndarray) -> Result:
         """As `accept`, of samples that `audio.mono` has made."""
-        with self._stream.changing():
-            for piece in self._stream.pieces(mono):
-                self._stream.put(piece)
-                self._step()
-        return self._stream.result
+        for piece in self._streams.pieces(mono):
+            self._streams.put(piece)
+            self._step()
+        return self._streams.result
 
-    def _step(self) -> None:
+    def _step(self) -> Result:
         """All that is due, in both passes."""
-        stream = self._stream
-        while frames := stream.next_step:
-            feats = stream.feats(frames)
-            output = stream.engine.step_of([feats], stream.state)
-            stream.give(output.log_probs[0, : int(output.lengths[0])], output.state, frames)
-            self._settle()
-        self._settle()
+        while self._advance(self._streams.stream):
+            pass
+        return self._streams.result
 
-    def _settle(self) -> None:
-        """The second pass of all that has ended."""
-        stream = self._stream
-        while stream.second is not None and stream.ended_feats:
-            feats = stream.ended_feats[0]
-            output = stream.second.step_of([feats], stream.second.init_state(1))
-            stream.settle(output.log_probs[0, : int(output.lengths[0])])
+    def _advance(self, stream: Stream) -> bool:
+        """A step of one pass, if one is due."""
+        if stream.second is not None and stream.ended_feats:
+            with stream.changing():
+                feats = stream.ended_feats[0]
+                output = stream.second.step_of([feats], stream.second.init_state(1))
+                stream.settle(output.log_probs[0, : int(output.lengths[0])])
+            return True
+        frames = stream.next_step
+        if frames:
+            with stream.changing():
+                feats = stream.feats(frames)
+                output = stream.engine.step_of([feats], stream.state)
+                stream.give(output.log_probs[0, : int(output.lengths[0])], output.state, frames)
+        return bool(frames)

@@ -213,6 +213,11 @@ class Stream:
         self.over = self.result.is_final
 
     @property
+    def seconds(self) -> float:
+        """Of the audio put so far."""
+        return self._num_samples / audio.SAMPLE_RATE
+
+    @property
     def _duration(self) -> float:
         return duration(self._num_samples)
 

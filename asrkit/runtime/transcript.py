@@ -27,7 +27,7 @@ from asrkit.runtime.rewrite import applied, rewritten
 from asrkit.runtime.second_pass import Piece, Pieces, SecondPass
 from asrkit.runtime.word import Word
 from asrkit.search import Search
-from asrkit.text import Tokenizer
+from asrkit.text import Tokenizer, decode
 
 
 class DecodingOptions(NamedTuple):
@@ -75,6 +75,11 @@ class OpenSegment:
         """Its words so far: those that are kept as they are, and those after them."""
         last = self._read.last_words(self._search.partial(self._state), duration)
         return Grown(self._read.closed, len(self._read.closed)), last
+
+    def stable_text(self) -> Callable[[], str]:
+        """What computes the beginning of its text that stays as it is, from this state of it."""
+        search, state, tokenizer = self._search, self._state, self._read.tokenizer
+        return lambda: decode(tokenizer, search.stable(state))
 
     def words(self, duration: float) -> list[Word]:
         """Its words if it ends here, after so many seconds of the stream."""
@@ -196,7 +201,10 @@ class Transcript:
             opened, last = Grown([], 0), words
         closed, segments = (Grown(each, len(each)) for each in (self.closed, self.segments))
         is_final = self.finished and not self.waiting
-        return Result.shared(closed, opened, last, is_final, segments)
+        result = Result.shared(closed, opened, last, is_final, segments)
+        if self.decoding.postprocess is None and self.decoding.second is None:
+            vars(result)["_stable"] = self.open.stable_text()
+        return result
 
     def finish(self, duration: float) -> Result:
         """The result if the stream ends here, after so many seconds; final if no piece waits."""

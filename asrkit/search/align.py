@@ -41,6 +41,9 @@ class ForcedAlignment:
     def partial(self, state: tuple[Tensor, ...]) -> Hypothesis:
         return NOTHING
 
+    def stable(self, state: tuple[Tensor, ...]) -> tuple[int, ...]:
+        return ()
+
     def best(self, state: tuple[Tensor, ...]) -> Hypothesis:
         """The likeliest path.
 

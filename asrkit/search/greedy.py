@@ -58,6 +58,9 @@ class GreedySearch:
     def partial(self, state: GreedyState) -> Hypothesis:
         return state.hypothesis
 
+    def stable(self, state: GreedyState) -> tuple[int, ...]:
+        return state.hypothesis.tokens
+
     def best(self, state: GreedyState) -> Hypothesis:
         return state.hypothesis
 

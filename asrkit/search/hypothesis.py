@@ -37,6 +37,9 @@ class Search(Protocol):
     def partial(self, state: Any) -> Hypothesis:
         """The best hypothesis so far, while the stream goes on."""
 
+    def stable(self, state: Any) -> tuple[int, ...]:
+        """The tokens with which every hypothesis from here on begins, the best one too."""
+
     def best(self, state: Any) -> Hypothesis:
         """The best hypothesis if the stream ends here."""
 

@@ -140,6 +140,12 @@ class PrefixBeamSearch:
     def partial(self, state: PrefixBeamState) -> Hypothesis:
         return backtrace(state.beam[0].path, state.settled)
 
+    def stable(self, state: PrefixBeamState) -> tuple[int, ...]:
+        tokens = [backtrace(prefix.path, state.settled).tokens for prefix in state.beam]
+        first, last = min(tokens), max(tokens)  # what these two share, those between share too
+        pairs = enumerate(zip(first, last, strict=False))
+        return first[: next((i for i, (a, b) in pairs if a != b), len(first))]
+
     def best(self, state: PrefixBeamState) -> Hypothesis:
         _, prefix = max(self.final_scores(state), key=by_score)
         return backtrace(prefix.path, state.settled)

@@ -44,7 +44,7 @@ def test_every_stream_is_stepped(monkeypatch: pytest.MonkeyPatch) -> None:
     recognizer = recognizer_of(file_of(), 4, 8)
     assert rows_of({"eager": (recognizer, 0.0)}, 1, 4, 2)[0].streams == 4
     assert rows_of({"eager": (recognizer, 0.0)}, 1, 5, 2, batchers=2)[0].streams == 5
-    monkeypatch.setattr("asrkit.runtime.batcher.Batcher.step", lambda self: 3)
+    monkeypatch.setattr("asrkit.runtime.batcher.Batcher.step", lambda self: [None] * 3)
     with pytest.raises(AssertionError):
         rows_of({"eager": (recognizer, 0.0)}, 1, 4, 2)
 

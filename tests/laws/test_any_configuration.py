@@ -173,15 +173,19 @@ def check(drawn: Case, seed: int) -> Result:
     assert_sound(expected, seconds)
     for way in range(2):
         draw = random.Random(2 * seed + way)
-        session, before, heard = recognizer.start(rate), expected._replace(segments=()), 0
+        session, before, heard = recognizer.start(rate), Result("", (), False), 0
         for packet in packets(samples, 2 * seed + way):
             refused(session, packet, draw)
             heard += len(packet)
             partial = session.accept(packet)
             assert_sound(partial, heard / rate + 1e-3)  # resampling may add a part of a millisecond
             assert partial.segments[: len(before.segments)] == before.segments  # what ended stays
+            assert partial.stable_text.startswith(before.stable_text)
             before = partial
-        assert_same(session.finish(), expected)
+        final = session.finish()
+        assert final.stable_text == final.text
+        assert final.text.startswith(before.stable_text)
+        assert_same(final, expected)
     if recognizer.chunk_size != FULL_CONTEXT:
         for session in batched(recognizer, samples, rate, random.Random(seed)):
             assert_same(session, expected)

@@ -182,7 +182,7 @@ def test_long_segments_in_pieces(model: ConformerCTC, monkeypatch: pytest.Monkey
     session = recognizer.start()
     for packet in packets(samples, 1):
         session.accept(packet)
-        kept.append(sum(len(part) for part in session._stream._kept._parts))
+        kept.append(sum(len(part) for part in session._streams.stream._kept._parts))
     assert_same(session.finish(), expected)
     assert max(kept) < 600 < 0.5 * len(samples) / audio.HOP
     monkeypatch.setattr(KeptFeatures, "forget", lambda self, before: None)

@@ -1,0 +1,95 @@
+"""The streams of a session, one after another: a commit ends one, and the next begins as new."""
+
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+
+from asrkit import audio
+from asrkit.runtime.results import Earlier, Result
+from asrkit.runtime.stream import Stream
+
+
+class Streams:
+    """The streams between the commits of a session, and the result of them all.
+
+    Only the oldest that is not over takes steps; those after it hold audio that waits.
+
+    Args:
+        begin: makes a new stream.
+    """
+
+    def __init__(self, begin: Callable[[], Stream]) -> None:
+        self._begin = begin
+        self._waiting = deque([begin()])  # the oldest first
+        self._earlier = Earlier.nothing()  # what the streams before them gave
+
+    @property
+    def stream(self) -> Stream:
+        """The one that takes steps now."""
+        while len(self._waiting) > 1 and self._waiting[0].over and not self._waiting[0].error:
+            done = self._waiting.popleft()
+            self._earlier = self._earlier.followed_by(done.result, done.seconds)
+        return self._waiting[0]
+
+    @property
+    def result(self) -> Result:
+        """What is known so far; final if nothing more comes."""
+        result, last = self.stream.result, len(self._waiting) == 1
+        if last and not self._earlier.seconds:
+            return result
+        return result.after(self._earlier, result.is_final and last)
+
+    @property
+    def error(self) -> BaseException | None:
+        """What ended one of them before its time."""
+        return next((each.error for each in self._waiting if each.error is not None), None)
+
+    @property
+    def over(self) -> bool:
+        """Whether they go no further."""
+        return self.stream.over
+
+    @property
+    def seconds_due(self) -> float:
+        """Seconds of audio that could go through the network now."""
+        frames = sum(each.due for each in self._waiting)
+        return frames * audio.HOP / audio.SAMPLE_RATE
+
+    def check(self) -> None:
+        """Raises RuntimeError if one failed."""
+        for each in self._waiting:
+            each.check()
+
+    def check_open(self) -> None:
+        """Raises RuntimeError if the session has ended or one failed."""
+        self.check()
+        self._waiting[-1].check_open()
+
+    def put(self, piece: np.ndarray) -> None:
+        """Mono samples of the newest stream, as many as `Stream.pieces` gives."""
+        newest = self._waiting[-1]
+        with newest.changing():
+            newest.put(piece)
+
+    def pieces(self, samples: np.ndarray) -> list[np.ndarray]:
+        """Mono samples in pieces short enough to be worked on at once."""
+        return self._waiting[-1].pieces(samples)
+
+    def end(self) -> None:
+        """There are no more samples to come."""
+        newest = self._waiting[-1]
+        if not newest.ended:
+            with newest.changing():
+                newest.end()
+
+    def commit(self) -> None:
+        """End the newest stream, if it has any audio, and begin another."""
+        if self._waiting[-1].seconds:
+            self.end()
+            self._waiting.append(self._begin())
+
+    def give_up(self) -> None:
+        """Go no further, and keep nothing of what waits."""
+        for each in self._waiting:
+            each.give_up()

@@ -1,0 +1,228 @@
+"""A commit ends a segment: what is between two of them is a recording of its own."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from asrkit import Batcher, Endpointer, audio
+from asrkit.backends import eager
+from asrkit.errors import UserError
+from asrkit.runtime import Recognizer, Result, Segment, Word
+from asrkit.runtime.batcher import AheadError
+from asrkit.runtime.stream import Stream
+from asrkit.search import GreedySearch, PrefixBeamSearch, Search
+from asrkit.text import CharTokenizer
+from tests.conftest import speech, tiny_model
+from tests.laws.test_any_configuration import assert_same
+from tests.laws.test_streaming import packets
+
+MODEL = tiny_model().double()
+
+
+def recognizer_of(
+    search: Search | None = None, two: bool = False, pauses: bool = False
+) -> Recognizer:
+    return Recognizer(
+        eager(MODEL, 4, 12), CharTokenizer(list("abcdefghij ")), search or GreedySearch(),
+        endpointer=Endpointer(pause_ms=80) if pauses else None,
+        second_pass=eager(MODEL, 8, 12) if two else None,
+    )  # fmt: skip
+
+
+def later(result: Result, seconds: float) -> tuple[list[Word], list[Segment]]:
+    """The words and segments of a result, so many seconds later."""
+
+    def moved(item: Word | Segment) -> Word | Segment:
+        start, end = (round(at + seconds, 3) for at in (item.start, item.end))
+        return item._replace(start=start, end=end)
+
+    words = [moved(word) for word in result.words]
+    segments = [
+        moved(segment)._replace(words=tuple(map(moved, segment.words)))
+        for segment in result.segments
+    ]
+    return words, segments
+
+
+def expected(recognizer: Recognizer, parts: list[np.ndarray]) -> Result:
+    """What recordings of their own give, one after another."""
+    words, segments, before = list[Word](), list[Segment](), 0
+    for part in parts:
+        some, ended = later(recognizer.transcribe(part), before / audio.SAMPLE_RATE)
+        words, segments, before = words + some, segments + ended, before + len(part)
+    return Result(" ".join(word.text for word in words), words, True, segments)
+
+
+def recording() -> list[np.ndarray]:
+    """Parts between commits, one of them shorter than a frame."""
+    whole = speech(6.0, 3)
+    return np.split(whole, [20_000, 20_100, 55_555])
+
+
+CASES = [(two, pauses) for two in (False, True) for pauses in (False, True)]
+
+
+@pytest.mark.parametrize(("two", "pauses"), CASES)
+def test_between_commits_is_a_recording_of_its_own(two: bool, pauses: bool) -> None:
+    recognizer, parts = recognizer_of(two=two, pauses=pauses), recording()
+    session, batcher = recognizer.start(), Batcher(recognizer)
+    batched, neighbour, draw = batcher.start(), batcher.start(), random.Random(0)
+    for number, part in enumerate(parts):
+        for packet in packets(part, number):
+            session.accept(packet)
+            batched.accept(packet)
+            neighbour.accept(packet)
+            if draw.random() < 0.2:
+                batcher.step()
+        last = number + 1 == len(parts)
+        result = session.finish() if last else session.commit()
+        assert result.is_final == last
+        if not last:
+            assert session.commit() == result  # there is nothing between these two
+            batched.commit()
+    batched.end()
+    neighbour.end()
+    while batcher.step():
+        pass
+    for each in (result, batched.result):
+        assert_same(each, expected(recognizer, parts))
+    assert_same(neighbour.result, recognizer.transcribe(np.concatenate(parts)))
+    assert neighbour.result.text != result.text
+
+
+def test_control_a_past_beyond_the_commit_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    recognizer, parts = recognizer_of(), recording()
+    session, made = recognizer.start(), []
+    init = Stream.__init__
+
+    def keep_state(stream: Stream, *arguments: object) -> None:
+        init(stream, *arguments)  # type: ignore[arg-type]
+        if made:
+            stream.state = made[-1].state
+        made.append(stream)
+
+    monkeypatch.setattr(Stream, "__init__", keep_state)
+    for part in parts:
+        session.accept(part)
+        session.commit()
+    result = session.finish()
+    monkeypatch.undo()
+    assert result.text != expected(recognizer, parts).text
+
+
+@pytest.mark.parametrize("search", [GreedySearch(), PrefixBeamSearch(4)])
+@pytest.mark.parametrize(("two", "pauses"), CASES)
+def test_stable_text_is_never_taken_back(two: bool, pauses: bool, search: Search) -> None:
+    session, texts = recognizer_of(search, two, pauses).start(), [""]
+    for number, part in enumerate(recording()):
+        for packet in packets(part, number):
+            texts.append(session.accept(packet).stable_text)
+            assert session.accept(packet[:0]).text.startswith(texts[-1]) or two
+        texts.append(session.commit().stable_text)
+    final = session.finish()
+    assert final.stable_text == final.text
+    for before, after in zip(texts, [*texts[1:], final.text], strict=True):
+        assert after.startswith(before)
+    assert len(set(texts)) > 3
+    if isinstance(search, GreedySearch) and not two:
+        assert len(set(texts)) > 8
+
+
+def test_control_the_likeliest_hypothesis_is_not_stable() -> None:
+    """A beam's likeliest hypothesis is taken back where what all share is not."""
+    search, taken_back = PrefixBeamSearch(4), 0
+    rows = torch.randn(200, 11, generator=torch.Generator().manual_seed(0)).log_softmax(1).double()
+    state, likeliest, stable = search.start(), (), ()
+    for row in rows:
+        state = search.step(state, row[None])
+        now, certain = search.partial(state).tokens, search.stable(state)
+        taken_back += now[: len(likeliest)] != likeliest
+        assert certain[: len(stable)] == stable == now[: len(stable)]
+        likeliest, stable = now, certain
+    assert taken_back
+    assert len(stable) > 5
+
+
+def test_updates_add_up_to_the_result_and_cost_what_is_new() -> None:
+    session, before, segments = recognizer_of(pauses=True).start(), None, []
+    most = 0
+    for number in range(4):
+        for packet in packets(speech(4.0, number), number):
+            now = session.accept(packet)
+            update = now.since(before)
+            segments += update.segments
+            most = max(most, len(update.segments) + len(update.words))
+            words = [word for segment in segments for word in segment.words] + [*update.words]
+            assert words == list(now.words)
+            before = now
+        before = session.commit()
+        segments = list(before.segments)
+    update = session.finish().since(before)
+    assert update == ((), (), "", True)
+    assert most < 4 <= len(before.words)
+
+
+def test_sessions_with_recognizers_of_their_own() -> None:
+    backend = eager(MODEL, 4, 12)
+    tokenizer = CharTokenizer(list("abcdefghij "))
+    recognizers = [
+        Recognizer(backend, tokenizer, GreedySearch()),
+        Recognizer(backend, tokenizer, PrefixBeamSearch(3), endpointer=Endpointer(pause_ms=80)),
+        Recognizer(backend, tokenizer, GreedySearch(), second_pass=eager(MODEL, 8, 12)),
+        Recognizer(backend, tokenizer, GreedySearch(), second_pass=eager(MODEL, 16, 12)),
+        Recognizer(backend, tokenizer, GreedySearch(), postprocess=str.upper),
+    ]
+    batcher = Batcher(recognizers[0])
+    sessions = [batcher.start(recognizer=each) for each in recognizers]
+    samples = speech(3.0, 1)
+    for session in sessions:
+        session.accept(samples)
+        session.end()
+    moved = []
+    while step := batcher.step():
+        moved += step
+    assert set(moved) == set(sessions)
+    results = [session.result for session in sessions]
+    for result, recognizer in zip(results, recognizers, strict=True):
+        assert_same(result, recognizer.transcribe(samples))
+    assert len({result.text for result in results}) > 2
+    with pytest.raises(UserError, match="own backend"):
+        batcher.start(recognizer=recognizer_of())
+
+
+def test_audio_that_comes_too_fast_is_refused_and_may_come_later() -> None:
+    recognizer, samples = recognizer_of(), speech(3.0, 1)
+    batcher = Batcher(recognizer, max_ahead=1.0)
+    session, refusals = batcher.start(), 0
+    for packet in np.split(samples, range(1000, len(samples), 1000)):
+        while True:
+            try:
+                session.accept(packet)
+                break
+            except AheadError:
+                refusals += 1
+                assert 1.0 <= session.waiting < 1.5
+                while session.waiting > 0.3:
+                    batcher.step()
+    session.end()
+    while batcher.step():
+        pass
+    assert_same(session.result, recognizer.transcribe(samples))
+    assert refusals > 1
+    for bad in (0, -1.0, float("nan")):
+        with pytest.raises(UserError, match="max_ahead"):
+            Batcher(recognizer, max_ahead=bad)
+
+
+def test_a_closed_batcher_has_no_sessions() -> None:
+    with Batcher(recognizer_of()) as batcher:
+        session = batcher.start()
+        session.accept(speech(1.0, 0))
+    assert not batcher.step()
+    assert session.waiting == 0
+    with pytest.raises(RuntimeError, match="ended"):
+        session.accept(speech(1.0, 0))
+    with pytest.raises(RuntimeError, match="closed"):
+        batcher.start()
