@@ -15,6 +15,7 @@ COMMANDS = {
     "ngram": "estimate a language model from texts",
     "tune": "find the weight of a language model",
     "stream": "stream a file, the microphone or raw samples",
+    "serve": "serve a model to many callers, with a page to talk to",
     "export": "write the encoder or the whole model for other programs",
     "pack": "store a model file's weights in half the bytes",
     "data": "find what is wrong with a corpus before training",

@@ -21,7 +21,9 @@ MAY_IMPORT = {  # from the bottom to the top
     "evaluation": UP_TO_RUNTIME | {"runtime"},
     "export": UP_TO_RUNTIME | {"runtime", "evaluation"},
     "training": UP_TO_RUNTIME | {"data", "runtime", "evaluation"},
-    "commands": UP_TO_RUNTIME | {"data", "runtime", "evaluation", "training", "export", "asrkit"},
+    "serve": {"audio", "search", "runtime"},
+    "commands": UP_TO_RUNTIME
+    | {"data", "runtime", "evaluation", "training", "export", "serve", "asrkit"},
     "entry": {"commands"},  # `python -m asrkit.train`, and the command `asrkit`
     "asrkit": {"model", "runtime"},  # the package's own names, imported when they are used
 }

@@ -59,6 +59,16 @@ class BatchedSession:
         """Seconds of audio that could go through the network now."""
         return self._streams.seconds_due
 
+    @property
+    def commits(self) -> int:
+        """How many commits have been followed, to the end of the segment."""
+        return self._streams.commits
+
+    @property
+    def taken(self) -> float:
+        """Seconds of audio that have gone through the network."""
+        return self._streams.seconds_taken
+
     def accept(self, samples: np.ndarray) -> None:
         """Take any number of samples, also 0 or 1.
 

@@ -218,6 +218,13 @@ class Stream:
         return self._num_samples / audio.SAMPLE_RATE
 
     @property
+    def seconds_taken(self) -> float:
+        """Of the audio put so far, what the network has taken."""
+        if self.over:
+            return self.seconds
+        return min(self.seconds, self._transcript.frame * self.engine.spec.frame_ms / 1000)
+
+    @property
     def _duration(self) -> float:
         return duration(self._num_samples)
 

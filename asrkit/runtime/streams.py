@@ -23,14 +23,20 @@ class Streams:
         self._begin = begin
         self._waiting = deque([begin()])  # the oldest first
         self._earlier = Earlier.nothing()  # what the streams before them gave
+        self._followed = 0  # such streams
 
     @property
     def stream(self) -> Stream:
         """The one that takes steps now."""
+        self._follow()
+        return self._waiting[0]
+
+    def _follow(self) -> None:
+        """Go on to the stream after those that are over, if there is one."""
         while len(self._waiting) > 1 and self._waiting[0].over and not self._waiting[0].error:
             done = self._waiting.popleft()
+            self._followed += 1
             self._earlier = self._earlier.followed_by(done.result, done.seconds)
-        return self._waiting[0]
 
     @property
     def result(self) -> Result:
@@ -55,6 +61,17 @@ class Streams:
         """Seconds of audio that could go through the network now."""
         frames = sum(each.due for each in self._waiting)
         return frames * audio.HOP / audio.SAMPLE_RATE
+
+    @property
+    def commits(self) -> int:
+        """How many of them are over, each ended by a commit."""
+        self._follow()
+        return self._followed
+
+    @property
+    def seconds_taken(self) -> float:
+        """Seconds of audio that the network has taken."""
+        return self._earlier.seconds + self.stream.seconds_taken
 
     def check(self) -> None:
         """Raises RuntimeError if one failed."""

@@ -1,0 +1,130 @@
+"""Serve a model to many callers: asrkit serve --model MODEL --port 8000"""
+
+import argparse
+import ipaddress
+import sys
+from pathlib import Path
+
+import torch
+
+from asrkit.commands.arguments import whole
+from asrkit.commands.options import (
+    add_backend,
+    add_context,
+    add_model,
+    add_search,
+    add_second_pass,
+    add_segments,
+    load_recognizer,
+    parser,
+    run_command,
+)
+from asrkit.errors import UserError, shown
+from asrkit.extras import need
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser(
+        "asrkit serve", __doc__,
+        "asrkit serve --model MODEL\n"
+        "  asrkit serve --model MODEL --host 0.0.0.0 --token-file /etc/asrkit.token\n"
+        "  curl -F file=@x.wav http://127.0.0.1:8000/v1/audio/transcriptions",
+        "[--model MODEL] [options]",
+    )  # fmt: skip
+    add_model(arguments, default="small-en-alnum")
+    add_backend(arguments)
+    add_context(arguments)
+    add_search(arguments)
+    add_segments(arguments, endpoint="600")
+    add_second_pass(arguments, default="full")
+    group = arguments.group("network")
+    group.add_argument("--host", default="127.0.0.1", help="address (default 127.0.0.1)")
+    group.add_argument(
+        "--port", type=whole(0, 65535), default=8000, help="0: any free one (default 8000)"
+    )
+    group.add_argument("--token", help="that clients have to send; seen by other users: see below")
+    group.add_argument("--token-file", type=Path, metavar="FILE", help="a file that holds it")
+    group.add_argument(
+        "--insecure", action="store_true", help="without a token on an address of the network"
+    )
+    group.add_argument(
+        "--origin", action="append", default=[], metavar="URL",
+        help="a page elsewhere that may connect, as https://example.org; may be repeated",
+    )  # fmt: skip
+    group.add_argument("--tls-cert", metavar="FILE", help="certificate, in PEM")
+    group.add_argument("--tls-key", metavar="FILE", help="its key")
+    group = arguments.group("limits")
+    group.add_argument(
+        "--threads", type=whole(1, 256), default=1, help="that run the network (default 1)"
+    )
+    group.add_argument(
+        "--streams", type=whole(1, 100_000), default=100, help="at the same time (default 100)"
+    )
+    group.add_argument(
+        "--upload-mb", type=whole(1, 100_000), default=200, help="largest file (default 200)"
+    )
+    group.add_argument(
+        "--call-minutes", type=whole(1, 100_000), default=240, help="longest call (default 240)"
+    )
+    return run_command(serve, arguments, argv)
+
+
+def serve(options: argparse.Namespace) -> int:
+    need("starlette", "uvicorn", "websockets", "python_multipart", "prometheus_client")
+    import uvicorn
+
+    from asrkit.serve.app import app_of
+    from asrkit.serve.server import Limits, Server
+
+    token = token_of(options)
+    recognizer, _ = load_recognizer(options)
+    torch.set_num_threads(1)  # the threads that run the network share the cores
+    limits = Limits(
+        streams=options.streams, upload_mb=options.upload_mb, call_s=60.0 * options.call_minutes
+    )
+    name = Path(options.model).stem
+    server = Server(name, recognizer, limits, options.threads, token, tuple(options.origin))
+    config = uvicorn.Config(
+        app_of(server), options.host, options.port, ws="websockets-sansio", log_level="warning",
+        ws_max_size=limits.message_kb * 1024, ssl_certfile=options.tls_cert,
+        ssl_keyfile=options.tls_key, timeout_graceful_shutdown=5,
+    )  # fmt: skip
+    socket = config.bind_socket()
+    socket.listen(config.backlog)  # whoever has read the address below can connect
+    host, port = socket.getsockname()[:2]
+    scheme = "https" if options.tls_cert else "http"
+    address = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
+    print(f"{name}, {recognizer.context}: {address}", file=sys.stderr, flush=True)
+    uvicorn.Server(config).run(sockets=[socket])
+    return 0
+
+
+def token_of(options: argparse.Namespace) -> str | None:
+    """The token that clients have to send.
+
+    Raises:
+        UserError: without one on an address that others can reach.
+    """
+    if options.token is not None and options.token_file is not None:
+        raise UserError("--token and --token-file: only one of them")
+    token = options.token
+    if options.token_file is not None:
+        try:
+            token = options.token_file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"--token-file {shown(options.token_file)}: {error}") from None
+    if token == "":
+        raise UserError("the token is empty")
+    if token is None and not options.insecure and not is_loopback(options.host):
+        raise UserError(
+            f"--host {shown(options.host)} can be reached from elsewhere: give --token-file, or "
+            "--insecure where whoever reaches it may use it"
+        )
+    return token
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,11 @@
+"""A server of a recogniser: many callers in one process, by protocols that clients have already.
+
+server.py          what is served: desks, limits, figures
+calls.py           sessions in threads of their own, used from an event loop
+app.py             the addresses, and who may use them
+stream.py          asrkit's own protocol, with messages.py
+vosk.py            Vosk's protocol
+transcriptions.py  OpenAI's upload of a file
+sockets.py         what the WebSockets share
+page/              what a browser gets at /
+"""

@@ -1,0 +1,120 @@
+"""The server's addresses, and who may use them."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.applications import Starlette
+from starlette.datastructures import Headers, QueryParams
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from asrkit.serve import messages
+from asrkit.serve.realtime import realtime
+from asrkit.serve.server import Server
+from asrkit.serve.stream import stream
+from asrkit.serve.transcriptions import transcriptions
+from asrkit.serve.vosk import vosk
+
+PAGE = Path(__file__).with_name("page")
+PROTECTED = ("/v1/", "/vosk", "/metrics")  # by the token; the page itself holds nothing
+
+
+def app_of(server: Server) -> Starlette:
+    """The ASGI application of a server; its desks end with it."""
+
+    def http(handle: Callable[[Request, Server], Awaitable[Response]]) -> Callable[..., object]:
+        async def endpoint(request: Request) -> Response:
+            return await handle(request, server)
+
+        return endpoint
+
+    def socket(
+        handle: Callable[[WebSocket, Server], Awaitable[None]],
+    ) -> Callable[[WebSocket], Awaitable[None]]:
+        async def endpoint(websocket: WebSocket) -> None:
+            await handle(websocket, server)
+
+        return endpoint
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        yield
+        server.close()
+
+    routes: list[BaseRoute] = [
+        Route("/healthz", http(alive)),
+        Route("/readyz", http(alive)),  # desks are warm before the port is open
+        Route("/metrics", http(metrics)),
+        Route("/schema.json", http(schema)),
+        Route("/v1/models", http(models)),
+        Route("/v1/audio/transcriptions", http(transcriptions), methods=["POST"]),
+        WebSocketRoute("/v1/stream", socket(stream)),
+        WebSocketRoute("/v1/realtime", socket(realtime)),
+        WebSocketRoute("/vosk", socket(vosk)),
+        Mount("/", StaticFiles(directory=PAGE, html=True)),
+    ]
+    app = Starlette(routes=routes, lifespan=lifespan)
+    app.add_middleware(Guard, server=server)
+    return app
+
+
+async def alive(request: Request, server: Server) -> Response:
+    return PlainTextResponse("ok\n")
+
+
+async def metrics(request: Request, server: Server) -> Response:
+    return Response(generate_latest(server.figures.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+async def models(request: Request, server: Server) -> Response:
+    model = {"id": server.name, "object": "model", "created": 0, "owned_by": "asrkit"}
+    return JSONResponse({"object": "list", "data": [model]})
+
+
+async def schema(request: Request, server: Server) -> Response:
+    """Of the messages at /v1/stream."""
+    return JSONResponse(messages.schema())
+
+
+class Guard:
+    """Lets requests through that have the token, and come from no other site's page.
+
+    The token is a bearer's, or `?token=`, for browsers, whose WebSockets have no headers.
+    """
+
+    def __init__(self, app: ASGIApp, server: Server) -> None:
+        self.app, self.server = app, server
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket") or (why := self.why_not(scope)) is None:
+            await self.app(scope, receive, send)
+            return
+        status, reason, message = why
+        self.server.figures.refused.labels(reason).inc()
+        if scope["type"] == "websocket":  # closed before it is accepted: the client gets a 403
+            await WebSocket(scope, receive, send).close(1008, message)
+        else:
+            body = {"error": {"message": message, "type": "invalid_request_error", "code": reason}}
+            await JSONResponse(body, status)(scope, receive, send)
+
+    def why_not(self, scope: Scope) -> tuple[int, str, str] | None:
+        """HTTP status, reason and message of a refusal."""
+        headers = Headers(scope=scope)
+        origin = headers.get("origin")
+        own = {None, f"http://{headers.get('host')}", f"https://{headers.get('host')}"}
+        if origin not in own.union(self.server.origins):
+            return 403, "origin", "pages of other sites may not connect; see --origin"
+        if not scope["path"].startswith(PROTECTED):
+            return None
+        kind, _, token = headers.get("authorization", "").partition(" ")
+        if kind.lower() != "bearer":
+            token = QueryParams(scope["query_string"]).get("token", "")
+        if not self.server.admits(token):
+            return 401, "token", "the token is missing or wrong"
+        return None

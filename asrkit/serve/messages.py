@@ -1,0 +1,135 @@
+"""The messages of asrkit's own protocol at /v1/stream, as checked and as documented."""
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from asrkit.errors import UserError, printable
+from asrkit.runtime import Segment, Word
+
+ENCODINGS: dict[str, np.dtype[Any]] = {"pcm_s16le": np.dtype("<i2"), "pcm_f32le": np.dtype("<f4")}
+Phrase = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class Message(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class Start(Message):
+    """The first message of a client: what its audio is and how it is to be recognised."""
+
+    type: Literal["start"]
+    sample_rate: Annotated[int, Field(ge=1000, le=768_000)] = 16_000
+    """Of the audio in binary messages, Hz, one channel."""
+    encoding: Literal["pcm_s16le", "pcm_f32le"] = "pcm_s16le"
+    hotwords: dict[Phrase, float] | list[Phrase] = []
+    """Phrases to prefer, or phrases with weights; for a server whose search takes them."""
+    pause_ms: Annotated[int, Field(ge=0, le=60_000)] | None = None
+    """A pause that ends a segment; 0: only a commit does; the server's own if left out."""
+
+
+class Commit(Message):
+    """End the segment here."""
+
+    type: Literal["commit"]
+
+
+class End(Message):
+    """There is no more audio; everything that is left comes back, then `ended`."""
+
+    type: Literal["end"]
+
+
+class TimedWord(Message):
+    text: str
+    start: float
+    """Seconds from the start of the call."""
+    end: float
+    confidence: float
+
+
+class Started(Message):
+    type: Literal["started"] = "started"
+    model: str
+    context: str
+    """Of the live text, and of the final text if it has another one."""
+
+
+class Partial(Message):
+    """The open segment as it is now; it may still change."""
+
+    type: Literal["partial"] = "partial"
+    text: str
+    stable: str
+    """The beginning of the text that does not change any more."""
+    words: list[TimedWord]
+    ack: int
+    """Samples of the client that have been recognised."""
+
+
+class Final(Message):
+    """A segment that has ended; it does not change any more."""
+
+    type: Literal["final"] = "final"
+    text: str
+    start: float
+    end: float
+    words: list[TimedWord]
+    context: str
+    ack: int
+
+
+class Ended(Message):
+    """Everything has been recognised."""
+
+    type: Literal["ended"] = "ended"
+    ack: int
+
+
+class Error(Message):
+    """The call is over because of this."""
+
+    type: Literal["error"] = "error"
+    reason: str
+    message: str
+
+
+FromClient = Annotated[Start | Commit | End, Field(discriminator="type")]
+FromServer = Annotated[Started | Partial | Final | Ended | Error, Field(discriminator="type")]
+_FROM_CLIENT: TypeAdapter[Start | Commit | End] = TypeAdapter(FromClient)
+
+
+def schema() -> dict[str, Any]:
+    """JSON schema of what clients send, and of what they get."""
+    return {
+        "client": _FROM_CLIENT.json_schema(),
+        "server": TypeAdapter(FromServer).json_schema(mode="serialization"),
+    }
+
+
+def parsed(text: str) -> Start | Commit | End:
+    """A client's message.
+
+    Raises:
+        UserError: for what is not one.
+    """
+    try:
+        return _FROM_CLIENT.validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"])) or "the message"
+        raise UserError(printable(f"{place}: {first['msg']}"[:200])) from None
+
+
+def timed(words: tuple[Word, ...]) -> list[TimedWord]:
+    return [
+        TimedWord(text=w.text, start=w.start, end=w.end, confidence=w.confidence) for w in words
+    ]
+
+
+def final(segment: Segment, ack: int) -> Final:
+    return Final(
+        text=segment.text, start=segment.start, end=segment.end, words=timed(segment.words),
+        context=segment.context, ack=ack,
+    )  # fmt: skip

@@ -1,0 +1,291 @@
+"""OpenAI's realtime transcription, /v1/realtime?intent=transcription: events, audio in base64.
+
+Segments are items. With `turn_detection` they end at pauses, without it where the client commits.
+Deltas are stable text: what was sent is never taken back.
+"""
+
+import base64
+import binascii
+import json
+import math
+from contextlib import ExitStack
+from itertools import count
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from starlette.websockets import WebSocket
+
+from asrkit.errors import UserError, printable
+from asrkit.runtime import Segment
+from asrkit.serve.calls import Call, News
+from asrkit.serve.g711 import A_LAW, MU_LAW
+from asrkit.serve.server import RefusedError, Server
+from asrkit.serve.sockets import both_ways, next_message, put, samples_of, telling
+
+
+class Loose(BaseModel):
+    """What is not known is not looked at: OpenAI's sessions have fields of other tasks."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class Pcm(Loose):
+    type: Literal["audio/pcm"]
+    rate: Literal[8000, 16000, 24000, 48000] = 24000
+
+
+class G711(Loose):
+    type: Literal["audio/pcmu", "audio/pcma"]
+
+
+class ServerVad(Loose):
+    type: Literal["server_vad"]
+    silence_duration_ms: Annotated[int, Field(ge=40, le=60_000)] = 500
+
+
+class Transcription(Loose):
+    model: str | None = None
+    prompt: Annotated[str, Field(max_length=10_000)] = ""
+
+
+class Input(Loose):
+    format: Annotated[Pcm | G711, Field(discriminator="type")] = Pcm(type="audio/pcm")
+    transcription: Transcription = Transcription()
+    turn_detection: ServerVad | None = ServerVad(type="server_vad")
+
+
+class Audio(Loose):
+    input: Input = Input()
+
+
+class Session(Loose):
+    type: Literal["transcription"] = "transcription"
+    audio: Audio = Audio()
+
+
+class Update(Loose):
+    type: Literal["session.update"]
+    session: Session
+
+
+class Append(Loose):
+    type: Literal["input_audio_buffer.append"]
+    audio: str
+
+
+class Commit(Loose):
+    type: Literal["input_audio_buffer.commit"]
+
+
+class Clear(Loose):
+    type: Literal["input_audio_buffer.clear"]
+
+
+Event = Update | Append | Commit | Clear
+_EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="type")])
+ITEM = "conversation.item.input_audio_transcription"
+
+
+async def realtime(websocket: WebSocket, server: Server) -> None:
+    """One connection."""
+
+    def error(reason: str, message: str) -> str:
+        return json.dumps(error_event(reason, message))
+
+    async with telling(websocket, server, error):
+        if websocket.query_params.get("intent") != "transcription":
+            raise UserError("only /v1/realtime?intent=transcription is served")
+        with ExitStack() as stack:
+            connection = Connection(websocket, server, stack)
+            await connection.tell("session.created", session=connection.session.model_dump())
+            await connection.begin()
+            await both_ways(connection.read(), connection.write())
+
+
+class Connection:
+    """One client's session and the call that goes on.
+
+    Args:
+        websocket: of the client.
+        server: whose calls these are.
+        stack: ends the call with the connection.
+    """
+
+    def __init__(self, websocket: WebSocket, server: Server, stack: ExitStack) -> None:
+        self.websocket, self.server, self.stack = websocket, server, stack
+        self.session, self.numbers = Session(), count(1)
+        self.call: Call  # and its item that goes on, from `begin`
+        self.item: Item
+        self.past, self.commits = b"", 0  # of the call
+        self.previous: str | None = None  # item that was completed
+
+    async def tell(self, kind: str, **fields: object) -> None:
+        event = {"type": kind, "event_id": f"event_{next(self.numbers)}", **fields}
+        await self.websocket.send_text(json.dumps(event, ensure_ascii=False))
+
+    async def begin(self) -> None:
+        """A call as the session says."""
+        settings = self.session.audio.input
+        prompt = settings.transcription.prompt if self.server.takes_hotwords else ""
+        hotwords = [each for each in map(str.strip, prompt.split(",")) if each]
+        vad = settings.turn_detection
+        pause_ms = 0 if vad is None else vad.silence_duration_ms
+        recognizer = await self.server.recognizer_for(hotwords, pause_ms)
+        self.stack.close()
+        self.past, self.commits, self.item = b"", 0, Item(f"item_{next(self.numbers)}")
+        self.call = self.stack.enter_context(self.server.call(rate_of(settings), recognizer))
+
+    async def read(self) -> None:
+        """Events of the client; those that cannot be followed are answered with an error."""
+        while True:
+            message = await next_message(self.websocket, self.server)
+            given: object = None
+            try:
+                if isinstance(message, bytes):
+                    raise UserError("events are text")
+                event, given = parsed(message)
+                await self.follow(event)
+            except RefusedError:
+                raise
+            except UserError as error:
+                event_id = given if isinstance(given, str) else None
+                await self.websocket.send_text(
+                    json.dumps(error_event("invalid_request", str(error), event_id))
+                )
+
+    async def follow(self, event: Event) -> None:
+        if isinstance(event, Append):
+            await self.append(event.audio)
+        elif isinstance(event, Commit):
+            if not self.call.seconds:
+                raise UserError("there is no audio to commit")
+            self.call.commit()
+        elif isinstance(event, Clear):
+            await self.begin()
+            await self.tell("input_audio_buffer.cleared")
+        else:
+            asked = event.session.audio.input
+            if self.call.seconds:
+                raise UserError("the session has audio already: clear it first")
+            if asked.transcription.model not in (None, self.server.name):
+                raise UserError(f"no such model here, but {self.server.name!r}")
+            self.session = event.session
+            await self.begin()
+            await self.tell("session.updated", session=self.session.model_dump())
+
+    async def append(self, text: str) -> None:
+        try:
+            data = base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError):
+            raise UserError("audio: expected base64") from None
+        settings = self.session.audio.input
+        if isinstance(settings.format, G711):
+            table = MU_LAW if settings.format.type == "audio/pcmu" else A_LAW
+            samples = table[np.frombuffer(data, np.uint8)]
+        else:
+            samples, self.past = samples_of(self.past, data, np.dtype("<i2"))
+        await put(self.call, self.server, samples, rate_of(settings))
+
+    async def write(self) -> None:
+        """What is new, item by item; a call that was cleared is followed by the next one."""
+        while True:
+            call = self.call
+            while (news := await call.news()) is not None and call is self.call:
+                await self.report(news)
+            if call is self.call:
+                return
+
+    async def report(self, news: News) -> None:
+        """The events of what is new."""
+        vad = self.session.audio.input.turn_detection is not None
+        for segment in news.segments:
+            if vad:
+                await self.started(segment.start)
+                await self.complete([segment], segment.end)
+            else:
+                self.item.segments.append(segment)
+        while self.commits < news.commits:
+            self.commits += 1
+            if not vad:
+                await self.complete(self.item.segments, news.seconds)
+        if news.words and vad:
+            await self.started(news.words[0].start)
+        if news.stable_text:
+            known = [segment.text for segment in self.item.segments]
+            await self.delta(" ".join([*known, news.stable_text]))
+
+    async def started(self, seconds: float) -> None:
+        """The first words of an item."""
+        if not self.item.started:
+            self.item.started = True
+            await self.tell(
+                "input_audio_buffer.speech_started",
+                audio_start_ms=round(1000 * seconds), item_id=self.item.id,
+            )  # fmt: skip
+
+    async def delta(self, text: str) -> None:
+        """What is new of an item's stable text."""
+        new = text[len(self.item.sent) :]
+        if new:
+            self.item.sent = text
+            await self.tell(f"{ITEM}.delta", item_id=self.item.id, content_index=0, delta=new)
+
+    async def complete(self, segments: list[Segment], end: float) -> None:
+        """The item ends with these segments, and the next one begins."""
+        item, text = self.item, " ".join(segment.text for segment in segments)
+        if item.started:
+            await self.tell(
+                "input_audio_buffer.speech_stopped",
+                audio_end_ms=round(1000 * end), item_id=item.id,
+            )  # fmt: skip
+        await self.tell(
+            "input_audio_buffer.committed", item_id=item.id, previous_item_id=self.previous
+        )
+        await self.delta(text)
+        start = segments[0].start if segments else end
+        usage = {"type": "duration", "seconds": math.ceil(end - start)}
+        await self.tell(
+            f"{ITEM}.completed", item_id=item.id, content_index=0, transcript=text, usage=usage
+        )
+        self.previous, self.item = item.id, Item(f"item_{next(self.numbers)}")
+
+
+class Item:
+    """What has been sent of an item that goes on."""
+
+    def __init__(self, id: str) -> None:
+        self.id, self.started, self.sent = id, False, ""
+        self.segments: list[Segment] = []
+
+
+def rate_of(settings: Input) -> int:
+    """Hz."""
+    return settings.format.rate if isinstance(settings.format, Pcm) else 8000
+
+
+def parsed(text: str) -> tuple[Event, object]:
+    """An event and its id.
+
+    Raises:
+        UserError: for what is not one.
+    """
+    try:
+        value = json.loads(text)
+        return _EVENT.validate_python(value), value.get("event_id")
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise UserError(printable(f"{place}: {first['msg']}"[:200])) from None
+    except (ValueError, RecursionError):
+        raise UserError("events are JSON objects") from None
+
+
+def error_event(code: str, message: str, event_id: str | None = None) -> dict[str, Any]:
+    return {
+        "type": "error", "event_id": "event_error",
+        "error": {
+            "type": "invalid_request_error", "code": code, "message": message, "param": None,
+            "event_id": event_id,
+        },
+    }  # fmt: skip

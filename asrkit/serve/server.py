@@ -1,0 +1,160 @@
+"""What a server is made of: the model, the desks that run it, its limits and its figures."""
+
+import asyncio
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from asrkit import audio
+from asrkit.errors import UserError
+from asrkit.runtime import Endpointer, Recognizer
+from asrkit.search import is_fusing
+from asrkit.serve.calls import Call, Desk
+
+
+class Limits(NamedTuple):
+    """What one client may ask of a server."""
+
+    streams: int = 100  # at the same time, of all clients
+    ahead_s: float = 10.0  # seconds of a call's audio that wait for the network
+    call_s: float = 4 * 3600.0  # longest call, and longest recording
+    silence_s: float = 60.0  # without a message, before a call is ended
+    upload_mb: int = 200
+    message_kb: int = 1024
+    hotwords: int = 1000
+
+
+class RefusedError(UserError):
+    """A call that cannot be taken now.
+
+    Attributes:
+        status: of HTTP.
+        reason: one word, for the figures.
+    """
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.reason = status, reason
+
+
+class Figures:
+    """Counters for Prometheus."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        self.streams = Gauge("asrkit_streams", "Calls that go on.", registry=registry)
+        self.audio = Counter(
+            "asrkit_audio_seconds", "Seconds of audio taken by the network.", registry=registry
+        )
+        self.rows = Histogram(
+            "asrkit_step_rows", "Streams in a step of the network.", registry=registry,
+            buckets=(1, 2, 4, 8, 16, 32),
+        )  # fmt: skip
+        self.seconds = Histogram(
+            "asrkit_step_seconds", "Time of a step of the network.", registry=registry,
+            buckets=(0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64),
+        )  # fmt: skip
+        self.refused = Counter(
+            "asrkit_refused", "Calls that were refused.", ["reason"], registry=registry
+        )
+        self.dropped = Counter(
+            "asrkit_dropped", "Calls that the server ended.", ["reason"], registry=registry
+        )
+
+    def step(self, rows: int, seconds: float) -> None:
+        """Note a step."""
+        self.rows.observe(rows)
+        self.seconds.observe(seconds)
+
+
+class Server:
+    """A recogniser that takes calls.
+
+    Args:
+        name: of the model, by which clients ask for it.
+        recognizer: for calls that ask for nothing else.
+        limits: what a client may ask for.
+        threads: desks, each a thread that makes steps.
+        token: that clients have to send; None for none.
+        origins: of pages elsewhere that may connect.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        recognizer: Recognizer,
+        limits: Limits | None = None,
+        threads: int = 1,
+        token: str | None = None,
+        origins: tuple[str, ...] = (),
+    ) -> None:
+        self.name, self.recognizer, self.limits = name, recognizer, limits or Limits()
+        self.token, self.origins, self.figures = token, origins, Figures()
+        self.desks = [
+            Desk(recognizer, self.limits.ahead_s, self.figures.step) for _ in range(threads)
+        ]
+        self.streams = 0
+
+    @property
+    def takes_hotwords(self) -> bool:
+        """Whether the search of the final text takes them."""
+        return is_fusing(self.recognizer.final_search)
+
+    def close(self) -> None:
+        """End all calls."""
+        for desk in self.desks:
+            desk.close()
+
+    def admits(self, token: str) -> bool:
+        """Whether this is the token, if there is one."""
+        return self.token is None or secrets.compare_digest(token.encode(), self.token.encode())
+
+    async def recognizer_for(
+        self, hotwords: Mapping[str, float] | Sequence[str] = (), pause_ms: int | None = None
+    ) -> Recognizer:
+        """A recogniser with hotwords and an endpointer of the caller's own.
+
+        Raises:
+            UserError: for values that cannot be.
+        """
+        recognizer, limit = self.recognizer, self.limits.hotwords
+        if pause_ms is not None:
+            endpointer = None if pause_ms == 0 else Endpointer(pause_ms)
+            decoding = recognizer.decoding._replace(endpointer=endpointer)
+            recognizer = recognizer.with_decoding(decoding)
+        if hotwords and len(hotwords) > limit:
+            raise UserError(f"{len(hotwords)} hotwords are more than {limit}")
+        if hotwords:  # a thousand take 30 ms: not here, where all calls wait
+            recognizer = await asyncio.to_thread(recognizer.with_hotwords, hotwords)
+        return recognizer
+
+    def check_free(self) -> None:
+        """Raises RefusedError if there are as many calls as there may be."""
+        if self.streams >= self.limits.streams:
+            self.figures.refused.labels("streams").inc()
+            raise RefusedError(503, "streams", f"all {self.limits.streams} streams are taken")
+
+    @contextmanager
+    def call(self, sample_rate: int, recognizer: Recognizer | None = None) -> Iterator[Call]:
+        """A new call, which ends with the block.
+
+        Raises:
+            RefusedError: if there are as many as there may be.
+            AudioError: for a sample rate out of range.
+        """
+        audio.Resampler(sample_rate)  # refuses rates
+        self.check_free()
+        desk = min(self.desks, key=lambda each: len(each.calls))
+        call = desk.start(sample_rate, recognizer)
+        self.streams += 1
+        self.figures.streams.inc()
+        try:
+            yield call
+        finally:
+            call.drop()
+            self.streams -= 1
+            self.figures.streams.dec()
+            self.figures.audio.inc(call.done)

@@ -1,0 +1,66 @@
+"""asrkit serve, as it is typed."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from asrkit.commands.serve import main
+from tests.conftest import PROJECT
+
+
+def test_it_says_where_it_is_and_ends_when_it_is_told_to() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "asrkit.serve", "--port", "0", "--streams", "3"],
+        cwd=PROJECT, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    assert line.startswith("small-en-alnum, 640 ms, full: http://127.0.0.1:")
+    address = line.split()[-1]
+    assert httpx.get(f"{address}readyz").text == "ok\n"
+    assert "<title>asrkit</title>" in httpx.get(address).text
+    assert httpx.get(f"{address}../pyproject.toml").status_code == 404
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=20) in (0, -signal.SIGTERM)
+    assert process.stderr.read() == ""
+
+
+REFUSED = [
+    (["--host", "0.0.0.0"], "--insecure"),
+    (["--host", "example.org"], "--token-file"),
+    (["--token-file", "/nowhere"], "/nowhere"),
+    (["--token", "a", "--token-file", "b"], "only one"),
+    (["--token", ""], "empty"),
+    (["--chunk-ms", "full", "--second-pass", "off"], "full context"),
+    (["--port", "70000"], "--port"),
+]
+
+
+@pytest.mark.parametrize(("options", "told"), REFUSED)
+def test_refusals(options: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(options) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_token_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    served = []
+    monkeypatch.setattr("uvicorn.Server.run", lambda self, sockets: served.append(sockets))
+    monkeypatch.setattr("uvicorn.Config.bind_socket", lambda self: served.append(self) or Socket())
+    path = tmp_path / "token"
+    path.write_text("secret\n")
+    assert main(["--host", "0.0.0.0", "--token-file", str(path)]) == 0
+    assert len(served) == 2
+
+
+class Socket:
+    """One that nobody listens at."""
+
+    def listen(self, backlog: int) -> None:
+        pass
+
+    def getsockname(self) -> tuple[str, int]:
+        return "0.0.0.0", 8000

@@ -1,0 +1,41 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+import asrkit
+from asrkit.runtime import Recognizer
+from asrkit.serve.server import Limits, Server
+from tests.conftest import SHARED_DATA
+from tests.serve.running import serving
+
+
+@pytest.fixture(scope="session")
+def served() -> Recognizer:
+    """In two passes, segments ending at pauses, with hotwords if asked for."""
+    return asrkit.load(
+        "small-en-alnum", chunk_size=8, endpointer=asrkit.Endpointer(pause_ms=400),
+        second_pass="full", second_search="prefix_beam",
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def server(served: Recognizer) -> Server:
+    return Server("small-en-alnum", served, Limits(streams=40, upload_mb=2, silence_s=5))
+
+
+@pytest.fixture(scope="session")
+def address(server: Server) -> Iterator[str]:
+    with serving(server) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def recordings() -> list[tuple[Path, np.ndarray]]:
+    """Real ones: files, and their samples as int16 at 16 kHz."""
+    if not SHARED_DATA.is_dir():
+        pytest.skip(f"no real recordings in {SHARED_DATA}")
+    paths = sorted(SHARED_DATA.glob("an4/audio/*/*.flac"))[::100][:6]
+    return [(path, soundfile.read(path, dtype="int16")[0]) for path in paths]

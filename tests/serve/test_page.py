@@ -1,0 +1,141 @@
+"""The page, in a real browser whose microphone plays a recording."""
+
+import base64
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import soundfile
+import soxr
+from websockets.sync.client import connect
+
+from asrkit.runtime import Recognizer
+
+BROWSER = shutil.which("chromium")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(BROWSER is None, reason="chromium is not installed"),
+]
+
+
+class Page:
+    """A tab, by the DevTools protocol."""
+
+    def __init__(self, address: str) -> None:
+        self.socket = connect(address, max_size=None)
+        self.numbers = itertools.count(1)
+        self.socket.__enter__()
+
+    def command(self, method: str, **parameters: object) -> dict[str, Any]:
+        number = next(self.numbers)
+        self.socket.send(json.dumps({"id": number, "method": method, "params": parameters}))
+        while (answer := json.loads(self.socket.recv(timeout=30))).get("id") != number:
+            pass
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    def evaluate(self, script: str) -> Any:
+        options = {"expression": script, "returnByValue": True, "userGesture": True}
+        return self.command("Runtime.evaluate", **options)["result"].get("value")
+
+    def wait(self, script: str, seconds: float = 30.0) -> Any:
+        end = time.monotonic() + seconds
+        while not (value := self.evaluate(script)):
+            assert time.monotonic() < end, (script, self.evaluate("document.body.innerText"))
+            time.sleep(0.1)
+        return value
+
+    def screenshot(self, path: Path, width: int) -> None:
+        size = {"width": width, "height": 760, "deviceScaleFactor": 1, "mobile": False}
+        self.command("Emulation.setDeviceMetricsOverride", **size)
+        path.write_bytes(base64.b64decode(self.command("Page.captureScreenshot")["data"]))
+
+
+@contextmanager
+def page(url: str, folder: Path, *options: str) -> Iterator[Page]:
+    assert BROWSER is not None
+    process = subprocess.Popen(
+        [
+            BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0",
+            f"--user-data-dir={folder}", "--use-fake-ui-for-media-stream",
+            "--use-fake-device-for-media-stream", "--autoplay-policy=no-user-gesture-required",
+            *options, "about:blank",
+        ],
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stderr is not None
+        found = next(line for line in process.stderr if "DevTools listening on" in line)
+        root = found.split()[-1]
+        tabs = httpx.get(
+            root.replace("ws://", "http://").partition("/devtools")[0] + "/json"
+        ).json()
+        tab = Page(next(each["webSocketDebuggerUrl"] for each in tabs if each["type"] == "page"))
+        tab.command("Page.enable")
+        tab.command("Page.navigate", url=url)
+        tab.wait("document.readyState === 'complete' && !!document.getElementById('talk')")
+        yield tab
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+
+
+def test_the_microphone(
+    address: str, served: Recognizer, recordings: list[tuple[Path, np.ndarray]], tmp_path: Path
+) -> None:
+    """What is spoken into it is on the page, as the recogniser writes the recording."""
+    samples = recordings[2][1]
+    quiet = np.zeros(24_000, np.int16)
+    samples = np.concatenate([quiet[:8000], samples, quiet, quiet])
+    wav = tmp_path / "spoken.wav"
+    soundfile.write(wav, soxr.resample(samples, 16000, 48000), 48000, subtype="PCM_16")
+    fake = f"--use-file-for-fake-audio-capture={wav}%noloop"
+    with page(f"http://{address}/", tmp_path / "profile", fake) as tab:
+        tab.wait("document.getElementById('talk').onclick !== null")
+        tab.evaluate("document.getElementById('talk').click()")
+        tab.wait("document.querySelector('#text .live') !== null")
+        tab.wait("document.querySelector('#text div:not(.live)') !== null")
+        time.sleep(len(samples) / 16000)  # it began before
+        tab.evaluate("document.getElementById('talk').click()")
+        tab.wait("document.getElementById('status').textContent === 'Done.'")
+        if folder := os.environ.get("SCREENSHOTS"):
+            for name, width in (("wide", 1200), ("narrow", 390)):
+                tab.screenshot(Path(folder) / f"{name}.png", width)
+        text = tab.evaluate("document.getElementById('text').innerText")
+        assert text.split() == served.transcribe(wav).text.split()
+        assert tab.evaluate("document.getElementById('talk').textContent") == "Start"
+
+
+def test_a_file(
+    address: str, served: Recognizer, recordings: list[tuple[Path, np.ndarray]], tmp_path: Path
+) -> None:
+    path = recordings[0][0]
+    with page(f"http://{address}/", tmp_path / "profile") as tab:
+        root = tab.command("DOM.getDocument")["root"]["nodeId"]
+        node = tab.command("DOM.querySelector", nodeId=root, selector="#file")["nodeId"]
+        tab.command("DOM.setFileInputFiles", nodeId=node, files=[str(path)])
+        tab.wait("document.querySelector('#text div') !== null")
+        text = tab.evaluate("document.getElementById('text').innerText")
+        assert text.split() == served.transcribe(path).text.split()
+
+
+def test_a_refused_microphone_is_explained(address: str, tmp_path: Path) -> None:
+    with page(f"http://{address}/", tmp_path / "profile") as tab:
+        tab.evaluate(
+            "navigator.mediaDevices.getUserMedia = async () => "
+            "{ throw new DOMException('no', 'NotAllowedError') }"
+        )
+        tab.evaluate("document.getElementById('talk').click()")
+        told = tab.wait("document.querySelector('#status.bad')?.textContent")
+        assert "not allowed" in told
+        assert tab.evaluate("document.getElementById('talk').textContent") == "Start"

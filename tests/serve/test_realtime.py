@@ -1,0 +1,143 @@
+"""/v1/realtime, by the client that people have."""
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import openai
+import pytest
+import soxr
+from websockets.sync.client import connect
+
+from asrkit.runtime import Recognizer
+from asrkit.serve.g711 import A_LAW, MU_LAW
+
+Recordings = list[tuple[Path, np.ndarray]]
+ITEM = "conversation.item.input_audio_transcription"
+
+
+def talk(
+    address: str, session: dict[str, Any], parts: list[bytes], commit: bool
+) -> list[dict[str, Any]]:
+    """The events of a connection, up to the one that completes the last part."""
+    client = openai.OpenAI(base_url=f"http://{address}/v1", api_key="none")
+    events = []
+    with client.realtime.connect(extra_query={"intent": "transcription"}) as connection:
+        events.append(connection.recv().to_dict())
+        connection.session.update(session={"type": "transcription", "audio": {"input": session}})
+        events.append(connection.recv().to_dict())
+        for part in parts:
+            for start in range(0, len(part), 4800):
+                audio = base64.b64encode(part[start : start + 4800]).decode()
+                connection.input_audio_buffer.append(audio=audio)
+            if commit:
+                connection.input_audio_buffer.commit()
+        wanted = len(parts)
+        for event in connection:
+            events.append(event.to_dict())
+            wanted -= event.type == f"{ITEM}.completed"
+            if wanted == 0:
+                return events
+    return events
+
+
+def completed(events: list[dict[str, Any]]) -> list[str]:
+    return [each["transcript"] for each in events if each["type"] == f"{ITEM}.completed"]
+
+
+@pytest.mark.parametrize("rate", [8000, 16000, 24000, 48000])
+def test_committed_parts(
+    address: str, served: Recognizer, recordings: Recordings, rate: int
+) -> None:
+    parts = [
+        (soxr.resample(samples / 32768, 16000, rate) * 32767).astype("<i2")
+        for _, samples in recordings[:3]
+    ]
+    session = {"format": {"type": "audio/pcm", "rate": rate}, "turn_detection": None}
+    if rate == 24000:
+        del session["format"]  # the default
+    events = talk(address, session, [part.tobytes() for part in parts], commit=True)
+    alone = served.with_decoding(served.decoding._replace(endpointer=None))
+    assert completed(events) == [alone.transcribe(part, rate).text for part in parts]
+    assert [each["type"] for each in events[:2]] == ["session.created", "session.updated"]
+    items = [each for each in events if each["type"] == "input_audio_buffer.committed"]
+    ids = [each["item_id"] for each in items]
+    assert [each["previous_item_id"] for each in items] == [None, *ids[:-1]]
+    for item, text in zip(ids, completed(events), strict=True):
+        deltas = [e for e in events if e["type"] == f"{ITEM}.delta" and e["item_id"] == item]
+        assert "".join(each["delta"] for each in deltas) == text
+    assert len({each["event_id"] for each in events}) == len(events)
+
+
+@pytest.mark.parametrize(("kind", "table"), [("audio/pcmu", MU_LAW), ("audio/pcma", A_LAW)])
+def test_telephony(
+    address: str, served: Recognizer, recordings: Recordings, kind: str, table: np.ndarray
+) -> None:
+    samples = soxr.resample(recordings[1][1] / 32768, 16000, 8000) * 32767
+    codes = np.abs(table[None].astype(int) - samples[:, None]).argmin(axis=1).astype(np.uint8)
+    session = {"format": {"type": kind}, "turn_detection": None}
+    events = talk(address, session, [codes.tobytes()], commit=True)
+    alone = served.with_decoding(served.decoding._replace(endpointer=None))
+    assert completed(events) == [alone.transcribe(table[codes], 8000).text]
+
+
+def test_pauses(address: str, recordings: Recordings) -> None:
+    quiet = np.zeros(24_000, np.int16)
+    parts = [
+        np.concatenate([samples, quiet]).astype("<i2").tobytes() for _, samples in recordings[:3]
+    ]
+    session = {
+        "format": {"type": "audio/pcm", "rate": 16000},
+        "turn_detection": {"type": "server_vad", "silence_duration_ms": 800},
+    }
+    events = talk(address, session, parts, commit=False)
+    kinds = [each["type"].rpartition(".")[2] for each in events[2:]]
+    for each in ("speech_started", "speech_stopped", "committed", "completed"):
+        assert kinds.count(each) == 3
+    assert kinds.index("speech_started") < kinds.index("speech_stopped") < kinds.index("committed")
+    started = [e["audio_start_ms"] for e in events if e["type"].endswith("speech_started")]
+    stopped = [e["audio_end_ms"] for e in events if e["type"].endswith("speech_stopped")]
+    edges = [edge for pair in zip(started, stopped, strict=True) for edge in pair]
+    assert edges == sorted(edges)
+    assert all(completed(events))
+
+
+def test_what_cannot_be_followed_is_said_and_the_rest_goes_on(
+    address: str, recordings: Recordings
+) -> None:
+    bad: list[dict[str, Any]] = [
+        {"type": "nonsense"},
+        {"type": "input_audio_buffer.commit"},
+        {"type": "input_audio_buffer.append", "audio": "***"},
+        {
+            "type": "session.update",
+            "session": {"type": "transcription", "audio": {"input": {"format": {"type": "mp3"}}}},
+        },
+        {
+            "type": "session.update",
+            "session": {"audio": {"input": {"transcription": {"model": "/etc/passwd"}}}},
+        },
+    ]
+    with connect(f"ws://{address}/v1/realtime?intent=transcription") as client:
+        assert json.loads(client.recv())["type"] == "session.created"
+        for number, event in enumerate(bad):
+            client.send(json.dumps({"event_id": f"mine_{number}", **event}))
+            answer = json.loads(client.recv(timeout=10))
+            assert answer["type"] == "error"
+            assert len(answer["error"]["message"]) > 5
+        client.send("[")
+        assert json.loads(client.recv(timeout=10))["type"] == "error"
+        client.send('{"type": "input_audio_buffer.clear"}')
+        assert json.loads(client.recv(timeout=10))["type"] == "input_audio_buffer.cleared"
+    with connect(f"ws://{address}/v1/realtime") as client:
+        assert "intent" in json.loads(client.recv(timeout=10))["error"]["message"]
+
+
+def test_g711_is_the_standard() -> None:
+    """Values of ITU-T G.711, tables 1a and 2a: scaled to 16 bits."""
+    assert [MU_LAW[code] for code in (0xFF, 0x7F, 0x80, 0x00, 0xF0)] == [0, 0, 32124, -32124, 120]
+    assert [A_LAW[code] for code in (0xD5, 0x55, 0xAA, 0x2A)] == [8, -8, 32256, -32256]
+    for table in (MU_LAW, A_LAW):
+        assert (table[:128] == -table[128:]).all()

@@ -1,0 +1,221 @@
+"""/v1/stream: what comes back is what the recogniser makes of the same samples alone."""
+
+import itertools
+import json
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from websockets.exceptions import ConnectionClosed, ConnectionClosedError, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from asrkit import Endpointer
+from asrkit.runtime import Recognizer, Result
+from asrkit.serve.server import Limits, Server
+from tests.serve.running import serving
+
+Recordings = list[tuple[Path, np.ndarray]]
+
+
+def start(address: str, **options: object) -> ClientConnection:
+    client = connect(f"ws://{address}/v1/stream", max_size=None, legacy=True)
+    client.send(json.dumps({"type": "start", **options}))
+    return client
+
+
+def converse(client: ClientConnection, parts: list[bytes | str]) -> list[dict[str, Any]]:
+    """All messages of a call that sends these."""
+    for part in parts:
+        client.send(part)
+    client.send('{"type": "end"}')
+    return answers(client)
+
+
+def answers(client: ClientConnection) -> list[dict[str, Any]]:
+    """All messages until the connection is closed, in whatever way."""
+    found = []
+    with client, suppress(ConnectionClosedError):
+        for message in client:
+            found.append(json.loads(message))
+    return found
+
+
+def text_of(messages: list[dict[str, Any]]) -> str:
+    return " ".join(each["text"] for each in messages if each["type"] == "final")
+
+
+def in_bytes(samples: np.ndarray, seed: int) -> list[bytes]:
+    """Packets of any sizes, which may end in the middle of a sample."""
+    data = samples.tobytes()
+    draw = np.random.default_rng(seed)
+    cuts = np.sort(draw.integers(0, len(data), max(1, len(data) // 4000)))
+    edges = [0, *cuts.tolist(), len(data)]
+    return [data[a:b] for a, b in itertools.pairwise(edges)]
+
+
+def assert_is(messages: list[dict[str, Any]], expected: Result, num_samples: int) -> None:
+    finals = [each for each in messages if each["type"] == "final"]
+    assert [each["text"] for each in finals] == [each.text for each in expected.segments]
+    for mine, other in zip(finals, expected.segments, strict=True):
+        assert [mine["start"], mine["end"], mine["context"]] == [other.start, other.end, "full"]
+        words = [(w["text"], w["start"], w["end"]) for w in mine["words"]]
+        assert words == [(w.text, w.start, w.end) for w in other.words]
+    assert messages[0]["type"] == "started"
+    assert messages[-1] == {"type": "ended", "ack": num_samples}
+    acks = [each["ack"] for each in messages[1:]]
+    assert acks == sorted(acks)
+
+
+def test_callers_at_the_same_time_get_what_each_would_alone(
+    address: str, served: Recognizer, recordings: Recordings
+) -> None:
+    def call(number: int) -> list[dict[str, Any]]:
+        return converse(start(address), list(in_bytes(recordings[number][1], number)))
+
+    with ThreadPoolExecutor(len(recordings)) as callers:
+        answers = list(callers.map(call, range(len(recordings))))
+    for messages, (path, samples) in zip(answers, recordings, strict=True):
+        assert_is(messages, served.transcribe(path), len(samples))
+    assert any(each["type"] == "partial" and each["text"] for each in answers[0])
+    assert sum(len(text_of(each)) for each in answers) > 50
+
+
+def test_other_rates_encodings_and_commits(
+    address: str, served: Recognizer, recordings: Recordings
+) -> None:
+    whole = np.concatenate([samples for _, samples in recordings[:4]]).astype(np.float32) / 32768
+    middle = len(whole) // 4 + 7
+    parts = np.split(whole[::2], [middle])
+    client = start(address, sample_rate=8000, encoding="pcm_f32le", pause_ms=0)
+    sent: list[bytes | str] = [*in_bytes(parts[0], 1), '{"type": "commit"}', *in_bytes(parts[1], 2)]
+    messages = converse(client, sent)
+    alone = served.with_decoding(served.decoding._replace(endpointer=None))
+    finals = [each for each in messages if each["type"] == "final"]
+    assert [each["text"] for each in finals] == [
+        alone.transcribe(part, 8000).text for part in parts
+    ]
+    assert finals[1]["start"] == round(middle / 8000, 3)
+    # Control: without the commit it is another text, or the same in one segment.
+    whole_again = converse(
+        start(address, sample_rate=8000, encoding="pcm_f32le", pause_ms=0),
+        [part.tobytes() for part in parts],
+    )
+    assert len([each for each in whole_again if each["type"] == "final"]) == 1
+
+
+def test_a_pause_and_hotwords_of_the_callers_own(
+    address: str, served: Recognizer, recordings: Recordings
+) -> None:
+    path, samples = recordings[0]
+    client = start(address, pause_ms=200, hotwords={"seven": 3.0})
+    messages = converse(client, list(in_bytes(samples, 0)))
+    endpointer = Endpointer(pause_ms=200)
+    own = served.with_decoding(served.decoding._replace(endpointer=endpointer))
+    assert_is(messages, own.with_hotwords({"seven": 3.0}).transcribe(path), len(samples))
+
+
+BAD = [
+    ("not json", "request"),
+    ('{"type": "end"}', "request"),
+    ('{"type": "start", "sample_rate": 5}', "request"),
+    ('{"type": "start", "encoding": "mp3"}', "request"),
+    ('{"type": "start", "model": "/etc/passwd"}', "request"),
+    ('{"type": "start", "hotwords": ["' + "x" * 300 + '"]}', "request"),
+    ('{"type": "start", "hotwords": ["☃"]}', "request"),
+    (b"\0\0", "request"),
+]
+
+
+@pytest.mark.parametrize(("message", "reason"), BAD)
+def test_what_is_no_start_is_told_so(address: str, message: str | bytes, reason: str) -> None:
+    with connect(f"ws://{address}/v1/stream") as client:
+        client.send(message)
+        answer = json.loads(client.recv(timeout=10))
+        assert (answer["type"], answer["reason"]) == ("error", reason)
+        assert 5 < len(answer["message"]) < 400
+        with pytest.raises(ConnectionClosed) as closed:
+            client.recv(timeout=10)
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1008
+
+
+def test_a_bad_call_leaves_no_trace_on_its_neighbours(
+    address: str, served: Recognizer, recordings: Recordings
+) -> None:
+    path, samples = recordings[1]
+    bad = start(address, encoding="pcm_f32le")
+    good = start(address)
+    half = len(samples) // 2
+    good.send(samples[:half].tobytes())
+    bad.send(np.full(4000, np.nan, np.float32).tobytes())
+    refusal = answers(bad)[-1]
+    assert refusal["type"] == "error"
+    assert "sample 0" in refusal["message"]
+    gone = start(address)
+    gone.send(samples.tobytes())
+    gone.socket.close()  # as where a cable is pulled
+    assert_is(converse(good, [samples[half:].tobytes()]), served.transcribe(path), len(samples))
+
+
+def test_limits_tokens_and_origins(served: Recognizer, recordings: Recordings) -> None:
+    limits = Limits(streams=1, silence_s=0.4, call_s=2.0)
+    server = Server("m", served, limits, token="secret", origins=("https://friend.example",))
+    samples = np.concatenate([each for _, each in recordings])
+    with serving(server) as address:
+        for headers in (
+            {},
+            {"Authorization": "Bearer wrong"},
+            {"Authorization": "Bearer secret", "Origin": "https://evil.example"},
+        ):
+            with pytest.raises(InvalidStatus) as refused:
+                connect(f"ws://{address}/v1/stream", additional_headers=headers)
+            assert refused.value.response.status_code == 403
+        url = f"ws://{address}/v1/stream?token=secret"
+        with connect(url, origin="https://friend.example") as first:  # type: ignore[arg-type]
+            first.send('{"type": "start"}')
+            assert json.loads(first.recv())["type"] == "started"
+            with connect(url) as second:
+                second.send('{"type": "start"}')
+                assert json.loads(second.recv())["reason"] == "streams"
+                with pytest.raises(ConnectionClosed) as closed:
+                    second.recv(timeout=5)
+                assert closed.value.rcvd is not None
+                assert closed.value.rcvd.code == 1013
+            said = answers(first)
+            assert said[-1]["reason"] == "silence"
+        with connect(url) as third:
+            third.send('{"type": "start"}')
+            third.send(samples[:32_000].tobytes())
+            third.send(samples[:1].tobytes())
+            said = answers(third)
+            assert said[-1]["reason"] == "length"
+        assert server.streams == 0
+
+
+def test_audio_far_ahead_waits_in_the_socket(served: Recognizer, recordings: Recordings) -> None:
+    """A caller that sends an hour at once costs the memory of `ahead_s` and of the socket."""
+    samples = np.concatenate([each for _, each in recordings] * 3)
+    server = Server("m", served, Limits(ahead_s=2.0))
+    with serving(server) as address:
+        client = start(address)
+        most = []
+        serve = type(server.desks[0]).serve
+
+        def watched(desk: Any, call: Any) -> None:
+            most.append(call.seconds - call.done)
+            serve(desk, call)
+
+        type(server.desks[0]).serve = watched  # type: ignore[method-assign]
+        try:
+            messages = converse(client, list(packets_of(samples)))
+        finally:
+            type(server.desks[0]).serve = serve  # type: ignore[method-assign]
+    assert_is(messages, served.transcribe(samples), len(samples))
+    assert 2.0 < max(most) < 2.5
+
+
+def packets_of(samples: np.ndarray) -> list[bytes]:
+    return [each.tobytes() for each in np.split(samples, range(1600, len(samples), 1600))]

@@ -1,0 +1,117 @@
+"""POST /v1/audio/transcriptions, by the client that people have."""
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+import httpx
+import numpy as np
+import openai
+import pytest
+
+from asrkit.runtime import Recognizer, formats
+from asrkit.serve.server import Limits, Server
+from tests.serve.running import serving
+
+Recordings = list[tuple[Path, np.ndarray]]
+
+
+def client_of(address: str) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"http://{address}/v1", api_key="none", max_retries=0)
+
+
+def test_openai(address: str, served: Recognizer, recordings: Recordings) -> None:
+    client, (path, samples) = client_of(address), recordings[0]
+    expected = served.transcribe(path)
+    options = {"model": "small-en-alnum", "file": path}
+    assert client.audio.transcriptions.create(**options).text == expected.text
+    for name in ("text", "srt", "vtt"):
+        found = client.audio.transcriptions.create(**options, response_format=name)
+        recording = formats.Recording(expected.words, duration=len(samples) / 16000)
+        form = "txt" if name == "text" else name
+        assert found == formats.write(form, [recording])
+    verbose = client.audio.transcriptions.create(
+        **options, response_format="verbose_json", timestamp_granularities=["word", "segment"]
+    )
+    assert [(w.word, w.start, w.end) for w in verbose.words] == [w[:3] for w in expected.words]
+    assert [(s.text, s.start, s.end) for s in verbose.segments] == [
+        (s.text, s.start, s.end) for s in expected.segments
+    ]
+    assert verbose.duration == len(samples) / 16000
+    assert all(-20 < s.avg_logprob <= 0 for s in verbose.segments)
+    assert client.models.list().data[0].id == "small-en-alnum"
+
+
+def test_text_as_it_is_recognised(address: str, served: Recognizer, recordings: Recordings) -> None:
+    path, _ = recordings[0]
+    stream = client_of(address).audio.transcriptions.create(
+        model="small-en-alnum", file=path, stream=True
+    )
+    events = list(stream)
+    assert [each.type for each in events[:-1]] == ["transcript.text.delta"] * (len(events) - 1)
+    assert events[-1].type == "transcript.text.done"
+    assert "".join(each.delta for each in events[:-1]) == events[-1].text
+    assert events[-1].text == served.transcribe(path).text
+
+
+def test_several_at_once(address: str, served: Recognizer, recordings: Recordings) -> None:
+    async def all_of_them() -> list[str]:
+        async with openai.AsyncOpenAI(base_url=f"http://{address}/v1", api_key="none") as client:
+            requests = [
+                client.audio.transcriptions.create(model="small-en-alnum", file=path)
+                for path, _ in recordings
+            ]
+            return [each.text for each in await asyncio.gather(*requests)]
+
+    assert asyncio.run(all_of_them()) == [served.transcribe(path).text for path, _ in recordings]
+
+
+def test_refusals(address: str, recordings: Recordings, tmp_path: Path) -> None:
+    good = ("a.flac", recordings[0][0].read_bytes())
+    files: list[tuple[dict[str, str], dict[str, tuple[str, bytes]], int, str]] = [
+        ({}, {}, 400, "file"),
+        ({}, {"file": ("a.wav", b"RIFF nothing")}, 400, "the file is not audio"),
+        ({}, {"file": ("a.wav", b"\0" * 2_100_000)}, 413, "2 MB"),
+        ({"model": "../../etc/passwd"}, {"file": good}, 404, "no model"),
+        ({"response_format": "srt2"}, {"file": good}, 400, "did you mean 'srt'"),
+        ({"respnse_format": "srt"}, {"file": good}, 400, "did you mean 'response_format'"),
+        ({}, {"file": good, "model": good}, 400, "Too many files"),
+    ]
+    before = set(Path(tempfile.gettempdir()).glob("asrkit-*"))
+    for data, uploads, status, told in files:
+        answer = httpx.post(
+            f"http://{address}/v1/audio/transcriptions", data=data, files=uploads or None
+        )
+        assert answer.status_code == status, answer.text
+        assert told in answer.json()["error"]["message"]
+    assert set(Path(tempfile.gettempdir()).glob("asrkit-*")) == before  # nothing is left there
+
+
+def test_the_door(served: Recognizer, recordings: Recordings) -> None:
+    with serving(Server("m", served, Limits(streams=1, call_s=0.5), token="ü")) as address:
+        url = f"http://{address}"
+        assert httpx.get(f"{url}/healthz").text == "ok\n"
+        assert "asrkit" in httpx.get(url).text
+        assert httpx.get(f"{url}/metrics").status_code == 401
+        token = {"token": "ü"}
+        assert "asrkit_refused_total" in httpx.get(f"{url}/metrics", params=token).text
+        answer = httpx.post(
+            f"{url}/v1/audio/transcriptions", params=token,
+            files={"file": ("a.flac", recordings[0][0].read_bytes())},
+        )  # fmt: skip
+        assert answer.status_code == 413
+        assert "at most 0" in answer.json()["error"]["message"]
+
+
+def test_metrics_are_what_prometheus_reads(address: str) -> None:
+    from prometheus_client.parser import text_string_to_metric_families
+
+    text = httpx.get(f"http://{address}/metrics").text
+    families = {each.name: each for each in text_string_to_metric_families(text)}
+    assert families["asrkit_streams"].samples[0].value == 0
+    assert families["asrkit_step_seconds"].type == "histogram"
+
+
+def test_control_a_wrong_port_is_noticed() -> None:
+    with pytest.raises(openai.APIConnectionError):
+        client_of("127.0.0.1:9").models.list()
