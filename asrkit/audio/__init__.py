@@ -9,7 +9,8 @@ from asrkit.audio.augment import (
 )
 from asrkit.audio.fbank import HOP, SAMPLE_RATE, WINDOW, Fbank, features
 from asrkit.audio.file import AudioError
-from asrkit.audio.io import Resampler, blocks, info, load, mono, read, resample
+from asrkit.audio.io import blocks, info, load, mono, read
+from asrkit.audio.resampler import Resampler, ResamplerPast, resample
 
 __all__ = [
     "HOP",
@@ -18,6 +19,7 @@ __all__ = [
     "AudioError",
     "Fbank",
     "Resampler",
+    "ResamplerPast",
     "SpecAugment",
     "between_silences",
     "blocks",

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from asrkit.audio.fbank import SAMPLE_RATE, mel, mel_edges
-from asrkit.audio.io import resample
+from asrkit.audio.resampler import resample
 
 SILENCE_DB = (-110.0, -45.0)  # dBFS, range of the level of a silence's white noise
 DIGITAL_DB = -96.0  # dBFS; below it, samples of 16 bits are 0

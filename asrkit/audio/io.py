@@ -1,4 +1,4 @@
-"""Reading audio, streaming resampling, stereo to mono."""
+"""Reading audio, stereo to mono."""
 
 import logging
 from collections.abc import Iterator
@@ -7,20 +7,16 @@ from typing import NamedTuple
 
 import numpy as np
 import soundfile
-import soxr
 
-from asrkit.audio.fbank import SAMPLE_RATE
 from asrkit.audio.file import (
     MAX_CHANNELS,
-    MAX_RATE,
-    MIN_RATE,
     AudioError,
     Source,
     is_chained,
     name_of,
     opened,
 )
-from asrkit.errors import shown, whole_number
+from asrkit.audio.resampler import Resampler
 
 logger = logging.getLogger(__name__)
 
@@ -115,13 +111,15 @@ def load(path: str | Path, start: float = 0.0, duration: float | None = None) ->
     Raises:
         AudioError: if the file is missing, empty, not audio, or ends before `start`.
     """
-    parts, resampler = [], None
+    parts, empty = [], np.zeros(0, np.float32)
+    resampler = past = None
     for block, rate in blocks(path, start=start, duration=duration):
         resampler = resampler or Resampler(rate)
-        parts.append(resampler(mono(block)))
-    if resampler is not None:
-        parts.append(resampler(np.zeros(0, np.float32), last=True))
-    return np.concatenate(parts) if parts else np.zeros(0, np.float32)
+        part, past = resampler.step(past or resampler.start(), mono(block))
+        parts.append(part)
+    if resampler is not None and past is not None:
+        parts.append(resampler.step(past, empty, last=True)[0])
+    return np.concatenate([empty, *parts])
 
 
 def blocks(
@@ -220,40 +218,3 @@ def out_of_range(samples: np.ndarray) -> str:
         f"float samples must be in [-1, 1], but sample {first} is {value:g}; "
         "divide those of int16's range by 32768, or pass int16"
     )
-
-
-class Resampler:
-    """A converter of one stream to another sample rate; packet sizes do not change its output.
-
-    Args:
-        rate: of the input, Hz, a whole number.
-        output_rate: of the output, Hz.
-        dtype: "float32" or "float64".
-
-    Raises:
-        AudioError: for a rate out of range.
-    """
-
-    def __init__(self, rate: int, output_rate: int = SAMPLE_RATE, dtype: str = "float32") -> None:
-        whole = whole_number(rate, MIN_RATE, MAX_RATE)
-        if whole is None:
-            raise AudioError(
-                f"sample rate must be between {MIN_RATE} and {MAX_RATE} Hz, a whole number, "
-                f"got {shown(rate)}"
-            )
-        self.rate, self.dtype = whole, dtype
-        self._stream = None
-        if whole != output_rate:
-            self._stream = soxr.ResampleStream(whole, output_rate, 1, dtype=dtype)
-
-    def __call__(self, samples: np.ndarray, last: bool = False) -> np.ndarray:
-        """Mono samples (n,), any n -> the output that is complete; with `last`, all the rest."""
-        samples = np.ascontiguousarray(samples, dtype=self.dtype)
-        if self._stream is None:
-            return samples
-        return self._stream.resample_chunk(samples, last=last)
-
-
-def resample(samples: np.ndarray, rate: int, output_rate: int = SAMPLE_RATE) -> np.ndarray:
-    """A whole recording at another rate: (n,) -> (n·output_rate/rate,)."""
-    return Resampler(rate, output_rate)(samples, last=True)

@@ -92,9 +92,12 @@ def settings(options: argparse.Namespace, file: ModelFile) -> list[tuple[int, in
 
 def verify_frontend(file: ModelFile, samples: np.ndarray, rate: int, seed: int) -> bool:
     """Resampler and features, in packets against all at once."""
-    resampler = audio.Resampler(rate)
-    pieces = [resampler(packet) for packet in packets(samples, seed)]
-    streamed = np.concatenate([*pieces, resampler(samples[:0], last=True)])
+    resampler, pieces = audio.Resampler(rate), []
+    unfinished = resampler.start()
+    for packet in packets(samples, seed):
+        piece, unfinished = resampler.step(unfinished, packet)
+        pieces.append(piece)
+    streamed = np.concatenate([*pieces, resampler.step(unfinished, samples[:0], last=True)[0]])
     whole = audio.resample(samples, rate)
     resampling = difference(torch.from_numpy(whole), torch.from_numpy(streamed))
     fbank = audio.Fbank(file.config.model.num_mels)

@@ -53,6 +53,7 @@ class Stream:
         precision = "float64" if dtype == torch.float64 else "float32"
         self._resampler = audio.Resampler(sample_rate, dtype=precision)
         self.sample_rate = self._resampler.rate
+        self._unresampled = self._resampler.start()
         self._past = torch.zeros(1, 0, dtype=dtype, device=device)  # the frontend's, (1, P)
         self._samples = self._past  # (1, N) that wait for the frontend
         self._feats: deque[Tensor] = deque()  # each (t, F): frames that no step has taken
@@ -75,7 +76,7 @@ class Stream:
     def changing(self) -> Iterator[None]:
         """What changes the stream. Whatever is raised in it, Ctrl-C too, ends the stream.
 
-        Half of what it was given may have been taken then, and a resampler does not go back.
+        Half of what it was given may have been taken then.
         """
         try:
             yield
@@ -118,7 +119,7 @@ class Stream:
 
     def put(self, samples: np.ndarray, last: bool = False) -> None:
         """Samples, mono -> samples at 16 kHz -> frames that wait for the network."""
-        samples = self._resampler(samples, last=last)
+        samples, self._unresampled = self._resampler.step(self._unresampled, samples, last)
         self._num_samples += len(samples)
         if self.engine.detector is not None:
             self._speech_state, speech = self.engine.detector.step(

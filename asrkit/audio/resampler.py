@@ -1,0 +1,191 @@
+"""Streaming conversion of the sample rate: a windowed sinc, past in and past out.
+
+Output sample k lies at k · rate / output_rate of the input, and is the dot product of the 2H input
+samples around this place with a Kaiser-windowed sinc. Neighbouring output samples make a tile: one
+matrix product whose shape and place in the stream never change. A sample whose tile is incomplete
+comes from the same product, with zeros for the input that has not arrived and that it does not
+depend on, so that its bits do not depend on packets.
+"""
+
+import functools
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from asrkit.audio.fbank import SAMPLE_RATE
+from asrkit.audio.file import MAX_RATE, MIN_RATE, AudioError
+from asrkit.errors import shown, whole_number
+
+CROSSINGS = 64  # zero crossings of the sinc on each side
+CUTOFF = 0.95  # -6 dB, share of the lower rate's Nyquist frequency: what exceeds it is removed
+BETA = 10.06  # of the Kaiser window: 100 dB
+MOST_PHASES = 640  # places between two input samples for which the filter is tabulated: 11025 Hz
+FINE = 1024  # phases of the table between which the filter is interpolated for other rates: -118 dB
+BLOCK = 64  # output samples, about, in a row of the matrix product
+ROWS = 4  # of a tile
+
+
+class ResamplerPast(NamedTuple):
+    """What a stream's next output depends on."""
+
+    samples: np.ndarray  # (P,) input, from the first that the next output's tile depends on
+    taken: int  # input samples so far
+    given: int  # output samples so far
+
+
+class Resampler:
+    """Converts streams to another sample rate. Keeps nothing of any stream.
+
+        past = resampler.start()
+        samples, past = resampler.step(past, samples)
+
+    The output is the same, bit for bit, whatever the packets; it has no delay but the half filter
+    of the input that each sample waits for: 8 ms at 8 kHz, 4 ms from 16 kHz on.
+
+    Args:
+        rate: of the input, Hz, a whole number.
+        output_rate: of the output, Hz.
+        dtype: "float32" or "float64".
+
+    Raises:
+        AudioError: for a rate out of range.
+    """
+
+    def __init__(self, rate: int, output_rate: int = SAMPLE_RATE, dtype: str = "float32") -> None:
+        whole = whole_number(rate, MIN_RATE, MAX_RATE)
+        if whole is None:
+            raise AudioError(
+                f"sample rate must be between {MIN_RATE} and {MAX_RATE} Hz, a whole number, "
+                f"got {shown(rate)}"
+            )
+        self.rate, self.output_rate, self.dtype = whole, output_rate, dtype
+        self._tile = None if whole == output_rate else tile_of(whole, output_rate, dtype)
+
+    def start(self) -> ResamplerPast:
+        """The past of a stream that has not begun."""
+        silence = 0 if self._tile is None else self._tile.half - 1
+        return ResamplerPast(np.zeros(silence, self.dtype), 0, 0)
+
+    def step(
+        self, past: ResamplerPast, samples: np.ndarray, last: bool = False
+    ) -> tuple[np.ndarray, ResamplerPast]:
+        """The output that more input completes, and the new past.
+
+        Args:
+            past: of the stream.
+            samples: (n,) mono, any n.
+            last: the stream ends here, so all the rest of its output is complete.
+        """
+        samples = np.ascontiguousarray(samples, dtype=self.dtype)
+        tile, taken = self._tile, past.taken + len(samples)
+        if tile is None:
+            return samples, ResamplerPast(past.samples, taken, taken)
+        samples = np.concatenate([past.samples, samples])
+        ready = tile.total(taken) if last else max(past.given, tile.complete(taken))
+        if ready == past.given:
+            return samples[:0], ResamplerPast(samples, taken, ready)
+        first, after = past.given // tile.size, -(-ready // tile.size)
+        start = first * tile.size
+        output = tile(samples, first, after)[past.given - start : ready - start]
+        unused = tile.input(ready // tile.size * tile.size) - tile.input(start)
+        return output, ResamplerPast(samples[unused:].copy(), taken, ready)
+
+
+def resample(samples: np.ndarray, rate: int, output_rate: int = SAMPLE_RATE) -> np.ndarray:
+    """A whole recording at another rate: (n,) -> (n·output_rate/rate,).
+
+    float64 samples stay float64, all others become float32.
+    """
+    resampler = Resampler(rate, output_rate, str(np.result_type(samples, np.float32)))
+    return resampler.step(resampler.start(), samples, last=True)[0]
+
+
+class Tile:
+    """The matrix product that makes `size` output samples, from a multiple of `size` on.
+
+    Args:
+        rate: of the input, Hz.
+        output_rate: of the output, Hz.
+        dtype: of the samples.
+
+    Attributes:
+        size: output samples of a tile.
+        half: input samples on each side of an output sample that it depends on.
+    """
+
+    def __init__(self, rate: int, output_rate: int, dtype: str) -> None:
+        common = math.gcd(rate, output_rate)
+        self.up, self.down, self.dtype = output_rate // common, rate // common, dtype
+        ratio = max(1.0, rate / output_rate)
+        self.half = math.ceil(CROSSINGS * ratio / CUTOFF)
+        periodic = self.up <= MOST_PHASES  # all rows have the same phases, hence the same weights
+        self.phases = self.up if periodic else max(1, math.ceil(FINE / ratio))
+        self.filters = kaiser_sinc(self.phases, self.half, CUTOFF / ratio).astype(dtype)
+        block = self.up * max(1, BLOCK // self.up) if periodic else BLOCK
+        self.rows, self.stride = ROWS if periodic else 1, block * self.down // self.up
+        self.outputs, self.size = np.arange(block), block * self.rows
+        self.width = ((block - 1) * self.down + self.up - 1) // self.up + 2 * self.half
+        self.weights = self.weights_at(0) if periodic else None
+
+    def input(self, output: int) -> int:
+        """The input sample at which an output sample lies, or the last before it."""
+        return output * self.down // self.up
+
+    def complete(self, taken: int) -> int:
+        """Output samples that so many input samples decide."""
+        return max(0, -((self.half - taken) * self.up // self.down))
+
+    def total(self, taken: int) -> int:
+        """Output samples of a stream that ends after so many input samples; halves go up."""
+        return (2 * taken * self.up + self.down) // (2 * self.down)
+
+    def weights_at(self, output: int) -> np.ndarray:
+        """(width, block): how a block of output samples from `output` on depends on the input."""
+        places = output * self.down % self.up + self.outputs * self.down
+        phase, between = np.divmod(places % self.up * self.phases, self.up)
+        share = (between / self.up).astype(self.dtype)[:, None]
+        filters = self.filters[phase] * (1 - share) + self.filters[phase + 1] * share
+        weights = np.zeros((len(places), self.width), self.dtype)
+        inputs = (places // self.up)[:, None] + np.arange(2 * self.half)
+        np.put_along_axis(weights, inputs, filters, axis=1)
+        return np.ascontiguousarray(weights.T)
+
+    def __call__(self, samples: np.ndarray, first: int, after: int) -> np.ndarray:
+        """The output of the tiles `first` … `after - 1`, right as far as their input is there.
+
+        Args:
+            samples: (P,) input, from the first that the tile `first` depends on.
+            first: number of a tile.
+            after: number of the one after the last.
+        """
+        origin, item = self.input(first * self.size), np.dtype(self.dtype).itemsize
+        shape, strides = (self.rows, self.width), (self.stride * item, item)
+        span = (self.rows - 1) * self.stride + self.width
+        end = self.input((after - 1) * self.size) - origin + span
+        samples = np.concatenate([samples, np.zeros(max(0, end - len(samples)), self.dtype)])
+        result = np.empty((after - first, self.rows, len(self.outputs)), self.dtype)
+        for i, tile in enumerate(result, start=first):
+            start = (self.input(i * self.size) - origin) * item
+            rows = np.ndarray(shape, self.dtype, samples, start, strides).copy()
+            weights = self.weights_at(i * self.size) if self.weights is None else self.weights
+            np.dot(rows, weights, out=tile)
+        return result.ravel()
+
+
+# Shared by all streams of a rate: a megabyte each, or less.
+tile_of = functools.lru_cache(maxsize=32)(Tile)
+
+
+def kaiser_sinc(phases: int, half: int, cutoff: float) -> np.ndarray:
+    """(phases + 1, 2·half): low-pass filters for output samples between two input samples.
+
+    Args:
+        phases: steps from one input sample to the next; both have a filter.
+        half: input samples on each side.
+        cutoff: share of the input's Nyquist frequency.
+    """
+    offsets = np.arange(1 - half, half + 1) - np.arange(phases + 1)[:, None] / phases
+    inside = np.sqrt(np.maximum(0.0, 1.0 - (offsets / half) ** 2))
+    filters = np.sinc(cutoff * offsets) * np.i0(BETA * inside)
+    return filters / filters.sum(axis=1, keepdims=True)  # so that a constant stays what it is
