@@ -1,0 +1,181 @@
+"""How long the clients of `asrkit serve` wait, many at a time, over real sockets.
+
+    python tools/load_test.py --model small-en-alnum --streams 10,50,100 data/an4/dev.jsonl
+
+Clients talk at the speed of speech, each a recording after another, in packets of 100 ms. Delays
+are from the packet that completes a chunk to the message with its text, and from the end of the
+audio to the last message. Clients run in a process of their own, whose CPU time is said apart.
+Every text is compared with what the same recogniser makes of the recording alone.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import soundfile
+from websockets.asyncio.client import connect
+
+PACKET_S = 0.1
+RATE = 16_000
+REACH = 240  # samples after a chunk's last frame begins that the frame needs
+
+
+TITLES = (
+    "streams", "calls", "partial p50, p95, p99 ms", "last p50, p95, p99 ms", "server's cores",
+    "clients' cores", "MB", "clients late ms", "texts that differ",
+)  # fmt: skip
+
+
+class Talk(NamedTuple):
+    """What one recording of one client came to."""
+
+    partials: list[float]  # seconds from the packet that completes a chunk to its message
+    final: float  # seconds from the end of the audio to the last message
+    late: float  # seconds that the client itself was behind, at most
+    text: str
+    recording: int
+
+
+async def talk(address: str, samples: np.ndarray, recording: int) -> Talk:
+    """A call that says one recording."""
+    sent: list[float] = []  # when each packet was
+    partials, finals, late = [], [], 0.0
+    size = round(PACKET_S * RATE)
+    async with connect(address, max_size=None, compression=None) as client:
+        await client.send('{"type": "start"}')
+        await client.recv()
+        began = time.monotonic()
+
+        async def send() -> None:
+            nonlocal late
+            for number, start in enumerate(range(0, len(samples), size)):
+                due = began + (number + 1) * PACKET_S
+                await asyncio.sleep(max(0.0, due - time.monotonic()))
+                late = max(late, time.monotonic() - due)
+                await client.send(samples[start : start + size].tobytes())
+                sent.append(time.monotonic())
+            await client.send('{"type": "end"}')
+
+        sending = asyncio.create_task(send())
+        seen = 0
+        async for message in client:
+            now, got = time.monotonic(), json.loads(message)
+            if got["type"] == "final":
+                finals.append(got["text"])
+            packet = (got.get("ack", 0) + REACH) // size
+            if got["type"] == "partial" and got["ack"] > seen and packet < len(sent):
+                partials.append(now - sent[packet])
+                seen = got["ack"]
+            if got["type"] == "error":
+                raise RuntimeError(got["message"])
+        await sending
+    return Talk(partials, now - sent[-1], late, " ".join(finals), recording)
+
+
+async def caller(
+    address: str, recordings: list[np.ndarray], number: int, until: float, begin: float
+) -> list[Talk]:
+    """One recording after another, from a moment of its own on."""
+    await asyncio.sleep(begin)
+    talks = []
+    while time.monotonic() < until:
+        recording = (7 * number + len(talks)) % len(recordings)
+        talks.append(await talk(address, recordings[recording], recording))
+    return talks
+
+
+async def callers(
+    address: str, recordings: list[np.ndarray], count: int, seconds: float
+) -> list[Talk]:
+    until = time.monotonic() + seconds
+    each = (caller(address, recordings, i, until, 2.0 * i / count) for i in range(count))
+    return [found for talks in await asyncio.gather(*each) for found in talks]
+
+
+def usage(process: int) -> tuple[float, float]:
+    """CPU seconds and resident MB of a process."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2].split()
+    resident = int(fields[21]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), resident
+
+
+def percentiles(values: list[float]) -> str:
+    """Median, 95 % and 99 %, in ms."""
+    if len(values) < 2:
+        return "-"
+    cuts = statistics.quantiles(values, n=100)
+    return ", ".join(f"{1000 * cuts[each - 1]:.0f}" for each in (50, 95, 99))
+
+
+def row(address: str, server: int, recordings: list[np.ndarray], texts: list[str], streams: int,
+        seconds: float) -> str:  # fmt: skip
+    cpu, _ = usage(server)
+    own, started = time.process_time(), time.monotonic()
+    talks = asyncio.run(callers(address, recordings, streams, seconds))
+    elapsed = time.monotonic() - started
+    after, memory = usage(server)
+    wrong = sum(talk.text != texts[talk.recording] for talk in talks)
+    cells = [
+        str(streams), str(len(talks)), percentiles([p for talk in talks for p in talk.partials]),
+        percentiles([talk.final for talk in talks]), f"{(after - cpu) / elapsed:.2f}",
+        f"{(time.process_time() - own) / elapsed:.2f}", f"{memory:.0f}",
+        f"{1000 * max(talk.late for talk in talks):.0f}", str(wrong),
+    ]  # fmt: skip
+    return f"| {' | '.join(cells)} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--model", default="small-en-alnum")
+    parser.add_argument("--streams", default="10,50,100")
+    parser.add_argument("--seconds", type=float, default=20.0, help="of each row")
+    parser.add_argument("--serve", default="", help="more options of asrkit serve, in one string")
+    parser.add_argument("manifest", type=Path)
+    options = parser.parse_args()
+    lines = options.manifest.read_text().splitlines()[:40]
+    paths = [options.manifest.parent / json.loads(line)["audio"] for line in lines]
+    recordings = [soundfile.read(path, dtype="int16")[0] for path in paths]
+    serve = ["--model", options.model, *options.serve.split()]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "asrkit.serve", "--port", "0", "--streams", "1000", *serve],
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stderr is not None
+        told = process.stderr.readline()
+        if (found := re.search(r"http://(\S+)/", told)) is None:
+            sys.exit(told)
+        address = f"ws://{found[1]}/v1/stream"
+        # One caller at a time: what is compared with; tests compare that with `transcribe`.
+        texts = [asyncio.run(alone(address, samples)) for samples in recordings]
+        print(f"{told.strip()}\n")
+        print(f"| {' | '.join(TITLES)} |\n{'|---' * len(TITLES)}|")
+        for streams in map(int, options.streams.split(",")):
+            line = row(address, process.pid, recordings, texts, streams, options.seconds)
+            print(line, flush=True)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+async def alone(address: str, samples: np.ndarray) -> str:
+    """The text of a recording that is sent as fast as it is taken."""
+    async with connect(address, max_size=None, compression=None) as client:
+        await client.send('{"type": "start"}')
+        await client.send(samples.tobytes())
+        await client.send('{"type": "end"}')
+        messages = [json.loads(message) async for message in client]
+    return " ".join(each["text"] for each in messages if each["type"] == "final")
+
+
+if __name__ == "__main__":
+    main()
