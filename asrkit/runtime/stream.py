@@ -54,6 +54,7 @@ class Stream:
         self._resampler = audio.Resampler(sample_rate, dtype=precision)
         self.sample_rate = self._resampler.rate
         self._unresampled = self._resampler.start()
+        self._packets = np.zeros(0, dtype=precision)  # (n,) that wait for the resampler
         self._past = torch.zeros(1, 0, dtype=dtype, device=device)  # the frontend's, (1, P)
         self._samples = self._past  # (1, N) that wait for the frontend
         self._feats: deque[Tensor] = deque()  # each (t, F): frames that no step has taken
@@ -65,7 +66,7 @@ class Stream:
         self.second = decoding.second and decoding.second.engine
         self.ended_feats: deque[Tensor] = deque()
         self._kept = KeptFeatures()
-        self._num_samples = 0  # put, at 16 kHz
+        self._num_put, self._num_samples = 0, 0  # samples put, and those at 16 kHz made of them
         self.ended = False
         self.state = engine.init_state(1)
         self.result = self._transcript.partial()
@@ -92,7 +93,7 @@ class Stream:
         self._kept.clear()
         self.ended_feats.clear()
         self._pending, self._past = 0, self._past[:, :0].clone()
-        self._samples = self._past
+        self._samples, self._packets = self._past, self._packets[:0].copy()
 
     def check(self) -> None:
         """Raises RuntimeError if the stream failed."""
@@ -118,8 +119,34 @@ class Stream:
         self.put(np.zeros(0, dtype=np.float32), last=True)
 
     def put(self, samples: np.ndarray, last: bool = False) -> None:
-        """Samples, mono -> samples at 16 kHz -> frames that wait for the network."""
-        samples, self._unresampled = self._resampler.step(self._unresampled, samples, last)
+        """Samples, mono -> samples at 16 kHz -> frames that wait for the network.
+
+        Small packets are joined until they may complete a chunk: each call has a fixed cost.
+        """
+        self._packets = np.concatenate(
+            [self._packets, samples], dtype=self._packets.dtype, casting="same_kind"
+        )
+        self._num_put += len(samples)
+        most = -(-self._num_put * audio.SAMPLE_RATE // self.sample_rate)  # that all put can give
+        if last or self._completes(most - self._num_samples):
+            self._resample(last)
+            if last or self._completes(0):
+                self._extract()
+        self.ended = last
+        if last and not self._pending:
+            self._finish()
+
+    def _completes(self, more: int) -> bool:
+        """Whether the frames of so many more samples at 16 kHz complete a chunk, or are enough."""
+        waiting = self._past.size(1) + self._samples.size(1) + more
+        chunk = self.engine.spec.chunk_frames
+        wanted = min(chunk - self._pending % chunk, MOST_WAITING)
+        return (waiting - audio.WINDOW) // audio.HOP + 1 >= wanted
+
+    def _resample(self, last: bool) -> None:
+        """All packets -> samples at 16 kHz that wait for the frontend."""
+        samples, self._unresampled = self._resampler.step(self._unresampled, self._packets, last)
+        self._packets = self._packets[:0].copy()
         self._num_samples += len(samples)
         if self.engine.detector is not None:
             self._speech_state, speech = self.engine.detector.step(
@@ -128,18 +155,14 @@ class Stream:
             self._speech += speech
         new = torch.from_numpy(samples)[None].to(self._samples)
         self._samples = torch.cat([self._samples, new], dim=1)
-        ready = (self._past.size(1) + self._samples.size(1) - audio.WINDOW) // audio.HOP + 1
-        chunk = self.engine.spec.chunk_frames
-        # A packet's two frames cost half of what a chunk's 64 do: packets wait for each other.
-        if last or ready >= min(chunk - self._pending % chunk, MOST_WAITING):
-            feats, past = self.engine.features(self._samples, self._past)
-            self._past = past.clone()  # a view would keep all samples in memory
-            self._samples = self._samples[:, :0].clone()
-            self._feats.append(feats[0])
-            self._pending += feats.size(1)
-        self.ended = last
-        if last and not self._pending:
-            self._finish()
+
+    def _extract(self) -> None:
+        """All samples that wait for the frontend -> frames that wait for the network."""
+        feats, past = self.engine.features(self._samples, self._past)
+        self._past = past.clone()  # a view would keep all samples in memory
+        self._samples = self._samples[:, :0].clone()
+        self._feats.append(feats[0])
+        self._pending += feats.size(1)
 
     @property
     def due(self) -> int:
@@ -216,7 +239,7 @@ class Stream:
     @property
     def seconds(self) -> float:
         """Of the audio put so far."""
-        return self._num_samples / audio.SAMPLE_RATE
+        return self._num_put / self.sample_rate
 
     @property
     def seconds_taken(self) -> float:

@@ -46,11 +46,13 @@ def later(result: Result, seconds: float) -> tuple[list[Word], list[Segment]]:
     return words, segments
 
 
-def expected(recognizer: Recognizer, parts: list[np.ndarray]) -> Result:
+def expected(
+    recognizer: Recognizer, parts: list[np.ndarray], rate: int = audio.SAMPLE_RATE
+) -> Result:
     """What recordings of their own give, one after another."""
     words, segments, before = list[Word](), list[Segment](), 0
     for part in parts:
-        some, ended = later(recognizer.transcribe(part), before / audio.SAMPLE_RATE)
+        some, ended = later(recognizer.transcribe(part, rate), before / rate)
         words, segments, before = words + some, segments + ended, before + len(part)
     return Result(" ".join(word.text for word in words), words, True, segments)
 
@@ -90,6 +92,18 @@ def test_between_commits_is_a_recording_of_its_own(two: bool, pauses: bool) -> N
         assert_same(each, expected(recognizer, parts))
     assert_same(neighbour.result, recognizer.transcribe(np.concatenate(parts)))
     assert neighbour.result.text != result.text
+
+
+@pytest.mark.parametrize("rate", [8000, 44_100])
+def test_a_commit_ends_with_the_last_sample_at_any_rate(rate: int) -> None:
+    """Also with one that the resampler has not answered yet."""
+    recognizer, samples = recognizer_of(), speech(3.0, 1, rate)
+    parts = np.split(samples, [rate, rate + 1, rate + 61, 2 * rate])
+    session = recognizer.start(rate)
+    for part in parts:
+        session.accept(part)
+        session.commit()
+    assert_same(session.finish(), expected(recognizer, parts, rate))
 
 
 def test_control_a_past_beyond_the_commit_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

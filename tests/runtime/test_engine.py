@@ -9,6 +9,7 @@ from asrkit import Batcher, Endpointer, audio
 from asrkit.backends import eager
 from asrkit.runtime import Recognizer
 from asrkit.runtime.endpoint import BREATH_MS
+from asrkit.runtime.stream import Stream
 from asrkit.runtime.transcript import DecodingOptions, Transcript
 from asrkit.runtime.vad import SpeechDetector
 from asrkit.search import GreedySearch
@@ -58,6 +59,29 @@ def test_the_frontends_past_goes_in_and_out() -> None:
     recognizer.engine.features = lambda x, past: honest(x, past[:, :0])  # type: ignore[method-assign]
     forgetful = features_of(recognizer, packets(samples, [100] * 400))
     assert len(forgetful) < len(expected)  # the control
+
+
+@pytest.mark.parametrize("rate", [8000, 16_000, 44_100])
+def test_small_packets_are_joined(rate: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So they cost fewer calls, and no result comes later than if they were not."""
+    recognizer, samples, calls = recognizer_of(), speech(3.0, 1, rate), 0
+    resampled = Stream._resample
+
+    def counted(stream: Stream, last: bool) -> None:
+        nonlocal calls
+        calls += 1
+        resampled(stream, last)
+
+    def answers() -> list[object]:
+        session = recognizer.start(rate)
+        return [timed(session.accept(packet)) for packet in packets(samples, [rate // 100] * 299)]
+
+    monkeypatch.setattr(Stream, "_resample", counted)
+    joined, calls_joined = answers(), calls
+    monkeypatch.setattr(Stream, "_completes", lambda stream, more: True)
+    assert joined == answers()
+    assert calls_joined < 150
+    assert calls - calls_joined == 300  # the control
 
 
 @pytest.mark.parametrize("endpointer", [None, Endpointer(80, reset_encoder=True)])
