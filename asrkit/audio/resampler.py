@@ -20,7 +20,7 @@ from asrkit.errors import shown, whole_number
 CROSSINGS = 64  # zero crossings of the sinc on each side
 CUTOFF = 0.95  # -6 dB, share of the lower rate's Nyquist frequency: what exceeds it is removed
 BETA = 10.06  # of the Kaiser window: 100 dB
-MOST_PHASES = 640  # places between two input samples for which the filter is tabulated: 11025 Hz
+MOST_PHASES = 640  # places between two samples for which the filter is tabulated: 11025 Hz
 FINE = 1024  # phases of the table between which the filter is interpolated for other rates: -118 dB
 BLOCK = 64  # output samples, about, in a row of the matrix product
 ROWS = 4  # of a tile
@@ -66,6 +66,17 @@ class Resampler:
         """The past of a stream that has not begun."""
         silence = 0 if self._tile is None else self._tile.half - 1
         return ResamplerPast(np.zeros(silence, self.dtype), 0, 0)
+
+    def check(self, past: ResamplerPast) -> None:
+        """Raises ValueError for what is no past of a stream that goes on."""
+        tile, (samples, taken, given) = self._tile, past
+        waiting, expected = 0, taken
+        if tile is not None:
+            expected = tile.complete(taken)
+            start = tile.input(expected // tile.size * tile.size)
+            waiting = tile.half - 1 + taken - start
+        if samples.dtype != self.dtype or samples.shape != (waiting,) or given != expected:
+            raise ValueError("the past of the resampler does not fit its rate")
 
     def step(
         self, past: ResamplerPast, samples: np.ndarray, last: bool = False
@@ -119,7 +130,9 @@ class Tile:
         self.up, self.down, self.dtype = output_rate // common, rate // common, dtype
         ratio = max(1.0, rate / output_rate)
         self.half = math.ceil(CROSSINGS * ratio / CUTOFF)
-        periodic = self.up <= MOST_PHASES  # all rows have the same phases, hence the same weights
+        periodic = (
+            max(self.up, self.down) <= MOST_PHASES
+        )  # all rows have the same phases, hence the same weights
         self.phases = self.up if periodic else max(1, math.ceil(FINE / ratio))
         self.filters = kaiser_sinc(self.phases, self.half, CUTOFF / ratio).astype(dtype)
         block = self.up * max(1, BLOCK // self.up) if periodic else BLOCK
@@ -173,7 +186,7 @@ class Tile:
         return result.ravel()
 
 
-# Shared by all streams of a rate: a megabyte each, or less.
+# Shared by all streams of a rate: two megabytes each, or less.
 tile_of = functools.lru_cache(maxsize=32)(Tile)
 
 

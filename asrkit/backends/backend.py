@@ -53,6 +53,7 @@ class Backend(NamedTuple):
     spec: Spec
     init_state: Callable[[int], EncoderState]
     step: Step  # (B, T, F), (B,), state -> CTCOutput
+    weights: Callable[[], str]  # SHA-256 of the network's
 
 
 def milliseconds(factor: int) -> int:

@@ -1,7 +1,10 @@
 """The network as it is, in PyTorch: on any device, in any precision, in full context too."""
 
+import functools
+
 from asrkit.backends.backend import Backend, Spec
 from asrkit.model import FULL_CONTEXT, ConformerCTC, CTCStep, FullContextStep
+from asrkit.model_file import fingerprint
 
 
 def eager(model: ConformerCTC, chunk_size: int, left_context: int) -> Backend:
@@ -17,4 +20,5 @@ def eager(model: ConformerCTC, chunk_size: int, left_context: int) -> Backend:
         chunk_size=chunk_size,
         left_context=0 if full else left_context,
     )
-    return Backend("eager", spec, module.init_state, module)
+    weights = functools.cache(lambda: fingerprint(model.state_dict()))  # takes a while: when asked
+    return Backend("eager", spec, module.init_state, module, weights)

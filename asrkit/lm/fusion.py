@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+PROBED = 512  # words by whose scores a model is told from others
 LIMIT = 20.0  # largest weight or bonus: e to what they add to a score fits into a float
 
 
@@ -53,6 +54,14 @@ class Weighted:
         """The score of the sentence's end, which is no word and has no bonus."""
         return self.weight * self.model.finish(context)
 
+    def identity(self, pieces: Sequence[str]) -> str:
+        """The scores of a text of some words that the model knows, or else of these pieces."""
+        context, scores = self.model.start(), []
+        for word in (self.model.vocabulary() or pieces)[:PROBED]:
+            context, score = self.score(context, word)
+            scores.append(score)
+        return repr([self.weight, self.bonus, *scores, self.finish(context)])
+
 
 class TokenFusion:
     """The fusion of a model of tokens: every token has a score.
@@ -80,6 +89,9 @@ class TokenFusion:
 
     def finish(self, state: Any) -> float:
         return self.weighted.finish(state)
+
+    def identity(self) -> str:
+        return f"tokens {self.weighted.identity(self.words)}"
 
 
 class WordFusion:
@@ -120,6 +132,9 @@ class WordFusion:
         context, begun = state
         context, added = self.scored(context, [begun])
         return added + self.weighted.finish(context)
+
+    def identity(self) -> str:
+        return f"words {self.weighted.identity(self.pieces)}"
 
     def scored(self, context: Any, words: list[str]) -> tuple[Any, float]:
         """The context after these words, and the sum of their scores; "" is no word."""

@@ -39,6 +39,7 @@ class Hotwords:
     """
 
     def __init__(self, bonuses: Mapping[str, float], pieces: Sequence[str]) -> None:
+        self.bonuses = dict(bonuses)
         spaced = any(" " in piece for piece in pieces)
         self.pieces = pieces if spaced else [letters_as_words(piece) for piece in pieces]
         self.next: list[dict[str, int]] = [{" ": 1}, {}]  # node -> letter -> longer node
@@ -121,6 +122,9 @@ class Hotwords:
 
     def finish(self, state: int) -> float:
         return self.complete[state] - self.advance[state]
+
+    def identity(self) -> str:
+        return f"hotwords {sorted(self.bonuses.items())}"
 
 
 def exact(amount: float) -> float:

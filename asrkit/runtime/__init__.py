@@ -6,6 +6,7 @@ from asrkit.runtime.engine import Engine
 from asrkit.runtime.load import load, recognizer_of
 from asrkit.runtime.recognizer import Recognizer
 from asrkit.runtime.results import Candidate, Result, Segment
+from asrkit.runtime.saved import SavedStreamError
 from asrkit.runtime.session import Session
 from asrkit.runtime.word import Word
 
@@ -17,6 +18,7 @@ __all__ = [
     "Engine",
     "Recognizer",
     "Result",
+    "SavedStreamError",
     "Segment",
     "Session",
     "Word",

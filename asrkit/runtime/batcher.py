@@ -1,7 +1,7 @@
 """Many streams, each where it is, in one step of the network."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
 
@@ -21,6 +21,9 @@ from asrkit.runtime.streams import Streams
 MOST_ENDED_MS = 10_000
 
 
+MOST_COMMITS = 100  # of a session that wait for steps: each begins a stream with a state of its own
+
+
 class AheadError(UserError):
     """Audio that comes faster than the network takes it: the same call may succeed later."""
 
@@ -32,12 +35,12 @@ class BatchedSession:
     a step is the session's `error`, and the others go on.
 
     Args:
-        begin: makes each stream of it.
+        streams: of the session.
         max_ahead: seconds of audio that may wait for steps.
     """
 
-    def __init__(self, begin: Callable[[], Stream], max_ahead: float) -> None:
-        self._streams, self._max_ahead = Streams(begin), max_ahead
+    def __init__(self, streams: Streams, max_ahead: float) -> None:
+        self._streams, self._max_ahead = streams, max_ahead
 
     @property
     def result(self) -> Result:
@@ -94,9 +97,12 @@ class BatchedSession:
         """As `Session.commit`; the steps that it needs come before those of later samples.
 
         Raises:
+            AheadError: if too many commits wait for steps; the session is as it was before.
             RuntimeError: as `accept`.
         """
         self._streams.check_open()
+        if self._streams.num_waiting > MOST_COMMITS:
+            raise AheadError(f"{MOST_COMMITS} commits wait for the network: take steps")
         self._streams.commit()
 
     def end(self) -> None:
@@ -107,6 +113,10 @@ class BatchedSession:
         """
         self._streams.check()
         self._streams.end()
+
+    def save(self, key: bytes | None = None) -> bytes:
+        """As `Session.save`, also after `end`; what waits for a step is saved, too."""
+        return self._streams.save(key)
 
 
 class Batcher:
@@ -176,14 +186,29 @@ class Batcher:
             UserError: for hotwords that cannot be used, or a recogniser on another backend.
             RuntimeError: after `close`.
         """
+        streams = (recognizer or self.recognizer).streams(sample_rate, hotwords)
+        return self._begin(streams, recognizer)
+
+    def _begin(self, streams: Streams, recognizer: Recognizer | None) -> BatchedSession:
         if self._closed:
             raise RuntimeError("this batcher is closed; make another one")
-        recognizer = recognizer or self.recognizer
-        if recognizer.backend is not self.recognizer.backend:
+        if recognizer is not None and recognizer.backend is not self.recognizer.backend:
             raise UserError("a session's recognizer has to be on the batcher's own backend")
-        session = BatchedSession(recognizer.streams(sample_rate, hotwords), self.max_ahead)
+        session = BatchedSession(streams, self.max_ahead)
         self._sessions.append(session)
         return session
+
+    def restore(
+        self, data: bytes, key: bytes | None = None, recognizer: Recognizer | None = None
+    ) -> BatchedSession:
+        """A session that was saved, among those of this batcher; as `Recognizer.restore`.
+
+        Args:
+            data: of a session of a recogniser like the one below.
+            key: with which it was saved.
+            recognizer: as `start` takes it.
+        """
+        return self._begin((recognizer or self.recognizer).restored(data, key), recognizer)
 
     def drop(self, session: BatchedSession) -> None:
         """End a session whose result nobody waits for any more, and forget it."""

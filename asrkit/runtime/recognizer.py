@@ -4,6 +4,7 @@ import copy
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,15 +14,19 @@ from torch.nn.utils.rnn import pad_sequence
 from asrkit import audio
 from asrkit.backends import Backend
 from asrkit.build import build_hotwords
+from asrkit.errors import reason
 from asrkit.lm import weighed
 from asrkit.model import FULL_CONTEXT
 from asrkit.runtime.endpoint import Endpointer
 from asrkit.runtime.engine import Engine
+from asrkit.runtime.identity import differences, identity
 from asrkit.runtime.results import Result
 from asrkit.runtime.rewrite import applied
+from asrkit.runtime.saved import SavedStreamError, read, unpack
 from asrkit.runtime.second_pass import SecondPass
 from asrkit.runtime.session import Session
 from asrkit.runtime.stream import PIECE_SECONDS, Stream, duration
+from asrkit.runtime.streams import Streams, StreamsValue
 from asrkit.runtime.transcript import DecodingOptions, Transcript
 from asrkit.runtime.vad import SpeechDetector
 from asrkit.search import Search, is_fusing, plus
@@ -185,10 +190,45 @@ class Recognizer:
         """
         return Session(self.streams(sample_rate, hotwords))
 
-    def streams(self, sample_rate: int, hotwords: Phrases | None = None) -> Callable[[], Stream]:
-        """What begins the streams of a session, without steps, which are the caller's to make."""
-        decoding = self.with_hotwords(hotwords).decoding
-        return functools.partial(Stream, self.engine, decoding, sample_rate)
+    def streams(self, sample_rate: int, hotwords: Phrases | None = None) -> Streams:
+        """The streams of a session, without steps, which are the caller's to make."""
+        phrases = {} if hotwords is None else weighed(hotwords)
+        decoding = self.with_hotwords(phrases).decoding
+        begin = functools.partial(Stream, self.engine, decoding, sample_rate)
+        return Streams(begin, phrases, self.identity)
+
+    def restore(self, data: bytes, key: bytes | None = None) -> Session:
+        """A session that `save` has written, where it was: it goes on as if nothing had happened.
+
+        Args:
+            data: of a session of a recogniser like this one: the same model, backend, context,
+                search and other options, whatever the process.
+            key: with which it was saved.
+
+        Raises:
+            SavedStreamError: for data of another recogniser, or that was changed; with a key, also
+                for data without its tag. Without one, data that somebody made up may give any text.
+        """
+        return Session(self.restored(data, key))
+
+    def restored(self, data: bytes, key: bytes | None) -> Streams:
+        """As `restore`, without the steps."""
+        theirs, raw, tensors = unpack(data, key)
+        if others := differences(theirs, self.identity()):
+            raise SavedStreamError(
+                f"the stream was saved by another recogniser, with {'; '.join(others[:3])}"
+            )
+        try:
+            value = read(StreamsValue, raw, tensors)
+            streams = self.streams(value.sample_rate, value.hotwords)
+            streams.restore(value)
+        except ValueError as error:
+            raise SavedStreamError(f"the saved stream is damaged: {reason(error)}") from None
+        return streams
+
+    def identity(self) -> dict[str, Any]:
+        """What a stream has to find again when it is restored, as JSON."""
+        return identity(self.backend, self.decoding)
 
     def transcribe(
         self,

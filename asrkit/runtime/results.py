@@ -60,8 +60,10 @@ class Earlier(NamedTuple):
     seconds: float  # of audio
 
     @classmethod
-    def nothing(cls) -> "Earlier":
-        return cls(Grown([], 0), Grown([], 0), 0.0)
+    def of(cls, segments: Sequence[Segment] = (), seconds: float = 0.0) -> "Earlier":
+        """Of so many seconds with these segments."""
+        words = [word for segment in segments for word in segment.words]
+        return cls(Grown(words, len(words)), Grown([*segments], len(segments)), seconds)
 
     def followed_by(self, result: "Result", seconds: float) -> "Earlier":
         """With the final result of the next stream, of so many seconds."""

@@ -44,6 +44,14 @@ class Piece(NamedTuple):
         return log_probs[self.start - self.first : self.end - self.first]
 
 
+class PiecesValue(NamedTuple):
+    """Where the open piece is."""
+
+    start: int
+    quiet: tuple[bool, ...]
+    open: bool
+
+
 class Pieces:
     """Divides a stream into pieces. They do not depend on how many frames come at once.
 
@@ -91,6 +99,20 @@ class Pieces:
         size = len(self._quiet)
         return self._piece(size, size, ends=True) if size or self._open else None
 
+    @property
+    def value(self) -> PiecesValue:
+        return PiecesValue(self._start, tuple(self._quiet), self._open)
+
+    def restore(self, value: PiecesValue, frame: int) -> None:
+        """Go on from a value, of a stream of so many frames.
+
+        Raises:
+            ValueError: if it cannot be one.
+        """
+        if not (0 <= value.start <= frame and len(value.quiet) <= self._longest):
+            raise ValueError("the open piece does not lie in the stream")
+        self._start, self._quiet, self._open = value.start, [*value.quiet], value.open
+
     def _piece(self, size: int, seen: int, ends: bool) -> Piece:
         """One of so many frames, of which the network sees more."""
         start = self._start
@@ -126,6 +148,16 @@ class KeptFeatures:
         """(T, F): frames first … last-1, or up to the last that there is."""
         whole = torch.cat([*self._parts])
         return whole[first - self._start : last - self._start]
+
+    def rest(self, first: int, like: Tensor) -> Tensor:
+        """(T, F): all frames from this one on; none are like these (0, F)."""
+        if not self._parts:
+            return like
+        return torch.cat([*self._parts])[max(0, first - self._start) :]
+
+    def restore(self, feats: Tensor, first: int) -> None:
+        """Keep (T, F), of which the first has this number."""
+        self._parts, self._start = deque([feats]), first
 
     def forget(self, before: int) -> None:
         """Frames before this one are not needed any more."""

@@ -1,7 +1,5 @@
 """A session that makes its own steps."""
 
-from collections.abc import Callable
-
 import numpy as np
 
 from asrkit import audio
@@ -17,8 +15,8 @@ class Session:
     are refused before anything has changed; any other exception, Ctrl-C too, ends the session.
     """
 
-    def __init__(self, begin: Callable[[], Stream]) -> None:
-        self._streams = Streams(begin)
+    def __init__(self, streams: Streams) -> None:
+        self._streams = streams
 
     def accept(self, samples: np.ndarray) -> Result:
         """Take any number of samples, also 0 or 1; the result so far.
@@ -55,6 +53,18 @@ class Session:
         self._streams.check()
         self._streams.end()
         return self._step()
+
+    def save(self, key: bytes | None = None) -> bytes:
+        """The stream as bytes, with which `Recognizer.restore` goes on, here or elsewhere.
+
+        Args:
+            key: with which the bytes are authenticated, by HMAC-SHA256. They are not encrypted:
+                the text is in them, and features of the latest audio.
+
+        Raises:
+            RuntimeError: if the session failed.
+        """
+        return self._streams.save(key)
 
     def _accept(self, mono: np.ndarray) -> Result:
         """As `accept`, of samples that `audio.mono` has made."""

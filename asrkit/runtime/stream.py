@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,11 +13,30 @@ from asrkit import audio
 from asrkit.errors import shown
 from asrkit.model import EncoderState
 from asrkit.runtime.engine import Engine
+from asrkit.runtime.saved import require
 from asrkit.runtime.second_pass import KeptFeatures
-from asrkit.runtime.transcript import DecodingOptions, Transcript
+from asrkit.runtime.transcript import DecodingOptions, Transcript, TranscriptValue
+from asrkit.runtime.vad import SpeechState
 
 MOST_WAITING = 100  # frames whose samples wait: those of a chunk, in long chunks of a second
 PIECE_SECONDS = 30  # longest piece of audio worked on at once: bounds memory, not results
+
+
+class StreamValue(NamedTuple):
+    """All of a stream that cannot be derived."""
+
+    packets: np.ndarray
+    resampler: audio.ResamplerPast
+    past: Tensor
+    samples: Tensor
+    feats: Tensor
+    detector: SpeechState | None
+    speech: tuple[bool, ...]
+    transcript: TranscriptValue
+    ended_feats: tuple[Tensor, ...]
+    kept: Tensor | None
+    state: EncoderState
+    ended: bool
 
 
 class Stream:
@@ -59,6 +79,7 @@ class Stream:
         self._samples = self._past  # (1, N) that wait for the frontend
         self._feats: deque[Tensor] = deque()  # each (t, F): frames that no step has taken
         self._pending = 0  # frames in them
+        self._speech_state: SpeechState | None = None
         if engine.detector is not None:
             self._speech_state = engine.detector.start()
         self._speech: list[bool] = []  # of encoder frames to come
@@ -66,7 +87,7 @@ class Stream:
         self.second = decoding.second and decoding.second.engine
         self.ended_feats: deque[Tensor] = deque()
         self._kept = KeptFeatures()
-        self._num_put, self._num_samples = 0, 0  # samples put, and those at 16 kHz made of them
+        self._no_feats = self._past.new_zeros(0, engine.spec.num_mels)
         self.ended = False
         self.state = engine.init_state(1)
         self.result = self._transcript.partial()
@@ -126,9 +147,8 @@ class Stream:
         self._packets = np.concatenate(
             [self._packets, samples], dtype=self._packets.dtype, casting="same_kind"
         )
-        self._num_put += len(samples)
         most = -(-self._num_put * audio.SAMPLE_RATE // self.sample_rate)  # that all put can give
-        if last or self._completes(most - self._num_samples):
+        if last or self._completes(most - self._unresampled.given):
             self._resample(last)
             if last or self._completes(0):
                 self._extract()
@@ -147,8 +167,7 @@ class Stream:
         """All packets -> samples at 16 kHz that wait for the frontend."""
         samples, self._unresampled = self._resampler.step(self._unresampled, self._packets, last)
         self._packets = self._packets[:0].copy()
-        self._num_samples += len(samples)
-        if self.engine.detector is not None:
+        if self.engine.detector is not None and self._speech_state is not None:
             self._speech_state, speech = self.engine.detector.step(
                 self._speech_state, torch.from_numpy(samples)
             )
@@ -242,6 +261,10 @@ class Stream:
         return self._num_put / self.sample_rate
 
     @property
+    def _num_put(self) -> int:
+        return self._unresampled.taken + len(self._packets)
+
+    @property
     def seconds_taken(self) -> float:
         """Of the audio put so far, what the network has taken."""
         if self.over:
@@ -250,7 +273,99 @@ class Stream:
 
     @property
     def _duration(self) -> float:
-        return duration(self._num_samples)
+        return duration(self._unresampled.given)
+
+    @property
+    def value(self) -> StreamValue:
+        """What a stream on the same engine, with the same options, goes on from.
+
+        Raises:
+            RuntimeError: if the stream failed or was given up.
+        """
+        self.check()
+        if self.over and not self.result.is_final:
+            raise RuntimeError("this session was dropped; nothing is left of it")
+        first = self.engine.spec.factor * self._transcript.pieces.first
+        return StreamValue(
+            self._packets, self._unresampled, self._past, self._samples,
+            torch.cat([*self._feats, self._no_feats]), self._speech_state, tuple(self._speech),
+            self._transcript.value, tuple(self.ended_feats),
+            None if self.second is None else self._kept.rest(first, self._no_feats), self.state,
+            self.ended,
+        )  # fmt: skip
+
+    def restore(self, value: StreamValue) -> None:
+        """Go on from a value.
+
+        Raises:
+            ValueError: if it cannot be that of a stream with these options.
+        """
+        self._transcript.restore(value.transcript, self.engine.spec.vocab_size)
+        self._check(value)
+        self._packets, self._unresampled = value.packets, value.resampler
+        self.ended = value.ended
+        self._past, self._samples = (
+            each.to(self._past.device) for each in (value.past, value.samples)
+        )
+        self._feats = deque([value.feats.to(self._past.device)] if len(value.feats) else [])
+        self._pending, self._speech = len(value.feats), [*value.speech]
+        self._speech_state = value.detector
+        self.ended_feats = deque(each.to(self._past.device) for each in value.ended_feats)
+        if value.kept is not None:
+            first = self.engine.spec.factor * self._transcript.pieces.first
+            self._kept.restore(value.kept.to(self._past.device), first)
+        self.state = EncoderState(*(each.to(self._past.device) for each in value.state))
+        self._move_on()
+
+    def _check(self, value: StreamValue) -> None:
+        """Raises ValueError unless the parts of a value fit each other, and this stream."""
+        spec, given, transcript = self.engine.spec, value.resampler.given, value.transcript
+        factor, frame = spec.factor, transcript.frame
+        for found, own in zip(value.state, self.state, strict=True):
+            require(
+                found.shape == own.shape and found.dtype == own.dtype, "another network's state"
+            )
+        require(0 <= int(value.state.position) <= frame, "the network is ahead of the stream")
+        kept = () if value.kept is None else (value.kept,)
+        for feats in (value.feats, *value.ended_feats, *kept):
+            require(fits(feats, self._no_feats, 0), "another frontend's features")
+        for samples in (value.past, value.samples):
+            require(fits(samples, self._past, 1), "another frontend's samples")
+        waiting = value.past.size(1) + value.samples.size(1)
+        if not transcript.finished:
+            count = audio.HOP * (factor * frame + len(value.feats)) + waiting
+            require(count == given, f"the stream has {count} samples of {given}")
+        done = value.ended and len(value.feats) == 0
+        require(transcript.finished == done, "the stream has ended, and its text has not")
+        packets = value.packets
+        require(
+            packets.ndim == 1 and packets.dtype == self._packets.dtype, "packets of another kind"
+        )
+        if not value.ended:
+            self._resampler.check(value.resampler)
+        detector = self.engine.detector
+        require((detector is None) == (value.detector is None), "a speech detector is missing")
+        if detector is not None and value.detector is not None:
+            detector.check(value.detector, given)
+            complete = max(frame, given // detector.frame)
+            require(
+                frame + len(value.speech) == complete, "frames of the speech detector are missing"
+            )
+        first = self._transcript.pieces.first
+        require(len(kept) == (self.second is not None), "features of the second pass are missing")
+        for part, size in [(each, frame - first) for each in kept] + [
+            (each, piece.last - piece.first)
+            for each, (piece, _) in zip(value.ended_feats, transcript.waiting, strict=True)
+        ]:
+            require(
+                -(-len(part) // factor) == size, f"there are {len(part)} of {factor * size} frames"
+            )
+
+
+def fits(found: Tensor, like: Tensor, dim: int) -> bool:
+    """Whether a tensor has this type, and this shape but for the size of one dimension."""
+    same = found.dtype == like.dtype and found.dim() == like.dim()
+    return same and found.narrow(dim, 0, 0).shape == like.narrow(dim, 0, 0).shape
 
 
 def duration(num_samples: int) -> float:

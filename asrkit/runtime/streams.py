@@ -1,13 +1,26 @@
 """The streams of a session, one after another: a commit ends one, and the next begins as new."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from asrkit import audio
-from asrkit.runtime.results import Earlier, Result
-from asrkit.runtime.stream import Stream
+from asrkit.runtime.results import Earlier, Result, Segment
+from asrkit.runtime.saved import pack, require
+from asrkit.runtime.stream import Stream, StreamValue
+
+
+class StreamsValue(NamedTuple):
+    """All of a session that cannot be derived."""
+
+    sample_rate: int
+    hotwords: dict[str, float]
+    segments: tuple[Segment, ...]  # of the streams that are over
+    seconds: float  # of their audio
+    followed: int  # such streams
+    waiting: tuple[StreamValue, ...]
 
 
 class Streams:
@@ -17,12 +30,19 @@ class Streams:
 
     Args:
         begin: makes a new stream.
+        hotwords: of the session alone, which its streams have already.
+        identity: of the recogniser without them, for saving.
     """
 
-    def __init__(self, begin: Callable[[], Stream]) -> None:
-        self._begin = begin
+    def __init__(
+        self,
+        begin: Callable[[], Stream],
+        hotwords: Mapping[str, float],
+        identity: Callable[[], Mapping[str, Any]],
+    ) -> None:
+        self._begin, self._hotwords, self._identity = begin, hotwords, identity
         self._waiting = deque([begin()])  # the oldest first
-        self._earlier = Earlier.nothing()  # what the streams before them gave
+        self._earlier = Earlier.of()  # what the streams before them gave
         self._followed = 0  # such streams
 
     @property
@@ -55,6 +75,12 @@ class Streams:
     def over(self) -> bool:
         """Whether they go no further."""
         return self.stream.over
+
+    @property
+    def num_waiting(self) -> int:
+        """How many of them are not over, or have not begun."""
+        self._follow()
+        return len(self._waiting)
 
     @property
     def seconds_due(self) -> float:
@@ -105,6 +131,35 @@ class Streams:
         if self._waiting[-1].seconds:
             self.end()
             self._waiting.append(self._begin())
+
+    def save(self, key: bytes | None) -> bytes:
+        """The value of the streams, and what recogniser they are of, as bytes.
+
+        Raises:
+            RuntimeError: if one failed, or all were given up.
+        """
+        self._follow()
+        value = StreamsValue(
+            self._waiting[0].sample_rate, dict(self._hotwords), self._earlier.segments.read(),
+            self._earlier.seconds, self._followed, tuple(each.value for each in self._waiting),
+        )  # fmt: skip
+        return pack(value, self._identity(), key)
+
+    def restore(self, value: StreamsValue) -> None:
+        """Go on from a value, of streams that began as these do.
+
+        Raises:
+            ValueError: if it cannot be one.
+        """
+        require(value.seconds >= 0 and value.followed >= 0, "the streams before are less than none")
+        require(bool(value.waiting), "there is no stream")
+        require(all(each.ended for each in value.waiting[:-1]), "two streams go on")
+        self._earlier = Earlier.of(value.segments, value.seconds)
+        self._followed = value.followed
+        self._waiting.clear()
+        for each in value.waiting:
+            self._waiting.append(self._begin())
+            self._waiting[-1].restore(each)
 
     def give_up(self) -> None:
         """Go no further, and keep nothing of what waits."""

@@ -8,11 +8,12 @@ import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from asrkit.runtime.endpoint import Endpointer
+from asrkit.errors import UserError
+from asrkit.runtime.endpoint import Endpointer, EndpointState
 from asrkit.runtime.results import (
     Candidate,
     Grown,
@@ -24,9 +25,10 @@ from asrkit.runtime.results import (
     seconds,
 )
 from asrkit.runtime.rewrite import applied, rewritten
-from asrkit.runtime.second_pass import Piece, Pieces, SecondPass
+from asrkit.runtime.saved import read, require
+from asrkit.runtime.second_pass import Piece, Pieces, PiecesValue, SecondPass
 from asrkit.runtime.word import Word
-from asrkit.search import Search
+from asrkit.search import SavableSearch, Search
 from asrkit.text import Tokenizer, decode
 
 
@@ -53,6 +55,28 @@ class DecodingOptions(NamedTuple):
         return self.endpointer is not None and self.endpointer.reset_encoder
 
 
+class SegmentValue(NamedTuple):
+    """An open segment: its words are derived from the state of its search."""
+
+    start: int
+    state: Any  # as the search has it
+
+
+class TranscriptValue(NamedTuple):
+    """All of a transcript that cannot be derived."""
+
+    segments: tuple[Segment, ...]
+    frame: int
+    start: int
+    ended: int
+    finished: bool
+    endpoint: EndpointState | None
+    open: SegmentValue
+    pieces: PiecesValue
+    waiting: tuple[tuple[Piece, tuple[Word, ...]], ...]
+    again: SegmentValue | None
+
+
 class OpenSegment:
     """A segment to which frames are added: its hypothesis, and the words in it.
 
@@ -64,8 +88,18 @@ class OpenSegment:
     """
 
     def __init__(self, search: Search, tokenizer: Tokenizer, frame_ms: int, start: int) -> None:
-        self._search, self._state = search, search.start()
+        self._search, self._state, self._start = search, search.start(), start
         self._read = WordReader(tokenizer, frame_ms, start)
+
+    @property
+    def value(self) -> SegmentValue:
+        return SegmentValue(self._start, savable(self._search).to_value(self._state))
+
+    def restore(self, value: SegmentValue, vocab_size: int, frame: int) -> None:
+        """Go on from the value of a segment that ends at this frame so far, see `SegmentValue`."""
+        search = savable(self._search)
+        state = read(search.Value, value.state, {})
+        self._state = search.from_value(state, vocab_size, frame - self._start)
 
     def accept(self, log_probs: Tensor) -> None:
         """Take (E, V) more frames."""
@@ -90,6 +124,13 @@ class OpenSegment:
         return candidates(self._search.nbest(self._state), self._read.tokenizer)
 
 
+def savable(search: Search) -> SavableSearch:
+    """The search, if its states can be saved; UserError if not."""
+    if not isinstance(search, SavableSearch):
+        raise UserError(f"a stream with a {type(search).__name__} cannot be saved")
+    return search
+
+
 class Transcript:
     """The text of a stream so far. Where a segment ends, the search begins anew.
 
@@ -111,11 +152,13 @@ class Transcript:
         self.frame = 0  # encoder frames taken
         self.start = 0  # of them, before the segment that will be next in `segments`
         self.ended, self.finished = 0, False
+        self.endpoint: EndpointState | None = None
         if decoding.endpointer is not None:
             self.endpoint = decoding.endpointer.start()
         self.open = self.begin(decoding.search, 0)
         self.pieces = Pieces(frame_ms)
         self.waiting: deque[tuple[Piece, Sequence[Word]]] = deque()
+        self.again: OpenSegment | None = None
         if decoding.second is not None:
             self.again = self.begin(decoding.second.search, 0)
 
@@ -136,7 +179,7 @@ class Transcript:
         if endpointer is not None or self.decoding.second is not None:
             quiet = self.decoding.search.quiet(log_probs)
             quiet = [a and not b for a, b in itertools.zip_longest(quiet, speech, fillvalue=False)]
-        if endpointer is not None:
+        if endpointer is not None and self.endpoint is not None:
             self.endpoint, found = endpointer.step(self.endpoint, quiet, self.frame_ms)
             cuts += found
         for start, end in itertools.pairwise(cuts):
@@ -186,11 +229,60 @@ class Transcript:
         """
         second = self.decoding.second
         assert second is not None
+        assert self.again is not None
         piece, _ = self.waiting.popleft()
         self.again.accept(piece.of(log_probs))
         if piece.ends:
             self.add(self.again, piece.end, duration, second.engine.spec.context)
             self.again = self.begin(second.search, piece.end)
+
+    @property
+    def value(self) -> TranscriptValue:
+        waiting = tuple((piece, tuple(words)) for piece, words in self.waiting)
+        return TranscriptValue(
+            tuple(self.segments), self.frame, self.start, self.ended, self.finished,
+            self.endpoint, self.open.value, self.pieces.value, waiting,
+            None if self.again is None else self.again.value,
+        )  # fmt: skip
+
+    def restore(self, value: TranscriptValue, vocab_size: int) -> None:
+        """Go on from a value, of a stream with the same options.
+
+        Raises:
+            ValueError: if it cannot be one.
+        """
+        frame, pieces, again = value.frame, [piece for piece, _ in value.waiting], value.again
+        require(
+            0 <= value.start <= frame and 0 <= value.open.start <= frame, "a segment begins late"
+        )
+        require((value.endpoint is None) == (self.endpoint is None), "an endpointer is missing")
+        require((again is None) == (self.again is None), "a second pass is missing")
+        if value.endpoint is not None:
+            count, pause, _ = value.endpoint
+            require(0 <= pause <= count <= frame, "the pause is longer than the stream")
+        if again is not None:
+            count = value.pieces.start + len(value.pieces.quiet)
+            require(count == frame, f"the pieces have {count} frames of {frame}")
+        self.pieces.restore(value.pieces, frame)
+        settled = 0 if again is None else again.start
+        for piece in pieces:
+            require(
+                settled <= piece.start <= piece.end <= piece.last <= frame
+                and 0 <= piece.first <= piece.start
+                and piece.first < piece.last,
+                "the pieces overlap",
+            )
+            settled = piece.end
+        self.segments, self.frame, self.start = [*value.segments], frame, value.start
+        self.closed = [word for segment in self.segments for word in segment.words]
+        self.ended, self.finished = value.ended, value.finished
+        self.endpoint, self.waiting = value.endpoint, deque(value.waiting)
+        self.open = self.begin(self.decoding.search, value.open.start)
+        self.open.restore(value.open, vocab_size, frame)
+        if again is not None and self.decoding.second is not None:
+            self.again = self.begin(self.decoding.second.search, again.start)
+            first = pieces[0].start if pieces else value.pieces.start
+            self.again.restore(again, vocab_size, first)
 
     def partial(self) -> Result:
         """What is known so far; final once the stream has ended and no piece waits."""

@@ -50,6 +50,14 @@ class SpeechDetector:
         )
         return SpeechState(samples, memory, 0, False)
 
+    def check(self, state: SpeechState, num_samples: int) -> None:
+        """Raises ValueError for what cannot be the state after so many samples."""
+        waiting = CONTEXT + num_samples % BLOCK
+        shapes = [*state.samples.shape], [*state.memory.shape]
+        floats = state.samples.dtype == state.memory.dtype == torch.float32
+        if not floats or shapes != ([waiting], [2, 1, 128]) or state.total != num_samples:
+            raise ValueError("the state of the speech detector does not fit the stream")
+
     @torch.inference_mode()
     def step(self, state: SpeechState, samples: Tensor) -> tuple[SpeechState, list[bool]]:
         """The state after more samples, and whether there is speech in each frame they complete.

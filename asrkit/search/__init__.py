@@ -13,7 +13,7 @@ from asrkit.errors import UserError
 from asrkit.kinds import Kinds
 from asrkit.search.fusion import Both, Fusion
 from asrkit.search.greedy import GreedySearch
-from asrkit.search.hypothesis import NOTHING, Hypothesis, Ranked, Search
+from asrkit.search.hypothesis import NOTHING, Hypothesis, Ranked, SavableSearch, Search
 from asrkit.search.prefix_beam import PrefixBeamSearch
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Hypothesis",
     "PrefixBeamSearch",
     "Ranked",
+    "SavableSearch",
     "Search",
     "build_search",
     "is_fusing",

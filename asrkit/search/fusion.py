@@ -20,6 +20,9 @@ class Fusion(Protocol):
     def finish(self, state: Any) -> float:
         """The score of the text's end."""
 
+    def identity(self) -> str:
+        """What tells this fusion from others, the same in every process."""
+
 
 class NoFusion:
     """The fusion of a search without a language model: all scores are 0."""
@@ -34,6 +37,9 @@ class NoFusion:
 
     def finish(self, state: None) -> float:
         return 0.0
+
+    def identity(self) -> str:
+        return ""
 
 
 class Both:
@@ -53,3 +59,6 @@ class Both:
 
     def finish(self, state: tuple[Any, Any]) -> float:
         return self.first.finish(state[0]) + self.second.finish(state[1])
+
+    def identity(self) -> str:
+        return f"{self.first.identity()}+{self.second.identity()}"

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from asrkit.search.blank import checked_penalty, is_quiet, penalize_blank
-from asrkit.search.hypothesis import NOTHING, Hypothesis, Ranked
+from asrkit.search.hypothesis import NOTHING, Hypothesis, Ranked, checked
 
 
 class GreedyState(NamedTuple):
@@ -25,6 +25,8 @@ class GreedySearch:
     Raises:
         ValueError: for a penalty that is infinite or NaN.
     """
+
+    Value = GreedyState
 
     def __init__(self, blank: int = 0, blank_penalty: float = 0.0) -> None:
         self.blank, self.blank_penalty = blank, checked_penalty(blank_penalty)
@@ -67,3 +69,13 @@ class GreedySearch:
     def nbest(self, state: GreedyState) -> list[Ranked]:
         """An empty list: best path decoding has no alternatives."""
         return []
+
+    def to_value(self, state: GreedyState) -> GreedyState:
+        return state
+
+    def from_value(self, value: GreedyState, vocab_size: int, frames: int) -> GreedyState:
+        hypothesis, last, frame = value
+        checked(hypothesis, vocab_size, self.blank, frames)
+        if frame != frames or last not in (self.blank, *hypothesis.tokens[-1:]):
+            raise ValueError("the last frame of a search is not that of its hypothesis")
+        return value

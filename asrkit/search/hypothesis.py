@@ -1,6 +1,6 @@
 """A search's result, and the interface of every search."""
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -15,6 +15,24 @@ class Hypothesis(NamedTuple):
 
 
 NOTHING = Hypothesis((), (), (), ())
+
+
+def checked(hypothesis: Hypothesis, vocab_size: int, blank: int, frame: int) -> Hypothesis:
+    """The hypothesis, if it may be one of so many labels and frames.
+
+    Raises:
+        ValueError: if not.
+    """
+    tokens, starts, ends, confidences = hypothesis
+    edges = [edge for pair in zip(starts, ends, strict=True) for edge in pair]
+    if not (
+        len(tokens) == len(starts) == len(confidences)
+        and all(0 <= token < vocab_size and token != blank for token in tokens)
+        and [0, *edges, frame] == sorted([0, *edges, frame])
+        and all(0.0 <= each <= 2.0 for each in confidences)
+    ):
+        raise ValueError(f"a hypothesis does not fit {vocab_size} labels and {frame} frames")
+    return hypothesis
 
 
 class Ranked(NamedTuple):
@@ -45,3 +63,16 @@ class Search(Protocol):
 
     def nbest(self, state: Any) -> list[Ranked]:
         """All hypotheses if the stream ends here, the likeliest first; [] if the search has one."""
+
+
+@runtime_checkable
+class SavableSearch(Protocol):
+    """A search whose states can be saved."""
+
+    Value: Any  # the type of `to_value`: a NamedTuple of numbers, texts and others like it
+
+    def to_value(self, state: Any) -> Any:
+        """All of a state that cannot be derived, as plain data."""
+
+    def from_value(self, value: Any, vocab_size: int, frames: int) -> Any:
+        """The state of a value; ValueError if it cannot be one of so many labels and frames."""

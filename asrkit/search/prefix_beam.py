@@ -21,8 +21,17 @@ from torch import Tensor
 
 from asrkit.search.blank import checked_penalty, is_quiet, penalize_blank
 from asrkit.search.fusion import Fusion, NoFusion
-from asrkit.search.hypothesis import Hypothesis, Ranked
-from asrkit.search.path import UNSETTLED, Path, Settled, backtrace, settle
+from asrkit.search.hypothesis import Hypothesis, Ranked, checked
+from asrkit.search.path import (
+    UNSETTLED,
+    Chains,
+    Path,
+    Settled,
+    backtrace,
+    chains,
+    paths_of,
+    settle,
+)
 
 
 class Prefix(NamedTuple):
@@ -54,6 +63,15 @@ class PrefixBeamState(NamedTuple):
     frame: int  # frames consumed
 
 
+class PrefixBeamValue(NamedTuple):
+    """A state without what can be derived: hashes, and all that the fusion says of the tokens."""
+
+    probabilities: tuple[tuple[float, float, float, float, float, float], ...]
+    paths: Chains  # of each prefix: the likeliest, that to a blank, that to the last token
+    log_scale: float
+    frame: int
+
+
 NO_TOKEN = -1
 EMPTY = Prefix(1.0, 1.0, None, 1.0, 1.0, None, 0.0, 0.0, None, NO_TOKEN, 0, 0, None, 1.0)
 SMALL, LARGE = 2.0**-500, 2.0**500  # probabilities outside are rescaled
@@ -80,6 +98,8 @@ class PrefixBeamSearch:
     Raises:
         ValueError: for a number out of range.
     """
+
+    Value = PrefixBeamValue
 
     def __init__(
         self,
@@ -153,6 +173,51 @@ class PrefixBeamSearch:
     def nbest(self, state: PrefixBeamState) -> list[Ranked]:
         ranked = sorted(self.final_scores(state), key=by_score, reverse=True)
         return [Ranked(backtrace(prefix.path, state.settled), score) for score, prefix in ranked]
+
+    def to_value(self, state: PrefixBeamState) -> PrefixBeamValue:
+        beam = state.beam
+        paths = [path for each in beam for path in (each.path, each.blank_path, each.label_path)]
+        return PrefixBeamValue(
+            tuple((p.total, p.best, p.blank, p.best_blank, p.label, p.best_label) for p in beam),
+            chains(paths, state.settled), state.log_scale, state.frame,
+        )  # fmt: skip
+
+    def from_value(self, value: PrefixBeamValue, vocab_size: int, frames: int) -> PrefixBeamState:
+        paths, settled = paths_of(value.paths)
+        amounts = [each for row in value.probabilities for each in row]
+        totals = [row[0] for row in value.probabilities]
+        if not (
+            value.frame == frames
+            and 1 <= len(totals) <= self.beam
+            and len(paths) == 3 * len(totals)
+            and totals == sorted(totals, reverse=True)
+            and totals[0] > SMALL
+            and totals[-1] > 0.0
+            and all(0.0 <= each < LARGE for each in amounts)
+        ):
+            raise ValueError("the frame or the probabilities of a beam are out of range")
+        beam = []
+        rows = zip(value.probabilities, paths[::3], paths[1::3], paths[2::3], strict=True)
+        for (total, best, blank, best_blank, label, best_label), *three in rows:
+            path, blank_path, label_path = three
+            hypothesis = backtrace(path, settled)
+            checked(hypothesis, vocab_size, self.blank, value.frame)
+            beam.append(self.prefix(hypothesis.tokens)._replace(
+                total=total, best=best, path=path, blank=blank, best_blank=best_blank,
+                blank_path=blank_path, label=label, best_label=best_label, label_path=label_path,
+            ))  # fmt: skip
+        return PrefixBeamState(tuple(beam), value.log_scale, settled, value.frame)
+
+    def prefix(self, tokens: Sequence[int]) -> Prefix:
+        """The prefix of these tokens, without its paths."""
+        prefix = self.start().beam[0]
+        for token in tokens:
+            context, gain = self.fusion.step(prefix.context, token)
+            prefix = prefix._replace(
+                token=token, key=hash((prefix.key, token)), parent=prefix.key, context=context,
+                factor=math.exp(gain),
+            )  # fmt: skip
+        return prefix
 
     def final_scores(self, state: PrefixBeamState) -> Iterator[tuple[float, Prefix]]:
         """The prefixes of the beam with their log scores if the stream ends here."""

@@ -272,7 +272,7 @@ def test_a_step_of_the_network_that_fails_can_be_made_again() -> None:
 
 def test_a_backlog_costs_each_chunk_the_same() -> None:
     """What waits is not copied with every chunk that is taken."""
-    stream = recognizer_of().streams(16000)()
+    stream = recognizer_of().streams(16000).stream
     stream.put(speech(30.0))
     waiting = stream._feats[0]
     first = stream.feats(16)

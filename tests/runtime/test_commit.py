@@ -230,6 +230,39 @@ def test_audio_that_comes_too_fast_is_refused_and_may_come_later() -> None:
             Batcher(recognizer, max_ahead=bad)
 
 
+def test_commits_that_wait_are_bounded() -> None:
+    batcher = Batcher(recognizer_of())
+    session, samples = batcher.start(), speech(1.0, 1)
+    for _ in range(100):
+        session.accept(samples[:700])
+        session.commit()
+    session.accept(samples[:700])
+    with pytest.raises(AheadError, match="100 commits"):
+        session.commit()
+    while batcher.step():
+        pass
+    session.commit()
+
+
+def test_commits_that_wait_are_saved() -> None:
+    recognizer, parts = recognizer_of(two=True, pauses=True), recording()
+    batcher, twin = Batcher(recognizer), Batcher(recognizer_of(two=True, pauses=True))
+    session = batcher.start()
+    for part in parts[:3]:
+        session.accept(part)
+        session.commit()
+    batcher.step()
+    restored = twin.restore(session.save())
+    for each in (session, restored):
+        each.accept(parts[3])
+        each.end()
+    while batcher.step() or twin.step():
+        pass
+    assert restored.result == session.result
+    assert_same(restored.result, expected(recognizer, parts))
+    assert restored.commits == session.commits == 3
+
+
 def test_a_closed_batcher_has_no_sessions() -> None:
     with Batcher(recognizer_of()) as batcher:
         session = batcher.start()

@@ -31,7 +31,7 @@ def packets(samples: np.ndarray, sizes: list[int]) -> list[np.ndarray]:
 
 def features_of(recognizer: Recognizer, parts: list[np.ndarray]) -> Tensor:
     """All that a stream's frontend makes of the parts."""
-    stream = recognizer.streams(16000)()
+    stream = recognizer.streams(16000).stream
     for part in parts:
         stream.put(part)
     stream.end()

@@ -1,0 +1,67 @@
+"""What a recogniser is, so that a stream goes on with none but its like."""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+from asrkit.backends import Backend
+from asrkit.errors import printable, shown
+from asrkit.runtime.transcript import DecodingOptions
+from asrkit.search import Search
+
+HASH = 64  # characters of a SHA-256
+
+
+def identity(backend: Backend, decoding: DecodingOptions) -> dict[str, Any]:
+    """What the results of a stream depend on, but for its own samples and hotwords: JSON."""
+    endpointer, second = decoding.endpointer, decoding.second
+    return {
+        "weights": backend.weights(),
+        "tokenizer": hashlib.sha256(decoding.tokenizer.to_bytes()).hexdigest(),
+        **network(backend),
+        "search": described(decoding.search),
+        "endpointer": None if endpointer is None else dict(vars(endpointer)),
+        "postprocess": decoding.postprocess and name_of(decoding.postprocess),
+        "second_pass": second and network(second.engine.backend),
+        "second_search": second and described(second.search),
+    }
+
+
+def network(backend: Backend) -> dict[str, Any]:
+    spec = backend.spec
+    return {
+        "backend": backend.kind,
+        "precision": str(spec.dtype).removeprefix("torch."),
+        "chunk_size": spec.chunk_size,
+        "left_context": spec.left_context,
+    }
+
+
+def described(search: Search) -> dict[str, Any]:
+    """The kind of a search, its options, and a hash of what its fusion is."""
+    found: dict[str, Any] = {"kind": type(search).__name__}
+    for name, value in vars(search).items():
+        if isinstance(value, bool | int | float | str):
+            found[name] = str(value)  # infinity is no JSON
+        elif hasattr(value, "identity"):
+            found[name] = hashlib.sha256(value.identity().encode()).hexdigest()
+    return found
+
+
+def name_of(function: Callable[[str], str]) -> str:
+    """The module and the name of a function."""
+    module = getattr(function, "__module__", None)
+    return f"{module}:{getattr(function, '__qualname__', type(function).__qualname__)}"
+
+
+def differences(theirs: Any, ours: Any, name: str = "") -> list[str]:
+    """What is not the same in two identities, a line each."""
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        keys = [*ours, *(key for key in theirs if key not in ours)]
+        each = ((theirs.get(key), ours.get(key), f"{name}.{key}".strip(".")) for key in keys)
+        return [line for arguments in each for line in differences(*arguments)]
+    if theirs == ours:
+        return []
+    if isinstance(ours, str) and len(ours) == HASH:
+        return [f"another {name}"]
+    return [f"{printable(name)[:60]} {shown(theirs, 60)}, and this one has {shown(ours, 60)}"]

@@ -1,0 +1,288 @@
+"""Law 9: a stream that is saved and restored anywhere goes on as if it had not been."""
+
+import copy
+import json
+import random
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load, save
+
+from asrkit import Batcher, Endpointer, Recognizer, Result
+from asrkit import load as load_recognizer
+from asrkit.model import FULL_CONTEXT
+from asrkit.runtime import Session
+from asrkit.runtime.saved import JSON, MAGIC, SavedStreamError, tag
+from tests.conftest import speech
+from tests.laws.test_any_configuration import case
+from tests.laws.test_streaming import packets
+
+KEY = b"only the servers know it"
+
+
+def results(session: Session, parts: list[np.ndarray]) -> Iterator[Result]:
+    for part in parts:
+        yield session.accept(part)
+    yield session.finish()
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_any_configuration_goes_on(seed: int, tmp_path: Path) -> None:
+    """Cut anywhere, restored on another recogniser, with every further result the same."""
+    recognizer, samples, rate, what = case(seed, tmp_path)
+    twin = case(seed, tmp_path).recognizer
+    print(what)
+    parts, draw = list(packets(samples, seed)), random.Random(seed)
+    expected = list(results(recognizer.start(rate), parts))
+    for cut in sorted({0, *draw.sample(range(len(parts) + 1), min(4, len(parts)))}):
+        session = recognizer.start(rate)
+        for part in parts[:cut]:
+            session.accept(part)
+        restored = twin.restore(session.save(KEY), KEY)
+        assert list(results(restored, parts[cut:])) == expected[cut:]
+
+
+def batched(batcher: Batcher, parts: list[np.ndarray], rate: int, cut: int | None) -> Result:
+    """The result of a stream that is saved and restored before the packet `cut`, or the end."""
+    session = batcher.start(rate)
+    for i in range(len(parts) + 2):
+        if i == cut:
+            data = session.save()
+            batcher.drop(session)
+            session = batcher.restore(data)
+        if i < len(parts):
+            session.accept(parts[i])
+        elif i == len(parts):
+            session.end()
+        if i % 3 == 0:
+            batcher.step()
+    while batcher.step():
+        pass
+    return session.result
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_waits_in_a_batcher_goes_on(seed: int, tmp_path: Path) -> None:
+    recognizer, samples, rate, what = case(seed, tmp_path)
+    print(what)
+    if recognizer.chunk_size == FULL_CONTEXT:
+        return
+    parts, draw = list(packets(samples, seed)), random.Random(seed)
+    expected = batched(Batcher(recognizer), parts, rate, None)
+    for cut in {draw.randrange(len(parts) + 1), len(parts) + 1}:
+        assert batched(Batcher(recognizer), parts, rate, cut) == expected
+
+
+@pytest.fixture(scope="module")
+def recognizer() -> Recognizer:
+    search = {"kind": "prefix_beam", "beam": 4}
+    return load_recognizer(
+        "small-en-alnum", search=search, second_pass="full", endpointer=Endpointer(300)
+    )
+
+
+def words() -> np.ndarray:
+    pause = np.zeros(12000, np.float32)
+    return np.concatenate([speech(1.5), pause, speech(1.0, 1), pause])
+
+
+def test_another_process_goes_on(recognizer: Recognizer, tmp_path: Path) -> None:
+    samples = words()
+    expected = recognizer.transcribe(samples, hotwords=["seven"])
+    session = recognizer.start(hotwords=["seven"])
+    session.accept(samples[:40000])
+    (tmp_path / "stream").write_bytes(session.save(KEY))
+    np.save(tmp_path / "rest.npy", samples[40000:])
+    program = f"""
+import numpy, torch, asrkit
+torch.set_num_threads(1)
+recognizer = asrkit.load(
+    "small-en-alnum", search={{"kind": "prefix_beam", "beam": 4}}, second_pass="full",
+    endpointer=asrkit.Endpointer(300))
+session = recognizer.restore(open("stream", "rb").read(), {KEY!r})
+session.accept(numpy.load("rest.npy"))
+print(repr(session.finish()))
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == repr(expected)
+
+
+@pytest.mark.parametrize("options", [{"backend": "torchscript"}, {"chunk_size": "full"}])
+def test_other_backends_go_on(options: dict[str, str]) -> None:
+    recognizer, samples = load_recognizer("small-en-alnum", **options), words()  # type: ignore[arg-type]
+    session = recognizer.start()
+    expected = list(results(session, [samples[:20001], samples[20001:]]))
+    session = recognizer.start()
+    assert session.accept(samples[:20001]) == expected[0]
+    restored = recognizer.restore(session.save())
+    assert list(results(restored, [samples[20001:]])) == expected[1:]
+
+
+def test_control_a_number_that_was_changed_is_noticed(recognizer: Recognizer) -> None:
+    samples = words()
+    session = recognizer.start()
+    session.accept(samples[:30000])
+    data = session.save()
+    state = recognizer.restore(data)._streams.stream.state
+    for field in ("keys", "conv", "hidden"):
+        restored = recognizer.restore(data)
+        other = getattr(state, field).clone()
+        other.flatten()[-7:] += 3.0
+        restored._streams.stream.state = state._replace(**{field: other})
+        same = recognizer.restore(data)
+        log_probs = [
+            each._streams.stream.engine.step_of(
+                [torch.full((64, 80), 15.0)], each._streams.stream.state
+            ).log_probs
+            for each in (restored, same)
+        ]
+        assert not torch.equal(*log_probs)
+
+
+def test_bytes_of_another_key_are_refused(recognizer: Recognizer) -> None:
+    session = recognizer.start()
+    plain, signed = session.save(), session.save(KEY)
+    assert recognizer.restore(plain).finish() == recognizer.restore(signed, KEY).finish()
+    for data, key in ((plain, KEY), (signed, None), (signed, b"x")):
+        with pytest.raises(SavedStreamError, match="not authentic"):
+            recognizer.restore(data, key)
+    with pytest.raises(SavedStreamError, match="a key is one byte or more"):
+        session.save(b"")
+    with pytest.raises(SavedStreamError, match="no saved stream"):
+        recognizer.restore(b"RIFF")
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"chunk_size": 8}, "chunk_size 16, and this one has 8"),
+        ({"left_context": 3}, "left_context"),
+        ({"search": "greedy"}, "search"),
+        ({"search": {"kind": "prefix_beam", "beam": 5}}, "search.beam '4', and this one has '5'"),
+        ({"endpointer": Endpointer(400)}, "endpointer"),
+        ({"second_pass": None}, "second_pass"),
+        ({"postprocess": "spelled"}, "postprocess"),
+    ],
+)
+def test_another_recogniser_refuses(
+    recognizer: Recognizer, options: dict[str, object], named: str
+) -> None:
+    same = {
+        "search": {"kind": "prefix_beam", "beam": 4},
+        "second_pass": "full",
+        "endpointer": Endpointer(300),
+    }
+    other = load_recognizer("small-en-alnum", **(same | options))  # type: ignore[arg-type]
+    with pytest.raises(SavedStreamError, match=f"another recogniser, with .*{named}"):
+        other.restore(recognizer.start().save())
+
+
+def test_hotwords_of_the_recogniser_are_part_of_it(recognizer: Recognizer) -> None:
+    data = recognizer.with_hotwords(["b seven"]).start().save()
+    recognizer.with_hotwords(["b seven"]).restore(data)
+    for other in (recognizer, recognizer.with_hotwords(["b eight"])):
+        with pytest.raises(SavedStreamError, match=r"another search\.fusion"):
+            other.restore(data)
+
+
+def sealed(data: bytes) -> bytes:
+    """The bytes with a checksum that fits, as somebody would make who wants to do harm."""
+    return MAGIC + tag(data, None) + data
+
+
+def lies(value: object, draw: random.Random) -> object:
+    """A JSON value with one leaf changed."""
+    if isinstance(value, list | dict) and value:
+        key = draw.choice([*value] if isinstance(value, dict) else range(len(value)))
+        value = copy.copy(value)
+        value[key] = lies(value[key], draw)  # type: ignore[index]
+        return value
+    numbers = [
+        -1,
+        0,
+        1,
+        7,
+        2**31,
+        2**53,
+        10**30,
+        10**400,
+        -(10**9),
+        1e300,
+        -0.5,
+        1e-300,
+        float("nan"),
+    ]
+    return draw.choice([*numbers, None, True, "", "0", "9", [], [[]], {}, [0] * 1000])
+
+
+def survives(recognizer: Recognizer, data: bytes, key: bytes | None = None) -> bool:
+    """Whether bytes are taken for a stream; what is taken goes on."""
+    try:
+        session = recognizer.restore(data, key)
+    except SavedStreamError as error:
+        message = str(error)
+    else:
+        message = ""
+    assert message.isprintable()
+    assert len(message) < 500
+    if message:
+        return False
+    if not session._streams.stream.ended:
+        session.accept(np.zeros(20000, np.float32))
+    session.finish()
+    return True
+
+
+def test_mutations_are_refused_or_harmless(recognizer: Recognizer) -> None:
+    """Flips, cuts and lies, with and without a checksum that fits."""
+    session = recognizer.start(44100, hotwords=["seven"])
+    session.accept(speech(2.0, rate=44100))
+    start, draw = len(MAGIC) + 32, random.Random(0)
+    data, signed = session.save(), session.save(KEY)
+    taken = 0
+    for i in range(80):
+        place, cut = draw.randrange(len(data)), draw.randrange(len(data))
+        flipped = bytearray(data)
+        flipped[place if i % 2 else place % 4000] ^= 1 << draw.randrange(8)
+        assert not survives(recognizer, bytes(flipped))
+        assert not survives(recognizer, data[:cut])
+        flipped = bytearray(signed)
+        flipped[place] ^= 1
+        assert not survives(recognizer, bytes(flipped), KEY)
+        flipped = bytearray(data[start:])
+        flipped[place % 3000 if i % 3 else place % len(flipped)] ^= 1 << draw.randrange(8)
+        taken += survives(recognizer, sealed(bytes(flipped)))
+        assert not survives(recognizer, sealed(data[start:cut]))
+    tensors = load(data[start:])
+    header = json.loads(tensors.pop(JSON).numpy().tobytes())
+    for i in range(250):
+        other, others = dict(header), dict(tensors)
+        if i % 4:
+            other["stream"] = lies(header["stream"], draw)
+        else:
+            name = draw.choice([*others])
+            odd = [torch.zeros(0), torch.zeros(3, 0, 2), torch.zeros(1 << 16), torch.tensor(True)]
+            others[name] = draw.choice([*odd, others[name].double(), others[name][..., :-1]])
+        text = json.dumps(other).encode()
+        others[JSON] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
+        taken += survives(recognizer, sealed(save({k: v.contiguous() for k, v in others.items()})))
+    for size in (0, 7, 1 << 20, 1 << 62):
+        assert not survives(recognizer, sealed(struct.pack("<Q", size) + data[start + 8 :]))
+    assert 0 < taken < 100
+
+
+def test_a_saved_call_does_not_grow_but_by_its_text(recognizer: Recognizer) -> None:
+    session, sizes = recognizer.start(), []
+    for _ in range(12):
+        session.accept(words())
+        sizes.append(len(session.save()))
+    text = [len(repr(session.accept(np.zeros(0, np.float32))))]
+    assert max(sizes[6:]) < min(sizes[:6]) + 60_000 + 10 * text[0]
+    assert max(sizes) < 900_000
