@@ -29,6 +29,16 @@ class Start(Message):
     """A pause that ends a segment; 0: only a commit does; the server's own if left out."""
 
 
+class Resume(Message):
+    """In place of a start: go on with a call whose connection was lost."""
+
+    type: Literal["resume"]
+    id: Annotated[str, Field(max_length=100)]
+    token: Annotated[str, Field(max_length=100)]
+    finals: Annotated[int, Field(ge=0)] = 0
+    """How many segments the client has: those after them are sent again."""
+
+
 class Commit(Message):
     """End the segment here."""
 
@@ -54,6 +64,13 @@ class Started(Message):
     model: str
     context: str
     """Of the live text, and of the final text if it has another one."""
+    id: str
+    """With the token, what a `resume` needs."""
+    token: str
+    ack: int = 0
+    """Samples that have come already: what follows them is to be sent."""
+    commits: int = 0
+    """Commits that have come already."""
 
 
 class Partial(Message):
@@ -95,9 +112,9 @@ class Error(Message):
     message: str
 
 
-FromClient = Annotated[Start | Commit | End, Field(discriminator="type")]
+FromClient = Annotated[Start | Resume | Commit | End, Field(discriminator="type")]
 FromServer = Annotated[Started | Partial | Final | Ended | Error, Field(discriminator="type")]
-_FROM_CLIENT: TypeAdapter[Start | Commit | End] = TypeAdapter(FromClient)
+_FROM_CLIENT: TypeAdapter[Start | Resume | Commit | End] = TypeAdapter(FromClient)
 
 
 def schema() -> dict[str, Any]:
@@ -108,7 +125,7 @@ def schema() -> dict[str, Any]:
     }
 
 
-def parsed(text: str) -> Start | Commit | End:
+def parsed(text: str) -> Start | Resume | Commit | End:
     """A client's message.
 
     Raises:

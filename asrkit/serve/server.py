@@ -4,7 +4,7 @@ import asyncio
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -22,6 +22,7 @@ class Limits(NamedTuple):
     ahead_s: float = 10.0  # seconds of a call's audio that wait for the network
     call_s: float = 4 * 3600.0  # longest call, and longest recording
     silence_s: float = 60.0  # without a message, before a call is ended
+    resume_s: float = 60.0  # that a call waits for its client to come back
     upload_mb: int = 200
     message_kb: int = 1024
     hotwords: int = 1000
@@ -97,6 +98,7 @@ class Server:
             Desk(recognizer, self.limits.ahead_s, self.figures.step) for _ in range(threads)
         ]
         self.streams = 0
+        self.lines: dict[str, Any] = {}  # calls that outlive their connections, by id
 
     @property
     def takes_hotwords(self) -> bool:

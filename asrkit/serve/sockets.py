@@ -53,20 +53,19 @@ async def put(call: Call, server: Server, samples: np.ndarray, sample_rate: int)
     await call.accept(samples, sample_rate)
 
 
-async def both_ways(reading: Coroutine[Any, Any, None], writing: Coroutine[Any, Any, None]) -> None:
-    """Read and write until the writing has ended, or until one of them raises."""
-    reader, writer = asyncio.ensure_future(reading), asyncio.ensure_future(writing)
+async def both_ways(*both: Coroutine[Any, Any, None]) -> None:
+    """Read and write until the last of these, the writing, has ended, or until one raises."""
+    tasks = [asyncio.ensure_future(each) for each in both]
     try:
-        await asyncio.wait({reader, writer}, return_when=asyncio.FIRST_COMPLETED)
-        if reader.done():
-            reader.result()
-            await writer
-        else:
-            writer.result()
+        while not tasks[-1].done():
+            running = [task for task in tasks if not task.done()]
+            done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
     finally:
-        for task in (reader, writer):
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(reader, writer, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @asynccontextmanager

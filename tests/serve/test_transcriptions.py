@@ -103,12 +103,12 @@ def test_the_door(served: Recognizer, recordings: Recordings) -> None:
         assert "at most 0" in answer.json()["error"]["message"]
 
 
-def test_metrics_are_what_prometheus_reads(address: str) -> None:
+def test_metrics_are_what_prometheus_reads(address: str, server: Server) -> None:
     from prometheus_client.parser import text_string_to_metric_families
 
     text = httpx.get(f"http://{address}/metrics").text
     families = {each.name: each for each in text_string_to_metric_families(text)}
-    assert families["asrkit_streams"].samples[0].value == 0
+    assert families["asrkit_streams"].samples[0].value == server.streams == len(server.lines)
     assert families["asrkit_step_seconds"].type == "histogram"
 
 

@@ -1,8 +1,9 @@
 // The page: microphone or file -> /v1/stream -> text. Messages are those of asrkit/serve/messages.py.
 const $ = (id) => document.getElementById(id);
-const MOST_BUFFERED = 1 << 20; // bytes that may wait for the network before blocks are held back
+const MOST_BUFFERED = 1 << 20; // bytes that may wait for the network
+const KEPT_BLOCKS = 600; // a minute of them
 
-let call = null; // {socket, stop(), sentAt, rate} while one goes on
+let call = null; // while one goes on
 let segments = []; // final ones
 let live = { text: "", stable: "" };
 
@@ -37,40 +38,65 @@ function show() {
 }
 
 function received(message) {
-  if (message.type === "started") $("model").textContent = `${message.model}, ${message.context}`;
+  if (message.type === "started") {
+    $("model").textContent = `${message.model}, ${message.context}`;
+    Object.assign(call, { id: message.id, token: message.token, open: true, tries: 0 });
+    if (!call.ending) say("Listening.");
+    while (call.blocks.length && call.first + call.blocks[0].length <= message.ack) forget();
+    const [partial, ...rest] = call.blocks;
+    if (partial) transmit(partial.subarray(message.ack - call.first), ...rest);
+  }
   if (message.type === "final") {
     segments.push(message);
+    call.finals++;
     live = { text: "", stable: "" };
   }
   if (message.type === "partial") {
     live = message;
-    if (call && call.sentAt) $("delay").textContent = `${Math.round(performance.now() - call.sentAt)} ms`;
+    if (call.sentAt) $("delay").textContent = `${Math.round(performance.now() - call.sentAt)} ms`;
   }
   if (message.type === "error") say(message.message, true);
   if (message.type === "ended") say("Done.");
   if (message.type === "final" || message.type === "partial") show();
 }
 
-function connect(rate) {
+// Blocks of the last minute are kept: where the connection is lost, the server says what it has.
+function forget() {
+  call.first += call.blocks.shift().length;
+}
+
+function transmit(...blocks) {
+  const { socket, open } = call;
+  if (!open || socket.readyState !== WebSocket.OPEN) return;
+  for (const block of blocks) socket.send(block);
+  call.sentAt = performance.now();
+  if (call.ending) socket.send(JSON.stringify({ type: "end" }));
+}
+
+function connect() {
   const url = new URL("v1/stream", location.href);
   url.protocol = url.protocol.replace("http", "ws");
   const token = new URLSearchParams(location.search).get("token");
   if (token) url.searchParams.set("token", token);
-  const socket = new WebSocket(url);
-  socket.binaryType = "arraybuffer";
-  const hotwords = $("hotwords").value.split("\n").map((line) => line.trim()).filter(Boolean);
-  return new Promise((resolve, reject) => {
-    socket.onopen = () => {
-      socket.send(JSON.stringify({ type: "start", sample_rate: rate, hotwords }));
-      resolve(socket);
-    };
-    socket.onerror = () => reject(new Error("The server cannot be reached, or refuses this page."));
-    socket.onmessage = ({ data }) => received(JSON.parse(data));
-    socket.onclose = (event) => {
-      if (event.code !== 1000) say(event.reason || `The connection was lost (${event.code}).`, true);
-      finish();
-    };
-  });
+  const socket = (call.socket = new WebSocket(url));
+  socket.onopen = () => {
+    const { id, token, finals, rate: sample_rate } = call;
+    const hotwords = $("hotwords").value.split("\n").map((line) => line.trim()).filter(Boolean);
+    socket.send(JSON.stringify(id ? { type: "resume", id, token, finals } : { type: "start", sample_rate, hotwords }));
+  };
+  socket.onmessage = ({ data }) => received(JSON.parse(data));
+  socket.onclose = (event) => {
+    if (!call || socket !== call.socket) return;
+    call.open = false;
+    // 1008 and 1013 are refusals; without an id there is no call to go on with.
+    if (event.code === 1000 || event.code === 1008 || event.code === 1013 || !call.id || call.tries > 30) {
+      if (event.code !== 1000) say(event.reason || "The server cannot be reached, or refuses this page.", true);
+      return finish();
+    }
+    call.tries++;
+    say("The connection was lost; trying again…", true);
+    setTimeout(() => call && connect(), 1000);
+  };
 }
 
 function finish() {
@@ -93,46 +119,39 @@ function whyNoMicrophone(error) {
 async function talk() {
   if (call) {
     call.stop();
-    if (call.socket.readyState === WebSocket.OPEN) call.socket.send(JSON.stringify({ type: "end" }));
-    say("Finishing…");
-    return;
+    call.ending = true;
+    transmit();
+    return say("Finishing…");
   }
-  if (!navigator.mediaDevices) {
-    say("Browsers give the microphone to https pages and to localhost only.", true);
-    return;
-  }
+  if (!navigator.mediaDevices) return say("Browsers give the microphone to https pages and to localhost only.", true);
   let stream, context;
+  const stop = () => {
+    if (stream) for (const track of stream.getTracks()) track.stop();
+    if (context && context.state !== "closed") context.close();
+  };
   try {
     stream = await navigator.mediaDevices.getUserMedia({
       audio: { channelCount: 1, echoCancellation: false, noiseSuppression: false, autoGainControl: false },
     });
     context = new AudioContext(); // of the device's rate: another one throws in Firefox
     await context.audioWorklet.addModule("worklet.js");
-    const socket = await connect(context.sampleRate);
+    call = { rate: context.sampleRate, blocks: [], first: 0, finals: 0, tries: 0, stop };
+    connect();
     const node = new AudioWorkletNode(context, "blocks", { numberOfOutputs: 0 });
-    const held = [];
     node.port.onmessage = ({ data }) => {
+      if (!call) return;
       const samples = new Int16Array(data);
       $("level").value = Math.sqrt(samples.reduce((sum, each) => sum + each * each, 0) / samples.length) / 8000;
-      held.push(data);
-      if (socket.readyState !== WebSocket.OPEN) return;
-      while (held.length && socket.bufferedAmount < MOST_BUFFERED) socket.send(held.shift());
-      if (call) call.sentAt = performance.now();
+      call.blocks.push(samples);
+      if (call.blocks.length > KEPT_BLOCKS) forget();
+      if (call.socket.bufferedAmount < MOST_BUFFERED) transmit(samples);
+      else call.socket.close(4000, "too slow"); // and goes on with what the server has
     };
     context.createMediaStreamSource(stream).connect(node);
-    call = {
-      socket,
-      stop() {
-        for (const track of stream.getTracks()) track.stop();
-        if (context.state !== "closed") context.close();
-      },
-    };
     $("talk").textContent = "Stop";
     $("talk").setAttribute("aria-pressed", "true");
-    say("Listening.");
   } catch (error) {
-    if (stream) for (const track of stream.getTracks()) track.stop();
-    if (context) context.close();
+    stop();
     say(whyNoMicrophone(error), true);
   }
 }

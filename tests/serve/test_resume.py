@@ -1,0 +1,149 @@
+"""Calls outlive their connections: nothing is lost, nothing comes twice, times go on."""
+
+import json
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import ClientConnection, connect
+
+from asrkit.runtime import Recognizer
+from asrkit.serve.server import Limits, Server
+from tests.serve.running import serving
+from tests.serve.test_stream import answers, assert_is
+
+Recordings = list[tuple[Path, np.ndarray]]
+
+
+class Client:
+    """A client that loses its connection now and then, and comes back."""
+
+    def __init__(self, address: str, samples: np.ndarray, draw: random.Random) -> None:
+        self.address, self.samples, self.draw = address, samples, draw
+        self.messages: list[dict[str, Any]] = []
+        self.resumes = 0
+
+    def open(self, first: dict[str, Any]) -> ClientConnection:
+        client = connect(f"ws://{self.address}/v1/stream", legacy=True)
+        client.send(json.dumps(first))
+        self.started = json.loads(client.recv(timeout=10))
+        if not self.messages:
+            self.messages.append(self.started)
+        return client
+
+    def finals(self) -> int:
+        return sum(each["type"] == "final" for each in self.messages)
+
+    def resume(self) -> ClientConnection:
+        self.resumes += 1
+        names = {name: self.started[name] for name in ("id", "token")}
+        return self.open({"type": "resume", "finals": self.finals(), **names})
+
+    def talk(self, cuts: int) -> list[dict[str, Any]]:
+        """All messages of a call whose connection is cut so many times."""
+        client, sent = self.open({"type": "start"}), 0
+        places = sorted(self.draw.randrange(len(self.samples)) for _ in range(cuts))
+        while True:
+            end = places.pop(0) if places else len(self.samples)
+            for packet in self.packets(sent, max(sent, end)):
+                client.send(packet)
+                self.take(client)
+            if end == len(self.samples) and not places:
+                client.send('{"type": "end"}')
+                if not self.resumes % 2:  # every other time, the last part is cut as well
+                    self.messages += answers(client)
+                    return self.messages
+            client.socket.close()  # as where a cable is pulled
+            client = self.resume()
+            sent = self.started["ack"]
+
+    def packets(self, start: int, end: int) -> Iterator[bytes]:
+        while start < end:
+            size = min(self.draw.randrange(1, 8000), end - start)
+            yield self.samples[start : start + size].tobytes()
+            start += size
+
+    def take(self, client: ClientConnection) -> None:
+        """Some of what has come, perhaps."""
+        while self.draw.random() < 0.5:
+            try:
+                self.messages.append(json.loads(client.recv(timeout=0.01)))
+            except TimeoutError:
+                return
+
+
+MANY = [pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 25)]
+
+
+@pytest.mark.parametrize("seed", [*range(4), *MANY])
+def test_cut_anywhere(address: str, served: Recognizer, recordings: Recordings, seed: int) -> None:
+    path, samples = recordings[seed % len(recordings)]
+    client = Client(address, samples, random.Random(seed))
+    messages = client.talk(cuts=8)
+    finals = [each for each in messages if each["type"] in ("started", "final", "ended")]
+    assert_is(finals, served.transcribe(path), len(samples))
+    assert client.resumes >= 8
+
+
+def test_control_a_client_that_sends_twice_is_noticed(
+    address: str, served: Recognizer, recordings: Recordings
+) -> None:
+    path, samples = recordings[2]
+    client = Client(address, samples, random.Random(0))
+    socket = client.open({"type": "start"})
+    socket.send(samples[: len(samples) // 2].tobytes())
+    socket.socket.close()
+    socket = client.resume()
+    socket.send(samples[len(samples) // 4 :].tobytes())
+    socket.send('{"type": "end"}')
+    found = [each["text"] for each in answers(socket) if each["type"] == "final"]
+    assert " ".join(found) != served.transcribe(path).text
+
+
+def test_another_connection_takes_over(
+    address: str, served: Recognizer, recordings: Recordings
+) -> None:
+    """Where the server has not noticed that the first one is dead."""
+    path, samples = recordings[1]
+    client = Client(address, samples, random.Random(0))
+    first = client.open({"type": "start"})
+    second = client.resume()
+    told = [json.loads(first.recv(timeout=10))]
+    while told[-1]["type"] != "error":
+        told.append(json.loads(first.recv(timeout=10)))
+    assert told[-1]["reason"] == "moved"
+    second.send(samples.tobytes())
+    second.send('{"type": "end"}')
+    assert_is([*client.messages, *answers(second)], served.transcribe(path), len(samples))
+
+
+def test_who_may_not_and_who_is_too_late(served: Recognizer) -> None:
+    server = Server("m", served, Limits(resume_s=0.3))
+    with serving(server) as address:
+        client = Client(address, np.zeros(0, np.int16), random.Random(0))
+        socket = client.open({"type": "start"})
+        names = {name: client.started[name] for name in ("id", "token")}
+        for wrong in ({"token": "x"}, {"id": "x"}, {"token": "ü"}):
+            with connect(f"ws://{address}/v1/stream") as other:
+                other.send(json.dumps({"type": "resume", **names, **wrong}))
+                assert json.loads(other.recv(timeout=5))["reason"] == "unknown"
+        socket.socket.close()
+        with connect(f"ws://{address}/v1/stream") as back:
+            back.send(json.dumps({"type": "resume", **names}))
+            assert json.loads(back.recv(timeout=5))["type"] == "started"
+            back.socket.close()
+        for _ in range(100):
+            if not server.lines:
+                break
+            time.sleep(0.05)
+        assert server.streams == 0
+        with connect(f"ws://{address}/v1/stream") as late:
+            late.send(json.dumps({"type": "resume", **names}))
+            assert json.loads(late.recv(timeout=5))["reason"] == "unknown"
+            with pytest.raises(ConnectionClosed):
+                late.recv(timeout=5)
