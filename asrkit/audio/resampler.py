@@ -62,6 +62,11 @@ class Resampler:
         self.rate, self.output_rate, self.dtype = whole, output_rate, dtype
         self._tile = None if whole == output_rate else tile_of(whole, output_rate, dtype)
 
+    @property
+    def is_fast(self) -> bool:
+        """Whether weights are tabulated, as of all usual rates; others cost a hundredfold."""
+        return self._tile is None or self._tile.weights is not None
+
     def start(self) -> ResamplerPast:
         """The past of a stream that has not begun."""
         silence = 0 if self._tile is None else self._tile.half - 1
@@ -130,9 +135,8 @@ class Tile:
         self.up, self.down, self.dtype = output_rate // common, rate // common, dtype
         ratio = max(1.0, rate / output_rate)
         self.half = math.ceil(CROSSINGS * ratio / CUTOFF)
-        periodic = (
-            max(self.up, self.down) <= MOST_PHASES
-        )  # all rows have the same phases, hence the same weights
+        # All rows have the same phases then, hence the same weights.
+        periodic = max(self.up, self.down) <= MOST_PHASES
         self.phases = self.up if periodic else max(1, math.ceil(FINE / ratio))
         self.filters = kaiser_sinc(self.phases, self.half, CUTOFF / ratio).astype(dtype)
         block = self.up * max(1, BLOCK // self.up) if periodic else BLOCK

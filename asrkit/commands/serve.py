@@ -42,7 +42,9 @@ def main(argv: list[str] | None = None) -> int:
     group.add_argument(
         "--port", type=whole(0, 65535), default=8000, help="0: any free one (default 8000)"
     )
-    group.add_argument("--token", help="that clients have to send; seen by other users: see below")
+    group.add_argument(
+        "--token", help="that clients have to send; other users of the machine see it"
+    )
     group.add_argument("--token-file", type=Path, metavar="FILE", help="a file that holds it")
     group.add_argument(
         "--insecure", action="store_true", help="without a token on an address of the network"

@@ -145,9 +145,12 @@ class Server:
 
         Raises:
             RefusedError: if there are as many as there may be.
-            AudioError: for a sample rate out of range.
+            UserError: for a sample rate that is out of range, or costs neighbours too much.
         """
-        audio.Resampler(sample_rate)  # refuses rates
+        if not audio.Resampler(sample_rate).is_fast:
+            raise UserError(
+                f"{sample_rate} Hz is no usual sample rate, as 8000, 44100 or 48000 are"
+            )
         self.check_free()
         desk = min(self.desks, key=lambda each: len(each.calls))
         call = desk.start(sample_rate, recognizer)

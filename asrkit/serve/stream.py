@@ -39,17 +39,7 @@ async def stream(websocket: WebSocket, server: Server) -> None:
         first = await first_message(websocket, server)
         line = resumed(first, server) if isinstance(first, Resume) else await Line.of(first, server)
         finals = first.finals if isinstance(first, Resume) else 0
-        try:
-            await line.connect(websocket, finals)
-        except MovedError:
-            raise  # the call goes on by another connection
-        except WebSocketDisconnect:
-            line.park()
-            raise
-        except BaseException:
-            line.close()
-            raise
-        line.close()
+        await line.connect(websocket, finals)
 
 
 async def first_message(websocket: WebSocket, server: Server) -> Start | Resume:
@@ -95,7 +85,8 @@ class Line:
         self.id, self.token = secrets.token_urlsafe(12), secrets.token_urlsafe(24)
         self.received, self.commits = 0, 0  # samples, and requests to end a segment
         self.finals: list[Final] = []
-        self.taken: asyncio.Event | None = None  # set when another connection takes over
+        self.taken = asyncio.Event()  # set when another connection takes over from the last one
+        self.connected = asyncio.Lock()  # held by a connection until it has left
         self.waiting: asyncio.TimerHandle | None = None  # ends a call that nobody comes back to
 
     @classmethod
@@ -118,18 +109,22 @@ class Line:
 
     async def connect(self, websocket: WebSocket, finals: int) -> None:
         """Go on by this connection, whose client has so many final segments."""
-        if self.taken is not None:
-            self.taken.set()
-        if self.waiting is not None:
-            self.waiting.cancel()
+        self.taken.set()
         taken = self.taken = asyncio.Event()
-        started = Started(
-            model=self.server.name, context=self.context, id=self.id, token=self.token,
-            ack=self.received, commits=self.commits,
-        )  # fmt: skip
-        for message in (started, *self.finals[finals:]):
-            await websocket.send_text(message.model_dump_json())
-        await both_ways(leave(taken), self.read(websocket), self.write(websocket))
+        async with self.connected:
+            if self.waiting is not None:
+                self.waiting.cancel()
+            try:
+                await both_ways(leave(taken), self.read(websocket), self.write(websocket, finals))
+            except BaseException as error:
+                if taken.is_set():  # the call goes on by another connection, whatever came first
+                    raise MovedError from error
+                if isinstance(error, WebSocketDisconnect):
+                    self.park()
+                else:
+                    self.close()
+                raise
+            self.close()
 
     async def read(self, websocket: WebSocket) -> None:
         """Audio and requests of the client, until it ends the call."""
@@ -149,8 +144,14 @@ class Line:
             self.commits += 1
             self.call.commit()
 
-    async def write(self, websocket: WebSocket) -> None:
-        """What is new to the client, until the call has ended."""
+    async def write(self, websocket: WebSocket, finals: int) -> None:
+        """What is new to the client, which has so many finals, until the call has ended."""
+        started = Started(
+            model=self.server.name, context=self.context, id=self.id, token=self.token,
+            ack=self.received, commits=self.commits,
+        )  # fmt: skip
+        for message in (started, *self.finals[finals:]):
+            await websocket.send_text(message.model_dump_json())
         ack = 0
         while (news := await self.call.news()) is not None:
             ack = round(news.seconds * self.start.sample_rate)

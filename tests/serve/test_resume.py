@@ -122,6 +122,29 @@ def test_another_connection_takes_over(
     assert_is([*client.messages, *answers(second)], served.transcribe(path), len(samples))
 
 
+def test_a_call_that_was_taken_over_is_not_ended_by_the_old_connection(
+    served: Recognizer, recordings: Recordings
+) -> None:
+    """Both the take-over and the old connection's end may be noticed at once."""
+    path, samples = recordings[1]
+    with serving(Server("m", served, Limits(resume_s=0.1))) as address:
+        client = Client(address, samples, random.Random(0))
+        socket = client.open({"type": "start"})
+        for start in range(0, len(samples), 3000):
+            socket.send(samples[client.started["ack"] :][:3000].tobytes())
+            old, socket = socket, client.resume()
+            old.socket.close()
+            if start % 9000 == 0:
+                time.sleep(0.15)
+        socket.send(samples[client.started["ack"] :].tobytes())
+        socket.send('{"type": "end"}')
+        found = [*client.messages, *answers(socket)]
+    finals = [each for each in found if each["type"] in ("started", "final", "ended")]
+    texts = [each["text"] for each in finals if each["type"] == "final"]
+    assert " ".join(texts) == served.transcribe(path).text
+    assert finals[-1] == {"type": "ended", "ack": len(samples)}
+
+
 def test_who_may_not_and_who_is_too_late(served: Recognizer) -> None:
     server = Server("m", served, Limits(resume_s=0.3))
     with serving(server) as address:

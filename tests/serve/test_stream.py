@@ -121,6 +121,7 @@ BAD = [
     ("not json", "request"),
     ('{"type": "end"}', "request"),
     ('{"type": "start", "sample_rate": 5}', "request"),
+    ('{"type": "start", "sample_rate": 15999}', "request"),
     ('{"type": "start", "encoding": "mp3"}', "request"),
     ('{"type": "start", "model": "/etc/passwd"}', "request"),
     ('{"type": "start", "hotwords": ["' + "x" * 300 + '"]}', "request"),

@@ -44,7 +44,7 @@ function received(message) {
     if (!call.ending) say("Listening.");
     while (call.blocks.length && call.first + call.blocks[0].length <= message.ack) forget();
     const [partial, ...rest] = call.blocks;
-    if (partial) transmit(partial.subarray(message.ack - call.first), ...rest);
+    transmit(...(partial ? [partial.subarray(Math.max(0, message.ack - call.first)), ...rest] : []));
   }
   if (message.type === "final") {
     segments.push(message);
@@ -152,6 +152,7 @@ async function talk() {
     $("talk").setAttribute("aria-pressed", "true");
   } catch (error) {
     stop();
+    finish();
     say(whyNoMicrophone(error), true);
   }
 }
