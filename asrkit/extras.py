@@ -11,6 +11,7 @@ PACKAGES = {  # of each extra, by the names that Python imports
     "mic": ("sounddevice",),
     "onnx": ("onnx", "onnxruntime", "onnxscript"),
     "recipes": ("backports", "espeakng_loader", "matplotlib", "soxr"),
+    "redis": ("redis",),
     "serve": ("starlette", "uvicorn", "websockets", "python_multipart", "prometheus_client"),
     "train": ("jiwer", "lhotse", "tensorboard", "torchaudio", "urllib3"),
     "vad": ("silero_vad",),

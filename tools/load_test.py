@@ -71,10 +71,10 @@ async def talk(address: str, samples: np.ndarray, recording: int) -> Talk:
             now, got = time.monotonic(), json.loads(message)
             if got["type"] == "final":
                 finals.append(got["text"])
-            packet = (got.get("ack", 0) + REACH) // size
-            if got["type"] == "partial" and got["ack"] > seen and packet < len(sent):
+            packet = (got.get("recognized", 0) + REACH) // size
+            if got["type"] == "partial" and got["recognized"] > seen and packet < len(sent):
                 partials.append(now - sent[packet])
-                seen = got["ack"]
+                seen = got["recognized"]
             if got["type"] == "error":
                 raise RuntimeError(got["message"])
         await sending

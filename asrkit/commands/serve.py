@@ -4,10 +4,11 @@ import argparse
 import ipaddress
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
-from asrkit.commands.arguments import whole
+from asrkit.commands.arguments import real, whole
 from asrkit.commands.options import (
     add_backend,
     add_context,
@@ -21,6 +22,9 @@ from asrkit.commands.options import (
 )
 from asrkit.errors import UserError, shown
 from asrkit.extras import need
+
+if TYPE_CHECKING:
+    from asrkit.serve.store import Store
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -68,6 +72,22 @@ def main(argv: list[str] | None = None) -> int:
     group.add_argument(
         "--call-minutes", type=whole(1, 100_000), default=240, help="longest call (default 240)"
     )
+    group = arguments.group("restarts")
+    group.add_argument(
+        "--state-dir", type=Path, metavar="DIR",
+        help="keep calls there: they outlive the process, and other processes may go on with them",
+    )  # fmt: skip
+    group.add_argument(
+        "--redis", metavar="URL", help="keep them there, for several machines: redis://host:6379/0"
+    )
+    group.add_argument(
+        "--save-seconds", type=real(0.1, 30.0), default=5.0, metavar="S",
+        help="that a process that is killed may lose, and clients send again (default 5)",
+    )  # fmt: skip
+    group.add_argument(
+        "--state-key-file", type=Path, metavar="FILE",
+        help="what authenticates these calls, 16 bytes or more (default: a file made in DIR)",
+    )  # fmt: skip
     return run_command(serve, arguments, argv)
 
 
@@ -82,10 +102,14 @@ def serve(options: argparse.Namespace) -> int:
     recognizer, _ = load_recognizer(options)
     torch.set_num_threads(1)  # the threads that run the network share the cores
     limits = Limits(
-        streams=options.streams, upload_mb=options.upload_mb, call_s=60.0 * options.call_minutes
-    )
+        streams=options.streams, upload_mb=options.upload_mb, call_s=60.0 * options.call_minutes,
+        save_s=options.save_seconds,
+    )  # fmt: skip
     name = Path(options.model).stem
-    server = Server(name, recognizer, limits, options.threads, token, tuple(options.origin))
+    server = Server(
+        name, recognizer, limits, options.threads, token, tuple(options.origin),
+        *store_of(options, limits.resume_s),
+    )  # fmt: skip
     config = uvicorn.Config(
         app_of(server), options.host, options.port, ws="websockets-sansio", log_level="warning",
         ws_max_size=limits.message_kb * 1024, ssl_certfile=options.tls_cert,
@@ -99,6 +123,30 @@ def serve(options: argparse.Namespace) -> int:
     print(f"{name}, {recognizer.context}: {address}", file=sys.stderr, flush=True)
     uvicorn.Server(config).run(sockets=[socket])
     return 0
+
+
+def store_of(options: argparse.Namespace, seconds: float) -> "tuple[Store | None, bytes | None]":
+    """Where calls are kept, if not in the process, and the key that authenticates them.
+
+    Raises:
+        UserError: for options that do not go together, and for a key that cannot be read.
+    """
+    from asrkit.serve.store import FolderStore, RedisStore
+
+    folder, url, path = options.state_dir, options.redis, options.state_key_file
+    if folder is not None and url is not None:
+        raise UserError("--state-dir and --redis: only one of them")
+    if url is not None and path is None:
+        raise UserError("--redis: give --state-key-file, with a secret that its other users lack")
+    if folder is None and url is None:
+        return None, None
+    store = RedisStore(url, seconds) if url is not None else FolderStore(folder, seconds)
+    if isinstance(store, FolderStore) and path is None:
+        return store, store.key()
+    key = path.read_bytes()
+    if not 16 <= len(key) <= 4096:
+        raise UserError(f"{shown(path)} has {len(key)} bytes: a key is 16 to 4096")
+    return store, key
 
 
 def token_of(options: argparse.Namespace) -> str | None:

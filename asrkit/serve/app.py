@@ -1,5 +1,7 @@
 """The server's addresses, and who may use them."""
 
+import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,6 +23,9 @@ from asrkit.serve.stream import stream
 from asrkit.serve.transcriptions import transcriptions
 from asrkit.serve.vosk import vosk
 
+logger = logging.getLogger(__name__)
+
+SWEEP_S = 10.0
 PAGE = Path(__file__).with_name("page")
 PROTECTED = ("/v1/", "/vosk", "/metrics")  # by the token; the page itself holds nothing
 
@@ -44,7 +49,9 @@ def app_of(server: Server) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        sweeping = asyncio.ensure_future(sweep(server))
         yield
+        sweeping.cancel()
         server.close()
 
     routes: list[BaseRoute] = [
@@ -62,6 +69,16 @@ def app_of(server: Server) -> Starlette:
     app = Starlette(routes=routes, lifespan=lifespan)
     app.add_middleware(Guard, server=server)
     return app
+
+
+async def sweep(server: Server) -> None:
+    """Remove calls that nobody comes back to from the store, again and again."""
+    while True:
+        await asyncio.sleep(SWEEP_S)
+        try:
+            await asyncio.to_thread(server.store.sweep)
+        except OSError:
+            logger.exception("the store of calls could not be swept")
 
 
 async def alive(request: Request, server: Server) -> Response:

@@ -82,6 +82,8 @@ class Partial(Message):
     """The beginning of the text that does not change any more."""
     words: list[TimedWord]
     ack: int
+    """Samples of the client that need not be sent again, whatever happens."""
+    recognized: int
     """Samples of the client that have been recognised."""
 
 
@@ -95,6 +97,7 @@ class Final(Message):
     words: list[TimedWord]
     context: str
     ack: int
+    recognized: int
 
 
 class Ended(Message):
@@ -145,8 +148,8 @@ def timed(words: tuple[Word, ...]) -> list[TimedWord]:
     ]
 
 
-def final(segment: Segment, ack: int) -> Final:
+def final(segment: Segment, ack: int, recognized: int) -> Final:
     return Final(
         text=segment.text, start=segment.start, end=segment.end, words=timed(segment.words),
-        context=segment.context, ack=ack,
+        context=segment.context, ack=ack, recognized=recognized,
     )  # fmt: skip

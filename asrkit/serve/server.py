@@ -12,7 +12,9 @@ from asrkit import audio
 from asrkit.errors import UserError
 from asrkit.runtime import Endpointer, Recognizer
 from asrkit.search import is_fusing
-from asrkit.serve.calls import Call, Desk
+from asrkit.serve.calls import Call, SavedCall
+from asrkit.serve.desk import Desk
+from asrkit.serve.store import MemoryStore, Store
 
 
 class Limits(NamedTuple):
@@ -23,6 +25,7 @@ class Limits(NamedTuple):
     call_s: float = 4 * 3600.0  # longest call, and longest recording
     silence_s: float = 60.0  # without a message, before a call is ended
     resume_s: float = 60.0  # that a call waits for its client to come back
+    save_s: float = 5.0  # from one time that a call is put into a store that survives to the next
     upload_mb: int = 200
     message_kb: int = 1024
     hotwords: int = 1000
@@ -81,6 +84,8 @@ class Server:
         threads: desks, each a thread that makes steps.
         token: that clients have to send; None for none.
         origins: of pages elsewhere that may connect.
+        store: where calls wait for their clients to come back; the process if None.
+        key: with which what is in the store is authenticated; one of the process if None.
     """
 
     def __init__(
@@ -91,14 +96,18 @@ class Server:
         threads: int = 1,
         token: str | None = None,
         origins: tuple[str, ...] = (),
+        store: Store | None = None,
+        key: bytes | None = None,
     ) -> None:
         self.name, self.recognizer, self.limits = name, recognizer, limits or Limits()
         self.token, self.origins, self.figures = token, origins, Figures()
+        self.store = store or MemoryStore(self.limits.resume_s)
+        self.key = key or secrets.token_bytes(32)
         self.desks = [
             Desk(recognizer, self.limits.ahead_s, self.figures.step) for _ in range(threads)
         ]
         self.streams = 0
-        self.lines: dict[str, Any] = {}  # calls that outlive their connections, by id
+        self.lines: dict[str, Any] = {}  # of calls that outlive their connections, by name
 
     @property
     def takes_hotwords(self) -> bool:
@@ -140,8 +149,13 @@ class Server:
             raise RefusedError(503, "streams", f"all {self.limits.streams} streams are taken")
 
     @contextmanager
-    def call(self, sample_rate: int, recognizer: Recognizer | None = None) -> Iterator[Call]:
-        """A new call, which ends with the block.
+    def call(
+        self,
+        sample_rate: int,
+        recognizer: Recognizer | None = None,
+        saved: SavedCall | None = None,
+    ) -> Iterator[Call]:
+        """A call, new or saved, which ends with the block.
 
         Raises:
             RefusedError: if there are as many as there may be.
@@ -153,7 +167,8 @@ class Server:
             )
         self.check_free()
         desk = min(self.desks, key=lambda each: len(each.calls))
-        call = desk.start(sample_rate, recognizer)
+        call = desk.start(sample_rate, recognizer, saved)
+        before = call.done
         self.streams += 1
         self.figures.streams.inc()
         try:
@@ -162,4 +177,4 @@ class Server:
             call.drop()
             self.streams -= 1
             self.figures.streams.dec()
-            self.figures.audio.inc(call.done)
+            self.figures.audio.inc(max(0.0, call.done - before))

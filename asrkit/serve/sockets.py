@@ -50,7 +50,7 @@ async def put(call: Call, server: Server, samples: np.ndarray, sample_rate: int)
     if call.seconds + len(samples) / sample_rate > server.limits.call_s:
         text = f"a call may last {server.limits.call_s:g} s"
         raise RefusedError(413, "length", text)
-    await call.accept(samples, sample_rate)
+    await call.accept(samples)
 
 
 async def both_ways(*both: Coroutine[Any, Any, None]) -> None:

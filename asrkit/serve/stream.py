@@ -1,25 +1,27 @@
 """asrkit's own protocol, /v1/stream: a start message, binary audio, partial and final texts.
 
-Messages are those of `asrkit.serve.messages`. A call outlives its connection: the client comes back
-with a resume message, and goes on with the first sample that has not come.
+Messages are those of `asrkit.serve.messages`. A call outlives its connection, and its process where
+the store does: the client comes back with a resume message, and goes on with the first sample that
+has not come.
 """
 
 import asyncio
+import logging
 import secrets
-from contextlib import ExitStack
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from asrkit.errors import UserError
-from asrkit.serve import messages
-from asrkit.serve.calls import Call, News
+from asrkit.serve import messages, parked
+from asrkit.serve.calls import Call, SavedCall
 from asrkit.serve.messages import (
     ENCODINGS,
     Commit,
     End,
     Ended,
     Error,
-    Final,
     Partial,
     Resume,
     Start,
@@ -27,6 +29,9 @@ from asrkit.serve.messages import (
 )
 from asrkit.serve.server import RefusedError, Server
 from asrkit.serve.sockets import both_ways, next_message, put, samples_of, telling
+from asrkit.serve.store import Entry
+
+logger = logging.getLogger(__name__)
 
 
 def error(reason: str, message: str) -> str:
@@ -37,9 +42,14 @@ async def stream(websocket: WebSocket, server: Server) -> None:
     """One connection: a call from its first message to its last, or a part of one."""
     async with telling(websocket, server, error):
         first = await first_message(websocket, server)
-        line = resumed(first, server) if isinstance(first, Resume) else await Line.of(first, server)
-        finals = first.finals if isinstance(first, Resume) else 0
-        await line.connect(websocket, finals)
+        if isinstance(first, Resume):
+            line = Line(server, first.id, first.token)
+            async with line.alone():
+                await line.run(websocket, *await line.taken_up(), first.finals)
+        else:
+            line = Line(server, secrets.token_urlsafe(12), secrets.token_urlsafe(24))
+            async with line.alone():
+                await line.run(websocket, first)
 
 
 async def first_message(websocket: WebSocket, server: Server) -> Start | Resume:
@@ -50,18 +60,6 @@ async def first_message(websocket: WebSocket, server: Server) -> Start | Resume:
     return first
 
 
-def resumed(asked: Resume, server: Server) -> "Line":
-    """The call that a client comes back to.
-
-    Raises:
-        RefusedError: if there is none, or with another token.
-    """
-    line: Line | None = server.lines.get(asked.id)
-    if line is None or not secrets.compare_digest(asked.token.encode(), line.token.encode()):
-        raise RefusedError(404, "unknown", "there is no such call, or no more")
-    return line
-
-
 class MovedError(RefusedError):
     """The call goes on by another connection."""
 
@@ -70,107 +68,135 @@ class MovedError(RefusedError):
 
 
 class Line:
-    """A call, and what its next connection has to know.
+    """One connection of a call. Between two of them the call is bytes in the server's store.
 
     Args:
-        start: the client's first message.
         server: whose call it is.
-        context: of the recogniser.
-        stack: ends the call.
+        id: of the call, by which its client comes back.
+        token: likewise.
     """
 
-    def __init__(self, start: Start, server: Server, context: str, stack: ExitStack) -> None:
-        self.start, self.server, self.context, self.stack = start, server, context, stack
-        self.call: Call
-        self.id, self.token = secrets.token_urlsafe(12), secrets.token_urlsafe(24)
-        self.received, self.commits = 0, 0  # samples, and requests to end a segment
-        self.finals: list[Final] = []
-        self.taken = asyncio.Event()  # set when another connection takes over from the last one
-        self.connected = asyncio.Lock()  # held by a connection until it has left
-        self.waiting: asyncio.TimerHandle | None = None  # ends a call that nobody comes back to
+    def __init__(self, server: Server, id: str, token: str) -> None:
+        self.server, self.id, self.token = server, id, token
+        self.name = parked.name_of(id, token)
+        self.generation = 0  # of the call in the store
+        self.saved = 0  # samples of the call there
+        self.moved = asyncio.Event()  # set when another connection takes over
+        self.left = asyncio.Event()
 
-    @classmethod
-    async def of(cls, start: Start, server: Server) -> "Line":
-        """A new call."""
-        recognizer = await server.recognizer_for(start.hotwords, start.pause_ms)
-        line = cls(start, server, recognizer.context, ExitStack())
-        line.call = line.stack.enter_context(server.call(start.sample_rate, recognizer))
-        server.lines[line.id] = line
-        return line
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """While no other connection to this process has the call."""
+        lines = self.server.lines
+        while (other := lines.get(self.name)) is not None:
+            other.moved.set()
+            await other.left.wait()
+        lines[self.name] = self
+        try:
+            yield
+        finally:
+            del lines[self.name]
+            self.left.set()
 
-    def park(self) -> None:
-        """Wait for the client to come back, for a while."""
-        loop = asyncio.get_running_loop()
-        self.waiting = loop.call_later(self.server.limits.resume_s, self.close)
+    async def taken_up(self) -> tuple[Start, SavedCall]:
+        """The call as it is in the store, and from now on this connection's.
 
-    def close(self) -> None:
-        self.server.lines.pop(self.id, None)
-        self.stack.close()
+        Raises:
+            RefusedError: if there is none, or with another token.
+        """
+        entry = await asyncio.to_thread(self.server.store.take, self.name)
+        if entry is None:
+            raise RefusedError(404, "unknown", "there is no such call, or no more")
+        self.generation = entry.generation
+        return parked.from_bytes(entry.data, self.server.key)
 
-    async def connect(self, websocket: WebSocket, finals: int) -> None:
-        """Go on by this connection, whose client has so many final segments."""
-        self.taken.set()
-        taken = self.taken = asyncio.Event()
-        async with self.connected:
-            if self.waiting is not None:
-                self.waiting.cancel()
+    async def run(
+        self, websocket: WebSocket, start: Start, saved: SavedCall | None = None, finals: int = 0
+    ) -> None:
+        """Begin or go on with the call, whose client has so many final segments."""
+        recognizer = await self.server.recognizer_for(start.hotwords, start.pause_ms)
+        with self.server.call(start.sample_rate, recognizer, saved) as call:
+            started = Started(
+                model=self.server.name, context=recognizer.context, id=self.id, token=self.token,
+                ack=call.received, commits=call.commits,
+            )  # fmt: skip
             try:
-                await both_ways(leave(taken), self.read(websocket), self.write(websocket, finals))
-            except BaseException as error:
-                if taken.is_set():  # the call goes on by another connection, whatever came first
-                    raise MovedError from error
-                if isinstance(error, WebSocketDisconnect):
-                    self.park()
-                else:
-                    self.close()
+                await self.keep(call, start)
+                try:
+                    await both_ways(
+                        self.leave(), self.keep_on(call, start), self.read(websocket, call, start),
+                        self.write(websocket, call, start, started, finals),
+                    )  # fmt: skip
+                finally:  # also after the end: the last messages may be lost
+                    await self.keep(call, start)
+            except (WebSocketDisconnect, MovedError):
                 raise
-            self.close()
+            except UserError:
+                await asyncio.to_thread(self.server.store.drop, self.name, self.generation)
+                raise
 
-    async def read(self, websocket: WebSocket) -> None:
+    async def keep(self, call: Call, start: Start) -> None:
+        """Put the call into the store.
+
+        Raises:
+            MovedError: if it is another process's by now.
+        """
+        saved = await call.save()
+        entry = Entry(self.generation, parked.to_bytes(start, saved, self.server.key))
+        try:
+            if not await asyncio.to_thread(self.server.store.put, self.name, entry):
+                raise MovedError
+        except OSError:
+            logger.exception("a call could not be kept")  # and goes on
+            return
+        self.saved = saved.received
+
+    async def keep_on(self, call: Call, start: Start) -> None:
+        """Keep the call now and then, in a store that survives this process."""
+        while self.server.store.survives:
+            await asyncio.sleep(self.server.limits.save_s)
+            await self.keep(call, start)
+
+    async def leave(self) -> None:
+        """Raises MovedError when another connection takes over."""
+        await self.moved.wait()
+        raise MovedError
+
+    async def read(self, websocket: WebSocket, call: Call, start: Start) -> None:
         """Audio and requests of the client, until it ends the call."""
-        past, dtype = b"", ENCODINGS[self.start.encoding]
+        past, dtype = b"", ENCODINGS[start.encoding]
         while True:
             message = await next_message(websocket, self.server)
             if isinstance(message, bytes):
                 samples, past = samples_of(past, message, dtype)
-                await put(self.call, self.server, samples, self.start.sample_rate)
-                self.received += len(samples)  # not before: what waits may be cancelled
+                await put(call, self.server, samples, start.sample_rate)
                 continue
             asked = messages.parsed(message)
             if isinstance(asked, End):
-                return self.call.end()
+                return call.end()
             if not isinstance(asked, Commit):
                 raise UserError("the call has started already")
-            self.commits += 1
-            self.call.commit()
+            call.commit()
 
-    async def write(self, websocket: WebSocket, finals: int) -> None:
+    async def write(
+        self, websocket: WebSocket, call: Call, start: Start, started: Started, finals: int
+    ) -> None:
         """What is new to the client, which has so many finals, until the call has ended."""
-        started = Started(
-            model=self.server.name, context=self.context, id=self.id, token=self.token,
-            ack=self.received, commits=self.commits,
-        )  # fmt: skip
-        for message in (started, *self.finals[finals:]):
-            await websocket.send_text(message.model_dump_json())
-        ack = 0
-        while (news := await self.call.news()) is not None:
-            ack = round(news.seconds * self.start.sample_rate)
-            new = [messages.final(each, ack) for each in news.segments]
-            self.finals += new  # before they are sent, which may fail
-            for message in (*new, *partial(news, ack)):
-                await websocket.send_text(message.model_dump_json())
-        await websocket.send_text(Ended(ack=ack or self.received).model_dump_json())
-
-
-async def leave(taken: asyncio.Event) -> None:
-    """Raises MovedError when the event is set."""
-    await taken.wait()
-    raise MovedError
-
-
-def partial(news: News, ack: int) -> list[Partial]:
-    """The open segment, if there may be one."""
-    if news.is_final:
-        return []
-    words = messages.timed(news.words)
-    return [Partial(text=news.text, stable=news.stable_text, words=words, ack=ack)]
+        await websocket.send_text(started.model_dump_json())
+        num_finals = 0
+        while (news := await call.news()) is not None:
+            ack = self.saved if self.server.store.survives else call.received
+            recognized = round(news.seconds * start.sample_rate)
+            for segment in news.segments:
+                num_finals += 1
+                if num_finals > finals:
+                    final = messages.final(segment, ack, recognized)
+                    await websocket.send_text(final.model_dump_json())
+            if not news.is_final:
+                words = messages.timed(news.words)
+                partial = Partial(
+                    text=news.text, stable=news.stable_text, words=words, ack=ack,
+                    recognized=recognized,
+                )  # fmt: skip
+                await websocket.send_text(partial.model_dump_json())
+        await websocket.send_text(Ended(ack=call.received).model_dump_json())

@@ -179,7 +179,7 @@ async def feed(call: Call, blocks: Iterator[tuple[np.ndarray, int]]) -> None:
     """A file's audio into a call, as fast as the network takes it."""
     try:
         while (block := await asyncio.to_thread(next, blocks, None)) is not None:
-            await call.accept(*block)
+            await call.accept(block[0])
         call.end()
     except UserError as error:
         call.fail(error)

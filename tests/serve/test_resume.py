@@ -165,6 +165,7 @@ def test_who_may_not_and_who_is_too_late(served: Recognizer) -> None:
                 break
             time.sleep(0.05)
         assert server.streams == 0
+        time.sleep(0.4)
         with connect(f"ws://{address}/v1/stream") as late:
             late.send(json.dumps({"type": "resume", **names}))
             assert json.loads(late.recv(timeout=5))["reason"] == "unknown"

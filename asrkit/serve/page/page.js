@@ -42,7 +42,7 @@ function received(message) {
     $("model").textContent = `${message.model}, ${message.context}`;
     Object.assign(call, { id: message.id, token: message.token, open: true, tries: 0 });
     if (!call.ending) say("Listening.");
-    while (call.blocks.length && call.first + call.blocks[0].length <= message.ack) forget();
+    acknowledged(message.ack);
     const [partial, ...rest] = call.blocks;
     transmit(...(partial ? [partial.subarray(Math.max(0, message.ack - call.first)), ...rest] : []));
   }
@@ -53,6 +53,7 @@ function received(message) {
   }
   if (message.type === "partial") {
     live = message;
+    acknowledged(message.ack);
     if (call.sentAt) $("delay").textContent = `${Math.round(performance.now() - call.sentAt)} ms`;
   }
   if (message.type === "error") say(message.message, true);
@@ -60,7 +61,11 @@ function received(message) {
   if (message.type === "final" || message.type === "partial") show();
 }
 
-// Blocks of the last minute are kept: where the connection is lost, the server says what it has.
+// Blocks are kept until the server needs them no more, a minute of them at most.
+function acknowledged(ack) {
+  while (call.blocks.length && call.first + call.blocks[0].length <= ack) forget();
+}
+
 function forget() {
   call.first += call.blocks.shift().length;
 }

@@ -1,0 +1,248 @@
+"""Where calls are kept as bytes: while no connection has them, and in case the process dies.
+
+Whoever takes an entry owns it from then on: each time it is taken its generation grows, and what is
+put with an older one is refused. So a call goes on in one place only, also where several processes
+share a store and one of them has not noticed that its connection is dead.
+"""
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from asrkit.errors import UserError
+from asrkit.extras import need
+from asrkit.files import replacing
+
+LARGEST = 1 << 26  # bytes of an entry: a call of 4 hours is a hundredth of it
+MOST_MEMORY = 1 << 28  # bytes of all, of a store in memory
+HEAD = 8  # bytes of the generation in a file
+
+
+class Entry(NamedTuple):
+    generation: int
+    data: bytes
+
+
+class Store(Protocol):
+    """Entries by name. Its methods wait for a disk or a network: call them in a thread.
+
+    Attributes:
+        survives: whether the entries outlive the process.
+    """
+
+    survives: bool
+
+    def put(self, name: str, entry: Entry) -> bool:
+        """Write an entry; False if a newer generation is there, and nothing is written then."""
+
+    def take(self, name: str) -> Entry | None:
+        """The entry, with the generation in which it is put from now on; None if there is none.
+
+        Raises:
+            OSError: if the store cannot be reached.
+        """
+
+    def drop(self, name: str, generation: int) -> None:
+        """Remove the entry, if it is of this generation."""
+
+    def sweep(self) -> None:
+        """Remove what is too old."""
+
+
+class MemoryStore:
+    """Entries of this process.
+
+    Args:
+        seconds: that an entry is kept after it was put.
+    """
+
+    survives = False
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._lock = seconds, threading.Lock()
+        self._entries: dict[str, tuple[float, Entry]] = {}  # the one put last comes last
+        self._size = 0
+
+    def put(self, name: str, entry: Entry) -> bool:
+        with self._lock:
+            if name in self._entries and self._entries[name][1].generation > entry.generation:
+                return False
+            self._remove(name)
+            self._entries[name] = time.monotonic(), entry
+            self._size += len(entry.data)
+            while self._size > MOST_MEMORY:  # the oldest goes
+                self._remove(next(iter(self._entries)))
+        return True
+
+    def take(self, name: str) -> Entry | None:
+        with self._lock:
+            put, entry = self._entries.get(name, (0.0, None))
+            if entry is None or time.monotonic() - put > self._seconds:
+                return None
+            taken = entry._replace(generation=entry.generation + 1)
+            self._entries[name] = put, taken
+        return taken
+
+    def drop(self, name: str, generation: int) -> None:
+        with self._lock:
+            if name in self._entries and self._entries[name][1].generation == generation:
+                self._remove(name)
+
+    def sweep(self) -> None:
+        with self._lock:
+            oldest = time.monotonic() - self._seconds
+            for name in [name for name, (put, _) in self._entries.items() if put < oldest]:
+                self._remove(name)
+
+    def _remove(self, name: str) -> None:
+        if name in self._entries:
+            self._size -= len(self._entries.pop(name)[1].data)
+
+
+class FolderStore:
+    """Entries as files of a folder that processes of one machine share, and only their user reads.
+
+    Args:
+        folder: made if it is missing.
+        seconds: that an entry is kept after it was put.
+
+    Raises:
+        UserError: where files cannot be locked.
+    """
+
+    survives = True
+
+    def __init__(self, folder: Path, seconds: float) -> None:
+        try:
+            import fcntl
+        except ImportError:  # on Windows
+            raise UserError("a folder of calls needs a system that locks files as POSIX") from None
+        self._lock_file = fcntl.flock
+        self._exclusively = fcntl.LOCK_EX
+        self._folder, self._seconds = folder, seconds
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def put(self, name: str, entry: Entry) -> bool:
+        with self._locked():
+            there = self._read(name, HEAD)
+            if there is not None and there.generation > entry.generation:
+                return False
+            with replacing(self._path(name)) as temporary:
+                temporary.write_bytes(entry.generation.to_bytes(HEAD, "big") + entry.data)
+        return True
+
+    def take(self, name: str) -> Entry | None:
+        with self._locked():
+            entry = self._read(name, LARGEST)
+            if entry is None or self._age(self._path(name)) > self._seconds:
+                return None
+            taken = entry._replace(generation=entry.generation + 1)
+            with open(self._path(name), "r+b") as file:
+                file.write(taken.generation.to_bytes(HEAD, "big"))
+        return taken
+
+    def drop(self, name: str, generation: int) -> None:
+        with self._locked():
+            there = self._read(name, HEAD)
+            if there is not None and there.generation == generation:
+                self._path(name).unlink()
+
+    def sweep(self) -> None:
+        with self._locked():
+            for path in self._folder.glob("*.call"):
+                if self._age(path) > self._seconds:
+                    path.unlink()
+
+    def key(self) -> bytes:
+        """A secret that all who share the folder have: made by the first of them."""
+        path = self._folder / "key"
+        with self._locked():
+            if not path.exists():
+                with replacing(path) as temporary:
+                    temporary.touch(mode=0o600)
+                    temporary.write_bytes(secrets.token_bytes(32))
+            path.chmod(0o600)
+            return path.read_bytes()
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{name}.call"
+
+    def _age(self, path: Path) -> float:
+        """Seconds since it was written, on the clock that all processes share."""
+        return time.time() - path.stat().st_mtime
+
+    def _read(self, name: str, size: int) -> Entry | None:
+        with suppress(FileNotFoundError), open(self._path(name), "rb") as file:
+            return Entry(int.from_bytes(file.read(HEAD), "big"), file.read(size - HEAD))
+        return None
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with open(self._folder / "lock", "ab") as lock:
+            self._lock_file(lock, self._exclusively)
+            yield
+
+
+class RedisStore:
+    """Entries in Redis, for processes on several machines.
+
+    Args:
+        url: `redis://host:port/0`, with a password if there is one; `rediss://` for TLS.
+        seconds: that an entry is kept after it was put.
+
+    Raises:
+        UserError: if nothing answers at this address.
+    """
+
+    survives = True
+
+    def __init__(self, url: str, seconds: float) -> None:
+        need("redis")
+        import redis
+
+        self._seconds, self._error = seconds, redis.RedisError
+        try:
+            self._redis = redis.Redis.from_url(url, socket_timeout=5, socket_connect_timeout=5)
+            self._redis.ping()
+        except (redis.RedisError, ValueError) as error:
+            raise UserError(f"Redis does not answer: {error}") from None
+        # Whole in itself, as all scripts of Redis: nobody comes in between.
+        self._put = self._redis.register_script(
+            "local there = redis.call('HGET', KEYS[1], 'generation') "
+            "if there and tonumber(there) > tonumber(ARGV[1]) then return 0 end "
+            "redis.call('HSET', KEYS[1], 'generation', ARGV[1], 'data', ARGV[2]) "
+            "redis.call('PEXPIRE', KEYS[1], ARGV[3]) return 1"
+        )
+        self._take = self._redis.register_script(
+            "if redis.call('EXISTS', KEYS[1]) == 0 then return nil end "
+            "redis.call('HINCRBY', KEYS[1], 'generation', 1) "
+            "return redis.call('HMGET', KEYS[1], 'generation', 'data')"
+        )
+        self._drop = self._redis.register_script(
+            "if redis.call('HGET', KEYS[1], 'generation') == ARGV[1] then "
+            "redis.call('DEL', KEYS[1]) end"
+        )
+
+    def put(self, name: str, entry: Entry) -> bool:
+        arguments = [entry.generation, entry.data, round(1000 * self._seconds)]
+        return bool(self._run(self._put, name, arguments))
+
+    def take(self, name: str) -> Entry | None:
+        found = self._run(self._take, name, [])
+        return None if found is None else Entry(int(found[0]), found[1])
+
+    def drop(self, name: str, generation: int) -> None:
+        self._run(self._drop, name, [generation])
+
+    def sweep(self) -> None:
+        """Redis does."""
+
+    def _run(self, script: Callable[..., Any], name: str, arguments: list[Any]) -> Any:
+        try:
+            return script(keys=[f"asrkit:call:{name}"], args=arguments)
+        except self._error as error:
+            raise OSError(f"Redis: {error}") from error

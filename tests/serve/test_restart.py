@@ -1,0 +1,317 @@
+"""Calls outlive the process: another one that shares its store goes on with them."""
+
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import ClientConnection, connect
+
+import asrkit
+from asrkit.commands.serve import main
+from asrkit.runtime import Recognizer
+from asrkit.serve.server import Limits, Server
+from asrkit.serve.store import Entry, FolderStore, MemoryStore, RedisStore, Store
+from tests.conftest import PROJECT
+from tests.serve.running import serving
+from tests.serve.test_stream import assert_is
+
+Recordings = list[tuple[Path, np.ndarray]]
+PACKET = 1600
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def redis() -> Iterator[str]:
+    """The address of a Redis of our own."""
+    pytest.importorskip("redis")
+    program = shutil.which("redis-server")
+    if program is None:
+        pytest.skip("redis-server is not installed")
+    port = free_port()
+    with subprocess.Popen(
+        [program, "--port", str(port), "--save", "", "--bind", "127.0.0.1"],
+        stdout=subprocess.DEVNULL,
+    ) as process:
+        for _ in range(100):
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                break
+            time.sleep(0.05)
+        yield f"redis://127.0.0.1:{port}/0"
+        process.terminate()
+
+
+@pytest.fixture(params=["memory", "folder", "redis"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    if request.param == "redis":
+        return RedisStore(request.getfixturevalue("redis"), 0.5)
+    return MemoryStore(0.5) if request.param == "memory" else FolderStore(tmp_path / "a", 0.5)
+
+
+def test_who_takes_an_entry_owns_it(store: Store) -> None:
+    assert store.take("a") is None
+    assert store.put("a", Entry(0, b"one\0"))
+    assert store.put("a", Entry(0, b"two"))
+    assert store.take("a") == Entry(1, b"two")
+    assert not store.put("a", Entry(0, b"late"))  # by the one that had it before
+    store.drop("a", 0)
+    assert store.put("a", Entry(1, b"three"))
+    assert store.take("a") == Entry(2, b"three")
+    assert store.take("a") == Entry(3, b"three")
+    store.drop("a", 3)
+    assert store.take("a") is None
+
+
+def test_entries_are_kept_for_a_while(store: Store) -> None:
+    for name in ("a", "b"):
+        assert store.put(name, Entry(0, b"1"))
+    time.sleep(0.3)
+    assert store.put("b", Entry(0, b"2"))
+    time.sleep(0.3)
+    store.sweep()
+    assert store.take("a") is None
+    assert store.take("b") == Entry(1, b"2")
+
+
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("asrkit.serve.store.MOST_MEMORY", 100)
+    store = MemoryStore(60.0)
+    for i in range(10):
+        store.put(str(i), Entry(0, bytes(30)))
+    assert [store.take(str(i)) is not None for i in range(10)] == 7 * [False] + 3 * [True]
+
+
+def test_a_store_that_cannot_be_reached_is_no_end_of_a_call(
+    served: Recognizer, recordings: Recordings, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = FolderStore(tmp_path / "calls", 60.0)
+    with serving(Server("m", served, Limits(save_s=0.05), store=store)) as address:
+        path, samples = recordings[0]
+        caller = Caller([address], samples, pause=0.002)
+        shutil.rmtree(tmp_path / "calls")
+        assert_is(caller.talk(), served.transcribe(path), len(samples))
+    assert "could not be kept" in caplog.text
+
+
+class Caller:
+    """A client that keeps what is not acknowledged, and comes back to any address it knows.
+
+    Args:
+        addresses: host and port of servers that share a store, tried in turn.
+        samples: to send.
+        pause: seconds between two packets.
+    """
+
+    def __init__(self, addresses: list[str], samples: np.ndarray, pause: float) -> None:
+        self.addresses, self.samples, self.pause = addresses, samples, pause
+        self.messages: list[dict[str, Any]] = []
+        self.first: dict[str, Any] = {"type": "start"}
+        self.acked = self.resumes = self.sent = 0
+
+    def connected(self) -> ClientConnection:
+        for i in range(600):
+            with suppress(OSError, ConnectionClosed, EOFError):
+                client = connect(f"ws://{self.addresses[i % len(self.addresses)]}/v1/stream")
+                finals = sum(each["type"] == "final" for each in self.messages)
+                more = {"finals": finals} if self.messages else {}
+                client.send(json.dumps(self.first | more))
+                started = json.loads(client.recv(timeout=20))
+                assert started["type"] == "started", started
+                if not self.messages:
+                    self.messages.append(started)
+                    self.first = {key: started[key] for key in ("id", "token")}
+                    self.first["type"] = "resume"
+                assert started["ack"] >= self.acked, "the server asks for what is not kept any more"
+                self.sent = started["ack"]
+                return client
+            time.sleep(0.1)
+        raise TimeoutError("no server answers")
+
+    def talk(self) -> list[dict[str, Any]]:
+        """All messages of a call, but partial ones."""
+        while not (self.messages and self.messages[-1]["type"] == "ended"):
+            client = self.connected()
+            listening = threading.Thread(target=self.listen, args=(client,))
+            listening.start()
+            with suppress(ConnectionClosed):
+                self.send(client, len(self.samples))
+                client.send('{"type": "end"}')
+            listening.join()
+            self.resumes += 1
+        return self.messages
+
+    def send(self, client: ClientConnection, end: int) -> None:
+        while self.sent < end:
+            packet = self.samples[self.sent : min(end, self.sent + PACKET)]
+            client.send(packet.tobytes())
+            self.sent += len(packet)
+            time.sleep(self.pause)
+
+    def listen(self, client: ClientConnection, timeout: float | None = None) -> None:
+        with suppress(ConnectionClosed, TimeoutError):
+            while True:
+                message = json.loads(client.recv(timeout))
+                self.acked = max(self.acked, message.get("ack", 0))
+                if message["type"] != "partial":
+                    self.messages.append(message)
+
+
+def whole(recordings: Recordings, number: int) -> tuple[np.ndarray, int]:
+    samples = np.concatenate([recordings[(number + i) % len(recordings)][1] for i in range(3)])
+    return samples, len(samples)
+
+
+class CarelessStore(FolderStore):
+    """One in which whoever comes last is right."""
+
+    def put(self, name: str, entry: Entry) -> bool:
+        self._path(name).unlink(missing_ok=True)
+        return super().put(name, entry)
+
+
+@pytest.mark.parametrize("kind", ["folder", "redis", "control"])
+def test_processes_share_calls(
+    kind: str,
+    request: pytest.FixtureRequest,
+    served: Recognizer,
+    recordings: Recordings,
+    tmp_path: Path,
+) -> None:
+    """The client goes from one to the other and back, while the one before still has the call."""
+
+    def server() -> Server:
+        stores: dict[str, Callable[[], Store]] = {
+            "folder": lambda: FolderStore(tmp_path, 60.0),
+            "redis": lambda: RedisStore(request.getfixturevalue("redis"), 60.0),
+            "control": lambda: CarelessStore(tmp_path, 60.0),
+        }
+        return Server("m", served, Limits(save_s=0.05), store=stores[kind](), key=b"k" * 16)
+
+    samples, size = whole(recordings, 0)
+    with serving(server()) as one, serving(server()) as other:
+        caller = Caller([one], samples, pause=0.01)
+        kept: list[ClientConnection] = []  # or they would be closed
+
+        def move_about() -> None:
+            for i in range(6):
+                client = caller.connected()
+                kept.append(client)
+                end = min(size, caller.sent + size // 6)
+                caller.send(client, end)
+                time.sleep(0.2)
+                caller.listen(client, timeout=0.0)
+                caller.addresses = [one if i % 2 else other]
+
+        if kind == "control":
+            with pytest.raises(AssertionError, match="not kept any more"):
+                move_about()
+        else:
+            move_about()
+            assert_is(caller.talk(), served.transcribe(samples), size)
+        for client in kept:
+            client.socket.close()
+
+
+def test_a_key_of_another_server(
+    served: Recognizer, recordings: Recordings, tmp_path: Path
+) -> None:
+    store = FolderStore(tmp_path, 60.0)
+    with serving(Server("m", served, store=store, key=b"a" * 16)) as address:
+        caller = Caller([address], recordings[0][1], 0.0)
+        caller.connected().close()
+    other = Server("m", served, store=store, key=b"b" * 16)
+    with serving(other) as address, connect(f"ws://{address}/v1/stream") as client:
+        client.send(json.dumps(caller.first))
+        assert "another key" in json.loads(client.recv(timeout=5))["message"]
+
+
+REFUSED = [
+    (["--state-dir", "a", "--redis", "redis://x"], "only one"),
+    (["--redis", "redis://127.0.0.1:1/0"], "--state-key-file"),
+    (["--redis", "redis://127.0.0.1:1/0", "--state-key-file", "/dev/null"], "does not answer"),
+    (["--state-dir", "STATE", "--state-key-file", "/dev/null"], "16 to 4096"),
+    (["--state-dir", "STATE", "--state-key-file", "/nowhere/key"], "/nowhere/key"),
+    (["--state-dir", "/dev/null/a"], "/dev/null"),
+    (["--save-seconds", "0"], "--save-seconds"),
+]
+
+
+@pytest.mark.parametrize(("options", "told"), REFUSED)
+def test_refusals(
+    options: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([each.replace("STATE", str(tmp_path / "s")) for each in options]) == 2
+    assert told in capsys.readouterr().err
+
+
+class Process:
+    """`asrkit serve` as a process of its own."""
+
+    def __init__(self, port: int, folder: Path) -> None:
+        self.address = f"127.0.0.1:{port}"
+        self.process = subprocess.Popen(
+            [
+                sys.executable, "-m", "asrkit.serve", "--port", str(port), "--state-dir",
+                str(folder), "--save-seconds", "1", "--chunk-ms", "320", "--endpoint-ms", "400",
+            ],
+            cwd=PROJECT, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert self.process.stderr is not None
+        assert self.address in self.process.stderr.readline()
+
+    def end(self, how: int) -> str:
+        self.process.send_signal(how)
+        self.process.wait(timeout=20)
+        assert self.process.stderr is not None
+        return self.process.stderr.read()
+
+
+RESTARTS = [
+    (signal.SIGKILL, 4),
+    pytest.param(signal.SIGKILL, 50, marks=pytest.mark.slow),
+    pytest.param(signal.SIGTERM, 50, marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("how", "callers"), RESTARTS)
+def test_a_restart_in_the_middle(
+    how: int, callers: int, recordings: Recordings, tmp_path: Path
+) -> None:
+    """All texts and times are those of calls that nothing came between."""
+    recognizer = asrkit.load(
+        "small-en-alnum", chunk_size=8, endpointer=asrkit.Endpointer(400), second_pass="full"
+    )
+    port = free_port()
+    process = Process(port, tmp_path)
+    all_samples = [whole(recordings, i)[0] for i in range(callers)]
+    each = [
+        Caller([process.address], samples, pause=0.2 if callers > 4 else 0.05)
+        for samples in all_samples
+    ]
+    with ThreadPoolExecutor(callers) as pool:
+        talking = [pool.submit(caller.talk) for caller in each]
+        time.sleep(3.0)
+        assert process.end(how) == ""
+        process = Process(port, tmp_path)
+        found = [one.result(timeout=100) for one in talking]
+    assert process.end(signal.SIGTERM) == ""
+    for messages, samples in zip(found, all_samples, strict=True):
+        assert_is(messages, recognizer.transcribe(samples), len(samples))
+    assert all(caller.resumes >= 2 for caller in each)
