@@ -121,7 +121,8 @@ class Line:
                 ack=call.received, commits=call.commits,
             )  # fmt: skip
             try:
-                await self.keep(call, start)
+                if self.server.store.survives:
+                    await self.keep(call, start)
                 try:
                     await both_ways(
                         self.leave(), self.keep_on(call, start), self.read(websocket, call, start),
