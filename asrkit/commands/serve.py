@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from asrkit.serve.store import Store
 
 
+LOGS = ("off", "text", "json")
+
+
 def main(argv: list[str] | None = None) -> int:
     arguments = parser(
         "asrkit serve", __doc__,
@@ -64,14 +67,19 @@ def main(argv: list[str] | None = None) -> int:
         "--threads", type=whole(1, 256), default=1, help="that run the network (default 1)"
     )
     group.add_argument(
-        "--streams", type=whole(1, 100_000), default=100, help="at the same time (default 100)"
-    )
+        "--streams", type=whole(1, 100_000),
+        help="calls at the same time (default: measured at the start)",
+    )  # fmt: skip
     group.add_argument(
         "--upload-mb", type=whole(1, 100_000), default=200, help="largest file (default 200)"
     )
     group.add_argument(
         "--call-minutes", type=whole(1, 100_000), default=240, help="longest call (default 240)"
     )
+    arguments.add_argument(
+        "--log", choices=LOGS, default="off",
+        help="calls and requests on standard error, without their texts (default off: problems)",
+    )  # fmt: skip
     group = arguments.group("restarts")
     group.add_argument(
         "--state-dir", type=Path, metavar="DIR",
@@ -95,14 +103,18 @@ def serve(options: argparse.Namespace) -> int:
     need("starlette", "uvicorn", "websockets", "python_multipart", "prometheus_client")
     import uvicorn
 
+    from asrkit.serve import logs
     from asrkit.serve.app import app_of
+    from asrkit.serve.capacity import capacity
     from asrkit.serve.server import Limits, Server
 
     token = token_of(options)
     recognizer, _ = load_recognizer(options)
     torch.set_num_threads(1)  # the threads that run the network share the cores
+    logs.set_up(options.log)
+    streams = options.streams or capacity(recognizer, options.threads)
     limits = Limits(
-        streams=options.streams, upload_mb=options.upload_mb, call_s=60.0 * options.call_minutes,
+        streams=streams, upload_mb=options.upload_mb, call_s=60.0 * options.call_minutes,
         save_s=options.save_seconds,
     )  # fmt: skip
     name = Path(options.model).stem
@@ -120,7 +132,11 @@ def serve(options: argparse.Namespace) -> int:
     host, port = socket.getsockname()[:2]
     scheme = "https" if options.tls_cert else "http"
     address = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
-    print(f"{name}, {recognizer.context}: {address}", file=sys.stderr, flush=True)
+    if options.log == "json":
+        logs.log("serving", model=name, context=recognizer.context, calls=streams, address=address)
+    else:
+        told = f"{name}, {recognizer.context}, {streams} calls: {address}"
+        print(told, file=sys.stderr, flush=True)
     uvicorn.Server(config).run(sockets=[socket])
     return 0
 

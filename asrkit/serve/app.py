@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,10 +14,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from asrkit.serve import messages
+from asrkit.serve.logs import log
 from asrkit.serve.realtime import realtime
 from asrkit.serve.server import Server
 from asrkit.serve.stream import stream
@@ -68,6 +70,7 @@ def app_of(server: Server) -> Starlette:
     ]
     app = Starlette(routes=routes, lifespan=lifespan)
     app.add_middleware(Guard, server=server)
+    app.add_middleware(Log)
     return app
 
 
@@ -97,6 +100,38 @@ async def models(request: Request, server: Server) -> Response:
 async def schema(request: Request, server: Server) -> Response:
     """Of the messages at /v1/stream."""
     return JSONResponse(messages.schema())
+
+
+class Log:
+    """Writes down each request and connection when it is over: path, status or close code."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        started, status = time.monotonic(), None
+
+        async def receive_and_note() -> Message:
+            nonlocal status
+            message = await receive()
+            if message["type"] == "websocket.disconnect":
+                status = status or message.get("code")
+            return message
+
+        async def send_and_note(message: Message) -> None:
+            nonlocal status
+            if message["type"] in ("http.response.start", "websocket.close"):
+                status = message.get("status", message.get("code"))
+            await send(message)
+
+        try:
+            await self.app(scope, receive_and_note, send_and_note)
+        finally:
+            seconds = round(time.monotonic() - started, 3)
+            log(scope["type"], path=scope["path"][:100], status=status, seconds=seconds)
 
 
 class Guard:

@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from asrkit.runtime import Endpointer, Recognizer
 from asrkit.search import is_fusing
 from asrkit.serve.calls import Call, SavedCall
 from asrkit.serve.desk import Desk
+from asrkit.serve.logs import log
 from asrkit.serve.store import MemoryStore, Store
 
 
@@ -168,7 +170,7 @@ class Server:
         self.check_free()
         desk = min(self.desks, key=lambda each: len(each.calls))
         call = desk.start(sample_rate, recognizer, saved)
-        before = call.done
+        before, started = call.done, time.monotonic()
         self.streams += 1
         self.figures.streams.inc()
         try:
@@ -177,4 +179,7 @@ class Server:
             call.drop()
             self.streams -= 1
             self.figures.streams.dec()
-            self.figures.audio.inc(max(0.0, call.done - before))
+            done = max(0.0, call.done - before)
+            self.figures.audio.inc(done)
+            seconds = time.monotonic() - started
+            log("call", model=self.name, audio_s=round(done, 3), seconds=round(seconds, 3))

@@ -1,12 +1,16 @@
 """asrkit serve, as it is typed."""
 
+import io
+import json
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import httpx
+import numpy as np
 import pytest
+import soundfile
 
 from asrkit.commands.serve import main
 from tests.conftest import PROJECT
@@ -19,7 +23,7 @@ def test_it_says_where_it_is_and_ends_when_it_is_told_to() -> None:
     )  # fmt: skip
     assert process.stderr is not None
     line = process.stderr.readline()
-    assert line.startswith("small-en-alnum, 640 ms, full: http://127.0.0.1:")
+    assert line.startswith("small-en-alnum, 640 ms, full, 3 calls: http://127.0.0.1:")
     address = line.split()[-1]
     assert httpx.get(f"{address}readyz").text == "ok\n"
     assert "<title>asrkit</title>" in httpx.get(address).text
@@ -27,6 +31,29 @@ def test_it_says_where_it_is_and_ends_when_it_is_told_to() -> None:
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=20) in (0, -signal.SIGTERM)
     assert process.stderr.read() == ""
+
+
+def test_lines_for_programs() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "asrkit.serve", "--port", "0", "--log", "json"],
+        cwd=PROJECT, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    ready = json.loads(process.stderr.readline())
+    assert ready["event"] == "serving"
+    assert ready["calls"] >= 1  # measured
+    samples = np.random.default_rng(0).standard_normal(16000).astype(np.float32) * 0.05
+    with io.BytesIO() as file:
+        soundfile.write(file, samples, 16000, format="WAV")
+        sent = {"file": ("secret-name.wav", file.getvalue())}
+    answer = httpx.post(f"{ready['address']}v1/audio/transcriptions?token=secret", files=sent)
+    assert answer.status_code == 200
+    call, request = (json.loads(process.stderr.readline()) for _ in range(2))
+    assert (call["event"], call["audio_s"]) == ("call", pytest.approx(1.0, abs=0.05))
+    assert (request["event"], request["status"]) == ("http", 200)
+    assert "secret" not in json.dumps([call, request])
+    process.terminate()
+    assert process.wait(timeout=20) in (0, -signal.SIGTERM)
 
 
 REFUSED = [
