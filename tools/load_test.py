@@ -17,6 +17,8 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -141,27 +143,37 @@ def main() -> None:
     parser.add_argument("--serve", default="", help="more options of asrkit serve, in one string")
     parser.add_argument("manifest", type=Path)
     options = parser.parse_args()
-    lines = options.manifest.read_text().splitlines()[:40]
-    paths = [options.manifest.parent / json.loads(line)["audio"] for line in lines]
-    recordings = [soundfile.read(path, dtype="int16")[0] for path in paths]
-    serve = ["--model", options.model, *options.serve.split()]
+    recordings = read(options.manifest)
+    with serving(["--model", options.model, *options.serve.split()]) as (address, process, told):
+        # One caller at a time: what is compared with; tests compare that with `transcribe`.
+        texts = [asyncio.run(alone(address, samples)) for samples in recordings]
+        print(f"{told}\n")
+        print(f"| {' | '.join(TITLES)} |\n{'|---' * len(TITLES)}|")
+        for streams in map(int, options.streams.split(",")):
+            line = row(address, process, recordings, texts, streams, options.seconds)
+            print(line, flush=True)
+
+
+def read(manifest: Path) -> list[np.ndarray]:
+    """The first recordings of a manifest, int16 at 16 kHz."""
+    lines = manifest.read_text().splitlines()[:40]
+    paths = [manifest.parent / json.loads(line)["audio"] for line in lines]
+    return [soundfile.read(path, dtype="int16")[0] for path in paths]
+
+
+@contextmanager
+def serving(options: list[str]) -> Iterator[tuple[str, int, str]]:
+    """A server in a process of its own: its address, its process id, and what it told."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "asrkit.serve", "--port", "0", "--streams", "1000", *serve],
+        [sys.executable, "-m", "asrkit.serve", "--port", "0", "--streams", "1000", *options],
         stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
         assert process.stderr is not None
-        told = process.stderr.readline()
+        told = process.stderr.readline().strip()
         if (found := re.search(r"http://(\S+)/", told)) is None:
             sys.exit(told)
-        address = f"ws://{found[1]}/v1/stream"
-        # One caller at a time: what is compared with; tests compare that with `transcribe`.
-        texts = [asyncio.run(alone(address, samples)) for samples in recordings]
-        print(f"{told.strip()}\n")
-        print(f"| {' | '.join(TITLES)} |\n{'|---' * len(TITLES)}|")
-        for streams in map(int, options.streams.split(",")):
-            line = row(address, process.pid, recordings, texts, streams, options.seconds)
-            print(line, flush=True)
+        yield f"ws://{found[1]}/v1/stream", process.pid, told
     finally:
         process.terminate()
         process.wait()
