@@ -17,6 +17,7 @@ COMMANDS = {
     "stream": "stream a file, the microphone or raw samples",
     "serve": "serve a model to many callers, with a page to talk to",
     "export": "write the encoder or the whole model for other programs",
+    "import": "make a model file of a NeMo or WeNet checkpoint",
     "pack": "store a model file's weights in half the bytes",
     "data": "find what is wrong with a corpus before training",
     "bench": "how fast a model is here, on each backend, and for how many streams",

@@ -9,7 +9,8 @@ PACKAGE = PROJECT / "asrkit"
 
 ROOTS = {"errors", "extras", "files", "kinds", "pretrained", "version"}  # import nothing of asrkit
 LEAVES = {"audio", "text", "model", "search", "lm"}  # import roots alone
-UP_TO_RUNTIME = LEAVES | {"config", "build", "model_file", "backends"}
+UP_TO_MODEL_FILE = LEAVES | {"config", "build", "model_file"}
+UP_TO_RUNTIME = UP_TO_MODEL_FILE | {"backends"}
 MAY_IMPORT = {  # from the bottom to the top
     **{leaf: set() for leaf in sorted(LEAVES)},
     "data": LEAVES,
@@ -19,11 +20,12 @@ MAY_IMPORT = {  # from the bottom to the top
     "backends": UP_TO_RUNTIME,
     "runtime": UP_TO_RUNTIME,
     "evaluation": UP_TO_RUNTIME | {"runtime"},
+    "interop": UP_TO_MODEL_FILE,
     "export": UP_TO_RUNTIME | {"runtime", "evaluation"},
     "training": UP_TO_RUNTIME | {"data", "runtime", "evaluation"},
     "serve": {"audio", "search", "runtime"},
     "commands": UP_TO_RUNTIME
-    | {"data", "runtime", "evaluation", "training", "export", "serve", "asrkit"},
+    | {"data", "runtime", "evaluation", "training", "export", "interop", "serve", "asrkit"},
     "entry": {"commands"},  # `python -m asrkit.train`, and the command `asrkit`
     "asrkit": {"model", "runtime"},  # the package's own names, imported when they are used
 }

@@ -5,7 +5,10 @@ import sys
 
 from asrkit.extras import EXTRA_OF, missing
 
-MODULES = {"report": "report.command"}  # of commands; the others have their names
+MODULES = {  # of commands whose module has not their name
+    "import": "import_",
+    "report": "report.command",
+}
 
 
 def run(command: str, argv: list[str] | None = None) -> int:

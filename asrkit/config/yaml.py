@@ -64,14 +64,14 @@ class _StrictLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def parse_yaml(text: str) -> Any:
-    """The value of a YAML text: dicts, lists, strings, numbers, dates.
+def parse_yaml(text: str, longest: int = MAX_BYTES) -> Any:
+    """The value of a YAML text of at most `longest` characters: dicts, lists, numbers, dates.
 
     Raises:
         ConfigError: for a text that is not YAML, or is larger than any configuration.
     """
-    if len(text) > MAX_BYTES:
-        raise ConfigError(f"it has more than {MAX_BYTES} characters")
+    if len(text) > longest:
+        raise ConfigError(f"it has more than {longest} characters")
     try:
         return yaml.load(text, _StrictLoader)
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:

@@ -1,0 +1,181 @@
+"""Reading other toolkits' files safely: nothing in them runs, and none takes more than its size.
+
+Archives are read in place: no member is ever written to a path that the archive names.
+"""
+
+import gzip
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+import torch
+from torch import Tensor
+
+from asrkit.config import ConfigError
+from asrkit.config.yaml import parse_yaml
+from asrkit.errors import UserError, reason, shown
+
+MOST_MEMBERS = 1000  # of an archive; published ones have ten
+MOST_TENSORS = 100_000
+MOST_BYTES = 1 << 24  # of a file that is read at once: a configuration, a vocabulary
+LONGEST_YAML = 1 << 20  # characters: of 10 000 labels, three times, it has half of that
+MOST_EXPANSION = 16  # bytes of a compressed archive for one of the file; weights take 1.1
+GZIP = b"\x1f\x8b"
+
+
+class CheckpointError(UserError):
+    """A checkpoint that cannot be imported; the message says why."""
+
+
+class Archive:
+    """The files in a tar archive, by path: `open_archive` makes it."""
+
+    def __init__(self, tar: tarfile.TarFile) -> None:
+        self._tar = tar
+        self._members: dict[str, tarfile.TarInfo] = {}
+        for member in tar:
+            path = PurePosixPath(member.name)
+            if path.is_absolute() or ".." in path.parts:
+                raise CheckpointError(f"the path {shown(member.name)} leads out of the archive")
+            if member.isdir():
+                continue
+            if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.issparse():
+                raise CheckpointError(f"{shown(member.name)} is no plain file")
+            if str(path) in self._members:
+                raise CheckpointError(f"{shown(member.name)} is in the archive twice")
+            if len(self._members) == MOST_MEMBERS:
+                raise CheckpointError(f"the archive has more than {MOST_MEMBERS} files")
+            self._members[str(path)] = member
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._members
+
+    def open(self, path: str) -> IO[bytes]:
+        """The file at this path of the archive.
+
+        Raises:
+            CheckpointError: if there is none.
+        """
+        if path not in self:
+            raise CheckpointError(f"there is no {shown(path)} in the archive")
+        file = self._tar.extractfile(self._members[path])
+        assert file is not None  # of a link or a folder it were
+        return file
+
+    def read(self, path: str) -> bytes:
+        """The bytes of a small file."""
+        with self.open(path) as file:
+            return read_bytes(file, path)
+
+
+@contextmanager
+def open_archive(path: Path) -> Iterator[Archive]:
+    """A tar archive, plain or compressed by gzip, whose members are all plain files inside it.
+
+    Raises:
+        CheckpointError: if it is none, or damaged.
+        OSError: if it cannot be read.
+    """
+    try:
+        with path.open("rb") as file, expanded(file) as plain, tarfile.open(fileobj=plain) as tar:
+            yield Archive(tar)
+    except (tarfile.TarError, EOFError, gzip.BadGzipFile) as error:
+        raise CheckpointError(f"not a tar archive, or damaged: {reason(error)}") from None
+
+
+@contextmanager
+def expanded(file: IO[bytes]) -> Iterator[IO[bytes]]:
+    """The file itself or, of one compressed by gzip, what it holds, in a nameless file."""
+    compressed = file.read(2) == GZIP
+    size = file.seek(0, 2)
+    file.seek(0)
+    if not compressed:
+        yield file
+        return
+    most = MOST_EXPANSION * size + MOST_BYTES
+    with tempfile.TemporaryFile() as plain, gzip.open(file) as source:
+        while part := source.read(1 << 20):
+            if plain.tell() + len(part) > most:
+                raise CheckpointError(f"expands to more than {most} bytes")
+            plain.write(part)
+        plain.seek(0)
+        yield plain
+
+
+def read_bytes(file: IO[bytes], name: str) -> bytes:
+    """All bytes of a small file: a configuration, a vocabulary, a tokenizer.
+
+    Raises:
+        CheckpointError: for more bytes than one has.
+    """
+    data = file.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise CheckpointError(f"{shown(name)} has more than {MOST_BYTES} bytes")
+    return data
+
+
+def read_text(data: bytes, name: str) -> str:
+    """Bytes as UTF-8. Raises CheckpointError if they are none."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise CheckpointError(f"{shown(name)} is no UTF-8: {reason(error)}") from None
+
+
+def read_settings(data: bytes, name: str) -> dict[str, Any]:
+    """The values of a YAML file.
+
+    Raises:
+        CheckpointError: if it is no YAML of keys and values.
+    """
+    try:
+        values = parse_yaml(read_text(data, name), LONGEST_YAML)
+    except ConfigError as error:
+        raise CheckpointError(f"{shown(name)} is not YAML: {error}") from None
+    if not isinstance(values, dict):
+        raise CheckpointError(f"{shown(name)} must hold keys and values, got {shown(values)}")
+    return values
+
+
+def read_weights(file: IO[bytes], name: str) -> dict[str, Tensor]:
+    """The tensors of a file by `torch.save`: a dict of names, or one below "state_dict".
+
+    Raises:
+        CheckpointError: if it is damaged, asks for code to be run, or holds anything else.
+    """
+    size = file.seek(0, 2)
+    try:
+        file.seek(0)
+        require_stored(zipfile.ZipFile(file), size)
+        file.seek(0)
+        values = torch.load(file, map_location="cpu", weights_only=True)
+    except CheckpointError:
+        raise
+    except Exception as error:  # of zipfile, of the unpickler, of torch: any, for a hostile file
+        raise CheckpointError(
+            f"{shown(name)} is damaged, or not weights alone: {reason(error)}"
+        ) from None
+    if isinstance(values, dict) and isinstance(values.get("state_dict"), dict):
+        values = values["state_dict"]
+    if not isinstance(values, dict) or len(values) > MOST_TENSORS:
+        raise CheckpointError(f"{shown(name)} must hold a dict of tensors, got {shown(values)}")
+    for key, tensor in values.items():
+        plain = isinstance(tensor, Tensor) and tensor.layout == torch.strided
+        if not isinstance(key, str) or not plain or tensor.device.type != "cpu":
+            raise CheckpointError(f"{shown(name)}: {shown(key)} is no tensor")
+        if tensor.nbytes > size:  # by strides of 0
+            raise CheckpointError(f"{shown(name)}: {shown(key)} is larger than the file")
+    return {key: tensor.detach() for key, tensor in values.items()}
+
+
+def require_stored(archive: zipfile.ZipFile, size: int) -> None:
+    """Raises CheckpointError for a zip that is compressed: torch writes none, a bomb is one."""
+    infos = archive.infolist()
+    if len(infos) > MOST_TENSORS or any(each.compress_type for each in infos):
+        raise CheckpointError("the archive of the weights is not one that torch.save writes")
+    if sum(each.file_size for each in infos) > size:
+        raise CheckpointError("the archive of the weights is smaller than what it holds")

@@ -1,0 +1,28 @@
+"""The formats that can be imported, one function each."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from asrkit.errors import UserError, shown
+from asrkit.interop.checkpoint import CheckpointError
+from asrkit.interop.imported import Imported
+from asrkit.interop.nemo import read_nemo
+
+FORMATS: dict[str, Callable[[Path], Imported]] = {"nemo": read_nemo}
+
+
+def import_checkpoint(kind: str, path: str | Path) -> Imported:
+    """The model of a checkpoint.
+
+    Args:
+        kind: one of FORMATS.
+        path: of the checkpoint, a file or a folder as its toolkit writes it.
+
+    Raises:
+        CheckpointError: if it is damaged, hostile, or a model that asrkit cannot run exactly.
+        OSError: if it cannot be read.
+    """
+    try:
+        return FORMATS[kind](Path(path))
+    except UserError as error:  # of the checkpoint, its configuration, its tokenizer
+        raise CheckpointError(f"{shown(Path(path))}: {error}") from None

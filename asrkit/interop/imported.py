@@ -1,0 +1,55 @@
+"""What an import gives: a model file's contents, and what else is to be known of the source."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from asrkit.build import build_model
+from asrkit.config import parse_config
+from asrkit.errors import shown
+from asrkit.interop.checkpoint import CheckpointError
+from asrkit.model_file import ModelFile
+from asrkit.text import Tokenizer
+
+UNKNOWN = "unknown"  # paths that a configuration must have, and an imported model does not
+
+
+class Imported(NamedTuple):
+    file: ModelFile
+    read: tuple[Path, ...]  # the files that it was made of
+    source: str  # the toolkit, with its version if the checkpoint tells it
+    licence: str | None  # if the checkpoint tells it
+    left_out: dict[str, int]  # numbers of parameters that a CTC model does not use, by part
+
+
+def assemble(
+    settings: Mapping[str, Any], tokenizer: Tokenizer, weights: Mapping[str, Tensor]
+) -> ModelFile:
+    """The model of these weights, each of which has to be there in its shape.
+
+    Args:
+        settings: the sections `model`, `text` and `context` of a configuration.
+        tokenizer: with the blank as token 0.
+        weights: by asrkit's names, in any floating type.
+
+    Raises:
+        ConfigError: for settings that do not fit.
+        CheckpointError: for weights that do not fit.
+    """
+    missing = {"data": {"train": UNKNOWN, "dev": UNKNOWN}, "training": {"output_dir": UNKNOWN}}
+    config = parse_config(missing | dict(settings))
+    with torch.device("meta"):
+        network = build_model(config.model, tokenizer.vocab_size)
+    expected = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
+    found = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    for name in sorted(expected.keys() | found.keys()):
+        if expected.get(name) != found.get(name):
+            raise CheckpointError(
+                f"weight {shown(name)} must be {shown(expected.get(name))}, "
+                f"got {shown(found.get(name))}"
+            )
+    network.load_state_dict({name: t.float() for name, t in weights.items()}, assign=True)
+    return ModelFile(network.eval(), tokenizer, config, {})

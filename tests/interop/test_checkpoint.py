@@ -1,0 +1,162 @@
+"""Archives and weights of others are data: what is hostile in them is an error of one line."""
+
+import gzip
+import io
+import os
+import pickle
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from asrkit.interop.checkpoint import (
+    LONGEST_YAML,
+    CheckpointError,
+    open_archive,
+    read_settings,
+    read_weights,
+)
+
+
+def tar(path: Path, *members: tuple[str, bytes], **changes: Any) -> Path:
+    """An archive of these members; `changes` are attributes of the last of them."""
+    with tarfile.open(path, "w") as archive:
+        for i, (name, data) in enumerate(members, start=1):
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            if i == len(members):
+                for key, value in changes.items():
+                    setattr(info, key, value)
+            archive.addfile(info, io.BytesIO(data))
+    return path
+
+
+def test_an_archive(tmp_path: Path) -> None:
+    """Plain and compressed, with and without a leading ./"""
+    plain = tar(tmp_path / "a.nemo", ("./a.yaml", b"x: 1"), ("b/c", b"2"))
+    packed = tmp_path / "b.nemo"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    for path in (plain, packed):
+        with open_archive(path) as archive:
+            assert "a.yaml" in archive
+            assert archive.read("a.yaml") == b"x: 1"
+            assert archive.read("b/c") == b"2"
+            with pytest.raises(CheckpointError, match=r"^there is no 'd' in the archive$"):
+                archive.read("d")
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "told"),
+    [
+        ("../a", {}, "leads out of the archive"),
+        ("b/../../a", {}, "leads out of the archive"),
+        ("/etc/passwd", {}, "leads out of the archive"),
+        ("a", {"type": tarfile.SYMTYPE, "linkname": "/etc/passwd"}, "no plain file"),
+        ("a", {"type": tarfile.LNKTYPE, "linkname": "b"}, "no plain file"),
+        ("a", {"type": tarfile.CHRTYPE, "devmajor": 1, "devminor": 5}, "no plain file"),
+        ("a", {"type": tarfile.FIFOTYPE}, "no plain file"),
+        ("b", {}, "is in the archive twice"),
+        ("./b", {}, "is in the archive twice"),
+    ],
+)
+def test_hostile_members(name: str, changes: dict[str, Any], told: str, tmp_path: Path) -> None:
+    path = tar(tmp_path / "x.nemo", ("b", b"1"), (name, b"22"), **changes)
+    with pytest.raises(CheckpointError, match=told) as caught, open_archive(path) as archive:
+        archive.read("a")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_member_without_its_bytes(tmp_path: Path) -> None:
+    info = tarfile.TarInfo("a")
+    info.size = 1 << 40
+    (tmp_path / "x.nemo").write_bytes(info.tobuf() + bytes(10240))
+    with (
+        pytest.raises(CheckpointError, match="or damaged: unexpected end"),
+        open_archive(tmp_path / "x.nemo") as archive,
+    ):
+        archive.read("a")
+
+
+def test_too_many_members(tmp_path: Path) -> None:
+    path = tar(tmp_path / "x.nemo", *((str(i), b"") for i in range(1002)))
+    with pytest.raises(CheckpointError, match="more than 1000 files"), open_archive(path):
+        pass
+
+
+def test_an_archive_that_expands(tmp_path: Path) -> None:
+    path = tmp_path / "x.nemo"
+    path.write_bytes(gzip.compress(bytes(40_000_000)))
+    with pytest.raises(CheckpointError, match="expands to more than 1"), open_archive(path):
+        pass
+
+
+def test_settings() -> None:
+    assert read_settings(b"a: [1, b]", "x") == {"a": [1, "b"]}
+    bomb = b"a: &a [x]\n" + b"".join(
+        b"%c: &%c [%s]\n" % (98 + i, 98 + i, b", ".join([b"*%c" % (97 + i)] * 9)) for i in range(9)
+    )
+    for data, told in [
+        (bomb, "aliases"),
+        (b"!!python/object/apply:os.system [id]", "could not determine a constructor"),
+        (b"[" * 5000, "nested too deep"),
+        (b"\xff", "UTF-8"),
+        (b"text", "keys and values"),
+        (b"#" * (LONGEST_YAML + 1), "more than"),
+    ]:
+        with pytest.raises(CheckpointError, match=told):
+            read_settings(data, "x")
+
+
+def saved(values: object) -> io.BytesIO:
+    file = io.BytesIO()
+    torch.save(values, file)
+    return file
+
+
+def test_weights() -> None:
+    weights = {"a": torch.randn(3, 4), "b": torch.tensor(7)}
+    for values in (weights, {"state_dict": weights, "epoch": 3}):
+        found = read_weights(saved(values), "x")
+        assert found.keys() == weights.keys()
+        assert all(found[key].equal(weights[key]) for key in weights)
+
+
+class Runs:
+    """Unpickled without care, it leaves a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_weights_that_are_more_than_weights(tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    compressed = io.BytesIO()
+    with zipfile.ZipFile(compressed, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name in (source := zipfile.ZipFile(saved({"a": torch.zeros(1000)}))).namelist():
+            packed.writestr(name, source.read(name))
+    whole = saved({"a": torch.zeros(1000)}).getvalue()
+    for file, told in [
+        (saved({"a": Runs(mark)}), "damaged, or not weights alone"),
+        (io.BytesIO(pickle.dumps(Runs(mark))), "damaged, or not weights alone"),
+        (saved({"a": torch.zeros(1).expand(1 << 30)}), "is larger than the file"),
+        (saved({"a": torch.eye(3).to_sparse()}), "is no tensor"),
+        (saved({3: torch.zeros(1)}), "3 is no tensor"),
+        (saved({"a": 3}), "'a' is no tensor"),
+        (saved(torch.zeros(1)), "must hold a dict of tensors"),
+        (io.BytesIO(whole[: len(whole) // 2]), "damaged, or not weights alone"),
+        (compressed, "not one that torch.save writes"),
+    ]:
+        with pytest.raises(CheckpointError, match=told):
+            read_weights(file, "x")
+        assert not mark.exists()
+    hostile = saved({"a": Runs(mark)})
+    hostile.seek(0)
+    torch.load(hostile, weights_only=False)  # control: without care it runs
+    assert mark.exists()
