@@ -52,6 +52,7 @@ def build_model(config: ModelConfig, vocab_size: int) -> ConformerCTC:
         dropout=config.dropout,
         position=config.position.model_dump(),
         subsampling=config.subsampling.model_dump(),
+        conv_norm=config.conv_norm,
     )
     return ConformerCTC(encoder, vocab_size)
 

@@ -180,6 +180,9 @@ class ModelConfig(Section):
     `dim` if null), and of conv4 `separable` (a ninth of its second convolution's arithmetic)."""
     position: AnyPosition = POSITIONS["relative"](kind="relative")
     """The position encoding, a kind with its options: docs/positions.md."""
+    conv_norm: Literal["layer_norm", "affine"] = "layer_norm"
+    """Norm in the convolutions; affine, a scale and a bias of each channel, is what a trained
+    BatchNorm becomes."""
 
     @property
     def factor(self) -> int:

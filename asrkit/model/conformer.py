@@ -3,8 +3,8 @@
 Decisions, in one place:
 - attention in chunks of C frames that see the M frames before them; offline is one step from the
   initial state (see `attention`), full context is one chunk;
-- any position encoding (see `positions`), macaron feed-forward layers, causal convolutions with
-  LayerNorm, a final LayerNorm in each layer (Gulati et al. 2020);
+- any position encoding (see `positions`), macaron feed-forward layers, causal convolutions without
+  BatchNorm, a final LayerNorm in each layer (Gulati et al. 2020);
 - global mean and variance normalisation inside the encoder, so that an export holds it;
 - what rows remember is a NamedTuple of tensors, batch first, of fixed shapes: streams are joined
   with torch.cat on dimension 0 of each field and split by slicing.
@@ -53,13 +53,15 @@ class PositionTables(NamedTuple):
 class ConformerLayer(nn.Module):
     """Half feed-forward, attention, convolution, half feed-forward, LayerNorm."""
 
-    def __init__(self, attention: ChunkAttention, dim: int, ffn_dim: int, kernel_size: int) -> None:
+    def __init__(
+        self, attention: ChunkAttention, dim: int, ffn_dim: int, kernel_size: int, conv_norm: str
+    ) -> None:
         super().__init__()
         dropout = attention.dropout.p
         self.ffn1 = FeedForward(dim, ffn_dim, dropout)
         self.attention_norm = nn.LayerNorm(dim)
         self.attention = attention
-        self.convolution = CausalConvolution(dim, kernel_size, dropout)
+        self.convolution = CausalConvolution(dim, kernel_size, dropout, conv_norm)
         self.ffn2 = FeedForward(dim, ffn_dim, dropout)
         self.norm = nn.LayerNorm(dim)
 
@@ -102,6 +104,7 @@ class ConformerEncoder(nn.Module):
             among them: {"kind": "shaw", "max_distance": 32}.
         subsampling: kind of subsampling, see `subsampling.KINDS`, or its options likewise:
             {"kind": "conv4", "channels": 64}.
+        conv_norm: norm in the convolutions: "layer_norm" or "affine".
 
     Attributes:
         factor: feature frames in an encoder frame, as the subsampling has it.
@@ -125,6 +128,7 @@ class ConformerEncoder(nn.Module):
         dropout: float = 0.0,
         position: str | Mapping[str, Any] = "relative",
         subsampling: str | Mapping[str, Any] = "conv4",
+        conv_norm: str = "layer_norm",
     ) -> None:
         super().__init__()
         if dim % num_heads or dim % 2:
@@ -145,7 +149,8 @@ class ConformerEncoder(nn.Module):
         self.layers = nn.ModuleList()
         for layer_position in positions:
             attention = ChunkAttention(dim, num_heads, dropout, layer_position)
-            self.layers.append(ConformerLayer(attention, dim, ffn_dim, kernel_size))
+            layer = ConformerLayer(attention, dim, ffn_dim, kernel_size, conv_norm)
+            self.layers.append(layer)
 
     @torch.jit.unused
     def set_statistics(self, mean: Tensor, scale: Tensor) -> None:

@@ -4,27 +4,55 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from asrkit.kinds import refusal
 from asrkit.model.dropout import Dropout
 
 
-class CausalConvolution(nn.Module):
-    """Pointwise, GLU, causal depthwise, LayerNorm, SiLU, pointwise (Gulati et al. 2020, 2.2).
+class Affine(nn.Module):
+    """A scale and a bias of each channel: (…, D) -> (…, D).
 
-    LayerNorm takes the place of BatchNorm: statistics over time or batch would let padding and
-    neighbours into a stream.
+    What a BatchNorm is after training, with its running statistics.
+
+    Args:
+        dim: D.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(dim))
+        self.bias = nn.Parameter(torch.zeros(dim))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.weight + self.bias
+
+
+NORMS: dict[str, type[nn.Module]] = {"layer_norm": nn.LayerNorm, "affine": Affine}
+
+
+class CausalConvolution(nn.Module):
+    """Pointwise, GLU, causal depthwise, norm, SiLU, pointwise (Gulati et al. 2020, 2.2).
+
+    The norm is no BatchNorm: statistics over time or batch would let padding and neighbours into a
+    stream.
 
     Args:
         dim: D.
         kernel_size: K frames, the present one and K-1 before it.
         dropout: of the output.
+        norm: one of NORMS.
+
+    Raises:
+        ValueError: for an unknown norm.
     """
 
-    def __init__(self, dim: int, kernel_size: int, dropout: float) -> None:
+    def __init__(self, dim: int, kernel_size: int, dropout: float, norm: str) -> None:
         super().__init__()
+        if norm not in NORMS:
+            raise ValueError(f"conv_norm {refusal(norm, NORMS)}")
         self.norm = nn.LayerNorm(dim)
         self.expand = nn.Linear(dim, 2 * dim)
         self.depthwise = nn.Conv1d(dim, dim, kernel_size, groups=dim)
-        self.depthwise_norm = nn.LayerNorm(dim)
+        self.depthwise_norm = NORMS[norm](dim)
         self.project = nn.Linear(dim, dim)
         self.dropout = Dropout(dropout)
 

@@ -34,6 +34,7 @@ FREE = {
     "training.checkpoint_every_steps",
     "training.keep_checkpoints",
 }
+LATER = ("conv_norm",)  # of the network, added to what checkpoints hash
 BATCHES = "training.accumulate_batches"
 UTTERANCES = ("the training utterances", "the dev utterances")
 UNKNOWN = hashlib.sha256(b"").hexdigest()  # older checkpoints have it for lazily read utterances
@@ -57,9 +58,14 @@ def identity(config: Config, corpus: Corpus) -> dict[str, str]:
 
 
 def former_spelling(config: ModelConfig) -> str:
-    """JSON of a network's settings with the keys that checkpoints before `subsampling` hash."""
+    """JSON of a network's settings as former checkpoints hash it.
+
+    With the keys from before `subsampling`; keys that came later are left out at their defaults.
+    """
     found: dict[str, Any] = {}
     for key, value in config.model_dump(mode="json").items():
+        if key in LATER and value == ModelConfig.model_fields[key].default:
+            continue
         if key == "subsampling" and value["kind"] == "conv4":
             found["subsampling_channels"] = value["channels"]
             found["separable_subsampling"] = value["separable"]

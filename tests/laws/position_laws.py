@@ -1,4 +1,7 @@
-"""What the laws measure on an encoder with one position encoding; `test_positions` bounds it."""
+"""What the laws measure on an encoder with one position encoding; `test_positions` bounds it.
+
+`test_shapes` bounds it for other changes of the encoder, which are cases without a "kind".
+"""
 
 import itertools
 import math
@@ -63,8 +66,13 @@ class Law(NamedTuple):
         return case == FLOW or (self.slow_options and case not in CASES[: len(KINDS)])
 
 
+def changes(case: dict[str, Any]) -> dict[str, Any]:
+    """What a case changes of the small encoder."""
+    return {"position": case} if "kind" in case else case
+
+
 def encoder(case: dict[str, Any], dtype: torch.dtype = torch.float64) -> ConformerEncoder:
-    return tiny_encoder(position=case, num_layers=2).to(dtype)
+    return tiny_encoder(num_layers=2, **changes(case)).to(dtype)
 
 
 def draw(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -101,7 +109,7 @@ def samples_to_text(case: dict[str, Any]) -> float:
     whole = torch.from_numpy(samples).double()[None]
     feats = audio.Fbank().double()(whole, whole[:, :0])[0]
     for seed, (chunk, left) in enumerate([(1, 0), (4, 7), (16, 64), (FULL_CONTEXT, 0)]):
-        model = fitted(tiny_model(position=case), feats, chunk, left)
+        model = fitted(tiny_model(**changes(case)), feats, chunk, left)
         results, log_probs = [], []
         for given in ([samples], packets(samples, seed)):
             search = Recorder()
@@ -155,8 +163,8 @@ def reach(case: dict[str, Any]) -> float:
 def gradients(case: dict[str, Any]) -> float:
     """Derivatives of random directions against central differences, relative.
 
-    For the features and all weights with `relative` as it comes; with the others, whose further
-    layers are the same, for the features and the weights of attention.
+    For the features and all weights with `relative` as it comes; with other encodings, whose
+    further layers are the same, for the features and the weights of attention.
     """
     module, lengths = encoder(case), torch.tensor([90, 41])
     feats, weights = draw(2, 90), torch.randn(2, 23, 24, dtype=torch.float64)
@@ -165,7 +173,7 @@ def gradients(case: dict[str, Any]) -> float:
         encoded = module(feats, lengths, module.init_state(2, 7), 4).encoded
         return (encoded * weights)[0].sum() + (encoded * weights)[1, :11].sum()
 
-    every = case == {"kind": "relative"}
+    every = case.get("kind", "relative") == "relative" and len(case) == 1
     named = module.named_parameters()
     weights_of = [p for name, p in named if every or "attention" in name or "position" in name]
     parameters = [feats.requires_grad_(), *weights_of]
@@ -212,7 +220,7 @@ def torchscript(case: dict[str, Any]) -> float:
 
 def torch_export(case: dict[str, Any]) -> float:
     """Exported with a batch of three and any batch allowed, run with two."""
-    step = EncoderStep(tiny_encoder(position=case, num_layers=1), 16, 24)
+    step = EncoderStep(tiny_encoder(num_layers=1, **changes(case)), 16, 24)
     batch = {0: torch.export.Dim("batch", min=2, max=64)}
     state = step.init_state(3)
     shapes = (batch, batch, EncoderState(*[batch] * len(state)))

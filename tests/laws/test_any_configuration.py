@@ -17,6 +17,7 @@ from asrkit.lm import Hotwords, TokenFusion, Weighted, WordFusion, read_arpa
 from asrkit.lm.fusion import as_word
 from asrkit.lm.kneser_ney import arpa_lines, estimate
 from asrkit.model import FULL_CONTEXT, CTCOutput, EncoderState
+from asrkit.model.convolution import NORMS
 from asrkit.model.positions import KINDS
 from asrkit.runtime import BatchedSession, Recognizer, Result, Session
 from asrkit.search import Fusion, GreedySearch, PrefixBeamSearch, Search, plus
@@ -62,6 +63,7 @@ def case(seed: int, folder: Path) -> Case:
         "num_layers": draw.choice([1, 2, 3]),
         "kernel_size": draw.choice([2, 5, 31]),
         "position": draw.choice(sorted(KINDS)),
+        "conv_norm": draw.choice(sorted(NORMS)),
         "subsampling": draw.choice(
             [
                 {"kind": "conv4", "channels": draw.choice([None, 3])},

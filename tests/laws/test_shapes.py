@@ -1,0 +1,30 @@
+"""Every law holds for every shape of the encoder's parts beside the position encoding."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from asrkit.backends.compare import difference
+from tests.laws.position_laws import LAWS, Law, draw, encoder
+from tests.laws.test_streaming import offline
+
+SHAPES: list[dict[str, Any]] = [{"conv_norm": "affine"}]
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.name)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_law(law: Law, shape: dict[str, Any]) -> None:
+    torch.manual_seed(3)
+    assert law.measure(shape) <= law.bound
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@torch.no_grad()
+def test_control_every_shape_matters(shape: dict[str, Any]) -> None:
+    """With the same weights where both have them, none is the encoder as it comes."""
+    plain, other, feats = encoder({}), encoder(shape), draw(1, 100)
+    weights = plain.state_dict()
+    known = {k: v for k, v in other.state_dict().items() if k in weights}
+    plain.load_state_dict(weights | known)
+    assert difference(offline(plain, feats, 4, 7), offline(other, feats, 4, 7)) > 0.1
