@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from asrkit import search
-from asrkit.audio import SpecAugment
+from asrkit import audio, search
+from asrkit.audio import Frontend, SpecAugment
 from asrkit.config import (
     AugmentationConfig,
     LanguageModelConfig,
@@ -55,6 +55,12 @@ def build_model(config: ModelConfig, vocab_size: int) -> ConformerCTC:
         conv_norm=config.conv_norm,
     )
     return ConformerCTC(encoder, vocab_size)
+
+
+def build_frontend(config: ModelConfig) -> Frontend:
+    """The features that the network takes."""
+    options = config.frontend.model_dump()
+    return audio.build_frontend(options, config.num_mels, config.lead_frames)
 
 
 def build_normalizer(config: TextConfig) -> Callable[[str], str]:

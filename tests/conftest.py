@@ -22,6 +22,8 @@ os.environ["TRITON_INTERPRET"] = "1"  # before anything imports triton: kernels 
 
 PROJECT = Path(__file__).parents[1]
 FAKE_SOUND = PROJECT / "tests" / "fake"  # for the PYTHONPATH of a process, too
+SHARED_FIXTURES = PROJECT.parent / "shared" / "fixtures"
+PADDED = {"kind": "conv8", "pad_stages": True}
 SHARED_DATA = PROJECT.parent / "shared" / "data"
 
 

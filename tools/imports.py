@@ -14,7 +14,7 @@ UP_TO_RUNTIME = UP_TO_MODEL_FILE | {"backends"}
 MAY_IMPORT = {  # from the bottom to the top
     **{leaf: set() for leaf in sorted(LEAVES)},
     "data": LEAVES,
-    "config": {"model", "search"},  # whose kinds have options
+    "config": {"audio", "model", "search"},  # whose kinds have options
     "build": LEAVES | {"config"},
     "model_file": LEAVES | {"config", "build"},
     "backends": UP_TO_RUNTIME,

@@ -37,7 +37,14 @@ class Subsampling(Conv4Subsampling):
 
     def whole(self, feats: Tensor) -> Tensor:
         """(B, T, F) of whole recordings -> (B, E, D)."""
-        return self(feats, *self.init_past(len(feats)))[0]
+        return self.step(feats, *self.init_past(len(feats)))[0]
+
+    def step(
+        self, feats: Tensor, past_feats: Tensor, past_hidden: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Of features that are all of samples."""
+        real = torch.ones(feats.shape[:2], dtype=torch.bool)
+        return self(feats, real, past_feats, past_hidden)
 
 
 class EmformerStep(nn.Module):
@@ -59,7 +66,7 @@ class EmformerStep(nn.Module):
         self, feats: Tensor, lengths: Tensor, state: EmformerState
     ) -> tuple[Tensor, Tensor, EmformerState]:
         """(1, factor·C, F), (1,) and the past -> (1, C, D), (1,) and the new past."""
-        x, *past = self.subsampling(feats, *state[0])
+        x, *past = self.subsampling.step(feats, *state[0])
         encoded, lengths, layers = self.infer(x, lengths // FACTOR, state[1])
         return encoded, lengths, ((past[0], past[1]), layers)
 
@@ -91,7 +98,7 @@ class SpeechBrainStep(nn.Module):
     def forward(self, feats: Tensor, lengths: Tensor, state: Any) -> Any:
         """As above; the context is changed in place, as speechbrain does it."""
         past, context = state
-        x, *past = self.subsampling(feats, *past)
+        x, *past = self.subsampling.step(feats, *past)
         left = context.layers[0].mha_left_context
         frames = x.size(1) + (0 if left is None else left.size(1))
         positions = self.positions(x.new_empty([1, frames, DIM]))

@@ -7,22 +7,27 @@ from asrkit.audio.augment import (
     through_telephone,
     warp_frequencies,
 )
-from asrkit.audio.fbank import HOP, SAMPLE_RATE, WINDOW, Fbank, features
+from asrkit.audio.fbank import Fbank
 from asrkit.audio.file import AudioError
+from asrkit.audio.frontend import HOP, SAMPLE_RATE, WINDOW, Frontend, features
 from asrkit.audio.io import blocks, info, load, mono, read
+from asrkit.audio.kinds import KINDS, build_frontend
 from asrkit.audio.resampler import Resampler, ResamplerPast, resample
 
 __all__ = [
     "HOP",
+    "KINDS",
     "SAMPLE_RATE",
     "WINDOW",
     "AudioError",
     "Fbank",
+    "Frontend",
     "Resampler",
     "ResamplerPast",
     "SpecAugment",
     "between_silences",
     "blocks",
+    "build_frontend",
     "change_gain",
     "features",
     "info",

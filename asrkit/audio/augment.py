@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from asrkit.audio.fbank import SAMPLE_RATE, mel, mel_edges
+from asrkit.audio.frontend import NYQUIST, SAMPLE_RATE, Frontend
 from asrkit.audio.resampler import resample
 
 SILENCE_DB = (-110.0, -45.0)  # dBFS, range of the level of a silence's white noise
@@ -87,7 +87,7 @@ def mu_law(samples: Tensor) -> Tensor:
     return compressed.sign() * (torch.exp(compressed.abs() * log_mu) - 1.0) / MU
 
 
-def warp_frequencies(feats: Tensor, width: float) -> Tensor:
+def warp_frequencies(feats: Tensor, width: float, frontend: Frontend) -> Tensor:
     """Vocal tract length perturbation (VTLP, Jaitly and Hinton 2013) of (B, T, F) log mels.
 
     Each row's frequencies are scaled by a factor drawn from [1 - width, 1 + width], and above about
@@ -96,16 +96,17 @@ def warp_frequencies(feats: Tensor, width: float) -> Tensor:
     Args:
         feats: (B, T, F) log mels.
         width: below 1; 0 changes nothing.
+        frontend: whose features they are.
     """
     if width == 0.0:
         return feats
-    top, edges = SAMPLE_RATE / 2, mel_edges(feats.size(2)).to(feats)
-    centers = 700.0 * torch.expm1(edges[1:-1] / 1127.0)  # (F,) Hz
+    top, edges, scale = NYQUIST, frontend.edges().to(feats), frontend.scale
+    centers = scale.to_hertz(edges[1:-1])  # (F,) Hz
     factor = 1.0 + width * (2.0 * torch.rand(feats.size(0), 1).to(feats) - 1.0)  # (B, 1)
     bend = WARP_EDGE * factor.clamp(max=1.0) / factor
     bent = top - (top - bend * factor) / (top - bend) * (top - centers)
     source = torch.where(centers <= bend, centers * factor, bent)  # (B, F) Hz
-    place = (mel(source) - edges[1]) / (edges[2] - edges[1])  # in filters
+    place = (scale.of_hertz(source) - edges[1]) / (edges[2] - edges[1])  # in filters
     place = place.clamp(0.0, feats.size(2) - 1.0)
     lower = place.floor().long().clamp(max=feats.size(2) - 2)  # (B, F)
     share = (place - lower)[:, None]

@@ -6,7 +6,7 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from asrkit.audio.fbank import SAMPLE_RATE
+from asrkit.audio.frontend import SAMPLE_RATE
 from asrkit.audio.io import MAX_CHANNELS, AudioError
 
 CONTAINERS = {

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asrkit.audio.fbank import SAMPLE_RATE
 from asrkit.audio.file import MAX_RATE, MIN_RATE, AudioError
+from asrkit.audio.frontend import SAMPLE_RATE
 from asrkit.errors import shown, whole_number
 
 CROSSINGS = 64  # zero crossings of the sinc on each side

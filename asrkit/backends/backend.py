@@ -22,6 +22,7 @@ class Spec(NamedTuple):
     dtype: torch.dtype  # of its numbers, float32 as a rule
     chunk_size: int  # C, or FULL_CONTEXT
     left_context: int  # M
+    lead_frames: int = 0  # feature frames of a stream before its first sample
 
     @property
     def frame_ms(self) -> int:

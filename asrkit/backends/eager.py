@@ -19,6 +19,7 @@ def eager(model: ConformerCTC, chunk_size: int, left_context: int) -> Backend:
         dtype=model.head.weight.dtype,
         chunk_size=chunk_size,
         left_context=0 if full else left_context,
+        lead_frames=model.encoder.lead_frames,
     )
     weights = functools.cache(lambda: fingerprint(model.state_dict()))  # takes a while: when asked
     return Backend("eager", spec, module.init_state, module, weights)

@@ -254,8 +254,10 @@ class Run:
         self.sessions = [self.batcher.start() for _ in range(streams)]
         self.chunk_samples = audio.HOP * recognizer.engine.spec.chunk_frames
         self.draw = np.random.default_rng(0)
+        frontend = recognizer.engine.frontend
+        first = frontend.frame_size - audio.HOP - frontend.before
         for session in self.sessions:  # from here on, a chunk of samples is a chunk of frames
-            session.accept(self.noise(audio.WINDOW - audio.HOP))
+            session.accept(self.noise(first % self.chunk_samples))
         self.seconds: list[float] = []
         self.go(WARM_UP)
         self.seconds.clear()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from asrkit.build import build_normalizer, train_tokenizer
+from asrkit.build import build_frontend, build_normalizer, train_tokenizer
 from asrkit.commands.arguments import whole
 from asrkit.commands.check import Facts, Finding, Rules, examine
 from asrkit.commands.check.clean import write_clean
@@ -64,6 +64,7 @@ def check(options: argparse.Namespace) -> int:
         tokenizer or train_tokenizer(config.text, first),
         build_normalizer(config.text),
         config.model.factor,
+        build_frontend(config.model),
     )
     fastest = max(config.augmentation.speed_factors)
     limits = config.data.min_seconds, config.data.max_seconds

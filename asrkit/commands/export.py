@@ -16,7 +16,7 @@ from asrkit.backends.onnx import of_file, of_step
 from asrkit.backends.onnx import read as read_onnx
 from asrkit.backends.registry import check
 from asrkit.backends.torchscript import read as read_torchscript
-from asrkit.build import build_normalizer, build_search
+from asrkit.build import build_frontend, build_normalizer, build_search
 from asrkit.commands.arguments import Target
 from asrkit.commands.held_out import Labelled, read_labelled, utterances
 from asrkit.commands.options import add_context, add_model_file, context_of, parser, run_command
@@ -182,7 +182,9 @@ def score(backend: Backend, file: ModelFile, trial: list[Labelled]) -> Score:
     """
     normalize = build_normalizer(file.config.text)
     search = build_search(file.config.search)
-    recognizer = Recognizer(backend, file.tokenizer, search, normalize)
+    recognizer = Recognizer(
+        backend, file.tokenizer, search, normalize, frontend=build_frontend(file.config.model)
+    )
     bar = tqdm(trial, backend.kind, unit=" file", disable=None, leave=False)
     alone = ([utterance] for utterance in utterances(bar, normalize, []))
     outcomes = list(recognize(alone, {backend.kind: recognizer}))

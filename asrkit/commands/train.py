@@ -14,8 +14,7 @@ from typing import TextIO
 import torch
 import yaml
 
-from asrkit.audio import Fbank
-from asrkit.build import build_model
+from asrkit.build import build_frontend, build_model
 from asrkit.commands.options import parser, run_command
 from asrkit.config import Config, ConfigError, DataConfig, load_config
 from asrkit.config.shipped import recipes
@@ -198,7 +197,7 @@ def begin(trainer: Trainer, command: argparse.Namespace, folder: Path) -> None:
         known = start_from(name, model, corpus.encode.tokenizer, trainer.config)
         logger.info("starting from %s, which has %d of the labels", name, known)
     else:
-        mean, scale = feature_statistics(corpus.train, Fbank(trainer.config.model.num_mels))
+        mean, scale = feature_statistics(corpus.train, build_frontend(trainer.config.model))
         model.encoder.set_statistics(mean, scale)
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from asrkit import audio
 from asrkit.backends import onnx, torchscript
 from asrkit.backends.compare import TOLERANCE, difference
+from asrkit.build import build_frontend
 from asrkit.commands.arguments import whole
 from asrkit.commands.options import add_model_file, frames, parser, run_command
 from asrkit.export.replay import largest_difference, tolerance
@@ -100,15 +101,15 @@ def verify_frontend(file: ModelFile, samples: np.ndarray, rate: int, seed: int) 
     streamed = np.concatenate([*pieces, resampler.step(unfinished, samples[:0], last=True)[0]])
     whole = audio.resample(samples, rate)
     resampling = difference(torch.from_numpy(whole), torch.from_numpy(streamed))
-    fbank = audio.Fbank(file.config.model.num_mels)
-    past, feats = torch.zeros(1, 0), []
-    for packet in packets(whole, seed):
-        new, past = fbank(torch.from_numpy(packet)[None], past)
+    frontend, row = build_frontend(file.config.model), torch.from_numpy(whole)[None]
+    row = frontend.ended(row, torch.tensor([len(whole)]))
+    past, feats = frontend.start(1), []
+    for packet in packets(row[0].numpy(), seed):
+        new, past = frontend(torch.from_numpy(packet)[None], past)
         feats.append(new)
-    offline = torch.from_numpy(whole)[None]
-    frontend = difference(fbank(offline, offline[:, :0])[0], torch.cat(feats, dim=1))
-    print(f"  resampler {resampling:.1e}   frontend {frontend:.1e}")
-    return max(resampling, frontend) <= TOLERANCE
+    features = difference(frontend(row, frontend.start(1))[0], torch.cat(feats, dim=1))
+    print(f"  resampler {resampling:.1e}   frontend {features:.1e}")
+    return max(resampling, features) <= TOLERANCE
 
 
 @torch.inference_mode()
@@ -120,7 +121,7 @@ def verify_setting(
     recognizer = recognizer_of(file, "full" if full else chunk_size, left_context)
     whole = audio.resample(samples, rate)
     row = torch.from_numpy(whole)[None]
-    feats, _ = recognizer.engine.features(row, row[:, :0])  # (1, T, F)
+    feats, _ = audio.features(recognizer.engine.frontend, row, torch.tensor([len(whole)]))
     size = file.model.encoder.block_size(chunk_size, feats.size(1)) if full else chunk_size
     step = EncoderStep(file.model.encoder, size, recognizer.left_context)
     offline = stations(file.model, step, feats, feats.size(1))
@@ -144,8 +145,8 @@ def stations(model: ConformerCTC, step: EncoderStep, feats: Tensor, frames: int)
     outputs: list[list[Tensor]] = []
     for part in feats.split(frames, dim=1):
         lengths = torch.tensor([part.size(1)])
-        normalized = encoder.normalize(part, lengths, step.chunk_size)
-        subsampled, _, _ = encoder.subsampling(normalized, state.feats, state.hidden)
+        normalized = encoder.normalize(part, lengths, state.position, step.chunk_size)
+        subsampled, _, _ = encoder.subsampling(*normalized, state.feats, state.hidden)
         layers, lengths, state = encoder.step(part, lengths, state, step.chunk_size, step.tables())
         parts = [subsampled, *layers, model.log_probs(layers[-1])]
         outputs.append([x[:, : int(lengths)] for x in parts])

@@ -17,7 +17,7 @@ import torch
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from asrkit import search
+from asrkit import audio, search
 from asrkit.config.kinds import Number, any_of, sections_of
 from asrkit.config.mistakes import explained
 from asrkit.config.yaml import ConfigError, read_values
@@ -131,6 +131,10 @@ class SubsamplingConfig(Kind):
     """How feature frames become encoder frames."""
 
 
+class FrontendConfig(Kind):
+    """How samples become features."""
+
+
 class SearchConfig(Kind):
     """A search."""
 
@@ -143,20 +147,23 @@ class SearchConfig(Kind):
 KINDS: dict[tuple[str, ...], Kinds[Any]] = {
     ("model", "position"): positions.KINDS,
     ("model", "subsampling"): subsampling.KINDS,
+    ("model", "frontend"): audio.KINDS,
     ("search",): search.KINDS,
 }
 
 
 POSITIONS = sections_of(PositionConfig, positions.KINDS)
 SUBSAMPLINGS = sections_of(SubsamplingConfig, subsampling.KINDS)
+FRONTENDS = sections_of(FrontendConfig, audio.KINDS)
 SEARCHES = sections_of(SearchConfig, search.KINDS)
 if TYPE_CHECKING:
     AnyPosition = PositionConfig
     AnySubsampling = SubsamplingConfig
+    AnyFrontend = FrontendConfig
     AnySearch = SearchConfig
 else:
-    AnyPosition, AnySubsampling, AnySearch = (
-        any_of(each.values()) for each in (POSITIONS, SUBSAMPLINGS, SEARCHES)
+    AnyPosition, AnySubsampling, AnyFrontend, AnySearch = (
+        any_of(each.values()) for each in (POSITIONS, SUBSAMPLINGS, FRONTENDS, SEARCHES)
     )
 
 
@@ -175,9 +182,13 @@ class ModelConfig(Section):
     """K, encoder frames of the causal convolutions."""
     dropout: Annotated[float, Field(strict=False, ge=0.0, lt=1.0)] = 0.1
     """Dropout probability of all layers."""
+    frontend: AnyFrontend = FRONTENDS["kaldi"](kind="kaldi")
+    """The features, a kind with its options: kaldi, with `low_frequency` and `high_frequency` in Hz
+    (8000 if null), or slaney, which is NeMo's."""
     subsampling: AnySubsampling = SUBSAMPLINGS["conv4"](kind="conv4")
     """conv4 makes an encoder frame of 4 feature frames, conv8 of 8; with options: `channels` (S;
-    `dim` if null), and of conv4 `separable` (a ninth of its second convolution's arithmetic)."""
+    `dim` if null), of conv4 `separable` (a ninth of its second convolution's arithmetic), and of
+    conv8 `pad_stages` (zeros around a stream as NeMo has them)."""
     position: AnyPosition = POSITIONS["relative"](kind="relative")
     """The position encoding, a kind with its options: docs/positions.md."""
     conv_norm: Literal["layer_norm", "affine"] = "layer_norm"
@@ -190,6 +201,15 @@ class ModelConfig(Section):
         factor: int = subsampling.KINDS[self.subsampling.kind].factor
         return factor
 
+    @property
+    def lead_frames(self) -> int:
+        """Feature frames of a stream before its first sample."""
+        with torch.device("meta"):
+            options = self.subsampling.model_dump()
+            part = subsampling.build_subsampling(options, self.num_mels, self.dim)
+        lead_frames: int = part.lead_frames  # type: ignore[assignment]
+        return lead_frames
+
     @model_validator(mode="after")
     def _fits(self) -> "ModelConfig":
         if self.dim % self.num_heads:
@@ -200,6 +220,8 @@ class ModelConfig(Section):
             with fitting("subsampling"):
                 options = self.subsampling.model_dump()
                 subsampling.build_subsampling(options, self.num_mels, self.dim)
+            with fitting("frontend"):
+                audio.build_frontend(self.frontend.model_dump(), self.num_mels)
         return self
 
     @model_validator(mode="before")

@@ -44,10 +44,18 @@ class TextEncoder:
         tokenizer: of normalised text.
         normalize: gives every text one spelling.
         factor: feature frames in an encoder frame of the network that learns it.
+        frontend: of this network; Kaldi's if None.
     """
 
-    def __init__(self, tokenizer: Tokenizer, normalize: Callable[[str], str], factor: int) -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        normalize: Callable[[str], str],
+        factor: int,
+        frontend: audio.Frontend | None = None,
+    ) -> None:
         self.tokenizer, self.normalize, self.factor = tokenizer, normalize, factor
+        self.frontend = frontend or audio.Fbank()
 
     def __call__(self, text: str) -> tuple[str, list[int]]:
         """Raises TextError for a symbol that the tokenizer does not have."""
@@ -62,8 +70,7 @@ class TextEncoder:
             _, tokens = self(text)
         except TextError as error:
             return str(error)
-        past = audio.WINDOW - audio.HOP
-        frames = -(-(max(0, num_samples - past) // audio.HOP) // self.factor)
+        frames = -(-self.frontend.num_frames(num_samples) // self.factor)
         # CTC needs a frame for each label and a blank between equal ones.
         needed = len(tokens) + sum(a == b for a, b in itertools.pairwise(tokens))
         if frames < needed:

@@ -6,32 +6,32 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from asrkit.audio import HOP, WINDOW, Fbank
+from asrkit.audio import HOP, Frontend
 from asrkit.model import FULL_CONTEXT, ConformerCTC, CTCStep, EncoderState
 from asrkit.model.attention import ChunkAttention
-
-FIRST_PAST = WINDOW - HOP  # samples: the first past of a stream is its own beginning
 
 
 class SamplesOutput(NamedTuple):
     log_probs: Tensor  # (B, E, V)
     lengths: Tensor  # (B,) int64, valid encoder frames
-    past: Tensor  # (B, 240)
+    past: Tensor  # (B, P)
     state: EncoderState
 
 
 class SamplesStep(nn.Module):
     """Frontend and recogniser in one: samples to log-probabilities.
 
-    The first 240 samples of a stream are its first `past`; after that every step but the last
-    brings chunks of `chunk_samples`, and the last is padded with zeros, its length said.
+    The first P samples of a stream, 240 of Kaldi's, are its first `past`; after that every step but
+    the last brings chunks of `chunk_samples`, and the last is padded with zeros, its length said.
+    What comes before a stream and after it belongs to its samples, see `of_stream`.
     """
 
     hop: Final[int] = HOP
 
-    def __init__(self, fbank: Fbank, step: CTCStep) -> None:
+    def __init__(self, frontend: Frontend, step: CTCStep) -> None:
         super().__init__()
-        self.fbank, self.step = fbank, step
+        self.frontend, self.step = frontend, step
+        self.past_size = frontend.frame_size - HOP  # P
         self.chunk_samples = step.encoder.chunk_size * step.encoder.encoder.factor * HOP
 
     @torch.jit.export
@@ -41,10 +41,16 @@ class SamplesStep(nn.Module):
     def forward(
         self, samples: Tensor, lengths: Tensor, past: Tensor, state: EncoderState
     ) -> SamplesOutput:
-        """(B, N) samples, N = n·chunk_samples, (B,) how many are real, (B, 240), and the past."""
-        feats, new_past = self.fbank(samples, past)
+        """(B, N) samples, N = n·chunk_samples, (B,) how many are real, (B, P), and the past."""
+        feats, new_past = self.frontend(samples, past)
         log_probs, frames, state = self.step(feats, lengths // self.hop, state)
         return SamplesOutput(log_probs, frames, new_past, state)
+
+
+def of_stream(frontend: Frontend, samples: Tensor) -> Tensor:
+    """Whole streams (B, N) with the samples before and after them that a `SamplesStep` takes."""
+    ends = torch.full((len(samples),), samples.size(1))
+    return torch.cat([frontend.start(len(samples)), frontend.ended(samples, ends)], dim=1)
 
 
 class WholeStep(nn.Module):

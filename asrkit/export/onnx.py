@@ -22,7 +22,6 @@ from asrkit.backends.description import (
     unsealed,
 )
 from asrkit.backends.onnx import MOST_WHOLE, STATE
-from asrkit.export.adapter import FIRST_PAST
 from asrkit.export.replay import chunk_length
 from asrkit.extras import need
 from asrkit.model_file import ModelFile
@@ -75,7 +74,8 @@ def chunk_inputs(
     chunks = torch.export.Dim("chunks", min=1, max=LARGEST)
     shapes: dict[str, Any] = {audio_name(exported): {0: batch, 1: size * chunks}}
     if exported.what == "model":
-        inputs["past"] = torch.zeros(2, FIRST_PAST)
+        past_size: int = module.past_size  # type: ignore[assignment]
+        inputs["past"] = torch.zeros(2, past_size)
     shapes |= {name: {0: batch} for name in inputs if name not in shapes}
     inputs["state"] = state
     shapes["state"] = type(state)(*[{0: batch}] * len(state))

@@ -7,11 +7,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from asrkit.audio import HOP, Fbank
+from asrkit.audio import HOP, Frontend, features
 from asrkit.backends.compare import TOLERANCE, aged, difference
 from asrkit.backends.description import Exported
 from asrkit.backends.onnx import MOST_WHOLE
-from asrkit.export.adapter import FIRST_PAST, SamplesStep, WholeStep
+from asrkit.build import build_frontend
+from asrkit.export.adapter import SamplesStep, WholeStep, of_stream
 from asrkit.model import CTCStep, EncoderStep
 from asrkit.model_file import ModelFile
 
@@ -33,7 +34,7 @@ def eager_step(file: ModelFile, exported: Exported) -> nn.Module:
     step = CTCStep(file.model, exported.chunk_size, exported.left_context).eval()
     if exported.what == "ctc":
         return step
-    return SamplesStep(Fbank(file.config.model.num_mels), step).eval()
+    return SamplesStep(build_frontend(file.config.model), step).eval()
 
 
 def largest_difference(file: ModelFile, exported: Exported, module: Any, samples: Tensor) -> float:
@@ -70,21 +71,30 @@ def outputs(step: Any, exported: Exported, samples: Tensor, file: ModelFile) -> 
     """What `largest_difference` compares."""
     if exported.full:
         return whole(step, samples, file)
+    frontend = build_frontend(file.config.model)
     size = chunk_length(exported, file)
     together = torch.cat([samples.flip(1), samples, samples.flip(1)])
-    return [*replay(step, exported, samples, size, 1), *replay(step, exported, together, size, 3)]
+    return [
+        output
+        for rows, chunks in ((samples, 1), (together, 3))
+        for output in replay(step, exported, rows, frontend, size, chunks)
+    ]
 
 
 @torch.inference_mode()
-def replay(step: Any, exported: Exported, samples: Tensor, size: int, chunks: int) -> list[Tensor]:
+def replay(
+    step: Any, exported: Exported, samples: Tensor, frontend: Frontend, size: int, chunks: int
+) -> list[Tensor]:
     """Every output of a step over samples (B, N), N ≥ 400, some chunks of a size (`chunk_length`)
     at a time; rows `aged`."""
     from_samples = exported.what == "model"
     state, outputs = aged(step.init_state(len(samples)), exported.frame_ms), []
-    source = samples[:, FIRST_PAST:]
+    stream = of_stream(frontend, samples)
+    past_size = frontend.frame_size - HOP
+    source, past = stream[:, past_size:], stream[:, :past_size].to(state.feats.dtype)
     if not from_samples:
-        source = Fbank(state.feats.size(2))(samples, samples[:, :0])[0]
-    source, past = source.to(state.feats.dtype), samples[:, :FIRST_PAST].to(state.feats.dtype)
+        source = frontend(stream, stream[:, :0])[0]
+    source = source.to(state.feats.dtype)
     for chunk in source.split(chunks * size, dim=1):
         lengths = torch.full((len(samples),), chunk.size(1))
         padding = [0, 0] * (chunk.dim() - 2) + [0, -chunk.size(1) % size]
@@ -101,7 +111,8 @@ def replay(step: Any, exported: Exported, samples: Tensor, size: int, chunks: in
 def whole(step: Any, samples: Tensor, file: ModelFile) -> list[Tensor]:
     """Log-probabilities in full context of samples (1, N), alone and in rows of several lengths."""
     encoder = file.model.encoder
-    feats = Fbank(encoder.num_mels)(samples, samples[:, :0])[0][:, : MOST_WHOLE * encoder.factor]
+    frontend, length = build_frontend(file.config.model), torch.tensor([samples.size(1)])
+    feats = features(frontend, samples, length)[0][:, : MOST_WHOLE * encoder.factor]
     feats = feats.to(encoder.mean.dtype)
     feats = functional.pad(feats, (0, 0, 0, -feats.size(1) % encoder.factor))  # (1, T, F)
     found = []

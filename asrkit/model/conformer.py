@@ -108,6 +108,8 @@ class ConformerEncoder(nn.Module):
 
     Attributes:
         factor: feature frames in an encoder frame, as the subsampling has it.
+        lead_frames: feature frames of each stream before its first sample, likewise: encoder frame
+            e then ends with feature frame (e+1)·factor - lead_frames - 1 of the samples.
         frame_ms: milliseconds of an encoder frame.
 
     Raises:
@@ -143,6 +145,7 @@ class ConformerEncoder(nn.Module):
         self.register_buffer("scale", torch.ones(num_mels))
         self.subsampling = build_subsampling(subsampling, num_mels, dim)
         self.factor: int = self.subsampling.factor  # type: ignore[assignment]
+        self.lead_frames: int = self.subsampling.lead_frames  # type: ignore[assignment]
         self.frame_ms = FEATURE_FRAME_MS * self.factor
         self.dropout = Dropout(dropout)
         self.position, positions = build_positions(position, dim, num_heads, num_layers)
@@ -180,8 +183,9 @@ class ConformerEncoder(nn.Module):
         """One step of B streams; offline is one step from `init_state`.
 
         Args:
-            feats: (B, T, F) log mels. All steps of a stream but its last are whole chunks
-                (T = n·factor·C); the last is padded here with zeros.
+            feats: (B, T, F) log mels, from `lead_frames` on whose values do not matter. All steps
+                of a stream but its last are whole chunks (T = n·factor·C); the last is padded here
+                with zeros.
             lengths: (B,) valid frames of each row in this step. A row shorter than T has ended:
                 its state is not to be stepped further.
             state: the past, from `init_state` or the step before. M is its shape.
@@ -228,8 +232,8 @@ class ConformerEncoder(nn.Module):
     ) -> tuple[list[Tensor], Tensor, EncoderState]:
         """`forward` with the tables given, and the output (B, E, D) of every layer."""
         frames = self.num_frames(feats.size(1))  # E
-        feats = self.normalize(feats, lengths, chunk_size)
-        x, new_feats, hidden = self.subsampling(feats, state.feats, state.hidden)  # (B, n·C, D)
+        feats, real = self.normalize(feats, lengths, state.position, chunk_size)
+        x, new_feats, hidden = self.subsampling(feats, real, state.feats, state.hidden)
         lengths = (lengths + self.factor - 1) // self.factor
         valid = valid_keys(state.position, lengths, state.keys.size(3), chunk_size, x.size(1))
         x = self.dropout(self.position(x, state.position, tables.frames))
@@ -255,14 +259,20 @@ class ConformerEncoder(nn.Module):
         )
         return outputs, lengths, new_state
 
-    def normalize(self, feats: Tensor, lengths: Tensor, chunk_size: int) -> Tensor:
-        """Normalised features, zero past `lengths`, in whole chunks: (B, n·factor·C, F)."""
+    def normalize(
+        self, feats: Tensor, lengths: Tensor, position: Tensor, chunk_size: int
+    ) -> tuple[Tensor, Tensor]:
+        """Normalised features in whole chunks, (B, n·factor·C, F), zero outside the samples; and
+        which of them are of samples, (B, n·factor·C)."""
         numbers = torch.arange(feats.size(1), device=feats.device)
-        real = (numbers < lengths[:, None]).unsqueeze(2)  # (B, T, 1)
-        feats = ((feats - self.mean) * self.scale).masked_fill(~real, 0.0)
+        real = numbers < lengths[:, None]  # (B, T)
+        if self.lead_frames > 0:
+            real = real & (numbers + self.factor * position[:, None] >= self.lead_frames)
+        feats = ((feats - self.mean) * self.scale).masked_fill(~real.unsqueeze(2), 0.0)
         block = self.factor * chunk_size
         frames = max(1, feats.size(1))
-        return functional.pad(feats, (0, 0, 0, frames + -frames % block - feats.size(1)))
+        padding = frames + -frames % block - feats.size(1)
+        return functional.pad(feats, (0, 0, 0, padding)), functional.pad(real, (0, padding))
 
 
 class EncoderStep(nn.Module):

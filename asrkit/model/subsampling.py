@@ -1,10 +1,11 @@
 """Causal convolutional subsampling: 4 or 8 feature frames become one encoder frame.
 
 A kind of subsampling says its `factor`; whoever needs the length of an encoder frame asks for it.
-Its past is the last frame of its input and of each stage in between, so encoder frame e sees the
+It also says its `lead_frames`, how many feature frames a stream has before its first sample. Its
+past is the last frame of its input and of each stage in between, so encoder frame e sees the
 feature frames before (e+1)·factor and none after:
 
-    encoded, past_feats, past_hidden = subsampling(feats, past_feats, past_hidden)
+    encoded, past_feats, past_hidden = subsampling(feats, real, past_feats, past_hidden)
 """
 
 from collections.abc import Mapping
@@ -33,6 +34,7 @@ class Conv4Subsampling(nn.Module):
     """
 
     factor: Final[int] = 4  # T / E
+    lead_frames: Final[int] = 0
 
     def __init__(
         self, num_mels: int, dim: int, channels: int | None = None, separable: bool = False
@@ -49,12 +51,13 @@ class Conv4Subsampling(nn.Module):
         self.out = nn.Linear(channels * num_mels // 4, dim)
 
     def forward(
-        self, feats: Tensor, past_feats: Tensor, past_hidden: Tensor
+        self, feats: Tensor, real: Tensor, past_feats: Tensor, past_hidden: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """One step.
 
         Args:
             feats: (B, T, F), T a multiple of 4.
+            real: (B, T) bool, which of them are of samples.
             past_feats: (B, 1, F), the feature frame before.
             past_hidden: (B, S, 1, F/2), the frame of the first convolution before.
 
@@ -81,12 +84,18 @@ class Conv8Subsampling(nn.Module):
         num_mels: F.
         dim: D.
         channels: S; D if None.
+        pad_stages: as NeMo pads, too: at every stage two frames of zeros before the stream and one
+            after it. Encoder frame e then ends with feature frame 8e, and streams have 7 frames
+            before their first: these, and what stages make of them alone, are zero.
     """
 
     factor: Final[int] = 8
 
-    def __init__(self, num_mels: int, dim: int, channels: int | None = None) -> None:
+    def __init__(
+        self, num_mels: int, dim: int, channels: int | None = None, pad_stages: bool = False
+    ) -> None:
         super().__init__()
+        self.lead_frames = self.factor - 1 if pad_stages else 0
         channels = dim if channels is None else channels
         self.width1 = num_mels // 2 + 1
         self.width2 = self.width1 // 2 + 1
@@ -97,12 +106,13 @@ class Conv8Subsampling(nn.Module):
         self.out = nn.Linear(channels * (self.width2 // 2 + 1), dim)
 
     def forward(
-        self, feats: Tensor, past_feats: Tensor, past_hidden: Tensor
+        self, feats: Tensor, real: Tensor, past_feats: Tensor, past_hidden: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """One step.
 
         Args:
             feats: (B, T, F), T a multiple of 8.
+            real: (B, T) bool, which of them are of samples.
             past_feats: (B, 1, F), the feature frame before.
             past_hidden: (B, S, 1, F1+F2), the frame before of the first and the second stage, whose
                 widths are F1 = F/2 + 1 and F2 = F1/2 + 1, rounded down.
@@ -113,13 +123,23 @@ class Conv8Subsampling(nn.Module):
         past1, past2 = past_hidden.split([self.width1, self.width2], dim=3)
         x = torch.cat([past_feats, feats], dim=1)[:, None]  # (B, 1, 1+T, F)
         x = functional.relu_(self.conv1(functional.pad(x, (2, 1))))  # (B, S, T/2, F1)
+        x, real = self.padded(x, real)
         hidden1 = torch.cat([past1, x], dim=2)  # (B, S, 1+T/2, F1)
         x = functional.relu_(self.conv2(functional.pad(hidden1, (2, 1))))  # (B, S, T/4, F2)
+        x, _ = self.padded(x, real)
         hidden2 = torch.cat([past2, x], dim=2)  # (B, S, 1+T/4, F2)
         x = functional.relu_(self.conv3(functional.pad(hidden2, (2, 1))))  # (B, S, T/8, F3)
         x = self.out(x.transpose(1, 2).flatten(2))  # (B, T/8, D)
         new_hidden = torch.cat([hidden1[:, :, -1:], hidden2[:, :, -1:]], dim=3)
         return x, feats[:, -1:].clone(), new_hidden
+
+    def padded(self, x: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+        """Frames (B, S, T, F) with zeros where neither of the two frames (B, 2T) that a frame is
+        made for is real, and which are (B, T): so if `pad_stages`."""
+        if self.lead_frames > 0:
+            real = real[:, ::2] | real[:, 1::2]
+            x = x.masked_fill(~real[:, None, :, None], 0.0)
+        return x, real
 
 
 def separable_convolution(channels: int) -> nn.Sequential:

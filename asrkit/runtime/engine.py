@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from asrkit.audio import Fbank
+from asrkit.audio import Frontend
 from asrkit.backends import Backend, Spec
 from asrkit.model import CTCOutput, EncoderState
 from asrkit.runtime.vad import SpeechDetector
@@ -27,7 +27,7 @@ class Engine:
     """
 
     def __init__(
-        self, backend: Backend, frontend: Fbank, detector: SpeechDetector | None = None
+        self, backend: Backend, frontend: Frontend, detector: SpeechDetector | None = None
     ) -> None:
         self.backend, self.frontend, self.detector = backend, frontend, detector
 
@@ -39,7 +39,7 @@ class Engine:
     def features(self, samples: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
         """Samples at 16 kHz (B, N) and those before them (B, P) -> (B, T, F), and the new past.
 
-        The past of streams that have not begun is (B, 0).
+        The past of streams that have not begun is `frontend.start(B)`.
         """
         return self.frontend(samples, past)
 

@@ -4,21 +4,24 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
+from asrkit.audio import Fbank, Frontend
 from asrkit.backends import Backend
 from asrkit.errors import printable, shown
+from asrkit.runtime.engine import Engine
 from asrkit.runtime.transcript import DecodingOptions
 from asrkit.search import Search
 
 HASH = 64  # characters of a SHA-256
 
 
-def identity(backend: Backend, decoding: DecodingOptions) -> dict[str, Any]:
+def identity(engine: Engine, decoding: DecodingOptions) -> dict[str, Any]:
     """What the results of a stream depend on, but for its own samples and hotwords: JSON."""
-    endpointer, second = decoding.endpointer, decoding.second
+    backend, endpointer, second = engine.backend, decoding.endpointer, decoding.second
     return {
         "weights": backend.weights(),
         "tokenizer": hashlib.sha256(decoding.tokenizer.to_bytes()).hexdigest(),
         **network(backend),
+        "frontend": frontend(engine.frontend),
         "search": described(decoding.search),
         "endpointer": None if endpointer is None else dict(vars(endpointer)),
         "postprocess": decoding.postprocess and name_of(decoding.postprocess),
@@ -37,10 +40,16 @@ def network(backend: Backend) -> dict[str, Any]:
     }
 
 
-def described(search: Search) -> dict[str, Any]:
-    """The kind of a search, its options, and a hash of what its fusion is."""
-    found: dict[str, Any] = {"kind": type(search).__name__}
-    for name, value in vars(search).items():
+def frontend(frontend: Frontend) -> dict[str, Any] | None:
+    """The kind of a frontend and its numbers; None for the one that all had once."""
+    found, former = map(described, (frontend, Fbank(frontend.num_mels)))
+    return None if found == former else found
+
+
+def described(part: Search | Frontend) -> dict[str, Any]:
+    """The kind of a search or a frontend, its options, and a hash of what its fusion is."""
+    found: dict[str, Any] = {"kind": type(part).__name__}
+    for name, value in vars(part).items():
         if isinstance(value, bool | int | float | str):
             found[name] = str(value)  # infinity is no JSON
         elif hasattr(value, "identity"):

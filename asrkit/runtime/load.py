@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from asrkit.backends import build_backend, build_second, milliseconds
-from asrkit.build import build_fusion, build_normalizer, build_search
+from asrkit.build import build_frontend, build_fusion, build_normalizer, build_search
 from asrkit.config import (
     LanguageModelConfig,
     SearchConfig,
@@ -116,7 +116,7 @@ def recognizer_of(
     try:
         return Recognizer(
             network, file.tokenizer, searches[0], normalizer, endpointer, postprocess, larger,
-            searches[1],
+            searches[1], build_frontend(file.config.model),
         )  # fmt: skip
     except ValueError as error:
         raise UserError(str(error)) from None

@@ -48,10 +48,11 @@ class Recognizer:
         second_pass: runs the same network in a larger context, which recognises every segment once
             more when it has ended; None for one pass.
         second_search: of the second pass; `search` if None.
+        frontend: of the network; Kaldi's if None.
 
     Raises:
-        ValueError: for an endpointer that resets the encoder in full context, or a second pass
-            whose context is not larger.
+        ValueError: for a frontend that does not fit the network, an endpointer that resets the
+            encoder in full context, or a second pass whose context is not larger.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Recognizer:
         postprocess: Callable[[str], str] | None = None,
         second_pass: Backend | None = None,
         second_search: Search | None = None,
+        frontend: audio.Frontend | None = None,
     ) -> None:
         spec = backend.spec
         self.decoding = DecodingOptions(tokenizer, search, endpointer, postprocess)
@@ -72,7 +74,14 @@ class Recognizer:
             raise ValueError("in full context there is no encoder state to reset")
         vad = endpointer is not None and endpointer.vad
         detector = SpeechDetector(spec.frame_ms) if vad else None
-        frontend = audio.Fbank(spec.num_mels).to(spec.device, spec.dtype)
+        frontend = frontend or audio.Fbank(spec.num_mels, spec.lead_frames)
+        if (frontend.num_mels, frontend.lead_frames) != (spec.num_mels, spec.lead_frames):
+            raise ValueError(
+                f"the frontend gives {frontend.num_mels} mel bins with {frontend.lead_frames} "
+                f"frames before the stream, the network takes {spec.num_mels} with "
+                f"{spec.lead_frames}"
+            )
+        frontend = copy.deepcopy(frontend).to(spec.device, spec.dtype)
         self.engine = Engine(backend, frontend, detector)
         if second_pass is None:
             return
@@ -228,7 +237,7 @@ class Recognizer:
 
     def identity(self) -> dict[str, Any]:
         """What a stream has to find again when it is restored, as JSON."""
-        return identity(self.backend, self.decoding)
+        return identity(self.engine, self.decoding)
 
     def transcribe(
         self,
@@ -298,7 +307,10 @@ class Recognizer:
         """The result of a whole recording of so many samples at 16 kHz, from its (E, V): in one
         pass."""
         spec = self.engine.spec
-        transcript = Transcript(self.decoding._replace(second=None), spec.frame_ms, spec.context)
+        transcript = Transcript(
+            self.decoding._replace(second=None), spec.frame_ms, spec.context,
+            self.engine.frontend.lead_ms,
+        )  # fmt: skip
         seconds = duration(num_samples)
         transcript.accept(log_probs, seconds)
         return transcript.finish(seconds)

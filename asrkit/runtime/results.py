@@ -277,10 +277,14 @@ class WordReader:
         tokenizer: of the tokens.
         frame_ms: milliseconds of an encoder frame.
         start: encoder frames of the stream before the segment.
+        lead_ms: milliseconds from where the first of them begins to the stream's first sample.
     """
 
-    def __init__(self, tokenizer: Tokenizer, frame_ms: int, start: int = 0) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, frame_ms: int, start: int = 0, lead_ms: int = 0
+    ) -> None:
         self.tokenizer, self.frame_ms, self.start = tokenizer, frame_ms, start
+        self.lead_ms = lead_ms
         self.closed: list[Word] = []
         self.end = self.seconds(0)  # of the last closed word's tokens
         self.last: list[Word] = []  # the word after, which the next token may make longer
@@ -333,7 +337,7 @@ class WordReader:
 
     def seconds(self, frame: int) -> float:
         """When a frame of the segment begins, from the start of the stream."""
-        return seconds(self.start + frame, self.frame_ms)
+        return seconds(self.start + frame, self.frame_ms, self.lead_ms)
 
 
 def joined(words: Sequence[Word]) -> str:
@@ -376,6 +380,6 @@ def part(hypothesis: Hypothesis, start: int, end: int | None) -> Hypothesis:
     return Hypothesis(tokens[start:end], starts[start:end], ends[start:end], confidences[start:end])
 
 
-def seconds(frame: int, frame_ms: int) -> float:
-    """When an encoder frame begins."""
-    return frame * frame_ms / 1000
+def seconds(frame: int, frame_ms: int, lead_ms: int = 0) -> float:
+    """When an encoder frame begins, the first of them `lead_ms` before the first sample."""
+    return max(0, frame * frame_ms - lead_ms) / 1000

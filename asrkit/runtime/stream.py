@@ -69,21 +69,23 @@ class Stream:
 
     def __init__(self, engine: Engine, decoding: DecodingOptions, sample_rate: int) -> None:
         self.engine, self._resets = engine, decoding.resets_encoder
-        dtype, device = engine.spec.dtype, engine.spec.device
-        precision = "float64" if dtype == torch.float64 else "float32"
+        precision = "float64" if engine.spec.dtype == torch.float64 else "float32"
         self._resampler = audio.Resampler(sample_rate, dtype=precision)
         self.sample_rate = self._resampler.rate
         self._unresampled = self._resampler.start()
         self._packets = np.zeros(0, dtype=precision)  # (n,) that wait for the resampler
-        self._past = torch.zeros(1, 0, dtype=dtype, device=device)  # the frontend's, (1, P)
-        self._samples = self._past  # (1, N) that wait for the frontend
+        self._past = engine.frontend.start(1)  # (1, P)
+        self._samples = self._past[:, :0]  # (1, N) that wait for the frontend
         self._feats: deque[Tensor] = deque()  # each (t, F): frames that no step has taken
         self._pending = 0  # frames in them
         self._speech_state: SpeechState | None = None
         if engine.detector is not None:
             self._speech_state = engine.detector.start()
-        self._speech: list[bool] = []  # of encoder frames to come
-        self._transcript = Transcript(decoding, engine.spec.frame_ms, engine.spec.context)
+        # Of encoder frames to come; the first of them may lie before the samples.
+        self._speech = [False] * -(-engine.spec.lead_frames // engine.spec.factor)
+        self._transcript = Transcript(
+            decoding, engine.spec.frame_ms, engine.spec.context, engine.frontend.lead_ms
+        )
         self.second = decoding.second and decoding.second.engine
         self.ended_feats: deque[Tensor] = deque()
         self._kept = KeptFeatures()
@@ -151,7 +153,7 @@ class Stream:
         if last or self._completes(most - self._unresampled.given):
             self._resample(last)
             if last or self._completes(0):
-                self._extract()
+                self._extract(last)
         self.ended = last
         if last and not self._pending:
             self._finish()
@@ -161,7 +163,7 @@ class Stream:
         waiting = self._past.size(1) + self._samples.size(1) + more
         chunk = self.engine.spec.chunk_frames
         wanted = min(chunk - self._pending % chunk, MOST_WAITING)
-        return (waiting - audio.WINDOW) // audio.HOP + 1 >= wanted
+        return (waiting - self.engine.frontend.frame_size) // audio.HOP + 1 >= wanted
 
     def _resample(self, last: bool) -> None:
         """All packets -> samples at 16 kHz that wait for the frontend."""
@@ -175,13 +177,22 @@ class Stream:
         new = torch.from_numpy(samples)[None].to(self._samples)
         self._samples = torch.cat([self._samples, new], dim=1)
 
-    def _extract(self) -> None:
+    def _extract(self, last: bool) -> None:
         """All samples that wait for the frontend -> frames that wait for the network."""
+        if last:
+            self._samples = self._with_end()
         feats, past = self.engine.features(self._samples, self._past)
         self._past = past.clone()  # a view would keep all samples in memory
         self._samples = self._samples[:, :0].clone()
         self._feats.append(feats[0])
         self._pending += feats.size(1)
+
+    def _with_end(self) -> Tensor:
+        """The samples that wait for the frontend, and what follows a stream's last one."""
+        past = self._past.size(1)
+        samples = torch.cat([self._past, self._samples], dim=1)
+        size = torch.tensor([samples.size(1)], device=samples.device)
+        return self.engine.frontend.ended(samples, size)[:, past:]
 
     @property
     def due(self) -> int:
@@ -269,7 +280,7 @@ class Stream:
         """Of the audio put so far, what the network has taken."""
         if self.over:
             return self.seconds
-        return min(self.seconds, self._transcript.frame * self.engine.spec.frame_ms / 1000)
+        return min(self.seconds, self._transcript.seconds(self._transcript.frame))
 
     @property
     def _duration(self) -> float:
@@ -334,7 +345,9 @@ class Stream:
         waiting = value.past.size(1) + value.samples.size(1)
         if not transcript.finished:
             count = audio.HOP * (factor * frame + len(value.feats)) + waiting
-            require(count == given, f"the stream has {count} samples of {given}")
+            frontend = self.engine.frontend
+            most = frontend.before + given + (frontend.after if value.ended else 0)
+            require(count == most, f"the stream has {count} samples of {most}")
         done = value.ended and len(value.feats) == 0
         require(transcript.finished == done, "the stream has ended, and its text has not")
         packets = value.packets
@@ -347,7 +360,8 @@ class Stream:
         require((detector is None) == (value.detector is None), "a speech detector is missing")
         if detector is not None and value.detector is not None:
             detector.check(value.detector, given)
-            complete = max(frame, given // detector.frame)
+            lead = -(-self.engine.spec.lead_frames // factor)
+            complete = max(frame, lead + given // detector.frame)
             require(
                 frame + len(value.speech) == complete, "frames of the speech detector are missing"
             )

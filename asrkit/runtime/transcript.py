@@ -85,11 +85,14 @@ class OpenSegment:
         tokenizer: of the network's labels.
         frame_ms: milliseconds of an encoder frame.
         start: encoder frames of the stream before the segment.
+        lead_ms: see `WordReader`.
     """
 
-    def __init__(self, search: Search, tokenizer: Tokenizer, frame_ms: int, start: int) -> None:
+    def __init__(
+        self, search: Search, tokenizer: Tokenizer, frame_ms: int, start: int, lead_ms: int
+    ) -> None:
         self._search, self._state, self._start = search, search.start(), start
-        self._read = WordReader(tokenizer, frame_ms, start)
+        self._read = WordReader(tokenizer, frame_ms, start, lead_ms)
 
     @property
     def value(self) -> SegmentValue:
@@ -138,6 +141,7 @@ class Transcript:
         decoding: how log-probabilities become text.
         frame_ms: milliseconds of an encoder frame.
         context: name of the context that the log-probabilities are from.
+        lead_ms: see `WordReader`.
 
     Attributes:
         waiting: pieces whose log-probabilities in the larger context are still to come, each with
@@ -145,8 +149,11 @@ class Transcript:
         ended: how many segments the first pass has ended.
     """
 
-    def __init__(self, decoding: DecodingOptions, frame_ms: int, context: str = "") -> None:
+    def __init__(
+        self, decoding: DecodingOptions, frame_ms: int, context: str = "", lead_ms: int = 0
+    ) -> None:
         self.decoding, self.frame_ms, self.context = decoding, frame_ms, context
+        self.lead_ms = lead_ms
         self.segments: list[Segment] = []  # only added to, as results share it
         self.closed: list[Word] = []  # words of the segments, likewise
         self.frame = 0  # encoder frames taken
@@ -163,7 +170,11 @@ class Transcript:
             self.again = self.begin(decoding.second.search, 0)
 
     def begin(self, search: Search, frame: int) -> OpenSegment:
-        return OpenSegment(search, self.decoding.tokenizer, self.frame_ms, frame)
+        return OpenSegment(search, self.decoding.tokenizer, self.frame_ms, frame, self.lead_ms)
+
+    def seconds(self, frame: int) -> float:
+        """When an encoder frame of the stream begins."""
+        return seconds(frame, self.frame_ms, self.lead_ms)
 
     def accept(
         self, log_probs: Tensor, duration: float = math.inf, speech: Sequence[bool] = ()
@@ -198,7 +209,7 @@ class Transcript:
 
         Words of which a postprocess leaves nothing are done with, and the segment goes on.
         """
-        found = self.open.words(min(duration, seconds(self.frame, self.frame_ms)))
+        found = self.open.words(min(duration, self.seconds(self.frame)))
         if not found:
             return
         if self.decoding.second is None:
@@ -210,10 +221,10 @@ class Transcript:
 
     def add(self, segment: OpenSegment, frame: int, duration: float, context: str) -> None:
         """A segment that ends before this frame, if there are words in it."""
-        end = min(duration, seconds(frame, self.frame_ms))
+        end = min(duration, self.seconds(frame))
         words = self.written(segment.words(end))
         if words:
-            start = seconds(self.start, self.frame_ms)
+            start = self.seconds(self.start)
             self.segments.append(
                 Segment(joined(words), words, start, end, segment.nbest(), context)
             )
@@ -287,7 +298,7 @@ class Transcript:
     def partial(self) -> Result:
         """What is known so far; final once the stream has ended and no piece waits."""
         shown = [word for _, words in self.waiting for word in words]
-        opened, last = self.open.partial(seconds(self.frame, self.frame_ms))
+        opened, last = self.open.partial(self.seconds(self.frame))
         if shown or self.decoding.postprocess is not None:
             words = (*shown, *self.written([*opened.read(), *last]))
             opened, last = Grown([], 0), words
@@ -304,7 +315,7 @@ class Transcript:
         if self.decoding.second is None:
             self.close(duration)
         elif end is not None:
-            found = self.open.words(min(duration, seconds(self.frame, self.frame_ms)))
+            found = self.open.words(min(duration, self.seconds(self.frame)))
             self.waiting.append((end, self.written(found)))
         self.open = self.begin(self.decoding.search, self.frame)
         self.finished = True

@@ -9,8 +9,8 @@ from lhotse import CutSet
 from lhotse.cut import Cut
 from torch import Tensor
 
-from asrkit.audio import SAMPLE_RATE, AudioError, Fbank
-from asrkit.build import build_normalizer, train_tokenizer
+from asrkit.audio import SAMPLE_RATE, AudioError, Frontend, features
+from asrkit.build import build_frontend, build_normalizer, train_tokenizer
 from asrkit.config import Config
 from asrkit.data.cuts import load_cuts, perturb_speed, text_of, usable
 from asrkit.data.dataset import TextEncoder, load_samples
@@ -39,7 +39,9 @@ def load_corpus(config: Config) -> Corpus:
     train, dev = load_cuts(config.data.train, left_out), load_cuts(config.data.dev, left_out)
     text = config.text
     tokenizer = train_tokenizer(text, (text_of(cut) for cut in train))
-    encode = TextEncoder(tokenizer, build_normalizer(text), config.model.factor)
+    encode = TextEncoder(
+        tokenizer, build_normalizer(text), config.model.factor, build_frontend(config.model)
+    )
 
     def too_long(cut: Cut) -> str | None:
         shortest, longest = config.data.min_seconds, config.data.max_seconds
@@ -89,10 +91,10 @@ def hours_of_epoch(hours: float, speed_factors: list[float]) -> str:
 
 
 def feature_statistics(
-    cuts: CutSet, fbank: Fbank, max_seconds: float = 1200.0
+    cuts: CutSet, frontend: Frontend, max_seconds: float = 1200.0
 ) -> tuple[Tensor, Tensor]:
     """Mean (F,) and 1 / standard deviation (F,) of the log mels of about `max_seconds` of audio."""
-    sums = torch.zeros(2, fbank.num_mels, dtype=torch.float64)
+    sums = torch.zeros(2, frontend.num_mels, dtype=torch.float64)
     frames, seconds = 0, 0.0
     chosen = cuts if cuts.is_lazy else random.Random(0).sample(list(cuts), len(cuts))
     for cut in chosen:
@@ -102,7 +104,8 @@ def feature_statistics(
             samples = torch.from_numpy(load_samples(cut))[None]
         except AudioError:  # the training loop logs it
             continue
-        feats = fbank(samples, samples[:, :0])[0][0].double()  # (T, F)
+        feats = features(frontend, samples, torch.tensor([samples.size(1)]))[0][0]  # (T, F)
+        feats = feats[frontend.lead_frames :].double()
         sums += torch.stack([feats.sum(0), feats.square().sum(0)])
         frames, seconds = frames + len(feats), seconds + cut.duration
     if frames == 0:

@@ -34,7 +34,7 @@ FREE = {
     "training.checkpoint_every_steps",
     "training.keep_checkpoints",
 }
-LATER = ("conv_norm",)  # of the network, added to what checkpoints hash
+LATER = ("conv_norm", "frontend")  # of the network, added to what checkpoints hash
 BATCHES = "training.accumulate_batches"
 UTTERANCES = ("the training utterances", "the dev utterances")
 UNKNOWN = hashlib.sha256(b"").hexdigest()  # older checkpoints have it for lazily read utterances
@@ -64,13 +64,15 @@ def former_spelling(config: ModelConfig) -> str:
     """
     found: dict[str, Any] = {}
     for key, value in config.model_dump(mode="json").items():
-        if key in LATER and value == ModelConfig.model_fields[key].default:
+        if key in LATER and getattr(config, key) == ModelConfig.model_fields[key].default:
             continue
         if key == "subsampling" and value["kind"] == "conv4":
             found["subsampling_channels"] = value["channels"]
             found["separable_subsampling"] = value["separable"]
-        else:
-            found[key] = value
+            continue
+        if key == "subsampling" and not value.get("pad_stages"):  # it came later, too
+            value.pop("pad_stages", None)
+        found[key] = value
     return to_json(found).decode()
 
 

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from tqdm import tqdm
 
-from asrkit.audio import Fbank, features
-from asrkit.build import build_search, build_spec_augment
+from asrkit.audio import features
+from asrkit.build import build_frontend, build_search, build_spec_augment
 from asrkit.config import Config
 from asrkit.data.dataset import Augmentation, Batch, SpeechDataset, seed_everything
 from asrkit.data.sampling import EpochBatches
@@ -80,7 +80,7 @@ class Trainer:
         self.corpus, self.config, self.options = corpus, config, config.training
         self.checkpoints, self.epochs, self.ranks = checkpoints, epochs, ranks
         self.model = model.to(ranks.device)
-        self.fbank = Fbank(config.model.num_mels).to(ranks.device)
+        self.frontend = build_frontend(config.model).to(ranks.device)
         if self.options.gradient_checkpointing:
             recompute_layers(model)
         loss = CTCLoss(model, self.options.intermediate_layers, self.options.intermediate_weight)
@@ -263,9 +263,11 @@ class Trainer:
         options, device = self.options, self.ranks.device
         draw = random.Random(f"{batch.seed}-context")
         feats, lengths = features(
-            self.fbank, batch.samples.to(device), batch.num_samples.to(device)
+            self.frontend, batch.samples.to(device), batch.num_samples.to(device)
         )
-        views = draw_views(feats, lengths, self.config, self.spec_augment, self.share(), draw)
+        views = draw_views(
+            feats, lengths, self.config, self.frontend, self.spec_augment, self.share(), draw
+        )
         weight = options.consistency_weight * ramp(self.share(), options.consistency_ramp)
         tokens, token_lengths = batch.tokens.to(device), batch.token_lengths.to(device)
         with torch.autocast(device.type, torch.bfloat16, enabled=self.bfloat16):
@@ -298,7 +300,9 @@ class Trainer:
         contexts += [(chunk, left_context) for chunk in dict.fromkeys(context.chunk_sizes)]
         dev = held_out(self.corpus.dev, encode, data.max_batch_seconds, data.num_workers)
         search = build_search(self.config.search)
-        outcomes = validate(self.model, encode.tokenizer, search, dev, contexts, align)
+        outcomes = validate(
+            self.model, encode.tokenizer, search, dev, contexts, align, self.frontend
+        )
         return scores(outcomes)
 
     def scores(self) -> dict[int, float]:

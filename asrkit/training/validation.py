@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 
+from asrkit.audio import Frontend
 from asrkit.backends.registry import eager
 from asrkit.data.dataset import Batch
 from asrkit.evaluation import Outcome, Utterance, recognize
@@ -21,6 +22,7 @@ def validate(
     batches: Iterable[Batch],
     contexts: Sequence[tuple[int, int]],
     align: bool = False,
+    frontend: Frontend | None = None,
 ) -> Iterator[dict[str, Outcome]]:
     """What the model makes of each utterance as it is now, by name of the chunk size.
 
@@ -31,12 +33,14 @@ def validate(
         batches: with their references.
         contexts: (chunk_size, left_context) of each.
         align: the references too, for delays and the times of words.
+        frontend: of the model; Kaldi's if None.
     """
     model.eval()
 
     def recognizer(chunk_size: int, left_context: int) -> Recognizer:
         # A backend keeps tables made of the weights: a new one for weights that have changed.
-        return Recognizer(eager(model, chunk_size, left_context), tokenizer, search)
+        backend = eager(model, chunk_size, left_context)
+        return Recognizer(backend, tokenizer, search, frontend=frontend)
 
     aligner = recognizer(FULL_CONTEXT, 0)
     recognizers = {each.context: each for each in (recognizer(*each) for each in contexts)}

@@ -4,7 +4,7 @@ import random
 
 from torch import Tensor
 
-from asrkit.audio import SpecAugment, change_gain, warp_frequencies
+from asrkit.audio import Frontend, SpecAugment, change_gain, warp_frequencies
 from asrkit.config import AugmentationConfig, Config, ContextConfig
 from asrkit.model import FULL_CONTEXT, View
 from asrkit.training.optimizer import ramp
@@ -14,6 +14,7 @@ def draw_views(
     feats: Tensor,
     lengths: Tensor,
     config: Config,
+    frontend: Frontend,
     spec_augment: SpecAugment,
     progress: float,
     draw: random.Random,
@@ -23,7 +24,7 @@ def draw_views(
     masked *= ramp(progress, config.augmentation.spec_ramp)
     return [
         View(
-            spec_augment(perturbed(feats, config.augmentation), lengths, masked),
+            spec_augment(perturbed(feats, config.augmentation, frontend), lengths, masked),
             chunk_size,
             left_context,
         )
@@ -31,9 +32,10 @@ def draw_views(
     ]
 
 
-def perturbed(feats: Tensor, config: AugmentationConfig) -> Tensor:
+def perturbed(feats: Tensor, config: AugmentationConfig, frontend: Frontend) -> Tensor:
     """The features with the vocal tract's length and the level changed at random."""
-    return change_gain(warp_frequencies(feats, config.frequency_warp), config.gain_db)
+    warped = warp_frequencies(feats, config.frequency_warp, frontend)
+    return change_gain(warped, config.gain_db)
 
 
 def draw_contexts(config: ContextConfig, views: str, draw: random.Random) -> list[tuple[int, int]]:

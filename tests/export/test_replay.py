@@ -43,14 +43,14 @@ def difference_and_bound(
 ) -> tuple[float, float]:
     """Of a program with the weights of `other` and a Fourier transform of its own."""
     bound, module = tolerance(file, WHOLE, samples), eager_step(other, WHOLE)
-    forward = module.fbank.forward
+    forward = module.frontend.forward
 
     def fbank(*inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         with monkeypatch.context() as patch:
             patch.setattr(torch.fft, "rfft", by_products)
             return forward(*inputs)
 
-    monkeypatch.setattr(module.fbank, "forward", fbank)
+    monkeypatch.setattr(module.frontend, "forward", fbank)
     return largest_difference(file, WHOLE, module, samples), bound
 
 

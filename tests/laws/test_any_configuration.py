@@ -22,7 +22,7 @@ from asrkit.model.positions import KINDS
 from asrkit.runtime import BatchedSession, Recognizer, Result, Session
 from asrkit.search import Fusion, GreedySearch, PrefixBeamSearch, Search, plus
 from asrkit.text import CharTokenizer, SentencePieceTokenizer, Tokenizer, WordTokenizer
-from tests.conftest import fitted, speech, timed, tiny_model
+from tests.conftest import PADDED, fitted, speech, timed, tiny_model
 from tests.laws.test_streaming import packets
 
 TOKENIZERS: list[Callable[[], Tokenizer]] = [
@@ -72,8 +72,14 @@ def case(seed: int, folder: Path) -> Case:
         ),
     }
     whole = torch.from_numpy(audio.resample(samples, rate)).double()[None]
-    feats = audio.Fbank().double()(whole, whole[:, :0])[0]
-    model = fitted(tiny_model(tokenizer.vocab_size, **shape), feats, chunk_size, left_context)
+    drawn_later = random.Random(f"{seed}-frontend")
+    if drawn_later.random() < 0.4:
+        shape["subsampling"] = PADDED
+    model = tiny_model(tokenizer.vocab_size, **shape)
+    kind = drawn_later.choice(sorted(audio.KINDS))
+    frontend = audio.build_frontend(kind, 80, model.encoder.lead_frames)
+    feats, _ = audio.features(frontend.double(), whole, torch.tensor([whole.size(1)]))
+    model = fitted(model, feats, chunk_size, left_context)
     with torch.no_grad():
         model.head.bias[0] += draw.choice([0.0, 0.0, 1.0])  # pauses
     pauses: dict[str, Any] = {
@@ -92,10 +98,11 @@ def case(seed: int, folder: Path) -> Case:
     recognizer = Recognizer(
         eager(model, chunk_size, left_context), tokenizer, search, endpointer=endpointer,
         postprocess=rewrite, second_pass=eager(model, second, left_context) if second else None,
-        second_search=other_search,
+        second_search=other_search, frontend=frontend,
     )  # fmt: skip
     drawn = (
-        f"{rate} Hz, {chunk_size}, {left_context}, {shape}, {vars(search)}, {endpointer and pauses}"
+        f"{rate} Hz, {kind}, {chunk_size}, {left_context}, {shape}, "
+        f"{vars(search)}, {endpointer and pauses}"
         f", second pass {second} {other_search and vars(other_search)}"
     )
     return Case(recognizer, samples, rate, drawn)

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from asrkit.model import FULL_CONTEXT, ConformerEncoder, EncoderState
-from tests.conftest import tiny_encoder
+from tests.conftest import PADDED, tiny_encoder
 
 
-@pytest.fixture(params=["conv4", "conv8"])
+@pytest.fixture(params=["conv4", "conv8", PADDED])
 def encoder(request: pytest.FixtureRequest) -> ConformerEncoder:
     return tiny_encoder(subsampling=request.param)
 

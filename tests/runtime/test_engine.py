@@ -1,5 +1,7 @@
 """The engine and its streams: every past in and out, and times of frames of any length."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -14,13 +16,13 @@ from asrkit.runtime.transcript import DecodingOptions, Transcript
 from asrkit.runtime.vad import SpeechDetector
 from asrkit.search import GreedySearch
 from asrkit.text import WordTokenizer
-from tests.conftest import speech, timed, tiny_model
+from tests.conftest import PADDED, speech, timed, tiny_model
 
 LETTERS = WordTokenizer(list("abcdefghijk"))
 WORDS = WordTokenizer(["yes", "no", "go", "stop"])
 
 
-def recognizer_of(subsampling: str = "conv4", endpointer: Endpointer | None = None) -> Recognizer:
+def recognizer_of(subsampling: Any = "conv4", endpointer: Endpointer | None = None) -> Recognizer:
     model = tiny_model(subsampling=subsampling)
     return Recognizer(eager(model, 4, 16), LETTERS, GreedySearch(), endpointer=endpointer)
 
@@ -101,8 +103,8 @@ def test_samples_are_made_mono_once(
     assert calls == [16000, 8000, 16000]
 
 
-@pytest.mark.parametrize("subsampling", ["conv4", "conv8"])
-def test_frames_of_any_length(subsampling: str) -> None:
+@pytest.mark.parametrize("subsampling", ["conv4", "conv8", PADDED])
+def test_frames_of_any_length(subsampling: Any) -> None:
     """Streams in packets, alone and together, give the text and times of one pass."""
     recognizer, samples = recognizer_of(subsampling, Endpointer(160)), speech(4.0)
     expected = recognizer.transcribe_batch([samples])[0]
@@ -118,6 +120,41 @@ def test_frames_of_any_length(subsampling: str) -> None:
     while batcher.step():
         pass
     assert timed(session.finish()) == timed(together.result) == timed(expected)
+
+
+@pytest.mark.parametrize("kind", ["kaldi", "slaney"])
+def test_a_sound_has_its_time_where_streams_begin_early(kind: str) -> None:
+    """The first encoder frame that a click changes begins before it, and ends after it."""
+    model = tiny_model(subsampling=PADDED)
+    frontend = audio.build_frontend(kind, 80, 7)
+    engine = Recognizer(eager(model, 1, 0), LETTERS, GreedySearch(), frontend=frontend).engine
+    samples = 0.1 * torch.randn(1, 32000, dtype=torch.float64).repeat(2, 1)
+    samples[1, 16000] += 0.5  # at 1 s
+    with torch.no_grad():
+        feats, _ = audio.features(engine.frontend, samples, torch.tensor([32000, 32000]))
+    feats, past = feats[:, :192], engine.init_state(2)
+    lengths = torch.tensor([192, 192])
+    normal = model.encoder.normalize(feats, lengths, past.position, 24)
+    quiet, click = model.encoder.subsampling(*normal, past.feats, past.hidden)[0]
+    first = int((quiet - click).abs().amax(dim=1).gt(1e-9).nonzero()[0])
+    begins = (80 * first - engine.frontend.lead_ms) / 1000
+    assert begins <= 1.0 < begins + 0.08 + 0.025  # its last window is 25 ms long
+
+
+def test_the_speech_detector_is_in_step_where_streams_begin_early() -> None:
+    pytest.importorskip("silero_vad")
+    recognizer, samples = recognizer_of(PADDED, Endpointer(160, vad=True)), speech(4.0)
+    session, found = recognizer.start(), []
+    transcript = session._streams.stream._transcript
+    accept = transcript.accept
+    transcript.accept = lambda *x: found.extend(x[2]) or accept(*x)  # type: ignore[method-assign, func-returns-value]
+    for packet in packets(samples, [100, 20_000, 7, 12_345]):
+        session.accept(packet)
+    session.finish()
+    detector = SpeechDetector(80)
+    _, expected = detector.step(detector.start(), torch.from_numpy(samples))
+    assert found == [False, *expected]
+    assert any(expected)
 
 
 @pytest.mark.parametrize("frame_ms", [40, 80])

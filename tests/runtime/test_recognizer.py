@@ -310,6 +310,8 @@ def test_words() -> None:
     assert [word.confidence for word in words] == pytest.approx([0.9 * 0.8, 0.7])
     late = WordReader(tokenizer, 40, start=25)(hypothesis)
     assert [(word.start, word.end) for word in late] == [(1.0, 1.16), (1.34, 1.52)]
+    led = WordReader(tokenizer, 40, lead_ms=70)(hypothesis)  # whose frame 0 begins at -70 ms
+    assert [(word.start, word.end) for word in led] == [(0.0, 0.09), (0.27, 0.45)]
     pieces = SentencePieceTokenizer.train(["yes no", "no yes"] * 3, 12)
     tokens = tuple(pieces.encode("yes no"))
     spread = tuple(range(len(tokens)))

@@ -261,10 +261,10 @@ def test_intermediate_loss_is_the_weighted_mean() -> None:
 
 def test_feature_statistics(corpus: Path, tmp_path: Path) -> None:
     subject = trainer(corpus, tmp_path)
-    mean, scale = feature_statistics(subject.corpus.train, subject.fbank)
+    mean, scale = feature_statistics(subject.corpus.train, subject.frontend)
     batches = next(subject.groups())
     samples = batches[0].samples[:, : int(batches[0].num_samples.min())]
-    feats = (subject.fbank(samples, samples[:, :0])[0] - mean) * scale
+    feats = (subject.frontend(samples, samples[:, :0])[0] - mean) * scale
     assert abs(feats.mean()) < 0.3
     assert 0.6 < feats.std() < 1.4
 

@@ -1,0 +1,151 @@
+"""What frontends share: frames of samples in steps of any size, and both ends of a stream."""
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+SAMPLE_RATE = 16000
+WINDOW = 400  # samples, 25 ms
+HOP = 160  # samples, 10 ms
+FFT_SIZE = 512
+NYQUIST = SAMPLE_RATE / 2  # Hz
+
+Count = TypeVar("Count", int, Tensor)
+
+
+class MelScale(NamedTuple):
+    """A scale of frequencies on which filters are equally wide."""
+
+    of_hertz: Callable[[Tensor], Tensor]
+    to_hertz: Callable[[Tensor], Tensor]
+
+    def edges(self, low: float, high: float, num_mels: int) -> Tensor:
+        """(F+2,) mel: filter i begins at edge i, peaks at i + 1 and ends at i + 2."""
+        ends = torch.tensor([low, high], dtype=torch.float64, device="cpu")
+        first, last = self.of_hertz(ends).tolist()
+        return torch.linspace(first, last, num_mels + 2, dtype=torch.float64, device="cpu")
+
+
+class Frontend(nn.Module):
+    """Log mel features: 25 ms windows every 10 ms, power spectrum, mel filters, logarithm.
+
+    Every split of the samples into steps gives the same numbers:
+
+        past = frontend.start(batch_size)
+        feats, past = frontend(samples, past)
+
+    The samples of a whole stream are followed by some more, see `ended`. A kind gives `filters`,
+    and what it makes of a frame's samples (`power`) and of the filters' energies (`log`).
+
+    Args:
+        num_mels: F.
+        frame_size: samples that a frame is made of.
+        before: zeros before a stream's first sample.
+        after: samples after its last one.
+        lead_frames: feature frames of a stream before its first sample, for an encoder that begins
+            so much earlier. Their values do not matter to it.
+    """
+
+    scale: MelScale  # of the filters
+    filters: Tensor  # (257, F)
+
+    def __init__(
+        self, num_mels: int, frame_size: int, before: int, after: int, lead_frames: int
+    ) -> None:
+        super().__init__()
+        self.num_mels, self.lead_frames = num_mels, lead_frames
+        self.frame_size, self.hop, self.fft_size = frame_size, HOP, FFT_SIZE
+        self.before, self.after = before + HOP * lead_frames, after
+        self.preemphasis = 0.97
+
+    def power(self, frames: Tensor) -> Tensor:
+        """Frames of samples (B, T, frame_size) -> power spectra (B, T, 257)."""
+        raise NotImplementedError
+
+    def log(self, mels: Tensor) -> Tensor:
+        """The logarithm of the filters' energies."""
+        raise NotImplementedError
+
+    def edges(self) -> Tensor:
+        """(F+2,) of the filters, see `MelScale.edges`."""
+        raise NotImplementedError
+
+    def start(self, batch_size: int) -> Tensor:
+        """The past of streams that have not begun: (B, before)."""
+        return self.filters.new_zeros([batch_size, self.before])
+
+    def forward(self, samples: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
+        """The frames that end in these samples, and the new past.
+
+        Args:
+            samples: (B, N) in [-1, 1], any N.
+            past: (B, P) samples from the start of the next frame on; after the first frame P is
+                frame_size - 160 if all steps are multiples of 160 samples.
+
+        Returns:
+            (B, T, F) log mels with T = 1 + (P+N-frame_size) // 160, but none before the first that
+            ends in the stream; and the new past.
+        """
+        needed = self.frame_size
+        if past.size(1) >= self.frame_size:  # so many samples wait at the start alone
+            needed += self.lead_frames * self.hop
+        samples = torch.cat([past, samples], dim=1)  # (B, P+N)
+        if samples.size(1) < needed:
+            return samples.new_zeros([samples.size(0), 0, self.num_mels]), samples
+        frames = samples.unfold(1, self.frame_size, self.hop)  # (B, T, frame_size)
+        mels = self.power(frames) @ self.filters  # (B, T, F)
+        return self.log(mels), samples[:, frames.size(1) * self.hop :]
+
+    @property
+    @torch.jit.unused
+    def lead_ms(self) -> int:
+        """How long before a stream's first sample its first frame begins."""
+        return round(1000 * self.before / SAMPLE_RATE)
+
+    def num_frames(self, num_samples: Count) -> Count:
+        """Frames of a whole stream of so many samples."""
+        size = num_samples + (self.before + self.after)
+        frames = (size - (self.frame_size - self.hop)) // self.hop
+        return frames * (frames > self.lead_frames)
+
+    def ended(self, samples: Tensor, num_samples: Tensor) -> Tensor:
+        """Whole streams with what follows their last sample: zeros, after the pre-emphasis.
+
+        Args:
+            samples: (B, N), zero-padded.
+            num_samples: (B,) real samples of each row.
+
+        Returns:
+            (B, N+after).
+        """
+        if not self.after:
+            return samples
+        samples = nn.functional.pad(samples, (0, self.after))
+        places = torch.arange(samples.size(1), device=samples.device)
+        beyond = (places + 1 - num_samples[:, None]).clamp(min=0)  # 1, 2, … after the last sample
+        last = samples.gather(1, (num_samples[:, None] - 1).clamp(min=0))  # (B, 1)
+        return torch.where(beyond > 0, last * self.preemphasis ** beyond.to(last), samples)
+
+
+def features(frontend: Frontend, samples: Tensor, num_samples: Tensor) -> tuple[Tensor, Tensor]:
+    """Features of whole recordings, offline.
+
+    Args:
+        frontend: of the recogniser.
+        samples: (B, N) in [-1, 1], zero-padded.
+        num_samples: (B,) real samples of each row.
+
+    Returns:
+        (B, T, F) and (B,), the frames of each row.
+    """
+    past = frontend.start(len(samples)).to(samples)
+    feats, _ = frontend(frontend.ended(samples, num_samples), past)
+    return feats, frontend.num_frames(num_samples)
+
+
+def frequencies() -> Tensor:
+    """(257, 1) Hz of the spectrum."""
+    numbers = torch.arange(FFT_SIZE // 2 + 1, dtype=torch.float64, device="cpu")
+    return (numbers * SAMPLE_RATE / FFT_SIZE)[:, None]
