@@ -19,6 +19,7 @@ from starlette.websockets import WebSocket
 
 from asrkit.serve import messages
 from asrkit.serve.logs import log
+from asrkit.serve.memory import trim
 from asrkit.serve.realtime import realtime
 from asrkit.serve.server import Server
 from asrkit.serve.stream import stream
@@ -27,7 +28,7 @@ from asrkit.serve.vosk import vosk
 
 logger = logging.getLogger(__name__)
 
-SWEEP_S = 10.0
+SWEEP_S = 20.0
 PAGE = Path(__file__).with_name("page")
 PROTECTED = ("/v1/", "/vosk", "/metrics")  # by the token; the page itself holds nothing
 
@@ -75,13 +76,15 @@ def app_of(server: Server) -> Starlette:
 
 
 async def sweep(server: Server) -> None:
-    """Remove calls that nobody comes back to from the store, again and again."""
+    """Again and again: remove calls that nobody comes back to from the store, and give memory back
+    that was freed."""
     while True:
         await asyncio.sleep(SWEEP_S)
         try:
             await asyncio.to_thread(server.store.sweep)
         except OSError:
             logger.exception("the store of calls could not be swept")
+        await asyncio.to_thread(trim)
 
 
 async def alive(request: Request, server: Server) -> Response:
