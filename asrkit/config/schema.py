@@ -184,7 +184,7 @@ class ModelConfig(Section):
     """Dropout probability of all layers."""
     frontend: AnyFrontend = FRONTENDS["kaldi"](kind="kaldi")
     """The features, a kind with its options: kaldi, with `low_frequency` and `high_frequency` in Hz
-    (8000 if null), or slaney, which is NeMo's."""
+    (8000 if null) and `snip_edges`, or slaney, which is NeMo's. For sherpa-onnx: docs/export.md."""
     subsampling: AnySubsampling = SUBSAMPLINGS["conv4"](kind="conv4")
     """conv4 makes an encoder frame of 4 feature frames, conv8 of 8; with options: `channels` (S;
     `dim` if null), of conv4 `separable` (a ninth of its second convolution's arithmetic), and of
