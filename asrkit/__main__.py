@@ -16,6 +16,7 @@ COMMANDS = {
     "tune": "find the weight of a language model",
     "stream": "stream a file, the microphone or raw samples",
     "serve": "serve a model to many callers, with a page to talk to",
+    "listen": "stream a file or the microphone to a server",
     "export": "write the encoder or the whole model for other programs",
     "import": "make a model file of a NeMo or WeNet checkpoint",
     "pack": "store a model file's weights in half the bytes",

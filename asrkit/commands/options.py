@@ -82,14 +82,7 @@ def add_search(arguments: Parser) -> None:
     group.add_argument(
         "--beam", type=whole(1, 100_000), metavar="N", help="texts kept by prefix_beam (default 10)"
     )
-    group.add_argument(
-        "--hotwords", metavar="FILE", help="phrases for prefix_beam to prefer: a line each"
-    )
-    group.add_argument(
-        "--hotword-weight", type=real(0.0, LIMIT), metavar="X",
-        help="for each word of a phrase that has no weight of its own in the file, after a tab"
-        f" (default {WEIGHT:g})",
-    )  # fmt: skip
+    add_hotwords(arguments)
     group = arguments.group("language model")
     group.add_argument("--lm", metavar="FILE", help="n-gram model: ARPA, or a binary of KenLM")
     group.add_argument("--lm-units", choices=["words", "tokens"], help="default words")
@@ -97,6 +90,18 @@ def add_search(arguments: Parser) -> None:
     group.add_argument(
         "--word-bonus", type=real(-LIMIT, LIMIT), metavar="X",
         help="for each word of the language model (default 0.5)",
+    )  # fmt: skip
+
+
+def add_hotwords(arguments: Parser) -> None:
+    group = arguments.group("search")
+    group.add_argument(
+        "--hotwords", metavar="FILE", help="phrases for prefix_beam to prefer: a line each"
+    )
+    group.add_argument(
+        "--hotword-weight", type=real(0.0, LIMIT), metavar="X",
+        help="for each word of a phrase that has no weight of its own in the file, after a tab"
+        f" (default {WEIGHT:g})",
     )  # fmt: skip
 
 

@@ -171,9 +171,24 @@ def token_of(options: argparse.Namespace) -> str | None:
     Raises:
         UserError: without one on an address that others can reach.
     """
+    token = given_token(options)
+    if token is None and not options.insecure and not is_loopback(options.host):
+        raise UserError(
+            f"--host {shown(options.host)} can be reached from elsewhere: give --token-file, or "
+            "--insecure where whoever reaches it may use it"
+        )
+    return token
+
+
+def given_token(options: argparse.Namespace) -> str | None:
+    """The token that the options give, if they do.
+
+    Raises:
+        UserError: for two of them, an empty one, or a file that cannot be read.
+    """
     if options.token is not None and options.token_file is not None:
         raise UserError("--token and --token-file: only one of them")
-    token = options.token
+    token: str | None = options.token
     if options.token_file is not None:
         try:
             token = options.token_file.read_text(encoding="utf-8").strip()
@@ -181,11 +196,6 @@ def token_of(options: argparse.Namespace) -> str | None:
             raise UserError(f"--token-file {shown(options.token_file)}: {error}") from None
     if token == "":
         raise UserError("the token is empty")
-    if token is None and not options.insecure and not is_loopback(options.host):
-        raise UserError(
-            f"--host {shown(options.host)} can be reached from elsewhere: give --token-file, or "
-            "--insecure where whoever reaches it may use it"
-        )
     return token
 
 

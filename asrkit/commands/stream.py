@@ -3,9 +3,9 @@
 import argparse
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from asrkit.commands.options import (
 )
 from asrkit.commands.screen import JsonLines, Screen
 from asrkit.errors import UserError
-from asrkit.runtime import Recognizer
+from asrkit.runtime import Result
 
 ENDPOINT_MS = "1000"  # a line for each utterance
 MAX_PACKET_MS = 60_000
@@ -56,6 +56,12 @@ def main(argv: list[str] | None = None) -> int:
     add_search(arguments)
     add_segments(arguments, endpoint=ENDPOINT_MS)
     add_second_pass(arguments, default="full")
+    add_output(arguments)
+    return run_command(stream, arguments, argv)
+
+
+def add_output(arguments: Parser) -> None:
+    """Add the options of what is printed."""
     group = arguments.group("output")
     group.add_argument(
         "--format", choices=["txt", "jsonl"], default="txt",
@@ -65,7 +71,6 @@ def main(argv: list[str] | None = None) -> int:
     group.add_argument(
         "--partials", action="store_true", help="in txt: every partial result on a line of its own"
     )
-    return run_command(stream, arguments, argv)
 
 
 def add_source(arguments: Parser) -> None:
@@ -102,6 +107,19 @@ def add_source(arguments: Parser) -> None:
 
 
 def stream(options: argparse.Namespace) -> int:
+    check_source(options)
+    recognizer, _ = load_recognizer(options)
+    with screen_of(options) as screen:
+        return run(options, recognizer.start, screen)
+
+
+def screen_of(options: argparse.Namespace) -> Screen:
+    """What prints results as the options ask for."""
+    return JsonLines() if options.format == "jsonl" else Screen(options.partials)
+
+
+def check_source(options: argparse.Namespace) -> None:
+    """Raises UserError unless there is one source, and a name for its copy."""
     options.source += [options.file] * (options.file is not None)
     if len(options.source) + options.mic != 1:
         raise UserError(
@@ -110,13 +128,23 @@ def stream(options: argparse.Namespace) -> int:
         )
     if options.save_audio:
         check_recording(options.save_audio)
-    recognizer, _ = load_recognizer(options)
-    with JsonLines() if options.format == "jsonl" else Screen(options.partials) as screen:
-        return run(options, recognizer, screen)
 
 
-def run(options: argparse.Namespace, recognizer: Recognizer, screen: Screen) -> int:
-    """Decode the source onto the screen; returns the exit status."""
+class Live(Protocol):
+    """A session of a recogniser here or elsewhere."""
+
+    def accept(self, samples: np.ndarray) -> Result: ...
+    def finish(self) -> Result: ...
+
+
+def run(options: argparse.Namespace, start: Callable[[int], Live], screen: Screen) -> int:
+    """Show what is recognised in the source on the screen; returns the exit status.
+
+    Args:
+        options: of `add_source`.
+        start: makes the session, for a sample rate.
+        screen: shows its results.
+    """
     microphone = None
     with ExitStack() as stack:
         packets: Iterable[np.ndarray]
@@ -136,7 +164,7 @@ def run(options: argparse.Namespace, recognizer: Recognizer, screen: Screen) -> 
         write = None
         if options.save_audio:
             write = stack.enter_context(recording(options.save_audio, rate))
-        session = recognizer.start(rate)
+        session = start(rate)
 
         def accept(packet: np.ndarray) -> None:
             samples = audio.mono(packet)

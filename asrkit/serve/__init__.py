@@ -4,6 +4,7 @@ server.py          what is served: desks, limits, figures
 calls.py           sessions in threads of their own, used from an event loop
 app.py             the addresses, and who may use them
 stream.py          asrkit's own protocol, with messages.py; calls outlive their connections
+client.py          its client, which comes back when the connection is lost
 vosk.py            Vosk's protocol
 transcriptions.py  OpenAI's upload of a file
 sockets.py         what the WebSockets share

@@ -90,8 +90,8 @@ class Call:
         self.last: Result | None = None
         self.sent: deque[np.ndarray | Request] = deque()  # added to by the event loop
 
-    async def accept(self, samples: np.ndarray) -> None:
-        """Take mono samples; waits while too many wait for the network.
+    async def room(self) -> None:
+        """Waits while too many samples wait for the network; `accept` does not wait then.
 
         Raises:
             CallError: if the call is over.
@@ -101,6 +101,14 @@ class Call:
             await self._changed.wait()
         if self._over:
             raise CallError(self.why)
+
+    async def accept(self, samples: np.ndarray) -> None:
+        """Take mono samples, once there is room.
+
+        Raises:
+            CallError: if the call is over.
+        """
+        await self.room()
         self.seconds += len(samples) / self._sample_rate
         self._send(samples)
 

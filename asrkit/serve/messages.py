@@ -3,8 +3,16 @@
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
+from asrkit.audio import opus
 from asrkit.errors import UserError, printable
 from asrkit.runtime import Segment, Word
 
@@ -21,12 +29,19 @@ class Start(Message):
 
     type: Literal["start"]
     sample_rate: Annotated[int, Field(ge=1000, le=768_000)] = 16_000
-    """Of the audio in binary messages, Hz, one channel."""
-    encoding: Literal["pcm_s16le", "pcm_f32le"] = "pcm_s16le"
+    """Of the audio in binary messages, Hz, one channel; of Opus 48000, at which it is decoded."""
+    encoding: Literal["pcm_s16le", "pcm_f32le", "opus"] = "pcm_s16le"
+    """Of Opus, a message is a packet of RFC 6716, without Ogg or WebM around it."""
     hotwords: dict[Phrase, float] | list[Phrase] = []
     """Phrases to prefer, or phrases with weights; for a server whose search takes them."""
     pause_ms: Annotated[int, Field(ge=0, le=60_000)] | None = None
     """A pause that ends a segment; 0: only a commit does; the server's own if left out."""
+
+    @model_validator(mode="after")
+    def check_rate(self) -> "Start":
+        if self.encoding == "opus" and self.sample_rate != opus.RATE:
+            raise ValueError(f"sample_rate of opus has to be {opus.RATE}, at which it is decoded")
+        return self
 
 
 class Resume(Message):
@@ -51,7 +66,13 @@ class End(Message):
     type: Literal["end"]
 
 
-class TimedWord(Message):
+class Answer(Message):
+    """What a server sends; a client does not look at fields that it does not know."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class TimedWord(Answer):
     text: str
     start: float
     """Seconds from the start of the call."""
@@ -59,7 +80,7 @@ class TimedWord(Message):
     confidence: float
 
 
-class Started(Message):
+class Started(Answer):
     type: Literal["started"] = "started"
     model: str
     context: str
@@ -73,7 +94,7 @@ class Started(Message):
     """Commits that have come already."""
 
 
-class Partial(Message):
+class Partial(Answer):
     """The open segment as it is now; it may still change."""
 
     type: Literal["partial"] = "partial"
@@ -87,7 +108,7 @@ class Partial(Message):
     """Samples of the client that have been recognised."""
 
 
-class Final(Message):
+class Final(Answer):
     """A segment that has ended; it does not change any more."""
 
     type: Literal["final"] = "final"
@@ -100,14 +121,14 @@ class Final(Message):
     recognized: int
 
 
-class Ended(Message):
+class Ended(Answer):
     """Everything has been recognised."""
 
     type: Literal["ended"] = "ended"
     ack: int
 
 
-class Error(Message):
+class Error(Answer):
     """The call is over because of this."""
 
     type: Literal["error"] = "error"
@@ -118,13 +139,14 @@ class Error(Message):
 FromClient = Annotated[Start | Resume | Commit | End, Field(discriminator="type")]
 FromServer = Annotated[Started | Partial | Final | Ended | Error, Field(discriminator="type")]
 _FROM_CLIENT: TypeAdapter[Start | Resume | Commit | End] = TypeAdapter(FromClient)
+_FROM_SERVER: TypeAdapter[Started | Partial | Final | Ended | Error] = TypeAdapter(FromServer)
 
 
 def schema() -> dict[str, Any]:
     """JSON schema of what clients send, and of what they get."""
     return {
         "client": _FROM_CLIENT.json_schema(),
-        "server": TypeAdapter(FromServer).json_schema(mode="serialization"),
+        "server": _FROM_SERVER.json_schema(mode="serialization"),
     }
 
 
@@ -137,9 +159,28 @@ def parsed(text: str) -> Start | Resume | Commit | End:
     try:
         return _FROM_CLIENT.validate_json(text)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"])) or "the message"
-        raise UserError(printable(f"{place}: {first['msg']}"[:200])) from None
+        raise UserError(problem(error)) from None
+
+
+def answer(text: str | bytes) -> Started | Partial | Final | Ended | Error | None:
+    """A server's message; None for one of a type that is not known here.
+
+    Raises:
+        UserError: for what is no message.
+    """
+    try:
+        return _FROM_SERVER.validate_json(text)
+    except ValidationError as error:
+        if error.errors()[0]["type"] == "union_tag_invalid":
+            return None
+        raise UserError(f"this is no message of asrkit serve: {problem(error)}") from None
+
+
+def problem(error: ValidationError) -> str:
+    """The first problem of a message, in one line."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(map(str, first["loc"])) or "the message"
+    return printable(f"{place}: {first['msg']}"[:200])
 
 
 def timed(words: tuple[Word, ...]) -> list[TimedWord]:

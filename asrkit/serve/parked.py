@@ -1,8 +1,10 @@
 """A call as bytes: what its client asked for, and all that it has come to."""
 
+import base64
 import hashlib
 import hmac
 import json
+from typing import NamedTuple
 
 from asrkit.errors import UserError
 from asrkit.runtime.saved import tag
@@ -18,14 +20,27 @@ def name_of(call: str, token: str) -> str:
     return hashlib.sha256(f"{call}:{token}".encode()).hexdigest()
 
 
-def to_bytes(start: Start, saved: SavedCall, key: bytes) -> bytes:
+class Parked(NamedTuple):
+    """A call between two connections."""
+
+    start: Start
+    saved: SavedCall
+    packets: tuple[bytes, ...] = ()  # of Opus, before what comes next
+
+
+def to_bytes(call: Parked, key: bytes) -> bytes:
     """A call, authenticated with the key."""
-    head = {"start": start.model_dump_json(), "received": saved.received, "commits": saved.commits}
-    body = json.dumps(head).encode() + b"\n" + saved.session
+    head = {
+        "start": call.start.model_dump_json(),
+        "received": call.saved.received,
+        "commits": call.saved.commits,
+        "packets": [base64.b64encode(packet).decode() for packet in call.packets],
+    }
+    body = json.dumps(head).encode() + b"\n" + call.saved.session
     return tag(body, key) + body
 
 
-def from_bytes(data: bytes, key: bytes) -> tuple[Start, SavedCall]:
+def from_bytes(data: bytes, key: bytes) -> Parked:
     """What `to_bytes` has written.
 
     Raises:
@@ -38,4 +53,5 @@ def from_bytes(data: bytes, key: bytes) -> tuple[Start, SavedCall]:
     values = json.loads(head)
     start = messages.parsed(values["start"])
     assert isinstance(start, Start)
-    return start, SavedCall(session, values["received"], values["commits"])
+    saved = SavedCall(session, values["received"], values["commits"])
+    return Parked(start, saved, tuple(map(base64.b64decode, values["packets"])))

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from asrkit.audio.opus import OpusDecoder
 from asrkit.errors import UserError
 from asrkit.serve import messages, parked
 from asrkit.serve.calls import Call, SavedCall
@@ -27,6 +28,7 @@ from asrkit.serve.messages import (
     Start,
     Started,
 )
+from asrkit.serve.parked import Parked
 from asrkit.serve.server import RefusedError, Server
 from asrkit.serve.sockets import both_ways, next_message, put, samples_of, telling
 from asrkit.serve.store import Entry
@@ -45,7 +47,7 @@ async def stream(websocket: WebSocket, server: Server) -> None:
         if isinstance(first, Resume):
             line = Line(server, first.id, first.token)
             async with line.alone():
-                await line.run(websocket, *await line.taken_up(), first.finals)
+                await line.run(websocket, *await line.taken_up(), finals=first.finals)
         else:
             line = Line(server, secrets.token_urlsafe(12), secrets.token_urlsafe(24))
             async with line.alone():
@@ -81,6 +83,7 @@ class Line:
         self.name = parked.name_of(id, token)
         self.generation = 0  # of the call in the store
         self.saved = 0  # samples of the call there
+        self.opus: OpusDecoder | None = None
         self.moved = asyncio.Event()  # set when another connection takes over
         self.left = asyncio.Event()
 
@@ -98,7 +101,7 @@ class Line:
             del lines[self.name]
             self.left.set()
 
-    async def taken_up(self) -> tuple[Start, SavedCall]:
+    async def taken_up(self) -> Parked:
         """The call as it is in the store, and from now on this connection's.
 
         Raises:
@@ -111,9 +114,16 @@ class Line:
         return parked.from_bytes(entry.data, self.server.key)
 
     async def run(
-        self, websocket: WebSocket, start: Start, saved: SavedCall | None = None, finals: int = 0
+        self,
+        websocket: WebSocket,
+        start: Start,
+        saved: SavedCall | None = None,
+        packets: tuple[bytes, ...] = (),
+        finals: int = 0,
     ) -> None:
         """Begin or go on with the call, whose client has so many final segments."""
+        if start.encoding == "opus":
+            self.opus = OpusDecoder(saved.received if saved else 0, packets)
         recognizer = await self.server.recognizer_for(start.hotwords, start.pause_ms)
         with self.server.call(start.sample_rate, recognizer, saved) as call:
             started = Started(
@@ -143,7 +153,9 @@ class Line:
             MovedError: if it is another process's by now.
         """
         saved = await call.save()
-        entry = Entry(self.generation, parked.to_bytes(start, saved, self.server.key))
+        packets = tuple(self.opus.past(saved.received)) if self.opus else ()
+        data = parked.to_bytes(Parked(start, saved, packets), self.server.key)
+        entry = Entry(self.generation, data)
         try:
             if not await asyncio.to_thread(self.server.store.put, self.name, entry):
                 raise MovedError
@@ -165,11 +177,15 @@ class Line:
 
     async def read(self, websocket: WebSocket, call: Call, start: Start) -> None:
         """Audio and requests of the client, until it ends the call."""
-        past, dtype = b"", ENCODINGS[start.encoding]
+        past = b""
         while True:
             message = await next_message(websocket, self.server)
             if isinstance(message, bytes):
-                samples, past = samples_of(past, message, dtype)
+                await call.room()  # a wait may be cancelled, decoding not undone
+                if self.opus is None:
+                    samples, past = samples_of(past, message, ENCODINGS[start.encoding])
+                else:
+                    samples = self.opus.decode(message)
                 await put(call, self.server, samples, start.sample_rate)
                 continue
             asked = messages.parsed(message)

@@ -1,0 +1,110 @@
+"""Opus for live audio, through PyAV: mono samples to raw packets, and packets to samples.
+
+A packet is what RFC 6716 calls one, without Ogg or WebM around it. Each has a coder's past in it:
+packets have to be decoded in order, by one decoder.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from asrkit.audio.file import AudioError
+from asrkit.extras import need
+
+RATE = 48_000  # Hz, of what is decoded, whatever went into the encoder
+PACKET = 960  # samples at RATE in a packet of the encoder: 20 ms
+LARGEST = 1275 * 48  # bytes: 120 ms in frames of 2.5 ms
+PAST = 25  # packets that a decoder in the middle of a stream decodes first
+
+
+class OpusEncoder:
+    """A stream of samples as packets of 20 ms; the first 6.5 ms that these decode to are silence.
+
+    Args:
+        sample_rate: of the samples, Hz.
+
+    Raises:
+        UserError: if PyAV is not installed.
+    """
+
+    def __init__(self, sample_rate: int) -> None:
+        need("av")
+        import av
+
+        self._context = av.AudioCodecContext.create("libopus", "w")
+        self._context.sample_rate, self._context.time_base = RATE, Fraction(1, RATE)
+        self._context.layout, self._context.format = "mono", "flt"
+        self._context.bit_rate = 32_000
+        self.sample_rate = sample_rate
+
+    def encode(self, samples: np.ndarray) -> list[bytes]:
+        """The packets that these float32 samples (n,) complete."""
+        import av
+
+        if not len(samples):
+            return []
+        frame = av.AudioFrame.from_ndarray(samples[None], format="flt", layout="mono")
+        frame.sample_rate = self.sample_rate
+        return [bytes(packet) for packet in self._context.encode(frame)]
+
+    def finish(self) -> list[bytes]:
+        """The packets with what is left; the last one is filled with silence."""
+        return [bytes(packet) for packet in self._context.encode(None)]
+
+    def size(self, packet: bytes) -> int:
+        """Samples that a packet decodes to."""
+        return PACKET
+
+
+class OpusDecoder:
+    """A stream of packets as samples.
+
+    A coder's past cannot be saved. A decoder that goes on in the middle of a stream decodes the
+    packets before it first: after 80 ms it is near the one that began with the stream (RFC 6716).
+
+    Args:
+        samples: of the stream so far.
+        past: packets before it, from `past` of another decoder.
+
+    Raises:
+        UserError: if PyAV is not installed.
+    """
+
+    def __init__(self, samples: int = 0, past: Sequence[bytes] = ()) -> None:
+        need("av")
+        import av
+
+        self._context = av.AudioCodecContext.create("libopus", "r")
+        self._context.sample_rate, self._context.layout = RATE, "mono"
+        self._latest: deque[tuple[int, bytes]] = deque(maxlen=2 * PAST)  # and the samples with them
+        self._samples = 0
+        for packet in past:
+            self.decode(packet)
+        self._latest = deque(((samples, packet) for packet in past), maxlen=2 * PAST)
+        self._samples = samples
+
+    def past(self, samples: int) -> list[bytes]:
+        """The packets before this sample of the stream, as many as matter."""
+        return [packet for end, packet in self._latest if end <= samples][-PAST:]
+
+    def decode(self, packet: bytes) -> np.ndarray:
+        """Samples (n,) of the next packet, int16 at 48 kHz; two channels become one.
+
+        Raises:
+            AudioError: if it is no packet.
+        """
+        import av
+
+        if not 1 <= len(packet) <= LARGEST:
+            raise AudioError(f"an Opus packet has 1 to {LARGEST} bytes, not {len(packet)}")
+        try:
+            frames = self._context.decode(av.Packet(packet))
+        except av.FFmpegError:
+            raise AudioError(f"{len(packet)} bytes are not an Opus packet") from None
+        parts = [np.zeros(0, np.int16), *(frame.to_ndarray()[0] for frame in frames)]
+        samples = np.concatenate(parts)
+        self._samples += len(samples)
+        self._latest.append((self._samples, packet))
+        return samples

@@ -1,0 +1,76 @@
+"""Stream a file, the microphone or raw samples to a server: asrkit listen URL --mic"""
+
+import argparse
+import os
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from asrkit.audio.opus import RATE
+from asrkit.commands.arguments import whole
+from asrkit.commands.options import add_hotwords, hotwords_of, parser, run_command
+from asrkit.commands.serve import given_token
+from asrkit.commands.stream import add_output, add_source, check_source, run, screen_of
+from asrkit.errors import UserError
+from asrkit.extras import need
+
+ENCODINGS = ["pcm_s16le", "pcm_f32le", "opus"]
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser(
+        "asrkit listen", __doc__,
+        "asrkit listen http://127.0.0.1:8000 --mic\n"
+        "  asrkit listen https://asr.example.org x.wav --token-file token.txt --encoding opus\n"
+        "  asrkit listen http://127.0.0.1:8000 x.wav --simulate-realtime --format jsonl",
+        "URL [options] FILE | --mic | -",
+    )  # fmt: skip
+    arguments.add_argument("url", metavar="URL", help="of asrkit serve: http, https, ws or wss")
+    arguments.add_argument(
+        "source", nargs="*", metavar="FILE",
+        help="an audio file, or - for standard input: raw 16-bit mono samples, or 16-bit WAV",
+    )  # fmt: skip
+    add_source(arguments)
+    group = arguments.group("server")
+    group.add_argument("--token", help="that the server asks for (default: ASRKIT_TOKEN, if set)")
+    group.add_argument("--token-file", type=Path, metavar="FILE", help="a file that holds it")
+    group.add_argument(
+        "--encoding", choices=ENCODINGS, default=ENCODINGS[0],
+        help="of the audio on its way: opus takes an eighth of the bytes and loses some quality"
+        " (pip install 'asrkit[av]', here and there; default pcm_s16le)",
+    )  # fmt: skip
+    group.add_argument(
+        "--pause-ms", type=whole(0, 60_000), metavar="MS",
+        help="a pause that ends a segment; 0: none does (default: the server's)",
+    )  # fmt: skip
+    add_hotwords(arguments)
+    add_output(arguments)
+    return run_command(listen, arguments, argv)
+
+
+def listen(options: argparse.Namespace) -> int:
+    need("websockets")
+    from asrkit.serve.client import RemoteSession, address_of
+    from asrkit.serve.messages import Start, problem
+
+    check_source(options)
+    address = address_of(options.url)
+    if options.token is None and options.token_file is None:
+        options.token = os.environ.get("ASRKIT_TOKEN")
+    token, hotwords = given_token(options), hotwords_of(options) or {}
+    with ExitStack() as stack, screen_of(options) as screen:
+
+        def start(sample_rate: int) -> RemoteSession:
+            rate = RATE if options.encoding == "opus" else sample_rate
+            try:
+                first = Start(
+                    type="start", sample_rate=rate, encoding=options.encoding, hotwords=hotwords,
+                    pause_ms=options.pause_ms,
+                )  # fmt: skip
+            except ValidationError as error:  # of a hotword
+                raise UserError(problem(error)) from None
+            session = RemoteSession(address, first, sample_rate, token, screen.note)
+            return stack.enter_context(closing(session))
+
+        return run(options, start, screen)

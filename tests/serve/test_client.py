@@ -1,0 +1,272 @@
+"""asrkit listen and its RemoteSession: the text is that of the same samples, however often cut."""
+
+import json
+import random
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from asrkit import UserError, extras
+from asrkit.runtime import Recognizer
+from asrkit.serve.client import RemoteSession
+from asrkit.serve.messages import Answer, Start, answer
+from asrkit.serve.server import Limits, Server
+from tests.running import run
+from tests.serve.running import serving
+from tests.serve.test_stream import converse, start
+
+Recordings = list[tuple[Path, np.ndarray]]
+Output = pytest.CaptureFixture[str]
+
+
+class Cutter:
+    """A TCP proxy that cuts its first connections, each after a random number of bytes.
+
+    Args:
+        address: of the server, host and port.
+        cuts: connections that are cut.
+        seed: of the numbers.
+        most: bytes before a cut.
+    """
+
+    def __init__(self, address: str, cuts: int, seed: int, most: int) -> None:
+        self.most = most
+        host, _, port = address.partition(":")
+        self.target, self.cuts, self.draw = (host, int(port)), cuts, random.Random(seed)
+        self.done = 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                near = self.listener.accept()[0]
+                far = socket.create_connection(self.target)
+                left = [self.draw.randrange(2_000, self.most)] if self.done < self.cuts else None
+                self.done += 1
+                for source, sink in ((near, far), (far, near)):
+                    threading.Thread(
+                        target=self.copy, args=(source, sink, left), daemon=True
+                    ).start()
+
+    def copy(self, source: socket.socket, sink: socket.socket, left: list[int] | None) -> None:
+        with suppress(OSError):
+            while data := source.recv(2048):
+                if left is not None:
+                    left[0] -= len(data)
+                    if left[0] < 0:
+                        break
+                sink.sendall(data)
+        for each in (source, sink):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def cutting(address: str, cuts: int, seed: int, most: int = 60_000) -> Iterator[Cutter]:
+    cutter = Cutter(address, cuts, seed, most)
+    try:
+        yield cutter
+    finally:
+        cutter.listener.close()
+
+
+def lines_of(served: Recognizer, samples: np.ndarray, rate: int = 16000) -> str:
+    return "".join(f"{each.text}\n" for each in served.transcribe(samples, rate).segments)
+
+
+def joined(recordings: Recordings) -> np.ndarray:
+    return np.concatenate([samples for _, samples in recordings])
+
+
+def test_a_file_as_transcribe(
+    address: str, served: Recognizer, recordings: Recordings, tmp_path: Path, capsys: Output
+) -> None:
+    samples = joined(recordings[:2])
+    soundfile.write(tmp_path / "x.wav", samples, 16000)
+    for options in (["--packet-ms", 37], ["--encoding", "pcm_f32le"]):
+        assert run("listen", f"http://{address}", tmp_path / "x.wav", *options) == 0
+        shown = capsys.readouterr()
+        assert shown.out == lines_of(served, samples)
+        assert not shown.err
+    half = recordings[1][1][::2]
+    soundfile.write(tmp_path / "y.wav", half, 8000)
+    options = ["--format", "jsonl", "--simulate-realtime"]
+    assert run("listen", f"ws://{address}/v1/stream", tmp_path / "y.wav", *options) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    finals = [each for each in found if each["type"] == "final"]
+    assert [(each["text"], each["start"], each["end"], each["context"]) for each in finals] == [
+        (each.text, each.start, each.end, "full") for each in served.transcribe(half, 8000).segments
+    ]
+    assert any(each["type"] == "partial" and each["text"] for each in found)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_cut_anywhere(
+    address: str, served: Recognizer, recordings: Recordings, tmp_path: Path, capsys: Output,
+    seed: int,
+) -> None:  # fmt: skip
+    samples = joined(recordings)
+    soundfile.write(tmp_path / "x.wav", samples, 16000)
+    with cutting(address, cuts=6, seed=seed) as cutter:
+        assert run("listen", f"http://{cutter.address}", tmp_path / "x.wav") == 0
+    shown = capsys.readouterr()
+    assert shown.out == lines_of(served, samples)
+    assert cutter.done >= 6
+    assert shown.err.count("is lost; trying to come back") >= 5
+    assert shown.err.count("the connection is back") >= 5
+
+
+@pytest.mark.parametrize("change", ["kept", "twice"])
+def test_control_what_is_not_sent_again_is_noticed(
+    address: str, recordings: Recordings, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """A client that forgets what it has sent, or that the server has it, cannot go on."""
+
+    def wrong(session: RemoteSession, ack: int, packets: object) -> None:
+        if change == "kept":
+            session._kept.clear()
+        else:
+            session._came = min(session._came, 0)
+
+    samples = joined(recordings)
+    monkeypatch.setattr(RemoteSession, "_came_up_to", wrong)
+    with cutting(address, cuts=6, seed=0) as cutter:
+        session = RemoteSession(f"http://{cutter.address}", Start(type="start"), 16000)
+        with pytest.raises(UserError, match="the server goes on at sample"):
+            talk(session, samples)
+
+
+def talk(session: RemoteSession, samples: np.ndarray) -> None:
+    with closing(session):
+        for part in np.split(samples, range(1600, len(samples), 1600)):
+            session.accept(part)
+        session.finish()
+
+
+def test_the_end_is_not_lost(served: Recognizer, recordings: Recordings) -> None:
+    """Where the connection is cut after the last message was sent, but before it came."""
+    path, samples = recordings[1]
+    server = Server("m", served, Limits(streams=1))
+    with serving(server) as address:
+        with closing(session_at(address)) as session:
+            session.accept(samples)
+            take: Callable[[RemoteSession, str | bytes], None] = RemoteSession._take
+            lost = 0
+
+            def deaf(self: RemoteSession, text: str | bytes) -> None:
+                nonlocal lost
+                message = answer(text)
+                if message is not None and message.type == "ended" and lost < 3:
+                    lost += 1
+                    assert self._connection is not None
+                    self._connection.recv_events_thread.join()
+                    self._connection.recv(timeout=5)
+                take(self, text)
+
+            session._take = deaf.__get__(session)  # type: ignore[method-assign]
+            result = session.finish()
+        assert lost == 3
+        assert result.is_final
+        assert result.text == served.transcribe(path).text
+        assert server.streams == 0
+
+
+def session_at(address: str, **options: object) -> RemoteSession:
+    return RemoteSession(f"http://{address}", Start(type="start"), 16000, **options)  # type: ignore[arg-type]
+
+
+def test_tokens_and_full_servers(
+    served: Recognizer, recordings: Recordings, tmp_path: Path, capsys: Output,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    path, samples = recordings[0]
+    (tmp_path / "token").write_text("secret\n")
+    server = Server("m", served, Limits(streams=1, call_s=len(samples) / 16000), token="secret")
+    with serving(server) as address:
+        url = f"http://{address}"
+        for wrong in ((), ("--token", "wrong")):
+            assert run("listen", url, path, *wrong) == 2
+            assert "refuses (HTTP 403): the token is" in capsys.readouterr().err
+        assert run("listen", url, path, "--token-file", tmp_path / "token") == 0
+        assert capsys.readouterr().out == lines_of(served, samples)
+        monkeypatch.setenv("ASRKIT_TOKEN", "secret")
+        assert run("listen", url, path) == 0
+        assert capsys.readouterr().out == lines_of(served, samples)
+        soundfile.write(tmp_path / "long.wav", np.tile(samples, 2), 16000)
+        assert run("listen", url, tmp_path / "long.wav") == 2
+        assert "asrkit listen: the server: a call may last" in capsys.readouterr().err
+        assert run("listen", url + "/healthz", path) == 2
+        assert "or the path" in capsys.readouterr().err
+        with closing(session_at(address, token="secret")):
+            assert run("listen", url, path) == 2
+            error = "the server is full: all 1 streams are taken; try again later"
+            assert error in capsys.readouterr().err
+
+
+def test_a_server_that_does_not_come_back(served: Recognizer, recordings: Recordings) -> None:
+    notes: list[str] = []
+    with serving(Server("m", served)) as address:
+        session = session_at(address, note=notes.append, patience_s=0.3)
+        session.accept(recordings[0][1])
+        assert session._connection is not None
+        session._connection.socket.close()
+    with pytest.raises(UserError, match=r"no connection to ws://.* for 0.3 s: .*refused"):
+        session.finish()
+    assert "is lost; trying to come back" in notes[0]
+    assert not session.finish().is_final  # what came before
+
+
+def test_messages_of_a_newer_server() -> None:
+    assert answer('{"type": "restart", "after": 5}') is None
+    ended = answer('{"type": "ended", "ack": 5, "more": 1}')
+    assert isinstance(ended, Answer)
+    assert ended.ack == 5
+    for wrong in ("x", "[]", '{"type": "ended", "ack": "x"}', '{"ack": 5}'):
+        with pytest.raises(UserError, match="this is no message of asrkit serve: "):
+            answer(wrong)
+
+
+def test_opus(
+    address: str, served: Recognizer, recordings: Recordings, tmp_path: Path, capsys: Output
+) -> None:
+    """The text of the packets' samples; a cut changes none of them, for the decoder goes on."""
+    pytest.importorskip("av", reason="Opus needs PyAV: pip install 'asrkit[av]'")
+    from asrkit.audio.opus import RATE, OpusDecoder, OpusEncoder
+
+    samples = joined(recordings)
+    soundfile.write(tmp_path / "x.wav", samples, 16000)
+    encoder, decoder = OpusEncoder(16000), OpusDecoder()
+    packets = encoder.encode(samples.astype(np.float32) / 32768) + encoder.finish()
+    expected = lines_of(served, np.concatenate([*map(decoder.decode, packets)]), RATE)
+    assert expected
+    assert run("listen", f"http://{address}", tmp_path / "x.wav", "--encoding", "opus") == 0
+    assert capsys.readouterr().out == expected
+    with cutting(address, cuts=3, seed=0, most=12_000) as cutter:
+        options = ["--encoding", "opus"]
+        assert run("listen", f"http://{cutter.address}", tmp_path / "x.wav", *options) == 0
+    assert capsys.readouterr().out == expected
+    assert cutter.done > 3
+
+
+@pytest.mark.parametrize("packet", [b"", b"\xff" * 20, bytes(70_000)])
+def test_what_is_no_opus_packet_ends_the_call(address: str, packet: bytes) -> None:
+    pytest.importorskip("av", reason="Opus needs PyAV: pip install 'asrkit[av]'")
+    messages = converse(start(address, encoding="opus", sample_rate=48000), [packet])
+    assert (messages[-1]["type"], messages[-1]["reason"]) == ("error", "request")
+    assert "Opus packet" in messages[-1]["message"]
+
+
+def test_opus_has_one_rate_and_needs_pyav(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = converse(start(address, encoding="opus"), [])
+    assert "sample_rate of opus has to be 48000" in answers[-1]["message"]
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    answers = converse(start(address, encoding="opus", sample_rate=48000), [])
+    assert answers[-1]["message"] == "av not installed: pip install 'asrkit[av]'"
