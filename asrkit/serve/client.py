@@ -167,16 +167,22 @@ class RemoteSession:
     def _exchange(self) -> None:
         connection = self._connection
         assert connection is not None
-        while self._unsent:
-            connection.send(self._unsent[0].data)
-            self._kept.append(self._unsent.popleft())
-        if self._ending:
-            connection.send('{"type": "end"}')
         try:
+            while self._unsent:
+                connection.send(self._unsent[0].data)
+                self._kept.append(self._unsent.popleft())
+            if self._ending:
+                connection.send('{"type": "end"}')
+            self._take_all(connection, None if self._ending else 0)
+        except ConnectionClosed:
+            self._take_all(connection, 0)  # the last message may say why
+            raise
+
+    def _take_all(self, connection: ClientConnection, timeout: float | None) -> None:
+        """Take what has come, or without a timeout all up to the end of the call."""
+        with suppress(TimeoutError):  # there is nothing more by now
             while not self._ended:
-                self._take(connection.recv(timeout=None if self._ending else 0))
-        except TimeoutError:  # there is nothing more by now
-            return
+                self._take(connection.recv(timeout))
 
     def _take(self, text: str | bytes) -> None:
         message = messages.answer(text)
