@@ -1,18 +1,10 @@
 """Reading, resampling, features and augmentation of audio. asrkit computes at 16 kHz, mono."""
 
-from asrkit.audio.augment import (
-    SpecAugment,
-    between_silences,
-    change_gain,
-    through_telephone,
-    warp_frequencies,
-)
-from asrkit.audio.fbank import Fbank
+from typing import TYPE_CHECKING
+
 from asrkit.audio.file import AudioError
-from asrkit.audio.frontend import HOP, SAMPLE_RATE, WINDOW, Frontend, features
 from asrkit.audio.io import blocks, info, load, mono, read
-from asrkit.audio.kinds import KINDS, build_frontend
-from asrkit.audio.resampler import Resampler, ResamplerPast, resample
+from asrkit.audio.resampler import SAMPLE_RATE, Resampler, ResamplerPast, resample
 
 __all__ = [
     "HOP",
@@ -38,3 +30,29 @@ __all__ = [
     "through_telephone",
     "warp_frequencies",
 ]
+
+if TYPE_CHECKING:
+    from asrkit.audio.augment import (
+        SpecAugment,
+        between_silences,
+        change_gain,
+        through_telephone,
+        warp_frequencies,
+    )
+    from asrkit.audio.fbank import Fbank
+    from asrkit.audio.frontend import HOP, WINDOW, Frontend, features
+    from asrkit.audio.kinds import KINDS, build_frontend
+else:  # imported when first used: a process that only reads files does without torch
+    MODULES = {
+        "fbank": ("Fbank",),
+        "frontend": ("HOP", "WINDOW", "Frontend", "features"),
+        "kinds": ("KINDS", "build_frontend"),
+    }
+
+    def __getattr__(name: str) -> object:
+        from importlib import import_module
+
+        if name not in __all__:
+            raise AttributeError(f"module 'asrkit.audio' has no attribute {name!r}")
+        named = (module for module, names in MODULES.items() if name in names)
+        return getattr(import_module(f"asrkit.audio.{next(named, 'augment')}"), name)

@@ -6,7 +6,8 @@ from typing import NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
-SAMPLE_RATE = 16000
+from asrkit.audio.resampler import SAMPLE_RATE
+
 WINDOW = 400  # samples, 25 ms
 HOP = 160  # samples, 10 ms
 FFT_SIZE = 512

@@ -6,8 +6,8 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from asrkit.audio.frontend import SAMPLE_RATE
 from asrkit.audio.io import MAX_CHANNELS, AudioError
+from asrkit.audio.resampler import SAMPLE_RATE
 
 CONTAINERS = {
     b"fLaC": "FLAC", b"OggS": "Ogg", b"ID3": "MP3", b"RIFF": "RIFF, but not WAV", b"RF64": "RF64",

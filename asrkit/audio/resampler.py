@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from asrkit.audio.file import MAX_RATE, MIN_RATE, AudioError
-from asrkit.audio.frontend import SAMPLE_RATE
 from asrkit.errors import shown, whole_number
 
+SAMPLE_RATE = 16000  # Hz, at which asrkit computes
 CROSSINGS = 64  # zero crossings of the sinc on each side
 CUTOFF = 0.95  # -6 dB, share of the lower rate's Nyquist frequency: what exceeds it is removed
 BETA = 10.06  # of the Kaiser window: 100 dB

@@ -7,6 +7,7 @@ stream.py          asrkit's own protocol, with messages.py; calls outlive their 
 client.py          its client, which comes back when the connection is lost
 vosk.py            Vosk's protocol
 transcriptions.py  OpenAI's upload of a file
+decoding.py        uploads decoded in processes of their own, each a decoder.py
 sockets.py         what the WebSockets share
 page/              what a browser gets at /
 """

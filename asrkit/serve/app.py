@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -18,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from asrkit.serve import messages
+from asrkit.serve.decoding import Decoders
 from asrkit.serve.logs import log
 from asrkit.serve.memory import trim
 from asrkit.serve.realtime import realtime
@@ -50,11 +52,15 @@ def app_of(server: Server) -> Starlette:
 
         return endpoint
 
+    decoders = Decoders(server.limits)
+    upload = partial(transcriptions, decoders=decoders)
+
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         sweeping = asyncio.ensure_future(sweep(server))
         yield
         sweeping.cancel()
+        await decoders.close()
         server.close()
 
     routes: list[BaseRoute] = [
@@ -63,7 +69,7 @@ def app_of(server: Server) -> Starlette:
         Route("/metrics", http(metrics)),
         Route("/schema.json", http(schema)),
         Route("/v1/models", http(models)),
-        Route("/v1/audio/transcriptions", http(transcriptions), methods=["POST"]),
+        Route("/v1/audio/transcriptions", http(upload), methods=["POST"]),
         WebSocketRoute("/v1/stream", socket(stream)),
         WebSocketRoute("/v1/realtime", socket(realtime)),
         WebSocketRoute("/vosk", socket(vosk)),

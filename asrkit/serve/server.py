@@ -29,6 +29,10 @@ class Limits(NamedTuple):
     resume_s: float = 60.0  # that a call waits for its client to come back
     save_s: float = 5.0  # from one time that a call is put into a store that survives to the next
     upload_mb: int = 200
+    decoders: int = 8  # processes, each of which decodes an upload
+    uploads_waiting: int = 32  # for a free process
+    decode_mb: int = 1000  # memory of such a process
+    decode_s: float = 120.0  # its processor time, and its longest time without a block of audio
     message_kb: int = 1024
     hotwords: int = 1000
 

@@ -3,23 +3,25 @@
 import asyncio
 import json
 import math
+import os
 import tempfile
 import zlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.types import Message, Receive, Scope, Send
 
-from asrkit import audio
 from asrkit.errors import UserError, shown
 from asrkit.kinds import refusal
-from asrkit.runtime import Recognizer, Segment, formats
-from asrkit.serve.calls import Call, News
+from asrkit.runtime import Segment, formats
+from asrkit.serve.calls import Call, CallError
+from asrkit.serve.decoding import Decoders, Decoding
 from asrkit.serve.server import RefusedError, Server
 
 FORMATS = ("json", "text", "srt", "vtt", "verbose_json")
@@ -29,38 +31,61 @@ KNOWN = (
     "file", "model", "language", "prompt", "response_format", "stream", "timestamp_granularities[]",
     *IGNORED,
 )  # fmt: skip
-BLOCK_S = 5.0
+FIELDS_BYTES = 1_000_000  # of a form beside its file
 
 
-async def transcriptions(request: Request, server: Server) -> Response:
+async def transcriptions(request: Request, server: Server, decoders: Decoders) -> Response:
     """One request."""
-    path: Path | None = None
     try:
-        async with request.form(max_files=1, max_fields=20) as form:
-            asked = Asked(form, server)
-            path = await saved(asked.file, server)
-        info = await asyncio.to_thread(audio.info, path)
-        seconds = info.num_samples / info.sample_rate
-        if seconds > server.limits.call_s:
-            text = f"{seconds:.0f} s of audio: at most {server.limits.call_s:.0f} are taken"
-            raise RefusedError(413, "too_long", text)
-        recognizer = await server.recognizer_for(asked.hotwords)
-        server.check_free()
-        news = recognized(path, info.sample_rate, server, recognizer)
-        if asked.stream:
-            path = None  # `recognized` deletes it
-            return StreamingResponse(events(news), media_type="text/event-stream")
-        segments = [segment async for each in news for segment in each.segments]
-        return asked.written(segments, seconds)
-    except audio.AudioError as error:  # whose message names the file here
-        return refused(UserError(str(error).replace(str(path), "the file")))
+        async with AsyncExitStack() as stack:
+            async with bounded(request, server).form(max_files=1, max_fields=20) as form:
+                asked = Asked(form, server)
+                path = await saved(asked.file, server, stack)
+            decoding = await stack.enter_async_context(decoders.decoding(path))
+            if decoding.seconds > (longest := server.limits.call_s):
+                text = f"{decoding.seconds:.0f} s of audio: at most {longest:.0f} are taken"
+                raise RefusedError(413, "too_long", text)
+            recognizer = await server.recognizer_for(asked.hotwords)
+            call = stack.enter_context(server.call(decoding.sample_rate, recognizer))
+            await stack.enter_async_context(fed(call, decoding))
+            if asked.stream:
+                return Events(events(call), stack.pop_all())
+            return asked.written(await call.segments(), decoding.seconds)
+    except CallError as error:
+        return refused(error.__cause__ if isinstance(error.__cause__, UserError) else error)
     except UserError as error:
         return refused(error)
     except HTTPException as error:  # a form that cannot be read
         return refused(UserError(error.detail))
-    finally:
-        if path is not None:
-            path.unlink(missing_ok=True)
+    except OSError as error:  # a full disk, too many processes
+        text = f"no file can be taken now: {error.strerror}"
+        return refused(RefusedError(503, "system", text))
+
+
+def bounded(request: Request, server: Server) -> Request:
+    """The request, whose body is a form with a file that is not too large.
+
+    Raises:
+        UserError: for another kind of body; RefusedError, when it is read, for one too large.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "multipart/form-data":
+        raise UserError(f"expected multipart/form-data with a file, got {shown(kind)}")
+    left = server.limits.upload_mb * 1_000_000 + FIELDS_BYTES
+
+    async def receive() -> Message:
+        nonlocal left
+        message = await request.receive()
+        left -= len(message.get("body", b""))
+        if left < 0:
+            raise too_large(server)
+        return message
+
+    return Request(request.scope, receive)
+
+
+def too_large(server: Server) -> RefusedError:
+    return RefusedError(413, "too_large", f"at most {server.limits.upload_mb} MB are taken")
 
 
 def refused(error: UserError) -> JSONResponse:
@@ -69,7 +94,8 @@ def refused(error: UserError) -> JSONResponse:
     reason = error.reason if isinstance(error, RefusedError) else "invalid_request"
     kind = "server_error" if status >= 500 else "invalid_request_error"
     body = {"message": str(error), "type": kind, "param": None, "code": reason}
-    headers = {"Retry-After": "5"} if status == 503 else None
+    # A client that is still sending what is too large would do so to the end.
+    headers = {503: {"Retry-After": "5"}, 413: {"Connection": "close"}}.get(status)
     return JSONResponse({"error": body}, status, headers)
 
 
@@ -136,62 +162,62 @@ def verbose(number: int, segment: Segment) -> dict[str, Any]:
     }  # fmt: skip
 
 
-async def saved(file: UploadFile, server: Server) -> Path:
-    """A copy of an upload, in a file of its own.
+async def saved(file: UploadFile, server: Server, stack: AsyncExitStack) -> Path:
+    """A copy of an upload, in a file that is deleted with the stack.
 
     Raises:
         RefusedError: for one that is too large.
     """
     left = server.limits.upload_mb * 1_000_000
     with tempfile.NamedTemporaryFile(prefix="asrkit-", delete=False) as copy:
-        path = Path(copy.name)
-        try:
-            while data := await file.read(1 << 20):
-                left -= len(data)
-                if left < 0:
-                    text = f"at most {server.limits.upload_mb} MB are taken"
-                    raise RefusedError(413, "too_large", text)
-                copy.write(data)
-        except BaseException:
-            path.unlink()
-            raise
-    return path
+        stack.callback(os.unlink, copy.name)
+        while data := await file.read(1 << 20):
+            left -= len(data)
+            if left < 0:
+                raise too_large(server)
+            copy.write(data)
+    return Path(copy.name)
 
 
-async def recognized(
-    path: Path, sample_rate: int, server: Server, recognizer: Recognizer
-) -> AsyncIterator[News]:
-    """What becomes known of a file, which is deleted in the end."""
+@asynccontextmanager
+async def fed(call: Call, decoding: Decoding) -> AsyncIterator[None]:
+    """A file's audio goes into a call in this block, as fast as the network takes it."""
+    feeding = asyncio.ensure_future(feed(call, decoding))
     try:
-        with server.call(sample_rate, recognizer) as call:
-            feeding = asyncio.ensure_future(feed(call, audio.blocks(path, BLOCK_S)))
-            try:
-                while (news := await call.news()) is not None:
-                    yield news
-            finally:
-                feeding.cancel()
-                await asyncio.gather(feeding, return_exceptions=True)
+        yield
     finally:
-        path.unlink(missing_ok=True)
+        feeding.cancel()
+        await asyncio.gather(feeding, return_exceptions=True)
 
 
-async def feed(call: Call, blocks: Iterator[tuple[np.ndarray, int]]) -> None:
-    """A file's audio into a call, as fast as the network takes it."""
+async def feed(call: Call, decoding: Decoding) -> None:
     try:
-        while (block := await asyncio.to_thread(next, blocks, None)) is not None:
-            await call.accept(block[0])
+        async for samples in decoding.blocks():
+            await call.accept(samples)
         call.end()
     except UserError as error:
         call.fail(error)
 
 
-async def events(news: AsyncIterator[News]) -> AsyncIterator[str]:
+class Events(StreamingResponse):
+    """Server-sent events, after which, or when nobody takes them any more, a stack is closed."""
+
+    def __init__(self, texts: AsyncIterator[str], stack: AsyncExitStack) -> None:
+        super().__init__(texts, media_type="text/event-stream")
+        self.stack = stack
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self.stack:
+            await super().__call__(scope, receive, send)
+
+
+async def events(call: Call) -> AsyncIterator[str]:
     """Server-sent events: what stays of the text as it is recognised, and the whole at the end."""
     text = sent = ""
     try:
-        async for each in news:
-            text = joined([text, *(segment.text for segment in each.segments)])
-            stable = joined([text, each.stable_text])
+        while (news := await call.news()) is not None:
+            text = joined([text, *(segment.text for segment in news.segments)])
+            stable = joined([text, news.stable_text])
             if stable != sent:
                 yield event({"type": "transcript.text.delta", "delta": stable[len(sent) :]})
                 sent = stable
