@@ -38,15 +38,16 @@ LONGEST_MS = 3_600_000  # of a time in an option
 MULTIPLE = "a multiple of the model's frame, as a rule 40 ms"
 
 
-def add_model_file(arguments: Parser, default: str | None = None) -> None:
-    told = "" if default is None else f" (default {default})"
-    arguments.group("model").add_argument(
-        "--model", required=default is None, default=default, help=MODEL + told
-    )
+def add_model_file(arguments: Parser) -> None:
+    arguments.group("model").add_argument("--model", required=True, help=MODEL)
 
 
-def add_model(arguments: Parser, default: str | None = None) -> None:
-    add_model_file(arguments, default)
+def add_model(arguments: Parser) -> None:
+    add_model_file(arguments)
+    add_device(arguments)
+
+
+def add_device(arguments: Parser) -> None:
     arguments.group("model").add_argument(
         "--device", default="cpu", help="of torch: cpu, cuda, … (default cpu)"
     )

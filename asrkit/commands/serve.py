@@ -10,9 +10,10 @@ import torch
 
 from asrkit.commands.arguments import real, whole
 from asrkit.commands.options import (
+    MODEL,
     add_backend,
     add_context,
-    add_model,
+    add_device,
     add_search,
     add_second_pass,
     add_segments,
@@ -22,6 +23,9 @@ from asrkit.commands.options import (
 )
 from asrkit.errors import UserError, shown
 from asrkit.extras import need
+from asrkit.runtime import Recognizer
+
+DEFAULT = "small-en-alnum"
 
 if TYPE_CHECKING:
     from asrkit.serve.store import Store
@@ -34,11 +38,16 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser(
         "asrkit serve", __doc__,
         "asrkit serve --model MODEL\n"
+        "  asrkit serve --model en=MODEL --model de=MODEL\n"
         "  asrkit serve --model MODEL --host 0.0.0.0 --token-file /etc/asrkit.token\n"
         "  curl -F file=@x.wav http://127.0.0.1:8000/v1/audio/transcriptions",
         "[--model MODEL] [options]",
     )  # fmt: skip
-    add_model(arguments, default="small-en-alnum")
+    arguments.group("model").add_argument(
+        "--model", action="append", metavar="[NAME=]MODEL",
+        help=f"{MODEL}; with the name that clients ask for; may be repeated (default {DEFAULT})",
+    )  # fmt: skip
+    add_device(arguments)
     add_backend(arguments)
     add_context(arguments)
     add_search(arguments)
@@ -109,17 +118,16 @@ def serve(options: argparse.Namespace) -> int:
     from asrkit.serve.server import Limits, Server
 
     token = token_of(options)
-    recognizer, _ = load_recognizer(options)
+    models = recognizers(options)
     torch.set_num_threads(1)  # the threads that run the network share the cores
     logs.set_up(options.log)
-    streams = options.streams or capacity(recognizer, options.threads)
+    streams = options.streams or min(capacity(each, options.threads) for each in models.values())
     limits = Limits(
         streams=streams, upload_mb=options.upload_mb, call_s=60.0 * options.call_minutes,
         save_s=options.save_seconds,
     )  # fmt: skip
-    name = Path(options.model).stem
     server = Server(
-        name, recognizer, limits, options.threads, token, tuple(options.origin),
+        models, limits, options.threads, token, tuple(options.origin),
         *store_of(options, limits.resume_s),
     )  # fmt: skip
     config = uvicorn.Config(
@@ -132,13 +140,31 @@ def serve(options: argparse.Namespace) -> int:
     host, port = socket.getsockname()[:2]
     scheme = "https" if options.tls_cert else "http"
     address = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
+    about = "; ".join(f"{name}, {model.context}" for name, model in models.items())
     if options.log == "json":
-        logs.log("serving", model=name, context=recognizer.context, calls=streams, address=address)
+        logs.log("serving", models=about, calls=streams, address=address)
     else:
-        told = f"{name}, {recognizer.context}, {streams} calls: {address}"
-        print(told, file=sys.stderr, flush=True)
+        print(f"{about}, {streams} calls: {address}", file=sys.stderr, flush=True)
     uvicorn.Server(config).run(sockets=[socket])
     return 0
+
+
+def recognizers(options: argparse.Namespace) -> dict[str, Recognizer]:
+    """The recognisers that the options ask for, by the names of their models.
+
+    Raises:
+        UserError: for a model that cannot be loaded with these options, or two of one name.
+    """
+    found: dict[str, Recognizer] = {}
+    for text in options.model or [DEFAULT]:
+        name, _, path = text.partition("=")
+        if not path or Path(name).name != name:  # the path of a file, perhaps with "=" in it
+            name, path = Path(text).stem, text
+        if name in found:
+            raise UserError(f"two models of the name {shown(name)}: write --model OTHER={path}")
+        one = argparse.Namespace(**vars(options) | {"model": path})
+        found[name], _ = load_recognizer(one)
+    return found
 
 
 def store_of(options: argparse.Namespace, seconds: float) -> "tuple[Store | None, bytes | None]":

@@ -102,8 +102,10 @@ async def metrics(request: Request, server: Server) -> Response:
 
 
 async def models(request: Request, server: Server) -> Response:
-    model = {"id": server.name, "object": "model", "created": 0, "owned_by": "asrkit"}
-    return JSONResponse({"object": "list", "data": [model]})
+    about = {"object": "model", "created": 0, "owned_by": "asrkit"}
+    return JSONResponse(
+        {"object": "list", "data": [{"id": each, **about} for each in server.models]}
+    )
 
 
 async def schema(request: Request, server: Server) -> Response:

@@ -36,6 +36,8 @@ class Start(Message):
     """Phrases to prefer, or phrases with weights; for a server whose search takes them."""
     pause_ms: Annotated[int, Field(ge=0, le=60_000)] | None = None
     """A pause that ends a segment; 0: only a commit does; the server's own if left out."""
+    model: Annotated[str, Field(max_length=200)] | None = None
+    """Name of one of the server's models; its first if left out."""
 
     @model_validator(mode="after")
     def check_rate(self) -> "Start":

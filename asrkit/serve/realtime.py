@@ -127,14 +127,16 @@ class Connection:
     async def begin(self) -> None:
         """A call as the session says."""
         settings = self.session.audio.input
-        prompt = settings.transcription.prompt if self.server.takes_hotwords else ""
+        model = self.server.model(settings.transcription.model)
+        prompt = settings.transcription.prompt if model.takes_hotwords else ""
         hotwords = [each for each in map(str.strip, prompt.split(",")) if each]
         vad = settings.turn_detection
         pause_ms = 0 if vad is None else vad.silence_duration_ms
-        recognizer = await self.server.recognizer_for(hotwords, pause_ms)
+        recognizer = await self.server.recognizer_for(model, hotwords, pause_ms)
         self.stack.close()
         self.past, self.commits, self.item = b"", 0, Item(f"item_{next(self.numbers)}")
-        self.call = self.stack.enter_context(self.server.call(rate_of(settings), recognizer))
+        calling = self.server.call(model, rate_of(settings), recognizer)
+        self.call = self.stack.enter_context(calling)
 
     async def read(self) -> None:
         """Events of the client; those that cannot be followed are answered with an error."""
@@ -168,8 +170,7 @@ class Connection:
             asked = event.session.audio.input
             if self.call.seconds:
                 raise UserError("the session has audio already: clear it first")
-            if asked.transcription.model not in (None, self.server.name):
-                raise UserError(f"no such model here, but {self.server.name!r}")
+            self.server.model(asked.transcription.model)  # raises if there is none
             self.session = event.session
             await self.begin()
             await self.tell("session.updated", session=self.session.model_dump())

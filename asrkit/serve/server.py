@@ -1,16 +1,17 @@
-"""What a server is made of: the model, the desks that run it, its limits and its figures."""
+"""What a server is made of: the models, the desks that run it, its limits and its figures."""
 
 import asyncio
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from asrkit import audio
-from asrkit.errors import UserError
+from asrkit.errors import UserError, shown
 from asrkit.runtime import Endpointer, Recognizer
 from asrkit.search import is_fusing
 from asrkit.serve.calls import Call, SavedCall
@@ -55,16 +56,17 @@ class Figures:
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
-        self.streams = Gauge("asrkit_streams", "Calls that go on.", registry=registry)
+        self.streams = Gauge("asrkit_streams", "Calls that go on.", ["model"], registry=registry)
         self.audio = Counter(
-            "asrkit_audio_seconds", "Seconds of audio taken by the network.", registry=registry
-        )
+            "asrkit_audio_seconds", "Seconds of audio taken by the network.", ["model"],
+            registry=registry,
+        )  # fmt: skip
         self.rows = Histogram(
-            "asrkit_step_rows", "Streams in a step of the network.", registry=registry,
+            "asrkit_step_rows", "Streams in a step of the network.", ["model"], registry=registry,
             buckets=(1, 2, 4, 8, 16, 32),
         )  # fmt: skip
         self.seconds = Histogram(
-            "asrkit_step_seconds", "Time of a step of the network.", registry=registry,
+            "asrkit_step_seconds", "Time of a step of the network.", ["model"], registry=registry,
             buckets=(0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64),
         )  # fmt: skip
         self.refused = Counter(
@@ -74,20 +76,32 @@ class Figures:
             "asrkit_dropped", "Calls that the server ended.", ["reason"], registry=registry
         )
 
-    def step(self, rows: int, seconds: float) -> None:
-        """Note a step."""
-        self.rows.observe(rows)
-        self.seconds.observe(seconds)
+    def step(self, model: str, rows: int, seconds: float) -> None:
+        """Note a step of a model's network."""
+        self.rows.labels(model).observe(rows)
+        self.seconds.labels(model).observe(seconds)
+
+
+class Model(NamedTuple):
+    """A recogniser by the name that clients ask for, and the desks that run it."""
+
+    name: str
+    recognizer: Recognizer
+    desks: list[Desk]
+
+    @property
+    def takes_hotwords(self) -> bool:
+        """Whether the search of the final text takes them."""
+        return is_fusing(self.recognizer.final_search)
 
 
 class Server:
-    """A recogniser that takes calls.
+    """Recognisers that take calls.
 
     Args:
-        name: of the model, by which clients ask for it.
-        recognizer: for calls that ask for nothing else.
+        models: by the names that clients ask for; the first is for those that name none.
         limits: what a client may ask for.
-        threads: desks, each a thread that makes steps.
+        threads: desks of each model, each a thread that makes steps.
         token: that clients have to send; None for none.
         origins: of pages elsewhere that may connect.
         store: where calls wait for their clients to come back; the process if None.
@@ -96,8 +110,7 @@ class Server:
 
     def __init__(
         self,
-        name: str,
-        recognizer: Recognizer,
+        models: Mapping[str, Recognizer],
         limits: Limits | None = None,
         threads: int = 1,
         token: str | None = None,
@@ -105,39 +118,54 @@ class Server:
         store: Store | None = None,
         key: bytes | None = None,
     ) -> None:
-        self.name, self.recognizer, self.limits = name, recognizer, limits or Limits()
+        self.limits = limits or Limits()
         self.token, self.origins, self.figures = token, origins, Figures()
         self.store = store or MemoryStore(self.limits.resume_s)
         self.key = key or secrets.token_bytes(32)
-        self.desks = [
-            Desk(recognizer, self.limits.ahead_s, self.figures.step) for _ in range(threads)
-        ]
+        self.models = {
+            name: Model(name, recognizer, [self._desk(name, recognizer) for _ in range(threads)])
+            for name, recognizer in models.items()
+        }
         self.streams = 0
         self.lines: dict[str, Any] = {}  # of calls that outlive their connections, by name
 
-    @property
-    def takes_hotwords(self) -> bool:
-        """Whether the search of the final text takes them."""
-        return is_fusing(self.recognizer.final_search)
+    def _desk(self, name: str, recognizer: Recognizer) -> Desk:
+        return Desk(recognizer, self.limits.ahead_s, partial(self.figures.step, name))
+
+    def model(self, name: str | None = None) -> Model:
+        """The model of this name; the first if None.
+
+        Raises:
+            UserError: if there is none.
+        """
+        if name is None:
+            return next(iter(self.models.values()))
+        if name not in self.models:
+            raise UserError(f"no model {shown(name)} here, but {', '.join(self.models)}")
+        return self.models[name]
 
     def close(self) -> None:
         """End all calls."""
-        for desk in self.desks:
-            desk.close()
+        for model in self.models.values():
+            for desk in model.desks:
+                desk.close()
 
     def admits(self, token: str) -> bool:
         """Whether this is the token, if there is one."""
         return self.token is None or secrets.compare_digest(token.encode(), self.token.encode())
 
     async def recognizer_for(
-        self, hotwords: Mapping[str, float] | Sequence[str] = (), pause_ms: int | None = None
+        self,
+        model: Model,
+        hotwords: Mapping[str, float] | Sequence[str] = (),
+        pause_ms: int | None = None,
     ) -> Recognizer:
-        """A recogniser with hotwords and an endpointer of the caller's own.
+        """A model's recogniser with hotwords and an endpointer of the caller's own.
 
         Raises:
             UserError: for values that cannot be.
         """
-        recognizer, limit = self.recognizer, self.limits.hotwords
+        recognizer, limit = model.recognizer, self.limits.hotwords
         if pause_ms is not None:
             endpointer = None if pause_ms == 0 else Endpointer(pause_ms)
             decoding = recognizer.decoding._replace(endpointer=endpointer)
@@ -157,11 +185,12 @@ class Server:
     @contextmanager
     def call(
         self,
+        model: Model,
         sample_rate: int,
         recognizer: Recognizer | None = None,
         saved: SavedCall | None = None,
     ) -> Iterator[Call]:
-        """A call, new or saved, which ends with the block.
+        """A call of a model, new or saved, which ends with the block.
 
         Raises:
             RefusedError: if there are as many as there may be.
@@ -172,18 +201,18 @@ class Server:
                 f"{sample_rate} Hz is no usual sample rate, as 8000, 44100 or 48000 are"
             )
         self.check_free()
-        desk = min(self.desks, key=lambda each: len(each.calls))
+        desk = min(model.desks, key=lambda each: len(each.calls))
         call = desk.start(sample_rate, recognizer, saved)
         before, started = call.done, time.monotonic()
         self.streams += 1
-        self.figures.streams.inc()
+        self.figures.streams.labels(model.name).inc()
         try:
             yield call
         finally:
             call.drop()
             self.streams -= 1
-            self.figures.streams.dec()
+            self.figures.streams.labels(model.name).dec()
             done = max(0.0, call.done - before)
-            self.figures.audio.inc(done)
+            self.figures.audio.labels(model.name).inc(done)
             seconds = time.monotonic() - started
-            log("call", model=self.name, audio_s=round(done, 3), seconds=round(seconds, 3))
+            log("call", model=model.name, audio_s=round(done, 3), seconds=round(seconds, 3))

@@ -124,10 +124,11 @@ class Line:
         """Begin or go on with the call, whose client has so many final segments."""
         if start.encoding == "opus":
             self.opus = OpusDecoder(saved.received if saved else 0, packets)
-        recognizer = await self.server.recognizer_for(start.hotwords, start.pause_ms)
-        with self.server.call(start.sample_rate, recognizer, saved) as call:
+        model = self.server.model(start.model)
+        recognizer = await self.server.recognizer_for(model, start.hotwords, start.pause_ms)
+        with self.server.call(model, start.sample_rate, recognizer, saved) as call:
             started = Started(
-                model=self.server.name, context=recognizer.context, id=self.id, token=self.token,
+                model=model.name, context=recognizer.context, id=self.id, token=self.token,
                 ack=call.received, commits=call.commits,
             )  # fmt: skip
             try:

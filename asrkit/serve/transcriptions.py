@@ -45,8 +45,9 @@ async def transcriptions(request: Request, server: Server, decoders: Decoders) -
             if decoding.seconds > (longest := server.limits.call_s):
                 text = f"{decoding.seconds:.0f} s of audio: at most {longest:.0f} are taken"
                 raise RefusedError(413, "too_long", text)
-            recognizer = await server.recognizer_for(asked.hotwords)
-            call = stack.enter_context(server.call(decoding.sample_rate, recognizer))
+            recognizer = await server.recognizer_for(asked.model, asked.hotwords)
+            calling = server.call(asked.model, decoding.sample_rate, recognizer)
+            call = stack.enter_context(calling)
             await stack.enter_async_context(fed(call, decoding))
             if asked.stream:
                 return Events(events(call), stack.pop_all())
@@ -116,15 +117,16 @@ class Asked:
             raise UserError("file: expected an audio file")
         if others := form.keys() - texts.keys() - {"file"}:
             raise UserError(f"{shown(min(others))}: expected text, not a file")
-        if texts.get("model", server.name) != server.name:
-            text = f"no model {shown(texts['model'])} here, but {server.name!r}"
-            raise RefusedError(404, "model_not_found", text)
+        try:
+            self.model = server.model(texts.get("model"))
+        except UserError as error:
+            raise RefusedError(404, "model_not_found", str(error)) from None
         self.file, self.form = file, texts.get("response_format", "json")
         if self.form not in FORMATS:
             raise UserError(f"response_format {refusal(self.form, FORMATS)}")
         self.language = texts.get("language", "en")
         self.stream = texts.get("stream", "").lower() in ("true", "1")
-        prompt = texts.get("prompt", "") if server.takes_hotwords else ""
+        prompt = texts.get("prompt", "") if self.model.takes_hotwords else ""
         self.hotwords = [each for each in map(str.strip, prompt.split(",")) if each]
         self.times = set(map(str, form.getlist("timestamp_granularities[]"))) or {"segment"}
 

@@ -15,8 +15,9 @@ from asrkit.serve.sockets import next_message, put, samples_of, telling
 
 
 class Config(BaseModel):
-    """What a client may set. Vosk's own server also takes a model's path: it is refused here."""
+    """What a client may set. Vosk's own server takes a model's path: here it is a model's name."""
 
+    model: str | None = None
     sample_rate: Annotated[float, Field(ge=1000, le=768_000)] = 16_000
     words: bool = True
     phrase_list: list[str] = []
@@ -30,16 +31,17 @@ def error(reason: str, message: str) -> str:
 
 async def vosk(websocket: WebSocket, server: Server) -> None:
     """Calls of one client, one after another: a reset begins another one."""
-    config = Config()
+    config, model = Config(), server.model()
     async with telling(websocket, server, error):
         message = await next_message(websocket, server)
         while True:
             if isinstance(message, str) and "config" in (asked := object_of(message)):
                 config = config_of(asked["config"])
+                model = server.model(config.model)
                 await websocket.send_text("{}")
                 message = await next_message(websocket, server)
-            recognizer = await server.recognizer_for(config.phrase_list)
-            with server.call(round(config.sample_rate), recognizer) as call:
+            recognizer = await server.recognizer_for(model, config.phrase_list)
+            with server.call(model, round(config.sample_rate), recognizer) as call:
                 if await converse(websocket, server, call, config, message):
                     return
             await websocket.send_text(json.dumps({"text": ""}))  # the reply to a reset

@@ -13,6 +13,7 @@ import pytest
 import soundfile
 
 from asrkit.commands.serve import main
+from asrkit.pretrained import ready_models
 from tests.conftest import PROJECT
 
 
@@ -64,6 +65,8 @@ REFUSED = [
     (["--token", ""], "empty"),
     (["--chunk-ms", "full", "--second-pass", "off"], "full context"),
     (["--port", "70000"], "--port"),
+    (["--model", "small-en-alnum", "--model", "small-en-alnum"], "--model OTHER=small-en-alnum"),
+    (["--model", "a=nowhere.safetensors"], "nowhere.safetensors"),
 ]
 
 
@@ -91,3 +94,16 @@ class Socket:
 
     def getsockname(self) -> tuple[str, int]:
         return "0.0.0.0", 8000
+
+
+def test_models_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The name that is given, or that of the file, whose path may have "=" in it."""
+    monkeypatch.setattr("uvicorn.Server.run", lambda self, sockets: None)
+    monkeypatch.setattr("uvicorn.Config.bind_socket", lambda self: Socket())
+    odd = tmp_path / "a=b" / "c=d.safetensors"
+    odd.parent.mkdir()
+    odd.write_bytes(ready_models()["small-en-alnum"].read_bytes())
+    assert main(["--model", "en=small-en-alnum", "--model", str(odd), "--insecure"]) == 0
+    assert capsys.readouterr().err.startswith("en, 640 ms, full; c=d, 640 ms, full: http://")

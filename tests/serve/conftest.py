@@ -23,7 +23,7 @@ def served() -> Recognizer:
 
 @pytest.fixture(scope="session")
 def server(served: Recognizer) -> Server:
-    return Server("small-en-alnum", served, Limits(streams=40, upload_mb=2, silence_s=5))
+    return Server({"small-en-alnum": served}, Limits(streams=40, upload_mb=2, silence_s=5))
 
 
 @pytest.fixture(scope="session")

@@ -154,7 +154,7 @@ def talk(session: RemoteSession, samples: np.ndarray) -> None:
 def test_the_end_is_not_lost(served: Recognizer, recordings: Recordings) -> None:
     """Where the connection is cut after the last message was sent, but before it came."""
     path, samples = recordings[1]
-    server = Server("m", served, Limits(streams=1))
+    server = Server({"m": served}, Limits(streams=1))
     with serving(server) as address:
         with closing(session_at(address)) as session:
             session.accept(samples)
@@ -189,7 +189,7 @@ def test_tokens_and_full_servers(
 ) -> None:  # fmt: skip
     path, samples = recordings[0]
     (tmp_path / "token").write_text("secret\n")
-    server = Server("m", served, Limits(streams=1, call_s=len(samples) / 16000), token="secret")
+    server = Server({"m": served}, Limits(streams=1, call_s=len(samples) / 16000), token="secret")
     with serving(server) as address:
         url = f"http://{address}"
         for wrong in ((), ("--token", "wrong")):
@@ -213,7 +213,7 @@ def test_tokens_and_full_servers(
 
 def test_a_server_that_does_not_come_back(served: Recognizer, recordings: Recordings) -> None:
     notes: list[str] = []
-    with serving(Server("m", served)) as address:
+    with serving(Server({"m": served})) as address:
         session = session_at(address, note=notes.append, patience_s=0.3)
         session.accept(recordings[0][1])
         assert session._connection is not None

@@ -79,7 +79,7 @@ def test_broken_decoders_cost_one_upload(
     path, samples = recordings[0]
     expected, found = served.transcribe(path).text, []
     before = set(Path(tempfile.gettempdir()).glob("asrkit-*"))
-    with serving(Server("m", served, Limits(decode_s=1.0))) as address:
+    with serving(Server({"m": served}, Limits(decode_s=1.0))) as address:
         over = threading.Event()
 
         def neighbour() -> None:
@@ -196,7 +196,7 @@ def test_uploads_wait_for_a_free_process(
     monkeypatch: pytest.MonkeyPatch, served: Recognizer, noise: Path
 ) -> None:
     """One is decoded, one waits, the third is refused; and afterwards all is free again."""
-    server = Server("m", served, Limits(decoders=1, uploads_waiting=1, decode_s=1.5))
+    server = Server({"m": served}, Limits(decoders=1, uploads_waiting=1, decode_s=1.5))
     with serving(server) as address, ThreadPoolExecutor(3) as pool:
         behaving(monkeypatch, "import time; time.sleep(60)")
         answers = list(pool.map(lambda _: upload(address, noise), range(3)))
@@ -211,7 +211,7 @@ def test_uploads_wait_for_a_free_process(
 def test_control_more_processes_take_more(
     monkeypatch: pytest.MonkeyPatch, served: Recognizer, noise: Path
 ) -> None:
-    server = Server("m", served, Limits(decoders=3, uploads_waiting=0, decode_s=1.0))
+    server = Server({"m": served}, Limits(decoders=3, uploads_waiting=0, decode_s=1.0))
     with serving(server) as address, ThreadPoolExecutor(3) as pool:
         behaving(monkeypatch, "import time; time.sleep(60)")
         answers = list(pool.map(lambda _: upload(address, noise), range(3)))
@@ -230,7 +230,7 @@ def test_a_body_is_bounded_before_it_is_read(served: Recognizer) -> None:
             yield bytes(65536)
 
     form = {"content-type": "multipart/form-data; boundary=x"}
-    with serving(Server("m", served, Limits(upload_mb=1))) as address:
+    with serving(Server({"m": served}, Limits(upload_mb=1))) as address:
         url = URL.format(address)
         with suppress(httpx.TransportError):  # or the answer comes before the connection is closed
             assert httpx.post(url, content=endless(), headers=form).status_code == 413

@@ -77,7 +77,7 @@ def attack(address: str, seed: int, count: int) -> None:
 def test_nothing_that_is_sent_matters_to_others(
     served: Recognizer, recordings: list[tuple[Path, np.ndarray]], count: int
 ) -> None:
-    server = Server("m", served, Limits(resume_s=0.5))
+    server = Server({"m": served}, Limits(resume_s=0.5))
     with serving(server) as address:
         attackers = [
             threading.Thread(target=attack, args=(address, seed, count // 4)) for seed in range(4)

@@ -102,7 +102,7 @@ def test_a_store_that_cannot_be_reached_is_no_end_of_a_call(
     served: Recognizer, recordings: Recordings, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = FolderStore(tmp_path / "calls", 60.0)
-    with serving(Server("m", served, Limits(save_s=0.05), store=store)) as address:
+    with serving(Server({"m": served}, Limits(save_s=0.05), store=store)) as address:
         path, samples = recordings[0]
         caller = Caller([address], samples, pause=0.002)
         shutil.rmtree(tmp_path / "calls")
@@ -202,7 +202,7 @@ def test_processes_share_calls(
             "redis": lambda: RedisStore(request.getfixturevalue("redis"), 60.0),
             "control": lambda: CarelessStore(tmp_path, 60.0),
         }
-        return Server("m", served, Limits(save_s=0.05), store=stores[kind](), key=b"k" * 16)
+        return Server({"m": served}, Limits(save_s=0.05), store=stores[kind](), key=b"k" * 16)
 
     samples, size = whole(recordings, 0)
     with serving(server()) as one, serving(server()) as other:
@@ -233,10 +233,10 @@ def test_a_key_of_another_server(
     served: Recognizer, recordings: Recordings, tmp_path: Path
 ) -> None:
     store = FolderStore(tmp_path, 60.0)
-    with serving(Server("m", served, store=store, key=b"a" * 16)) as address:
+    with serving(Server({"m": served}, store=store, key=b"a" * 16)) as address:
         caller = Caller([address], recordings[0][1], 0.0)
         caller.connected().close()
-    other = Server("m", served, store=store, key=b"b" * 16)
+    other = Server({"m": served}, store=store, key=b"b" * 16)
     with serving(other) as address, connect(f"ws://{address}/v1/stream") as client:
         client.send(json.dumps(caller.first))
         assert "another key" in json.loads(client.recv(timeout=5))["message"]

@@ -127,7 +127,7 @@ def test_a_call_that_was_taken_over_is_not_ended_by_the_old_connection(
 ) -> None:
     """Both the take-over and the old connection's end may be noticed at once."""
     path, samples = recordings[1]
-    with serving(Server("m", served, Limits(resume_s=0.1))) as address:
+    with serving(Server({"m": served}, Limits(resume_s=0.1))) as address:
         client = Client(address, samples, random.Random(0))
         socket = client.open({"type": "start"})
         for start in range(0, len(samples), 3000):
@@ -146,7 +146,7 @@ def test_a_call_that_was_taken_over_is_not_ended_by_the_old_connection(
 
 
 def test_who_may_not_and_who_is_too_late(served: Recognizer) -> None:
-    server = Server("m", served, Limits(resume_s=0.3))
+    server = Server({"m": served}, Limits(resume_s=0.3))
     with serving(server) as address:
         client = Client(address, np.zeros(0, np.int16), random.Random(0))
         socket = client.open({"type": "start"})

@@ -163,7 +163,7 @@ def test_a_bad_call_leaves_no_trace_on_its_neighbours(
 
 def test_limits_tokens_and_origins(served: Recognizer, recordings: Recordings) -> None:
     limits = Limits(streams=1, silence_s=0.4, call_s=2.0)
-    server = Server("m", served, limits, token="secret", origins=("https://friend.example",))
+    server = Server({"m": served}, limits, token="secret", origins=("https://friend.example",))
     samples = np.concatenate([each for _, each in recordings])
     with serving(server) as address:
         for headers in (
@@ -199,21 +199,21 @@ def test_limits_tokens_and_origins(served: Recognizer, recordings: Recordings) -
 def test_audio_far_ahead_waits_in_the_socket(served: Recognizer, recordings: Recordings) -> None:
     """A caller that sends an hour at once costs the memory of `ahead_s` and of the socket."""
     samples = np.concatenate([each for _, each in recordings] * 3)
-    server = Server("m", served, Limits(ahead_s=2.0))
+    server = Server({"m": served}, Limits(ahead_s=2.0))
     with serving(server) as address:
         client = start(address)
         most = []
-        serve = type(server.desks[0]).serve
+        serve = type(server.model().desks[0]).serve
 
         def watched(desk: Any, call: Any) -> None:
             most.append(call.seconds - call.done)
             serve(desk, call)
 
-        type(server.desks[0]).serve = watched  # type: ignore[method-assign]
+        type(server.model().desks[0]).serve = watched  # type: ignore[method-assign]
         try:
             messages = converse(client, list(packets_of(samples)))
         finally:
-            type(server.desks[0]).serve = serve  # type: ignore[method-assign]
+            type(server.model().desks[0]).serve = serve  # type: ignore[method-assign]
     assert_is(messages, served.transcribe(samples), len(samples))
     assert 2.0 < max(most) < 2.5
 

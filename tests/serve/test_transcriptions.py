@@ -88,7 +88,7 @@ def test_refusals(address: str, recordings: Recordings, tmp_path: Path) -> None:
 
 
 def test_the_door(served: Recognizer, recordings: Recordings) -> None:
-    with serving(Server("m", served, Limits(streams=1, call_s=0.5), token="ü")) as address:
+    with serving(Server({"m": served}, Limits(streams=1, call_s=0.5), token="ü")) as address:
         url = f"http://{address}"
         assert httpx.get(f"{url}/healthz").text == "ok\n"
         assert "asrkit" in httpx.get(url).text

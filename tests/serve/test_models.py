@@ -1,0 +1,122 @@
+"""Several models in one server: each protocol names one, and keeps to it."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from websockets.sync.client import connect
+
+import asrkit
+from asrkit.runtime import Recognizer
+from asrkit.serve.server import Limits, Server
+from tests.serve.running import serving
+from tests.serve.test_realtime import completed, talk
+from tests.serve.test_stream import converse, start, text_of
+from tests.serve.test_transcriptions import client_of
+
+Recordings = list[tuple[Path, np.ndarray]]
+
+
+@pytest.fixture(scope="module")
+def models(served: Recognizer) -> dict[str, Recognizer]:
+    """The second one shouts, in one pass."""
+    loud = asrkit.load("small-en-alnum", chunk_size=8, postprocess=str.upper)
+    return {"quiet": served, "loud": loud}
+
+
+@pytest.fixture(scope="module")
+def two(models: dict[str, Recognizer]) -> Iterator[str]:
+    with serving(Server(models, Limits(streams=2))) as address:
+        yield address
+
+
+def test_they_are_listed(two: str) -> None:
+    assert [each.id for each in client_of(two).models.list()] == ["quiet", "loud"]
+
+
+@pytest.mark.parametrize("name", [None, "quiet", "loud"])
+def test_the_model_that_is_asked_for(
+    two: str, models: dict[str, Recognizer], recordings: Recordings, name: str | None
+) -> None:
+    """The first if none is; another one's text is another one: the control."""
+    path, samples = recordings[0]
+    expected = models[name or "quiet"].transcribe(path).text
+    assert expected.isupper() == (name == "loud")
+    asked = {} if name is None else {"model": name}
+
+    files = {"file": ("a.flac", path.read_bytes())}
+    answer = httpx.post(f"http://{two}/v1/audio/transcriptions", data=asked, files=files)
+    assert answer.json()["text"] == expected
+
+    found = converse(start(two, **asked), [samples.tobytes()])
+    assert found[0]["model"] == (name or "quiet")
+    assert text_of(found) == expected
+
+    session = {"format": {"type": "audio/pcm", "rate": 16000}, "turn_detection": None}
+    session["transcription"] = asked
+    assert completed(talk(two, session, [samples.tobytes()], commit=True)) == [expected]
+
+    with connect(f"ws://{two}/vosk") as client:
+        client.send(json.dumps({"config": {"sample_rate": 16000, **asked}}))
+        client.recv(timeout=10)
+        client.send(samples.tobytes())
+        texts = [json.loads(client.recv(timeout=10)).get("text", "")]
+        client.send('{"eof": 1}')
+        texts.append(json.loads(client.recv(timeout=10))["text"])
+        assert " ".join(filter(None, texts)) == expected
+
+
+def test_a_call_that_is_resumed_keeps_its_model(two: str, recordings: Recordings) -> None:
+    _, samples = recordings[0]
+    client = start(two, model="loud")
+    client.send(samples[:8000].tobytes())
+    started = json.loads(client.recv(timeout=10))
+    client.socket.close()
+    client = connect(f"ws://{two}/v1/stream")
+    asked = {"type": "resume", "id": started["id"], "token": started["token"]}
+    client.send(json.dumps(asked))
+    again = json.loads(client.recv(timeout=10))
+    assert again["model"] == "loud"
+    assert text_of(converse(client, [samples[again["ack"] :].tobytes()])).isupper()
+
+
+@pytest.mark.parametrize("name", ["louder", "/etc/passwd", "", "x" * 150])
+def test_other_models_are_refused(two: str, name: str) -> None:
+    told, shown = "here, but quiet, loud", name[:20]
+    files = {"file": ("a.flac", b"")}
+    answer = httpx.post(f"http://{two}/v1/audio/transcriptions", data={"model": name}, files=files)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (404, "model_not_found")
+    messages = [error["message"]]
+    messages.append(converse(start(two, model=name), [])[-1]["message"])
+    with connect(f"ws://{two}/vosk") as client:
+        client.send(json.dumps({"config": {"model": name}}))
+        messages.append(json.loads(client.recv(timeout=10))["error"])
+    with connect(f"ws://{two}/v1/realtime?intent=transcription") as client:
+        client.recv(timeout=10)
+        transcription = {"audio": {"input": {"transcription": {"model": name}}}}
+        event = {"type": "session.update", "session": {"type": "transcription", **transcription}}
+        client.send(json.dumps(event))
+        messages.append(json.loads(client.recv(timeout=10))["error"]["message"])
+    for message in messages:
+        assert told in message
+        assert shown in message
+        assert len(message) < 200
+
+
+def test_streams_are_those_of_all_models(two: str) -> None:
+    """Two at most: one of each leaves none."""
+    calls = [start(two, model=name) for name in ("quiet", "loud")]
+    for call in calls:
+        call.recv(timeout=10)
+    with connect(f"ws://{two}/v1/stream") as third:
+        third.send('{"type": "start", "model": "loud"}')
+        assert json.loads(third.recv(timeout=10))["reason"] == "streams"
+    figures = httpx.get(f"http://{two}/metrics").text
+    assert 'asrkit_streams{model="quiet"} 1.0' in figures
+    assert 'asrkit_streams{model="loud"} 1.0' in figures
+    for call in calls:
+        converse(call, [])
