@@ -8,6 +8,7 @@ client.py          its client, which comes back when the connection is lost
 vosk.py            Vosk's protocol
 transcriptions.py  OpenAI's upload of a file
 decoding.py        uploads decoded in processes of their own, each a decoder.py
+openapi.py         the description of what is not a WebSocket
 sockets.py         what the WebSockets share
 page/              what a browser gets at /
 """

@@ -6,14 +6,16 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, QueryParams
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
@@ -22,17 +24,19 @@ from asrkit.serve import messages
 from asrkit.serve.decoding import Decoders
 from asrkit.serve.logs import log
 from asrkit.serve.memory import trim
+from asrkit.serve.openapi import described
 from asrkit.serve.realtime import realtime
-from asrkit.serve.server import Server
+from asrkit.serve.server import RefusedError, Server
 from asrkit.serve.stream import stream
-from asrkit.serve.transcriptions import transcriptions
+from asrkit.serve.transcriptions import refused, transcriptions
 from asrkit.serve.vosk import vosk
 
 logger = logging.getLogger(__name__)
 
 SWEEP_S = 20.0
 PAGE = Path(__file__).with_name("page")
-PROTECTED = ("/v1/", "/vosk", "/metrics")  # by the token; the page itself holds nothing
+# By the token. The page itself holds nothing; the description has the names of the models.
+PROTECTED = ("/v1/", "/vosk", "/metrics", "/openapi.json")
 
 
 def app_of(server: Server) -> Starlette:
@@ -68,14 +72,17 @@ def app_of(server: Server) -> Starlette:
         Route("/readyz", http(alive)),  # desks are warm before the port is open
         Route("/metrics", http(metrics)),
         Route("/schema.json", http(schema)),
+        Route("/openapi.json", http(openapi)),
         Route("/v1/models", http(models)),
         Route("/v1/audio/transcriptions", http(upload), methods=["POST"]),
         WebSocketRoute("/v1/stream", socket(stream)),
         WebSocketRoute("/v1/realtime", socket(realtime)),
         WebSocketRoute("/vosk", socket(vosk)),
-        Mount("/", StaticFiles(directory=PAGE, html=True)),
     ]
-    app = Starlette(routes=routes, lifespan=lifespan)
+    app = Starlette(
+        routes=routes, lifespan=lifespan, exception_handlers={HTTPException: http_error}
+    )
+    app.router.default = elsewhere(app)  # no route: it would take the methods that others do not
     app.add_middleware(Guard, server=server)
     app.add_middleware(Log)
     return app
@@ -111,6 +118,29 @@ async def models(request: Request, server: Server) -> Response:
 async def schema(request: Request, server: Server) -> Response:
     """Of the messages at /v1/stream."""
     return JSONResponse(messages.schema())
+
+
+async def openapi(request: Request, server: Server) -> Response:
+    return JSONResponse(described(server))
+
+
+def elsewhere(app: Starlette) -> ASGIApp:
+    """What answers at all other addresses: the page."""
+    page, missing = StaticFiles(directory=PAGE, html=True), app.router.not_found
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        await (page if scope["type"] == "http" else missing)(scope, receive, send)
+
+    return answer
+
+
+async def http_error(request: Request, error: Exception) -> Response:
+    """What is wrong with a request, by Starlette's routes and files."""
+    assert isinstance(error, HTTPException)
+    reason = HTTPStatus(error.status_code).name.lower()
+    response = refused(RefusedError(error.status_code, reason, error.detail))
+    response.headers.update(error.headers or {})
+    return response
 
 
 class Log:
@@ -163,8 +193,7 @@ class Guard:
         if scope["type"] == "websocket":  # closed before it is accepted: the client gets a 403
             await WebSocket(scope, receive, send).close(1008, message)
         else:
-            body = {"error": {"message": message, "type": "invalid_request_error", "code": reason}}
-            await JSONResponse(body, status)(scope, receive, send)
+            await refused(RefusedError(status, reason, message))(scope, receive, send)
 
     def why_not(self, scope: Scope) -> tuple[int, str, str] | None:
         """HTTP status, reason and message of a refusal."""

@@ -25,12 +25,19 @@ from asrkit.serve.decoding import Decoders, Decoding
 from asrkit.serve.server import RefusedError, Server
 
 FORMATS = ("json", "text", "srt", "vtt", "verbose_json")
+GRANULARITIES = ("segment", "word")
+SWITCH = {"true": True, "1": True, "false": False, "0": False}
 # Of OpenAI's that change nothing here: nothing is sampled.
 IGNORED = ("temperature", "chunking_strategy", "include[]")
 KNOWN = (
     "file", "model", "language", "prompt", "response_format", "stream", "timestamp_granularities[]",
     *IGNORED,
 )  # fmt: skip
+HEADERS = {
+    401: {"WWW-Authenticate": "Bearer"},
+    413: {"Connection": "close"},  # or a client would send what is too large to its end
+    503: {"Retry-After": "5"},
+}
 FIELDS_BYTES = 1_000_000  # of a form beside its file
 
 
@@ -95,9 +102,7 @@ def refused(error: UserError) -> JSONResponse:
     reason = error.reason if isinstance(error, RefusedError) else "invalid_request"
     kind = "server_error" if status >= 500 else "invalid_request_error"
     body = {"message": str(error), "type": kind, "param": None, "code": reason}
-    # A client that is still sending what is too large would do so to the end.
-    headers = {503: {"Retry-After": "5"}, 413: {"Connection": "close"}}.get(status)
-    return JSONResponse({"error": body}, status, headers)
+    return JSONResponse({"error": body}, status, HEADERS.get(status))
 
 
 class Asked:
@@ -111,6 +116,8 @@ class Asked:
         for name in form:
             if name not in KNOWN:
                 raise UserError(f"the field {refusal(name, KNOWN)}")
+            if len(form.getlist(name)) > 1 and not name.endswith("[]"):
+                raise UserError(f"{name}: given more than once")
         texts = {name: value for name, value in form.items() if isinstance(value, str)}
         file = form.get("file")
         if not isinstance(file, UploadFile):
@@ -125,10 +132,15 @@ class Asked:
         if self.form not in FORMATS:
             raise UserError(f"response_format {refusal(self.form, FORMATS)}")
         self.language = texts.get("language", "en")
-        self.stream = texts.get("stream", "").lower() in ("true", "1")
+        stream = texts.get("stream", "false").lower()
+        if stream not in SWITCH:
+            raise UserError(f"stream {refusal(stream, SWITCH)}")
+        self.stream = SWITCH[stream]
         prompt = texts.get("prompt", "") if self.model.takes_hotwords else ""
         self.hotwords = [each for each in map(str.strip, prompt.split(",")) if each]
         self.times = set(map(str, form.getlist("timestamp_granularities[]"))) or {"segment"}
+        if unknown := self.times.difference(GRANULARITIES):
+            raise UserError(f"timestamp_granularities[] {refusal(min(unknown), GRANULARITIES)}")
 
     def written(self, segments: list[Segment], seconds: float) -> Response:
         """The recognised segments in the form that is asked for."""
@@ -197,7 +209,7 @@ async def feed(call: Call, decoding: Decoding) -> None:
         async for samples in decoding.blocks():
             await call.accept(samples)
         call.end()
-    except UserError as error:
+    except Exception as error:  # whatever it is: the call must not wait for more
         call.fail(error)
 
 

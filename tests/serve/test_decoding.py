@@ -53,8 +53,10 @@ def frames(*parts: tuple[bytes, bytes], more: str = "") -> str:
 
 HEADER = (decoder.HEADER, decoder.FORMAT.pack(16000, 8000))
 BROKEN = {
-    "import time; time.sleep(60)": (413, "takes more than 1 s"),
-    frames(HEADER, more="sys.stdout.flush(); import time; time.sleep(60)"): (413, "than 1 s"),
+    frames(HEADER, more="sys.stdout.flush(); import time; time.sleep(60)"): (
+        413,
+        "takes more than 4 s",
+    ),
     "import os; os.abort()": (400, "SIGABRT"),
     "raise SystemExit(3)": (400, "status 3"),
     frames(HEADER, (decoder.SAMPLES, bytes(4 * 8001)), (decoder.END, b"")): (400, "wrong samples"),
@@ -79,7 +81,7 @@ def test_broken_decoders_cost_one_upload(
     path, samples = recordings[0]
     expected, found = served.transcribe(path).text, []
     before = set(Path(tempfile.gettempdir()).glob("asrkit-*"))
-    with serving(Server({"m": served}, Limits(decode_s=1.0))) as address:
+    with serving(Server({"m": served}, Limits(decode_s=4.0))) as address:
         over = threading.Event()
 
         def neighbour() -> None:
@@ -130,7 +132,7 @@ decoder.main(*sys.argv[1:4])
 @pytest.mark.parametrize(
     ("work", "status", "output"),
     [
-        ("bytearray(1_000_000_000)", 0, decoder.NO_MEMORY),
+        ("decoder.np.empty(10**9, 'u1')", 0, decoder.NO_MEMORY),
         ("while sum(range(1000)): pass", -24, b""),
         ("open(sys.argv[4], 'wb', 0).write(bytes(999)) == 999 or 1 / 0", 1, b""),
         ("[open('/dev/null') for _ in range(50)]", 1, b""),
