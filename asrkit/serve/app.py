@@ -56,7 +56,7 @@ def app_of(server: Server) -> Starlette:
 
         return endpoint
 
-    decoders = Decoders(server.limits)
+    decoders = Decoders(server)
     upload = partial(transcriptions, decoders=decoders)
 
     @asynccontextmanager
@@ -83,6 +83,7 @@ def app_of(server: Server) -> Starlette:
         routes=routes, lifespan=lifespan, exception_handlers={HTTPException: http_error}
     )
     app.router.default = elsewhere(app)  # no route: it would take the methods that others do not
+    app.router.redirect_slashes = False  # a redirect would repeat what a client calls this host
     app.add_middleware(Guard, server=server)
     app.add_middleware(Log)
     return app

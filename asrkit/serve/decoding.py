@@ -27,7 +27,7 @@ from asrkit.serve.decoder import (
     NO_MEMORY,
     SAMPLES,
 )
-from asrkit.serve.server import Limits, RefusedError
+from asrkit.serve.server import Limits, RefusedError, Server
 
 COMMAND = (sys.executable, "-m", "asrkit.serve.decoder")
 LARGEST = {HEADER: FORMAT.size, SAMPLES: DTYPE.itemsize * BLOCK_VALUES, ERROR: 10_000}  # bytes
@@ -129,14 +129,14 @@ class Decoders:
     """Processes that decode uploads, each a single one; another is ready then.
 
     Args:
-        limits: how many at a time, and what each may use.
+        server: whose limits say how many at a time, and what each may use.
     """
 
-    def __init__(self, limits: Limits) -> None:
-        self.limits = limits
+    def __init__(self, server: Server) -> None:
+        self.limits, self.refused = server.limits, server.figures.refused.labels("uploads")
         self.waiting = 0
         self._spare: list[Process] = []  # that wait for a file
-        self._free = asyncio.Semaphore(limits.decoders)
+        self._free = asyncio.Semaphore(self.limits.decoders)
 
     @asynccontextmanager
     async def decoding(self, path: Path) -> AsyncIterator[Decoding]:
@@ -147,6 +147,7 @@ class Decoders:
             UserError: for a file that cannot be decoded within the limits.
         """
         if self._free.locked() and self.waiting >= self.limits.uploads_waiting:
+            self.refused.inc()
             raise RefusedError(503, "uploads", f"{self.waiting} uploads are waiting already")
         self.waiting += 1
         try:

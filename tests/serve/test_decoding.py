@@ -206,6 +206,8 @@ def test_uploads_wait_for_a_free_process(
         refused = max(answers, key=lambda each: each.status_code)
         assert refused.headers["retry-after"]
         assert "waiting already" in refused.text
+        figures = httpx.get(f"http://{address}/metrics").text
+        assert 'asrkit_refused_total{reason="uploads"} 1.0' in figures
         monkeypatch.undo()
         assert upload(address, noise).status_code == 200
 

@@ -100,6 +100,7 @@ def test_a_token_is_asked_for(served: Recognizer) -> None:
         ("GET", "/v1/audio/transcriptions", 405, "POST"),
         ("DELETE", "/healthz", 405, "GET, HEAD"),
         ("GET", "/v1/nothing", 404, None),
+        ("GET", "/healthz/", 404, None),
         ("HEAD", "/", 200, None),
         ("GET", "/page.js", 200, None),
         ("POST", "/", 405, "GET, HEAD"),
