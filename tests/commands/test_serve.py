@@ -106,4 +106,4 @@ def test_models_by_name(
     odd.parent.mkdir()
     odd.write_bytes(ready_models()["small-en-alnum"].read_bytes())
     assert main(["--model", "en=small-en-alnum", "--model", str(odd), "--insecure"]) == 0
-    assert capsys.readouterr().err.startswith("en, 640 ms, full; c=d, 640 ms, full: http://")
+    assert capsys.readouterr().err.startswith("en, 640 ms, full; c=d, 640 ms, full, ")

@@ -77,10 +77,12 @@ def test_broken_decoders_cost_one_upload(
     served: Recognizer,
     noise: Path,
     recordings: list[tuple[Path, np.ndarray]],
+    tmp_path: Path,
 ) -> None:
     path, samples = recordings[0]
     expected, found = served.transcribe(path).text, []
-    before = set(Path(tempfile.gettempdir()).glob("asrkit-*"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    before = set(tmp_path.iterdir())
     with serving(Server({"m": served}, Limits(decode_s=4.0))) as address:
         over = threading.Event()
 
@@ -102,7 +104,7 @@ def test_broken_decoders_cost_one_upload(
         assert upload(address, path).json()["text"] == expected
     assert found
     assert set(found) == {expected}
-    assert set(Path(tempfile.gettempdir()).glob("asrkit-*")) == before
+    assert set(tmp_path.iterdir()) == before
     assert not children()
 
 
