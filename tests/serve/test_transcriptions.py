@@ -66,7 +66,12 @@ def test_several_at_once(address: str, served: Recognizer, recordings: Recording
     assert asyncio.run(all_of_them()) == [served.transcribe(path).text for path, _ in recordings]
 
 
-def test_refusals(address: str, recordings: Recordings, tmp_path: Path) -> None:
+def test_refusals(
+    address: str,
+    recordings: Recordings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     good = ("a.flac", recordings[0][0].read_bytes())
     files: list[tuple[dict[str, str], dict[str, tuple[str, bytes]], int, str]] = [
         ({}, {}, 400, "file"),
@@ -77,14 +82,14 @@ def test_refusals(address: str, recordings: Recordings, tmp_path: Path) -> None:
         ({"respnse_format": "srt"}, {"file": good}, 400, "did you mean 'response_format'"),
         ({}, {"file": good, "model": good}, 400, "Too many files"),
     ]
-    before = set(Path(tempfile.gettempdir()).glob("asrkit-*"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for data, uploads, status, told in files:
         answer = httpx.post(
             f"http://{address}/v1/audio/transcriptions", data=data, files=uploads or None
         )
         assert answer.status_code == status, answer.text
         assert told in answer.json()["error"]["message"]
-    assert set(Path(tempfile.gettempdir()).glob("asrkit-*")) == before  # nothing is left there
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_door(served: Recognizer, recordings: Recordings) -> None:
