@@ -118,8 +118,8 @@ def serve(options: argparse.Namespace) -> int:
     from asrkit.serve.server import Limits, Server
 
     token = token_of(options)
+    torch.set_num_threads(1)  # of a step, ONNX Runtime's too: the desks share the cores
     models = recognizers(options)
-    torch.set_num_threads(1)  # the threads that run the network share the cores
     logs.set_up(options.log)
     streams = options.streams or min(capacity(each, options.threads) for each in models.values())
     limits = Limits(
