@@ -141,10 +141,14 @@ def main() -> None:
     parser.add_argument("--streams", default="10,50,100")
     parser.add_argument("--seconds", type=float, default=20.0, help="of each row")
     parser.add_argument("--serve", default="", help="more options of asrkit serve, in one string")
+    parser.add_argument("--peer", help="folder of an export for sherpa-onnx, which is measured")
     parser.add_argument("manifest", type=Path)
     options = parser.parse_args()
     recordings = read(options.manifest)
-    with serving(["--model", options.model, *options.serve.split()]) as (address, process, told):
+    command = ["-m", "asrkit.serve", "--port", "0", "--streams", "1000", "--model", options.model]
+    if options.peer:
+        command = [str(Path(__file__).with_name("sherpa_server.py")), options.peer]
+    with serving([*command, *options.serve.split()]) as (address, process, told):
         # One caller at a time: what is compared with; tests compare that with `transcribe`.
         texts = [asyncio.run(alone(address, samples)) for samples in recordings]
         print(f"{told}\n")
@@ -162,12 +166,13 @@ def read(manifest: Path) -> list[np.ndarray]:
 
 
 @contextmanager
-def serving(options: list[str]) -> Iterator[tuple[str, int, str]]:
-    """A server in a process of its own: its address, its process id, and what it told."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "asrkit.serve", "--port", "0", "--streams", "1000", *options],
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+def serving(command: list[str]) -> Iterator[tuple[str, int, str]]:
+    """A server in a process of its own: its address, its process id, and what it told.
+
+    Args:
+        command: of Python.
+    """
+    process = subprocess.Popen([sys.executable, *command], stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
         told = process.stderr.readline().strip()

@@ -114,7 +114,8 @@ def main() -> None:
     parser.add_argument("manifest", type=Path)
     options = parser.parse_args()
     recordings = read(options.manifest)
-    with serving(["--model", options.model, *options.serve.split()]) as (address, process, told):
+    command = ["-m", "asrkit.serve", "--port", "0", "--streams", "1000", "--model", options.model]
+    with serving([*command, *options.serve.split()]) as (address, process, told):
         texts = [asyncio.run(alone(address, samples)) for samples in recordings]
         print(f"{told}\n")
         clients = options.talkers, options.troublemakers

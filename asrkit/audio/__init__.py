@@ -55,4 +55,6 @@ else:  # imported when first used: a process that only reads files does without 
         if name not in __all__:
             raise AttributeError(f"module 'asrkit.audio' has no attribute {name!r}")
         named = (module for module, names in MODULES.items() if name in names)
-        return getattr(import_module(f"asrkit.audio.{next(named, 'augment')}"), name)
+        value = getattr(import_module(f"asrkit.audio.{next(named, 'augment')}"), name)
+        globals()[name] = value  # and not asked for here again
+        return value

@@ -70,6 +70,7 @@ class Recognizer:
         spec = backend.spec
         self.decoding = DecodingOptions(tokenizer, search, endpointer, postprocess)
         self.normalizer = normalizer
+        self._identity: dict[str, Any] | None = None  # when it is asked for
         if self.decoding.resets_encoder and spec.chunk_size == FULL_CONTEXT:
             raise ValueError("in full context there is no encoder state to reset")
         vad = endpointer is not None and endpointer.vad
@@ -185,7 +186,7 @@ class Recognizer:
     def with_decoding(self, decoding: DecodingOptions) -> "Recognizer":
         """A recogniser of the same model with other options."""
         other = copy.copy(self)
-        other.decoding = decoding
+        other.decoding, other._identity = decoding, None
         return other
 
     def start(
@@ -237,7 +238,9 @@ class Recognizer:
 
     def identity(self) -> dict[str, Any]:
         """What a stream has to find again when it is restored, as JSON."""
-        return identity(self.engine, self.decoding)
+        if self._identity is None:  # takes longer than all else of saving a stream
+            self._identity = identity(self.engine, self.decoding)
+        return self._identity
 
     def transcribe(
         self,
