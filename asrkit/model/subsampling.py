@@ -1,14 +1,16 @@
-"""Causal convolutional subsampling: 4 or 8 feature frames become one encoder frame.
+"""Convolutional subsampling: 4 or 8 feature frames become one encoder frame.
 
 A kind of subsampling says its `factor`; whoever needs the length of an encoder frame asks for it.
-It also says its `lead_frames`, how many feature frames a stream has before its first sample. Its
-past is the last frame of its input and of each stage in between, so encoder frame e sees the
-feature frames before (e+1)·factor and none after:
+It also says its `lead_frames`, how many feature frames a stream has before its first sample, and
+its `lookahead`: encoder frame e sees the feature frames before (e+1)·factor + lookahead. Its past
+is the last frame of its input and of each stage in between:
 
     encoded, past_feats, past_hidden = subsampling(feats, real, past_feats, past_hidden)
+
+A step takes what its frames see: the frames seen ahead come again in the next step.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import torch
@@ -33,8 +35,9 @@ class Conv4Subsampling(nn.Module):
         ValueError: if F is not a multiple of 4.
     """
 
-    factor: Final[int] = 4  # T / E
-    lead_frames: Final[int] = 0
+    factor: Final[int] = 4  # feature frames from one encoder frame to the next
+    lookahead: Final[int] = 0  # feature frames that an encoder frame sees beyond these
+    lead_frames: Final[int] = 0  # feature frames of a stream before its first sample
 
     def __init__(
         self, num_mels: int, dim: int, channels: int | None = None, separable: bool = False
@@ -43,6 +46,7 @@ class Conv4Subsampling(nn.Module):
         if num_mels % 4:
             raise ValueError(f"num_mels must be a multiple of 4, got {num_mels}")
         channels = dim if channels is None else channels
+        self.feats_shape = [1, num_mels]  # of the past
         self.hidden_shape = [channels, 1, num_mels // 2]  # of the past between the convolutions
         self.conv1 = nn.Conv2d(1, channels, 3, stride=2, padding=(0, 1))
         groups = channels if separable else 1
@@ -73,6 +77,55 @@ class Conv4Subsampling(nn.Module):
         return x, feats[:, -1:].clone(), hidden[:, :, -1:].clone()
 
 
+class Conv4ValidSubsampling(nn.Module):
+    """As `Conv4Subsampling` without padding, in time and in frequency: WeNet's `conv2d`.
+
+    Encoder frame e sees feature frames 4e … 4e+6, so T feature frames make (T-3)/4, rounded down,
+    and the past is empty.
+
+    Args:
+        num_mels: F, at least 7.
+        dim: D.
+        channels: S; D if None.
+
+    Raises:
+        ValueError: if F is below 7.
+    """
+
+    factor: Final[int] = 4
+    lookahead: Final[int] = 3
+    lead_frames: Final[int] = 0
+
+    def __init__(self, num_mels: int, dim: int, channels: int | None = None) -> None:
+        super().__init__()
+        if num_mels < 7:
+            raise ValueError(f"num_mels must be at least 7, got {num_mels}")
+        channels = dim if channels is None else channels
+        self.feats_shape, self.hidden_shape = [0, num_mels], [channels, 0, 1]
+        self.conv1 = nn.Conv2d(1, channels, 3, stride=2)
+        self.conv2 = nn.Conv2d(channels, channels, 3, stride=2)
+        self.out = nn.Linear(channels * ((num_mels - 3) // 4), dim)
+
+    def forward(
+        self, feats: Tensor, real: Tensor, past_feats: Tensor, past_hidden: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """One step.
+
+        Args:
+            feats: (B, T, F), T three more than a multiple of 4.
+            real: (B, T) bool, which of them are of samples.
+            past_feats: (B, 0, F).
+            past_hidden: (B, S, 0, 1).
+
+        Returns:
+            (B, (T-3)/4, D), and the two pasts.
+        """
+        x = functional.relu_(self.conv1(feats[:, None]))  # (B, S, (T-1)/2, (F-1)/2)
+        x = functional.relu_(self.conv2(x))  # (B, S, (T-3)/4, (F-3)/4)
+        x = self.out(x.transpose(1, 2).flatten(2))  # (B, (T-3)/4, D)
+        return x, past_feats.clone(), past_hidden.clone()
+
+
 class Conv8Subsampling(nn.Module):
     """Three 3x3 convolutions of stride 2, the later two depthwise-separable, then a linear layer.
 
@@ -90,6 +143,7 @@ class Conv8Subsampling(nn.Module):
     """
 
     factor: Final[int] = 8
+    lookahead: Final[int] = 0
 
     def __init__(
         self, num_mels: int, dim: int, channels: int | None = None, pad_stages: bool = False
@@ -99,6 +153,7 @@ class Conv8Subsampling(nn.Module):
         channels = dim if channels is None else channels
         self.width1 = num_mels // 2 + 1
         self.width2 = self.width1 // 2 + 1
+        self.feats_shape = [1, num_mels]
         self.hidden_shape = [channels, 1, self.width1 + self.width2]  # of both pasts between stages
         self.conv1 = nn.Conv2d(1, channels, 3, stride=2)
         self.conv2 = separable_convolution(channels)
@@ -150,8 +205,30 @@ def separable_convolution(channels: int) -> nn.Sequential:
     )
 
 
+def rounding(factor: int, lookahead: int) -> int:
+    """What is added to the feature frames before they are divided by `factor`, see `num_frames`."""
+    return factor - 1 if lookahead == 0 else -lookahead
+
+
+def num_frames(feature_frames: int, factor: int, lookahead: int) -> int:
+    """E of T feature frames.
+
+    Without look-ahead a part of `factor` frames counts, zeros take the place of what is missing;
+    with it, an encoder frame needs all that it sees.
+    """
+    return max(0, feature_frames + rounding(factor, lookahead)) // factor
+
+
+def split_steps(feats: Tensor, frames: int, lookahead: int) -> Iterator[Tensor]:
+    """(B, T, F) in the pieces that steps take: each begins so many frames after the one before."""
+    for start in range(0, max(1, feats.size(1) - lookahead), frames):
+        yield feats[:, start : start + frames + lookahead]
+
+
 KINDS: Kinds[Any] = Kinds(
-    "subsampling", {"conv4": Conv4Subsampling, "conv8": Conv8Subsampling}, ("num_mels", "dim")
+    "subsampling",
+    {"conv4": Conv4Subsampling, "conv4_valid": Conv4ValidSubsampling, "conv8": Conv8Subsampling},
+    ("num_mels", "dim"),
 )
 
 

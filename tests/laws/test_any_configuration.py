@@ -68,6 +68,7 @@ def case(seed: int, folder: Path) -> Case:
             [
                 {"kind": "conv4", "channels": draw.choice([None, 3])},
                 {"kind": "conv4", "channels": 3, "separable": True},
+                {"kind": "conv4_valid", "channels": draw.choice([None, 3])},
             ]
         ),
     }

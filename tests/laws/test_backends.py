@@ -152,9 +152,10 @@ def test_control_angles_in_float32_are_noticed_after_a_day(monkeypatch: pytest.M
     check(rounded, plain)
 
 
-def test_onnx_of_conv8_in_float32_and_int8(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["conv4_valid", "conv8"])
+def test_onnx_of_other_subsamplings_in_float32_and_int8(kind: str, tmp_path: Path) -> None:
     exported, path = Exported("ctc", 4, 16), tmp_path / "step.onnx"
-    file = file_of(subsampling="conv8", num_layers=1)
+    file = file_of(subsampling=kind, num_layers=1)
     assert onnx_difference(file, exported, tmp_path) < 1e-4
     observed = int8.ObservedStep(path, eager_step(file, exported))
     samples = torch.from_numpy(speech(4.0))[None]
