@@ -33,7 +33,7 @@ class EncoderState(NamedTuple):
 
     feats: Tensor  # (B, 1, F) last feature frame, normalised; of conv4_valid (B, 0, F)
     hidden: Tensor  # (B, S, 1, …) last frame between the subsampling's convolutions; likewise
-    keys: Tensor  # (B, L, H, M, Dh) of the last M encoder frames
+    keys: Tensor  # (B, L, H, M, Dh) of the last M encoder frames; of absolute_keys Dh + 1
     values: Tensor  # (B, L, H, M, Dh)
     conv: Tensor  # (B, L, D, K-1)
     position: Tensor  # (B,) int64, encoder frames consumed
@@ -70,6 +70,7 @@ class ConformerLayer(nn.Module):
         x: Tensor,
         valid: Tensor,
         table: Tensor,
+        vectors: Tensor,
         past_keys: Tensor,
         past_values: Tensor,
         past_conv: Tensor,
@@ -77,7 +78,7 @@ class ConformerLayer(nn.Module):
         """(B, T, D) and this layer's past -> (B, T, D) and its new past."""
         x = x + 0.5 * self.ffn1(x)
         context, keys, values = self.attention(
-            self.attention_norm(x), valid, table, past_keys, past_values
+            self.attention_norm(x), valid, table, vectors, past_keys, past_values
         )
         x = x + context
         convolved, conv = self.convolution(x, past_conv)
@@ -152,6 +153,7 @@ class ConformerEncoder(nn.Module):
         self.frame_ms = FEATURE_FRAME_MS * self.factor
         self.dropout = Dropout(dropout)
         self.position, positions = build_positions(position, dim, num_heads, num_layers)
+        self.key_dim = dim // num_heads + positions[0].extra_key_dim
         self.layers = nn.ModuleList()
         for layer_position in positions:
             attention = ChunkAttention(dim, num_heads, dropout, layer_position)
@@ -169,14 +171,14 @@ class ConformerEncoder(nn.Module):
         """The past of streams that have not begun, with room for M = left_context frames."""
         like = self.mean
         layers, dim = len(self.layers), self.dim
-        kv = [batch_size, layers, self.num_heads, left_context, dim // self.num_heads]
+        keys = [batch_size, layers, self.num_heads, left_context, self.key_dim]
         feats = [batch_size] + self.subsampling.feats_shape  # noqa: RUF005, for TorchScript
         hidden = [batch_size] + self.subsampling.hidden_shape  # noqa: RUF005
         return EncoderState(
             feats=like.new_zeros(feats),
             hidden=like.new_zeros(hidden),
-            keys=like.new_zeros(kv),
-            values=like.new_zeros(kv),
+            keys=like.new_zeros(keys),
+            values=like.new_zeros(keys[:4] + [dim // self.num_heads]),  # noqa: RUF005
             conv=like.new_zeros([batch_size, layers, dim, self.kernel_size - 1]),
             position=torch.zeros([batch_size], dtype=torch.int64, device=like.device),
         )
@@ -246,6 +248,7 @@ class ConformerEncoder(nn.Module):
         x, new_feats, hidden = self.subsampling(feats, real, state.feats, state.hidden)
         lengths = self.num_valid(lengths)
         valid = valid_keys(state.position, lengths, state.keys.size(3), chunk_size, x.size(1))
+        vectors = self.position.vectors(x, state.position, tables.frames)
         x = self.dropout(self.position(x, state.position, tables.frames))
         outputs: list[Tensor] = []
         keys: list[Tensor] = []
@@ -253,7 +256,13 @@ class ConformerEncoder(nn.Module):
         convs: list[Tensor] = []
         for i, layer in enumerate(self.layers):
             x, layer_keys, layer_values, conv = layer(
-                x, valid, tables.layers[i], state.keys[:, i], state.values[:, i], state.conv[:, i]
+                x,
+                valid,
+                tables.layers[i],
+                vectors,
+                state.keys[:, i],
+                state.values[:, i],
+                state.conv[:, i],
             )
             outputs.append(x[:, :frames])
             keys.append(layer_keys)
