@@ -195,6 +195,10 @@ class ModelConfig(Section):
     conv_norm: Literal["layer_norm", "affine"] = "layer_norm"
     """Norm in the convolutions; affine, a scale and a bias of each channel, is what a trained
     BatchNorm becomes."""
+    conv_padding: Literal["depthwise", "pointwise"] = "depthwise"
+    """Layer of the convolutions before which zeros stand for the frames before a stream."""
+    after_norm: bool = False
+    """A LayerNorm after the last layer; the layers' own are there in any case."""
 
     def num_frames(self, feature_frames: int) -> int:
         """Encoder frames of so many feature frames of 10 ms."""

@@ -54,14 +54,20 @@ class ConformerLayer(nn.Module):
     """Half feed-forward, attention, convolution, half feed-forward, LayerNorm."""
 
     def __init__(
-        self, attention: ChunkAttention, dim: int, ffn_dim: int, kernel_size: int, conv_norm: str
+        self,
+        attention: ChunkAttention,
+        dim: int,
+        ffn_dim: int,
+        kernel_size: int,
+        conv_norm: str,
+        conv_padding: str,
     ) -> None:
         super().__init__()
         dropout = attention.dropout.p
         self.ffn1 = FeedForward(dim, ffn_dim, dropout)
         self.attention_norm = nn.LayerNorm(dim)
         self.attention = attention
-        self.convolution = CausalConvolution(dim, kernel_size, dropout, conv_norm)
+        self.convolution = CausalConvolution(dim, kernel_size, dropout, conv_norm, conv_padding)
         self.ffn2 = FeedForward(dim, ffn_dim, dropout)
         self.norm = nn.LayerNorm(dim)
 
@@ -106,6 +112,9 @@ class ConformerEncoder(nn.Module):
         subsampling: kind of subsampling, see `subsampling.KINDS`, or its options likewise:
             {"kind": "conv4", "channels": 64}.
         conv_norm: norm in the convolutions: "layer_norm" or "affine".
+        conv_padding: layer of the convolutions before which zeros stand for the frames before a
+            stream: "depthwise" or "pointwise".
+        after_norm: a LayerNorm after the last layer.
 
     Attributes:
         factor: feature frames in an encoder frame, as the subsampling has it.
@@ -133,6 +142,8 @@ class ConformerEncoder(nn.Module):
         position: str | Mapping[str, Any] = "relative",
         subsampling: str | Mapping[str, Any] = "conv4",
         conv_norm: str = "layer_norm",
+        conv_padding: str = "depthwise",
+        after_norm: bool = False,
     ) -> None:
         super().__init__()
         if dim % num_heads or dim % 2:
@@ -157,8 +168,9 @@ class ConformerEncoder(nn.Module):
         self.layers = nn.ModuleList()
         for layer_position in positions:
             attention = ChunkAttention(dim, num_heads, dropout, layer_position)
-            layer = ConformerLayer(attention, dim, ffn_dim, kernel_size, conv_norm)
+            layer = ConformerLayer(attention, dim, ffn_dim, kernel_size, conv_norm, conv_padding)
             self.layers.append(layer)
+        self.after_norm = nn.LayerNorm(dim) if after_norm else nn.Identity()
 
     @torch.jit.unused
     def set_statistics(self, mean: Tensor, scale: Tensor) -> None:
@@ -268,6 +280,7 @@ class ConformerEncoder(nn.Module):
             keys.append(layer_keys)
             values.append(layer_values)
             convs.append(conv)
+        outputs[-1] = self.after_norm(outputs[-1])
         new_state = EncoderState(
             feats=new_feats,
             hidden=hidden,

@@ -52,7 +52,7 @@ CONF = PROJECT / "conf" / "conformer.yaml"
         (
             "model.position.kind=rotory",
             "'model.position.kind': must be one of relative, relative_learned, shaw, t5, alibi, "
-            "deberta, urpe, rotary, compact, sinusoidal, learned, flow, complex, none, "
+            "deberta, urpe, rotary, compact, absolute_keys, sinusoidal, learned, flow, complex, none, "
             "got 'rotory'; did you mean 'rotary'?",
         ),
         (

@@ -17,7 +17,7 @@ from asrkit.lm import Hotwords, TokenFusion, Weighted, WordFusion, read_arpa
 from asrkit.lm.fusion import as_word
 from asrkit.lm.kneser_ney import arpa_lines, estimate
 from asrkit.model import FULL_CONTEXT, CTCOutput, EncoderState
-from asrkit.model.convolution import NORMS
+from asrkit.model.convolution import NORMS, PADDINGS
 from asrkit.model.positions import KINDS
 from asrkit.runtime import BatchedSession, Recognizer, Result, Session
 from asrkit.search import Fusion, GreedySearch, PrefixBeamSearch, Search, plus
@@ -64,6 +64,8 @@ def case(seed: int, folder: Path) -> Case:
         "kernel_size": draw.choice([2, 5, 31]),
         "position": draw.choice(sorted(KINDS)),
         "conv_norm": draw.choice(sorted(NORMS)),
+        "conv_padding": draw.choice(PADDINGS),
+        "after_norm": draw.random() < 0.3,
         "subsampling": draw.choice(
             [
                 {"kind": "conv4", "channels": draw.choice([None, 3])},
