@@ -31,12 +31,8 @@ POSITIONS = {"rel_pos": "absolute_keys", "abs_pos": "sinusoidal", "no_pos": "non
 DECODER = "decoder."
 UNUSED = (".pe", ".num_batches_tracked", ".concat_linear.weight", ".concat_linear.bias")
 
-ENDS = {  # WeNet's names of modules, by asrkit's
-    "subsampling.conv1": "embed.conv.0",
-    "subsampling.conv2": "embed.conv.2",
-    "subsampling.out": "embed.out.0",
-}
-LAYER = {
+SUBSAMPLINGS = {"conv2d": "conv4_valid", "conv2d6": "conv6_valid", "conv2d8": "conv8_valid"}
+LAYER = {  # WeNet's names of modules, by asrkit's
     "ffn1.norm": "norm_ff_macaron",
     "ffn1.expand": "feed_forward_macaron.w_1",
     "ffn1.project": "feed_forward_macaron.w_2",
@@ -125,7 +121,7 @@ def model_settings(settings: Settings) -> dict[str, Any]:
         "ffn_dim": part.linear_units,
         "kernel_size": part.cnn_module_kernel,
         "dropout": part.dropout_rate,
-        "subsampling": "conv4_valid",
+        "subsampling": SUBSAMPLINGS[part.input_layer],
         "position": POSITIONS[part.pos_enc_layer_type],
         "conv_norm": "affine" if part.cnn_module_norm == "batch_norm" else "layer_norm",
         "conv_padding": "pointwise",
@@ -218,7 +214,10 @@ def renamed(weights: Mapping[str, Tensor], part: EncoderPart) -> dict[str, Tenso
 def encoder_weights(rest: dict[str, Tensor], part: EncoderPart) -> dict[str, Tensor]:
     """The encoder's, taken from those that are left."""
     found = {"mean": rest.pop(MEAN), "scale": rest.pop(SCALE)}
-    modules = dict(ENDS)
+    out = "embed.out.0" if part.input_layer == "conv2d" else "embed.linear"
+    modules = {"subsampling.out": out}
+    for i in range(0, 6 if part.input_layer == "conv2d8" else 4, 2):
+        modules[f"subsampling.conv.{i}"] = f"embed.conv.{i}"
     if part.final_norm:
         modules["after_norm"] = "after_norm"
     for i in range(part.num_blocks):

@@ -35,6 +35,7 @@ class EncoderPart(Part):
     cnn_module_norm: Literal["layer_norm", "batch_norm"] = "batch_norm"
     pos_enc_layer_type: Literal["rel_pos", "abs_pos", "no_pos"] = "rel_pos"
     selfattention_layer_type: Literal["rel_selfattn", "selfattn"] = "rel_selfattn"
+    input_layer: Literal["conv2d", "conv2d6", "conv2d8"] = "conv2d"
     static_chunk_size: Annotated[int, Field(le=MOST_FRAMES)] = 0
     use_dynamic_chunk: bool = False
     dropout_rate: Annotated[Number, Field(ge=0.0, lt=1.0)] = 0.1
@@ -42,7 +43,6 @@ class EncoderPart(Part):
     norm_eps: Number = EPSILON
     conv_norm_eps: Number = EPSILON
 
-    input_layer: Literal["conv2d"] = "conv2d"
     causal: Literal[True] = False  # type: ignore[assignment]  # WeNet's default sees frames to come
     use_cnn_module: Literal[True] = True
     macaron_style: Literal[True] = True

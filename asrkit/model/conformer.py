@@ -31,7 +31,7 @@ FEATURE_FRAME_MS = 10
 class EncoderState(NamedTuple):
     """The past of B streams."""
 
-    feats: Tensor  # (B, 1, F) last feature frame, normalised; of conv4_valid (B, 0, F)
+    feats: Tensor  # (B, 1, F) last feature frame, normalised; without padding (B, 0, F)
     hidden: Tensor  # (B, S, 1, …) last frame between the subsampling's convolutions; likewise
     keys: Tensor  # (B, L, H, M, Dh) of the last M encoder frames; of absolute_keys Dh + 1
     values: Tensor  # (B, L, H, M, Dh)

@@ -1,4 +1,4 @@
-"""Convolutional subsampling: 4 or 8 feature frames become one encoder frame.
+"""Convolutional subsampling: 4, 6 or 8 feature frames become one encoder frame.
 
 A kind of subsampling says its `factor`; whoever needs the length of an encoder frame asks for it.
 It also says its `lead_frames`, how many feature frames a stream has before its first sample, and
@@ -11,7 +11,7 @@ A step takes what its frames see: the frames seen ahead come again in the next s
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import torch
 from torch import Tensor, nn
@@ -77,34 +77,39 @@ class Conv4Subsampling(nn.Module):
         return x, feats[:, -1:].clone(), hidden[:, :, -1:].clone()
 
 
-class Conv4ValidSubsampling(nn.Module):
-    """As `Conv4Subsampling` without padding, in time and in frequency: WeNet's `conv2d`.
+class ValidSubsampling(nn.Module):
+    """Convolutions without padding, in time and in frequency, then a linear layer.
 
-    Encoder frame e sees feature frames 4e … 4e+6, so T feature frames make (T-3)/4, rounded down,
-    and the past is empty.
+    The base of kinds that say their `stages`. An encoder frame needs all feature frames that it
+    sees, and the past is empty.
 
     Args:
-        num_mels: F, at least 7.
+        num_mels: F, at least factor + lookahead.
         dim: D.
         channels: S; D if None.
 
     Raises:
-        ValueError: if F is below 7.
+        ValueError: if F is lower.
     """
 
-    factor: Final[int] = 4
-    lookahead: Final[int] = 3
-    lead_frames: Final[int] = 0
+    stages: ClassVar[list[tuple[int, int]]]  # size and stride of each convolution
+    factor: ClassVar[int]
+    lookahead: ClassVar[int]
+    lead_frames: ClassVar[int] = 0
 
     def __init__(self, num_mels: int, dim: int, channels: int | None = None) -> None:
         super().__init__()
-        if num_mels < 7:
-            raise ValueError(f"num_mels must be at least 7, got {num_mels}")
+        if num_mels < self.factor + self.lookahead:
+            least = self.factor + self.lookahead
+            raise ValueError(f"num_mels must be at least {least}, got {num_mels}")
         channels = dim if channels is None else channels
         self.feats_shape, self.hidden_shape = [0, num_mels], [channels, 0, 1]
-        self.conv1 = nn.Conv2d(1, channels, 3, stride=2)
-        self.conv2 = nn.Conv2d(channels, channels, 3, stride=2)
-        self.out = nn.Linear(channels * ((num_mels - 3) // 4), dim)
+        layers: list[nn.Module] = []
+        for i, (size, stride) in enumerate(self.stages):
+            layers.append(nn.Conv2d(channels if i else 1, channels, size, stride=stride))
+            layers.append(nn.ReLU(inplace=True))
+        self.conv = nn.Sequential(*layers)
+        self.out = nn.Linear(channels * ((num_mels - self.lookahead) // self.factor), dim)
 
     def forward(
         self, feats: Tensor, real: Tensor, past_feats: Tensor, past_hidden: Tensor
@@ -112,18 +117,38 @@ class Conv4ValidSubsampling(nn.Module):
         """One step.
 
         Args:
-            feats: (B, T, F), T three more than a multiple of 4.
+            feats: (B, T, F), T = n·factor + lookahead.
             real: (B, T) bool, which of them are of samples.
             past_feats: (B, 0, F).
             past_hidden: (B, S, 0, 1).
 
         Returns:
-            (B, (T-3)/4, D), and the two pasts.
+            (B, n, D), and the two pasts.
         """
-        x = functional.relu_(self.conv1(feats[:, None]))  # (B, S, (T-1)/2, (F-1)/2)
-        x = functional.relu_(self.conv2(x))  # (B, S, (T-3)/4, (F-3)/4)
-        x = self.out(x.transpose(1, 2).flatten(2))  # (B, (T-3)/4, D)
+        x = self.conv(feats[:, None])  # (B, S, n, F')
+        x = self.out(x.transpose(1, 2).flatten(2))  # (B, n, D)
         return x, past_feats.clone(), past_hidden.clone()
+
+
+class Conv4ValidSubsampling(ValidSubsampling):
+    """As `Conv4Subsampling` without padding, WeNet's `conv2d`: frame e sees frames 4e … 4e+6."""
+
+    stages: ClassVar = [(3, 2), (3, 2)]
+    factor, lookahead = 4, 3
+
+
+class Conv6ValidSubsampling(ValidSubsampling):
+    """WeNet's `conv2d6`: frame e sees frames 6e … 6e+10."""
+
+    stages: ClassVar = [(3, 2), (5, 3)]
+    factor, lookahead = 6, 5
+
+
+class Conv8ValidSubsampling(ValidSubsampling):
+    """WeNet's `conv2d8`: frame e sees frames 8e … 8e+14."""
+
+    stages: ClassVar = [(3, 2), (3, 2), (3, 2)]
+    factor, lookahead = 8, 7
 
 
 class Conv8Subsampling(nn.Module):
@@ -227,7 +252,13 @@ def split_steps(feats: Tensor, frames: int, lookahead: int) -> Iterator[Tensor]:
 
 KINDS: Kinds[Any] = Kinds(
     "subsampling",
-    {"conv4": Conv4Subsampling, "conv4_valid": Conv4ValidSubsampling, "conv8": Conv8Subsampling},
+    {
+        "conv4": Conv4Subsampling,
+        "conv8": Conv8Subsampling,
+        "conv4_valid": Conv4ValidSubsampling,
+        "conv6_valid": Conv6ValidSubsampling,
+        "conv8_valid": Conv8ValidSubsampling,
+    },
     ("num_mels", "dim"),
 )
 

@@ -221,6 +221,35 @@ def test_other_shapes(copy: Path, small: Path, kind: str, final_norm: bool) -> N
     assert difference(offline(encoder, feats[None], FULL_CONTEXT, 0)[0], wanted) < 1e-4
 
 
+@pytest.mark.parametrize(
+    ("layer", "sizes", "width"), [("conv2d6", [3, 5], 12), ("conv2d8", [3, 3, 3], 9)]
+)
+@torch.no_grad()
+def test_other_subsamplings(
+    copy: Path, small: Path, layer: str, sizes: list[int], width: int
+) -> None:
+    settle(copy, input_layer=layer)
+    torch.manual_seed(0)
+
+    def change(weights: dict[str, Any]) -> None:
+        forget("embed.out.0.weight", "embed.out.0.bias")(weights)
+        weights["encoder.embed.linear.weight"] = 0.05 * torch.randn(32, 32 * width)
+        weights["encoder.embed.linear.bias"] = torch.randn(32)
+        for i, size in enumerate(sizes):
+            shape = (32, 32 if i else 1, size, size)
+            weights[f"encoder.embed.conv.{2 * i}.weight"] = 0.1 * torch.randn(shape)
+            weights[f"encoder.embed.conv.{2 * i}.bias"] = torch.randn(32)
+
+    weights = weigh(copy, change)
+    with np.load(small / "expected.npz") as arrays:
+        feats = torch.from_numpy(arrays["speech/feats"])
+    settings = yaml.safe_load((copy / "train.yaml").read_text())["encoder_conf"]
+    encoder = import_checkpoint("wenet", copy).file.model.encoder
+    wanted = wenet_reference.encode(weights, settings, feats)
+    assert len(wanted) == encoder.num_frames(len(feats))
+    assert difference(offline(encoder, feats[None], FULL_CONTEXT, 0)[0], wanted) < 1e-4
+
+
 def test_an_older_folder(copy: Path, small: Path) -> None:
     """Without tokenizer, cmvn_conf and statistics in the weights; another name of the units."""
     values = settle(copy)
@@ -274,7 +303,8 @@ def test_the_command(copy: Path, capsys: pytest.CaptureFixture[str], tmp_path: P
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"causal": False}, "'encoder_conf.causal': input should be True, got False"),
-    ({"input_layer": "conv2d6"}, "'encoder_conf.input_layer': input should be 'conv2d', got"),
+    ({"input_layer": "linear"}, "'encoder_conf.input_layer': input should be 'conv2d', 'conv2d6'"),
+    ({"input_layer": "conv2d6"}, "has no weight 'encoder.embed.linear.weight'"),
     ({"pos_enc_layer_type": "rope_pos"}, "'encoder_conf.pos_enc_layer_type': input should be"),
     ({"pos_enc_layer_type": "no_pos"}, "rel_selfattn with no_pos cannot be imported"),
     ({"activation_type": "relu"}, "'encoder_conf.activation_type': input should be 'swish'"),

@@ -9,6 +9,11 @@ from torch import Tensor
 from torch.nn import functional
 
 Weights = Mapping[str, Tensor]
+EMBED = {
+    "conv2d": ("embed.out.0", [2, 2]),
+    "conv2d6": ("embed.linear", [2, 3]),
+    "conv2d8": ("embed.linear", [2, 2, 2]),
+}
 
 
 def linear(weights: Weights, name: str, x: Tensor) -> Tensor:
@@ -67,10 +72,11 @@ def encode(weights: Weights, settings: Mapping[str, Any], feats: Tensor) -> Tens
     weights = {name.removeprefix("encoder."): tensor for name, tensor in weights.items()}
     kind, dim = settings["pos_enc_layer_type"], settings["output_size"]
     x = ((feats - weights["global_cmvn.mean"]) * weights["global_cmvn.istd"])[None]
-    for i in (0, 2):
-        conv = weights[f"embed.conv.{i}.weight"], weights[f"embed.conv.{i}.bias"]
-        x = functional.conv2d(x, *conv, stride=2).relu()
-    x = linear(weights, "embed.out.0", x.transpose(0, 1).flatten(1))
+    out, strides = EMBED[settings["input_layer"]]
+    for i, stride in enumerate(strides):
+        conv = (weights[f"embed.conv.{2 * i}.{end}"] for end in ("weight", "bias"))
+        x = functional.conv2d(x, *conv, stride=stride).relu()
+    x = linear(weights, out, x.transpose(0, 1).flatten(1))
     if kind != "no_pos":
         x = x * math.sqrt(dim)
     if kind == "abs_pos":

@@ -40,6 +40,7 @@ REWRITINGS: list[Callable[[str], str] | None] = [
     lambda text: "",
 ]
 
+VALID = ["conv4_valid", "conv6_valid", "conv8_valid"]
 NO_SAMPLES = [float("nan"), float("-inf"), 1e20, -1e3]
 
 
@@ -70,7 +71,7 @@ def case(seed: int, folder: Path) -> Case:
             [
                 {"kind": "conv4", "channels": draw.choice([None, 3])},
                 {"kind": "conv4", "channels": 3, "separable": True},
-                {"kind": "conv4_valid", "channels": draw.choice([None, 3])},
+                {"kind": draw.choice(VALID), "channels": draw.choice([None, 3])},
             ]
         ),
     }

@@ -70,7 +70,7 @@ def test_every_position_encoding(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["encoder", "ctc", "model"])
-@pytest.mark.parametrize("kind", ["conv4_valid", "conv8"])
+@pytest.mark.parametrize("kind", ["conv4_valid", "conv6_valid", "conv8"])
 def test_other_subsamplings(kind: str, what: str, tmp_path: Path) -> None:
     test_torchscript(file_of(subsampling=kind), what, 4, 16, tmp_path)
 

@@ -28,9 +28,12 @@ def reach(chunk_size: int, left_context: int, frame: int, kind: str) -> tuple[in
 
     The convolution looks K-1 frames back from the attention's output; attention from a frame's
     chunk to M frames before it; the subsampling from frame e to features 4e-3 … 4e+3, without
-    padding 4e … 4e+6, or where three stages follow each other 8e-7 … 8e+7.
+    padding 4e … 4e+6 (see the kinds), or where three stages follow each other 8e-7 … 8e+7.
     """
-    factor, before, after = {"conv4": (4, 3, 3), "conv4_valid": (4, 0, 6), "conv8": (8, 7, 7)}[kind]
+    factor, before, after = {
+        "conv4": (4, 3, 3), "conv8": (8, 7, 7),
+        "conv4_valid": (4, 0, 6), "conv6_valid": (6, 0, 10), "conv8_valid": (8, 0, 14),
+    }[kind]  # fmt: skip
     first = frame
     for _ in range(LAYERS):
         first = max(0, first - (KERNEL - 1))

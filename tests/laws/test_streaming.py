@@ -55,7 +55,8 @@ def test_encoder(chunk_size: int, left_context: int, dtype: torch.dtype) -> None
 
 
 @pytest.mark.parametrize(
-    "subsampling", [{"kind": "conv4", "separable": True}, "conv4_valid", "conv8", PADDED]
+    "subsampling",
+    [{"kind": "conv4", "separable": True}, "conv4_valid", "conv6_valid", "conv8", PADDED],
 )
 @pytest.mark.parametrize("chunk_size", CHUNKS)
 def test_other_subsamplings(chunk_size: int, subsampling: object) -> None:
@@ -64,7 +65,7 @@ def test_other_subsamplings(chunk_size: int, subsampling: object) -> None:
     for dtype, tolerance in TOLERANCE.items():
         encoder, feats = encoder.to(dtype), feats.to(dtype)
         expected = offline(encoder, feats, chunk_size, 7)
-        frames = {"conv4_valid": 102, "conv8": 52}
+        frames = {"conv8": 52, "conv4_valid": 102, "conv6_valid": 68}
         assert expected.shape == (2, frames.get(str(subsampling), 104), 24)
         for chunks_a_step in (1, 3):
             streamed = stream(encoder, feats, chunk_size, 7, chunks_a_step)

@@ -1,4 +1,4 @@
-"""conv4_valid: WeNet's convolutions without padding, for any number of frames."""
+"""Convolutions without padding, as WeNet has them, for any number of frames."""
 
 import numpy as np
 import pytest
@@ -9,48 +9,65 @@ from torch.nn import functional
 from asrkit import Batcher, Endpointer
 from asrkit.backends import eager
 from asrkit.backends.compare import difference
-from asrkit.model import ConformerEncoder
-from asrkit.model.subsampling import Conv4ValidSubsampling, num_frames, split_steps
+from asrkit.model.subsampling import (
+    ValidSubsampling,
+    build_subsampling,
+    num_frames,
+    split_steps,
+)
 from asrkit.runtime import Recognizer, Result
 from asrkit.search import GreedySearch
 from asrkit.text import CharTokenizer
 from tests.conftest import speech, timed, tiny_encoder, tiny_model
 from tests.laws.test_streaming import offline, packets, stream
 
+KINDS = {"conv4_valid": [2, 2], "conv6_valid": [2, 3], "conv8_valid": [2, 2, 2]}  # strides
 
-def published(module: Conv4ValidSubsampling, feats: Tensor) -> Tensor:
+
+def published(module: ValidSubsampling, strides: list[int], feats: Tensor) -> Tensor:
     """(B, T, F) -> (B, E, D) in one piece."""
     x = feats[:, None]
-    for convolution in (module.conv1, module.conv2):
-        x = functional.relu(functional.conv2d(x, convolution.weight, convolution.bias, stride=2))
+    for i, stride in enumerate(strides):
+        weight, bias = module.conv[2 * i].weight, module.conv[2 * i].bias
+        x = functional.relu(functional.conv2d(x, weight, bias, stride=stride))  # type: ignore[arg-type]
     return module.out(x.transpose(1, 2).flatten(2))
 
 
-@pytest.fixture
-def encoder() -> ConformerEncoder:
-    return tiny_encoder(subsampling="conv4_valid", num_layers=1)
+def frames_of(kind: str, count: int) -> int:
+    """Encoder frames of so many feature frames, convolution by convolution."""
+    for size, stride in zip([3, 5 if kind == "conv6_valid" else 3, 3], KINDS[kind], strict=False):
+        count = (count - size) // stride + 1 if count >= size else 0
+    return count
 
 
 @pytest.mark.parametrize("num_mels", [20, 80])
+@pytest.mark.parametrize("kind", KINDS)
 @torch.no_grad()
-def test_equals_the_published_computation(num_mels: int) -> None:
+def test_equals_the_published_computation(kind: str, num_mels: int) -> None:
     """Feature frames in steps of one and of three encoder frames; the last ones make none."""
     torch.manual_seed(0)
-    module = Conv4ValidSubsampling(num_mels, 12, 6).double()
-    feats = torch.randn(2, 4 * 9 + 3, num_mels, dtype=torch.float64)
+    module = build_subsampling({"kind": kind, "channels": 6}, num_mels, 12).double()
+    assert isinstance(module, ValidSubsampling)
+    factor, lookahead = module.factor, module.lookahead
+    feats = torch.randn(2, factor * 9 + lookahead, num_mels, dtype=torch.float64)
     past = feats[:, :0], feats.new_zeros(2, *module.hidden_shape)
-    for frames in (4, 12):
-        found = torch.cat([module(part, *past)[0] for part in split_steps(feats, frames, 3)], dim=1)
-        assert (found - published(module, feats)).abs().max() < 1e-12
+    real = torch.ones(feats.shape[:2], dtype=torch.bool)
+    expected = published(module, KINDS[kind], feats)
+    for frames in (factor, 3 * factor):
+        parts = [module(part, real, *past)[0] for part in split_steps(feats, frames, lookahead)]
+        assert (torch.cat(parts, dim=1) - expected).abs().max() < 1e-12
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @torch.no_grad()
-def test_every_number_of_frames(encoder: ConformerEncoder) -> None:
-    """Fewer than seven make none, as in WeNet; then one comes with every four."""
+def test_every_number_of_frames(kind: str) -> None:
+    """Those that lack some of what they see are none, as in WeNet."""
+    encoder = tiny_encoder(subsampling=kind, num_layers=1)
     feats = torch.randn(1, 40, 20, dtype=torch.float64)
     for count in range(24):
-        frames = max(0, ((count - 1) // 2 - 1) // 2)
-        assert num_frames(count, 4, 3) == encoder.num_frames(count) == frames
+        frames = frames_of(kind, count)
+        assert num_frames(count, encoder.factor, encoder.lookahead) == frames
+        assert encoder.num_frames(count) == frames
         assert encoder.num_valid(torch.tensor([count])).tolist() == [frames]
         whole = offline(encoder, feats[:, :count], 2, 5)
         streamed = stream(encoder, feats[:, :count], 2, 5, 1)
@@ -59,7 +76,8 @@ def test_every_number_of_frames(encoder: ConformerEncoder) -> None:
 
 
 @torch.no_grad()
-def test_control_steps_that_do_not_overlap_are_noticed(encoder: ConformerEncoder) -> None:
+def test_control_steps_that_do_not_overlap_are_noticed() -> None:
+    encoder = tiny_encoder(subsampling="conv4_valid", num_layers=1)
     feats = torch.randn(1, 67, 20, dtype=torch.float64)
     whole = offline(encoder, feats, 4, 8)
     state, parts = encoder.init_state(1, 8), []
