@@ -86,8 +86,9 @@ def test_features_and_subsampling(imported: Imported, expected: Expected, clip: 
     assert apart.max() < 2e-2
     encoder = imported.file.model.encoder
     state, lengths = encoder.init_state(1, 0), torch.tensor([feats.size(1)])
-    normalized = encoder.normalize(feats, lengths, encoder.num_frames(feats.size(1)))
-    subsampled, _, _ = encoder.subsampling(normalized, state.feats, state.hidden)
+    frames = encoder.num_frames(feats.size(1))
+    normalized = encoder.normalize(feats, lengths, state.position, frames)
+    subsampled, _, _ = encoder.subsampling(*normalized, state.feats, state.hidden)
     assert off(subsampled[0], expected, f"{clip}/subsampled") < 1e-4
 
 
