@@ -98,8 +98,9 @@ class AugmentationConfig(Section):
 
 
 class TextConfig(Section):
-    tokenizer: Literal["characters", "words", "unigram", "bpe"] = "characters"
-    """The kind of labels; unigram and bpe are sub-words by sentencepiece."""
+    tokenizer: Literal["characters", "words", "unigram", "bpe", "pieces"] = "characters"
+    """The kind of labels; unigram and bpe are sub-words by sentencepiece, pieces sub-words of an
+    imported model."""
     vocab_size: Positive = 256
     """Number of labels of unigram and bpe."""
     case: Literal["keep", "lower", "upper"] = "keep"
