@@ -188,8 +188,8 @@ class ModelConfig(Section):
     (8000 if null) and `snip_edges`, or slaney, which is NeMo's. For sherpa-onnx: docs/export.md."""
     subsampling: AnySubsampling = SUBSAMPLINGS["conv4"](kind="conv4")
     """conv4 makes an encoder frame of 4 feature frames, conv8 of 8; with options: `channels` (S;
-    `dim` if null), of conv4 `separable` (a ninth of its second convolution's arithmetic), and of
-    conv8 `pad_stages` (zeros around a stream as NeMo has them)."""
+    `dim` if null), `pad_stages` (zeros around a stream as NeMo has them), and of conv4 `separable`
+    (a ninth of its second convolution's arithmetic)."""
     position: AnyPosition = POSITIONS["relative"](kind="relative")
     """The position encoding, a kind with its options: docs/positions.md."""
     conv_norm: Literal["layer_norm", "affine"] = "layer_norm"

@@ -1,4 +1,4 @@
-"""NVIDIA NeMo's checkpoints: cache-aware streaming FastConformer encoders with a CTC head.
+"""NVIDIA NeMo's checkpoints: cache-aware streaming Conformer and FastConformer with a CTC head.
 
 A .nemo file is a tar of a YAML configuration, weights by torch.save and the tokenizer's files. What
 differs in the numbers is folded here: the scaling of the encoder's input, the running statistics of
@@ -68,8 +68,6 @@ ENCODER = {
         "regular", ("chunked_limited",), "other attention is of full context, or not in chunks"
     ),
     "conv_norm_type": Key("batch_norm", ("batch_norm", "layer_norm")),
-    "subsampling": Key("striding", ("dw_striding",)),
-    "subsampling_factor": Key(4, (8,)),
     "causal_downsampling": Key(False, (True,), "a symmetric subsampling does not stream"),
     "reduction": Key(None, (None,)),
     "feat_out": Key(-1, (-1,)),
@@ -89,12 +87,18 @@ LAYER = {  # asrkit's names of a layer's parts that are the same, and NeMo's
     "ffn2.project": "feed_forward2.linear2",
     "norm": "norm_out",
 }
-SUBSAMPLING = {"conv1": "conv.0", "conv2.0": "conv.2", "conv2.1": "conv.3", "conv3.0": "conv.5",
-               "conv3.1": "conv.6", "out": "out"}  # fmt: skip
+PLAIN = {"conv1": "conv.0", "conv2": "conv.2", "out": "out"}
+SEPARABLE = {"conv1": "conv.0", "conv2.0": "conv.2", "conv2.1": "conv.3", "out": "out"}
+SUBSAMPLINGS: dict[tuple[Any, Any], tuple[dict[str, Any], dict[str, str]]] = {
+    # asrkit's options, and its names of the parts with NeMo's
+    ("striding", 4): ({"kind": "conv4"}, PLAIN),
+    ("dw_striding", 4): ({"kind": "conv4", "separable": True}, SEPARABLE),
+    ("dw_striding", 8): ({"kind": "conv8"}, SEPARABLE | {"conv3.0": "conv.5", "conv3.1": "conv.6"}),
+}
 
 
 def read_nemo(path: Path) -> Imported:
-    """A .nemo file of a cache-aware streaming FastConformer with CTC, or of a hybrid with CTC.
+    """A .nemo file of a cache-aware streaming Conformer or FastConformer with CTC, or a hybrid.
 
     Raises:
         CheckpointError: for any other, and for what cannot be computed exactly.
@@ -203,13 +207,23 @@ def model_settings(encoder: dict[str, Any], features: dict[str, Any]) -> dict[st
         "dropout": dropout,
         "frontend": "slaney",
         "subsampling": {
-            "kind": "conv8",
+            **subsampling(encoder)[0],
             "channels": dim if channels == -1 else channels,
             "pad_stages": True,
         },
         "position": "relative",
         "conv_norm": "affine" if folds_norm(encoder) else "layer_norm",
     }
+
+
+def subsampling(encoder: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Of SUBSAMPLINGS. Raises CheckpointError for another."""
+    found = encoder.get("subsampling", "striding"), encoder.get("subsampling_factor", 4)
+    for known, chosen in SUBSAMPLINGS.items():
+        if found == known:
+            return chosen
+    names = ", ".join(f"{kind} by {factor}" for kind, factor in SUBSAMPLINGS)
+    raise CheckpointError(f"encoder.subsampling must be one of {names}, got {shown(found)}")
 
 
 def folds_norm(encoder: dict[str, Any]) -> bool:
@@ -293,7 +307,7 @@ def check_filters(weights: Weights, features: dict[str, Any]) -> None:
 def subsampling_weights(weights: Weights, encoder: dict[str, Any]) -> dict[str, Tensor]:
     """Those of the subsampling; what scales its output is folded into its last layer."""
     ours: dict[str, Tensor] = {}
-    for own, name in SUBSAMPLING.items():
+    for own, name in subsampling(encoder)[1].items():
         ours |= weights.take_part(f"encoder.subsampling.{own}", f"encoder.pre_encode.{name}")
     if encoder.get("xscaling", True):
         for part in ("weight", "bias"):

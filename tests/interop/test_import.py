@@ -75,7 +75,10 @@ REFUSED: dict[str, tuple[Callable[..., object], str]] = {
     "rate": (of("preprocessor", "sample_rate", 8000), "sample_rate must be 16000, got 8000"),
     "mels": (of("encoder", "feat_in", 64), "encoder.feat_in must be 80, got 64"),
     "convolution": (of("encoder", "conv_context_size", None), "a symmetric convolution does not"),
-    "subsampling": (of("encoder", "subsampling", "vggnet"), "subsampling must be dw_striding"),
+    "subsampling": (
+        of("encoder", "subsampling", "vggnet"),
+        "must be one of striding by 4, dw_",
+    ),
     "symmetric": (of("encoder", "causal_downsampling", False), "a symmetric subsampling does not"),
     "attention": (of("encoder", "att_context_style", "regular"), "must be chunked_limited"),
     "unbounded": (of("encoder", "att_context_size", [-1, 13]), "contexts without bounds"),
@@ -178,6 +181,24 @@ def test_what_nemo_leaves_open(tmp_path: Path) -> None:
     scaled = import_checkpoint("nemo", checkpoint(tmp_path / "n.nemo")).file
     outs = [each.model.encoder.subsampling.out.weight for each in (file, scaled)]
     assert torch.equal(4.0 * outs[0], outs[1])
+
+
+@pytest.mark.parametrize("kind", ["striding", "dw_striding"])
+def test_a_conformer_of_40_ms(kind: str, tmp_path: Path) -> None:
+    """Cache-aware Conformers have an encoder frame for every 4 feature frames."""
+
+    def change(settings: dict[str, Any], weights: dict[str, torch.Tensor]) -> None:
+        settings["encoder"] |= {"subsampling": kind, "subsampling_factor": 4}
+        names = [each for each in weights if "pre_encode.conv.5" in each or "conv.6" in each]
+        names += [each for each in weights if kind == "striding" and "pre_encode.conv.3" in each]
+        for name in names:
+            del weights[name]
+        if kind == "striding":
+            weights["encoder.pre_encode.conv.2.weight"] = torch.randn(4, 4, 3, 3)
+        weights["encoder.pre_encode.out.weight"] = torch.randn(16, 4 * 21)
+
+    file = import_checkpoint("nemo", checkpoint(tmp_path / "m.nemo", change)).file
+    assert (file.model.encoder.frame_ms, file.model.encoder.lead_frames) == (40, 3)
 
 
 def test_mutated_checkpoints(nemo: Path, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from asrkit.model import FULL_CONTEXT
-from tests.conftest import PADDED, tiny_encoder
+from tests.conftest import PADDED, PADDED4, tiny_encoder
 
 LAYERS, KERNEL = 3, 5
 
@@ -41,11 +41,13 @@ def reach(chunk_size: int, left_context: int, frame: int, factor: int) -> tuple[
     ("chunk_size", "left_context", "frame"),
     [(1, 0, 50), (1, 3, 99), (4, 0, 40), (4, 7, 43), (16, 0, 79), (16, 5, 64), (25, 10, 99)],
 )
-@pytest.mark.parametrize(("kind", "factor"), [("conv4", 4), ("conv8", 8), (PADDED, 8)])
+@pytest.mark.parametrize(
+    ("kind", "factor"), [("conv4", 4), ("conv8", 8), (PADDED, 8), (PADDED4, 4)]
+)
 def test_reach(kind: object, factor: int, chunk_size: int, left_context: int, frame: int) -> None:
     frames = touched(chunk_size, left_context, frame, kind).nonzero().flatten()
     first, last = reach(chunk_size, left_context, frame, factor)
-    lead = 7 if kind == PADDED else 0
+    lead = factor - 1 if isinstance(kind, dict) else 0
     assert frames.min() == max(lead, first)  # no further, and no less: nothing is masked by mistake
     assert frames.max() == last
 

@@ -14,7 +14,7 @@ from asrkit.model import FULL_CONTEXT, ConformerEncoder, EncoderState
 from asrkit.runtime import Recognizer
 from asrkit.search import GreedySearch, PrefixBeamSearch
 from asrkit.text import CharTokenizer
-from tests.conftest import PADDED, fitted, speech, timed, tiny_encoder, tiny_model
+from tests.conftest import PADDED, PADDED4, fitted, speech, timed, tiny_encoder, tiny_model
 
 CHUNKS = [1, 4, 16, 25]
 LEFT_CONTEXTS = [0, 7, 64]
@@ -52,7 +52,10 @@ def test_encoder(chunk_size: int, left_context: int, dtype: torch.dtype) -> None
         assert (streamed - expected).abs().max() < TOLERANCE[dtype]
 
 
-@pytest.mark.parametrize("subsampling", [{"kind": "conv4", "separable": True}, "conv8", PADDED])
+SEPARABLE = {"kind": "conv4", "separable": True}
+
+
+@pytest.mark.parametrize("subsampling", [SEPARABLE, "conv8", PADDED, PADDED4])
 @pytest.mark.parametrize("chunk_size", CHUNKS)
 def test_other_subsamplings(chunk_size: int, subsampling: object) -> None:
     encoder = tiny_encoder(subsampling=subsampling)
