@@ -39,7 +39,7 @@ def settings(layers: int, dim: int, channels: int, labels: int) -> dict[str, Any
 
 
 def weights(layers: int, dim: int, channels: int, labels: int) -> dict[str, Tensor]:
-    """Small random numbers by NeMo's names."""
+    """By NeMo's names: random numbers that leave the size of what goes through them as it is."""
     shapes: dict[str, tuple[int, ...]] = {
         "encoder.pre_encode.conv.0": (channels, 1, 3, 3),
         "encoder.pre_encode.conv.2": (channels, 1, 3, 3),
@@ -67,11 +67,13 @@ def weights(layers: int, dim: int, channels: int, labels: int) -> dict[str, Tens
         alone |= {f"{layer}.self_attn.pos_bias_{x}": (8, dim // 8) for x in ("u", "v")}
     for name, shape in shapes.items():
         alone |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
-    generator = torch.Generator().manual_seed(0)
-    return {
-        name: torch.randn(shape, generator=generator) * shape[-1] ** -0.5
-        for name, shape in alone.items()
-    }
+    generator, found = torch.Generator().manual_seed(0), {}
+    for name, shape in alone.items():
+        drawn = torch.randn(shape, generator=generator)
+        norm = "norm" in name and name.endswith("weight")
+        spread = 0.1 if len(shape) == 1 else drawn[0].numel() ** -0.5
+        found[name] = spread * drawn + (1.0 if norm else 0.0)
+    return found
 
 
 def write(path: Path, config: dict[str, Any], tensors: object) -> None:

@@ -89,7 +89,8 @@ REFUSED: dict[str, tuple[Callable[..., object], str]] = {
     "many": (of("encoder", "n_layers", 60_000), "there is no weight 'encoder.layers.1"),
     "heads": (of("encoder", "n_heads", 3), "must be a multiple of num_heads"),
     "channels": (of("encoder", "subsampling_conv_channels", 8), "weight 'encoder.subsampling."),
-    "words": (of("decoder", "vocabulary", ["ab"]), "decoder.vocabulary must be characters"),
+    "words": (of("decoder", "vocabulary", ["ab"]), "without a tokenizer labels are characters"),
+    "labels": (of("decoder", "vocabulary", "abc"), "decoder.vocabulary must be a list of labels"),
     "sentencepiece": (
         lambda settings, _: settings.update(tokenizer={"type": "agg"}),
         "tokenizer must be a sentencepiece model in the archive",
