@@ -13,6 +13,7 @@ PACKAGES = {  # of each extra, by the names that Python imports
     "recipes": ("backports", "espeakng_loader", "matplotlib", "soxr"),
     "redis": ("redis",),
     "serve": ("starlette", "uvicorn", "websockets", "python_multipart", "prometheus_client"),
+    "sherpa": ("sherpa_onnx",),
     "train": ("jiwer", "lhotse", "tensorboard", "torchaudio", "urllib3"),
     "vad": ("silero_vad",),
 }

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from asrkit.audio.frontend import NYQUIST, WINDOW, Frontend, MelScale, frequencies
+from asrkit.audio.frontend import HOP, NYQUIST, WINDOW, Frontend, MelScale, frequencies
 
 KALDI = MelScale(
     lambda hertz: 1127.0 * torch.log1p(hertz / 700.0), lambda mel: 700.0 * torch.expm1(mel / 1127.0)
@@ -12,7 +12,7 @@ KALDI = MelScale(
 
 
 class Fbank(Frontend):
-    """Log mel features, equal to Kaldi's with dither 0 and snip_edges true.
+    """Log mel features, equal to Kaldi's with dither 0.
 
     25 ms povey windows every 10 ms, each minus its mean, pre-emphasis 0.97, power spectrum,
     triangular mel filters.
@@ -23,6 +23,8 @@ class Fbank(Frontend):
         low_frequency: Hz, where the first filter begins.
         high_frequency: Hz, where the last one ends; 8000 if None. sherpa-onnx, unless told
             otherwise, has 7600.
+        snip_edges: as Kaldi's. False, which sherpa-onnx has: the first frame begins 120 samples
+            before the stream, and these are its first samples backwards.
 
     Raises:
         ValueError: for frequencies that are no band below 8000 Hz.
@@ -37,8 +39,10 @@ class Fbank(Frontend):
         lead_frames: int = 0,
         low_frequency: float = 20.0,
         high_frequency: float | None = None,
+        snip_edges: bool = True,
     ) -> None:
-        super().__init__(num_mels, WINDOW, 0, 0, lead_frames)
+        before = 0 if snip_edges else (WINDOW - HOP) // 2
+        super().__init__(num_mels, WINDOW, before, 0, lead_frames, mirrored=not snip_edges)
         self.low = low_frequency
         self.high = NYQUIST if high_frequency is None else high_frequency
         if not 0.0 <= self.low < self.high <= NYQUIST:

@@ -46,18 +46,28 @@ class Frontend(nn.Module):
         after: samples after its last one.
         lead_frames: feature frames of a stream before its first sample, for an encoder that begins
             so much earlier. Their values do not matter to it.
+        mirrored: whether the `before` samples are the first ones of the stream, backwards.
     """
 
     scale: MelScale  # of the filters
     filters: Tensor  # (257, F)
 
     def __init__(
-        self, num_mels: int, frame_size: int, before: int, after: int, lead_frames: int
+        self,
+        num_mels: int,
+        frame_size: int,
+        before: int,
+        after: int,
+        lead_frames: int,
+        mirrored: bool = False,
     ) -> None:
         super().__init__()
         self.num_mels, self.lead_frames = num_mels, lead_frames
         self.frame_size, self.hop, self.fft_size = frame_size, HOP, FFT_SIZE
         self.before, self.after = before + HOP * lead_frames, after
+        self.mirrored = before if mirrored else 0
+        # Of a past that is to be mirrored: by its length a stream that has not begun is known.
+        self.marker = frame_size if mirrored else 0
         self.preemphasis = 0.97
 
     def power(self, frames: Tensor) -> Tensor:
@@ -73,8 +83,18 @@ class Frontend(nn.Module):
         raise NotImplementedError
 
     def start(self, batch_size: int) -> Tensor:
-        """The past of streams that have not begun: (B, before)."""
-        return self.filters.new_zeros([batch_size, self.before])
+        """The past of streams that have not begun: (B, marker+before)."""
+        return self.filters.new_zeros([batch_size, self.marker + self.before])
+
+    def beginning(self, samples: Tensor) -> Tensor:
+        """The past of a stream that has not begun, and its samples: (B, marker+before+N), N at
+        least `mirrored` -> (B, before+N) with what comes before a stream."""
+        if not self.mirrored:
+            return samples
+        samples = samples[:, self.marker :]
+        lead, first = self.before - self.mirrored, samples[:, self.before :]
+        mirror = first[:, : self.mirrored].flip(1)
+        return torch.cat([samples[:, :lead], mirror, first], dim=1)
 
     def forward(self, samples: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
         """The frames that end in these samples, and the new past.
@@ -89,11 +109,14 @@ class Frontend(nn.Module):
             ends in the stream; and the new past.
         """
         needed = self.frame_size
-        if past.size(1) >= self.frame_size:  # so many samples wait at the start alone
-            needed += self.lead_frames * self.hop
+        begins = past.size(1) >= self.frame_size  # so many samples wait at the start alone
+        if begins:
+            needed += self.lead_frames * self.hop + self.marker
         samples = torch.cat([past, samples], dim=1)  # (B, P+N)
         if samples.size(1) < needed:
             return samples.new_zeros([samples.size(0), 0, self.num_mels]), samples
+        if begins:
+            samples = self.beginning(samples)
         frames = samples.unfold(1, self.frame_size, self.hop)  # (B, T, frame_size)
         mels = self.power(frames) @ self.filters  # (B, T, F)
         return self.log(mels), samples[:, frames.size(1) * self.hop :]

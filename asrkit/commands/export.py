@@ -2,6 +2,8 @@
 
 import argparse
 from contextlib import suppress
+from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -24,15 +26,20 @@ from asrkit.config import MOST_FRAMES
 from asrkit.data.manifest import ManifestError, read_manifest
 from asrkit.errors import UserError, shown
 from asrkit.evaluation import Score, recognize, scores
-from asrkit.export import int8, onnx, torchscript
+from asrkit.export import int8, onnx, sherpa, sherpa_folder, torchscript
 from asrkit.export.replay import eager_step, largest_difference, tolerance
-from asrkit.extras import need
+from asrkit.extras import need, pip_install
 from asrkit.files import replacing
 from asrkit.model import FULL_CONTEXT
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Recognizer
+from asrkit.search import GreedySearch
 
-FORMATS: dict[str, What] = {"torchscript": "encoder", "onnx": "ctc", "onnx-int8": "ctc"}
+FORMATS: dict[str, What] = {
+    "torchscript": "encoder", "onnx": "ctc", "onnx-int8": "ctc",
+    "sherpa-onnx": "ctc", "sherpa-onnx-int8": "ctc",
+}  # fmt: skip
+REPLAYED = 3  # recordings that sherpa-onnx recognises, too
 MOST_LOST = 0.3  # percentage points of WER that int8 may cost
 
 
@@ -43,13 +50,15 @@ def main(argv: list[str] | None = None) -> int:
         "  python -m asrkit.export --model MODEL --format onnx\n"
         "  python -m asrkit.export --model MODEL --format onnx-int8 --manifest dev.jsonl\n"
         "  python -m asrkit.export --model MODEL --format onnx --chunk-ms full\n"
-        "  python -m asrkit.export --model MODEL --what model --chunk-ms 320 --output model.ts",
+        "  python -m asrkit.export --model MODEL --what model --chunk-ms 320 --output model.ts\n"
+        "  python -m asrkit.export --model MODEL --format sherpa-onnx --output FOLDER",
     )  # fmt: skip
     add_model_file(arguments)
     arguments.add_argument(
         "--output",
         type=Target,
-        help="the file to write (default: beside the model, where decode looks for it)",
+        help="the file to write, for sherpa-onnx the folder (default: beside the model, where "
+        "decode looks for it)",
     )
     arguments.add_argument("--format", choices=FORMATS, default="torchscript")
     arguments.add_argument(
@@ -68,10 +77,15 @@ def main(argv: list[str] | None = None) -> int:
 def export(options: argparse.Namespace) -> int:
     file = load_model(options.model)
     exported = exported_of(options, file)
+    for_sherpa = options.format.startswith("sherpa-onnx")
+    if for_sherpa:
+        sherpa.check(file, exported)
     output = Path(options.output or default_output(options, file, exported))
+    if for_sherpa:
+        output = output / "model.onnx"
     samples, source = recording(options.audio, file)
     trial = None
-    if options.format == "onnx-int8":
+    if options.format.endswith("int8"):
         need("jiwer")
         trial = recordings(options.manifest or file.config.data.dev)
     with replacing(output) as temporary:  # a file that fails replaces nothing
@@ -90,12 +104,51 @@ def export(options: argparse.Namespace) -> int:
                 "leaves the features to the program"
             )
         lost = quantized(file, exported, temporary, trial) if trial else ""
+        if for_sherpa:
+            lost += wired(file, exported, temporary, output.parent, options.audio)
     print(
         f"{output}: {exported}, {output.stat().st_size / 1e6:.1f} MB\n"
         f"replayed {samples.size(1) / audio.SAMPLE_RATE:.1f} s of {source}: "
         f"largest difference from eager {difference:.1e} (at most {allowed:.0e}){lost}"
     )
     return 0
+
+
+def wired(file: ModelFile, exported: Exported, path: Path, folder: Path, audio: str | None) -> str:
+    """Make a model for sherpa-onnx of an export, in its place, and write what belongs beside it
+    into the folder; a line on what sherpa-onnx makes of recordings, if it is installed.
+
+    Raises:
+        UserError: if that is not asrkit's text.
+    """
+    import onnx as onnx_package
+
+    backend = of_file(path, file, eager(file.model, exported.chunk_size, exported.left_context))
+    onnx_package.save(sherpa.wired(path, file, exported), path)
+    name = file.path.stem if file.path else folder.name
+    with replacing(folder / "tokens.txt") as tokens, replacing(folder / "README.md") as readme:
+        tokens.write_text(sherpa_folder.tokens(file), encoding="utf-8")
+        readme.write_text(sherpa_folder.readme(name, file, exported), encoding="utf-8")
+        if find_spec("sherpa_onnx") is None:
+            return f"\nnot tried with sherpa-onnx: {pip_install('sherpa_onnx')}"
+        recordings = [recording(each, file)[0][0].numpy() for each in some(audio, file)]
+        theirs = sherpa_folder.wheel(path, tokens, file, exported)
+        ours = Recognizer(
+            backend, file.tokenizer, GreedySearch(), frontend=build_frontend(file.config.model)
+        )
+        sherpa_folder.replay(theirs, ours, recordings, sherpa_folder.tail_samples(exported))
+    return f"\nsherpa-onnx: the texts of {len(recordings)} recordings are asrkit's"
+
+
+def some(path: str | None, file: ModelFile) -> list[str | None]:
+    """A recording, or the first ones of the dev set, or None for noise."""
+    found: list[str | None] = [path]
+    if path is None:
+        with suppress(ManifestError):
+            known = (u.audio for u in read_manifest(Path(file.config.data.dev), []))
+            here = (each for each in known if Path(each).is_file())
+            found = [*islice(here, REPLAYED)] or found
+    return found
 
 
 def default_output(options: argparse.Namespace, file: ModelFile, exported: Exported) -> Path:
@@ -130,9 +183,9 @@ def exported_of(options: argparse.Namespace, file: ModelFile) -> Exported:
     if not exported.full and max(exported.chunk_size, exported.left_context) > MOST_FRAMES:
         longest = MOST_FRAMES * exported.frame_ms
         raise UserError(f"--chunk-ms and --left-ms must be at most {longest}")
-    if options.manifest and options.format != "onnx-int8":
+    if options.manifest and not options.format.endswith("int8"):
         raise UserError("--manifest is what onnx-int8 is tried on; other formats equal eager")
-    if options.format == "onnx-int8" and exported.what != "ctc":
+    if options.format.endswith("int8") and exported.what != "ctc":
         raise UserError("onnx-int8 is tried by what it recognises: --what ctc alone")
     return exported
 

@@ -185,12 +185,12 @@ class ModelConfig(Section):
     """Dropout probability of all layers."""
     frontend: AnyFrontend = FRONTENDS["kaldi"](kind="kaldi")
     """The features, a kind with its options: kaldi, with `low_frequency` and `high_frequency` in Hz
-    (8000 if null), or slaney, which is NeMo's."""
+    (8000 if null) and `snip_edges`, or slaney, which is NeMo's. For sherpa-onnx: docs/export.md."""
     subsampling: AnySubsampling = SUBSAMPLINGS["conv4"](kind="conv4")
     """conv4 makes an encoder frame of 4 feature frames, conv8 of 8; conv4_valid, conv6_valid and
     conv8_valid have no padding, and see 3, 5 and 7 feature frames more. Options: `channels` (S;
-    `dim` if null), of conv4 `separable` (a ninth of its second convolution's arithmetic), and of
-    conv8 `pad_stages` (zeros around a stream as NeMo has them)."""
+    `dim` if null), of conv4 and conv8 `pad_stages` (zeros around a stream as NeMo has them), and of
+    conv4 `separable` (a ninth of its second convolution's arithmetic)."""
     position: AnyPosition = POSITIONS["relative"](kind="relative")
     """The position encoding, a kind with its options: docs/positions.md."""
     conv_norm: Literal["layer_norm", "affine"] = "layer_norm"

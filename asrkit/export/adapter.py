@@ -54,7 +54,8 @@ class SamplesStep(nn.Module):
 def of_stream(frontend: Frontend, samples: Tensor) -> Tensor:
     """Whole streams (B, N) with the samples before and after them that a `SamplesStep` takes."""
     ends = torch.full((len(samples),), samples.size(1))
-    return torch.cat([frontend.start(len(samples)), frontend.ended(samples, ends)], dim=1)
+    ended = frontend.ended(samples, ends)
+    return frontend.beginning(torch.cat([frontend.start(len(samples)), ended], dim=1))
 
 
 class WholeStep(nn.Module):

@@ -30,6 +30,9 @@ class Conv4Subsampling(nn.Module):
             of a 12-layer model, more than half of a 6-layer one.
         separable: the second convolution is one of each channel by itself, then one over channels
             (Howard et al. 2017, MobileNets): S·(9 + S) products in place of 9·S².
+        pad_stages: as NeMo's causal `striding` pads, `dw_striding` if separable: at every stage two
+            zeros before the stream and one after it, in frequency too. Encoder frame e then ends
+            with feature frame 4e, and streams have 3 frames before their first.
 
     Raises:
         ValueError: if F is not a multiple of 4.
@@ -37,22 +40,30 @@ class Conv4Subsampling(nn.Module):
 
     factor: Final[int] = 4  # feature frames from one encoder frame to the next
     lookahead: Final[int] = 0  # feature frames that an encoder frame sees beyond these
-    lead_frames: Final[int] = 0  # feature frames of a stream before its first sample
 
     def __init__(
-        self, num_mels: int, dim: int, channels: int | None = None, separable: bool = False
+        self,
+        num_mels: int,
+        dim: int,
+        channels: int | None = None,
+        separable: bool = False,
+        pad_stages: bool = False,
     ) -> None:
         super().__init__()
+        self.lead_frames = self.factor - 1 if pad_stages else 0
         if num_mels % 4:
             raise ValueError(f"num_mels must be a multiple of 4, got {num_mels}")
         channels = dim if channels is None else channels
         self.feats_shape = [1, num_mels]  # of the past
-        self.hidden_shape = [channels, 1, num_mels // 2]  # of the past between the convolutions
-        self.conv1 = nn.Conv2d(1, channels, 3, stride=2, padding=(0, 1))
+        more = 1 if pad_stages else 0
+        width1 = num_mels // 2 + more
+        self.hidden_shape = [channels, 1, width1]  # of the past between the convolutions
+        padding = (0, 0) if pad_stages else (0, 1)
+        self.conv1 = nn.Conv2d(1, channels, 3, stride=2, padding=padding)
         groups = channels if separable else 1
-        conv2 = nn.Conv2d(channels, channels, 3, stride=2, padding=(0, 1), groups=groups)
+        conv2 = nn.Conv2d(channels, channels, 3, stride=2, padding=padding, groups=groups)
         self.conv2 = nn.Sequential(conv2, nn.Conv2d(channels, channels, 1)) if separable else conv2
-        self.out = nn.Linear(channels * num_mels // 4, dim)
+        self.out = nn.Linear(channels * (width1 // 2 + more), dim)
 
     def forward(
         self, feats: Tensor, real: Tensor, past_feats: Tensor, past_hidden: Tensor
@@ -68,13 +79,19 @@ class Conv4Subsampling(nn.Module):
         Returns:
             (B, T/4, D), and the two new pasts.
         """
-        x = torch.cat([past_feats, feats], dim=1)  # (B, 1+T, F)
-        hidden = functional.relu_(self.conv1(x[:, None]))  # (B, S, T/2, F/2)
+        x = torch.cat([past_feats, feats], dim=1)[:, None]  # (B, 1, 1+T, F)
+        hidden = functional.relu_(self.conv1(self.padded(x)))  # (B, S, T/2, F/2)
+        if self.lead_frames > 0:
+            hidden, _ = inside(hidden, real)
         hidden = torch.cat([past_hidden, hidden], dim=2)  # (B, S, 1+T/2, F/2)
-        x = functional.relu_(self.conv2(hidden))  # (B, S, T/4, F/4)
+        x = functional.relu_(self.conv2(self.padded(hidden)))  # (B, S, T/4, F/4)
         x = self.out(x.transpose(1, 2).flatten(2))  # (B, T/4, D)
         # Clones: a view would keep the whole step in memory as long as the stream waits.
         return x, feats[:, -1:].clone(), hidden[:, :, -1:].clone()
+
+    def padded(self, x: Tensor) -> Tensor:
+        """With the zeros in frequency that the convolutions do not add themselves."""
+        return functional.pad(x, (2, 1)) if self.lead_frames > 0 else x
 
 
 class ValidSubsampling(nn.Module):
@@ -203,23 +220,31 @@ class Conv8Subsampling(nn.Module):
         past1, past2 = past_hidden.split([self.width1, self.width2], dim=3)
         x = torch.cat([past_feats, feats], dim=1)[:, None]  # (B, 1, 1+T, F)
         x = functional.relu_(self.conv1(functional.pad(x, (2, 1))))  # (B, S, T/2, F1)
-        x, real = self.padded(x, real)
+        if self.lead_frames > 0:
+            x, real = inside(x, real)
         hidden1 = torch.cat([past1, x], dim=2)  # (B, S, 1+T/2, F1)
         x = functional.relu_(self.conv2(functional.pad(hidden1, (2, 1))))  # (B, S, T/4, F2)
-        x, _ = self.padded(x, real)
+        if self.lead_frames > 0:
+            x, _ = inside(x, real)
         hidden2 = torch.cat([past2, x], dim=2)  # (B, S, 1+T/4, F2)
         x = functional.relu_(self.conv3(functional.pad(hidden2, (2, 1))))  # (B, S, T/8, F3)
         x = self.out(x.transpose(1, 2).flatten(2))  # (B, T/8, D)
         new_hidden = torch.cat([hidden1[:, :, -1:], hidden2[:, :, -1:]], dim=3)
         return x, feats[:, -1:].clone(), new_hidden
 
-    def padded(self, x: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-        """Frames (B, S, T, F) with zeros where neither of the two frames (B, 2T) that a frame is
-        made for is real, and which are (B, T): so if `pad_stages`."""
-        if self.lead_frames > 0:
-            real = real[:, ::2] | real[:, 1::2]
-            x = x.masked_fill(~real[:, None, :, None], 0.0)
-        return x, real
+
+def inside(x: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+    """What a stage makes of a stream, with zeros where it is outside.
+
+    Args:
+        x: (B, S, T, F).
+        real: (B, 2T), which frames before the stage are of the stream.
+
+    Returns:
+        x, zero but where one of its two frames is of the stream; and where that is, (B, T).
+    """
+    real = real[:, ::2] | real[:, 1::2]
+    return x.masked_fill(~real[:, None, :, None], 0.0), real
 
 
 def separable_convolution(channels: int) -> nn.Sequential:

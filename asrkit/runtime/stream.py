@@ -357,8 +357,8 @@ class Stream:
             require(fits(samples, self._past, 1), "another frontend's samples")
         waiting = value.past.size(1) + value.samples.size(1)
         if not transcript.finished:
-            count = audio.HOP * (factor * frame + len(value.feats)) + waiting
-            frontend = self.engine.frontend
+            frames, frontend = factor * frame + len(value.feats), self.engine.frontend
+            count = audio.HOP * frames + waiting - (0 if frames else frontend.marker)
             most = frontend.before + given + (frontend.after if value.ended else 0)
             require(count == most, f"the stream has {count} samples of {most}")
         done = value.ended and len(value.feats) == 0

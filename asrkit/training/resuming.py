@@ -67,13 +67,13 @@ def former_spelling(config: ModelConfig) -> str:
     for key, value in config.model_dump(mode="json").items():
         if key in LATER and getattr(config, key) == ModelConfig.model_fields[key].default:
             continue
-        if key == "subsampling" and value["kind"] == "conv4":
+        if key == "subsampling" and not value.get("pad_stages"):  # it came later, too
+            value = {name: option for name, option in value.items() if name != "pad_stages"}
+        if key == "subsampling" and value.keys() == {"kind", "channels", "separable"}:
             found["subsampling_channels"] = value["channels"]
             found["separable_subsampling"] = value["separable"]
-            continue
-        if key == "subsampling" and not value.get("pad_stages"):  # it came later, too
-            value.pop("pad_stages", None)
-        found[key] = value
+        else:
+            found[key] = value
     return to_json(found).decode()
 
 

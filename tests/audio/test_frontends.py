@@ -11,7 +11,8 @@ from asrkit.audio import KINDS, Fbank, Frontend, build_frontend, features
 from asrkit.audio.slaney import SlaneyFbank
 from tests.conftest import SHARED_FIXTURES, speech
 
-CHOICES: list[Any] = ["kaldi", {"kind": "kaldi", "high_frequency": 7600.0}, "slaney"]
+PHONES = {"kind": "kaldi", "high_frequency": 7600.0, "snip_edges": False}
+CHOICES: list[Any] = ["kaldi", {"kind": "kaldi", "high_frequency": 7600.0}, PHONES, "slaney"]
 LEADS = [0, 7]
 
 
@@ -117,6 +118,21 @@ def test_kaldi_with_another_band_is_kaldis() -> None:
     found = whole(Fbank(80, low_frequency=40.0, high_frequency=7600.0), samples)
     assert (found - expected).abs().max() < 1e-3
     assert (found - whole(Fbank(80), samples)).abs().max() > 0.1  # control
+
+
+def test_frames_around_edges_are_kaldis() -> None:
+    from torchaudio.compliance.kaldi import fbank
+
+    samples = torch.from_numpy(speech(1.0))
+    expected = fbank(
+        samples[None] * 32768, num_mel_bins=80, dither=0.0, sample_frequency=16000.0,
+        window_type="povey", high_freq=-400.0, snip_edges=False,
+    )  # fmt: skip
+    found = whole(build_frontend(PHONES, 80), samples)
+    assert len(found) == len(expected) - 1  # whose last one needs samples after the end
+    assert (found - expected[: len(found)]).abs().max() < 1e-3
+    found[0] = whole(Fbank(80, high_frequency=7600.0), samples)[0]
+    assert (found - expected[: len(found)]).abs().max() > 0.1  # control
 
 
 @pytest.mark.parametrize(

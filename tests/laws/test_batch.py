@@ -6,10 +6,10 @@ from torch import Tensor
 
 from asrkit.backends.compare import difference
 from asrkit.model import FULL_CONTEXT, ConformerEncoder, EncoderState
-from tests.conftest import PADDED, tiny_encoder
+from tests.conftest import PADDED, PADDED4, tiny_encoder
 
 
-@pytest.fixture(params=["conv4", "conv4_valid", "conv8", PADDED])
+@pytest.fixture(params=["conv4", "conv4_valid", "conv8", PADDED, PADDED4])
 def encoder(request: pytest.FixtureRequest) -> ConformerEncoder:
     return tiny_encoder(subsampling=request.param)
 

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from asrkit.model import FULL_CONTEXT
 from asrkit.model.subsampling import KINDS
-from tests.conftest import PADDED, tiny_encoder
+from tests.conftest import PADDED, PADDED4, tiny_encoder
 
 LAYERS, KERNEL = 3, 5
 
@@ -46,11 +46,12 @@ def reach(chunk_size: int, left_context: int, frame: int, kind: str) -> tuple[in
     ("chunk_size", "left_context", "frame"),
     [(1, 0, 50), (1, 3, 99), (4, 0, 40), (4, 7, 43), (16, 0, 79), (16, 5, 64), (25, 10, 99)],
 )
-@pytest.mark.parametrize("kind", [*KINDS, PADDED])
+@pytest.mark.parametrize("kind", [*KINDS, PADDED, PADDED4])
 def test_reach(kind: object, chunk_size: int, left_context: int, frame: int) -> None:
     frames = touched(chunk_size, left_context, frame, kind).nonzero().flatten()
-    first, last = reach(chunk_size, left_context, frame, "conv8" if kind == PADDED else str(kind))
-    lead = 7 if kind == PADDED else 0
+    name = str(kind["kind"] if isinstance(kind, dict) else kind)
+    first, last = reach(chunk_size, left_context, frame, name)
+    lead = KINDS[name].factor - 1 if isinstance(kind, dict) else 0
     assert frames.min() == max(lead, first)  # no further, and no less: nothing is masked by mistake
     assert frames.max() == last
 

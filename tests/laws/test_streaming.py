@@ -15,7 +15,7 @@ from asrkit.model.subsampling import split_steps
 from asrkit.runtime import Recognizer
 from asrkit.search import GreedySearch, PrefixBeamSearch
 from asrkit.text import CharTokenizer
-from tests.conftest import PADDED, fitted, speech, timed, tiny_encoder, tiny_model
+from tests.conftest import PADDED, PADDED4, fitted, speech, timed, tiny_encoder, tiny_model
 
 CHUNKS = [1, 4, 16, 25]
 LEFT_CONTEXTS = [0, 7, 64]
@@ -54,9 +54,11 @@ def test_encoder(chunk_size: int, left_context: int, dtype: torch.dtype) -> None
         assert (streamed - expected).abs().max() < TOLERANCE[dtype]
 
 
+SEPARABLE = {"kind": "conv4", "separable": True}
+
+
 @pytest.mark.parametrize(
-    "subsampling",
-    [{"kind": "conv4", "separable": True}, "conv4_valid", "conv6_valid", "conv8", PADDED],
+    "subsampling", [SEPARABLE, "conv4_valid", "conv6_valid", "conv8", PADDED, PADDED4]
 )
 @pytest.mark.parametrize("chunk_size", CHUNKS)
 def test_other_subsamplings(chunk_size: int, subsampling: object) -> None:

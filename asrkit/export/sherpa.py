@@ -1,0 +1,159 @@
+"""Folders for sherpa-onnx, which runs on phones, boards and in browsers.
+
+Its `wenet-ctc` layout has one cache for attention and one for convolutions. An export for ONNX
+Runtime, in float32 or int8, is wired to them here: its keys and values are the rows of the first,
+its convolutions' pasts those of the second, and the past of the subsampling fills more rows of
+these. Its greedy search, and what it takes for the start of a stream (zeros), are asrkit's.
+"""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from asrkit.backends.description import Exported
+from asrkit.backends.onnx import STATE
+from asrkit.errors import UserError
+from asrkit.extras import need
+from asrkit.model import ConformerEncoder, EncoderState
+from asrkit.model_file import ModelFile
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+FACTOR = 4  # sherpa-onnx writes down times as if every frame had 40 ms
+
+# From sherpa-onnx's inputs to those of the export: of one stream, a chunk at a time.
+BEFORE = """
+<ir_version: 9, opset_import: ["": 20]>
+before (float[1, {T}, {F}] x, int64[1] offset, int64[1] required_cache_size,
+        float[{N}, {H}, {M}, {W}] attn_cache, float[{N}, 1, {D}, {K}] conv_cache,
+        bool[1, 1, {MC}] attn_mask)
+    => (float[1, {T}, {F}] feats, int64[1] lengths, float[1, 1, {F}] state_feats,
+        float[{hidden_shape}] state_hidden, float[1, {L}, {H}, {M}, {Dh}] state_keys,
+        float[1, {L}, {H}, {M}, {Dh}] state_values, float[1, {L}, {D}, {K}] state_conv,
+        int64[1] state_position, float[{R}, {H}, {M}, {W}] attn_rest)
+{{
+  feats = Identity (x)
+  lengths = Constant <value_ints = [{T}]> ()
+  layers = Constant <value_ints = [{L}, {R}]> ()
+  attn, attn_rest = Split <axis = 0> (attn_cache, layers)
+  conv, packed = Split <axis = 0> (conv_cache, layers)
+
+  first = Constant <value_ints = [0]> ()
+  both = Unsqueeze (attn, first)
+  widths = Constant <value_ints = [{Dh}, {Dh}]> ()
+  state_keys, state_values = Split <axis = 4> (both, widths)
+  state_conv = Transpose <perm = [1, 0, 2, 3]> (conv)
+
+  numbers = Constant <value_ints = [-1]> ()
+  flat = Reshape (packed, numbers)
+  sizes = Constant <value_ints = [{F}, {hidden}, {left_over}]> ()
+  flat_feats, flat_hidden, unused = Split <axis = 0> (flat, sizes)
+  feats_shape = Constant <value_ints = [1, 1, {F}]> ()
+  state_feats = Reshape (flat_feats, feats_shape)
+  hidden_shape = Constant <value_ints = [{hidden_shape}]> ()
+  state_hidden = Reshape (flat_hidden, hidden_shape)
+
+  left_context = Constant <value_ints = [{M}]> ()
+  state_position = Sub (offset, left_context)
+}}
+"""
+
+# From the export's outputs to those that sherpa-onnx takes.
+AFTER = """
+<ir_version: 9, opset_import: ["": 20]>
+after (float[1, 1, {F}] new_state_feats, float[{hidden_shape}] new_state_hidden,
+       float[1, {L}, {H}, {M}, {Dh}] new_state_keys,
+       float[1, {L}, {H}, {M}, {Dh}] new_state_values,
+       float[1, {L}, {D}, {K}] new_state_conv, float[{R}, {H}, {M}, {W}] attn_rest)
+    => (float[{N}, {H}, {M}, {W}] new_attn_cache, float[{N}, 1, {D}, {K}] new_conv_cache)
+{{
+  both = Concat <axis = 4> (new_state_keys, new_state_values)
+  first = Constant <value_ints = [0]> ()
+  attn = Squeeze (both, first)
+  new_attn_cache = Concat <axis = 0> (attn, attn_rest)
+
+  numbers = Constant <value_ints = [-1]> ()
+  flat_feats = Reshape (new_state_feats, numbers)
+  flat_hidden = Reshape (new_state_hidden, numbers)
+  left_over = Constant <value_ints = [{left_over}]> ()
+  unused = ConstantOfShape (left_over)
+  flat = Concat <axis = 0> (flat_feats, flat_hidden, unused)
+  packed_shape = Constant <value_ints = [{R}, 1, {D}, {K}]> ()
+  packed = Reshape (flat, packed_shape)
+  conv = Transpose <perm = [1, 0, 2, 3]> (new_state_conv)
+  new_conv_cache = Concat <axis = 0> (conv, packed)
+}}
+"""
+
+
+def check(file: ModelFile, exported: Exported) -> None:
+    """Raises UserError, by name, for a model or a context that sherpa-onnx cannot run."""
+    encoder, state = file.model.encoder, file.model.encoder.init_state(1, exported.left_context)
+    if exported.full:
+        raise UserError("sherpa-onnx's wenet-ctc runs in chunks: give --chunk-ms")
+    if encoder.factor != FACTOR:
+        raise UserError(
+            f"sherpa-onnx takes a frame for {FACTOR}0 ms, and this model's have {encoder.frame_ms}"
+        )
+    if file.config.model.frontend.kind != "kaldi":
+        raise UserError(
+            "sherpa-onnx computes Kaldi's features for wenet-ctc; this model has others"
+        )
+    if exported.left_context % exported.chunk_size:
+        raise UserError(
+            "sherpa-onnx counts the left context in chunks: --left-ms must be a multiple of "
+            f"--chunk-ms, and {exported.left_context * exported.frame_ms} is none of "
+            f"{exported.chunk_size * exported.frame_ms}"
+        )
+    if any(bool(part.any()) for part in state) or state.keys.shape != state.values.shape:
+        raise UserError("sherpa-onnx begins with zeros and keys as wide as values; not this model")
+
+
+def sizes_of(encoder: ConformerEncoder, exported: Exported) -> dict[str, int | str]:
+    """The numbers in the two graphs."""
+    state: EncoderState = encoder.init_state(1, exported.left_context)
+    layers, width = state.conv.size(1), state.conv[0, 0].numel()
+    packed = state.feats.numel() + state.hidden.numel()
+    rows = max(1, math.ceil(packed / width))
+    chunk, head_dim = exported.chunk_size, state.keys.size(4)
+    return {
+        "T": chunk * encoder.factor, "F": encoder.num_mels, "L": layers, "R": rows,
+        "N": layers + rows, "H": state.keys.size(2), "M": exported.left_context, "Dh": head_dim,
+        "W": 2 * head_dim, "MC": exported.left_context + chunk, "D": state.conv.size(2),
+        "K": state.conv.size(3), "hidden": state.hidden.numel(),
+        "hidden_shape": ", ".join(map(str, state.hidden.shape)), "left_over": rows * width - packed,
+    }  # fmt: skip
+
+
+def wired(path: Path, file: ModelFile, exported: Exported) -> "ModelProto":
+    """The export at `path`, of the network from features to log-probabilities, as sherpa-onnx takes
+    it, with the metadata that it reads."""
+    need("onnx")
+    import onnx
+    from onnx import compose, helper, parser
+
+    encoder = file.model.encoder
+    sizes = sizes_of(encoder, exported)
+    core = onnx.load(path)
+    before, after = (parser.parse_model(text.format(**sizes)) for text in (BEFORE, AFTER))
+    for graph in (before, after):
+        compose.add_prefix(graph, f"{graph.graph.name}_", rename_inputs=False,
+                           rename_outputs=False, inplace=True)  # fmt: skip
+        graph.ir_version = core.ir_version
+        del graph.opset_import[:]
+        graph.opset_import.extend(core.opset_import)
+    inputs = ["feats", "lengths", *STATE]
+    first = compose.merge_models(before, core, [(name, name) for name in inputs])
+    news = [f"new_{name}" for name in STATE[:-1]]
+    model = compose.merge_models(
+        first, after, [(name, name) for name in (*news, "attn_rest")],
+        outputs=["log_probs", "new_attn_cache", "new_conv_cache"],
+    )  # fmt: skip
+    del model.metadata_props[:]
+    helper.set_model_props(model, {key: str(value) for key, value in {
+        "head": sizes["H"], "num_blocks": sizes["N"], "output_size": sizes["D"],
+        "cnn_module_kernel": int(sizes["K"]) + 1, "right_context": encoder.factor - 1,
+        "subsampling_factor": encoder.factor, "vocab_size": file.tokenizer.vocab_size,
+    }.items()})  # fmt: skip
+    return model

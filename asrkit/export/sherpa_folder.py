@@ -1,0 +1,137 @@
+"""What lies beside a model for sherpa-onnx, and what its wheel makes of recordings with it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from asrkit.audio import SAMPLE_RATE
+from asrkit.backends.description import Exported
+from asrkit.errors import UserError, shown
+from asrkit.extras import need
+from asrkit.model_file import ModelFile
+from asrkit.runtime import Recognizer
+
+if TYPE_CHECKING:
+    from sherpa_onnx import OnlineRecognizer
+
+README = """# {name} for sherpa-onnx
+
+Chunks of {chunk_ms} ms with {left_ms} ms before them, exported by asrkit. For `wenet-ctc`:
+
+```python
+import numpy as np
+import sherpa_onnx
+
+recognizer = sherpa_onnx.OnlineRecognizer.from_wenet_ctc(
+    tokens="tokens.txt", model="model.onnx", chunk_size={chunk}, num_left_chunks={left}
+)
+{features}
+stream = recognizer.create_stream()
+stream.accept_waveform(16000, samples)  # float32 in [-1, 1]
+stream.accept_waveform(16000, np.zeros({tail}, np.float32))  # or the last words are missing
+stream.input_finished()
+while recognizer.is_ready(stream):
+    recognizer.decode_stream(stream)
+print(recognizer.get_result(stream))
+```
+
+{remark}
+
+sherpa-onnx recognises whole chunks alone: where a recording ends it wants {tail_ms} ms of
+silence. Its resampler is linear: give it samples at 16 kHz.
+
+Of sherpa-onnx 2.0.1 the Python package and the C++ core have streaming wenet-ctc models; its C,
+Java, Kotlin, Swift and JavaScript interfaces have no field for them.
+"""
+SET_FEATURES = """features = recognizer.config.feat_config
+features.low_freq, features.high_freq, features.snip_edges = {low}, {high}, {snip_edges}
+recognizer.recognizer = type(recognizer.recognizer)(recognizer.config)  # with these features
+"""
+OWN = "Its features are sherpa-onnx's own."
+OTHERS = """Without the three lines on features, which sherpa-onnx has otherwise, some texts are
+others: 12 of 102 were. A model that is trained with `frontend: {kind: kaldi, high_frequency: 7600,
+snip_edges: false}` has sherpa-onnx's features and does not need them."""
+DEFAULTS = (20.0, 7600.0, False)
+
+
+def features(file: ModelFile) -> tuple[float, float, bool]:
+    """Lowest and highest frequency, and whether frames end at a stream's edges."""
+    options = file.config.model.frontend.model_dump()
+    high = options["high_frequency"] or SAMPLE_RATE / 2
+    return options["low_frequency"], high, options["snip_edges"]
+
+
+def tail_samples(exported: Exported) -> int:
+    """Zeros after a recording, so that the chunk of its last frame is whole."""
+    return (exported.chunk_size + 1) * exported.frame_ms * SAMPLE_RATE // 1000
+
+
+def tokens(file: ModelFile) -> str:
+    """tokens.txt: a symbol and its number a line, with ▁ for a space."""
+    numbers = range(1, file.tokenizer.vocab_size)
+    symbols = ["<blk>", *(file.tokenizer.piece(i).replace(" ", "▁") for i in numbers)]
+    return "".join(f"{symbol} {i}\n" for i, symbol in enumerate(symbols))
+
+
+def readme(name: str, file: ModelFile, exported: Exported) -> str:
+    """README.md: how the model is used."""
+    low, high, snip_edges = features(file)
+    own = features(file) == DEFAULTS
+    told = "" if own else SET_FEATURES.format(low=low, high=high, snip_edges=snip_edges)
+    return README.format(
+        name=name, chunk_ms=exported.chunk_size * exported.frame_ms,
+        left_ms=exported.left_context * exported.frame_ms, chunk=exported.chunk_size,
+        left=exported.left_context // exported.chunk_size, features=told,
+        remark=OWN if own else OTHERS, tail=tail_samples(exported),
+        tail_ms=1000 * tail_samples(exported) // SAMPLE_RATE,
+    )  # fmt: skip
+
+
+def wheel(model: Path, tokens: Path, file: ModelFile, exported: Exported) -> "OnlineRecognizer":
+    """sherpa-onnx's recogniser of a model.onnx and a tokens.txt, told of the model's features."""
+    need("sherpa_onnx")
+    import sherpa_onnx
+
+    recognizer = sherpa_onnx.OnlineRecognizer.from_wenet_ctc(
+        tokens=str(tokens), model=str(model), chunk_size=exported.chunk_size,
+        num_left_chunks=exported.left_context // exported.chunk_size, num_threads=1,
+    )  # fmt: skip
+    told = recognizer.config.feat_config
+    told.low_freq, told.high_freq, told.snip_edges = features(file)
+    recognizer.recognizer = type(recognizer.recognizer)(recognizer.config)
+    return recognizer
+
+
+def text_of(recognizer: "OnlineRecognizer", samples: np.ndarray) -> str:
+    """sherpa-onnx's text of samples at 16 kHz, float32."""
+    stream = recognizer.create_stream()
+    stream.accept_waveform(SAMPLE_RATE, samples)
+    stream.input_finished()
+    while recognizer.is_ready(stream):
+        recognizer.decode_stream(stream)
+    return str(recognizer.get_result(stream))
+
+
+def replay(
+    theirs: "OnlineRecognizer", ours: Recognizer, recordings: list[np.ndarray], tail: int
+) -> None:
+    """Compare sherpa-onnx's texts with asrkit's.
+
+    Args:
+        theirs: as `wheel` makes it.
+        ours: greedy, on the same network.
+        recordings: samples at 16 kHz, float32.
+        tail: zeros after each, for both.
+
+    Raises:
+        UserError: for a text that differs.
+    """
+    for samples in recordings:
+        whole = np.concatenate([samples, np.zeros(tail, np.float32)])
+        found, expected = text_of(theirs, whole), ours.transcribe(whole).text
+        if found != expected:
+            raise UserError(
+                f"not written: sherpa-onnx makes {shown(found)} of a recording, asrkit "
+                f"{shown(expected)}"
+            )

@@ -1,0 +1,159 @@
+"""Folders for sherpa-onnx: its caches carry a stream as asrkit's state does; its texts agree."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+
+import asrkit
+from asrkit.audio import Fbank
+from asrkit.backends.description import Exported
+from asrkit.commands.export import main
+from asrkit.config import parse_config
+from asrkit.export import sherpa, sherpa_folder
+from asrkit.model import CTCStep
+from asrkit.model_file import ModelFile, load_model, save_model
+from tests.conftest import SHARED_DATA, speech
+
+CONTEXT = Exported("ctc", 8, 16, 40)
+PHONE = {"kind": "kaldi", "high_frequency": 7600.0, "snip_edges": False}
+
+
+def with_features(file: ModelFile, frontend: dict[str, Any]) -> ModelFile:
+    """The model with other features than it was trained with."""
+    values = file.config.model_dump(mode="json")
+    values["model"]["frontend"] = frontend
+    return file._replace(config=parse_config(values))
+
+
+@pytest.fixture(scope="module")
+def file() -> ModelFile:
+    return load_model("small-en-alnum")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("onnxruntime")
+    path = tmp_path_factory.mktemp("sherpa")
+    options = ["--model", "small-en-alnum", "--format", "sherpa-onnx", "--output", str(path)]
+    assert main([*options, "--chunk-ms", "320", "--left-ms", "640"]) == 0
+    return path
+
+
+def streamed(folder: Path, feats: np.ndarray, forgets: bool = False) -> np.ndarray:
+    """(E, V) as sherpa-onnx runs wenet-ctc, a chunk at a time; `forgets` its convolutions."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(folder / "model.onnx")
+    told = session.get_modelmeta().custom_metadata_map
+    sizes = {name: int(told[name]) for name in told}
+    blocks, width = sizes["num_blocks"], sizes["output_size"]
+    chunk, left = CONTEXT.chunk_size, CONTEXT.left_context
+    window = (chunk - 1) * sizes["subsampling_factor"] + sizes["right_context"] + 1
+    names = [each.name for each in session.get_inputs()]
+    attention = np.zeros((blocks, sizes["head"], left, width // sizes["head"] * 2), np.float32)
+    convolution = np.zeros((blocks, 1, width, sizes["cnn_module_kernel"] - 1), np.float32)
+    offset, found = left, []
+    for start in range(0, len(feats) - window + 1, chunk * sizes["subsampling_factor"]):
+        mask = np.ones((1, 1, left + chunk), bool)
+        inputs: list[Any] = [
+            feats[None, start : start + window], np.array([offset]), np.array([left]),
+            attention, convolution, mask,
+        ]  # fmt: skip
+        log_probs, attention, convolution = session.run(None, dict(zip(names, inputs, strict=True)))
+        if forgets:
+            convolution[:] = 0.0
+        found.append(log_probs[0])
+        offset += chunk
+    return np.concatenate(found)
+
+
+def test_its_caches_carry_a_stream(folder: Path, file: ModelFile) -> None:
+    samples = torch.from_numpy(speech(4.0))[None]
+    feats, _ = Fbank(80)(samples, samples[:, :0])
+    feats = feats[:, : 32 * (feats.size(1) // 32)]
+    step = CTCStep(file.model, CONTEXT.chunk_size, CONTEXT.left_context)
+    with torch.no_grad():
+        expected = step(feats, torch.tensor([feats.size(1)]), step.init_state(1))[0][0].numpy()
+    found = streamed(folder, feats[0].numpy())
+    assert found.shape == expected.shape
+    assert np.abs(found - expected).max() < 1e-4
+    assert np.abs(streamed(folder, feats[0].numpy(), forgets=True) - expected).max() > 0.1
+
+
+def test_the_wheels_texts_are_asrkits(folder: Path, file: ModelFile) -> None:
+    pytest.importorskip("sherpa_onnx")
+    if not SHARED_DATA.is_dir():
+        pytest.skip(f"no real recordings in {SHARED_DATA}")
+    paths = sorted(SHARED_DATA.glob("an4/audio/*/*.flac"))[::90]
+    recordings = [soundfile.read(path, dtype="float32")[0] for path in paths]
+    ours = asrkit.load("small-en-alnum", chunk_size=8, left_context=16)
+    theirs = sherpa_folder.wheel(folder / "model.onnx", folder / "tokens.txt", file, CONTEXT)
+    tail = sherpa_folder.tail_samples(CONTEXT)
+    sherpa_folder.replay(theirs, ours, recordings, tail)
+    with pytest.raises(asrkit.errors.UserError, match="sherpa-onnx makes"):  # control
+        sherpa_folder.replay(theirs, asrkit.load("small-en-alnum"), recordings, tail)
+
+
+@pytest.mark.slow
+def test_int8_and_its_own_features(tmp_path: Path, file: ModelFile) -> None:
+    """As a phone runs it: sherpa-onnx is told of no features."""
+    sherpa_onnx = pytest.importorskip("sherpa_onnx")
+    if not SHARED_DATA.is_dir():
+        pytest.skip(f"no real recordings in {SHARED_DATA}")
+    save_model(tmp_path / "phone.safetensors", with_features(file, PHONE))
+    lines = (SHARED_DATA / "an4" / "dev.jsonl").read_text().splitlines()[:20]
+    manifest = tmp_path / "dev.jsonl"
+    manifest.write_text("\n".join(line.replace('"audio": "', f'"audio": "{SHARED_DATA}/an4/')
+                                  for line in lines))  # fmt: skip
+    output = tmp_path / "folder"
+    model = str(tmp_path / "phone.safetensors")
+    assert main(["--model", model, "--format", "sherpa-onnx-int8", "--output", str(output),
+                 "--manifest", str(manifest)]) == 0  # fmt: skip
+    assert "high_freq" not in (output / "README.md").read_text()
+    theirs = sherpa_onnx.OnlineRecognizer.from_wenet_ctc(
+        tokens=str(output / "tokens.txt"), model=str(output / "model.onnx"), num_threads=1
+    )
+    sherpa_folder.replay(
+        theirs,
+        asrkit.load(model),
+        [
+            soundfile.read(path, dtype="float32")[0]
+            for path in SHARED_DATA.glob("an4/audio/f*/*5-*")
+        ],
+        sherpa_folder.tail_samples(Exported("ctc", 16, 64, 40)),
+    )
+
+
+REFUSED = [
+    (["--chunk-ms", "320", "--left-ms", "1000"], PHONE, "multiple"),
+    (["--chunk-ms", "full"], PHONE, "in chunks"),
+    ([], {"kind": "slaney"}, "Kaldi's features"),
+]
+
+
+@pytest.mark.parametrize(("options", "frontend", "told"), REFUSED)
+def test_refusals(
+    options: list[str],
+    frontend: dict[str, Any],
+    told: str,
+    file: ModelFile,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    save_model(tmp_path / "m.safetensors", with_features(file, frontend))
+    arguments = ["--model", str(tmp_path / "m.safetensors"), "--format", "sherpa-onnx", *options]
+    assert main(arguments) == 2
+    assert told in capsys.readouterr().err
+    assert not list(tmp_path.glob("m-*"))
+
+
+def test_spaces_of_any_tokenizer(file: ModelFile) -> None:
+    lines = sherpa_folder.tokens(file).splitlines()
+    assert lines[0] == "<blk> 0"
+    assert len(lines) == file.tokenizer.vocab_size
+    assert all(len(line.split(" ")) == 2 for line in lines)
+    assert file.model.encoder.factor == sherpa.FACTOR
