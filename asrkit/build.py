@@ -61,6 +61,8 @@ def build_model(config: ModelConfig, vocab_size: int) -> ConformerCTC:
         position=config.position.model_dump(),
         subsampling=config.subsampling.model_dump(),
         conv_norm=config.conv_norm,
+        conv_padding=config.conv_padding,
+        after_norm=config.after_norm,
     )
     return ConformerCTC(encoder, vocab_size)
 

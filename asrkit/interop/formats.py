@@ -7,8 +7,9 @@ from asrkit.errors import UserError, reason, shown
 from asrkit.interop.checkpoint import CheckpointError
 from asrkit.interop.imported import Imported
 from asrkit.interop.nemo import read_nemo
+from asrkit.interop.wenet import read_wenet
 
-FORMATS: dict[str, Callable[[Path], Imported]] = {"nemo": read_nemo}
+FORMATS: dict[str, Callable[[Path], Imported]] = {"nemo": read_nemo, "wenet": read_wenet}
 
 
 def import_checkpoint(kind: str, path: str | Path) -> Imported:

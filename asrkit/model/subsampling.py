@@ -1,15 +1,17 @@
-"""Causal convolutional subsampling: 4 or 8 feature frames become one encoder frame.
+"""Convolutional subsampling: 4, 6 or 8 feature frames become one encoder frame.
 
 A kind of subsampling says its `factor`; whoever needs the length of an encoder frame asks for it.
-It also says its `lead_frames`, how many feature frames a stream has before its first sample. Its
-past is the last frame of its input and of each stage in between, so encoder frame e sees the
-feature frames before (e+1)·factor and none after:
+It also says its `lead_frames`, how many feature frames a stream has before its first sample, and
+its `lookahead`: encoder frame e sees the feature frames before (e+1)·factor + lookahead. Its past
+is the last frame of its input and of each stage in between:
 
     encoded, past_feats, past_hidden = subsampling(feats, real, past_feats, past_hidden)
+
+A step takes what its frames see: the frames seen ahead come again in the next step.
 """
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Final
 
 import torch
 from torch import Tensor, nn
@@ -36,7 +38,8 @@ class Conv4Subsampling(nn.Module):
         ValueError: if F is not a multiple of 4.
     """
 
-    factor: Final[int] = 4  # T / E
+    factor: Final[int] = 4  # feature frames from one encoder frame to the next
+    lookahead: Final[int] = 0  # feature frames that an encoder frame sees beyond these
 
     def __init__(
         self,
@@ -51,6 +54,7 @@ class Conv4Subsampling(nn.Module):
         if num_mels % 4:
             raise ValueError(f"num_mels must be a multiple of 4, got {num_mels}")
         channels = dim if channels is None else channels
+        self.feats_shape = [1, num_mels]  # of the past
         more = 1 if pad_stages else 0
         width1 = num_mels // 2 + more
         self.hidden_shape = [channels, 1, width1]  # of the past between the convolutions
@@ -90,6 +94,80 @@ class Conv4Subsampling(nn.Module):
         return functional.pad(x, (2, 1)) if self.lead_frames > 0 else x
 
 
+class ValidSubsampling(nn.Module):
+    """Convolutions without padding, in time and in frequency, then a linear layer.
+
+    The base of kinds that say their `stages`. An encoder frame needs all feature frames that it
+    sees, and the past is empty.
+
+    Args:
+        num_mels: F, at least factor + lookahead.
+        dim: D.
+        channels: S; D if None.
+
+    Raises:
+        ValueError: if F is lower.
+    """
+
+    stages: ClassVar[list[tuple[int, int]]]  # size and stride of each convolution
+    factor: ClassVar[int]
+    lookahead: ClassVar[int]
+    lead_frames: ClassVar[int] = 0
+
+    def __init__(self, num_mels: int, dim: int, channels: int | None = None) -> None:
+        super().__init__()
+        if num_mels < self.factor + self.lookahead:
+            least = self.factor + self.lookahead
+            raise ValueError(f"num_mels must be at least {least}, got {num_mels}")
+        channels = dim if channels is None else channels
+        self.feats_shape, self.hidden_shape = [0, num_mels], [channels, 0, 1]
+        layers: list[nn.Module] = []
+        for i, (size, stride) in enumerate(self.stages):
+            layers.append(nn.Conv2d(channels if i else 1, channels, size, stride=stride))
+            layers.append(nn.ReLU(inplace=True))
+        self.conv = nn.Sequential(*layers)
+        self.out = nn.Linear(channels * ((num_mels - self.lookahead) // self.factor), dim)
+
+    def forward(
+        self, feats: Tensor, real: Tensor, past_feats: Tensor, past_hidden: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """One step.
+
+        Args:
+            feats: (B, T, F), T = n·factor + lookahead.
+            real: (B, T) bool, which of them are of samples.
+            past_feats: (B, 0, F).
+            past_hidden: (B, S, 0, 1).
+
+        Returns:
+            (B, n, D), and the two pasts.
+        """
+        x = self.conv(feats[:, None])  # (B, S, n, F')
+        x = self.out(x.transpose(1, 2).flatten(2))  # (B, n, D)
+        return x, past_feats.clone(), past_hidden.clone()
+
+
+class Conv4ValidSubsampling(ValidSubsampling):
+    """As `Conv4Subsampling` without padding, WeNet's `conv2d`: frame e sees frames 4e … 4e+6."""
+
+    stages: ClassVar = [(3, 2), (3, 2)]
+    factor, lookahead = 4, 3
+
+
+class Conv6ValidSubsampling(ValidSubsampling):
+    """WeNet's `conv2d6`: frame e sees frames 6e … 6e+10."""
+
+    stages: ClassVar = [(3, 2), (5, 3)]
+    factor, lookahead = 6, 5
+
+
+class Conv8ValidSubsampling(ValidSubsampling):
+    """WeNet's `conv2d8`: frame e sees frames 8e … 8e+14."""
+
+    stages: ClassVar = [(3, 2), (3, 2), (3, 2)]
+    factor, lookahead = 8, 7
+
+
 class Conv8Subsampling(nn.Module):
     """Three 3x3 convolutions of stride 2, the later two depthwise-separable, then a linear layer.
 
@@ -107,6 +185,7 @@ class Conv8Subsampling(nn.Module):
     """
 
     factor: Final[int] = 8
+    lookahead: Final[int] = 0
 
     def __init__(
         self, num_mels: int, dim: int, channels: int | None = None, pad_stages: bool = False
@@ -116,6 +195,7 @@ class Conv8Subsampling(nn.Module):
         channels = dim if channels is None else channels
         self.width1 = num_mels // 2 + 1
         self.width2 = self.width1 // 2 + 1
+        self.feats_shape = [1, num_mels]
         self.hidden_shape = [channels, 1, self.width1 + self.width2]  # of both pasts between stages
         self.conv1 = nn.Conv2d(1, channels, 3, stride=2)
         self.conv2 = separable_convolution(channels)
@@ -175,8 +255,36 @@ def separable_convolution(channels: int) -> nn.Sequential:
     )
 
 
+def rounding(factor: int, lookahead: int) -> int:
+    """What is added to the feature frames before they are divided by `factor`, see `num_frames`."""
+    return factor - 1 if lookahead == 0 else -lookahead
+
+
+def num_frames(feature_frames: int, factor: int, lookahead: int) -> int:
+    """E of T feature frames.
+
+    Without look-ahead a part of `factor` frames counts, zeros take the place of what is missing;
+    with it, an encoder frame needs all that it sees.
+    """
+    return max(0, feature_frames + rounding(factor, lookahead)) // factor
+
+
+def split_steps(feats: Tensor, frames: int, lookahead: int) -> Iterator[Tensor]:
+    """(B, T, F) in the pieces that steps take: each begins so many frames after the one before."""
+    for start in range(0, max(1, feats.size(1) - lookahead), frames):
+        yield feats[:, start : start + frames + lookahead]
+
+
 KINDS: Kinds[Any] = Kinds(
-    "subsampling", {"conv4": Conv4Subsampling, "conv8": Conv8Subsampling}, ("num_mels", "dim")
+    "subsampling",
+    {
+        "conv4": Conv4Subsampling,
+        "conv8": Conv8Subsampling,
+        "conv4_valid": Conv4ValidSubsampling,
+        "conv6_valid": Conv6ValidSubsampling,
+        "conv8_valid": Conv8ValidSubsampling,
+    },
+    ("num_mels", "dim"),
 )
 
 

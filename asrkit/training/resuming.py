@@ -34,7 +34,8 @@ FREE = {
     "training.checkpoint_every_steps",
     "training.keep_checkpoints",
 }
-LATER = ("conv_norm", "frontend")  # of the network, added to what checkpoints hash
+# Of the network, not in older checkpoints.
+LATER = ("frontend", "conv_norm", "conv_padding", "after_norm")
 BATCHES = "training.accumulate_batches"
 UTTERANCES = ("the training utterances", "the dev utterances")
 UNKNOWN = hashlib.sha256(b"").hexdigest()  # older checkpoints have it for lazily read utterances

@@ -52,8 +52,8 @@ CONF = PROJECT / "conf" / "conformer.yaml"
         (
             "model.position.kind=rotory",
             "'model.position.kind': must be one of relative, relative_learned, shaw, t5, alibi, "
-            "deberta, urpe, rotary, compact, sinusoidal, learned, flow, complex, none, "
-            "got 'rotory'; did you mean 'rotary'?",
+            "deberta, urpe, rotary, compact, absolute_keys, sinusoidal, learned, flow, complex, "
+            "none, got 'rotory'; did you mean 'rotary'?",
         ),
         (
             "model.position={kind: rotary, max_distance: 3}",

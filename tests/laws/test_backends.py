@@ -152,8 +152,11 @@ def test_control_angles_in_float32_are_noticed_after_a_day(monkeypatch: pytest.M
     check(rounded, plain)
 
 
-@pytest.mark.parametrize(("subsampling", "frontend"), [("conv8", "kaldi"), (PADDED, "slaney")])
-def test_onnx_of_conv8_in_float32_and_int8(
+@pytest.mark.parametrize(
+    ("subsampling", "frontend"),
+    [("conv4_valid", "kaldi"), ("conv8", "kaldi"), (PADDED, "slaney")],
+)
+def test_onnx_of_other_subsamplings_in_float32_and_int8(
     subsampling: object, frontend: str, tmp_path: Path
 ) -> None:
     exported, path = Exported("ctc", 4, 16), tmp_path / "step.onnx"

@@ -76,8 +76,9 @@ def test_every_position_encoding(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["encoder", "ctc", "model"])
-def test_conv8(what: str, tmp_path: Path) -> None:
-    test_torchscript(file_of(subsampling="conv8"), what, 4, 16, tmp_path)
+@pytest.mark.parametrize("kind", ["conv4_valid", "conv6_valid", "conv8"])
+def test_other_subsamplings(kind: str, what: str, tmp_path: Path) -> None:
+    test_torchscript(file_of(subsampling=kind), what, 4, 16, tmp_path)
 
 
 @pytest.mark.parametrize("what", ["ctc", "model"])

@@ -210,6 +210,6 @@ def test_a_network_is_the_one_of_a_former_checkpoint() -> None:
         "separable": True,
     }
     assert former_spelling(config) == FORMER
-    for change in ({"dim": 100}, {"conv_norm": "affine"}):
+    for change in ({"dim": 100}, {"conv_norm": "affine"}, {"after_norm": True}):
         other = former_spelling(ModelConfig.model_validate(config.model_dump() | change))
         assert other != FORMER
