@@ -130,7 +130,8 @@ def test_the_settings(fixture: Fixture) -> None:
     assert context.chunk_sizes == [14, 7, 2, 1]
     assert context.left_contexts == [70]
     assert (context.chunk_size, context.left_context) == (14, 70)
-    assert (model.frontend.kind, model.lead_frames, model.factor) == ("slaney", 7, 8)
+    encoder = fixture.file.model.encoder
+    assert (model.frontend.kind, encoder.lead_frames, encoder.factor) == ("slaney", 7, 8)
     hybrid = fixture.imported.left_out.keys() == {"decoder", "joint"}
     assert hybrid or not fixture.imported.left_out
 
