@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from typing import Any
 
 from asrkit import audio, search
 from asrkit.audio import Frontend, SpecAugment
@@ -26,6 +27,7 @@ from asrkit.model import ConformerCTC, ConformerEncoder
 from asrkit.search import Fusion, Search
 from asrkit.text import (
     CharTokenizer,
+    PieceTokenizer,
     SentencePieceTokenizer,
     TextError,
     Tokenizer,
@@ -37,7 +39,13 @@ FUSIONS: dict[str, type[WordFusion] | type[TokenFusion]] = {
     "words": WordFusion,
     "tokens": TokenFusion,
 }
-SYMBOLS = {"characters": CharTokenizer, "words": WordTokenizer}  # others are sentencepiece's
+TOKENIZERS: dict[str, Any] = {
+    "characters": CharTokenizer,
+    "words": WordTokenizer,
+    "unigram": SentencePieceTokenizer,
+    "bpe": SentencePieceTokenizer,
+    "pieces": PieceTokenizer,
+}
 
 
 def build_model(config: ModelConfig, vocab_size: int) -> ConformerCTC:
@@ -53,6 +61,8 @@ def build_model(config: ModelConfig, vocab_size: int) -> ConformerCTC:
         position=config.position.model_dump(),
         subsampling=config.subsampling.model_dump(),
         conv_norm=config.conv_norm,
+        conv_padding=config.conv_padding,
+        after_norm=config.after_norm,
     )
     return ConformerCTC(encoder, vocab_size)
 
@@ -69,18 +79,24 @@ def build_normalizer(config: TextConfig) -> Callable[[str], str]:
 
 
 def train_tokenizer(config: TextConfig, texts: Iterable[str]) -> Tokenizer:
-    """A tokenizer trained on texts, which are normalised here."""
-    texts = map(build_normalizer(config), texts)
-    if config.tokenizer in SYMBOLS:
-        return SYMBOLS[config.tokenizer].train(texts)
-    return SentencePieceTokenizer.train(texts, config.vocab_size, config.tokenizer)
+    """A tokenizer trained on texts, which are normalised here.
+
+    Raises:
+        TextError: for texts of which none can be made, or pieces, which only imported models have.
+    """
+    texts, kind = map(build_normalizer(config), texts), TOKENIZERS[config.tokenizer]
+    if kind is SentencePieceTokenizer:
+        return SentencePieceTokenizer.train(texts, config.vocab_size, config.tokenizer)
+    if kind is PieceTokenizer:
+        raise TextError("text.tokenizer pieces is that of imported models: train unigram or bpe")
+    tokenizer: Tokenizer = kind.train(texts)
+    return tokenizer
 
 
 def read_tokenizer(config: TextConfig, data: bytes) -> Tokenizer:
     """The tokenizer from its bytes in a model file."""
-    if config.tokenizer in SYMBOLS:
-        return SYMBOLS[config.tokenizer].from_bytes(data)
-    return SentencePieceTokenizer(data)
+    tokenizer: Tokenizer = TOKENIZERS[config.tokenizer].from_bytes(data)
+    return tokenizer
 
 
 def build_spec_augment(config: AugmentationConfig) -> SpecAugment:

@@ -24,6 +24,7 @@ PROJECT = Path(__file__).parents[1]
 FAKE_SOUND = PROJECT / "tests" / "fake"  # for the PYTHONPATH of a process, too
 SHARED_FIXTURES = PROJECT.parent / "shared" / "fixtures"
 PADDED = {"kind": "conv8", "pad_stages": True}
+PADDED4 = {"kind": "conv4", "separable": True, "pad_stages": True}
 SHARED_DATA = PROJECT.parent / "shared" / "data"
 
 

@@ -68,7 +68,7 @@ def streaming(model: ConformerCTC) -> Callable[[], list[float]]:
     """Chunks of one stream."""
     frame_ms = model.encoder.frame_ms
     backend = eager(model.eval(), CHUNK_MS // frame_ms, LEFT_MS // frame_ms)
-    feats = torch.randn(1, CHUNK_MS // 10, model.encoder.num_mels)
+    feats = torch.randn(1, CHUNK_MS // 10 + backend.spec.lookahead, model.encoder.num_mels)
     lengths = torch.tensor([feats.size(1)])
 
     def run() -> list[float]:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from asrkit.audio import HOP, SAMPLE_RATE
 from asrkit.model import FULL_CONTEXT, CTCOutput, EncoderState
+from asrkit.model.subsampling import num_frames
 
 Step = Callable[[Tensor, Tensor, EncoderState], CTCOutput]
 
@@ -17,6 +18,7 @@ class Spec(NamedTuple):
 
     num_mels: int  # F
     factor: int  # feature frames of an encoder frame
+    lookahead: int  # feature frames beyond these that it sees
     vocab_size: int  # V
     device: torch.device
     dtype: torch.dtype  # of its numbers, float32 as a rule
@@ -40,6 +42,15 @@ class Spec(NamedTuple):
         """Feature frames of a chunk."""
         return self.factor * self.chunk_size
 
+    @property
+    def window_frames(self) -> int:
+        """Feature frames that a step of one chunk takes: those that it sees."""
+        return self.chunk_frames + self.lookahead
+
+    def num_frames(self, feature_frames: int) -> int:
+        """E of T feature frames."""
+        return num_frames(feature_frames, self.factor, self.lookahead)
+
 
 class Backend(NamedTuple):
     """A network at one chunk size and left context, on whatever runs it.
@@ -47,7 +58,8 @@ class Backend(NamedTuple):
         state = backend.init_state(batch_size)
         log_probs, lengths, state = backend.step(feats, lengths, state)
 
-    All steps of a stream but its last take whole chunks, T = n·factor·C.
+    All steps of a stream but its last take whole chunks and what they see ahead, which comes again
+    in the next step: T = n·factor·C + lookahead.
     """
 
     kind: str

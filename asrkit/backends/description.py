@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from asrkit.build import build_frontend
 from asrkit.config import MOST_FRAMES
 from asrkit.errors import shown
 from asrkit.model import FULL_CONTEXT
@@ -64,13 +65,16 @@ class Description(NamedTuple):
 
 def describe(exported: Exported, file: ModelFile) -> str:
     """JSON for a program that uses the file, and for `described`."""
-    tokenizer = file.tokenizer
+    tokenizer, frontend = file.tokenizer, build_frontend(file.config.model)
     return json.dumps(
         exported._asdict()
         | {
             "format_version": FORMAT_VERSION,
             "symbols": [tokenizer.piece(token) for token in range(1, tokenizer.vocab_size)],
             "config": file.config.model_dump(mode="json"),
+            "lead_frames": frontend.lead_frames,
+            "samples_before": frontend.before,
+            "samples_after": frontend.after,
             "weights": fingerprint(file.model.state_dict()),
             "precision": "float32",
         }

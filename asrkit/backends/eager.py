@@ -14,6 +14,7 @@ def eager(model: ConformerCTC, chunk_size: int, left_context: int) -> Backend:
     spec = Spec(
         num_mels=model.encoder.num_mels,
         factor=model.encoder.factor,
+        lookahead=model.encoder.lookahead,
         vocab_size=model.head.out_features,
         device=model.head.weight.device,
         dtype=model.head.weight.dtype,

@@ -142,13 +142,13 @@ def of_step(step: OnnxStep, plain: Backend) -> Backend:
     (kind,) = (each for each, name in PRECISIONS.items() if name == step.description.precision)
     if step.description.exported.full:
         return plain._replace(kind=kind, step=partial(whole, step, plain))
-    factor, chunk = plain.spec.factor, plain.spec.chunk_frames
+    spec, chunk = plain.spec, plain.spec.chunk_frames
 
     def run(feats: Tensor, lengths: Tensor, state: EncoderState) -> CTCOutput:
         frames = feats.size(1)
-        missing = max(chunk, -(-frames // chunk) * chunk) - frames
+        missing = max(spec.window_frames - frames, (spec.lookahead - frames) % chunk)
         log_probs, lengths, state = step(functional.pad(feats, (0, 0, 0, missing)), lengths, state)
-        return CTCOutput(log_probs[:, : -(-frames // factor)], lengths, state)
+        return CTCOutput(log_probs[:, : spec.num_frames(frames)], lengths, state)
 
     return plain._replace(kind=kind, init_state=step.init_state, step=run)
 
@@ -157,10 +157,10 @@ def whole(
     step: OnnxStep, plain: Backend, feats: Tensor, lengths: Tensor, state: EncoderState
 ) -> CTCOutput:
     """A step in full context, of streams that begin with it; by eager if it is very long."""
-    factor = plain.spec.factor
-    missing = -feats.size(1) % factor
-    if not 0 < feats.size(1) + missing <= MOST_WHOLE * factor:
+    spec, size = plain.spec, plain.spec.num_frames(feats.size(1))
+    if not 0 < size <= MOST_WHOLE:
         return plain.step(feats, lengths, state)
+    missing = spec.factor * size + spec.lookahead - feats.size(1)
     log_probs, frames = step(functional.pad(feats, (0, 0, 0, missing)), lengths)
     return CTCOutput(log_probs, frames, state)
 

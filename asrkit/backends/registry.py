@@ -141,12 +141,13 @@ def check(backend: Backend, plain: Backend) -> None:
     spec, exact = plain.spec, BACKENDS[backend.kind].exact
     full = spec.chunk_size == FULL_CONTEXT
     states = [each.init_state(3) for each in (backend, plain)]
-    chunk, short = WHOLE_FRAMES * spec.factor if full else spec.chunk_frames, spec.factor - 1
+    chunk, part = WHOLE_FRAMES * spec.factor if full else spec.chunk_frames, spec.factor - 1
     log_probs = []
     noise = torch.Generator().manual_seed(0)
-    for frames in (chunk, 2 * chunk - short):
+    for frames, short in ((chunk, 0), (2 * chunk - part, part)):
+        frames += spec.lookahead
         feats = 10 + 3 * torch.randn(3, frames, spec.num_mels, generator=noise)
-        lengths = torch.tensor([frames, frames - (short if frames > chunk else 0), frames])
+        lengths = torch.tensor([frames, frames - short, frames])
         ours, theirs = (
             each.step(feats.to(spec.device, spec.dtype), lengths.to(spec.device), state)
             for each, state in zip((backend, plain), states, strict=True)

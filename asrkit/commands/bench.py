@@ -25,6 +25,7 @@ from asrkit.commands.options import (
 )
 from asrkit.errors import UserError
 from asrkit.files import replacing
+from asrkit.model.subsampling import split_steps
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Batcher, Recognizer, recognizer_of
 
@@ -236,8 +237,8 @@ def segment_times(recognizer: Recognizer) -> tuple[float, float]:
     noise = np.random.default_rng(0).standard_normal((SEGMENT_S * 100, first.spec.num_mels))
     feats, state = torch.from_numpy(10 + 3 * noise).float(), first.init_state(1)
     start = time.process_time()
-    for chunk in feats.split(first.spec.chunk_frames):
-        state = first.step_of([chunk], state).state
+    for chunk in split_steps(feats[None], first.spec.chunk_frames, first.spec.lookahead):
+        state = first.step_of([*chunk], state).state
     middle = time.process_time()
     second.engine.step_of([feats], second.engine.init_state(1))
     return middle - start, time.process_time() - middle
@@ -255,7 +256,8 @@ class Run:
         self.chunk_samples = audio.HOP * recognizer.engine.spec.chunk_frames
         self.draw = np.random.default_rng(0)
         frontend = recognizer.engine.frontend
-        first = frontend.frame_size - audio.HOP - frontend.before
+        ahead = audio.HOP * recognizer.engine.spec.lookahead
+        first = frontend.frame_size - audio.HOP - frontend.before + ahead
         for session in self.sessions:  # from here on, a chunk of samples is a chunk of frames
             session.accept(self.noise(first % self.chunk_samples))
         self.seconds: list[float] = []

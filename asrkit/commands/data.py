@@ -63,7 +63,7 @@ def check(options: argparse.Namespace) -> int:
     encode = TextEncoder(
         tokenizer or train_tokenizer(config.text, first),
         build_normalizer(config.text),
-        config.model.factor,
+        config.model.num_frames,
         build_frontend(config.model),
     )
     fastest = max(config.augmentation.speed_factors)

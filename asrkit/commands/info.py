@@ -3,6 +3,7 @@
 import argparse
 import json
 from textwrap import indent
+from typing import Any
 
 import yaml
 
@@ -36,6 +37,8 @@ def info(options: argparse.Namespace) -> int:
     )
     chunk, left = context.chunk_size * frame_ms, context.left_context * frame_ms
     print(f"decodes at  {chunk} ms with {left} ms before it")
+    if "imported" in file.training:
+        print(f"imported    {printable(origin(file.training['imported']))}")
     card = path.with_suffix(".md")
     if card.is_file():
         print("\ncard")
@@ -46,6 +49,16 @@ def info(options: argparse.Namespace) -> int:
     print("\nconfiguration")
     print(_indented(_yaml(file.config.model_dump(mode="json"))))
     return 0
+
+
+def origin(record: Any) -> str:
+    """Where an imported model is from, and under which licence: one line."""
+    found = record if isinstance(record, dict) else {}
+    files = found.get("sha256")
+    names = ", ".join(map(str, files)) if isinstance(files, dict) else "unknown"
+    told = {key: found.get(key, "unknown") for key in ("name", "source", "licence")}
+    line = f"{told['name']}, from {told['source']} ({names}); licence {told['licence']}"
+    return line[:LONGEST_PART]
 
 
 def _yaml(values: dict) -> str:

@@ -20,6 +20,7 @@ from asrkit.export.replay import largest_difference, tolerance
 from asrkit.model import FULL_CONTEXT, ConformerCTC, EncoderStep
 from asrkit.model.attention import ChunkAttention
 from asrkit.model.fused_attention import why_not
+from asrkit.model.subsampling import split_steps
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Recognizer, recognizer_of
 
@@ -124,7 +125,7 @@ def verify_setting(
     feats, _ = audio.features(recognizer.engine.frontend, row, torch.tensor([len(whole)]))
     size = file.model.encoder.block_size(chunk_size, feats.size(1)) if full else chunk_size
     step = EncoderStep(file.model.encoder, size, recognizer.left_context)
-    offline = stations(file.model, step, feats, feats.size(1))
+    offline = stations(file.model, step, feats, max(1, feats.size(1)))
     streamed = stations(file.model, step, feats, file.model.encoder.factor * size)
     subsampling, *blocks, log_probs = [
         difference(a, b) for a, b in zip(offline, streamed, strict=True)
@@ -143,7 +144,7 @@ def stations(model: ConformerCTC, step: EncoderStep, feats: Tensor, frames: int)
     """Outputs of the subsampling, of every layer and of the head, `frames` features a step."""
     encoder, state = step.encoder, step.init_state(1)
     outputs: list[list[Tensor]] = []
-    for part in feats.split(frames, dim=1):
+    for part in split_steps(feats, frames, encoder.lookahead):
         lengths = torch.tensor([part.size(1)])
         normalized = encoder.normalize(part, lengths, state.position, step.chunk_size)
         subsampled, _, _ = encoder.subsampling(*normalized, state.feats, state.hidden)

@@ -98,8 +98,9 @@ class AugmentationConfig(Section):
 
 
 class TextConfig(Section):
-    tokenizer: Literal["characters", "words", "unigram", "bpe"] = "characters"
-    """The kind of labels; unigram and bpe are sub-words by sentencepiece."""
+    tokenizer: Literal["characters", "words", "unigram", "bpe", "pieces"] = "characters"
+    """The kind of labels; unigram and bpe are sub-words by sentencepiece, pieces sub-words of an
+    imported model."""
     vocab_size: Positive = 256
     """Number of labels of unigram and bpe."""
     case: Literal["keep", "lower", "upper"] = "keep"
@@ -186,20 +187,24 @@ class ModelConfig(Section):
     """The features, a kind with its options: kaldi, with `low_frequency` and `high_frequency` in Hz
     (8000 if null) and `snip_edges`, or slaney, which is NeMo's. For sherpa-onnx: docs/export.md."""
     subsampling: AnySubsampling = SUBSAMPLINGS["conv4"](kind="conv4")
-    """conv4 makes an encoder frame of 4 feature frames, conv8 of 8; with options: `channels` (S;
-    `dim` if null), of conv4 `separable` (a ninth of its second convolution's arithmetic), and of
-    conv8 `pad_stages` (zeros around a stream as NeMo has them)."""
+    """conv4 makes an encoder frame of 4 feature frames, conv8 of 8; conv4_valid, conv6_valid and
+    conv8_valid have no padding, and see 3, 5 and 7 feature frames more. Options: `channels` (S;
+    `dim` if null), of conv4 and conv8 `pad_stages` (zeros around a stream as NeMo has them), and of
+    conv4 `separable` (a ninth of its second convolution's arithmetic)."""
     position: AnyPosition = POSITIONS["relative"](kind="relative")
     """The position encoding, a kind with its options: docs/positions.md."""
     conv_norm: Literal["layer_norm", "affine"] = "layer_norm"
     """Norm in the convolutions; affine, a scale and a bias of each channel, is what a trained
     BatchNorm becomes."""
+    conv_padding: Literal["depthwise", "pointwise"] = "depthwise"
+    """Layer of the convolutions before which zeros stand for the frames before a stream."""
+    after_norm: bool = False
+    """A LayerNorm after the last layer; the layers' own are there in any case."""
 
-    @property
-    def factor(self) -> int:
-        """Feature frames of 10 ms in an encoder frame."""
-        factor: int = subsampling.KINDS[self.subsampling.kind].factor
-        return factor
+    def num_frames(self, feature_frames: int) -> int:
+        """Encoder frames of so many feature frames of 10 ms."""
+        kind = subsampling.KINDS[self.subsampling.kind]
+        return subsampling.num_frames(feature_frames, kind.factor, kind.lookahead)
 
     @property
     def lead_frames(self) -> int:

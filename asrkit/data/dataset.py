@@ -43,7 +43,7 @@ class TextEncoder:
     Args:
         tokenizer: of normalised text.
         normalize: gives every text one spelling.
-        factor: feature frames in an encoder frame of the network that learns it.
+        num_frames: encoder frames of so many feature frames, in the network that learns it.
         frontend: of this network; Kaldi's if None.
     """
 
@@ -51,10 +51,10 @@ class TextEncoder:
         self,
         tokenizer: Tokenizer,
         normalize: Callable[[str], str],
-        factor: int,
+        num_frames: Callable[[int], int],
         frontend: audio.Frontend | None = None,
     ) -> None:
-        self.tokenizer, self.normalize, self.factor = tokenizer, normalize, factor
+        self.tokenizer, self.normalize, self.num_frames = tokenizer, normalize, num_frames
         self.frontend = frontend or audio.Fbank()
 
     def __call__(self, text: str) -> tuple[str, list[int]]:
@@ -70,7 +70,7 @@ class TextEncoder:
             _, tokens = self(text)
         except TextError as error:
             return str(error)
-        frames = -(-self.frontend.num_frames(num_samples) // self.factor)
+        frames = self.num_frames(self.frontend.num_frames(num_samples))
         # CTC needs a frame for each label and a blank between equal ones.
         needed = len(tokens) + sum(a == b for a, b in itertools.pairwise(tokens))
         if frames < needed:

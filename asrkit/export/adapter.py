@@ -21,9 +21,10 @@ class SamplesOutput(NamedTuple):
 class SamplesStep(nn.Module):
     """Frontend and recogniser in one: samples to log-probabilities.
 
-    The first P samples of a stream, 240 of Kaldi's, are its first `past`; after that every step but
-    the last brings chunks of `chunk_samples`, and the last is padded with zeros, its length said.
-    What comes before a stream and after it belongs to its samples, see `of_stream`.
+    The first P samples of a stream are its first `past`: 240 of Kaldi's, and 160 for each frame
+    that the network sees ahead. After that every step but the last brings chunks of
+    `chunk_samples`, and the last is padded with zeros, its length said. What comes before a stream
+    and after it belongs to its samples, see `of_stream`.
     """
 
     hop: Final[int] = HOP
@@ -31,7 +32,8 @@ class SamplesStep(nn.Module):
     def __init__(self, frontend: Frontend, step: CTCStep) -> None:
         super().__init__()
         self.frontend, self.step = frontend, step
-        self.past_size = frontend.frame_size - HOP  # P
+        self.lookahead = step.encoder.encoder.lookahead
+        self.past_size = frontend.frame_size - HOP + HOP * self.lookahead  # P
         self.chunk_samples = step.encoder.chunk_size * step.encoder.encoder.factor * HOP
 
     @torch.jit.export
@@ -42,8 +44,10 @@ class SamplesStep(nn.Module):
         self, samples: Tensor, lengths: Tensor, past: Tensor, state: EncoderState
     ) -> SamplesOutput:
         """(B, N) samples, N = n·chunk_samples, (B,) how many are real, (B, P), and the past."""
-        feats, new_past = self.frontend(samples, past)
-        log_probs, frames, state = self.step(feats, lengths // self.hop, state)
+        feats, _ = self.frontend(samples, past)
+        lengths = lengths // self.hop + self.lookahead
+        log_probs, frames, state = self.step(feats, lengths, state)
+        new_past = torch.cat([past, samples], dim=1)[:, samples.size(1) :]
         return SamplesOutput(log_probs, frames, new_past, state)
 
 
@@ -68,10 +72,10 @@ class WholeStep(nn.Module):
                 module.max_rows = FULL_CONTEXT
 
     def forward(self, feats: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, T, F), T = n·factor, (B,) how many are real -> (B, n, V), (B,) valid frames."""
+        """(B, n·factor + lookahead, F), (B,) how many are real -> (B, n, V), (B,) valid frames."""
         encoder = self.model.encoder
         state = encoder.init_state(feats.size(0), 0)
-        chunk_size = feats.size(1) // encoder.factor
+        chunk_size = (feats.size(1) - encoder.lookahead) // encoder.factor
         tables = encoder.tables(0, chunk_size)
         layers, lengths, _ = encoder.step(feats, lengths, state, chunk_size, tables)
         return self.model.log_probs(layers[-1]), lengths

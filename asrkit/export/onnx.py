@@ -56,9 +56,10 @@ def whole_inputs(file: ModelFile) -> tuple[dict[str, Any], dict[str, Any]]:
     encoder = file.model.encoder
     batch = torch.export.Dim("batch", min=1, max=LARGEST)
     frames = torch.export.Dim("frames", min=1, max=MOST_WHOLE)
-    size = 7 * encoder.factor
+    size = 7 * encoder.factor + encoder.lookahead
     inputs = {"feats": torch.zeros(2, size, encoder.num_mels), "lengths": torch.full((2,), size)}
-    return inputs, {"feats": {0: batch, 1: encoder.factor * frames}, "lengths": {0: batch}}
+    length = encoder.factor * frames + encoder.lookahead
+    return inputs, {"feats": {0: batch, 1: length}, "lengths": {0: batch}}
 
 
 def chunk_inputs(
@@ -66,14 +67,17 @@ def chunk_inputs(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Inputs of a streaming step for the exporter to try, and their dynamic shapes."""
     state = module.init_state(2)  # type: ignore[operator]
-    size = chunk_length(exported, file)
+    size, lookahead = chunk_length(exported, file), file.model.encoder.lookahead
+    from_samples = exported.what == "model"
+    ahead = 0 if from_samples else lookahead
+    length = 3 * size + ahead
     # Two streams and three chunks: dimensions of one are taken for fixed ones.
-    audio = torch.zeros([2, 3 * size] + ([] if exported.what == "model" else [state.feats.size(2)]))
-    inputs: dict[str, Any] = {audio_name(exported): audio, "lengths": torch.full((2,), 3 * size)}
+    audio = torch.zeros([2, length] + ([] if from_samples else [state.feats.size(2)]))
+    inputs: dict[str, Any] = {audio_name(exported): audio, "lengths": torch.full((2,), length)}
     batch = torch.export.Dim("batch", min=1, max=LARGEST)
     chunks = torch.export.Dim("chunks", min=1, max=LARGEST)
-    shapes: dict[str, Any] = {audio_name(exported): {0: batch, 1: size * chunks}}
-    if exported.what == "model":
+    shapes: dict[str, Any] = {audio_name(exported): {0: batch, 1: size * chunks + ahead}}
+    if from_samples:
         past_size: int = module.past_size  # type: ignore[assignment]
         inputs["past"] = torch.zeros(2, past_size)
     shapes |= {name: {0: batch} for name in inputs if name not in shapes}

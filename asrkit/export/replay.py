@@ -7,13 +7,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from asrkit.audio import HOP, Frontend, features
+from asrkit.audio import HOP, features
 from asrkit.backends.compare import TOLERANCE, aged, difference
 from asrkit.backends.description import Exported
 from asrkit.backends.onnx import MOST_WHOLE
 from asrkit.build import build_frontend
 from asrkit.export.adapter import SamplesStep, WholeStep, of_stream
 from asrkit.model import CTCStep, EncoderStep
+from asrkit.model.subsampling import split_steps
 from asrkit.model_file import ModelFile
 
 ROUNDINGS = 8.0  # of eager's own; ONNX Runtime's are up to four times as large
@@ -71,33 +72,31 @@ def outputs(step: Any, exported: Exported, samples: Tensor, file: ModelFile) -> 
     """What `largest_difference` compares."""
     if exported.full:
         return whole(step, samples, file)
-    frontend = build_frontend(file.config.model)
-    size = chunk_length(exported, file)
     together = torch.cat([samples.flip(1), samples, samples.flip(1)])
     return [
         output
         for rows, chunks in ((samples, 1), (together, 3))
-        for output in replay(step, exported, rows, frontend, size, chunks)
+        for output in replay(step, exported, file, rows, chunks)
     ]
 
 
 @torch.inference_mode()
 def replay(
-    step: Any, exported: Exported, samples: Tensor, frontend: Frontend, size: int, chunks: int
+    step: Any, exported: Exported, file: ModelFile, samples: Tensor, chunks: int
 ) -> list[Tensor]:
-    """Every output of a step over samples (B, N), N ≥ 400, some chunks of a size (`chunk_length`)
-    at a time; rows `aged`."""
-    from_samples = exported.what == "model"
+    """Every output of a step over samples (B, N), N ≥ 400, some chunks at a time; rows `aged`."""
+    from_samples, size = exported.what == "model", chunk_length(exported, file)
     state, outputs = aged(step.init_state(len(samples)), exported.frame_ms), []
+    frontend, lookahead = build_frontend(file.config.model), file.model.encoder.lookahead
     stream = of_stream(frontend, samples)
-    past_size = frontend.frame_size - HOP
+    past_size = frontend.frame_size - HOP + HOP * lookahead
     source, past = stream[:, past_size:], stream[:, :past_size].to(state.feats.dtype)
     if not from_samples:
         source = frontend(stream, stream[:, :0])[0]
-    source = source.to(state.feats.dtype)
-    for chunk in source.split(chunks * size, dim=1):
+    source, ahead = source.to(state.feats.dtype), 0 if from_samples else lookahead
+    for chunk in split_steps(source, chunks * size, ahead):
         lengths = torch.full((len(samples),), chunk.size(1))
-        padding = [0, 0] * (chunk.dim() - 2) + [0, -chunk.size(1) % size]
+        padding = [0, 0] * (chunk.dim() - 2) + [0, (ahead - chunk.size(1)) % size]
         chunk = functional.pad(chunk, padding)
         if from_samples:
             output, lengths, past, state = step(chunk, lengths, past, state)
@@ -114,9 +113,11 @@ def whole(step: Any, samples: Tensor, file: ModelFile) -> list[Tensor]:
     frontend, length = build_frontend(file.config.model), torch.tensor([samples.size(1)])
     feats = features(frontend, samples, length)[0][:, : MOST_WHOLE * encoder.factor]
     feats = feats.to(encoder.mean.dtype)
-    feats = functional.pad(feats, (0, 0, 0, -feats.size(1) % encoder.factor))  # (1, T, F)
+    frames = encoder.num_frames(feats.size(1))
     found = []
-    for size in (feats.size(1), max(1, feats.size(1) // 3 // encoder.factor) * encoder.factor):
+    for count in (frames, max(1, frames // 3)):
+        size = encoder.factor * count + encoder.lookahead
+        feats = functional.pad(feats, (0, 0, 0, max(0, size - feats.size(1))))  # (1, T, F)
         lengths = torch.tensor([size, max(1, size // 2), 1])
         found += [step(feats[:, :size], lengths[:1])[0]]
         rows = step(feats[:, :size].expand(3, -1, -1).contiguous(), lengths)[0]

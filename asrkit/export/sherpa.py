@@ -96,6 +96,9 @@ def check(file: ModelFile, exported: Exported) -> None:
         raise UserError(
             f"sherpa-onnx takes a frame for {FACTOR}0 ms, and this model's have {encoder.frame_ms}"
         )
+    if encoder.lookahead:
+        kind = file.config.model.subsampling.kind
+        raise UserError(f"sherpa-onnx is given chunks without overlap; this model has {kind}")
     if file.config.model.frontend.kind != "kaldi":
         raise UserError(
             "sherpa-onnx computes Kaldi's features for wenet-ctc; this model has others"

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from asrkit.errors import UserError, shown
+from asrkit.errors import UserError, reason, shown
 from asrkit.interop.checkpoint import CheckpointError
 from asrkit.interop.imported import Imported
 from asrkit.interop.nemo import read_nemo
+from asrkit.interop.wenet import read_wenet
 
-FORMATS: dict[str, Callable[[Path], Imported]] = {"nemo": read_nemo}
+FORMATS: dict[str, Callable[[Path], Imported]] = {"nemo": read_nemo, "wenet": read_wenet}
 
 
 def import_checkpoint(kind: str, path: str | Path) -> Imported:
@@ -26,3 +27,7 @@ def import_checkpoint(kind: str, path: str | Path) -> Imported:
         return FORMATS[kind](Path(path))
     except UserError as error:  # of the checkpoint, its configuration, its tokenizer
         raise CheckpointError(f"{shown(Path(path))}: {error}") from None
+    except (RuntimeError, IndexError, TypeError, ValueError) as error:  # of shapes, as a rule
+        raise CheckpointError(
+            f"{shown(Path(path))} does not fit together: {reason(error)}"
+        ) from None

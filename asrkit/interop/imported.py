@@ -46,6 +46,8 @@ def assemble(
     expected = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
     found = {name: tuple(tensor.shape) for name, tensor in weights.items()}
     for name in sorted(expected.keys() | found.keys()):
+        if name in weights and not weights[name].is_floating_point():
+            raise CheckpointError(f"weight {shown(name)} is of type {weights[name].dtype}")
         if expected.get(name) != found.get(name):
             raise CheckpointError(
                 f"weight {shown(name)} must be {shown(expected.get(name))}, "

@@ -1,22 +1,372 @@
-"""NVIDIA NeMo's checkpoints: a tar of a YAML configuration, weights by torch.save, a vocabulary."""
+"""NVIDIA NeMo's checkpoints: cache-aware streaming Conformer and FastConformer with a CTC head.
 
+A .nemo file is a tar of a YAML configuration, weights by torch.save and the tokenizer's files. What
+differs in the numbers is folded here: the scaling of the encoder's input, the running statistics of
+BatchNorm, and the place of the blank, which is NeMo's last label.
+"""
+
+import re
+from collections import Counter
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from asrkit.interop.checkpoint import CheckpointError, open_archive, read_settings, read_weights
-from asrkit.interop.imported import Imported
+import torch
+from torch import Tensor
+
+from asrkit.audio import build_frontend
+from asrkit.errors import printable, shown, whole_number
+from asrkit.interop.checkpoint import (
+    Archive,
+    CheckpointError,
+    open_archive,
+    read_settings,
+    read_weights,
+)
+from asrkit.interop.imported import Imported, assemble
+from asrkit.text import CharTokenizer, PieceTokenizer, Tokenizer
 
 SETTINGS = "model_config.yaml"
 WEIGHTS = "model_weights.ckpt"
+OWN = "nemo:"  # before the names of the archive's own files
+BATCH_NORM_EPSILON = 1e-5
+BYTE = re.compile("<0x[0-9A-F]{2}>")  # a label that is no text by itself
+MOST = 1 << 16  # of a size in the configuration
+
+
+class Key(NamedTuple):
+    """A setting of NeMo's that has to be as asrkit has it."""
+
+    default: Any  # NeMo's, where a configuration does not name it
+    right: tuple[Any, ...]
+    why: str = ""
+
+
+FEATURES = {
+    "sample_rate": Key(16000, (16000,)),
+    "normalize": Key(
+        "per_feature", ("NA", None), "a normalisation over the utterance does not stream"
+    ),
+    "window_size": Key(0.02, (0.025,)),
+    "window_stride": Key(0.01, (0.01,)),
+    "window": Key("hann", ("hann",)),
+    "n_fft": Key(None, (512, None)),
+    "preemph": Key(0.97, (0.97,)),
+    "lowfreq": Key(0, (0,)),
+    "highfreq": Key(None, (None, 8000)),
+    "log": Key(True, (True,)),
+    "log_zero_guard_type": Key("add", ("add",)),
+    "log_zero_guard_value": Key(2.0**-24, (2.0**-24,)),
+    "mag_power": Key(2.0, (2.0,)),
+    "mel_norm": Key("slaney", ("slaney",)),
+    "frame_splicing": Key(1, (1,)),
+    "exact_pad": Key(False, (False,)),
+}
+ENCODER = {
+    "_target_": Key(None, ("nemo.collections.asr.modules.ConformerEncoder",)),
+    "self_attention_model": Key("rel_pos", ("rel_pos",)),
+    "att_context_style": Key(
+        "regular", ("chunked_limited",), "other attention is of full context, or not in chunks"
+    ),
+    "conv_norm_type": Key("batch_norm", ("batch_norm", "layer_norm")),
+    "causal_downsampling": Key(False, (True,), "a symmetric subsampling does not stream"),
+    "reduction": Key(None, (None,)),
+    "feat_out": Key(-1, (-1,)),
+}
+LAYER = {  # asrkit's names of a layer's parts that are the same, and NeMo's
+    "ffn1.norm": "norm_feed_forward1",
+    "ffn1.expand": "feed_forward1.linear1",
+    "ffn1.project": "feed_forward1.linear2",
+    "attention_norm": "norm_self_att",
+    "attention.out": "self_attn.linear_out",
+    "convolution.norm": "norm_conv",
+    "convolution.expand": "conv.pointwise_conv1",
+    "convolution.depthwise": "conv.depthwise_conv",
+    "convolution.project": "conv.pointwise_conv2",
+    "ffn2.norm": "norm_feed_forward2",
+    "ffn2.expand": "feed_forward2.linear1",
+    "ffn2.project": "feed_forward2.linear2",
+    "norm": "norm_out",
+}
+PLAIN = {"conv1": "conv.0", "conv2": "conv.2", "out": "out"}
+SEPARABLE = {"conv1": "conv.0", "conv2.0": "conv.2", "conv2.1": "conv.3", "out": "out"}
+SUBSAMPLINGS: dict[tuple[Any, Any], tuple[dict[str, Any], dict[str, str]]] = {
+    # asrkit's options, and its names of the parts with NeMo's
+    ("striding", 4): ({"kind": "conv4"}, PLAIN),
+    ("dw_striding", 4): ({"kind": "conv4", "separable": True}, SEPARABLE),
+    ("dw_striding", 8): ({"kind": "conv8"}, SEPARABLE | {"conv3.0": "conv.5", "conv3.1": "conv.6"}),
+}
 
 
 def read_nemo(path: Path) -> Imported:
-    """A .nemo file of a streaming Conformer or FastConformer with CTC.
+    """A .nemo file of a cache-aware streaming Conformer or FastConformer with CTC, or a hybrid.
 
     Raises:
-        CheckpointError: for any other, and what cannot be computed exactly.
+        CheckpointError: for any other, and for what cannot be computed exactly.
+        OSError: if it cannot be read.
     """
     with open_archive(path) as archive:
         settings = read_settings(archive.read(SETTINGS), SETTINGS)
-        with archive.open(WEIGHTS) as file:
-            read_weights(file, WEIGHTS)
-    raise CheckpointError(f"a {settings.get('target')} cannot be imported yet")
+        encoder, features = section(settings, "encoder"), section(settings, "preprocessor")
+        check("preprocessor", features, FEATURES)
+        check("encoder", encoder, ENCODER)
+        parts = {"model": model_settings(encoder, features), "context": contexts(encoder)}
+        tokenizer, parts["text"] = read_tokenizer(archive, settings)
+        with archive.open(WEIGHTS) as stored:
+            weights = Weights(read_weights(stored, WEIGHTS))
+    check_filters(weights, features)
+    size, layers = parts["model"]["num_mels"], parts["model"]["num_layers"]
+    ours = {"encoder.mean": torch.zeros(size), "encoder.scale": torch.ones(size)}
+    ours |= subsampling_weights(weights, encoder)
+    for layer in range(layers):
+        ours |= layer_weights(weights, layer, encoder)
+    ours |= head_weights(weights, settings)
+    file = assemble(parts, tokenizer, ours)
+    version = printable(str(settings.get("nemo_version", "")))[:20]
+    return Imported(file, (path,), f"NeMo {version}".strip(), None, weights.left_out())
+
+
+class Weights(dict[str, Tensor]):
+    """NeMo's weights by name, each of which is taken once."""
+
+    def take(self, name: str) -> Tensor:
+        """Raises CheckpointError if there is none of this name."""
+        if name not in self:
+            raise CheckpointError(f"there is no weight {shown(name)}")
+        return self.pop(name)
+
+    def take_part(self, ours: str, theirs: str) -> dict[str, Tensor]:
+        """The weight and the bias of a part under another name; zeros for a bias that it lacks."""
+        weight = self.take(f"{theirs}.weight")
+        bias = self.pop(f"{theirs}.bias", None)
+        return {
+            f"{ours}.weight": weight,
+            f"{ours}.bias": torch.zeros(weight.shape[:1]) if bias is None else bias,
+        }
+
+    def left_out(self) -> dict[str, int]:
+        """How many parameters were not taken, by part: those of a transducer's decoder.
+
+        Raises:
+            CheckpointError: for one of the encoder.
+        """
+        counts: Counter[str] = Counter()
+        for name, tensor in self.items():
+            part = name.partition(".")[0]
+            if part == "encoder":
+                raise CheckpointError(f"weight {shown(name)} is of a part that asrkit has not")
+            if part != "preprocessor":
+                counts[part] += tensor.numel()
+        return dict(counts)
+
+
+def section(settings: dict[str, Any], name: str) -> dict[str, Any]:
+    """A section of the configuration. Raises CheckpointError if there is none."""
+    values = settings.get(name)
+    if not isinstance(values, dict):
+        raise CheckpointError(f"{SETTINGS} has no section {name!r}")
+    return values
+
+
+def check(name: str, values: dict[str, Any], keys: dict[str, Key]) -> None:
+    """Raises CheckpointError for a setting that asrkit cannot have, with the reason."""
+    for key, (default, right, why) in keys.items():
+        value = values.get(key, default)
+        if value not in right:
+            wanted = " or ".join(map(str, right))
+            reason = f": {why}" if why else ""
+            raise CheckpointError(f"{name}.{key} must be {wanted}, got {shown(value)}{reason}")
+
+
+def number(values: dict[str, Any], key: str, lowest: int = 1) -> int:
+    """A size of the encoder. Raises CheckpointError for what is none."""
+    found = whole_number(values.get(key), lowest, MOST)
+    if found is None:
+        raise CheckpointError(
+            f"{key} must be a whole number from {lowest} to {MOST}, got {shown(values.get(key))}"
+        )
+    return found
+
+
+def model_settings(encoder: dict[str, Any], features: dict[str, Any]) -> dict[str, Any]:
+    """The section `model` of asrkit's configuration."""
+    dim, kernel_size = number(encoder, "d_model"), number(encoder, "conv_kernel_size")
+    causal = ("causal", [kernel_size - 1, 0])
+    check("encoder", encoder, {
+        "conv_context_size": Key(None, causal, "a symmetric convolution does not stream"),
+        "feat_in": Key(None, (number(features, "features"),)),
+    })  # fmt: skip
+    channels = encoder.get("subsampling_conv_channels", -1)
+    dropout = encoder.get("dropout", 0.1)
+    return {
+        "num_mels": number(features, "features"),
+        "dim": dim,
+        "num_heads": number(encoder, "n_heads"),
+        "num_layers": number(encoder, "n_layers"),
+        "ffn_dim": dim * number(encoder, "ff_expansion_factor"),
+        "kernel_size": kernel_size,
+        "dropout": dropout,
+        "frontend": "slaney",
+        "subsampling": {
+            **subsampling(encoder)[0],
+            "channels": dim if channels == -1 else channels,
+            "pad_stages": True,
+        },
+        "position": "relative",
+        "conv_norm": "affine" if folds_norm(encoder) else "layer_norm",
+    }
+
+
+def subsampling(encoder: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Of SUBSAMPLINGS. Raises CheckpointError for another."""
+    found = encoder.get("subsampling", "striding"), encoder.get("subsampling_factor", 4)
+    for known, chosen in SUBSAMPLINGS.items():
+        if found == known:
+            return chosen
+    names = ", ".join(f"{kind} by {factor}" for kind, factor in SUBSAMPLINGS)
+    raise CheckpointError(f"encoder.subsampling must be one of {names}, got {shown(found)}")
+
+
+def folds_norm(encoder: dict[str, Any]) -> bool:
+    """Whether the convolutions have a BatchNorm."""
+    return bool(encoder.get("conv_norm_type", "batch_norm") == "batch_norm")
+
+
+def contexts(encoder: dict[str, Any]) -> dict[str, Any]:
+    """The section `context`: the chunks that the encoder was trained on, the first is the default.
+
+    With a look-ahead of R frames, chunks are R + 1 frames long, and see as many whole chunks before
+    them as are in L frames.
+
+    Raises:
+        CheckpointError: for a context without bounds, or none.
+    """
+    menu = encoder.get("att_context_size")
+    pairs = menu if isinstance(menu, list) and menu and isinstance(menu[0], list) else [menu]
+    chunks, lefts = [], []
+    for pair in pairs:
+        left, ahead = pair if isinstance(pair, list) and len(pair) == 2 else (None, None)
+        left, ahead = whole_number(left, 0, MOST), whole_number(ahead, 0, MOST)
+        if left is None or ahead is None:
+            raise CheckpointError(
+                "encoder.att_context_size must be [left, ahead] in frames, or a list of such, "
+                f"got {shown(pair)}: contexts without bounds are not supported"
+            )
+        chunks.append(ahead + 1)
+        lefts.append(left - left % (ahead + 1))
+    return {
+        "chunk_sizes": list(dict.fromkeys(chunks)),
+        "left_contexts": list(dict.fromkeys(lefts)),
+        "full_share": 0.0,
+        "chunk_size": chunks[0],
+        "left_context": lefts[0],
+    }
+
+
+def read_tokenizer(archive: Archive, settings: dict[str, Any]) -> tuple[Tokenizer, dict[str, Any]]:
+    """The tokenizer, and the section `text`: a sentencepiece model's labels, or characters.
+
+    Raises:
+        CheckpointError: for another tokenizer.
+    """
+    labels = section(ctc(settings), "decoder").get("vocabulary")
+    if not isinstance(labels, list) or not all(isinstance(each, str) for each in labels):
+        raise CheckpointError(f"decoder.vocabulary must be a list of labels, got {shown(labels)}")
+    if "tokenizer" not in settings:
+        longer = [each for each in labels if len(each) != 1]
+        if longer:
+            raise CheckpointError(f"without a tokenizer labels are characters, got {shown(longer)}")
+        return CharTokenizer(labels), {"tokenizer": "characters"}
+    names = section(settings, "tokenizer")
+    name = names.get("model_path")
+    if not isinstance(name, str) or not name.startswith(OWN) or names.get("type") != "bpe":
+        raise CheckpointError(
+            "tokenizer must be a sentencepiece model in the archive, of type bpe, "
+            f"got {shown(names)}"
+        )
+    if any(BYTE.fullmatch(each) for each in labels):
+        raise CheckpointError("labels that are bytes are not supported")
+    model = archive.read(name.removeprefix(OWN))
+    return PieceTokenizer(model, labels), {"tokenizer": "pieces"}
+
+
+def ctc(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings of the CTC branch: those of the model, or a section of a hybrid model's."""
+    return section(settings, "aux_ctc") if "aux_ctc" in settings else settings
+
+
+def check_filters(weights: Weights, features: dict[str, Any]) -> None:
+    """Raises CheckpointError if the checkpoint's own window or filters are not asrkit's."""
+    frontend = build_frontend("slaney", number(features, "features"))
+    window: Tensor = frontend.window  # type: ignore[assignment]
+    for name, own in (("fb", frontend.filters.T[None]), ("window", window)):
+        found = weights.pop(f"preprocessor.featurizer.{name}", own)
+        if found.shape != own.shape or not (found - own).abs().max() < 1e-6:
+            raise CheckpointError(f"preprocessor.featurizer.{name} is not what its settings say")
+
+
+def subsampling_weights(weights: Weights, encoder: dict[str, Any]) -> dict[str, Tensor]:
+    """Those of the subsampling; what scales its output is folded into its last layer."""
+    ours: dict[str, Tensor] = {}
+    for own, name in subsampling(encoder)[1].items():
+        ours |= weights.take_part(f"encoder.subsampling.{own}", f"encoder.pre_encode.{name}")
+    if encoder.get("xscaling", True):
+        for part in ("weight", "bias"):
+            ours[f"encoder.subsampling.out.{part}"] *= number(encoder, "d_model") ** 0.5
+    return ours
+
+
+def layer_weights(weights: Weights, number: int, encoder: dict[str, Any]) -> dict[str, Tensor]:
+    """Those of a layer."""
+    own = name = f"encoder.layers.{number}"
+    ours: dict[str, Tensor] = {}
+    for part, theirs in LAYER.items():
+        ours |= weights.take_part(f"{own}.{part}", f"{name}.{theirs}")
+    for part in ("expand", "project"):  # convolutions of one frame, linear layers here
+        key = f"{own}.convolution.{part}.weight"
+        ours[key] = ours[key].flatten(1)
+    attention, position = f"{own}.attention", f"{own}.attention.position"
+    parts = [
+        weights.take_part(attention, f"{name}.self_attn.linear_{part}") for part in ("q", "k", "v")
+    ]
+    for key in ("weight", "bias"):
+        ours[f"{attention}.qkv.{key}"] = torch.cat([part[f"{attention}.{key}"] for part in parts])
+    ours[f"{position}.projection.weight"] = weights.take(f"{name}.self_attn.linear_pos.weight")
+    for key, theirs in (("content_bias", "pos_bias_u"), ("position_bias", "pos_bias_v")):
+        bias = weights.take(f"{name}.self_attn.{theirs}")
+        ours[f"{position}.{key}"] = bias[:, None, None]
+    norm = weights.take_part(f"{own}.convolution.depthwise_norm", f"{name}.conv.batch_norm")
+    if folds_norm(encoder):
+        norm = folded(norm, weights, f"{name}.conv.batch_norm")
+    return ours | norm
+
+
+def folded(norm: dict[str, Tensor], weights: Weights, name: str) -> dict[str, Tensor]:
+    """A BatchNorm's scale and bias after training, with its running statistics in them.
+
+    Raises:
+        CheckpointError: for parts of different lengths.
+    """
+    mean, variance = (weights.take(f"{name}.running_{part}") for part in ("mean", "var"))
+    weights.pop(f"{name}.num_batches_tracked", None)
+    if len({part.shape for part in (mean, variance, *norm.values())}) > 1:
+        raise CheckpointError(f"the parts of {name} have different lengths")
+    (scale_name, scale), (bias_name, bias) = norm.items()
+    scale = scale.double() / (variance.double() + BATCH_NORM_EPSILON).sqrt()
+    return {scale_name: scale.float(), bias_name: (bias - mean.double() * scale).float()}
+
+
+def head_weights(weights: Weights, settings: dict[str, Any]) -> dict[str, Tensor]:
+    """Those of the CTC head, with the blank before the labels.
+
+    Raises:
+        CheckpointError: if there is no CTC head.
+    """
+    name = f"{'ctc_decoder' if 'aux_ctc' in settings else 'decoder'}.decoder_layers.0"
+    if f"{name}.weight" not in weights:
+        raise CheckpointError(
+            f"there is no CTC head in this {shown(settings.get('target'))}; transducers without "
+            "one are not supported"
+        )
+    head = weights.take_part("head", name)
+    head["head.weight"] = head["head.weight"].flatten(1)  # a convolution of one frame
+    return {key: part.roll(1, 0) for key, part in head.items()}

@@ -46,6 +46,7 @@ class ChunkAttention(nn.Module):
         x: Tensor,
         valid: Tensor,
         table: Tensor,
+        vectors: Tensor,
         past_keys: Tensor,
         past_values: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
@@ -55,18 +56,19 @@ class ChunkAttention(nn.Module):
             x: (B, T, D), T = n·C whole chunks.
             valid: (B, 1, n, 1, W) bool, False for keys before the stream's start or past its end.
             table: the encoding's table for M and C.
-            past_keys: (B, H, M, Dh).
+            vectors: (B, T, X) that the encoding attaches to the keys.
+            past_keys: (B, H, M, Dk), Dk = Dh + extra_key_dim of the encoding.
             past_values: (B, H, M, Dh).
 
         Returns:
-            (B, T, D), and the keys and values of the last M frames, each (B, H, M, Dh).
+            (B, T, D), and the keys and values of the last M frames.
         """
         num_blocks = valid.size(2)
         q, k, v = self.qkv(x).split([self.queries_width, x.size(2), x.size(2)], dim=2)
         q = q.unflatten(2, (self.num_heads, -1)).transpose(1, 2)  # (B, H, T, Dh + extra)
         k = k.unflatten(2, (self.num_heads, -1)).transpose(1, 2)  # (B, H, T, Dh)
         v = v.unflatten(2, (self.num_heads, -1)).transpose(1, 2)  # (B, H, T, Dh)
-        keys = torch.cat([past_keys, k], dim=2)  # (B, H, M+T, Dh)
+        keys = torch.cat([past_keys, self.position.attach(k, vectors)], dim=2)  # (B, H, M+T, Dk)
         values = torch.cat([past_values, v], dim=2)  # (B, H, M+T, Dh)
         queries = q.unflatten(2, (num_blocks, -1))  # (B, H, n, C, Dh + extra)
         context = self.attend(queries, keys, values, valid, table)  # (B, H, T, Dh)
@@ -77,7 +79,7 @@ class ChunkAttention(nn.Module):
     def attend(
         self, queries: Tensor, keys: Tensor, values: Tensor, valid: Tensor, table: Tensor
     ) -> Tensor:
-        """(B, H, n, C, Dh + extra), twice (B, H, M+T, Dh) -> context (B, H, T, Dh)."""
+        """(B, H, n, C, Dh + extra), (B, H, M+T, Dk), (B, H, M+T, Dh) -> context (B, H, T, Dh)."""
         if not torch.jit.is_scripting():  # noqa: SIM102, or TorchScript would compile it
             if fused_attention.serves(self.position, queries):
                 return self.by_kernels(queries, keys, values, valid, table)
@@ -99,7 +101,7 @@ class ChunkAttention(nn.Module):
     ) -> Tensor:
         """As `attend`, anywhere."""
         chunk_size, window = queries.size(3), valid.size(4)
-        keys = windows(keys, window, chunk_size)  # (B, H, n, W, Dh)
+        keys = windows(keys, window, chunk_size)  # (B, H, n, W, Dk)
         values = windows(values, window, chunk_size)
         parts: list[Tensor] = []
         invalid = ~valid

@@ -22,7 +22,7 @@ from asrkit.model.convolution import CausalConvolution
 from asrkit.model.dropout import Dropout
 from asrkit.model.feed_forward import FeedForward
 from asrkit.model.positions import build_positions
-from asrkit.model.subsampling import build_subsampling
+from asrkit.model.subsampling import build_subsampling, rounding
 
 FULL_CONTEXT = 1 << 30  # a chunk_size that no utterance reaches
 FEATURE_FRAME_MS = 10
@@ -31,16 +31,16 @@ FEATURE_FRAME_MS = 10
 class EncoderState(NamedTuple):
     """The past of B streams."""
 
-    feats: Tensor  # (B, 1, F) last feature frame, normalised
-    hidden: Tensor  # (B, S, 1, …) last frame between the subsampling's convolutions
-    keys: Tensor  # (B, L, H, M, Dh) of the last M encoder frames
+    feats: Tensor  # (B, 1, F) last feature frame, normalised; without padding (B, 0, F)
+    hidden: Tensor  # (B, S, 1, …) last frame between the subsampling's convolutions; likewise
+    keys: Tensor  # (B, L, H, M, Dh) of the last M encoder frames; of absolute_keys Dh + 1
     values: Tensor  # (B, L, H, M, Dh)
     conv: Tensor  # (B, L, D, K-1)
     position: Tensor  # (B,) int64, encoder frames consumed
 
 
 class EncoderOutput(NamedTuple):
-    encoded: Tensor  # (B, E, D), E = ceil(T/factor)
+    encoded: Tensor  # (B, E, D), E = num_frames(T)
     lengths: Tensor  # (B,) int64, valid encoder frames of this step
     state: EncoderState
 
@@ -54,14 +54,20 @@ class ConformerLayer(nn.Module):
     """Half feed-forward, attention, convolution, half feed-forward, LayerNorm."""
 
     def __init__(
-        self, attention: ChunkAttention, dim: int, ffn_dim: int, kernel_size: int, conv_norm: str
+        self,
+        attention: ChunkAttention,
+        dim: int,
+        ffn_dim: int,
+        kernel_size: int,
+        conv_norm: str,
+        conv_padding: str,
     ) -> None:
         super().__init__()
         dropout = attention.dropout.p
         self.ffn1 = FeedForward(dim, ffn_dim, dropout)
         self.attention_norm = nn.LayerNorm(dim)
         self.attention = attention
-        self.convolution = CausalConvolution(dim, kernel_size, dropout, conv_norm)
+        self.convolution = CausalConvolution(dim, kernel_size, dropout, conv_norm, conv_padding)
         self.ffn2 = FeedForward(dim, ffn_dim, dropout)
         self.norm = nn.LayerNorm(dim)
 
@@ -70,6 +76,7 @@ class ConformerLayer(nn.Module):
         x: Tensor,
         valid: Tensor,
         table: Tensor,
+        vectors: Tensor,
         past_keys: Tensor,
         past_values: Tensor,
         past_conv: Tensor,
@@ -77,7 +84,7 @@ class ConformerLayer(nn.Module):
         """(B, T, D) and this layer's past -> (B, T, D) and its new past."""
         x = x + 0.5 * self.ffn1(x)
         context, keys, values = self.attention(
-            self.attention_norm(x), valid, table, past_keys, past_values
+            self.attention_norm(x), valid, table, vectors, past_keys, past_values
         )
         x = x + context
         convolved, conv = self.convolution(x, past_conv)
@@ -105,9 +112,13 @@ class ConformerEncoder(nn.Module):
         subsampling: kind of subsampling, see `subsampling.KINDS`, or its options likewise:
             {"kind": "conv4", "channels": 64}.
         conv_norm: norm in the convolutions: "layer_norm" or "affine".
+        conv_padding: layer of the convolutions before which zeros stand for the frames before a
+            stream: "depthwise" or "pointwise".
+        after_norm: a LayerNorm after the last layer.
 
     Attributes:
         factor: feature frames in an encoder frame, as the subsampling has it.
+        lookahead: feature frames beyond these that it sees, likewise.
         lead_frames: feature frames of each stream before its first sample, likewise: encoder frame
             e then ends with feature frame (e+1)·factor - lead_frames - 1 of the samples.
         frame_ms: milliseconds of an encoder frame.
@@ -131,6 +142,8 @@ class ConformerEncoder(nn.Module):
         position: str | Mapping[str, Any] = "relative",
         subsampling: str | Mapping[str, Any] = "conv4",
         conv_norm: str = "layer_norm",
+        conv_padding: str = "depthwise",
+        after_norm: bool = False,
     ) -> None:
         super().__init__()
         if dim % num_heads or dim % 2:
@@ -145,15 +158,19 @@ class ConformerEncoder(nn.Module):
         self.register_buffer("scale", torch.ones(num_mels))
         self.subsampling = build_subsampling(subsampling, num_mels, dim)
         self.factor: int = self.subsampling.factor  # type: ignore[assignment]
+        self.lookahead: int = self.subsampling.lookahead  # type: ignore[assignment]
         self.lead_frames: int = self.subsampling.lead_frames  # type: ignore[assignment]
+        self.rounding = rounding(self.factor, self.lookahead)
         self.frame_ms = FEATURE_FRAME_MS * self.factor
         self.dropout = Dropout(dropout)
         self.position, positions = build_positions(position, dim, num_heads, num_layers)
+        self.key_dim = dim // num_heads + positions[0].extra_key_dim
         self.layers = nn.ModuleList()
         for layer_position in positions:
             attention = ChunkAttention(dim, num_heads, dropout, layer_position)
-            layer = ConformerLayer(attention, dim, ffn_dim, kernel_size, conv_norm)
+            layer = ConformerLayer(attention, dim, ffn_dim, kernel_size, conv_norm, conv_padding)
             self.layers.append(layer)
+        self.after_norm = nn.LayerNorm(dim) if after_norm else nn.Identity()
 
     @torch.jit.unused
     def set_statistics(self, mean: Tensor, scale: Tensor) -> None:
@@ -166,13 +183,14 @@ class ConformerEncoder(nn.Module):
         """The past of streams that have not begun, with room for M = left_context frames."""
         like = self.mean
         layers, dim = len(self.layers), self.dim
-        kv = [batch_size, layers, self.num_heads, left_context, dim // self.num_heads]
-        hidden = [batch_size] + self.subsampling.hidden_shape  # noqa: RUF005, for TorchScript
+        keys = [batch_size, layers, self.num_heads, left_context, self.key_dim]
+        feats = [batch_size] + self.subsampling.feats_shape  # noqa: RUF005, for TorchScript
+        hidden = [batch_size] + self.subsampling.hidden_shape  # noqa: RUF005
         return EncoderState(
-            feats=like.new_zeros([batch_size, 1, self.num_mels]),
+            feats=like.new_zeros(feats),
             hidden=like.new_zeros(hidden),
-            keys=like.new_zeros(kv),
-            values=like.new_zeros(kv),
+            keys=like.new_zeros(keys),
+            values=like.new_zeros(keys[:4] + [dim // self.num_heads]),  # noqa: RUF005
             conv=like.new_zeros([batch_size, layers, dim, self.kernel_size - 1]),
             position=torch.zeros([batch_size], dtype=torch.int64, device=like.device),
         )
@@ -184,16 +202,17 @@ class ConformerEncoder(nn.Module):
 
         Args:
             feats: (B, T, F) log mels, from `lead_frames` on whose values do not matter. All steps
-                of a stream but its last are whole chunks (T = n·factor·C); the last is padded here
-                with zeros.
+                of a stream but its last are whole chunks and what they see ahead, which comes
+                again in the next step (T = n·factor·C + lookahead); the last is padded here with
+                zeros.
             lengths: (B,) valid frames of each row in this step. A row shorter than T has ended:
                 its state is not to be stepped further.
             state: the past, from `init_state` or the step before. M is its shape.
-            chunk_size: C, encoder frames; FULL_CONTEXT, or anything from ceil(T/factor) up, is one
+            chunk_size: C, encoder frames; FULL_CONTEXT, or anything from num_frames(T) up, is one
                 chunk.
 
         Returns:
-            EncoderOutput with E = ceil(T/factor) frames, finite but not zero past `lengths`.
+            EncoderOutput with E = num_frames(T) frames, finite but not zero past `lengths`.
         """
         chunk_size = self.block_size(chunk_size, feats.size(1))
         tables = self.tables(state.keys.size(3), chunk_size)
@@ -201,8 +220,13 @@ class ConformerEncoder(nn.Module):
         return EncoderOutput(layers[-1], lengths, state)
 
     def num_frames(self, feature_frames: int) -> int:
-        """E = ceil(T/factor), the encoder frames of T feature frames."""
-        return (feature_frames + self.factor - 1) // self.factor
+        """E, the encoder frames of T feature frames; see `subsampling.num_frames`."""
+        return max(0, feature_frames + self.rounding) // self.factor
+
+    @torch.jit.export
+    def num_valid(self, lengths: Tensor) -> Tensor:
+        """As `num_frames`, of (B,) feature frames."""
+        return (lengths + self.rounding).clamp(min=0) // self.factor
 
     def block_size(self, chunk_size: int, feature_frames: int) -> int:
         """Frames of a block: C, or all there are, and at least one."""
@@ -234,8 +258,9 @@ class ConformerEncoder(nn.Module):
         frames = self.num_frames(feats.size(1))  # E
         feats, real = self.normalize(feats, lengths, state.position, chunk_size)
         x, new_feats, hidden = self.subsampling(feats, real, state.feats, state.hidden)
-        lengths = (lengths + self.factor - 1) // self.factor
+        lengths = self.num_valid(lengths)
         valid = valid_keys(state.position, lengths, state.keys.size(3), chunk_size, x.size(1))
+        vectors = self.position.vectors(x, state.position, tables.frames)
         x = self.dropout(self.position(x, state.position, tables.frames))
         outputs: list[Tensor] = []
         keys: list[Tensor] = []
@@ -243,12 +268,19 @@ class ConformerEncoder(nn.Module):
         convs: list[Tensor] = []
         for i, layer in enumerate(self.layers):
             x, layer_keys, layer_values, conv = layer(
-                x, valid, tables.layers[i], state.keys[:, i], state.values[:, i], state.conv[:, i]
+                x,
+                valid,
+                tables.layers[i],
+                vectors,
+                state.keys[:, i],
+                state.values[:, i],
+                state.conv[:, i],
             )
             outputs.append(x[:, :frames])
             keys.append(layer_keys)
             values.append(layer_values)
             convs.append(conv)
+        outputs[-1] = self.after_norm(outputs[-1])
         new_state = EncoderState(
             feats=new_feats,
             hidden=hidden,
@@ -262,16 +294,19 @@ class ConformerEncoder(nn.Module):
     def normalize(
         self, feats: Tensor, lengths: Tensor, position: Tensor, chunk_size: int
     ) -> tuple[Tensor, Tensor]:
-        """Normalised features in whole chunks, (B, n·factor·C, F), zero outside the samples; and
-        which of them are of samples, (B, n·factor·C)."""
+        """Normalised features of whole chunks, (B, n·factor·C + lookahead, F), zero outside the
+        samples; and which of them are of samples, (B, n·factor·C + lookahead).
+
+        What makes no frame is cut off.
+        """
         numbers = torch.arange(feats.size(1), device=feats.device)
         real = numbers < lengths[:, None]  # (B, T)
         if self.lead_frames > 0:
             real = real & (numbers + self.factor * position[:, None] >= self.lead_frames)
         feats = ((feats - self.mean) * self.scale).masked_fill(~real.unsqueeze(2), 0.0)
-        block = self.factor * chunk_size
-        frames = max(1, feats.size(1))
-        padding = frames + -frames % block - feats.size(1)
+        frames = max(1, self.num_frames(feats.size(1)))
+        frames = self.factor * (frames + -frames % chunk_size) + self.lookahead
+        padding = frames - feats.size(1)
         return functional.pad(feats, (0, 0, 0, padding)), functional.pad(real, (0, padding))
 
 

@@ -27,6 +27,7 @@ class Affine(nn.Module):
 
 
 NORMS: dict[str, type[nn.Module]] = {"layer_norm": nn.LayerNorm, "affine": Affine}
+PADDINGS = ("depthwise", "pointwise")
 
 
 class CausalConvolution(nn.Module):
@@ -40,15 +41,20 @@ class CausalConvolution(nn.Module):
         kernel_size: K frames, the present one and K-1 before it.
         dropout: of the output.
         norm: one of NORMS.
+        padding: one of PADDINGS: before which layer zeros stand for the frames before a stream. If
+            before the pointwise layer, as in WeNet, its bias is in the past of the depthwise one.
 
     Raises:
-        ValueError: for an unknown norm.
+        ValueError: for an unknown norm or padding.
     """
 
-    def __init__(self, dim: int, kernel_size: int, dropout: float, norm: str) -> None:
+    def __init__(self, dim: int, kernel_size: int, dropout: float, norm: str, padding: str) -> None:
         super().__init__()
         if norm not in NORMS:
             raise ValueError(f"conv_norm {refusal(norm, NORMS)}")
+        if padding not in PADDINGS:
+            raise ValueError(f"conv_padding {refusal(padding, PADDINGS)}")
+        self.pads_pointwise = padding == "pointwise"
         self.norm = nn.LayerNorm(dim)
         self.expand = nn.Linear(dim, 2 * dim)
         self.depthwise = nn.Conv1d(dim, dim, kernel_size, groups=dim)
@@ -58,13 +64,19 @@ class CausalConvolution(nn.Module):
 
     def forward(self, x: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
         """(B, T, D) and past (B, D, K-1) -> (B, T, D) and the new past."""
-        x = functional.glu(self.expand(self.norm(x)), dim=2)  # (B, T, D)
+        x, bias = functional.glu(self.expand(self.norm(x)), dim=2), self.depthwise.bias  # (B, T, D)
+        if self.pads_pointwise:
+            # Less what stands before a stream, so that its past is zeros in every case.
+            before = functional.glu(self.expand.bias, dim=0)  # (D,)
+            x = x - before
+            assert bias is not None
+            bias = bias + self.depthwise.weight.sum(dim=[1, 2]) * before
         history = torch.cat([past, x.transpose(1, 2)], dim=2)  # (B, D, K-1+T)
         # As an image of one row: ONNX Runtime has a fast depthwise convolution for images alone.
         x = functional.conv2d(
             history[:, :, None],  # (B, D, 1, K-1+T)
             self.depthwise.weight[:, :, None],  # (D, 1, 1, K)
-            self.depthwise.bias,
+            bias,
             groups=self.depthwise.groups,
         )[:, :, 0].transpose(1, 2)  # (B, T, D)
         x = self.project(functional.silu(self.depthwise_norm(x)))

@@ -127,8 +127,7 @@ class CTCLoss(nn.Module):
         total = torch.stack(losses).mean(dim=0)
         if len(views) > 1:
             first, second = outputs
-            factor = self.model.encoder.factor
-            frames = (lengths + factor - 1) // factor
+            frames = self.model.encoder.num_valid(lengths)
             total = total + consistency_weight * disagreement(first, second, frames)
         return total
 

@@ -1,15 +1,17 @@
-"""Causal convolutional subsampling: 4 or 8 feature frames become one encoder frame.
+"""Convolutional subsampling: 4, 6 or 8 feature frames become one encoder frame.
 
 A kind of subsampling says its `factor`; whoever needs the length of an encoder frame asks for it.
-It also says its `lead_frames`, how many feature frames a stream has before its first sample. Its
-past is the last frame of its input and of each stage in between, so encoder frame e sees the
-feature frames before (e+1)·factor and none after:
+It also says its `lead_frames`, how many feature frames a stream has before its first sample, and
+its `lookahead`: encoder frame e sees the feature frames before (e+1)·factor + lookahead. Its past
+is the last frame of its input and of each stage in between:
 
     encoded, past_feats, past_hidden = subsampling(feats, real, past_feats, past_hidden)
+
+A step takes what its frames see: the frames seen ahead come again in the next step.
 """
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Final
 
 import torch
 from torch import Tensor, nn
@@ -28,27 +30,40 @@ class Conv4Subsampling(nn.Module):
             of a 12-layer model, more than half of a 6-layer one.
         separable: the second convolution is one of each channel by itself, then one over channels
             (Howard et al. 2017, MobileNets): S·(9 + S) products in place of 9·S².
+        pad_stages: as NeMo's causal `striding` pads, `dw_striding` if separable: at every stage two
+            zeros before the stream and one after it, in frequency too. Encoder frame e then ends
+            with feature frame 4e, and streams have 3 frames before their first.
 
     Raises:
         ValueError: if F is not a multiple of 4.
     """
 
-    factor: Final[int] = 4  # T / E
-    lead_frames: Final[int] = 0
+    factor: Final[int] = 4  # feature frames from one encoder frame to the next
+    lookahead: Final[int] = 0  # feature frames that an encoder frame sees beyond these
 
     def __init__(
-        self, num_mels: int, dim: int, channels: int | None = None, separable: bool = False
+        self,
+        num_mels: int,
+        dim: int,
+        channels: int | None = None,
+        separable: bool = False,
+        pad_stages: bool = False,
     ) -> None:
         super().__init__()
+        self.lead_frames = self.factor - 1 if pad_stages else 0
         if num_mels % 4:
             raise ValueError(f"num_mels must be a multiple of 4, got {num_mels}")
         channels = dim if channels is None else channels
-        self.hidden_shape = [channels, 1, num_mels // 2]  # of the past between the convolutions
-        self.conv1 = nn.Conv2d(1, channels, 3, stride=2, padding=(0, 1))
+        self.feats_shape = [1, num_mels]  # of the past
+        more = 1 if pad_stages else 0
+        width1 = num_mels // 2 + more
+        self.hidden_shape = [channels, 1, width1]  # of the past between the convolutions
+        padding = (0, 0) if pad_stages else (0, 1)
+        self.conv1 = nn.Conv2d(1, channels, 3, stride=2, padding=padding)
         groups = channels if separable else 1
-        conv2 = nn.Conv2d(channels, channels, 3, stride=2, padding=(0, 1), groups=groups)
+        conv2 = nn.Conv2d(channels, channels, 3, stride=2, padding=padding, groups=groups)
         self.conv2 = nn.Sequential(conv2, nn.Conv2d(channels, channels, 1)) if separable else conv2
-        self.out = nn.Linear(channels * num_mels // 4, dim)
+        self.out = nn.Linear(channels * (width1 // 2 + more), dim)
 
     def forward(
         self, feats: Tensor, real: Tensor, past_feats: Tensor, past_hidden: Tensor
@@ -64,13 +79,93 @@ class Conv4Subsampling(nn.Module):
         Returns:
             (B, T/4, D), and the two new pasts.
         """
-        x = torch.cat([past_feats, feats], dim=1)  # (B, 1+T, F)
-        hidden = functional.relu_(self.conv1(x[:, None]))  # (B, S, T/2, F/2)
+        x = torch.cat([past_feats, feats], dim=1)[:, None]  # (B, 1, 1+T, F)
+        hidden = functional.relu_(self.conv1(self.padded(x)))  # (B, S, T/2, F/2)
+        if self.lead_frames > 0:
+            hidden, _ = inside(hidden, real)
         hidden = torch.cat([past_hidden, hidden], dim=2)  # (B, S, 1+T/2, F/2)
-        x = functional.relu_(self.conv2(hidden))  # (B, S, T/4, F/4)
+        x = functional.relu_(self.conv2(self.padded(hidden)))  # (B, S, T/4, F/4)
         x = self.out(x.transpose(1, 2).flatten(2))  # (B, T/4, D)
         # Clones: a view would keep the whole step in memory as long as the stream waits.
         return x, feats[:, -1:].clone(), hidden[:, :, -1:].clone()
+
+    def padded(self, x: Tensor) -> Tensor:
+        """With the zeros in frequency that the convolutions do not add themselves."""
+        return functional.pad(x, (2, 1)) if self.lead_frames > 0 else x
+
+
+class ValidSubsampling(nn.Module):
+    """Convolutions without padding, in time and in frequency, then a linear layer.
+
+    The base of kinds that say their `stages`. An encoder frame needs all feature frames that it
+    sees, and the past is empty.
+
+    Args:
+        num_mels: F, at least factor + lookahead.
+        dim: D.
+        channels: S; D if None.
+
+    Raises:
+        ValueError: if F is lower.
+    """
+
+    stages: ClassVar[list[tuple[int, int]]]  # size and stride of each convolution
+    factor: ClassVar[int]
+    lookahead: ClassVar[int]
+    lead_frames: ClassVar[int] = 0
+
+    def __init__(self, num_mels: int, dim: int, channels: int | None = None) -> None:
+        super().__init__()
+        if num_mels < self.factor + self.lookahead:
+            least = self.factor + self.lookahead
+            raise ValueError(f"num_mels must be at least {least}, got {num_mels}")
+        channels = dim if channels is None else channels
+        self.feats_shape, self.hidden_shape = [0, num_mels], [channels, 0, 1]
+        layers: list[nn.Module] = []
+        for i, (size, stride) in enumerate(self.stages):
+            layers.append(nn.Conv2d(channels if i else 1, channels, size, stride=stride))
+            layers.append(nn.ReLU(inplace=True))
+        self.conv = nn.Sequential(*layers)
+        self.out = nn.Linear(channels * ((num_mels - self.lookahead) // self.factor), dim)
+
+    def forward(
+        self, feats: Tensor, real: Tensor, past_feats: Tensor, past_hidden: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """One step.
+
+        Args:
+            feats: (B, T, F), T = n·factor + lookahead.
+            real: (B, T) bool, which of them are of samples.
+            past_feats: (B, 0, F).
+            past_hidden: (B, S, 0, 1).
+
+        Returns:
+            (B, n, D), and the two pasts.
+        """
+        x = self.conv(feats[:, None])  # (B, S, n, F')
+        x = self.out(x.transpose(1, 2).flatten(2))  # (B, n, D)
+        return x, past_feats.clone(), past_hidden.clone()
+
+
+class Conv4ValidSubsampling(ValidSubsampling):
+    """As `Conv4Subsampling` without padding, WeNet's `conv2d`: frame e sees frames 4e … 4e+6."""
+
+    stages: ClassVar = [(3, 2), (3, 2)]
+    factor, lookahead = 4, 3
+
+
+class Conv6ValidSubsampling(ValidSubsampling):
+    """WeNet's `conv2d6`: frame e sees frames 6e … 6e+10."""
+
+    stages: ClassVar = [(3, 2), (5, 3)]
+    factor, lookahead = 6, 5
+
+
+class Conv8ValidSubsampling(ValidSubsampling):
+    """WeNet's `conv2d8`: frame e sees frames 8e … 8e+14."""
+
+    stages: ClassVar = [(3, 2), (3, 2), (3, 2)]
+    factor, lookahead = 8, 7
 
 
 class Conv8Subsampling(nn.Module):
@@ -90,6 +185,7 @@ class Conv8Subsampling(nn.Module):
     """
 
     factor: Final[int] = 8
+    lookahead: Final[int] = 0
 
     def __init__(
         self, num_mels: int, dim: int, channels: int | None = None, pad_stages: bool = False
@@ -99,6 +195,7 @@ class Conv8Subsampling(nn.Module):
         channels = dim if channels is None else channels
         self.width1 = num_mels // 2 + 1
         self.width2 = self.width1 // 2 + 1
+        self.feats_shape = [1, num_mels]
         self.hidden_shape = [channels, 1, self.width1 + self.width2]  # of both pasts between stages
         self.conv1 = nn.Conv2d(1, channels, 3, stride=2)
         self.conv2 = separable_convolution(channels)
@@ -123,23 +220,31 @@ class Conv8Subsampling(nn.Module):
         past1, past2 = past_hidden.split([self.width1, self.width2], dim=3)
         x = torch.cat([past_feats, feats], dim=1)[:, None]  # (B, 1, 1+T, F)
         x = functional.relu_(self.conv1(functional.pad(x, (2, 1))))  # (B, S, T/2, F1)
-        x, real = self.padded(x, real)
+        if self.lead_frames > 0:
+            x, real = inside(x, real)
         hidden1 = torch.cat([past1, x], dim=2)  # (B, S, 1+T/2, F1)
         x = functional.relu_(self.conv2(functional.pad(hidden1, (2, 1))))  # (B, S, T/4, F2)
-        x, _ = self.padded(x, real)
+        if self.lead_frames > 0:
+            x, _ = inside(x, real)
         hidden2 = torch.cat([past2, x], dim=2)  # (B, S, 1+T/4, F2)
         x = functional.relu_(self.conv3(functional.pad(hidden2, (2, 1))))  # (B, S, T/8, F3)
         x = self.out(x.transpose(1, 2).flatten(2))  # (B, T/8, D)
         new_hidden = torch.cat([hidden1[:, :, -1:], hidden2[:, :, -1:]], dim=3)
         return x, feats[:, -1:].clone(), new_hidden
 
-    def padded(self, x: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-        """Frames (B, S, T, F) with zeros where neither of the two frames (B, 2T) that a frame is
-        made for is real, and which are (B, T): so if `pad_stages`."""
-        if self.lead_frames > 0:
-            real = real[:, ::2] | real[:, 1::2]
-            x = x.masked_fill(~real[:, None, :, None], 0.0)
-        return x, real
+
+def inside(x: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+    """What a stage makes of a stream, with zeros where it is outside.
+
+    Args:
+        x: (B, S, T, F).
+        real: (B, 2T), which frames before the stage are of the stream.
+
+    Returns:
+        x, zero but where one of its two frames is of the stream; and where that is, (B, T).
+    """
+    real = real[:, ::2] | real[:, 1::2]
+    return x.masked_fill(~real[:, None, :, None], 0.0), real
 
 
 def separable_convolution(channels: int) -> nn.Sequential:
@@ -150,8 +255,36 @@ def separable_convolution(channels: int) -> nn.Sequential:
     )
 
 
+def rounding(factor: int, lookahead: int) -> int:
+    """What is added to the feature frames before they are divided by `factor`, see `num_frames`."""
+    return factor - 1 if lookahead == 0 else -lookahead
+
+
+def num_frames(feature_frames: int, factor: int, lookahead: int) -> int:
+    """E of T feature frames.
+
+    Without look-ahead a part of `factor` frames counts, zeros take the place of what is missing;
+    with it, an encoder frame needs all that it sees.
+    """
+    return max(0, feature_frames + rounding(factor, lookahead)) // factor
+
+
+def split_steps(feats: Tensor, frames: int, lookahead: int) -> Iterator[Tensor]:
+    """(B, T, F) in the pieces that steps take: each begins so many frames after the one before."""
+    for start in range(0, max(1, feats.size(1) - lookahead), frames):
+        yield feats[:, start : start + frames + lookahead]
+
+
 KINDS: Kinds[Any] = Kinds(
-    "subsampling", {"conv4": Conv4Subsampling, "conv8": Conv8Subsampling}, ("num_mels", "dim")
+    "subsampling",
+    {
+        "conv4": Conv4Subsampling,
+        "conv8": Conv8Subsampling,
+        "conv4_valid": Conv4ValidSubsampling,
+        "conv6_valid": Conv6ValidSubsampling,
+        "conv8_valid": Conv8ValidSubsampling,
+    },
+    ("num_mels", "dim"),
 )
 
 

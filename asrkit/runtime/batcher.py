@@ -248,7 +248,7 @@ class Batcher:
     def _step_live(self, rows: list[Stream]) -> list[Stream]:
         """A chunk of each of these streams."""
         engine = self.recognizer.engine
-        chunks = [row.feats(min(row.due, engine.spec.chunk_frames)) for row in rows]
+        chunks = [row.feats(min(row.due, engine.spec.window_frames)) for row in rows]
         output = engine.step_of(chunks, self._joined(rows))
         self._unshare(rows, moving=rows)  # not before: a step that fails leaves all as it was
         rows_of_fields = (field.split(1) for field in output.state)

@@ -144,9 +144,9 @@ class KeptFeatures:
         """(T, F) that follow those before."""
         self._parts.append(feats)
 
-    def read(self, first: int, last: int) -> Tensor:
-        """(T, F): frames first … last-1, or up to the last that there is."""
-        whole = torch.cat([*self._parts])
+    def read(self, first: int, last: int, ahead: Tensor) -> Tensor:
+        """(T, F): frames first … last-1, or up to the last that there is; `ahead` follow."""
+        whole = torch.cat([*self._parts, ahead])
         return whole[first - self._start : last - self._start]
 
     def rest(self, first: int, like: Tensor) -> Tensor:

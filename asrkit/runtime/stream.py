@@ -155,14 +155,15 @@ class Stream:
             if last or self._completes(0):
                 self._extract(last)
         self.ended = last
-        if last and not self._pending:
+        if last and not self.due:
             self._finish()
 
     def _completes(self, more: int) -> bool:
         """Whether the frames of so many more samples at 16 kHz complete a chunk, or are enough."""
         waiting = self._past.size(1) + self._samples.size(1) + more
-        chunk = self.engine.spec.chunk_frames
-        wanted = min(chunk - self._pending % chunk, MOST_WAITING)
+        spec = self.engine.spec
+        part = (self._pending - spec.lookahead) % spec.chunk_frames
+        wanted = min(spec.chunk_frames - part, MOST_WAITING)
         return (waiting - self.engine.frontend.frame_size) // audio.HOP + 1 >= wanted
 
     def _resample(self, last: bool) -> None:
@@ -196,10 +197,16 @@ class Stream:
 
     @property
     def due(self) -> int:
-        """Frames that a step can take now: those of whole chunks, and at the end all of them."""
+        """Frames that a step can take now: all that whole chunks see, and at the end all of them.
+
+        0 if they make no encoder frame.
+        """
+        spec = self.engine.spec
         if self.ended:
-            return self._pending
-        return self._pending - self._pending % self.engine.spec.chunk_frames
+            return self._pending if spec.num_frames(self._pending) else 0
+        whole = self._pending - spec.lookahead
+        whole -= whole % spec.chunk_frames
+        return whole + spec.lookahead if whole > 0 else 0
 
     @property
     def next_step(self) -> int:
@@ -207,11 +214,11 @@ class Stream:
 
         A state that may be reset after any chunk has to be there after every chunk.
         """
-        return min(self.due, self.engine.spec.chunk_frames) if self._resets else self.due
+        return min(self.due, self.engine.spec.window_frames) if self._resets else self.due
 
     def feats(self, frames: int) -> Tensor:
-        """(T, F), T = `frames` of those that are due. They stay until `give`."""
-        parts: list[Tensor] = []
+        """(T, F), T = `frames` of those that wait. They stay until `give`."""
+        parts = [self._no_feats]
         for part in self._feats:
             if frames == 0:
                 break
@@ -220,17 +227,21 @@ class Stream:
         return torch.cat(parts)
 
     def give(self, log_probs: Tensor, state: EncoderState, frames: int) -> None:
-        """What the network made of so many frames: (E, V), and the state after them."""
+        """What the network made of so many frames: (E, V), and the state after them.
+
+        Those that it saw ahead stay for the next step.
+        """
+        count, ended = len(log_probs), self._transcript.ended
+        frames = min(frames, self.engine.spec.factor * count)
         if self.second is not None:
-            self._kept.append(self.feats(frames).clone())
+            self._kept.append(self.feats(frames))
         self._drop(frames)
         self.state = state
-        count, ended = len(log_probs), self._transcript.ended
         self._transcript.accept(log_probs, self._duration, self._speech[:count])
         del self._speech[:count]
         if self._resets and self._transcript.ended > ended:
             self.state = self.engine.init_state(1)
-        if self.ended and not self._pending:
+        if self.ended and not self.due:
             self._finish()
         else:
             self._move_on()
@@ -255,13 +266,15 @@ class Stream:
     def _finish(self) -> None:
         self._transcript.finish(self._duration)
         self._move_on()
+        self._drop(self._pending)
 
     def _move_on(self) -> None:
         """The result anew, and what new pieces need."""
         factor, transcript = self.engine.spec.factor, self._transcript
         for piece, _ in list(transcript.waiting)[len(self.ended_feats) :]:
-            feats = self._kept.read(factor * piece.first, factor * piece.last)
-            self.ended_feats.append(feats)
+            ahead = self.feats(self.engine.spec.lookahead)
+            last = factor * piece.last + len(ahead)
+            self.ended_feats.append(self._kept.read(factor * piece.first, last, ahead))
         self._kept.forget(factor * transcript.pieces.first)
         self.result = transcript.partial()
         self.over = self.result.is_final
@@ -331,7 +344,7 @@ class Stream:
     def _check(self, value: StreamValue) -> None:
         """Raises ValueError unless the parts of a value fit each other, and this stream."""
         spec, given, transcript = self.engine.spec, value.resampler.given, value.transcript
-        factor, frame = spec.factor, transcript.frame
+        factor, ahead, frame = spec.factor, spec.lookahead, transcript.frame
         for found, own in zip(value.state, self.state, strict=True):
             require(
                 found.shape == own.shape and found.dtype == own.dtype, "another network's state"
@@ -367,13 +380,11 @@ class Stream:
             )
         first = self._transcript.pieces.first
         require(len(kept) == (self.second is not None), "features of the second pass are missing")
-        for part, size in [(each, frame - first) for each in kept] + [
-            (each, piece.last - piece.first)
+        for count, size in [(len(each), frame - first) for each in kept] + [
+            (len(each) - ahead, piece.last - piece.first)
             for each, (piece, _) in zip(value.ended_feats, transcript.waiting, strict=True)
         ]:
-            require(
-                -(-len(part) // factor) == size, f"there are {len(part)} of {factor * size} frames"
-            )
+            require(-(-count // factor) == size, f"there are {count} of {factor * size} frames")
 
 
 def fits(found: Tensor, like: Tensor, dim: int) -> bool:

@@ -1,5 +1,6 @@
 """Text: tokenizers and normalisation."""
 
+from asrkit.text.pieces import PieceTokenizer
 from asrkit.text.tokenizer import (
     CharTokenizer,
     SentencePieceTokenizer,
@@ -12,6 +13,7 @@ from asrkit.text.tokenizer import (
 
 __all__ = [
     "CharTokenizer",
+    "PieceTokenizer",
     "SentencePieceTokenizer",
     "TextError",
     "Tokenizer",

@@ -4,7 +4,7 @@ import io
 import json
 import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from asrkit.errors import UserError, shown
 
@@ -103,7 +103,10 @@ class SymbolTokenizer:
         return cls(sorted({symbol for text in texts for symbol in cls.split(text)}))
 
     def encode(self, text: str) -> list[int]:
-        symbols = self.split(text)
+        return self.ids(self.split(text), text)
+
+    def ids(self, symbols: list[str], text: str) -> list[int]:
+        """Of the symbols of a text. Raises TextError for one that is not in the list."""
         unknown = sorted({symbol for symbol in symbols if symbol not in self._ids})
         if unknown:
             raise not_in_vocabulary(unknown, text)
@@ -187,15 +190,23 @@ class SentencePieceTokenizer:
         return cls(model.getvalue())
 
     def encode(self, text: str) -> list[int]:
-        try:
-            tokens = self._processor.encode(text)
-        except RuntimeError:  # a lone surrogate, which UTF-8 does not have
-            raise TextError(f"cannot be encoded: {shown(text)}") from None
+        tokens: list[int] = self._encoded(text, int)
         if 0 in tokens:
             known = set("".join(map(self.piece, range(1, self.vocab_size))))
             unknown = sorted(set(text) - known - {" "})
             raise not_in_vocabulary(unknown, text)
         return tokens
+
+    def split(self, text: str) -> list[str]:
+        """The pieces of a text, "▁" in them; what has none is a piece as it stands."""
+        pieces: list[str] = self._encoded(text, str)
+        return pieces
+
+    def _encoded(self, text: str, kind: type) -> Any:
+        try:
+            return self._processor.encode(text, out_type=kind)
+        except RuntimeError:  # a lone surrogate, which UTF-8 does not have
+            raise TextError(f"cannot be encoded: {shown(text)}") from None
 
     def piece(self, token: int) -> str:
         return self._pieces[token].replace("▁", " ")

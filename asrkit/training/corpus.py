@@ -40,7 +40,7 @@ def load_corpus(config: Config) -> Corpus:
     text = config.text
     tokenizer = train_tokenizer(text, (text_of(cut) for cut in train))
     encode = TextEncoder(
-        tokenizer, build_normalizer(text), config.model.factor, build_frontend(config.model)
+        tokenizer, build_normalizer(text), config.model.num_frames, build_frontend(config.model)
     )
 
     def too_long(cut: Cut) -> str | None:

@@ -34,7 +34,8 @@ FREE = {
     "training.checkpoint_every_steps",
     "training.keep_checkpoints",
 }
-LATER = ("conv_norm", "frontend")  # of the network, added to what checkpoints hash
+# Of the network, not in older checkpoints.
+LATER = ("frontend", "conv_norm", "conv_padding", "after_norm")
 BATCHES = "training.accumulate_batches"
 UTTERANCES = ("the training utterances", "the dev utterances")
 UNKNOWN = hashlib.sha256(b"").hexdigest()  # older checkpoints have it for lazily read utterances
@@ -66,13 +67,13 @@ def former_spelling(config: ModelConfig) -> str:
     for key, value in config.model_dump(mode="json").items():
         if key in LATER and getattr(config, key) == ModelConfig.model_fields[key].default:
             continue
-        if key == "subsampling" and value["kind"] == "conv4":
+        if key == "subsampling" and not value.get("pad_stages"):  # it came later, too
+            value = {name: option for name, option in value.items() if name != "pad_stages"}
+        if key == "subsampling" and value.keys() == {"kind", "channels", "separable"}:
             found["subsampling_channels"] = value["channels"]
             found["separable_subsampling"] = value["separable"]
-            continue
-        if key == "subsampling" and not value.get("pad_stages"):  # it came later, too
-            value.pop("pad_stages", None)
-        found[key] = value
+        else:
+            found[key] = value
     return to_json(found).decode()
 
 

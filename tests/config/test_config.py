@@ -52,8 +52,8 @@ CONF = PROJECT / "conf" / "conformer.yaml"
         (
             "model.position.kind=rotory",
             "'model.position.kind': must be one of relative, relative_learned, shaw, t5, alibi, "
-            "deberta, urpe, rotary, compact, sinusoidal, learned, flow, complex, none, "
-            "got 'rotory'; did you mean 'rotary'?",
+            "deberta, urpe, rotary, compact, absolute_keys, sinusoidal, learned, flow, complex, "
+            "none, got 'rotory'; did you mean 'rotary'?",
         ),
         (
             "model.position={kind: rotary, max_distance: 3}",
@@ -151,7 +151,11 @@ def test_the_subsampling_as_it_was_written_before_it_had_kinds(tmp_path: Path) -
     )
     (tmp_path / "c.yaml").write_text(former)
     model = load_config(tmp_path / "c.yaml").model
-    assert model.subsampling.model_dump() == {"kind": "conv4", "channels": 32, "separable": True}
+    assert model.subsampling.model_dump(exclude={"pad_stages"}) == {
+        "kind": "conv4",
+        "channels": 32,
+        "separable": True,
+    }
     with pytest.raises(ConfigError, match=r"are options of model\.subsampling now"):
         load_config(tmp_path / "c.yaml", ["model.subsampling=conv8"])
 

@@ -1,6 +1,7 @@
 """The text encoder of the corpus that the tests are about."""
 
+from asrkit.config import ModelConfig
 from asrkit.data.dataset import TextEncoder
 from asrkit.text import CharTokenizer, normalize
 
-ENCODE = TextEncoder(CharTokenizer(list(" enosy")), normalize, factor=4)
+ENCODE = TextEncoder(CharTokenizer(list(" enosy")), normalize, ModelConfig().num_frames)

@@ -11,6 +11,7 @@ from lhotse import CutSet
 from lhotse.serialization import save_to_json, save_to_jsonl, save_to_yaml
 
 from asrkit.audio import AudioError
+from asrkit.config import ModelConfig
 from asrkit.data import manifest
 from asrkit.data.cuts import load_cuts, perturb_speed, text_of, usable
 from asrkit.data.dataset import SpeechDataset, TextEncoder, load_samples
@@ -97,7 +98,8 @@ def test_equal_letters_need_a_blank_between_them() -> None:
 
 def test_longer_frames_need_more_audio() -> None:
     """Of a network that makes one of 8 feature frames: ceil((n-240)/1280)."""
-    encode = TextEncoder(ENCODE.tokenizer, ENCODE.normalize, factor=8)
+    network = ModelConfig.model_validate({"subsampling": "conv8"})
+    encode = TextEncoder(ENCODE.tokenizer, ENCODE.normalize, network.num_frames)
     assert encode.why_not("nosy", 240 + 1280 * 3) == (
         "too short: 3 encoder frames, but CTC needs 4 for its labels"
     )

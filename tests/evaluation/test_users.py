@@ -117,7 +117,8 @@ def test_all_users_give_one_number(folder: Path, capsys: pytest.CaptureFixture[s
     assert shown in capsys.readouterr().err
     plain = eager(file.model, 4, 8)
     of_gate = export.score(plain, file, list(read_labelled("dev.jsonl", [])))
-    batches = held_out(load_cuts("dev.jsonl", []), TextEncoder(file.tokenizer, str, 4), 60.0)
+    encode = TextEncoder(file.tokenizer, str, file.config.model.num_frames)
+    batches = held_out(load_cuts("dev.jsonl", []), encode, 60.0)
     trained = scores(validate(file.model, file.tokenizer, GreedySearch(), batches, [(4, 8)]))
     assert shown in str(of_gate.words)
     assert shown in str(trained["160 ms"].words)

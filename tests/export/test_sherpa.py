@@ -13,10 +13,12 @@ from asrkit.audio import Fbank
 from asrkit.backends.description import Exported
 from asrkit.commands.export import main
 from asrkit.config import parse_config
+from asrkit.errors import UserError
 from asrkit.export import sherpa, sherpa_folder
 from asrkit.model import CTCStep
 from asrkit.model_file import ModelFile, load_model, save_model
 from tests.conftest import SHARED_DATA, speech
+from tests.laws.test_export import file_of
 
 CONTEXT = Exported("ctc", 8, 16, 40)
 PHONE = {"kind": "kaldi", "high_frequency": 7600.0, "snip_edges": False}
@@ -149,6 +151,20 @@ def test_refusals(
     assert main(arguments) == 2
     assert told in capsys.readouterr().err
     assert not list(tmp_path.glob("m-*"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"subsampling": "conv4_valid"}, "without overlap; this model has conv4_valid"),
+        ({"subsampling": "conv8"}, "a frame for 40 ms"),
+        ({"kind": "absolute_keys"}, "keys as wide as values"),
+    ],
+)
+def test_networks_that_do_not_fit(changes: dict[str, str], told: str) -> None:
+    sherpa.check(file_of(), CONTEXT)
+    with pytest.raises(UserError, match=told):
+        sherpa.check(file_of(**changes), CONTEXT)
 
 
 def test_spaces_of_any_tokenizer(file: ModelFile) -> None:

@@ -16,6 +16,7 @@ from asrkit.backends import eager
 from asrkit.backends.compare import difference
 from asrkit.model import FULL_CONTEXT, ConformerEncoder, EncoderState, EncoderStep
 from asrkit.model.positions import KINDS, FramePosition
+from asrkit.model.positions.absolute_keys import AbsoluteKeysPosition
 from asrkit.runtime import Recognizer
 from asrkit.text import CharTokenizer
 from tests.conftest import fitted, speech, timed, tiny_encoder, tiny_model
@@ -23,6 +24,7 @@ from tests.laws.test_streaming import CHUNKS, LEFT_CONTEXTS, Recorder, offline, 
 
 HOUR = 360_000  # frames; of the encoder it is four of them
 # Every kind as it comes, and with distances, periods and shares that bite within the tests' audio.
+ABSOLUTE = (FramePosition, AbsoluteKeysPosition)
 FLOW = {"kind": "flow"}  # solves its equation in 64 steps at each call: for the slow tests
 CHEAPER = {"flow": {"step": 512}}  # two steps for the same period
 CASES: list[dict[str, Any]] = [{"kind": kind} | CHEAPER.get(kind, {}) for kind in KINDS] + [
@@ -48,12 +50,12 @@ class Law(NamedTuple):
     name: str
     measure: Callable[[dict[str, Any]], float]
     bound: float
-    of_frames: bool = True  # it binds the kinds that act on the frames, too
+    of_absolute: bool = True  # it binds absolute kinds, too
     every_option: bool = True  # it is measured with other options than the defaults, too
     slow_options: bool = False  # these are left to the slow tests
 
     def binds(self, kind: str) -> bool:
-        return self.of_frames or not issubclass(KINDS[kind], FramePosition)
+        return self.of_absolute or not issubclass(KINDS[kind], ABSOLUTE)
 
     def cases(self) -> list[dict[str, Any]]:
         return [
@@ -291,5 +293,5 @@ LAWS = [
     Law("torch.export", torch_export, 1e-9, slow_options=True),
     Law("half precision", half_precision, 0.0),
     Law("padded rows", padded_rows, 0.0),
-    Law("an hour later", hour_later, 1e-5, of_frames=False),
+    Law("an hour later", hour_later, 1e-5, of_absolute=False),
 ]

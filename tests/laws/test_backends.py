@@ -24,7 +24,7 @@ from asrkit.model.positions import KINDS
 from asrkit.model.positions.sinusoidal import SinusoidalPosition
 from asrkit.model_file import ModelFile, load_model, save_model
 from asrkit.runtime import Recognizer, load, recognizer_of
-from tests.conftest import skip, speech, timed, write_manifest, write_wav
+from tests.conftest import PADDED, skip, speech, timed, write_manifest, write_wav
 from tests.laws.test_export import file_of
 
 CHUNK, LEFT = 16, 32
@@ -152,9 +152,15 @@ def test_control_angles_in_float32_are_noticed_after_a_day(monkeypatch: pytest.M
     check(rounded, plain)
 
 
-def test_onnx_of_conv8_in_float32_and_int8(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("subsampling", "frontend"),
+    [("conv4_valid", "kaldi"), ("conv8", "kaldi"), (PADDED, "slaney")],
+)
+def test_onnx_of_other_subsamplings_in_float32_and_int8(
+    subsampling: object, frontend: str, tmp_path: Path
+) -> None:
     exported, path = Exported("ctc", 4, 16), tmp_path / "step.onnx"
-    file = file_of(subsampling="conv8", num_layers=1)
+    file = file_of(subsampling=subsampling, num_layers=1, frontend=frontend)
     assert onnx_difference(file, exported, tmp_path) < 1e-4
     observed = int8.ObservedStep(path, eager_step(file, exported))
     samples = torch.from_numpy(speech(4.0))[None]

@@ -15,10 +15,15 @@ from asrkit.export.replay import eager_step, largest_difference
 from asrkit.model.positions import KINDS
 from asrkit.model_file import ModelFile
 from asrkit.text import CharTokenizer
-from tests.conftest import speech, tiny_model
+from tests.conftest import PADDED, speech, tiny_model
 
 
-def file_of(kind: str = "relative", subsampling: str = "conv4", num_layers: int = 3) -> ModelFile:
+def file_of(
+    kind: str = "relative",
+    subsampling: object = "conv4",
+    num_layers: int = 3,
+    frontend: str = "kaldi",
+) -> ModelFile:
     config = parse_config(
         {
             "data": {"train": "a", "dev": "b"},
@@ -33,6 +38,7 @@ def file_of(kind: str = "relative", subsampling: str = "conv4", num_layers: int 
                 "dropout": 0.0,
                 "position": kind,
                 "subsampling": subsampling,
+                "frontend": frontend,
             },
         }
     )
@@ -70,8 +76,14 @@ def test_every_position_encoding(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["encoder", "ctc", "model"])
-def test_conv8(what: str, tmp_path: Path) -> None:
-    test_torchscript(file_of(subsampling="conv8"), what, 4, 16, tmp_path)
+@pytest.mark.parametrize("kind", ["conv4_valid", "conv6_valid", "conv8"])
+def test_other_subsamplings(kind: str, what: str, tmp_path: Path) -> None:
+    test_torchscript(file_of(subsampling=kind), what, 4, 16, tmp_path)
+
+
+@pytest.mark.parametrize("what", ["ctc", "model"])
+def test_a_model_of_nemos_shape(what: str, tmp_path: Path) -> None:
+    test_torchscript(file_of(subsampling=PADDED, frontend="slaney"), what, 4, 16, tmp_path)
 
 
 def test_loading_needs_only_torch(file: ModelFile, tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ import torch
 from torch import Tensor
 
 from asrkit.model import FULL_CONTEXT
-from tests.conftest import PADDED, tiny_encoder
+from asrkit.model.subsampling import KINDS
+from tests.conftest import PADDED, PADDED4, tiny_encoder
 
 LAYERS, KERNEL = 3, 5
 
@@ -13,7 +14,7 @@ LAYERS, KERNEL = 3, 5
 def touched(chunk_size: int, left_context: int, frame: int, kind: object = "conv4") -> Tensor:
     """Which feature frames (T,) of 100 encoder frames the output of one of these depends on."""
     encoder = tiny_encoder(num_layers=LAYERS, kernel_size=KERNEL, subsampling=kind)
-    frames = 100 * encoder.factor
+    frames = 100 * encoder.factor + encoder.lookahead
     feats = torch.randn(1, frames, 20, dtype=torch.float64, requires_grad=True)
     state = encoder.init_state(1, left_context)
     encoded = encoder(feats, torch.tensor([frames]), state, chunk_size).encoded
@@ -22,30 +23,35 @@ def touched(chunk_size: int, left_context: int, frame: int, kind: object = "conv
     return feats.grad[0].abs().amax(dim=1) > 0
 
 
-def reach(chunk_size: int, left_context: int, frame: int, factor: int) -> tuple[int, int]:
+def reach(chunk_size: int, left_context: int, frame: int, kind: str) -> tuple[int, int]:
     """First and last feature frame that may matter, layer by layer from the output down.
 
     The convolution looks K-1 frames back from the attention's output; attention from a frame's
-    chunk to M frames before it; the subsampling from frame e to features 4e-3 … 4e+3, or where
-    three stages follow each other 8e-7 … 8e+7.
+    chunk to M frames before it; the subsampling from frame e to features 4e-3 … 4e+3, without
+    padding 4e … 4e+6 (see the kinds), or where three stages follow each other 8e-7 … 8e+7.
     """
+    factor, before, after = {
+        "conv4": (4, 3, 3), "conv8": (8, 7, 7),
+        "conv4_valid": (4, 0, 6), "conv6_valid": (6, 0, 10), "conv8_valid": (8, 0, 14),
+    }[kind]  # fmt: skip
     first = frame
     for _ in range(LAYERS):
         first = max(0, first - (KERNEL - 1))
         first = max(0, first - first % chunk_size - left_context)
     last = frame - frame % chunk_size + chunk_size - 1
-    return max(0, factor * first - (factor - 1)), factor * last + factor - 1
+    return max(0, factor * first - before), factor * last + after
 
 
 @pytest.mark.parametrize(
     ("chunk_size", "left_context", "frame"),
     [(1, 0, 50), (1, 3, 99), (4, 0, 40), (4, 7, 43), (16, 0, 79), (16, 5, 64), (25, 10, 99)],
 )
-@pytest.mark.parametrize(("kind", "factor"), [("conv4", 4), ("conv8", 8), (PADDED, 8)])
-def test_reach(kind: object, factor: int, chunk_size: int, left_context: int, frame: int) -> None:
+@pytest.mark.parametrize("kind", [*KINDS, PADDED, PADDED4])
+def test_reach(kind: object, chunk_size: int, left_context: int, frame: int) -> None:
     frames = touched(chunk_size, left_context, frame, kind).nonzero().flatten()
-    first, last = reach(chunk_size, left_context, frame, factor)
-    lead = 7 if kind == PADDED else 0
+    name = str(kind["kind"] if isinstance(kind, dict) else kind)
+    first, last = reach(chunk_size, left_context, frame, name)
+    lead = KINDS[name].factor - 1 if isinstance(kind, dict) else 0
     assert frames.min() == max(lead, first)  # no further, and no less: nothing is masked by mistake
     assert frames.max() == last
 

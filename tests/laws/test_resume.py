@@ -68,16 +68,20 @@ def stop_after(steps: int, config: Path, monkeypatch: pytest.MonkeyPatch, *overr
         assert main(["--config", str(config), *overrides]) == 130
 
 
-@pytest.mark.parametrize("subsampling", ["conv4", "conv8"])
+NEMO = ["model.subsampling={kind: conv8, pad_stages: true}", "model.frontend=slaney"]
+
+
+@pytest.mark.parametrize(
+    "overrides", [[], ["model.subsampling=conv8"], [*NEMO, "augmentation.frequency_warp=0.1"]]
+)
 def test_stopped_by_ctrl_c(
-    subsampling: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    overrides: list[str], corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    override = f"model.subsampling={subsampling}"
     whole = write_config(tmp_path / "whole.yaml", corpus, tmp_path / "whole")
-    assert main(["--config", str(whole), override]) == 0
+    assert main(["--config", str(whole), *overrides]) == 0
     stopped = write_config(tmp_path / "stopped.yaml", corpus, tmp_path / "stopped")
-    stop_after(2, stopped, monkeypatch, override)
-    assert main(["--config", str(stopped), override, "--resume"]) == 0
+    stop_after(2, stopped, monkeypatch, *overrides)
+    assert main(["--config", str(stopped), *overrides, "--resume"]) == 0
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "stopped"))
 
 

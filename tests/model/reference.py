@@ -62,12 +62,17 @@ def none(position: Any, q: Tensor, k: Tensor, i: int, j: int, head: int) -> Tens
 
 def biased(position: Any, q: Tensor, k: Tensor, r: Tensor, head: int) -> Tensor:
     """((q + u)·k + (q + v)·r) / sqrt(Dh), with r for all heads."""
-    u, v = position.content_bias[head, 0, 0], position.position_bias[head, 0, 0]
+    u, v = (bias.flatten(0, -2)[head] for bias in (position.content_bias, position.position_bias))
     return ((q + u) @ k + (q + v) @ of_head(r, head, position.num_heads)) / math.sqrt(len(k))
 
 
 def relative(position: Any, q: Tensor, k: Tensor, i: int, j: int, head: int) -> Tensor:
     r = sinusoid(clip(i - j, position.max_distance), position.projection.in_features)
+    return biased(position, q, k, position.projection.weight @ r, head)
+
+
+def absolute_keys(position: Any, q: Tensor, k: Tensor, i: int, j: int, head: int) -> Tensor:
+    r = sinusoid(j, position.projection.in_features)
     return biased(position, q, k, position.projection.weight @ r, head)
 
 
@@ -176,6 +181,7 @@ SCORES: dict[str, Callable[[Any, Tensor, Tensor, int, int, int], Tensor]] = {
     function.__name__: function
     for function in (
         none, relative, relative_learned, shaw, t5, alibi, deberta, urpe, rotary, compact,
+        absolute_keys,
     )
 }  # fmt: skip
 VALUES: dict[str, Callable[[Any, Tensor, int, int, int], Tensor]] = {

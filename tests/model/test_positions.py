@@ -32,6 +32,7 @@ ATTENTION: list[Case] = [
     ("rotary", {}, 2), ("rotary", {"share": 0.5, "base": 100.0}, 3),
     ("compact", {}, 2),
     ("compact", {"position_dim": 6, "query_dim": 3, "length_factor": 2.0}, 3),
+    ("absolute_keys", {}, 2),
 ]  # fmt: skip
 ON_FRAMES: list[tuple[str, dict[str, Any]]] = [
     ("sinusoidal", {}),
@@ -76,10 +77,13 @@ def frames(*size: int) -> Tensor:
 
 def blocks(module: ChunkAttention, x: Tensor, chunk: int, left: int) -> Tensor:
     heads, length = module.num_heads, torch.tensor([x.size(0)])
-    past = torch.zeros(1, heads, left, x.size(1) // heads, dtype=torch.float64)
-    valid = valid_keys(torch.zeros(1, dtype=torch.int64), length, left, chunk, x.size(0))
-    table = module.position.table(left, chunk, x)
-    return module(x[None], valid, table, past, past)[0][0]
+    position, size = module.position, x.size(1) // heads
+    past = torch.zeros(1, heads, left, size + position.extra_key_dim, dtype=torch.float64)
+    of_frames, start = position.on_frames(x.size(1)), torch.zeros(1, dtype=torch.int64)
+    vectors = of_frames.vectors(x[None], start, of_frames.table(x))
+    valid = valid_keys(start, length, left, chunk, x.size(0))
+    table = position.table(left, chunk, x)
+    return module(x[None], valid, table, vectors, past, past[..., :size])[0][0]
 
 
 def marked(position: Any, x: Tensor, starts: list[int]) -> Tensor:
@@ -162,10 +166,11 @@ def test_gradcheck(kind: str) -> None:
 
 
 # Controls: what a wrong implementation would do has to be noticed.
+WITHOUT_TABLE = ("none", "rotary", "absolute_keys")  # of distances
 
 
 @pytest.mark.parametrize("wrong", [lambda table: table.flip(-1), lambda table: table.roll(1, -1)])
-@each([case for case in ATTENTION if case[0] not in ("none", "rotary")])
+@each([case for case in ATTENTION if case[0] not in WITHOUT_TABLE])
 def test_control_table(case: Case, wrong: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     module, x = attention(*case), frames(FRAMES, DIM)
     expected, table = blocks(module, x, 4, 3), module.position.table
@@ -186,8 +191,8 @@ PLACES: dict[str, reference.Place] = {
 def test_control_place(case: Case, place: str) -> None:
     module, x = attention(*case), frames(12, DIM)
     error = distance(blocks(module, x, 4, 3), reference.attend(module, x, 4, 3, PLACES[place]))
-    symmetric = case[0] == "alibi" and place in ("exchanged", "unsigned")
-    assert error < 1e-9 if symmetric else error > 1e-3
+    same = {"alibi": ("exchanged", "unsigned"), "absolute_keys": ("no shift", "one off")}
+    assert error < 1e-9 if place in same.get(case[0], ()) else error > 1e-3
 
 
 HALVES = [0, 3, 1, 4, 2, 5]
@@ -204,6 +209,8 @@ FORMULAS: list[tuple[str, str, Any, Any]] = [  # kind, what is wrong, score, val
      reference.none(p, q, k, i, j, head) + p.slopes[head] * j, None),
     ("rotary", "pairs half a head apart", lambda p, q, k, *at:
      reference.rotary(p, q[HALVES], k[HALVES], *at), None),
+    ("absolute_keys", "by the distance", lambda p, q, k, i, j, head:
+     reference.absolute_keys(p, q, k, i, i - j, head), None),
     ("compact", "the position's score divided too", lambda p, q, k, *at:
      reference.compact(p, torch.cat([q[:6], q[6:] / 6**0.5]), k, *at), None),
 ]  # fmt: skip

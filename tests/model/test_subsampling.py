@@ -1,25 +1,24 @@
-"""Conv8Subsampling computes what NeMo's causal `dw_striding` computes."""
+"""With `pad_stages`, the subsamplings compute what NeMo's causal `striding`, `dw_striding` do."""
 
 import tarfile
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
-from asrkit.model.subsampling import Conv8Subsampling
+from asrkit.model.subsampling import Conv4Subsampling, Conv8Subsampling
 from tests.conftest import SHARED_FIXTURES
 
 FIXTURE = SHARED_FIXTURES / "nemo-fastconformer-ctc"
-BEFORE = 7  # frames before a stream
 
 
-def published(module: Conv8Subsampling, feats: Tensor) -> Tensor:
+def published(module: nn.Module, feats: Tensor) -> Tensor:
     """(B, T, F) -> (B, E, D) as NeMo does it: two zeros before and one after, in time and in
-    frequency, at each of three stages, of which frame e of the last sees features up to 8e."""
+    frequency, at each of two or three stages: frame e of the last sees features up to 4e or 8e."""
     x = feats[:, None]
-    for convolution in (module.conv1, module.conv2, module.conv3):
+    for convolution in (each for name, each in module.named_children() if name != "out"):
         x = functional.relu(convolution(functional.pad(x, (2, 1, 2, 1))))
     return module.out(x.transpose(1, 2).flatten(2))
 
@@ -40,16 +39,28 @@ def by_loops(weight: Tensor, bias: Tensor, x: Tensor) -> Tensor:
     return out
 
 
-def ours(module: Conv8Subsampling, feats: Tensor) -> Tensor:
-    """The module over the stream with the 7 frames before it, whose values do not matter."""
-    length = BEFORE + feats.size(1)
-    frames = -(-length // 8)
-    padded = functional.pad(feats, (0, 0, BEFORE, 8 * frames - length))
-    numbers = torch.arange(8 * frames).expand(len(feats), -1)
+def ours(module: Conv4Subsampling | Conv8Subsampling, feats: Tensor) -> Tensor:
+    """The module over the stream with the frames before it, which the encoder makes zero."""
+    factor = module.factor
+    before, length = factor - 1, factor - 1 + feats.size(1)
+    frames = -(-length // factor)
+    padded = functional.pad(feats, (0, 0, before, factor * frames - length))
+    numbers = torch.arange(factor * frames).expand(len(feats), -1)
     hidden = feats.new_zeros([len(feats), *module.hidden_shape])
-    real = (numbers >= BEFORE) & (numbers < length)
+    real = (numbers >= before) & (numbers < length)
     out, _, _ = module(padded, real, feats.new_zeros(len(feats), 1, feats.size(2)), hidden)
     return out
+
+
+@pytest.mark.parametrize("separable", [False, True])
+@pytest.mark.parametrize("frames", [1, 4, 5, 64, 77])
+def test_conv4_equals_the_published_computation(separable: bool, frames: int) -> None:
+    torch.manual_seed(0)
+    module = Conv4Subsampling(20, 12, 6, separable, pad_stages=True).double()
+    feats = torch.randn(2, frames, 20, dtype=torch.float64)
+    expected, found = published(module, feats), ours(module, feats)
+    assert found.shape == expected.shape == (2, (frames + 3 + 3) // 4, 12)
+    assert (found - expected).abs().max() < 1e-12
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ def test_a_run_stuck_at_all_wrong_shows_its_loss(corpus: Path, tmp_path: Path) -
 def test_weights_that_changed_are_validated_as_they_are(corpus: Path) -> None:
     """Backends keep tables made of the weights: those of the step before must not be used."""
     model, tokenizer = tiny_model().float(), CharTokenizer(list("eno syabcdf"))
-    encode = TextEncoder(tokenizer, str, 4)
+    encode = TextEncoder(tokenizer, str, model.encoder.num_frames)
     batches = list(held_out(load_cuts(corpus / "dev.jsonl", []), encode, 60.0))
 
     def losses() -> list[float]:

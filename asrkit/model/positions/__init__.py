@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from asrkit.kinds import Kinds
+from asrkit.model.positions.absolute_keys import AbsoluteKeysPosition
 from asrkit.model.positions.base import FramePosition, Position
 from asrkit.model.positions.bias import ALiBiPosition, T5Position
 from asrkit.model.positions.compact import CompactPosition
@@ -34,6 +35,7 @@ KINDS: Kinds[Position | FramePosition] = Kinds(
         "urpe": URPEPosition,
         "rotary": RotaryPosition,
         "compact": CompactPosition,
+        "absolute_keys": AbsoluteKeysPosition,
         "sinusoidal": SinusoidalPosition,
         "learned": LearnedPosition,
         "flow": FlowPosition,
@@ -61,4 +63,4 @@ def build_positions(
     cls, options = KINDS.chosen(position)
     if issubclass(cls, FramePosition):
         return cls(dim, **options), [Position(dim, num_heads) for _ in range(num_layers)]
-    return FramePosition(dim), [cls(dim, num_heads, **options) for _ in range(num_layers)]
+    return cls.on_frames(dim), [cls(dim, num_heads, **options) for _ in range(num_layers)]

@@ -10,6 +10,7 @@ class Position(nn.Module):
     """The encoding inside the attention of a layer; this base class, kind `none`, has no positions.
 
         table   = position.table(left_context, chunk_size, like)    # kept in inference
+        keys    = position.attach(keys, vectors)                    # (B, H, T, Dh + extra), cached
         scores  = position.scores(queries, keys, table, first)      # (B, H, n, Q, W)
         context = position.context(weights, values, table, first)   # (B, H, n, Q, Dh)
 
@@ -25,25 +26,43 @@ class Position(nn.Module):
 
     Attributes:
         extra_query_dim: dimensions of a query beyond Dh, for kinds with a query of their own.
+        extra_key_dim: dimensions of a cached key beyond Dh, for kinds that attach something to it.
         fused: whether `terms` and the table define the scores, as `fused_attention` needs.
     """
 
     def __init__(self, dim: int, num_heads: int) -> None:
         super().__init__()
         self.num_heads, self.head_dim = num_heads, dim // num_heads
-        self.extra_query_dim = 0
+        self.extra_query_dim, self.extra_key_dim = 0, 0
         self.fused = type(self) is Position  # kinds that override methods set it themselves
+
+    @staticmethod
+    def on_frames(dim: int) -> "FramePosition":
+        """What this kind needs to know of the frames; its `vectors` are those of `attach`."""
+        return FramePosition(dim)
 
     def table(self, left_context: int, chunk_size: int, like: Tensor) -> Tensor:
         """All that depends on the distances of a block alone, with `like`'s device and dtype."""
         return like.new_zeros([0])
+
+    def attach(self, keys: Tensor, vectors: Tensor) -> Tensor:
+        """Keys as they are cached.
+
+        Args:
+            keys: (B, H, T, Dh) of the frames of a step.
+            vectors: (B, T, X) of these frames, from `FramePosition.vectors`.
+
+        Returns:
+            (B, H, T, Dh + extra_key_dim).
+        """
+        return keys
 
     def scores(self, queries: Tensor, keys: Tensor, table: Tensor, first: int) -> Tensor:
         """Scores of some queries of a block against all of its keys.
 
         Args:
             queries: (B, H, n, Q, Dh + extra_query_dim), queries first … first+Q-1 of each block.
-            keys: (B, H, n, W, Dh).
+            keys: (B, H, n, W, Dh + extra_key_dim).
             table: from `table`.
             first: row of the block at which `queries` start (0 unless the block is cut).
 
@@ -55,7 +74,7 @@ class Position(nn.Module):
     def terms(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         """The scaled queries of the product with the keys, and of the product with the table.
 
-        (B, H, n, Q, Dh + extra_query_dim) -> (B, H, n, Q, Dh), (B, H, n, Q, X)
+        (B, H, n, Q, Dh + extra_query_dim) -> (B, H, n, Q, Dh + extra_key_dim), (B, H, n, Q, X)
         """
         return queries / math.sqrt(self.head_dim), queries[..., :0]
 
@@ -92,6 +111,16 @@ class FramePosition(nn.Module):
             (B, T, D).
         """
         return x
+
+    def vectors(self, x: Tensor, position: Tensor, table: Tensor) -> Tensor:
+        """What the attention of every layer attaches to the keys of these frames: (B, T, X).
+
+        Args:
+            x: (B, T, D).
+            position: (B,) as `forward` takes it.
+            table: likewise.
+        """
+        return x[:, :, :0]
 
 
 def frame_numbers(x: Tensor, position: Tensor) -> Tensor:

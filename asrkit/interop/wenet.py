@@ -1,0 +1,258 @@
+"""WeNet's model folders: train.yaml, final.pt, units.txt and, of some, global_cmvn and a
+sentencepiece model."""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path, PurePath
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from asrkit.errors import reason, shown
+from asrkit.interop.checkpoint import (
+    CheckpointError,
+    read_bytes,
+    read_settings,
+    read_text,
+    read_weights,
+)
+from asrkit.interop.imported import Imported, assemble
+from asrkit.interop.wenet_settings import EncoderPart, Settings, parse_settings
+from asrkit.text import CharTokenizer, PieceTokenizer, Tokenizer
+
+SETTINGS, WEIGHTS = "train.yaml", "final.pt"
+UNITS = ("units.txt", "words.txt")  # the latter in older folders
+STATISTICS = "global_cmvn"
+MEAN, SCALE = "encoder.global_cmvn.mean", "encoder.global_cmvn.istd"
+LEAST_VARIANCE = 1e-20
+POSITIONS = {"rel_pos": "absolute_keys", "abs_pos": "sinusoidal", "no_pos": "none"}
+DECODER = "decoder."
+UNUSED = (".pe", ".num_batches_tracked", ".concat_linear.weight", ".concat_linear.bias")
+
+SUBSAMPLINGS = {"conv2d": "conv4_valid", "conv2d6": "conv6_valid", "conv2d8": "conv8_valid"}
+LAYER = {  # WeNet's names of modules, by asrkit's
+    "ffn1.norm": "norm_ff_macaron",
+    "ffn1.expand": "feed_forward_macaron.w_1",
+    "ffn1.project": "feed_forward_macaron.w_2",
+    "attention_norm": "norm_mha",
+    "attention.out": "self_attn.linear_out",
+    "convolution.norm": "norm_conv",
+    "convolution.expand": "conv_module.pointwise_conv1",
+    "convolution.depthwise": "conv_module.depthwise_conv",
+    "convolution.depthwise_norm": "conv_module.norm",
+    "convolution.project": "conv_module.pointwise_conv2",
+    "ffn2.norm": "norm_ff",
+    "ffn2.expand": "feed_forward.w_1",
+    "ffn2.project": "feed_forward.w_2",
+    "norm": "norm_final",
+}
+
+
+class Folder:
+    """The files of a folder, by name, and which of them were read."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_dir():
+            raise CheckpointError(f"must be a folder with {SETTINGS}, {WEIGHTS} and {UNITS[0]}")
+        self.path = path
+        self.read: list[Path] = []
+
+    def find(self, *names: str | None) -> Path:
+        """The first of these files that is there; of a path, the last part counts.
+
+        Raises:
+            CheckpointError: if there is none.
+        """
+        known = list(dict.fromkeys(PurePath(name).name for name in names if name))
+        for name in known:
+            if (self.path / name).is_file():
+                self.read.append(self.path / name)
+                return self.path / name
+        raise CheckpointError(f"there is no {shown(PurePath(' or '.join(known)))} in the folder")
+
+    def content(self, *names: str | None) -> bytes:
+        """Of a small file, found likewise."""
+        path = self.find(*names)
+        with path.open("rb") as file:
+            return read_bytes(file, path.name)
+
+
+def read_wenet(path: Path) -> Imported:
+    """The folder of a U2 or U2++ Conformer: encoder and CTC, without the attention decoder.
+
+    Raises:
+        CheckpointError: for any other, what cannot be computed exactly, and damaged files.
+        OSError: if a file cannot be read.
+    """
+    folder = Folder(path)
+    settings = parse_settings(read_settings(folder.content(SETTINGS), SETTINGS), SETTINGS)
+    units = read_units(folder.content(settings.tokenizer_conf.symbol_table_path, *UNITS))
+    tokenizer, kind = read_tokenizer(folder, settings, units)
+    with folder.find(WEIGHTS).open("rb") as file:
+        weights = read_weights(file, WEIGHTS)
+    decoder = sum(t.numel() for name, t in weights.items() if name.startswith(DECODER))
+    used = {
+        name: tensor
+        for name, tensor in weights.items()
+        if not name.startswith(DECODER) and not name.endswith(UNUSED)
+    }
+    if MEAN not in used:
+        used |= read_statistics(folder, settings)
+    sections = {
+        "model": model_settings(settings),
+        "text": {"tokenizer": kind, "case": case_of(units)},
+        "context": context_settings(settings.encoder_conf),
+    }
+    file_ = assemble(sections, tokenizer, renamed(used, settings.encoder_conf))
+    left_out = {"attention decoder": decoder} if decoder else {}
+    return Imported(file_, tuple(folder.read), "WeNet", None, left_out)
+
+
+def model_settings(settings: Settings) -> dict[str, Any]:
+    """The section `model`."""
+    part = settings.encoder_conf
+    return {
+        "num_mels": settings.dataset_conf.fbank_conf.num_mel_bins,
+        "dim": part.output_size,
+        "num_heads": part.attention_heads,
+        "num_layers": part.num_blocks,
+        "ffn_dim": part.linear_units,
+        "kernel_size": part.cnn_module_kernel,
+        "dropout": part.dropout_rate,
+        "subsampling": SUBSAMPLINGS[part.input_layer],
+        "position": POSITIONS[part.pos_enc_layer_type],
+        "conv_norm": "affine" if part.cnn_module_norm == "batch_norm" else "layer_norm",
+        "conv_padding": "pointwise",
+        "after_norm": part.final_norm,
+    }
+
+
+def context_settings(part: EncoderPart) -> dict[str, Any]:
+    """The section `context`: the chunks of training; none is full context alone."""
+    if part.static_chunk_size > 0:
+        size = part.static_chunk_size
+        return {"chunk_sizes": [size], "chunk_size": size, "full_share": 0.0}
+    return {} if part.use_dynamic_chunk else {"chunk_sizes": [], "full_share": 1.0}
+
+
+def read_units(data: bytes) -> list[str]:
+    """The labels from 1 on, of lines with a label and its number, the blank's 0.
+
+    Raises:
+        CheckpointError: for any other lines.
+    """
+    rows = [line.split() for line in read_text(data, UNITS[0]).splitlines() if line.strip()]
+    for i, row in enumerate(rows):
+        if len(row) != 2 or row[1] != str(i):
+            raise CheckpointError(f"{UNITS[0]}: line {i + 1} must be a label and {i}")
+    if not rows or rows[0][0] not in ("<blank>", "<blk>"):
+        raise CheckpointError(f"{UNITS[0]}: the first label must be <blank>")
+    return [label for label, _ in rows[1:]]
+
+
+def read_tokenizer(folder: Folder, settings: Settings, units: list[str]) -> tuple[Tokenizer, str]:
+    """The tokenizer, and its kind; "▁" is a space."""
+    models = sorted(each.name for each in folder.path.glob("*.model"))
+    if settings.tokenizer == "bpe" or (settings.tokenizer is None and models):
+        model = folder.content(settings.tokenizer_conf.bpe_path, *models or ["*.model"])
+        return PieceTokenizer(model, units), "pieces"
+    return CharTokenizer([unit.replace("▁", " ") for unit in units]), "characters"
+
+
+def case_of(units: list[str]) -> str:
+    """The case of all labels that have one."""
+    text = "".join(unit for unit in units if not unit.startswith("<"))
+    return "upper" if text.isupper() else "lower" if text.islower() else "keep"
+
+
+def read_statistics(folder: Folder, settings: Settings) -> dict[str, Tensor]:
+    """Mean and 1 / standard deviation of the features, from sums of a JSON file.
+
+    Raises:
+        CheckpointError: if the file is missing, of Kaldi's format, or damaged.
+    """
+    size = settings.dataset_conf.fbank_conf.num_mel_bins
+    if not settings.statistics:
+        return {MEAN: torch.zeros(size), SCALE: torch.ones(size)}
+    data = folder.content(settings.statistics_file, STATISTICS)
+    try:
+        values = json.loads(data)
+        sums = torch.tensor([values["mean_stat"], values["var_stat"]], dtype=torch.float64)
+        mean, square = sums / float(values["frame_num"])
+    except (ValueError, KeyError, TypeError, RuntimeError, OverflowError, RecursionError) as error:
+        raise CheckpointError(
+            f"{STATISTICS} must be JSON of mean_stat, var_stat and frame_num: {reason(error)}"
+        ) from None
+    variance = (square - mean.square()).clamp(min=LEAST_VARIANCE)
+    return {MEAN: mean, SCALE: variance.rsqrt()}
+
+
+def renamed(weights: Mapping[str, Tensor], part: EncoderPart) -> dict[str, Tensor]:
+    """By asrkit's names: queries, keys and values in one, scales and batch norms folded.
+
+    Raises:
+        CheckpointError: for a weight that is missing or not known, or shapes that do not fit.
+    """
+    rest = dict(weights)
+    for name, tensor in rest.items():
+        if not tensor.is_floating_point():
+            raise CheckpointError(f"{WEIGHTS}: {shown(name)} is of {tensor.dtype}")
+    try:
+        found = {f"encoder.{name}": t for name, t in encoder_weights(rest, part).items()}
+        found |= {f"head.{end}": rest.pop(f"ctc.ctc_lo.{end}") for end in ("weight", "bias")}
+    except KeyError as error:
+        raise CheckpointError(f"{WEIGHTS} has no weight {shown(error.args[0])}") from None
+    except (RuntimeError, IndexError, TypeError) as error:
+        raise CheckpointError(f"{WEIGHTS}: its weights do not fit: {reason(error)}") from None
+    if rest:
+        raise CheckpointError(f"{WEIGHTS}: the weight {shown(min(rest))} cannot be imported")
+    return found
+
+
+def encoder_weights(rest: dict[str, Tensor], part: EncoderPart) -> dict[str, Tensor]:
+    """The encoder's, taken from those that are left."""
+    found = {"mean": rest.pop(MEAN), "scale": rest.pop(SCALE)}
+    out = "embed.out.0" if part.input_layer == "conv2d" else "embed.linear"
+    modules = {"subsampling.out": out}
+    for i in range(0, 6 if part.input_layer == "conv2d8" else 4, 2):
+        modules[f"subsampling.conv.{i}"] = f"embed.conv.{i}"
+    if part.final_norm:
+        modules["after_norm"] = "after_norm"
+    for i in range(part.num_blocks):
+        modules |= {f"layers.{i}.{own}": f"encoders.{i}.{name}" for own, name in LAYER.items()}
+    for own, name in modules.items():
+        for end in ("weight", "bias"):
+            found[f"{own}.{end}"] = rest.pop(f"encoder.{name}.{end}")
+    for i in range(part.num_blocks):
+        attention, convolution = f"layers.{i}.attention", f"layers.{i}.convolution"
+        source = f"encoder.encoders.{i}.self_attn"
+        for end in ("weight", "bias"):
+            qkv = [rest.pop(f"{source}.linear_{each}.{end}") for each in "qkv"]
+            found[f"{attention}.qkv.{end}"] = torch.cat(qkv)
+        for name in ("expand.weight", "project.weight"):  # convolutions of one frame
+            found[f"{convolution}.{name}"] = found[f"{convolution}.{name}"].squeeze(2)
+        if part.pos_enc_layer_type == "rel_pos":
+            position = f"{attention}.position"
+            found[f"{position}.projection.weight"] = rest.pop(f"{source}.linear_pos.weight")
+            for own, name in (("content_bias", "u"), ("position_bias", "v")):
+                found[f"{position}.{own}"] = rest.pop(f"{source}.pos_bias_{name}").unsqueeze(1)
+        if part.cnn_module_norm == "batch_norm":
+            fold(found, f"{convolution}.depthwise_norm", rest,
+                 f"encoder.encoders.{i}.conv_module.norm", part.conv_norm_eps)  # fmt: skip
+    if part.pos_enc_layer_type == "rel_pos":  # which multiplies its input by this
+        for end in ("weight", "bias"):
+            found[f"subsampling.out.{end}"] *= math.sqrt(part.output_size)
+    if part.pos_enc_layer_type == "abs_pos":
+        found["position.scale"] = torch.ones(())
+    return found
+
+
+def fold(
+    found: dict[str, Tensor], own: str, rest: dict[str, Tensor], name: str, epsilon: float
+) -> None:
+    """A batch norm as the scale and the bias of each channel that its statistics make of it."""
+    mean, variance = (rest.pop(f"{name}.running_{each}").double() for each in ("mean", "var"))
+    scale = found[f"{own}.weight"].double() / (variance + epsilon).sqrt()
+    found[f"{own}.weight"], found[f"{own}.bias"] = scale, found[f"{own}.bias"] - mean * scale

@@ -1,0 +1,153 @@
+"""train.yaml of WeNet's models: what of it can be computed here exactly."""
+
+from typing import Annotated, Any, Literal
+
+import pydantic
+from pydantic import BaseModel, ConfigDict, Field
+
+from asrkit.config import MOST_FRAMES
+from asrkit.config.mistakes import explained
+from asrkit.interop.checkpoint import CheckpointError
+
+EPSILON = 1e-5  # of LayerNorm
+
+Size = Annotated[int, Field(ge=1, le=1_000_000)]
+Number = Annotated[float, Field(strict=False)]  # YAML reads 1e-5 as a string
+Ignored = Any
+
+
+class Part(BaseModel):
+    """A part of train.yaml: what is read of it. Other values than these cannot be computed."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+
+class EncoderPart(Part):
+    """All that WeNet's encoder takes, with its defaults."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", validate_default=True)
+
+    output_size: Size = 256
+    attention_heads: Size = 4
+    linear_units: Size = 2048
+    num_blocks: Annotated[int, Field(ge=1, le=256)] = 6
+    cnn_module_kernel: Size = 15
+    cnn_module_norm: Literal["layer_norm", "batch_norm"] = "batch_norm"
+    pos_enc_layer_type: Literal["rel_pos", "abs_pos", "no_pos"] = "rel_pos"
+    selfattention_layer_type: Literal["rel_selfattn", "selfattn"] = "rel_selfattn"
+    input_layer: Literal["conv2d", "conv2d6", "conv2d8"] = "conv2d"
+    static_chunk_size: Annotated[int, Field(le=MOST_FRAMES)] = 0
+    use_dynamic_chunk: bool = False
+    dropout_rate: Annotated[Number, Field(ge=0.0, lt=1.0)] = 0.1
+    final_norm: bool = True
+    norm_eps: Number = EPSILON
+    conv_norm_eps: Number = EPSILON
+
+    causal: Literal[True] = False  # type: ignore[assignment]  # WeNet's default sees frames to come
+    use_cnn_module: Literal[True] = True
+    macaron_style: Literal[True] = True
+    normalize_before: Literal[True] = True
+    concat_after: Literal[False] = False
+    activation_type: Literal["swish"] = "swish"
+    positionwise_conv_kernel_size: Literal[1] = 1
+    query_bias: Literal[True] = True
+    key_bias: Literal[True] = True
+    value_bias: Literal[True] = True
+    conv_bias: Literal[True] = True
+    conv_inner_factor: Literal[2] = 2
+    layer_norm_type: Literal["layer_norm"] = "layer_norm"
+    n_kv_head: None = None
+    head_dim: None = None
+    mlp_type: Literal["position_wise_feed_forward"] = "position_wise_feed_forward"
+    mlp_bias: Literal[True] = True
+
+    # Of training, or of how things are computed.
+    positional_dropout_rate: Ignored = None
+    attention_dropout_rate: Ignored = None
+    use_dynamic_left_chunk: Ignored = None
+    gradient_checkpointing: Ignored = None
+    use_sdpa: Ignored = None
+    n_expert: Ignored = None
+    n_expert_activated: Ignored = None
+
+
+class CTCPart(Part):
+    ctc_blank_id: Literal[0] = 0
+
+
+class FbankPart(Part):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    num_mel_bins: Size = 80
+    frame_length: Literal[25] = 25
+    frame_shift: Literal[10] = 10
+    window_type: Literal["povey"] = "povey"
+    dither: Ignored = None  # of training
+
+
+class ResamplingPart(Part):
+    resample_rate: Literal[16000] = 16000
+
+
+class DataPart(Part):
+    feats_type: Literal["fbank"] = "fbank"
+    fbank_conf: FbankPart = FbankPart()
+    resample_conf: ResamplingPart = ResamplingPart()
+
+
+class CMVNPart(Part):
+    cmvn_file: str | None = None
+
+
+class TokenizerPart(Part):
+    symbol_table_path: str | None = None
+    bpe_path: str | None = None
+
+
+class Settings(Part):
+    encoder: Literal["conformer"]
+    encoder_conf: EncoderPart
+    model: Literal["asr_model"] = "asr_model"
+    ctc_conf: CTCPart = CTCPart()
+    dataset_conf: DataPart = DataPart()
+    cmvn: Literal["global_cmvn"] | None = None
+    cmvn_conf: CMVNPart = CMVNPart()
+    cmvn_file: str | None = None  # here before there was a cmvn_conf
+    tokenizer: Literal["char", "bpe"] | None = None  # older folders do not say
+    tokenizer_conf: TokenizerPart = TokenizerPart()
+
+    @property
+    def statistics_file(self) -> str | None:
+        """The file of the features' statistics."""
+        return self.cmvn_conf.cmvn_file or self.cmvn_file
+
+    @property
+    def statistics(self) -> bool:
+        """Whether the features are normalised."""
+        return self.cmvn is not None or self.statistics_file is not None
+
+
+def parse_settings(values: dict[str, Any], name: str) -> Settings:
+    """The settings of a model that can be imported.
+
+    Args:
+        values: of the file.
+        name: of the file, for messages.
+
+    Raises:
+        CheckpointError: for what cannot be computed, or is no setting of WeNet's.
+    """
+    try:
+        settings = Settings.model_validate(values)
+    except pydantic.ValidationError as error:
+        raise CheckpointError(f"{name}: " + explained(error, [], {}).splitlines()[0]) from None
+    part = settings.encoder_conf
+    relative = part.pos_enc_layer_type == "rel_pos"
+    if relative != (part.selfattention_layer_type == "rel_selfattn"):
+        raise CheckpointError(
+            f"{name}: {part.selfattention_layer_type} with {part.pos_enc_layer_type} cannot be "
+            "imported: rel_selfattn with rel_pos, and selfattn with abs_pos or no_pos, can"
+        )
+    if part.norm_eps != EPSILON:
+        raise CheckpointError(f"{name}: norm_eps must be {EPSILON}, got {part.norm_eps}")
+    return settings

@@ -1,0 +1,61 @@
+"""Absolute positions of the keys alone."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from asrkit.model.positions.base import FramePosition, Position, frame_numbers
+from asrkit.model.positions.distances import frequencies, waves
+
+
+class FrameSinusoids(FramePosition):
+    """The sinusoids of each frame's number, for the keys of all layers."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim)
+        self.dim = dim
+
+    def table(self, like: Tensor) -> Tensor:
+        """The frequencies, (D/2,) in float64; see `SinusoidalPosition.table`."""
+        return frequencies(self.dim, like.device)
+
+    def vectors(self, x: Tensor, position: Tensor, table: Tensor) -> Tensor:
+        numbers = frame_numbers(x, position)  # (B, T)
+        return waves(numbers.flatten(), table).to(x.dtype).unflatten(0, numbers.shape)
+
+
+class AbsoluteKeysPosition(Position):
+    """Kind `absolute_keys`: projected sinusoids of the key's number in its stream.
+
+        score(i, j) = ((q_i + u)·k_j + (q_i + v)·W r_j) / sqrt(Dh)
+
+    WeNet's `rel_pos`: Transformer-XL's scores (see `RelativePosition`) without the shift, so that
+    they depend on the key's place and not on the distance. For networks trained so; `relative` is
+    the better choice for others. W r_j is added to a key when it is made, and u·k_j + v·W r_j, the
+    same for all queries, is one more number of the key: the cache holds both, and no table ends.
+
+    Args:
+        dim: D, even.
+        num_heads: H.
+    """
+
+    def __init__(self, dim: int, num_heads: int) -> None:
+        super().__init__(dim, num_heads)
+        self.extra_key_dim = 1
+        self.content_bias = nn.Parameter(torch.zeros(num_heads, 1, dim // num_heads))  # u
+        self.position_bias = nn.Parameter(torch.zeros(num_heads, 1, dim // num_heads))  # v
+        self.projection = nn.Linear(dim, dim, bias=False)
+
+    @staticmethod
+    def on_frames(dim: int) -> FramePosition:
+        return FrameSinusoids(dim)
+
+    def attach(self, keys: Tensor, vectors: Tensor) -> Tensor:
+        places = self.projection(vectors).unflatten(2, (self.num_heads, -1)).transpose(1, 2)
+        shared = keys * self.content_bias + places * self.position_bias  # (B, H, T, Dh)
+        return torch.cat([keys + places, shared.sum(dim=3, keepdim=True)], dim=3)
+
+    def terms(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+        with_one = torch.cat([queries, torch.ones_like(queries[..., :1])], dim=-1)
+        return with_one / math.sqrt(self.head_dim), queries[..., :0]

@@ -1,0 +1,250 @@
+"""The command: what it writes, asks for and refuses; mutated checkpoints."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from asrkit.interop import import_checkpoint
+from asrkit.interop.checkpoint import CheckpointError
+from asrkit.model_file import load_model
+from tests.conftest import speech
+from tests.running import run
+from tools import nemo_checkpoint
+
+SIZES = (1, 16, 4, 5)
+
+
+def checkpoint(
+    path: Path, change: Callable[[dict[str, Any], dict[str, torch.Tensor]], object] | None = None
+) -> Path:
+    """A small .nemo file, whose configuration and weights `change` may change."""
+    settings, weights = nemo_checkpoint.settings(*SIZES), nemo_checkpoint.weights(*SIZES)
+    if change is not None:
+        change(settings, weights)
+    nemo_checkpoint.write(path, settings, weights)
+    return path
+
+
+@pytest.fixture
+def nemo(tmp_path: Path) -> Path:
+    return checkpoint(tmp_path / "m.nemo")
+
+
+def test_a_model_file_that_says_where_it_is_from(
+    nemo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "m.safetensors"
+    options = ("import", "nemo", nemo, "--output", output, "--licence", "CC-BY-4.0")
+    assert run(*options, "--name", "small") == 0
+    assert "from NeMo 2.5.0" in capsys.readouterr().out
+    record = load_model(output).training["imported"]
+    assert record["licence"] == "CC-BY-4.0"
+    assert record["name"] == "small"
+    assert len(record["sha256"]["m.nemo"]) == 64
+    assert run("info", output) == 0
+    shown = capsys.readouterr().out
+    assert "imported    small, from NeMo 2.5.0 (m.nemo); licence CC-BY-4.0" in shown
+    assert "decodes at  1120 ms with 5600 ms before it" in shown
+
+
+def test_the_licence_is_asked_for(
+    nemo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "m.safetensors"
+    assert run("import", "nemo", nemo, "--output", output) == 2
+    error = capsys.readouterr().err
+    assert "does not tell its licence: add --licence" in error
+    assert len(error.splitlines()) == 1
+    assert not output.exists()
+    assert run("import", "nemo", nemo, "--output", output, "--licence", "a\x1b]0;") == 2
+    assert "must be printable" in capsys.readouterr().err
+    assert run("import", "nemo", nemo, "--output", nemo, "--licence", "MIT") == 2
+    assert "name another file to write" in capsys.readouterr().err
+
+
+def of(section: str, key: str, value: object) -> Callable[..., object]:
+    return lambda settings, _: settings[section].update({key: value})
+
+
+REFUSED: dict[str, tuple[Callable[..., object], str]] = {
+    "utterance": (of("preprocessor", "normalize", "per_feature"), "over the utterance does not"),
+    "rate": (of("preprocessor", "sample_rate", 8000), "sample_rate must be 16000, got 8000"),
+    "mels": (of("encoder", "feat_in", 64), "encoder.feat_in must be 80, got 64"),
+    "convolution": (of("encoder", "conv_context_size", None), "a symmetric convolution does not"),
+    "subsampling": (
+        of("encoder", "subsampling", "vggnet"),
+        "must be one of striding by 4, dw_",
+    ),
+    "symmetric": (of("encoder", "causal_downsampling", False), "a symmetric subsampling does not"),
+    "attention": (of("encoder", "att_context_style", "regular"), "must be chunked_limited"),
+    "unbounded": (of("encoder", "att_context_size", [-1, 13]), "contexts without bounds"),
+    "local": (of("encoder", "self_attention_model", "rel_pos_local_attn"), "must be rel_pos"),
+    "squeezeformer": (of("encoder", "_target_", "x.SqueezeformerEncoder"), "ConformerEncoder"),
+    "size": (of("encoder", "d_model", "large"), "d_model must be a whole number"),
+    "huge": (of("encoder", "d_model", 10**9), "d_model must be a whole number"),
+    "many": (of("encoder", "n_layers", 60_000), "there is no weight 'encoder.layers.1"),
+    "heads": (of("encoder", "n_heads", 3), "must be a multiple of num_heads"),
+    "channels": (of("encoder", "subsampling_conv_channels", 8), "weight 'encoder.subsampling."),
+    "words": (of("decoder", "vocabulary", ["ab"]), "without a tokenizer labels are characters"),
+    "labels": (of("decoder", "vocabulary", "abc"), "decoder.vocabulary must be a list of labels"),
+    "sentencepiece": (
+        lambda settings, _: settings.update(tokenizer={"type": "agg"}),
+        "tokenizer must be a sentencepiece model in the archive",
+    ),
+    "section": (lambda settings, _: settings.pop("encoder"), "no section 'encoder'"),
+    "transducer": (
+        lambda settings, weights: weights.pop("decoder.decoder_layers.0.weight"),
+        "there is no CTC head in this 'nemo.collections.asr.models",
+    ),
+    "missing": (
+        lambda settings, weights: weights.pop("encoder.layers.0.self_attn.linear_q.weight"),
+        "there is no weight 'encoder.layers.0.self_attn.linear_q.weight'",
+    ),
+    "more": (
+        lambda settings, weights: weights.update({"encoder.x": torch.zeros(1)}),
+        "weight 'encoder.x' is of a part that asrkit has not",
+    ),
+    "shape": (
+        lambda settings, weights: weights.update({"encoder.layers.0.norm_out.bias": torch.ones(3)}),
+        "weight 'encoder.layers.0.norm.bias' must be (16,), got (3,)",
+    ),
+    "type": (
+        lambda settings, weights: weights.update(
+            {"encoder.layers.0.norm_out.bias": torch.ones(16, dtype=torch.int64)}
+        ),
+        "is of type torch.int64",
+    ),
+    "filters": (
+        lambda settings, weights: weights.update(
+            {"preprocessor.featurizer.fb": torch.zeros(1, 80, 257)}
+        ),
+        "preprocessor.featurizer.fb is not what its settings say",
+    ),
+    "norm": (
+        of("encoder", "conv_norm_type", "batch_norm"),
+        "there is no weight 'encoder.layers.0.conv.batch_norm.running_mean'",
+    ),
+    "statistics": (
+        lambda settings, weights: (
+            settings["encoder"].update(conv_norm_type="batch_norm"),
+            weights.update(
+                {
+                    f"encoder.layers.0.conv.batch_norm.running_{part}": torch.ones(16, 1)
+                    for part in ("mean", "var")
+                }
+            ),
+        ),
+        "have different lengths",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    change, told = REFUSED[name]
+    path = checkpoint(tmp_path / "m.nemo", change)
+    options = ("--output", tmp_path / "m.safetensors", "--licence", "MIT")
+    assert run("import", "nemo", path, *options) == 2
+    error = capsys.readouterr().err
+    assert told in error
+    assert error.startswith(f"asrkit import: {path}")
+    assert len(error.splitlines()) == 1
+    assert not (tmp_path / "m.safetensors").exists()
+
+
+def test_weights_that_are_not_finite(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = checkpoint(
+        tmp_path / "m.nemo",
+        lambda _, weights: weights["decoder.decoder_layers.0.bias"].fill_(torch.inf),
+    )
+    options = ("--output", tmp_path / "m.safetensors", "--licence", "MIT")
+    assert run("import", "nemo", path, *options) == 2
+    assert "head.bias holds NaN or infinity" in capsys.readouterr().err
+
+
+def test_what_nemo_leaves_open(tmp_path: Path) -> None:
+    """Biases that are not there, one context, and the input as it is."""
+
+    def change(settings: dict[str, Any], weights: dict[str, torch.Tensor]) -> None:
+        settings["encoder"] |= {"att_context_size": [6, 3], "conv_context_size": [8, 0]}
+        settings["encoder"] |= {"xscaling": False, "use_bias": False}
+        for name in [each for each in weights if "linear" in each and each.endswith("bias")]:
+            del weights[name]
+
+    file = import_checkpoint("nemo", checkpoint(tmp_path / "m.nemo", change)).file
+    context = file.config.context
+    assert (context.chunk_sizes, context.left_contexts) == ([4], [4])
+    assert not file.model.encoder.layers[0].attention.qkv.bias.any()
+    scaled = import_checkpoint("nemo", checkpoint(tmp_path / "n.nemo")).file
+    outs = [each.model.encoder.subsampling.out.weight for each in (file, scaled)]
+    assert torch.equal(4.0 * outs[0], outs[1])
+
+
+@pytest.mark.parametrize("kind", ["striding", "dw_striding"])
+def test_a_conformer_of_40_ms(kind: str, tmp_path: Path) -> None:
+    """Cache-aware Conformers have an encoder frame for every 4 feature frames."""
+
+    def change(settings: dict[str, Any], weights: dict[str, torch.Tensor]) -> None:
+        settings["encoder"] |= {"subsampling": kind, "subsampling_factor": 4}
+        names = [each for each in weights if "pre_encode.conv.5" in each or "conv.6" in each]
+        names += [each for each in weights if kind == "striding" and "pre_encode.conv.3" in each]
+        for name in names:
+            del weights[name]
+        if kind == "striding":
+            weights["encoder.pre_encode.conv.2.weight"] = torch.randn(4, 4, 3, 3)
+        weights["encoder.pre_encode.out.weight"] = torch.randn(16, 4 * 21)
+
+    file = import_checkpoint("nemo", checkpoint(tmp_path / "m.nemo", change)).file
+    assert (file.model.encoder.frame_ms, file.model.encoder.lead_frames) == (40, 3)
+
+
+def test_mutated_checkpoints(nemo: Path, tmp_path: Path) -> None:
+    """Bytes changed, left out, doubled: a model as it was or another, or an error of one line."""
+    whole, path = nemo.read_bytes(), tmp_path / "x.nemo"
+    refused: list[str] = []
+    for seed in range(300):
+        draw, data = random.Random(seed), bytearray(whole)
+        for _ in range(draw.choice([1, 1, 3, 30])):
+            place = draw.choice([draw.randrange(len(data)), draw.randrange(4096)])
+            kind = draw.randrange(4)
+            if kind == 0:
+                data[place] = draw.randrange(256)
+            elif kind == 1:
+                data[place] ^= 1 << draw.randrange(8)
+            elif kind == 2:
+                del data[place : place + draw.choice([1, 512, 5000])]
+            else:
+                data[place:place] = data[place : place + draw.choice([1, 512, 5000])]
+        path.write_bytes(data)
+        try:
+            import_checkpoint("nemo", path)
+        except CheckpointError as error:
+            refused.append(str(error))
+    assert len(refused) > 150
+    assert all(len(told) < 1000 and told.isprintable() for told in refused)
+    import_checkpoint("nemo", nemo)  # control
+
+
+def test_no_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "text.nemo").write_text("hello")
+    (tmp_path / "empty.nemo").write_bytes(b"")
+    for name in ("missing.nemo", "text.nemo", "empty.nemo", "."):
+        options = ("--output", tmp_path / "m.safetensors", "--licence", "MIT")
+        assert run("import", "nemo", tmp_path / name, *options) == 2
+        assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_an_imported_model_streams(nemo: Path, tmp_path: Path) -> None:
+    from asrkit import load
+
+    output = tmp_path / "m.safetensors"
+    assert run("import", "nemo", nemo, "--output", output, "--licence", "MIT") == 0
+    recognizer, samples = load(output, chunk_size=2), speech(3.0)
+    session = recognizer.start()
+    for start in range(0, len(samples), 1234):
+        session.accept(samples[start : start + 1234])
+    assert session.finish().text == recognizer.transcribe_batch([samples])[0].text != ""

@@ -1,0 +1,76 @@
+"""The convolution module before its first frame, and a BatchNorm in it after training."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from asrkit.model.convolution import CausalConvolution
+
+DIM, KERNEL = 6, 5
+
+
+def module(norm: str = "layer_norm", padding: str = "depthwise") -> CausalConvolution:
+    torch.manual_seed(0)
+    return CausalConvolution(DIM, KERNEL, 0.0, norm, padding).double().eval()
+
+
+def step(module: CausalConvolution, x: Tensor) -> Tensor:
+    return module(x, x.new_zeros(len(x), DIM, KERNEL - 1))[0]
+
+
+@pytest.fixture
+def x() -> Tensor:
+    torch.manual_seed(1)
+    return torch.randn(2, 9, DIM, dtype=torch.float64)
+
+
+def by_layers(module: CausalConvolution, x: Tensor, padded: str) -> Tensor:
+    """With zeros before one of the layers, as they stand in the published networks."""
+    hidden = module.norm(x)
+    if padded == "pointwise":
+        hidden = functional.pad(hidden, (0, 0, KERNEL - 1, 0))
+    hidden = functional.glu(module.expand(hidden), dim=2).transpose(1, 2)
+    if padded == "depthwise":
+        hidden = functional.pad(hidden, (KERNEL - 1, 0))
+    hidden = module.depthwise_norm(module.depthwise(hidden).transpose(1, 2))
+    return module.project(functional.silu(hidden))
+
+
+@pytest.mark.parametrize("padding", ["depthwise", "pointwise"])
+@torch.no_grad()
+def test_zeros_before_a_layer(padding: str, x: Tensor) -> None:
+    found = step(module(padding=padding), x)
+    assert (found - by_layers(module(), x, padding)).abs().max() < 1e-12
+    other = "pointwise" if padding == "depthwise" else "depthwise"
+    off = (found - by_layers(module(), x, other)).abs().amax(dim=(0, 2))
+    assert off[: KERNEL - 1].min() > 1e-4  # control
+    assert off[KERNEL - 1 :].max() < 1e-12
+
+
+@torch.no_grad()
+def test_affine_is_a_trained_batch_norm(x: Tensor) -> None:
+    norm = nn.BatchNorm1d(DIM).double().eval()
+    for values in (norm.weight, norm.bias, norm.running_mean, norm.running_var):
+        values.uniform_(0.5, 2.0)  # type: ignore[union-attr]
+    found, expected = module("affine"), module()
+    scale = norm.weight / (norm.running_var + norm.eps).sqrt()  # type: ignore[operator]
+    found.depthwise_norm.weight.copy_(scale)  # type: ignore[operator]
+    found.depthwise_norm.bias.copy_(norm.bias - norm.running_mean * scale)  # type: ignore[operator]
+    expected.depthwise_norm = nn.Sequential(Turned(), norm, Turned())
+    assert (step(found, x) - step(expected, x)).abs().max() < 1e-12
+    norm.running_mean += 0.1  # control
+    assert (step(found, x) - step(expected, x)).abs().max() > 1e-3
+
+
+class Turned(nn.Module):
+    """(B, T, D) -> (B, D, T), and back."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.transpose(1, 2)
+
+
+@pytest.mark.parametrize(("norm", "padding"), [("batch", "depthwise"), ("affine", "both")])
+def test_refusals(norm: str, padding: str) -> None:
+    with pytest.raises(ValueError, match=r"^conv_(norm must be one of layer|padding .*'both')"):
+        module(norm, padding)

@@ -1,0 +1,134 @@
+"""Convolutions without padding, as WeNet has them, for any number of frames."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from asrkit import Batcher, Endpointer
+from asrkit.backends import eager
+from asrkit.backends.compare import difference
+from asrkit.model.subsampling import (
+    ValidSubsampling,
+    build_subsampling,
+    num_frames,
+    split_steps,
+)
+from asrkit.runtime import Recognizer, Result
+from asrkit.search import GreedySearch
+from asrkit.text import CharTokenizer
+from tests.conftest import speech, timed, tiny_encoder, tiny_model
+from tests.laws.test_streaming import offline, packets, stream
+
+KINDS = {"conv4_valid": [2, 2], "conv6_valid": [2, 3], "conv8_valid": [2, 2, 2]}  # strides
+
+
+def published(module: ValidSubsampling, strides: list[int], feats: Tensor) -> Tensor:
+    """(B, T, F) -> (B, E, D) in one piece."""
+    x = feats[:, None]
+    for i, stride in enumerate(strides):
+        weight, bias = module.conv[2 * i].weight, module.conv[2 * i].bias
+        x = functional.relu(functional.conv2d(x, weight, bias, stride=stride))  # type: ignore[arg-type]
+    return module.out(x.transpose(1, 2).flatten(2))
+
+
+def frames_of(kind: str, count: int) -> int:
+    """Encoder frames of so many feature frames, convolution by convolution."""
+    for size, stride in zip([3, 5 if kind == "conv6_valid" else 3, 3], KINDS[kind], strict=False):
+        count = (count - size) // stride + 1 if count >= size else 0
+    return count
+
+
+@pytest.mark.parametrize("num_mels", [20, 80])
+@pytest.mark.parametrize("kind", KINDS)
+@torch.no_grad()
+def test_equals_the_published_computation(kind: str, num_mels: int) -> None:
+    """Feature frames in steps of one and of three encoder frames; the last ones make none."""
+    torch.manual_seed(0)
+    module = build_subsampling({"kind": kind, "channels": 6}, num_mels, 12).double()
+    assert isinstance(module, ValidSubsampling)
+    factor, lookahead = module.factor, module.lookahead
+    feats = torch.randn(2, factor * 9 + lookahead, num_mels, dtype=torch.float64)
+    past = feats[:, :0], feats.new_zeros(2, *module.hidden_shape)
+    real = torch.ones(feats.shape[:2], dtype=torch.bool)
+    expected = published(module, KINDS[kind], feats)
+    for frames in (factor, 3 * factor):
+        parts = [module(part, real, *past)[0] for part in split_steps(feats, frames, lookahead)]
+        assert (torch.cat(parts, dim=1) - expected).abs().max() < 1e-12
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@torch.no_grad()
+def test_every_number_of_frames(kind: str) -> None:
+    """Those that lack some of what they see are none, as in WeNet."""
+    encoder = tiny_encoder(subsampling=kind, num_layers=1)
+    feats = torch.randn(1, 40, 20, dtype=torch.float64)
+    for count in range(24):
+        frames = frames_of(kind, count)
+        assert num_frames(count, encoder.factor, encoder.lookahead) == frames
+        assert encoder.num_frames(count) == frames
+        assert encoder.num_valid(torch.tensor([count])).tolist() == [frames]
+        whole = offline(encoder, feats[:, :count], 2, 5)
+        streamed = stream(encoder, feats[:, :count], 2, 5, 1)
+        assert whole.shape == streamed.shape == (1, frames, 24)
+        assert difference(whole, streamed) < 1e-9
+
+
+@torch.no_grad()
+def test_control_steps_that_do_not_overlap_are_noticed() -> None:
+    encoder = tiny_encoder(subsampling="conv4_valid", num_layers=1)
+    feats = torch.randn(1, 67, 20, dtype=torch.float64)
+    whole = offline(encoder, feats, 4, 8)
+    state, parts = encoder.init_state(1, 8), []
+    for part in feats.split(19, dim=1):  # each as long as a step
+        encoded, _, state = encoder(part, torch.tensor([part.size(1)]), state, 4)
+        parts.append(encoded)
+    streamed = torch.cat(parts, dim=1)[:, :16]
+    assert (streamed - whole[:, : streamed.size(1)]).abs().max() > 1e-3
+
+
+@pytest.fixture
+def recognizer() -> Recognizer:
+    model = tiny_model(subsampling="conv4_valid", num_layers=1)
+    with torch.no_grad():
+        model.head.bias[0] += 1.0  # pauses
+    return Recognizer(
+        eager(model, 2, 8), CharTokenizer(list("abcdefghij ")), GreedySearch(),
+        endpointer=Endpointer(80, min_segment_ms=0), second_pass=eager(model, 8, 8),
+    )  # fmt: skip
+
+
+def test_recordings_that_are_hardly_long_enough(recognizer: Recognizer) -> None:
+    """Samples that make up to 12 feature frames, alone, in packets, saved and in a batch."""
+    samples = speech(0.2)
+    assert recognizer.transcribe(samples).text
+    for count in [0, 1, 399, *range(400 + 160 * 2, 400 + 160 * 12, 160)]:
+        expected = recognizer.transcribe(samples[:count])
+        session, batcher = recognizer.start(), Batcher(recognizer)
+        row = batcher.start()
+        for packet in packets(samples[:count], count):
+            session = recognizer.restore(session.save())
+            session.accept(packet)
+            row.accept(packet)
+        row.end()
+        while batcher.step():
+            pass
+        found: list[Result] = [session.finish(), row.result]
+        assert [timed(each) for each in found] == [timed(expected)] * 2
+
+
+def test_a_stream_keeps_the_frames_that_it_sees_ahead(recognizer: Recognizer) -> None:
+    """Steps take 4C + 3 frames and leave three; a segment's second pass sees those too."""
+    samples = np.concatenate([speech(1.0), np.zeros(8000, np.float32), speech(0.5, 1)])
+    session = recognizer.start()
+    stream = session._streams.stream
+    for packet in np.array_split(samples, 50):
+        session.accept(packet)
+        assert stream.due == 0
+        assert stream.value.feats.size(0) < 11
+    assert stream.value.feats.size(0) >= 3
+    final = session.finish()
+    assert len(final.segments) > 1
+    assert timed(final) == timed(recognizer.transcribe(samples))
+    assert stream.value.feats.size(0) == 0

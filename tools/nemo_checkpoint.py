@@ -1,0 +1,103 @@
+"""Write a NeMo checkpoint with random weights, to try and to measure `asrkit import nemo` with:
+
+python tools/nemo_checkpoint.py --output large.nemo --layers 17 --dim 512 --channels 256
+"""
+
+import argparse
+import io
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from torch import Tensor
+
+CONTEXTS = [[70, 13], [70, 6], [70, 1], [70, 0]]
+HALVES = ("feed_forward1", "feed_forward2")
+
+
+def settings(layers: int, dim: int, channels: int, labels: int) -> dict[str, Any]:
+    """The configuration of a model with so many characters as labels."""
+    return {
+        "target": "nemo.collections.asr.models.ctc_models.EncDecCTCModel",
+        "nemo_version": "2.5.0",
+        "preprocessor": {
+            "normalize": "NA", "window_size": 0.025, "window_stride": 0.01, "window": "hann",
+            "features": 80, "n_fft": 512, "sample_rate": 16000,
+        },
+        "encoder": {
+            "_target_": "nemo.collections.asr.modules.ConformerEncoder", "feat_in": 80,
+            "n_layers": layers, "d_model": dim, "n_heads": 8, "ff_expansion_factor": 4,
+            "subsampling": "dw_striding", "subsampling_factor": 8, "causal_downsampling": True,
+            "subsampling_conv_channels": channels, "att_context_size": CONTEXTS,
+            "att_context_style": "chunked_limited", "conv_kernel_size": 9,
+            "conv_context_size": "causal", "conv_norm_type": "layer_norm", "xscaling": True,
+        },
+        "decoder": {"vocabulary": [chr(0x4E00 + i) for i in range(labels)]},
+    }  # fmt: skip
+
+
+def weights(layers: int, dim: int, channels: int, labels: int) -> dict[str, Tensor]:
+    """By NeMo's names: random numbers that leave the size of what goes through them as it is."""
+    shapes: dict[str, tuple[int, ...]] = {
+        "encoder.pre_encode.conv.0": (channels, 1, 3, 3),
+        "encoder.pre_encode.conv.2": (channels, 1, 3, 3),
+        "encoder.pre_encode.conv.3": (channels, channels, 1, 1),
+        "encoder.pre_encode.conv.5": (channels, 1, 3, 3),
+        "encoder.pre_encode.conv.6": (channels, channels, 1, 1),
+        "encoder.pre_encode.out": (dim, 11 * channels),
+        "decoder.decoder_layers.0": (labels + 1, dim, 1),
+    }
+    alone: dict[str, tuple[int, ...]] = {}
+    norms = ["self_att", "conv", "out", *HALVES]
+    for i in range(layers):
+        layer = f"encoder.layers.{i}"
+        shapes |= {f"{layer}.norm_{norm}": (dim,) for norm in norms}
+        shapes |= {f"{layer}.{half}.linear1": (4 * dim, dim) for half in HALVES}
+        shapes |= {f"{layer}.{half}.linear2": (dim, 4 * dim) for half in HALVES}
+        shapes |= {f"{layer}.self_attn.linear_{x}": (dim, dim) for x in ("q", "k", "v", "out")}
+        shapes |= {
+            f"{layer}.conv.pointwise_conv1": (2 * dim, dim, 1),
+            f"{layer}.conv.depthwise_conv": (dim, 1, 9),
+            f"{layer}.conv.pointwise_conv2": (dim, dim, 1),
+            f"{layer}.conv.batch_norm": (dim,),
+        }
+        alone[f"{layer}.self_attn.linear_pos.weight"] = (dim, dim)
+        alone |= {f"{layer}.self_attn.pos_bias_{x}": (8, dim // 8) for x in ("u", "v")}
+    for name, shape in shapes.items():
+        alone |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
+    generator, found = torch.Generator().manual_seed(0), {}
+    for name, shape in alone.items():
+        drawn = torch.randn(shape, generator=generator)
+        norm = "norm" in name and name.endswith("weight")
+        spread = 0.1 if len(shape) == 1 else drawn[0].numel() ** -0.5
+        found[name] = spread * drawn + (1.0 if norm else 0.0)
+    return found
+
+
+def write(path: Path, config: dict[str, Any], tensors: object) -> None:
+    """A .nemo file of a configuration and of what torch.save stores."""
+    stored = io.BytesIO()
+    torch.save(tensors, stored)
+    members = {"model_config.yaml": yaml.safe_dump(config, allow_unicode=True).encode()}
+    members["model_weights.ckpt"] = stored.getvalue()
+    with tarfile.open(path, "w") as archive:
+        for name, data in members.items():
+            info = tarfile.TarInfo(f"./{name}")
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--output", type=Path, required=True)
+    for name, default in (("layers", 17), ("dim", 512), ("channels", 256), ("labels", 1024)):
+        arguments.add_argument(f"--{name}", type=int, default=default)
+    options = arguments.parse_args()
+    sizes = options.layers, options.dim, options.channels, options.labels
+    write(options.output, settings(*sizes), weights(*sizes))
+
+
+if __name__ == "__main__":
+    main()
