@@ -119,6 +119,8 @@ def serve(options: argparse.Namespace) -> int:
 
     token = token_of(options)
     torch.set_num_threads(1)  # of a step, ONNX Runtime's too: the desks share the cores
+    # The event loop asks a desk for the interpreter after each packet, and waited 5 ms for it.
+    sys.setswitchinterval(0.0005)
     models = recognizers(options)
     logs.set_up(options.log)
     streams = options.streams or min(capacity(each, options.threads) for each in models.values())

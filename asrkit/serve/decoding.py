@@ -109,9 +109,10 @@ class Decoding:
 
     async def _death(self) -> UserError:
         """Why the process has ended."""
-        with suppress(asyncio.TimeoutError):  # it may have closed its pipe and go on
-            await asyncio.wait_for(self._process.wait(), 1.0)
-        code = self._process.returncode or 0
+        try:
+            code = await asyncio.wait_for(self._process.wait(), self._limits.decode_s)
+        except asyncio.TimeoutError:  # it has closed its pipe, and goes on
+            return self._too_long()
         if code == -getattr(signal, "SIGXCPU", 0):
             return self._too_long()
         name = signal.Signals(-code).name if -code in set(signal.Signals) else f"status {code}"

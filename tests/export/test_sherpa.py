@@ -19,6 +19,7 @@ from asrkit.model import CTCStep
 from asrkit.model_file import ModelFile, load_model, save_model
 from tests.conftest import SHARED_DATA, speech
 from tests.laws.test_export import file_of
+from tests.test_model_file import a_file
 
 CONTEXT = Exported("ctc", 8, 16, 40)
 PHONE = {"kind": "kaldi", "high_frequency": 7600.0, "snip_edges": False}
@@ -36,13 +37,11 @@ def file() -> ModelFile:
     return load_model("small-en-alnum")
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def exported(model: str, folder: Path) -> Path:
     pytest.importorskip("onnxruntime")
-    path = tmp_path_factory.mktemp("sherpa")
-    options = ["--model", "small-en-alnum", "--format", "sherpa-onnx", "--output", str(path)]
+    options = ["--model", model, "--format", "sherpa-onnx", "--output", str(folder)]
     assert main([*options, "--chunk-ms", "320", "--left-ms", "640"]) == 0
-    return path
+    return folder
 
 
 def streamed(folder: Path, feats: np.ndarray, forgets: bool = False) -> np.ndarray:
@@ -73,11 +72,15 @@ def streamed(folder: Path, feats: np.ndarray, forgets: bool = False) -> np.ndarr
     return np.concatenate(found)
 
 
-def test_its_caches_carry_a_stream(folder: Path, file: ModelFile) -> None:
+@pytest.mark.slow
+def test_its_caches_carry_a_stream(tmp_path: Path) -> None:
+    small = a_file()
+    save_model(tmp_path / "small.safetensors", small)
+    folder = exported(str(tmp_path / "small.safetensors"), tmp_path / "folder")
     samples = torch.from_numpy(speech(4.0))[None]
     feats, _ = Fbank(80)(samples, samples[:, :0])
     feats = feats[:, : 32 * (feats.size(1) // 32)]
-    step = CTCStep(file.model, CONTEXT.chunk_size, CONTEXT.left_context)
+    step = CTCStep(small.model, CONTEXT.chunk_size, CONTEXT.left_context)
     with torch.no_grad():
         expected = step(feats, torch.tensor([feats.size(1)]), step.init_state(1))[0][0].numpy()
     found = streamed(folder, feats[0].numpy())
@@ -86,12 +89,14 @@ def test_its_caches_carry_a_stream(folder: Path, file: ModelFile) -> None:
     assert np.abs(streamed(folder, feats[0].numpy(), forgets=True) - expected).max() > 0.1
 
 
-def test_the_wheels_texts_are_asrkits(folder: Path, file: ModelFile) -> None:
+@pytest.mark.slow
+def test_the_wheels_texts_are_asrkits(file: ModelFile, tmp_path: Path) -> None:
     pytest.importorskip("sherpa_onnx")
     if not SHARED_DATA.is_dir():
         pytest.skip(f"no real recordings in {SHARED_DATA}")
     paths = sorted(SHARED_DATA.glob("an4/audio/*/*.flac"))[::90]
     recordings = [soundfile.read(path, dtype="float32")[0] for path in paths]
+    folder = exported("small-en-alnum", tmp_path)
     ours = asrkit.load("small-en-alnum", chunk_size=8, left_context=16)
     theirs = sherpa_folder.wheel(folder / "model.onnx", folder / "tokens.txt", file, CONTEXT)
     tail = sherpa_folder.tail_samples(CONTEXT)

@@ -154,7 +154,11 @@ def test_control_angles_in_float32_are_noticed_after_a_day(monkeypatch: pytest.M
 
 @pytest.mark.parametrize(
     ("subsampling", "frontend"),
-    [("conv4_valid", "kaldi"), ("conv8", "kaldi"), (PADDED, "slaney")],
+    [
+        (PADDED, "slaney"),
+        pytest.param("conv4_valid", "kaldi", marks=pytest.mark.slow),
+        pytest.param("conv8", "kaldi", marks=pytest.mark.slow),
+    ],
 )
 def test_onnx_of_other_subsamplings_in_float32_and_int8(
     subsampling: object, frontend: str, tmp_path: Path

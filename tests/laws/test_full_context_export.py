@@ -124,6 +124,7 @@ def test_every_position_encoding(kind: str, tmp_path: Path) -> None:
     assert exported_difference(file_of(kind), tmp_path / "full.onnx") < 3e-4
 
 
+@pytest.mark.slow
 def test_conv4_valid(tmp_path: Path) -> None:
     assert exported_difference(file_of(subsampling="conv4_valid"), tmp_path / "full.onnx") < 3e-4
 

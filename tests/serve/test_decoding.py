@@ -64,7 +64,10 @@ BROKEN = {
     frames((decoder.HEADER, decoder.FORMAT.pack(0, 8000))): (400, "wrong header"),
     frames((decoder.HEADER, bytes(99))): (400, "wrong frame"),
     frames((decoder.SAMPLES, b"")): (400, "no header"),
-    frames(HEADER, (decoder.SAMPLES, np.float32([np.nan]).tobytes())): (400, "finite"),
+    frames(HEADER, (decoder.SAMPLES, np.float32([np.nan]).tobytes()), (decoder.END, b"")): (
+        400,
+        "finite",
+    ),
     frames((decoder.ERROR, b"\x1b[31mred\xff")): (400, "\\x1b[31mred"),
     f"import sys; sys.stdout.buffer.write({pickle.dumps(print)!r})": (400, "wrong frame"),
     "import sys; sys.stdout.buffer.write(b'x' * 100_000)": (400, "wrong frame"),
