@@ -2,9 +2,11 @@
 
 import importlib.util
 import json
+import logging
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
@@ -33,6 +35,20 @@ def _process() -> None:
     torch.set_num_threads(1)  # several test processes share two cores
     # What a shell starts in the background ignores Ctrl-C, and so would all that it starts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def _log() -> Iterator[None]:
+    """A command that a test called does not write on in the tests that follow.
+
+    It set up a process's log: on standard error as it was in that test, closed since.
+    """
+    loggers = [logging.getLogger(name) for name in ("asrkit", "asrkit.serve")]
+    before = [(each.handlers, each.level) for each in loggers]
+    yield
+    for logger, (handlers, level) in zip(loggers, before, strict=True):
+        logger.handlers = handlers
+        logger.setLevel(level)
 
 
 def tiny_encoder(**changes: object) -> ConformerEncoder:
