@@ -7,6 +7,7 @@ from asrkit.errors import UserError
 
 PACKAGES = {  # of each extra, by the names that Python imports
     "av": ("av",),
+    "hub": ("huggingface_hub",),
     "kenlm": ("kenlm",),
     "mic": ("sounddevice",),
     "onnx": ("onnx", "onnxruntime", "onnxscript"),

@@ -19,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from asrkit import hub
 from asrkit.build import build_model, read_tokenizer
 from asrkit.config import Config, ConfigError, parse_config
 from asrkit.errors import UserError, reason, shown
@@ -165,14 +166,17 @@ def model_path(model: str | Path) -> Path:
     """The path of a model file.
 
     Args:
-        model: the file's path; a folder with a model.safetensors, or one .safetensors file; or the
-            name of a ready model.
+        model: the file's path; a folder with a model.safetensors, or one .safetensors file; the
+            name of a ready model; or hf://owner/name, which the hub's cache holds or is given.
 
     Raises:
         ModelFileError: if there is none, or its suffix is that of an export or a checkpoint.
+        UserError: if the hub does not give it.
     """
     if not isinstance(model, str | PurePath):
         raise ModelFileError(f"a model is a path or the name of a ready one, got {shown(model)}")
+    if isinstance(model, str) and model.startswith(hub.PREFIX):
+        return hub.download(model)
     path, ready = Path(model), ready_models()
     if path.suffix in OTHERS:
         raise ModelFileError(f"{shown(path)} is {OTHERS[path.suffix]}")
@@ -194,6 +198,8 @@ def model_path(model: str | Path) -> Path:
         problem += f" and no ready model of that name; ready models: {known}; else give a path"
     elif path.is_dir():
         problem += ": no .safetensors lies in that folder"
+    elif hub.REPOSITORY.fullmatch(str(model)) and not path.suffix and not path.parent.is_dir():
+        problem += f"; the hub's model of that name is {hub.PREFIX}{model}"
     raise ModelFileError(problem)
 
 
@@ -201,10 +207,11 @@ def load_model(model: str | Path) -> ModelFile:
     """Read a model file.
 
     Args:
-        model: its path, the folder that it is in, or the name of a ready model.
+        model: its path, the folder that it is in, the name of a ready model, or hf://owner/name.
 
     Raises:
         ModelFileError: if it is missing, damaged, of another kind, or of another format version.
+        UserError: if the hub does not give it.
     """
     path = model_path(model)
     name = shown(path)

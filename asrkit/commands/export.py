@@ -155,10 +155,11 @@ def default_output(options: argparse.Namespace, file: ModelFile, exported: Expor
     """Beside the model file.
 
     Raises:
-        UserError: for a ready model, which lies in the package.
+        UserError: for a model that is named otherwise than by its path: its folder is the package's
+            or the hub's.
     """
     if file.path is None or not Path(options.model).is_file():
-        raise UserError(f"{options.model} lies in the package: say with --output where to write")
+        raise UserError(f"{options.model} is no path of a file: say with --output where to write")
     return export_path(file.path, exported, options.format)
 
 

@@ -33,7 +33,7 @@ def parser(name: str, description: str | None, example: str, usage: str | None =
     return Parser(name, (description or "").partition(":")[0] + ".", example, usage)
 
 
-MODEL = "a .safetensors model file, or the name of a ready model"
+MODEL = "a .safetensors model file, the name of a ready model, or hf://owner/name"
 LONGEST_MS = 3_600_000  # of a time in an option
 MULTIPLE = "a multiple of the model's frame, as a rule 40 ms"
 

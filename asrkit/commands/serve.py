@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from asrkit import hub
 from asrkit.commands.arguments import real, whole
 from asrkit.commands.options import (
     MODEL,
@@ -161,12 +162,19 @@ def recognizers(options: argparse.Namespace) -> dict[str, Recognizer]:
     for text in options.model or [DEFAULT]:
         name, _, path = text.partition("=")
         if not path or Path(name).name != name:  # the path of a file, perhaps with "=" in it
-            name, path = Path(text).stem, text
+            name, path = name_of(text), text
         if name in found:
             raise UserError(f"two models of the name {shown(name)}: write --model OTHER={path}")
         one = argparse.Namespace(**vars(options) | {"model": path})
         found[name], _ = load_recognizer(one)
     return found
+
+
+def name_of(model: str) -> str:
+    """The name by which clients know a model that was given none."""
+    if model.startswith(hub.PREFIX):
+        return hub.address_of(model).repository.partition("/")[2]
+    return Path(model).stem
 
 
 def store_of(options: argparse.Namespace, seconds: float) -> "tuple[Store | None, bytes | None]":

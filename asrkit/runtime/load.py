@@ -42,7 +42,8 @@ def load(
     """A recogniser from a model file.
 
     Args:
-        path: a .safetensors model file, or the name of a ready model.
+        path: a .safetensors model file, the name of a ready model, or hf://owner/name, a model of
+            the Hugging Face hub: nothing else is ever downloaded.
         chunk_size: encoder frames, or "full" for full context; the model's own if None.
         left_context: encoder frames before the chunk; the model's own if None.
         search: a kind of search, or a dict of its "kind" and options, as in a configuration; the

@@ -47,7 +47,7 @@ def test_import_is_light_and_sets_no_global() -> None:
         "after = (torch.get_num_threads(), torch.initial_seed(), torch.is_grad_enabled(),\n"
         "         torch.get_default_dtype(), random.getstate(), str(numpy.random.get_state()))\n"
         "heavy = {'torchaudio', 'lhotse', 'tensorboard', 'matplotlib', 'jiwer', 'sentencepiece',\n"
-        "         'sounddevice', 'starlette', 'uvicorn', 'av', 'onnx'}\n"
+        "         'sounddevice', 'starlette', 'uvicorn', 'av', 'onnx', 'huggingface_hub'}\n"
         "print(before == after, sorted(heavy & set(sys.modules)))\n"
     )
     assert run(program) == "True []"

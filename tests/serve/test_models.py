@@ -10,6 +10,7 @@ import pytest
 from websockets.sync.client import connect
 
 import asrkit
+from asrkit import hub
 from asrkit.runtime import Recognizer
 from asrkit.serve.server import Limits, Server
 from tests.serve.running import serving
@@ -83,8 +84,16 @@ def test_a_call_that_is_resumed_keeps_its_model(two: str, recordings: Recordings
     assert text_of(converse(client, [samples[again["ack"] :].tobytes()])).isupper()
 
 
-@pytest.mark.parametrize("name", ["louder", "/etc/passwd", "", "x" * 150])
-def test_other_models_are_refused(two: str, name: str) -> None:
+@pytest.mark.parametrize("name", ["louder", "/etc/passwd", "", "x" * 150, "hf://me/tiny"])
+def test_other_models_are_refused(two: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a client writes there, the hub is not asked for it."""
+    asked: list[str] = []
+
+    def download(text: str) -> None:
+        asked.append(text)
+        raise asrkit.UserError("asked")
+
+    monkeypatch.setattr(hub, "download", download)
     told, shown = "here, but quiet, loud", name[:20]
     files = {"file": ("a.flac", b"")}
     answer = httpx.post(f"http://{two}/v1/audio/transcriptions", data={"model": name}, files=files)
@@ -105,6 +114,9 @@ def test_other_models_are_refused(two: str, name: str) -> None:
         assert told in message
         assert shown in message
         assert len(message) < 200
+    assert asked == []
+    with pytest.raises(asrkit.UserError, match="asked"):  # the control: so it would be noticed
+        asrkit.load("hf://me/tiny")
 
 
 def test_streams_are_those_of_all_models(two: str) -> None:

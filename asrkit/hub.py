@@ -1,0 +1,157 @@
+"""Models of the Hugging Face hub: hf://owner/name stands for one, and no other string for any.
+
+The package huggingface_hub makes the requests and keeps the cache. It reads HF_HOME, HF_TOKEN,
+HF_ENDPOINT and HF_HUB_OFFLINE.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from asrkit.errors import UserError, reason, shown
+from asrkit.extras import need
+
+PREFIX = "hf://"
+MODEL = "model.safetensors"  # of a repository
+MOST_BYTES = 1 << 33  # of a model file, many times the largest
+MOST_CHARACTERS = 300  # of an address
+NAME = r"\w+(?:[.-]\w+)*"  # no dots or hyphens in a row, nor at an end
+REPOSITORY = re.compile(rf"{NAME}/{NAME}", re.ASCII)
+FILE = re.compile(rf"{NAME}\.safetensors", re.ASCII)
+ADDRESS = re.compile(
+    rf"{PREFIX}({REPOSITORY.pattern})(?:@({NAME}(?:/{NAME})*?))?(?:/({FILE.pattern}))?", re.ASCII
+)
+
+
+class Address(NamedTuple):
+    """What hf://owner/name@revision/file says."""
+
+    repository: str  # owner/name
+    revision: str | None = None  # branch, tag or commit; None for the main branch
+    file: str | None = None
+
+    def __str__(self) -> str:
+        revision = "" if self.revision is None else f"@{self.revision}"
+        return f"{PREFIX}{self.repository}{revision}" + (f"/{self.file}" if self.file else "")
+
+
+def address_of(text: str) -> Address:
+    """The parts of an address.
+
+    Raises:
+        UserError: for a text that is none.
+    """
+    found = ADDRESS.fullmatch(text) if len(text) <= MOST_CHARACTERS else None
+    if found is None:
+        raise UserError(
+            "a model of the hub is hf://owner/name, hf://owner/name@revision or "
+            f"hf://owner/name/file.safetensors, got {shown(text)}"
+        )
+    return Address(*found.groups())
+
+
+def download(text: str) -> Path:
+    """The path of a model file in the hub's cache, downloaded unless it is there.
+
+    It is the file that the address names, else model.safetensors, else the only .safetensors file
+    of the repository. No other file is downloaded.
+
+    Raises:
+        UserError: for an address that is none or has no such file, and where the hub does not
+            answer and the cache lacks it.
+    """
+    address = address_of(text)
+    need("huggingface_hub")
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import LocalEntryNotFoundError, RemoteEntryNotFoundError
+
+    repository, revision, file = address
+    with explained(address):
+        try:
+            return fetch(repository, revision, file or MODEL)
+        except (RemoteEntryNotFoundError, LocalEntryNotFoundError) as error:
+            if file is not None:
+                raise
+            if isinstance(error, RemoteEntryNotFoundError):
+                names = HfApi().list_repo_files(repository, revision=revision)
+            else:
+                names = cached(repository, revision)
+                if not names:
+                    raise
+        found = sorted(filter(FILE.fullmatch, names))
+        if len(found) == 1:
+            return fetch(repository, revision, found[0])
+    if found:
+        raise UserError(
+            f"{address} holds several model files, name one as {PREFIX}{repository}/FILE: "
+            f"{shown(Path(', '.join(found)))}"
+        )
+    raise UserError(f"{address} holds no .safetensors file")
+
+
+def cached(repository: str, revision: str | None) -> list[str]:
+    """The files of a repository that the cache holds."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        folder = snapshot_download(repository, revision=revision, local_files_only=True)
+    except LocalEntryNotFoundError:
+        return []
+    return [path.name for path in Path(folder).iterdir()]
+
+
+def fetch(repository: str, revision: str | None, file: str) -> Path:
+    """The path of a file in the cache, downloaded unless it is there.
+
+    Raises:
+        UserError: for a file of more than MOST_BYTES, before it is downloaded.
+        Exception: those of the library.
+    """
+    from huggingface_hub import hf_hub_download
+
+    size = hf_hub_download(repository, file, revision=revision, dry_run=True).file_size
+    if size is None or size > MOST_BYTES:
+        raise UserError(
+            f"{file} of {repository} has {size or 'an unknown number of'} bytes: a model file has "
+            f"{MOST_BYTES} at most"
+        )
+    return Path(hf_hub_download(repository, file, revision=revision))
+
+
+@contextmanager
+def explained(address: Address) -> Iterator[None]:
+    """Raises errors of the library, within the block, as UserErrors of one line."""
+    from huggingface_hub import constants, errors
+
+    try:
+        yield
+    except UserError:
+        raise
+    except (
+        errors.HTTPError, errors.EntryNotFoundError, errors.XetDownloadError,
+        OSError, RuntimeError, ValueError,
+    ) as error:  # fmt: skip
+        status = getattr(getattr(error, "response", None), "status_code", None)
+        if isinstance(error, errors.GatedRepoError):
+            page = f"{constants.ENDPOINT}/{address.repository}"
+            why = f"its owner decides who may have it: ask at {page}, then set HF_TOKEN"
+        elif isinstance(error, errors.RevisionNotFoundError):
+            why = "no such revision: give a branch, a tag or a commit of it"
+        elif isinstance(error, errors.RemoteEntryNotFoundError):
+            why = "no such file in this repository"
+        elif isinstance(error, errors.RepositoryNotFoundError):
+            why = "no such repository, or a private one: for that set HF_TOKEN"
+        elif status in (401, 403):
+            why = "not allowed: set HF_TOKEN to a token of the hub that may do this"
+        elif isinstance(error, errors.LocalEntryNotFoundError) and constants.HF_HUB_OFFLINE:
+            why = "not in the cache, and HF_HUB_OFFLINE forbids to download it"
+        elif isinstance(error, errors.LocalEntryNotFoundError):
+            cause = error.__cause__
+            told = f": {reason(cause)}" if isinstance(cause, Exception) else ""
+            why = f"not in the cache, and {constants.ENDPOINT} cannot be reached{told}"
+        else:
+            why = reason(error)
+        raise UserError(f"{address}: {why}") from None

@@ -1,0 +1,247 @@
+"""Models of the hub: hf:// alone asks it, one file comes, and it is checked as any other."""
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import asrkit
+from asrkit import hub
+from asrkit.errors import UserError
+from asrkit.model_file import ModelFileError, load_model, model_path
+from tests import hub_server
+from tests.conftest import PROJECT
+from tests.running import run, talkative_model
+
+pytest.importorskip("huggingface_hub")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return talkative_model(tmp_path_factory.mktemp("model") / "m.safetensors").read_bytes()
+
+
+@pytest.fixture
+def remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[hub_server.Hub]:
+    """A hub without repositories, which the library asks in this test; nobody has a token."""
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.chdir(tmp_path)
+    with hub_server.serving() as found:
+        hub_server.use(monkeypatch, found.address, tmp_path / "cache")
+        yield found
+
+
+def refusal(text: str) -> str:
+    """What is said of a model of the hub that cannot be had: one line, to be printed."""
+    with pytest.raises(UserError) as caught:
+        load_model(text)
+    message = str(caught.value)
+    assert message.isprintable()
+    assert len(message) < 500
+    return message
+
+
+def test_a_model_is_loaded_and_kept(remote: hub_server.Hub, model: bytes) -> None:
+    """Of the repository one file comes, once; the same without the hub."""
+    remote.make("me/tiny").commit(model__safetensors=model, README__md=b"#", model__bin=b"pickle")
+    assert asrkit.load("hf://me/tiny").tokenizer.vocab_size == 12
+    path = model_path("hf://me/tiny")
+    assert path.read_bytes() == model
+    assert [each.name for each in path.parent.iterdir()] == ["model.safetensors"]
+    gets = [each for each in remote.requests if each.startswith("GET") and "me/tiny" in each]
+    assert gets == ["GET /me/tiny/resolve/main/model.safetensors"]
+    assert run("info", "hf://me/tiny") == 0
+
+
+def test_a_plain_name_asks_nobody(remote: hub_server.Hub, model: bytes, tmp_path: Path) -> None:
+    remote.make("me/tiny").commit(model__safetensors=model)
+    for name in ("me/tiny", "me/tiny@main", "HF://me/tiny", "hf:me/tiny", Path("hf://me/tiny")):
+        with pytest.raises(ModelFileError):
+            load_model(name)
+    assert remote.requests == []
+    with pytest.raises(ModelFileError, match=r"the hub's model of that name is hf://me/tiny$"):
+        load_model("me/tiny")
+    (tmp_path / "me").mkdir()  # then it is a path
+    with pytest.raises(ModelFileError, match=r"^no model file me/tiny$"):
+        load_model("me/tiny")
+    load_model("hf://me/tiny")
+    assert remote.requests != []  # the control
+
+
+@pytest.mark.parametrize("revision", ["v1.0", "feature/x", "commit"])
+def test_a_revision_is_pinned(remote: hub_server.Hub, model: bytes, revision: str) -> None:
+    repository = remote.make("me/tiny")
+    first = repository.commit(model__safetensors=model)
+    repository.refs["v1.0"] = repository.refs["feature/x"] = first
+    repository.commit(model__safetensors=b"another")
+    revision = first if revision == "commit" else revision
+    assert hub.download(f"hf://me/tiny@{revision}").read_bytes() == model
+    assert hub.download("hf://me/tiny").read_bytes() == b"another"
+    count = len(remote.requests)
+    assert hub.download(f"hf://me/tiny@{first}").read_bytes() == model
+    assert len(remote.requests) == count  # a commit cannot change: nobody is asked
+
+
+def test_a_new_commit_comes_and_an_old_file_does_not_again(
+    remote: hub_server.Hub, model: bytes
+) -> None:
+    """By its etag the file is known to be the same."""
+    repository = remote.make("me/tiny")
+    repository.commit(model__safetensors=model)
+    hub.download("hf://me/tiny")
+    repository.commit(README__md=b"#")
+    hub.download("hf://me/tiny")
+    get = "GET /me/tiny/resolve/main/model.safetensors"
+    assert remote.requests.count(get) == 1
+    repository.commit(model__safetensors=b"new")
+    assert hub.download("hf://me/tiny").read_bytes() == b"new"
+    assert remote.requests.count(get) == 2
+
+
+def test_which_file(remote: hub_server.Hub, model: bytes) -> None:
+    repository = remote.make("me/tiny")
+    repository.commit(README__md=b"#")
+    assert refusal("hf://me/tiny") == "hf://me/tiny holds no .safetensors file"
+    repository.commit(only__safetensors=model)
+    assert hub.download("hf://me/tiny").name == "only.safetensors"
+    repository.commit(small__safetensors=b"small")
+    assert refusal("hf://me/tiny").endswith(
+        "hf://me/tiny/FILE: only.safetensors, small.safetensors"
+    )
+    assert hub.download("hf://me/tiny/small.safetensors").read_bytes() == b"small"
+    assert hub.download("hf://me/tiny@main/small.safetensors").read_bytes() == b"small"
+    said = "hf://me/tiny/big.safetensors: no such file in this repository"
+    assert refusal("hf://me/tiny/big.safetensors") == said
+
+
+@pytest.mark.parametrize("name", ["model", "only"])
+def test_offline(
+    name: str, remote: hub_server.Hub, model: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    remote.make("me/tiny").commit(**{f"{name}__safetensors": model})
+    path = hub.download("hf://me/tiny")
+    hub_server.use(monkeypatch, remote.address, tmp_path / "cache", offline=True)
+    count = len(remote.requests)
+    assert hub.download("hf://me/tiny") == path
+    for unknown in ("hf://me/other", "hf://me/tiny@v2", "hf://me/tiny/x.safetensors"):
+        said = f"{unknown}: not in the cache, and HF_HUB_OFFLINE forbids to download it"
+        assert refusal(unknown) == said
+    assert len(remote.requests) == count
+
+
+def test_what_the_environment_says(remote: hub_server.Hub, model: bytes, tmp_path: Path) -> None:
+    """HF_ENDPOINT, HF_HOME, HF_TOKEN and HF_HUB_OFFLINE, as the library reads them."""
+    repository = remote.make("me/tiny")
+    repository.private = True
+    repository.commit(model__safetensors=model)
+    program = "from asrkit.hub import download; print(download('hf://me/tiny'))"
+
+    def load(**variables: str) -> subprocess.CompletedProcess[str]:
+        environment = {"PYTHONPATH": ":".join(sys.path), "HF_ENDPOINT": remote.address}
+        environment |= {"HF_HOME": str(tmp_path / "home"), "HF_HUB_DISABLE_XET": "1"}
+        return subprocess.run(
+            [sys.executable, "-c", program], env=environment | variables, cwd=PROJECT,
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    assert "no such repository, or a private one" in load().stderr
+    path = Path(load(HF_TOKEN=hub_server.TOKEN).stdout.strip())
+    assert path.read_bytes() == model
+    assert path.is_relative_to(tmp_path / "home" / "hub")
+    assert load(HF_HUB_OFFLINE="1").stdout.strip() == str(path)
+
+
+def test_what_the_hub_refuses(
+    remote: hub_server.Hub, model: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("gated", "private", "public"):
+        remote.make(f"me/{name}").commit(model__safetensors=model)
+    remote.make("me/gated").gated = remote.make("me/private").private = True
+    expected = {
+        "hf://me/none": "no such repository, or a private one: for that set HF_TOKEN",
+        "hf://me/private": "no such repository, or a private one: for that set HF_TOKEN",
+        "hf://me/public@v9": "no such revision: give a branch, a tag or a commit of it",
+        "hf://me/gated": "its owner decides who may have it: ask at "
+        f"{remote.address}/me/gated, then set HF_TOKEN",
+    }
+    assert {text: refusal(text) for text in expected} == {
+        text: f"{text}: {why}" for text, why in expected.items()
+    }
+    monkeypatch.setenv("HF_TOKEN", hub_server.TOKEN)
+    for name in ("gated", "private"):
+        assert hub.download(f"hf://me/{name}").read_bytes() == model
+
+
+@pytest.mark.parametrize("kind", ["nobody", "slow"])
+def test_no_answer(
+    kind: str, remote: hub_server.Hub, model: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """From the cache, or an error; the control is the same address with the hub there."""
+    import huggingface_hub.file_download
+
+    remote.make("me/tiny").commit(model__safetensors=model)
+    path = hub.download("hf://me/tiny")
+    monkeypatch.setattr("time.sleep", lambda seconds: None)  # between the library's attempts
+    for name in ("_ETAG_RETRY_TIMEOUT", "HF_HUB_ETAG_TIMEOUT"):
+        monkeypatch.setattr(huggingface_hub.file_download, name, 0.05, raising=False)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_ETAG_TIMEOUT", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        if kind == "nobody":
+            silent.close()
+        hub_server.use(monkeypatch, f"http://127.0.0.1:{port}", tmp_path / "cache")
+        assert hub.download("hf://me/tiny") == path
+        said = refusal("hf://me/other")
+    assert said.startswith(
+        f"hf://me/other: not in the cache, and http://127.0.0.1:{port} cannot be"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hf://", "hf://tiny", "hf://me/..", "hf://../tiny", "hf://me/tiny@", "hf://me/tiny@../x",
+        "hf://me/tiny@-x", "hf://me/tiny/../x.safetensors", "hf://me/tiny/model.bin",
+        "hf://me/tiny/a/b.safetensors", "hf://me/tiny\n", "hf://me/ti ny", "hf://me/t\u00efny",
+        "hf://me/tiny?x=1", "hf://me/tiny#x", "hf://me/tiny%2e", "hf://datasets/me/tiny",
+        "hf://user:pass@me/tiny", "hf://me//tiny", "hf://me/a--b", "hf://me/" + "x" * 400,
+        "hf://me/\x1b]0;title",
+    ],
+)  # fmt: skip
+def test_odd_addresses_reach_nobody(
+    text: str, remote: hub_server.Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)  # not even its library
+    assert "a model of the hub is hf://owner/name, hf://owner/name@revision or" in refusal(text)
+    assert remote.requests == []
+
+
+def test_a_damaged_file_is_refused(remote: hub_server.Hub, model: bytes) -> None:
+    tampered = bytearray(model)
+    tampered[-1] ^= 1
+    contents = [bytes(tampered), model[:-1], b"\x80\x04pickle", b""]
+    for i, data in enumerate(contents):
+        remote.make(f"me/tiny{i}").commit(model__safetensors=data)
+        with pytest.raises(ModelFileError, match="damaged"):
+            load_model(f"hf://me/tiny{i}")
+    remote.make("me/tiny").commit(model__safetensors=model)
+    load_model("hf://me/tiny")  # the control
+
+
+def test_a_huge_file_is_not_downloaded(
+    remote: hub_server.Hub, model: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote.make("me/tiny").commit(model__safetensors=model)
+    monkeypatch.setattr(hub, "MOST_BYTES", len(model) - 1)
+    assert f"has {len(model)} bytes: a model file has" in refusal("hf://me/tiny")
+    assert "GET /me/tiny/resolve/main/model.safetensors" not in remote.requests
+    monkeypatch.setattr(hub, "MOST_BYTES", len(model))
+    assert hub.download("hf://me/tiny").read_bytes() == model
+
+
+def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    assert refusal("hf://me/tiny") == "huggingface_hub not installed: pip install 'asrkit[hub]'"
