@@ -20,6 +20,7 @@ COMMANDS = {
     "export": "write the encoder or the whole model for other programs",
     "import": "make a model file of a NeMo or WeNet checkpoint",
     "pack": "store a model file's weights in half the bytes",
+    "push": "upload a model file and its card to the Hugging Face hub",
     "data": "find what is wrong with a corpus before training",
     "bench": "how fast a model is here, on each backend, and for how many streams",
     "verify": "compare streaming with offline, station by station",

@@ -14,7 +14,7 @@ from asrkit.errors import UserError, reason, shown
 from asrkit.extras import need
 
 PREFIX = "hf://"
-MODEL = "model.safetensors"  # of a repository
+MODEL, CARD = "model.safetensors", "README.md"  # files of a repository
 MOST_BYTES = 1 << 33  # of a model file, many times the largest
 MOST_CHARACTERS = 300  # of an address
 NAME = r"\w+(?:[.-]\w+)*"  # no dots or hyphens in a row, nor at an end
@@ -146,6 +146,8 @@ def explained(address: Address) -> Iterator[None]:
             why = "no such repository, or a private one: for that set HF_TOKEN"
         elif status in (401, 403):
             why = "not allowed: set HF_TOKEN to a token of the hub that may do this"
+        elif status == 412:
+            why = "it has a new commit since: try again"
         elif isinstance(error, errors.LocalEntryNotFoundError) and constants.HF_HUB_OFFLINE:
             why = "not in the cache, and HF_HUB_OFFLINE forbids to download it"
         elif isinstance(error, errors.LocalEntryNotFoundError):
@@ -155,3 +157,50 @@ def explained(address: Address) -> Iterator[None]:
         else:
             why = reason(error)
         raise UserError(f"{address}: {why}") from None
+
+
+class Upload(NamedTuple):
+    """What `upload` wrote."""
+
+    commit: str
+    card: bool  # whether it wrote the card, too
+
+
+def upload(
+    path: Path, card: str, address: Address, message: str, private: bool, overwrite_card: bool
+) -> Upload:
+    """Write a model file and its card to a repository, in one commit.
+
+    Args:
+        path: of the model file.
+        card: in Markdown; a card that is there stays unless `overwrite_card`.
+        address: of the repository, made if there is none, and perhaps its branch, made likewise,
+            and the name of the file there.
+        message: of the commit.
+        private: make a private repository.
+
+    Raises:
+        UserError: if the hub refuses or does not answer, or a repository that must be private is
+            public.
+    """
+    need("huggingface_hub")
+    from huggingface_hub import CommitOperationAdd, HfApi
+
+    repository, branch, file = address
+    api = HfApi()
+    with explained(address):
+        api.create_repo(repository, private=private or None, exist_ok=True)
+        there = api.model_info(repository)
+        if private and not there.private:
+            raise UserError(f"{address} is public: --private is for a repository that is not there")
+        if branch is not None:
+            api.create_branch(repository, branch=branch, exist_ok=True)
+            there = api.model_info(repository, revision=branch)
+        files: dict[str, Path | bytes] = {file or MODEL: path, CARD: card.encode()}
+        if any(each.rfilename == CARD for each in there.siblings or []) and not overwrite_card:
+            del files[CARD]
+        done = api.create_commit(
+            repository, [CommitOperationAdd(*each) for each in files.items()],
+            commit_message=message, revision=branch, parent_commit=there.sha,
+        )  # fmt: skip
+    return Upload(done.oid, CARD in files)

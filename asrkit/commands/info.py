@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from pathlib import Path
 from textwrap import indent
 from typing import Any
 
@@ -9,7 +10,7 @@ import yaml
 
 from asrkit.commands.options import MODEL, parser, run_command
 from asrkit.errors import printable, shown
-from asrkit.model_file import FORMAT_VERSION, load_model, model_path
+from asrkit.model_file import FORMAT_VERSION, ModelFile, load_model, model_path
 
 LONGEST_PART = 100_000  # characters that are shown of each: card, training, configuration
 
@@ -23,32 +24,46 @@ def main(argv: list[str] | None = None) -> int:
 def info(options: argparse.Namespace) -> int:
     path = model_path(options.model)
     file = load_model(path)
-    context, frame_ms = file.config.context, file.model.encoder.frame_ms
-    parameters = sum(p.numel() for p in file.model.parameters())
-    chunks = ["full"] if context.full_share > 0 else []
-    chunks += [f"{chunk * frame_ms} ms" for chunk in context.chunk_sizes]
     size = path.stat().st_size / 1e6
     print(f"file        {shown(path, 1000)}, {size:.1f} MB, format version {FORMAT_VERSION}")
-    print(f"parameters  {parameters / 1e6:.2f} M")
-    print(f"vocabulary  {file.tokenizer.vocab_size} with the blank, {file.config.text.tokenizer}")
-    print(
-        f"trained at  chunks of {', '.join(chunks)}; "
-        f"left contexts of {', '.join(f'{m * frame_ms} ms' for m in context.left_contexts)}"
-    )
-    chunk, left = context.chunk_size * frame_ms, context.left_context * frame_ms
-    print(f"decodes at  {chunk} ms with {left} ms before it")
-    if "imported" in file.training:
-        print(f"imported    {printable(origin(file.training['imported']))}")
-    card = path.with_suffix(".md")
-    if card.is_file():
-        print("\ncard")
-        with card.open(encoding="utf-8", errors="replace") as text:
-            print(_indented(text.read(LONGEST_PART + 1)))
+    for name, value in described(file).items():
+        print(f"{name:<12}{value}")
+    card = card_beside(path)
+    if card is not None:
+        print(f"\ncard\n{_indented(card)}")
     print("\ntraining")
     print(_indented(_yaml(file.training)))
     print("\nconfiguration")
     print(_indented(_yaml(file.config.model_dump(mode="json"))))
     return 0
+
+
+def described(file: ModelFile) -> dict[str, str]:
+    """The network of a model file: names of properties, and their values as text."""
+    context, frame_ms = file.config.context, file.model.encoder.frame_ms
+    parameters = sum(p.numel() for p in file.model.parameters())
+    chunks = ["full"] if context.full_share > 0 else []
+    chunks += [f"{chunk * frame_ms} ms" for chunk in context.chunk_sizes]
+    lefts = [f"{left * frame_ms} ms" for left in context.left_contexts]
+    chunk, left = context.chunk_size * frame_ms, context.left_context * frame_ms
+    found = {
+        "parameters": f"{parameters / 1e6:.2f} M",
+        "vocabulary": f"{file.tokenizer.vocab_size} with the blank, {file.config.text.tokenizer}",
+        "trained at": f"chunks of {', '.join(chunks)}; left contexts of {', '.join(lefts)}",
+        "decodes at": f"{chunk} ms with {left} ms before it",
+    }
+    if "imported" in file.training:
+        found["imported"] = printable(origin(file.training["imported"]))
+    return found
+
+
+def card_beside(path: Path) -> str | None:
+    """The card that lies beside a model file, at most LONGEST_PART + 1 characters of it."""
+    card = path.with_suffix(".md")
+    if not card.is_file():
+        return None
+    with card.open(encoding="utf-8", errors="replace") as text:
+        return text.read(LONGEST_PART + 1)
 
 
 def origin(record: Any) -> str:

@@ -1,0 +1,130 @@
+"""The card of a model in the Hugging Face hub's format: Markdown after properties in YAML."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from asrkit.commands.info import described
+from asrkit.hub import Address
+from asrkit.model_file import ModelFile, TrainingRecord
+
+TASK = "automatic-speech-recognition"
+LICENCES = {  # of those that the hub knows
+    "apache-2.0", "bsd-2-clause", "bsd-3-clause", "cc-by-3.0", "cc-by-4.0", "cc-by-nc-4.0",
+    "cc-by-nc-nd-4.0", "cc-by-nc-sa-4.0", "cc-by-nd-4.0", "cc-by-sa-3.0", "cc-by-sa-4.0", "cc0-1.0",
+    "gpl-3.0", "lgpl-3.0", "mit", "mpl-2.0", "openrail", "unlicense",
+}  # fmt: skip
+CHUNK = re.compile(r"full|\d{1,7} ms")
+USE = """```python
+import asrkit
+
+recognizer = asrkit.load("{address}")  # pip install 'asrkit[hub]'
+print(recognizer.transcribe("a.wav"))
+```
+"""
+NEW = """# {name}
+
+A streaming Conformer with CTC for asrkit: it recognises speech while it is spoken, and its text is
+that of offline recognition at the same chunk size.
+
+{use}
+## Network
+
+{network}
+
+## Training
+
+{training}
+"""
+
+
+def card_of(
+    file: ModelFile, address: Address, licence: str, languages: Sequence[str], own: str | None
+) -> str:
+    """The README.md of a model's repository.
+
+    Args:
+        file: the model file.
+        address: where it will be.
+        licence: of the weights, as CC-BY-4.0.
+        languages: their codes, as en.
+        own: the model's card; its text is kept, and gets properties and an example unless it has
+            properties. None for a text from what the model file holds.
+    """
+    if own is not None and own.startswith("---\n"):
+        return own
+    name = address.repository.partition("/")[2]
+    known = licence.lower() in LICENCES
+    properties: dict[str, Any] = {"license": licence.lower() if known else "other"}
+    if not known:
+        properties["license_name"] = licence
+    if languages:
+        properties["language"] = [*languages]
+    properties |= {
+        "library_name": "asrkit",
+        "pipeline_tag": TASK,
+        "tags": ["asrkit", "streaming", "conformer", "ctc"],
+    }
+    if results := evaluated(file):
+        properties["model-index"] = [{"name": name, "results": results}]
+    head = yaml.safe_dump(properties, sort_keys=False, allow_unicode=True)
+    use = USE.format(address=address)
+    if own is not None:
+        text = f"{own.rstrip()}\n\n## Use\n\n{use}"
+    else:
+        network = "\n".join(f"- {key}: {value}" for key, value in described(file).items())
+        text = NEW.format(name=name, use=use, network=network, training=trained(file))
+    return f"---\n{head}---\n\n{text}"
+
+
+def numbers(found: object) -> dict[str, float]:
+    """Scores by chunk. The header of a model file is not checked: what is no score is left out."""
+    items = found.items() if isinstance(found, Mapping) else ()
+    return {
+        name: float(value) for name, value in items
+        if CHUNK.fullmatch(name) and type(value) in (int, float) and 0 <= value < 1e6
+    }  # fmt: skip
+
+
+def evaluated(file: ModelFile) -> list[dict[str, Any]]:
+    """Its word error rates as a model-index has results: one, of the dev set of its training."""
+    metrics = [
+        {"type": "wer", "name": f"WER, chunks: {chunk}", "value": rate}
+        for chunk, rate in numbers(file.training.get("dev_wer")).items()
+    ]
+    data = file.config.data.recipe or "custom"
+    dataset = {"type": data, "name": f"{data}, dev set of its training"}
+    task = {"type": TASK, "name": "Automatic Speech Recognition"}
+    return [{"task": task, "dataset": dataset, "metrics": metrics}] if metrics else []
+
+
+def trained(file: ModelFile) -> str:
+    """How it was trained and what it scored, as far as the model file tells."""
+    record = TrainingRecord.model_validate(file.training)
+    hours, seconds = record.audio_hours_per_epoch, record.wall_seconds
+    known = {
+        "epochs": record.epochs,
+        "average of epochs": ", ".join(map(str, record.averaged_epochs)) or None,
+        "steps": record.steps,
+        "audio in an epoch": None if hours is None else f"{hours:.2f} hours",
+        "time": None if seconds is None else f"{seconds / 60:.0f} minutes",
+    }
+    lines = [f"- {key}: {value}" for key, value in known.items() if value is not None]
+    scores = {unit: numbers(file.training.get(f"dev_{unit}")) for unit in ("wer", "cer")}
+    delays = file.training.get("dev_delay_ms")
+    medians = numbers({
+        chunk: delay.get("median") for chunk, delay in delays.items() if isinstance(delay, Mapping)
+    } if isinstance(delays, Mapping) else None)  # fmt: skip
+    if scores["wer"]:
+        lines += [
+            "",
+            "Error rates in % on its dev set, greedy, and median delays of words in ms:",
+            "",
+        ]
+        lines += ["| chunk | WER | CER | delay |", "|---|---|---|---|"]
+        for chunk, rate in scores["wer"].items():
+            cells = (chunk, rate, scores["cer"].get(chunk, "–"), medians.get(chunk, "–"))
+            lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines) or "The model file does not tell."
