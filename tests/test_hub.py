@@ -56,6 +56,14 @@ def test_a_model_is_loaded_and_kept(remote: hub_server.Hub, model: bytes) -> Non
     assert run("info", "hf://me/tiny") == 0
 
 
+def test_nothing_is_written_into_the_cache(
+    remote: hub_server.Hub, model: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    remote.make("me/tiny").commit(model__safetensors=model)
+    assert run("export", "--model", "hf://me/tiny", "--format", "torchscript") == 2
+    assert "hf://me/tiny is no path of a file: say with --output" in capsys.readouterr().err
+
+
 def test_a_plain_name_asks_nobody(remote: hub_server.Hub, model: bytes, tmp_path: Path) -> None:
     remote.make("me/tiny").commit(model__safetensors=model)
     for name in ("me/tiny", "me/tiny@main", "HF://me/tiny", "hf:me/tiny", Path("hf://me/tiny")):

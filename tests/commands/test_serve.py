@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from asrkit.commands.serve import main
+from asrkit.commands.serve import main, name_of
 from asrkit.pretrained import ready_models
 from tests.conftest import PROJECT
 
@@ -94,6 +94,18 @@ class Socket:
 
     def getsockname(self) -> tuple[str, int]:
         return "0.0.0.0", 8000
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("small-en-alnum", "small-en-alnum"),
+        ("exp/mine.safetensors", "mine"),
+        ("hf://me/small-2.5@v1.0/model.safetensors", "small-2.5"),
+    ],
+)
+def test_the_name_of_a_model(model: str, name: str) -> None:
+    assert name_of(model) == name
 
 
 def test_models_by_name(
