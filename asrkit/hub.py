@@ -64,11 +64,11 @@ def download(text: str) -> Path:
     """
     address = address_of(text)
     need("huggingface_hub")
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import LocalEntryNotFoundError, RemoteEntryNotFoundError
-
     repository, revision, file = address
     with explained(address):
+        from huggingface_hub import HfApi
+        from huggingface_hub.errors import LocalEntryNotFoundError, RemoteEntryNotFoundError
+
         try:
             return fetch(repository, revision, file or MODEL)
         except (RemoteEntryNotFoundError, LocalEntryNotFoundError) as error:
@@ -85,7 +85,7 @@ def download(text: str) -> Path:
             return fetch(repository, revision, found[0])
     if found:
         raise UserError(
-            f"{address} holds several model files, name one as {PREFIX}{repository}/FILE: "
+            f"{address} holds several model files, name one as {address}/FILE: "
             f"{shown(Path(', '.join(found)))}"
         )
     raise UserError(f"{address} holds no .safetensors file")
@@ -124,8 +124,11 @@ def fetch(repository: str, revision: str | None, file: str) -> Path:
 @contextmanager
 def explained(address: Address) -> Iterator[None]:
     """Raises errors of the library, within the block, as UserErrors of one line."""
-    from huggingface_hub import constants, errors
-
+    try:
+        from huggingface_hub import constants, errors
+    except ValueError as error:
+        why = f"one of its variables (HF_ENDPOINT, …) is wrong: {reason(error)}"
+        raise UserError(f"huggingface_hub cannot be used: {why}") from None
     try:
         yield
     except UserError:
@@ -184,11 +187,11 @@ def upload(
             public.
     """
     need("huggingface_hub")
-    from huggingface_hub import CommitOperationAdd, HfApi
-
     repository, branch, file = address
-    api = HfApi()
     with explained(address):
+        from huggingface_hub import CommitOperationAdd, HfApi
+
+        api = HfApi()
         api.create_repo(repository, private=private or None, exist_ok=True)
         there = api.model_info(repository)
         if private and not there.private:

@@ -160,6 +160,8 @@ def test_what_the_environment_says(remote: hub_server.Hub, model: bytes, tmp_pat
     assert path.read_bytes() == model
     assert path.is_relative_to(tmp_path / "home" / "hub")
     assert load(HF_HUB_OFFLINE="1").stdout.strip() == str(path)
+    wrong = load(HF_HUB_ETAG_TIMEOUT="ten").stderr.splitlines()[-1]
+    assert wrong.startswith("asrkit.errors.UserError: huggingface_hub cannot be used: one of its")
 
 
 def test_what_the_hub_refuses(
