@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from asrkit.kinds import refusal
+from asrkit.model import gradients
 from asrkit.model.dropout import Dropout
 
 
@@ -73,11 +74,14 @@ class CausalConvolution(nn.Module):
             bias = bias + self.depthwise.weight.sum(dim=[1, 2]) * before
         history = torch.cat([past, x.transpose(1, 2)], dim=2)  # (B, D, K-1+T)
         # As an image of one row: ONNX Runtime has a fast depthwise convolution for images alone.
-        x = functional.conv2d(
-            history[:, :, None],  # (B, D, 1, K-1+T)
-            self.depthwise.weight[:, :, None],  # (D, 1, 1, K)
-            bias,
-            groups=self.depthwise.groups,
-        )[:, :, 0].transpose(1, 2)  # (B, T, D)
+        convolved = self.convolve(history[:, :, None], self.depthwise.weight[:, :, None], bias)
+        x = convolved[:, :, 0].transpose(1, 2)  # (B, T, D)
         x = self.project(functional.silu(self.depthwise_norm(x)))
         return self.dropout(x), history[:, :, history.size(2) - past.size(2) :]
+
+    def convolve(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """(B, D, 1, K-1+T), (D, 1, 1, K), (D,) -> (B, D, 1, T)."""
+        if not torch.jit.is_scripting():  # noqa: SIM102, or TorchScript would compile it
+            if gradients.serves(x, weight):
+                return gradients.Depthwise.apply(x, weight, bias)
+        return functional.conv2d(x, weight, bias, groups=self.depthwise.groups)

@@ -18,6 +18,19 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from asrkit.kinds import Kinds
+from asrkit.model import gradients
+
+
+class OneChannelConvolution(nn.Conv2d):
+    """A first convolution, of features, which are one channel."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not torch.jit.is_scripting():  # noqa: SIM102, or TorchScript would compile it
+            if gradients.serves(x, self.weight):
+                return gradients.OneChannel.apply(
+                    x, self.weight, self.bias, self.stride, self.padding
+                )
+        return self._conv_forward(x, self.weight, self.bias)
 
 
 class Conv4Subsampling(nn.Module):
@@ -59,7 +72,7 @@ class Conv4Subsampling(nn.Module):
         width1 = num_mels // 2 + more
         self.hidden_shape = [channels, 1, width1]  # of the past between the convolutions
         padding = (0, 0) if pad_stages else (0, 1)
-        self.conv1 = nn.Conv2d(1, channels, 3, stride=2, padding=padding)
+        self.conv1 = OneChannelConvolution(1, channels, 3, stride=2, padding=padding)
         groups = channels if separable else 1
         conv2 = nn.Conv2d(channels, channels, 3, stride=2, padding=padding, groups=groups)
         self.conv2 = nn.Sequential(conv2, nn.Conv2d(channels, channels, 1)) if separable else conv2
@@ -123,7 +136,11 @@ class ValidSubsampling(nn.Module):
         self.feats_shape, self.hidden_shape = [0, num_mels], [channels, 0, 1]
         layers: list[nn.Module] = []
         for i, (size, stride) in enumerate(self.stages):
-            layers.append(nn.Conv2d(channels if i else 1, channels, size, stride=stride))
+            layers.append(
+                nn.Conv2d(channels, channels, size, stride=stride)
+                if i
+                else OneChannelConvolution(1, channels, size, stride=stride)
+            )
             layers.append(nn.ReLU(inplace=True))
         self.conv = nn.Sequential(*layers)
         self.out = nn.Linear(channels * ((num_mels - self.lookahead) // self.factor), dim)
@@ -197,7 +214,7 @@ class Conv8Subsampling(nn.Module):
         self.width2 = self.width1 // 2 + 1
         self.feats_shape = [1, num_mels]
         self.hidden_shape = [channels, 1, self.width1 + self.width2]  # of both pasts between stages
-        self.conv1 = nn.Conv2d(1, channels, 3, stride=2)
+        self.conv1 = OneChannelConvolution(1, channels, 3, stride=2)
         self.conv2 = separable_convolution(channels)
         self.conv3 = separable_convolution(channels)
         self.out = nn.Linear(channels * (self.width2 // 2 + 1), dim)
