@@ -15,15 +15,15 @@ import pytest
 
 import asrkit
 from asrkit.config import load_config
-from tests.conftest import PROJECT, speech, write_manifest, write_wav
-from tests.running import run, talkative_model
+from tests.conftest import PROJECT, write_manifest, write_wav
+from tests.running import run
 from tests.runtime.test_endpoint import said
 
 DOCS = PROJECT / "docs"
 README = PROJECT / "README.md"
 PAGES = [README, *sorted(DOCS.glob("*.md"))]
 EXAMPLES = DOCS / "examples"
-RUN = [README, DOCS / "python.md", DOCS / "formats.md"]
+RUN = [README, DOCS / "python.md"]
 NOT_RUN = "<!-- not run"  # before a block; the reason follows
 SPOKEN = "four four seven"
 
@@ -70,23 +70,6 @@ def test_the_page_on_python_runs(recordings: Path, capsys: Output) -> None:
     assert lines[-3] == SPOKEN
     page = (DOCS / "python.md").read_text(encoding="utf-8")
     assert lines[-2:] == re.findall(r"# (chunk_size must.*|torch\.Size.*)", page)
-
-
-@pytest.mark.slow
-def test_the_program_without_asrkit_writes_what_asrkit_does(
-    recordings: Path, capsys: Output
-) -> None:
-    pytest.importorskip("onnxscript")
-    model, samples = talkative_model(recordings / "m.safetensors"), speech(2.0)
-    write_wav(recordings / "a.wav", samples)
-    made = ("--model", model, "--format", "onnx", "--what", "model")
-    assert run("export", *made, "--output", "model.onnx") == 0
-    capsys.readouterr()
-    (code,) = blocks(DOCS / "formats.md")
-    assert "asrkit." not in code
-    exec(compile(code, "formats.md", "exec"), {})
-    text = asrkit.load(model, backend="eager").transcribe("a.wav").text
-    assert capsys.readouterr().out.strip() == text != ""
 
 
 def test_microphone(recordings: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output) -> None:
@@ -146,7 +129,9 @@ def test_the_python_is_typed(tmp_path: Path) -> None:
     for page in RUN:
         files.append(tmp_path / f"page_{page.stem.lower()}.py")
         files[-1].write_text("\n".join(blocks(page)), encoding="utf-8")
-    files += [EXAMPLES / f"{name}.py" for name in ("microphone", "subtitles", "fine_tune")]
+    files += [
+        EXAMPLES / f"{name}.py" for name in ("microphone", "subtitles", "fine_tune", "stream_onnx")
+    ]
     shutil.copy(PROJECT / "pyproject.toml", tmp_path)
     checked = subprocess.run(
         [sys.executable, "-m", "mypy", "--config-file", str(tmp_path / "pyproject.toml"),
@@ -202,7 +187,7 @@ def test_control_what_is_not_there_is_found() -> None:
 def test_every_example_is_on_the_page() -> None:
     page = (DOCS / "examples.md").read_text(encoding="utf-8")
     shown = set(re.findall(r'^--8<-- "(.*)"$', page, re.MULTILINE))
-    assert shown == {f"docs/examples/{path.name}" for path in EXAMPLES.glob("*.py")}
+    assert shown == {f"docs/examples/{path.name}" for path in EXAMPLES.iterdir()}
 
 
 def test_the_readme_is_short() -> None:

@@ -14,14 +14,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from asrkit.backends.description import (
-    KEY,
-    Exported,
-    describe,
-    seal,
-    unsealed,
-)
+from asrkit.audio import SAMPLE_RATE
+from asrkit.backends.description import KEY, Exported, describe, seal, unsealed
 from asrkit.backends.onnx import MOST_WHOLE, STATE
+from asrkit.build import build_frontend
 from asrkit.export.replay import chunk_length
 from asrkit.extras import need
 from asrkit.model_file import ModelFile
@@ -46,9 +42,21 @@ def write(module: nn.Module, path: str | Path, exported: Exported, file: ModelFi
             output_names=output_names(exported),
         )  # fmt: skip
         assert result is not None
-        result.model.metadata_props[KEY] = unsealed(describe(exported, file))
+        result.model.metadata_props.update(metadata(exported, file))
         result.save(str(path))
     seal(Path(path))
+
+
+def metadata(exported: Exported, file: ModelFile) -> dict[str, str]:
+    """Metadata of the file: plain text for programs in any language, and JSON that has it all."""
+    tokenizer, frontend = file.tokenizer, build_frontend(file.config.model)
+    return {
+        KEY: unsealed(describe(exported, file)),
+        "sample_rate": str(SAMPLE_RATE),
+        "samples_before": str(frontend.before),
+        "samples_after": str(frontend.after),
+        "symbols": "\n".join(map(tokenizer.piece, range(1, tokenizer.vocab_size))),
+    } | ({} if exported.full else {"chunk_length": str(chunk_length(exported, file))})
 
 
 def whole_inputs(file: ModelFile) -> tuple[dict[str, Any], dict[str, Any]]:

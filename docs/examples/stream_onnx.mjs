@@ -1,0 +1,99 @@
+// A wav file (16 kHz, mono, 16 bits) as a stream: text with ONNX Runtime in Node, without asrkit.
+//
+// asrkit export --model small-en-alnum --format onnx --what model --output model.onnx
+// npm install onnxruntime-node
+// node stream_onnx.mjs model.onnx a.wav
+//
+// In a browser import onnxruntime-web. All but the last lines stays: there the bytes of the model
+// come from fetch(), and the samples from an AudioContext({ sampleRate: 16000 }).
+
+import { readFileSync } from "node:fs";
+import * as ort from "onnxruntime-node";
+
+/** One stream of samples; any number of them share a session. */
+class Stream {
+  constructor(session, about) {
+    if (about.samples_before !== "0" || about.samples_after !== "0")
+      throw new Error("this model puts samples before and after a stream: see docs/onnx.md");
+    this.session = session;
+    this.symbols = ["", ...about.symbols.split("\n")]; // label 0 is the blank
+    this.chunk = Number(about.chunk_length); // samples
+    this.state = {};
+    for (const { name, type, shape } of session.inputMetadata) {
+      const dims = [1, ...shape.slice(1)];
+      if (name === "past") this.past = dims[1]; // samples
+      if (!name.startsWith("state_")) continue;
+      const Numbers = type === "int64" ? BigInt64Array : Float32Array;
+      this.state[name] = new ort.Tensor(type, new Numbers(dims.reduce((a, b) => a * b)), dims);
+    }
+    [this.waiting, this.label, this.pieces] = [new Float32Array(0), 0, ""];
+  }
+
+  get text() { return this.pieces.trim().replace(/\s+/g, " "); }
+
+  /** Takes any number of samples, a Float32Array in [-1, 1]; gives the text so far. One at a time. */
+  async accept(samples) {
+    const window = this.past + this.chunk;
+    this.waiting = joined(this.waiting, samples);
+    for (; this.waiting.length >= window; this.waiting = this.waiting.slice(this.chunk))
+      await this.step(this.waiting.slice(0, window), this.chunk); // the past comes again
+    return this.text;
+  }
+
+  /** Ends the stream; gives its text. */
+  async finish() {
+    const rest = this.waiting.length - this.past;
+    if (rest > 0) await this.step(joined(this.waiting, new Float32Array(this.chunk - rest)), rest);
+    return this.text;
+  }
+
+  /** Recognises a chunk, of which `length` samples are real; its past lies before it. */
+  async step(window, length) {
+    const outputs = await this.session.run({
+      past: new ort.Tensor(window.slice(0, this.past), [1, this.past]),
+      samples: new ort.Tensor(window.slice(this.past), [1, this.chunk]),
+      lengths: new ort.Tensor("int64", [BigInt(length)], [1]),
+      ...this.state,
+    });
+    for (const name in this.state) this.state[name] = outputs[`new_${name}`];
+    for (let frame = 0; frame < outputs.frames.data[0]; frame++) {
+      const size = this.symbols.length;
+      const row = outputs.log_probs.data.subarray(frame * size, (frame + 1) * size);
+      const label = row.indexOf(Math.max(...row));
+      if (label !== this.label) this.pieces += this.symbols[label];
+      this.label = label;
+    }
+  }
+}
+
+const joined = (a, b) => new Float32Array([...a, ...b]);
+
+/** The texts in an ONNX file's metadata, which onnxruntime's JavaScript does not hand out. */
+function metadata(file) {
+  const text = ([, bytes]) => new TextDecoder().decode(bytes);
+  const entries = [...fields(file)].filter(([number]) => number === 14); // metadata_props
+  return Object.fromEntries(entries.map(([, entry]) => [...fields(entry)].map(text)));
+}
+
+/** The fields of a protobuf message that hold bytes: pairs of a number and the bytes. */
+function* fields(message) {
+  let at = 0;
+  const varint = (value = 0, place = 1) => {
+    for (; message[at] > 127; place *= 128) value += (message[at++] - 128) * place;
+    return value + message[at++] * place;
+  };
+  while (at < message.length) {
+    const [tag, length] = [varint(), varint()]; // a field of a number has it in place of a length
+    if (tag % 8 === 2) yield [tag >> 3, message.subarray(at, (at += length))];
+  }
+}
+
+const model = readFileSync(process.argv[2]);
+const stream = new Stream(await ort.InferenceSession.create(model), metadata(model));
+const wav = readFileSync(process.argv[3]);
+for (let at = wav.indexOf("data") + 8; at < wav.length; at += 3200) { // 100 ms, as of a microphone
+  const length = Math.min(1600, (wav.length - at) >> 1);
+  const packet = Float32Array.from({ length }, (_, i) => wav.readInt16LE(at + 2 * i) / 32768);
+  process.stdout.write((await stream.accept(packet)) + "\r");
+}
+console.log(await stream.finish());

@@ -1,0 +1,60 @@
+"""A wav file (16 kHz, mono, 16 bits) as a stream: text with ONNX Runtime and NumPy, without asrkit.
+
+asrkit export --model small-en-alnum --format onnx --what model --output model.onnx
+python stream_onnx.py model.onnx a.wav
+"""
+
+import sys
+import wave
+
+import numpy as np
+import onnxruntime
+
+
+class Stream:
+    """One stream of samples; any number of them share a session."""
+
+    def __init__(self, session: onnxruntime.InferenceSession) -> None:
+        about = session.get_modelmeta().custom_metadata_map
+        if (about["samples_before"], about["samples_after"]) != ("0", "0"):
+            raise ValueError("this model puts samples before and after a stream: see docs/onnx.md")
+        self.session, self.symbols = session, ["", *about["symbols"].split("\n")]  # 0 is the blank
+        inputs = {each.name: each for each in session.get_inputs()}
+        self.past, self.chunk = inputs["past"].shape[1], int(about["chunk_length"])  # samples
+        kinds = {"tensor(float)": np.float32, "tensor(int64)": np.int64}
+        self.state = {name: np.zeros([1, *each.shape[1:]], kinds[each.type])
+                      for name, each in inputs.items() if name.startswith("state_")}  # fmt: skip
+        self.waiting, self.label, self.pieces = np.zeros(0, np.float32), 0, ""
+
+    def accept(self, samples: np.ndarray) -> str:
+        """Take any number of samples, float32 in [-1, 1]; return the text so far."""
+        self.waiting = np.concatenate([self.waiting, samples])
+        while len(self.waiting) >= self.past + self.chunk:
+            self.step(self.waiting[: self.past + self.chunk], self.chunk)
+            self.waiting = self.waiting[self.chunk :]  # the last ones are the past of the next step
+        return " ".join(self.pieces.split())
+
+    def finish(self) -> str:
+        """End the stream; return its text."""
+        rest = len(self.waiting) - self.past
+        if rest > 0:
+            self.step(np.pad(self.waiting, (0, self.chunk - rest)), rest)
+        return " ".join(self.pieces.split())
+
+    def step(self, window: np.ndarray, length: int) -> None:
+        """Recognise a chunk, of which `length` samples are real; its past lies before it."""
+        past, samples = np.split(window[None], [self.past], axis=1)
+        inputs = {"past": past, "samples": samples, "lengths": np.array([length]), **self.state}
+        names = ["log_probs", "frames", *(f"new_{name}" for name in self.state)]
+        log_probs, frames, *new = self.session.run(names, inputs)
+        self.state = dict(zip(self.state, new, strict=True))
+        for label in log_probs[0, : frames[0]].argmax(axis=1):
+            self.pieces += self.symbols[label] if label != self.label else ""
+            self.label = label
+
+
+stream = Stream(onnxruntime.InferenceSession(sys.argv[1]))
+with wave.open(sys.argv[2]) as wav:
+    while packet := wav.readframes(1600):  # 100 ms, as a microphone gives them
+        print(stream.accept(np.frombuffer(packet, np.int16).astype(np.float32) / 32768), end="\r")
+print(stream.finish())
