@@ -220,7 +220,7 @@ def quantized(file: ModelFile, exported: Exported, path: Path, trial: list[Label
         raise UserError("int8 not written: the manifest's recordings are too short for a frame")
     int8.quantize(path, module, observed.ranges)
     backend = of_file(path, file, plain, "int8")
-    check(backend, plain)
+    check(backend, file, plain)
     after = score(backend, file, trial)
     found = f"float32 {before.words}, int8 {after.words}"
     if after.words.rate > before.words.rate + MOST_LOST:
