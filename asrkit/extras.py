@@ -15,7 +15,7 @@ PACKAGES = {  # of each extra, by the names that Python imports
     "redis": ("redis",),
     "serve": ("starlette", "uvicorn", "websockets", "python_multipart", "prometheus_client"),
     "sherpa": ("sherpa_onnx",),
-    "train": ("jiwer", "lhotse", "tensorboard", "torchaudio", "urllib3"),
+    "train": ("fsspec", "jiwer", "lhotse", "tensorboard", "torchaudio", "urllib3"),
     "vad": ("silero_vad",),
 }
 EXTRA_OF = {package: extra for extra, packages in PACKAGES.items() for package in packages}

@@ -1,4 +1,4 @@
-"""Find what is wrong with a corpus before training: python -m asrkit.data check train.jsonl"""
+"""Check a corpus before training, or pack it in shards: python -m asrkit.data check train.jsonl"""
 
 import argparse
 import json
@@ -16,8 +16,10 @@ from asrkit.commands.check.reading import inspect_all, read_entries
 from asrkit.commands.check.report import as_json, by_manifest, columns, listed, table, verdict
 from asrkit.commands.options import MODEL, parser, run_command
 from asrkit.config import Config, load_config, parse_config
+from asrkit.data.cuts import load_cuts
 from asrkit.data.dataset import TextEncoder
-from asrkit.data.manifest import is_lhotse
+from asrkit.data.manifest import LeftOut, is_lhotse
+from asrkit.data.packing import pack
 from asrkit.errors import UserError
 from asrkit.model_file import load_model
 from asrkit.text import Tokenizer
@@ -27,12 +29,18 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser(
         "asrkit data", __doc__,
         "python -m asrkit.data check train.jsonl dev.jsonl --config conf/mine.yaml\n"
-        "  python -m asrkit.data check train.jsonl --list --write clean.jsonl\n\n"
-        "exit status: 0 no errors, 1 errors, 2 nothing could be checked",
+        "  python -m asrkit.data check train.jsonl --list --write clean.jsonl\n"
+        "  python -m asrkit.data shard train.jsonl --output train-shards\n\n"
+        "exit status: 0 no errors, 1 errors, 2 nothing could be checked or packed",
     )  # fmt: skip
-    arguments.add_argument("action", choices=["check"])
+    arguments.add_argument("action", choices=["check", "shard"])
     arguments.add_argument(
         "manifests", nargs="+", help="JSONL or lhotse manifests, the training set first"
+    )
+    shards = arguments.group("shard")
+    shards.add_argument("--output", metavar="DIR", help="new folder of the shards and their index")
+    shards.add_argument(
+        "--shard-size", type=whole(1, 1_000_000), default=1000, help="utterances (default 1000)"
     )
     rules = arguments.add_mutually_exclusive_group()
     rules.add_argument(
@@ -51,7 +59,24 @@ def main(argv: list[str] | None = None) -> int:
     arguments.add_argument(
         "--write", metavar="CLEAN", help="write the manifest's utterances without errors here"
     )
-    return run_command(check, arguments, argv)
+    actions = {"check": check, "shard": shard}
+    return run_command(lambda options: actions[options.action](options), arguments, argv)
+
+
+def shard(options: argparse.Namespace) -> int:
+    if len(options.manifests) != 1 or options.output is None:
+        raise UserError("shard takes one manifest, and --output names a new folder")
+    left_out: list[LeftOut] = []
+    cuts = load_cuts(options.manifests[0], left_out)
+    index = pack(cuts, Path(options.output), options.shard_size, left_out)
+    for each in left_out[:5]:
+        print(f"left out {each}", file=sys.stderr)
+    hours = index.rows["duration"].sum() / 3600
+    print(
+        f"{options.output}: {len(index.rows)} utterances, {hours:.2f} h in "
+        f"{len(index.description.shards)} shards; {len(left_out)} left out"
+    )
+    return 0
 
 
 def check(options: argparse.Namespace) -> int:

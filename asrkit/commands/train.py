@@ -95,7 +95,8 @@ def make_manifests(data: DataConfig, overrides: list[str]) -> None:
         ConfigError: if a manifest is missing and no recipe makes it, or the recipe fails.
     """
     manifests = {"data.train": Path(data.train), "data.dev": Path(data.dev)}
-    missing = [key for key, path in manifests.items() if not path.exists()]
+    stored = {key for key in manifests if "://" in getattr(data, key.removeprefix("data."))}
+    missing = [key for key, path in manifests.items() if key not in stored and not path.exists()]
     if not missing:
         return
     given = {override.partition("=")[0] for override in overrides}

@@ -43,7 +43,7 @@ class Section(BaseModel):
 
 class DataConfig(Section):
     train: Place
-    """Training set: a JSONL manifest, a lhotse manifest, or a folder of Shar shards."""
+    """Training set: a JSONL manifest, a lhotse manifest, or a folder or URL of Shar shards."""
     dev: Place
     """Validation set, of other speakers, in the same formats."""
     recipe: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")] | None = None
@@ -56,6 +56,8 @@ class DataConfig(Section):
     """Shorter utterances are left out."""
     max_seconds: Number = 30.0
     """Longer utterances are left out."""
+    max_bad_share: Share = 0.1
+    """Largest share of the training set, and of an epoch, that may be unreadable."""
     num_workers: Count = 1
     """Processes that read audio ahead; 0: the training process reads it."""
 

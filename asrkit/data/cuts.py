@@ -98,12 +98,10 @@ class CutLines:
 
 
 class InertCuts:
-    """The cuts of a lhotse manifest, made safe: they only read local files and audio in memory.
+    """The cuts of a lhotse manifest, each made safe by `inert`.
 
-    Lhotse runs a source of type "command" in a shell, fetches a "url", and unpickles some arrays.
-    Features and custom fields, which asrkit does not use, are removed. Sources other than SOURCES,
-    numbers outside BOUNDS and cuts that lhotse cannot read are a ManifestError. A cut with values
-    that no recording has is left out with a warning.
+    Cuts that it refuses, or that lhotse cannot read, are a ManifestError. A cut with values that no
+    recording has is left out with a warning.
     """
 
     def __init__(self, cuts: CutSet, manifest: Path) -> None:
@@ -118,11 +116,9 @@ class InertCuts:
         for number in count(1):
             where = f"{self.manifest}: cut {number}"
             try:
-                cut = _without_extras(next(cuts))
+                cut = next(cuts)
                 where += f", {shown(cut.id)}"
-                utterance_of(cut, self.manifest)
-                for part in _objects(cut.to_dict()):
-                    check_object(part)
+                cut = inert(cut, self.manifest)
             except StopIteration:
                 return
             except ManifestError as error:
@@ -139,6 +135,23 @@ class InertCuts:
             yield cut
 
 
+def inert(cut: Cut, manifest: str | Path) -> Cut:
+    """A cut of lhotse's made safe: it only reads local files and audio in memory.
+
+    Lhotse runs a source of type "command" in a shell, fetches a "url", and unpickles some arrays.
+    Features and custom fields, which asrkit does not use, are removed.
+
+    Raises:
+        ManifestError: for sources other than SOURCES, and numbers outside BOUNDS.
+        pydantic.ValidationError: for values that no utterance has.
+    """
+    cut = _without_extras(cut)
+    utterance_of(cut, manifest)
+    for part in objects(cut.to_dict()):
+        check_object(part)
+    return cut
+
+
 def _without_extras(cut: Cut) -> Cut:
     """The cut without features and custom fields."""
     if isinstance(cut, MixedCut):
@@ -150,14 +163,14 @@ def _without_extras(cut: Cut) -> Cut:
     return fastcopy(cut, supervisions=supervisions, features=None, custom=None)
 
 
-def _objects(value: Any) -> Iterator[dict[str, Any]]:
+def objects(value: Any) -> Iterator[dict[str, Any]]:
     """Every object in a JSON value."""
     if isinstance(value, dict):
         yield value
         value = list(value.values())
     if isinstance(value, (list, tuple)):
         for each in value:
-            yield from _objects(each)
+            yield from objects(each)
 
 
 def check_object(part: dict[str, Any]) -> None:
@@ -233,22 +246,14 @@ def usable(cuts: CutSet, why_not: Callable[[Cut], str | None], left_out: list[Le
     kept: list[Cut] = []
     for cut in cuts:
         reason = why_not(cut)
-        if reason is not None:
-            left_out.append(LeftOut(cut.id, reason))
-        elif not cuts.is_lazy:  # lazy cuts may hold their audio: they are not kept
+        if reason is None:
             kept.append(cut)
-
-    def is_usable(cut: Cut) -> bool:  # lhotse warns of lambdas
-        return why_not(cut) is None
-
-    return cuts.filter(is_usable) if cuts.is_lazy else CutSet(kept)
+        else:
+            left_out.append(LeftOut(cut.id, reason))
+    return CutSet(kept)
 
 
 def perturb_speed(cuts: CutSet, factors: list[float]) -> CutSet:
-    """Every utterance once at each of these speeds."""
+    """Every utterance once at each of these speeds, one after another."""
     copies = [cuts if factor == 1.0 else cuts.perturb_speed(factor) for factor in factors]
-    if len(copies) == 1:
-        return copies[0]
-    if cuts.is_lazy:
-        return CutSet.mux(*copies, seed=0)
     return CutSet([cut for speeds in zip(*copies, strict=True) for cut in speeds])

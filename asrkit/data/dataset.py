@@ -18,6 +18,7 @@ from torch.nn.utils.rnn import pad_sequence
 from asrkit import audio
 from asrkit.audio.io import refuse_too_many
 from asrkit.data.cuts import has_text, text_of
+from asrkit.data.index import Cuts, durations_of
 from asrkit.data.manifest import LeftOut
 from asrkit.errors import printable
 from asrkit.text import TextError, Tokenizer
@@ -34,6 +35,7 @@ class Batch(NamedTuple):
     token_lengths: Tensor  # (B,)
     texts: list[str]  # normalised
     left_out: list[LeftOut]
+    num_bad: int  # of those left out: the ones that could not be read
     seconds: float  # by the manifest: with those left out, without augmentation's silences
 
 
@@ -130,9 +132,10 @@ class Augmentation(NamedTuple):
 
 
 class SpeechDataset(torch.utils.data.Dataset[Batch]):
-    """Batches of cuts to tensors. Every random draw is a function of the seed given with a batch.
+    """Utterances to batches of tensors. Every random draw is a function of a batch's seed.
 
     Args:
+        cuts: the utterances.
         encode: raw text to tokens.
         augmentation: of the audio, or None.
         to_train: leave out utterances that CTC cannot learn from. Otherwise, for scoring, only
@@ -140,22 +143,32 @@ class SpeechDataset(torch.utils.data.Dataset[Batch]):
     """
 
     def __init__(
-        self, encode: TextEncoder, augmentation: Augmentation | None = None, to_train: bool = True
+        self,
+        cuts: Cuts,
+        encode: TextEncoder,
+        augmentation: Augmentation | None = None,
+        to_train: bool = True,
     ) -> None:
-        self.encode, self.augmentation, self.to_train = encode, augmentation, to_train
+        self.cuts, self.encode = cuts, encode
+        self.augmentation, self.to_train = augmentation, to_train
+        self.durations = durations_of(cuts)
 
-    def __getitem__(self, item: tuple[str, CutSet]) -> Batch:
-        """A batch from (seed, cuts)."""
-        seed, cuts = item
+    def __getitem__(self, item: tuple[str, list[int]]) -> Batch:
+        """The batch of (seed, places of the utterances)."""
+        seed, places = item
         seed_everything(f"{seed}-audio")  # lhotse's rooms draw from torch too
         draw = random.Random(f"{seed}-audio")
         ids, samples, tokens, texts, left_out = [], [], [], [], []
-        for cut in cuts:
+        num_bad = 0
+        for place in places:
+            name = f"utterance {place}"
             try:
-                augment = self.augmentation
+                cut = self.cuts[place]
+                name, augment = cut.id, self.augmentation
                 loaded = load_samples(cut) if augment is None else augment(cut, draw)
             except Exception as error:  # lhotse's augmentation raises many types
-                left_out.append(LeftOut(cut.id, str(error) or type(error).__name__))
+                left_out.append(LeftOut(name, str(error) or type(error).__name__))
+                num_bad += 1
                 continue
             if self.to_train:
                 reason = self.encode.why_not(text_of(cut), len(loaded))
@@ -177,7 +190,8 @@ class SpeechDataset(torch.utils.data.Dataset[Batch]):
             token_lengths=torch.tensor([len(t) for t in tokens], dtype=torch.int64),
             texts=texts,
             left_out=left_out,
-            seconds=sum(cut.duration for cut in cuts),
+            num_bad=num_bad,
+            seconds=sum(self.durations[places].tolist()),
         )
 
 
@@ -198,18 +212,26 @@ def load_samples(cut: Cut) -> np.ndarray:
     Raises:
         AudioError: if the audio cannot be read or is not finite.
     """
+    samples = audio.mono(audio_of(cut).T)
+    return np.ascontiguousarray(audio.resample(samples, cut.sampling_rate), dtype=np.float32)
+
+
+def audio_of(cut: Cut) -> np.ndarray:
+    """Samples of a cut with all its lhotse transforms: (channels, n) at its own rate.
+
+    Raises:
+        AudioError: if the audio cannot be read.
+    """
     try:
         refuse_too_many(cut.duration * cut.sampling_rate, cut.num_channels)
         with audio_backend(_Reader()):
-            samples = cut.load_audio()  # (channels, n)
+            samples: np.ndarray = cut.load_audio()
     except Exception as error:  # lhotse and the decoders below it raise a dozen unrelated types
         reason = str(error).partition("[extra info]")[0]  # lhotse's: the cut with all it holds
         if not isinstance(error, audio.AudioError):
             reason = f"{type(error).__name__}: {reason}"
         raise audio.AudioError(printable(" ".join(reason.split())[:500])) from error
-    return np.ascontiguousarray(
-        audio.resample(audio.mono(samples.T), cut.sampling_rate), dtype=np.float32
-    )
+    return samples
 
 
 class _Reader(LibsndfileBackend):

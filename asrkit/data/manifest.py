@@ -5,9 +5,10 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import count
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, BinaryIO, NamedTuple
 
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
@@ -72,24 +73,30 @@ def lines_of(path: str | Path) -> Iterator[tuple[int, bytes]]:
     path = Path(path)
     if not path.is_file():
         raise ManifestError(f"{path} is no file" if path.exists() else f"no manifest {path}")
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        empty = 0
-        try:
+    with path.open("rb") as file:
+        yield from lines_in(file, str(path))
+
+
+def lines_in(file: BinaryIO, name: str) -> Iterator[tuple[int, bytes]]:
+    """As `lines_of`, of an open file with this name."""
+    empty = 0
+    try:
+        with gzip.open(file) if name.endswith(".gz") else nullcontext(file) as lines:
             for number in count(1):
-                line = file.readline(MAX_LINE + 1)
+                line = lines.readline(MAX_LINE + 1)
                 if len(line) > MAX_LINE:
-                    raise ManifestError(f"{path}:{number}: a line of more than {MAX_LINE} bytes")
+                    raise ManifestError(f"{name}:{number}: a line of more than {MAX_LINE} bytes")
                 if not line:
                     return
                 if number == 1:
                     line = line.removeprefix(codecs.BOM_UTF8)
                 empty = 0 if line.strip() else empty + 1
                 if empty > MAX_EMPTY:
-                    raise ManifestError(f"{path}:{number}: {MAX_EMPTY} empty lines before it")
+                    raise ManifestError(f"{name}:{number}: {MAX_EMPTY} empty lines before it")
                 if not empty:
                     yield number, line
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise ManifestError(f"{path} is not a gzipped file, or damaged: {error}") from None
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ManifestError(f"{name} is not a gzipped file, or damaged: {error}") from None
 
 
 def read_manifest(path: str | Path, left_out: list[LeftOut]) -> Iterator[Utterance]:

@@ -1,26 +1,25 @@
-"""Batches of utterances of similar duration, resumable and the same on all ranks."""
+"""Batches of utterances of similar duration, planned on their durations alone."""
 
 import random
-import warnings
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from array import array
+from collections.abc import Iterator
+from itertools import chain
 
-from lhotse import CutSet
-from lhotse.cut import Cut
-from lhotse.dataset import DynamicBucketingSampler, DynamicCutSampler
-from lhotse.dataset.sampling.base import CutSampler
+import numpy as np
+
+PIECE = 1 << 16  # numbers that are Python objects at a time: each takes four times its memory
 
 
 class EpochBatches:
-    """The batches of one epoch, each with the seed of its random draws.
+    """The batches of one epoch, each as the places of its utterances and a seed.
 
-    The order is a function of (seed, epoch). Cuts in memory are mixed as a whole, lazy ones by
-    lhotse within a buffer of a thousand. To resume, the batches before `start` are sampled and
-    dropped, without reading audio. All ranks of a distributed run sample the same batches and each
-    takes its share, so that several ranks train on the same batches as one.
+    The seed is that of the batch's random draws. An epoch is planned as a whole before its first
+    batch, by durations alone: batch k is a function of (seed, epoch, k), and resuming at it reads
+    nothing of those before. All ranks of a distributed run plan the same and each takes its share,
+    so that several ranks train on the same batches as one.
 
     Args:
-        cuts: utterances.
+        durations: (n,) of all utterances, seconds.
         max_batch_seconds: most audio in a batch, with its padding; a longer utterance is a batch
             by itself.
         num_buckets: the utterances of a batch are within about so small a part of all, ordered by
@@ -34,7 +33,7 @@ class EpochBatches:
 
     def __init__(
         self,
-        cuts: CutSet,
+        durations: np.ndarray,
         max_batch_seconds: float,
         num_buckets: int,
         seed: int,
@@ -43,61 +42,55 @@ class EpochBatches:
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
-        self.cuts, self.max_batch_seconds, self.num_buckets = cuts, max_batch_seconds, num_buckets
-        self.seed, self.epoch = seed, epoch
+        self.durations, self.max_batch_seconds = durations, max_batch_seconds
+        self.num_buckets, self.seed, self.epoch = num_buckets, seed, epoch
         self.first, self.stride = start + rank, world_size
 
-    def __iter__(self) -> Iterator[tuple[str, CutSet]]:
-        batches = self._lazy() if self.cuts.is_lazy else self._mixed()
-        for index, cuts in islice(enumerate(batches), self.first, None, self.stride):
-            yield f"{self.seed}-{self.epoch}-{index}", cuts
+    def __iter__(self) -> Iterator[tuple[str, list[int]]]:
+        places, begins, batches = self.planned()
+        for index in range(self.first, len(batches), self.stride):
+            batch = batches[index]
+            utterances = places[begins[batch] : begins[batch + 1]].tolist()
+            yield f"{self.seed}-{self.epoch}-{index}", utterances
 
-    def _mixed(self) -> list[CutSet]:
-        """Cuts in memory, ordered by duration and a random shift, cut into batches, shuffled.
+    def planned(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The epoch: all places, where in them each batch begins, and the order of the batches.
 
-        Every part of the epoch is alike: lhotse's sampler, which draws from its buckets until they
-        are empty, has the last ones left at the end, where the learning rate is lowest.
+        Utterances are ordered by duration and a random shift, cut into batches, and these shuffled:
+        so every part of the epoch is alike. (n,), (batches + 1,) and (batches,).
         """
         draw = random.Random(f"{self.seed}-{self.epoch}")
-        cuts = list(self.cuts)
-        draw.shuffle(cuts)
-        cuts.sort(key=lambda cut: cut.duration)
-        width = len(cuts) / self.num_buckets
-        places = [place + draw.uniform(0, width) for place in range(len(cuts))]
-        order = sorted(range(len(cuts)), key=places.__getitem__)
-        batches = list(within([cuts[i] for i in order], self.max_batch_seconds))
-        draw.shuffle(batches)
-        return batches
-
-    def _lazy(self) -> Iterable[CutSet]:
-        """Cuts that are read as they come, and may hold their audio: few are read ahead."""
-        options = {"max_duration": self.max_batch_seconds, "shuffle": True, "drop_last": False,
-                   "seed": self.seed, "rank": 0, "world_size": 1}  # fmt: skip
-        few = sum(1 for _ in islice(self.cuts, 2 * self.num_buckets)) // 2
-        num_buckets = min(self.num_buckets, few)
-        sampler: CutSampler
-        if num_buckets < 2:  # too few for lhotse, which estimates the buckets from utterances
-            sampler = DynamicCutSampler(self.cuts, **options)
-        else:
-            ahead = {"buffer_size": 1000, "num_cuts_for_bins_estimate": 1000}
-            sampler = DynamicBucketingSampler(
-                self.cuts, num_buckets=num_buckets, **options, **ahead
-            )
-        sampler.set_epoch(self.epoch)
-        # Of an utterance longer than a batch, which becomes a batch by itself.
-        warnings.filterwarnings("ignore", message="We have exceeded the max_duration")
-        return sampler
+        count = len(self.durations)
+        places = shuffled(count, draw)
+        places = places[np.argsort(self.durations[places], kind="stable")]
+        width = count / self.num_buckets
+        shifted = np.fromiter((width * draw.random() for _ in range(count)), np.float64, count)
+        shifted += np.arange(count)
+        places = places[np.argsort(shifted, kind="stable")]
+        begins = within(self.durations[places], self.max_batch_seconds)
+        return places, begins, shuffled(len(begins) - 1, draw)
 
 
-def within(cuts: Iterable[Cut], max_batch_seconds: float) -> Iterator[CutSet]:
-    """Cuts in batches, in their order, each as large as it may be with its padding."""
-    batch: list[Cut] = []
-    longest = 0.0
-    for cut in cuts:
-        longest = max(longest, cut.duration)
-        if batch and longest * (len(batch) + 1) > max_batch_seconds:
-            yield CutSet(batch)
-            batch, longest = [], cut.duration
-        batch.append(cut)
-    if batch:
-        yield CutSet(batch)
+def shuffled(count: int, draw: random.Random) -> np.ndarray:
+    """The numbers from 0 to `count` - 1, shuffled: (count,) uint32."""
+    numbers = array("I", range(count))
+    draw.shuffle(numbers)
+    return np.frombuffer(numbers, np.uint32) if count else np.zeros(0, np.uint32)
+
+
+def within(durations: np.ndarray, max_batch_seconds: float) -> np.ndarray:
+    """Where batches of utterances in this order begin, each as large as it may be with its padding.
+
+    Returns:
+        (batches + 1,): the last number is that of all utterances.
+    """
+    begins, longest = array("Q", [0]), 0.0
+    pieces = (durations[i : i + PIECE].tolist() for i in range(0, len(durations), PIECE))
+    for place, duration in enumerate(chain.from_iterable(pieces)):
+        longest = max(longest, duration)
+        if place > begins[-1] and longest * (place + 1 - begins[-1]) > max_batch_seconds:
+            begins.append(place)
+            longest = duration
+    if len(durations):
+        begins.append(len(durations))
+    return np.array(begins, np.int64)

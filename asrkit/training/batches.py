@@ -3,10 +3,10 @@
 import logging
 
 import torch
-from lhotse import CutSet
 from torch.utils.data import DataLoader
 
 from asrkit.data.dataset import Batch, SpeechDataset, TextEncoder
+from asrkit.data.index import Cuts
 from asrkit.data.sampling import EpochBatches
 
 logger = logging.getLogger(__name__)
@@ -18,22 +18,24 @@ def loaded(dataset: SpeechDataset, batches: EpochBatches, num_workers: int) -> D
 
 
 def held_out(
-    cuts: CutSet,
+    cuts: Cuts,
     encode: TextEncoder,
     max_batch_seconds: float,
     num_workers: int = 0,
 ) -> DataLoader[Batch]:
     """Loader for scoring: every utterance once, without augmentation."""
-    batches = EpochBatches(cuts, max_batch_seconds, num_buckets=20, seed=0, epoch=0)
-    return loaded(SpeechDataset(encode, to_train=False), batches, num_workers)
+    dataset = SpeechDataset(cuts, encode, to_train=False)
+    batches = EpochBatches(dataset.durations, max_batch_seconds, num_buckets=20, seed=0, epoch=0)
+    return loaded(dataset, batches, num_workers)
 
 
-def report_left_out(batch: Batch) -> None:
-    for utterance in batch.left_out:
+def report_left_out(batch: Batch, most: int) -> None:
+    """Name at most so many of those left out in the log."""
+    for utterance in batch.left_out[: max(0, most)]:
         logger.warning("left out %s", utterance)
 
 
 def filler() -> Batch:
     """A second of silence, for a rank without batches that has to step with the others."""
     one = torch.ones(1, dtype=torch.int64)
-    return Batch("filler", [], torch.zeros(1, 16000), one * 16000, one[None], one, [], [], 0.0)
+    return Batch("filler", [], torch.zeros(1, 16000), one * 16000, one[None], one, [], [], 0, 0.0)

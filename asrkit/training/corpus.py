@@ -1,27 +1,37 @@
 """The training data: checked utterances, the tokenizer, the statistics of the features."""
 
 import hashlib
+import logging
 import random
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from lhotse import CutSet
 from lhotse.cut import Cut
 from torch import Tensor
 
-from asrkit.audio import SAMPLE_RATE, AudioError, Frontend, features
+from asrkit.audio import SAMPLE_RATE, Frontend, features
 from asrkit.build import build_frontend, build_normalizer, train_tokenizer
 from asrkit.config import Config
 from asrkit.data.cuts import load_cuts, perturb_speed, text_of, usable
 from asrkit.data.dataset import TextEncoder, load_samples
+from asrkit.data.index import Cuts, IndexedCuts, durations_of
+from asrkit.data.indexing import can_be_indexed, index_of
 from asrkit.data.manifest import LeftOut, ManifestError
+from asrkit.errors import UserError
+
+logger = logging.getLogger(__name__)
+
+MAX_TEXTS = 100_000  # of an index that the tokenizer is made of
 
 
 class Corpus(NamedTuple):
     """The training and dev sets, checked, with their tokenizer."""
 
-    train: CutSet  # each utterance at each speed
-    dev: CutSet
+    train: Cuts  # each utterance at each speed
+    dev: Cuts
     encode: TextEncoder
     seconds: float  # of train
     left_out: list[LeftOut]
@@ -32,15 +42,22 @@ class Corpus(NamedTuple):
 def load_corpus(config: Config) -> Corpus:
     """Read and check both manifests; the tokenizer is made from the training texts.
 
+    Of an index only durations and the lengths of texts are checked here. Texts that cannot be
+    learned are left out of their batches.
+
     Raises:
-        ManifestError: if nothing usable is left.
+        ManifestError: if nothing usable is left, or too little of the training set can be read.
     """
     left_out: list[LeftOut] = []
-    train, dev = load_cuts(config.data.train, left_out), load_cuts(config.data.dev, left_out)
-    text = config.text
-    tokenizer = train_tokenizer(text, (text_of(cut) for cut in train))
+    train = opened(config.data.train, left_out)
+    check_share(left_out, len(train) + len(left_out), config)
+    dev = opened(config.data.dev, left_out)
+    tokenizer = train_tokenizer(config.text, texts_of(train))
     encode = TextEncoder(
-        tokenizer, build_normalizer(text), config.model.num_frames, build_frontend(config.model)
+        tokenizer,
+        build_normalizer(config.text),
+        config.model.num_frames,
+        build_frontend(config.model),
     )
 
     def too_long(cut: Cut) -> str | None:
@@ -54,30 +71,82 @@ def load_corpus(config: Config) -> Corpus:
         samples = int(cut.duration * SAMPLE_RATE)
         return too_long(cut) or encode.why_not(text_of(cut), samples)
 
-    train = usable(perturb_speed(train, config.augmentation.speed_factors), why_not, left_out)
-    dev = usable(dev, too_long, left_out)  # texts that cannot be encoded count as errors
+    def fitting(cuts: Cuts, why_not: Callable[[Cut], str | None], to_train: bool) -> Cuts:
+        if isinstance(cuts, CutSet):
+            return usable(cuts, why_not, left_out)
+        seconds = cuts.durations
+        fits = (config.data.min_seconds <= seconds) & (seconds <= config.data.max_seconds)
+        if to_train:
+            fits &= cuts.text_lengths > 0
+        for cut in map(cuts.described, np.flatnonzero(~fits).tolist()):
+            left_out.append(LeftOut(cut.id, why_not(cut) or "cannot be used"))
+        return cuts.chosen(fits)
+
+    train = fitting(at_speeds(train, config.augmentation.speed_factors), why_not, True)
+    dev = fitting(dev, too_long, False)  # texts that cannot be encoded count as errors
     for cuts, path in ((train, config.data.train), (dev, config.data.dev)):
-        if next(iter(cuts), None) is None:
+        if not len(cuts):
             reasons = "".join(f"\n  {u}" for u in left_out[:5])
             raise ManifestError(f"{path} has no usable utterance{reasons}")
-    (seconds, of_train), (_, of_dev) = measured(train), measured(dev)
+    seconds = float(np.add.accumulate(durations_of(train))[-1])
     noise = config.augmentation.noise
     noises = None
     if noise is not None:
         noises = load_cuts(noise, left_out).resample(SAMPLE_RATE).to_eager()
         if not len(noises):
             raise ManifestError(f"augmentation.noise {noise} has no usable recording")
-    return Corpus(train, dev, encode, seconds, left_out, (of_train, of_dev), noises)
+    return Corpus(
+        train, dev, encode, seconds, left_out, (fingerprint(train), fingerprint(dev)), noises
+    )
 
 
-def measured(cuts: CutSet) -> tuple[float, str]:
-    """Total seconds, and a fingerprint: SHA-256 of all ids and durations in order."""
-    seconds, found = 0.0, hashlib.sha256()
+def opened(path: str, left_out: list[LeftOut]) -> Cuts:
+    """The utterances of a manifest in memory, or of the index of shards and of lhotse's cuts."""
+    if not can_be_indexed(path):
+        return load_cuts(path, left_out)
+    index = index_of(path)
+    left_out += index.left_out
+    return IndexedCuts(index)
+
+
+def at_speeds(cuts: Cuts, factors: list[float]) -> Cuts:
+    """Every utterance once at each of these speeds."""
+    if isinstance(cuts, IndexedCuts):
+        return IndexedCuts(cuts.index, tuple(factors))
+    return perturb_speed(cuts, factors)
+
+
+def check_share(bad: list[LeftOut], count: int, config: Config) -> None:
+    """Raises ManifestError if more than data.max_bad_share of all cannot be read."""
+    share = config.data.max_bad_share
+    if len(bad) > share * count:
+        reasons = "".join(f"\n  {each}" for each in bad[:5])
+        raise ManifestError(
+            f"{config.data.train}: {len(bad)} of {count} utterances cannot be read, more than "
+            f"data.max_bad_share {share:g}{reasons}"
+        )
+
+
+def texts_of(cuts: Cuts) -> Iterator[str]:
+    """The texts to make a tokenizer of: all, or MAX_TEXTS at equal distances in an index."""
+    if isinstance(cuts, CutSet):
+        yield from map(text_of, cuts)
+        return
+    places = np.linspace(0, len(cuts) - 1, min(len(cuts), MAX_TEXTS)).astype(int).tolist()
+    if len(places) < len(cuts):
+        logger.info("the tokenizer is made of %d of %d texts", len(places), len(cuts))
+    yield from map(cuts.index.text, places)
+
+
+def fingerprint(cuts: Cuts) -> str:
+    """SHA-256 of all ids and durations in order."""
+    if isinstance(cuts, IndexedCuts):
+        return cuts.fingerprint()
+    found = hashlib.sha256()
     for number, cut in enumerate(cuts):
-        seconds += cut.duration
         line = f"{cut.id} {cut.duration}"
         found.update((f"\n{line}" if number else line).encode(errors="surrogatepass"))
-    return seconds, found.hexdigest()
+    return found.hexdigest()
 
 
 def hours_of_epoch(hours: float, speed_factors: list[float]) -> str:
@@ -91,18 +160,19 @@ def hours_of_epoch(hours: float, speed_factors: list[float]) -> str:
 
 
 def feature_statistics(
-    cuts: CutSet, frontend: Frontend, max_seconds: float = 1200.0
+    cuts: Cuts, frontend: Frontend, max_seconds: float = 1200.0
 ) -> tuple[Tensor, Tensor]:
     """Mean (F,) and 1 / standard deviation (F,) of the log mels of about `max_seconds` of audio."""
     sums = torch.zeros(2, frontend.num_mels, dtype=torch.float64)
     frames, seconds = 0, 0.0
-    chosen = cuts if cuts.is_lazy else random.Random(0).sample(list(cuts), len(cuts))
-    for cut in chosen:
+    for place in in_random_order(len(cuts), random.Random(0)):
         if seconds > max_seconds:
+            logger.info("mean and variance of the features are those of %.0f s", seconds)
             break
         try:
+            cut = cuts[place]
             samples = torch.from_numpy(load_samples(cut))[None]
-        except AudioError:  # the training loop logs it
+        except UserError:  # the training loop logs it
             continue
         feats = features(frontend, samples, torch.tensor([samples.size(1)]))[0][0]  # (T, F)
         feats = feats[frontend.lead_frames :].double()
@@ -113,3 +183,12 @@ def feature_statistics(
     mean = sums[0] / frames
     variance = (sums[1] / frames - mean.square()).clamp(min=1e-4)
     return mean.float(), variance.rsqrt().float()
+
+
+def in_random_order(count: int, draw: random.Random) -> Iterator[int]:
+    """The numbers from 0 to `count` - 1 as `draw.sample` draws all, but one at a time."""
+    moved: dict[int, int] = {}
+    for last in reversed(range(count)):
+        place = draw.randrange(last + 1)
+        yield moved.get(place, place)
+        moved[place] = moved.pop(last, last)

@@ -23,6 +23,7 @@ FREE = {
     "data.train",  # its utterances are compared
     "data.dev",
     "data.recipe",
+    "data.max_bad_share",
     "data.num_workers",
     "context.chunk_size",
     "context.left_context",

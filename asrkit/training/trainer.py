@@ -51,6 +51,8 @@ from asrkit.training.views import draw_views
 
 logger = logging.getLogger(__name__)
 
+NAMED = 100  # utterances left out of an epoch that the log names; the others are counted
+
 
 class TrainingError(UserError):
     """Training that cannot go on from its current weights."""
@@ -89,6 +91,7 @@ class Trainer:
         self.bfloat16 = wants_bfloat16(self.options.precision, ranks.device)
         self.spec_augment = build_spec_augment(config.augmentation)
         self.identity = identity(config, corpus)
+        self.num_left_out = self.num_bad = 0  # of the epoch since this process began
         self.writer: Any = None  # set from outside: a TensorBoard SummaryWriter
         self.stop = False  # set from outside: save and end after the current step
         self.progress = Progress()
@@ -148,6 +151,7 @@ class Trainer:
         """
         start, before = time.monotonic(), self.progress
         losses, tokens = 0.0, 0
+        self.num_left_out = self.num_bad = 0
         total = round(self.corpus.seconds)
         bar = tqdm(
             total=total, initial=min(total, round(self.progress.seconds)), unit=" s", leave=False,
@@ -180,21 +184,26 @@ class Trainer:
             losses / max(1, tokens), self.optimizers[0].param_groups[0]["lr"], elapsed,
             (self.progress.seconds - before.seconds) / max(1e-9, elapsed),
         )  # fmt: skip
+        if self.num_left_out:
+            logger.warning(
+                "%d of %d utterances left out, %d of which could not be read",
+                self.num_left_out, len(self.corpus.train), self.num_bad,
+            )  # fmt: skip
 
     def groups(self) -> Iterator[list[Batch]]:
         """This rank's batches of each optimiser step in the rest of the epoch."""
         data, size = self.config.data, self.options.accumulate_batches
-        batches = EpochBatches(
-            self.corpus.train, data.max_batch_seconds, data.num_buckets, self.options.seed,
-            self.progress.epoch, self.progress.batch, self.ranks.rank, self.ranks.size,
-        )  # fmt: skip
         options = self.config.augmentation
         augmentation = Augmentation(
             self.corpus.noise, options.noise_probability, options.noise_snr_db,
             options.reverb_probability, options.silence_probability, options.silence_seconds,
             options.telephone_probability,
         )  # fmt: skip
-        dataset = SpeechDataset(self.corpus.encode, augmentation)
+        dataset = SpeechDataset(self.corpus.train, self.corpus.encode, augmentation)
+        batches = EpochBatches(
+            dataset.durations, data.max_batch_seconds, data.num_buckets, self.options.seed,
+            self.progress.epoch, self.progress.batch, self.ranks.rank, self.ranks.size,
+        )  # fmt: skip
         loader = iter(loaded(dataset, batches, data.num_workers))
         # Ranks step together: those whose batches end first get fillers with weight 0.
         while self.ranks.any(bool(group := list(islice(loader, size)))):
@@ -207,11 +216,18 @@ class Trainer:
         """
         options = self.options
         for batch in group:
-            report_left_out(batch)
-        tokens, seconds = self.ranks.sum(
+            report_left_out(batch, NAMED - self.num_left_out)
+        tokens, seconds, num_left_out, num_bad = self.ranks.sum(
             sum(int(batch.token_lengths.sum()) for batch in group if batch.ids),
             sum(batch.seconds for batch in group),
+            sum(len(batch.left_out) for batch in group),
+            sum(batch.num_bad for batch in group),
         )
+        self.num_left_out, self.num_bad = (
+            self.num_left_out + int(num_left_out),
+            self.num_bad + int(num_bad),
+        )
+        self.check_share()
         rate = learning_rate(self.share(), options.learning_rate, options.warmup_share)
         set_learning_rate(self.optimizers, rate)
         self.model.train()
@@ -317,6 +333,15 @@ class Trainer:
     def wall_seconds(self) -> float:
         """Seconds that all runs of this training took."""
         return time.monotonic() - self.started
+
+    def check_share(self) -> None:
+        """Raises TrainingError if more than data.max_bad_share of an epoch cannot be read."""
+        share, count = self.config.data.max_bad_share, len(self.corpus.train)
+        if self.num_bad > share * count:
+            raise TrainingError(
+                f"{self.num_bad} of an epoch's {count} utterances could not be read, see above: "
+                f"more than data.max_bad_share {share:g}; --resume goes on from the last checkpoint"
+            )
 
     def check_finite(self) -> None:
         """Raises TrainingError if a weight is NaN or infinite, which no step can repair."""

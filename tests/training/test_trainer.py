@@ -15,7 +15,9 @@ from safetensors.torch import load_file
 import asrkit
 from asrkit.commands.train import main, report, start_log
 from asrkit.config import load_config
+from asrkit.data.indexing import index_of
 from asrkit.data.manifest import LeftOut, ManifestError
+from asrkit.data.sampling import EpochBatches
 from asrkit.evaluation import outcomes
 from asrkit.model import FULL_CONTEXT, CTCLoss, View
 from asrkit.model_file import load_model
@@ -25,6 +27,7 @@ from asrkit.training.optimizer import learning_rate
 from asrkit.training.snapshots import Checkpoints, EpochWeights, Progress
 from asrkit.training.trainer import Trainer, TrainingError, recompute_layers
 from tests.conftest import PROJECT, tiny_model, write_config, write_manifest
+from tests.running import run
 
 
 def trainer(corpus: Path, tmp_path: Path, **training: object) -> Trainer:
@@ -119,6 +122,10 @@ def test_an_epoch_of_which_nothing_can_be_read_ends_training(corpus: Path, tmp_p
     before = {n: p.clone() for n, p in subject.model.named_parameters()}
     for path in (corpus / "audio").glob("train*"):
         path.unlink()
+    with pytest.raises(TrainingError, match=r"of an epoch's 12 utterances .*max_bad_share 0.1"):
+        subject.train_epoch()
+    any_share = subject.config.data.model_copy(update={"max_bad_share": 1.0})
+    subject.config = subject.config.model_copy(update={"data": any_share})
     with pytest.raises(TrainingError, match="no step of epoch 2 could be taken"):
         subject.train_epoch()
     assert all(torch.equal(before[n], p) for n, p in subject.model.named_parameters())
@@ -269,8 +276,32 @@ def test_feature_statistics(corpus: Path, tmp_path: Path) -> None:
     assert 0.6 < feats.std() < 1.4
 
 
+# A rank's process. The second writes down the audio that it reads to train.
+RANK = """
+import os, pathlib, sys
+from asrkit.data.store import Folder
+
+def recorded(self, name, start, size, read=Folder.read):
+    if name.endswith(".tar"):
+        with pathlib.Path(__file__).with_name("read.txt").open("a") as file:
+            print(name, start + 512, file=file)
+    return read(self, name, start, size)
+
+if os.environ["RANK"] == "1":
+    Folder.read = recorded
+from asrkit.commands.train import main
+sys.exit(main())
+"""
+
+
 def test_two_ranks_match_one(corpus: Path, tmp_path: Path, environment: dict[str, str]) -> None:
-    """Two ranks with one batch each a step: the weights of one rank with two batches a step."""
+    """Two ranks with one batch each a step: the weights of one rank with two batches a step.
+
+    The two train from shards, and the second reads what it trains on and nothing else.
+    """
+    shards = corpus / "shards"
+    assert run("data", "shard", corpus / "train.jsonl", "--output", shards, "--shard-size", 5) == 0
+    (tmp_path / "rank.py").write_text(RANK)
     one = write_config(tmp_path / "one.yaml", corpus, tmp_path / "one", accumulate_batches=2)
     two = write_config(tmp_path / "two.yaml", corpus, tmp_path / "two")
     assert main(["--config", str(one)]) == 0
@@ -283,11 +314,17 @@ def test_two_ranks_match_one(corpus: Path, tmp_path: Path, environment: dict[str
         "--standalone",
     ]
     subprocess.run(
-        [*command, "-m", "asrkit.train", "--config", str(two)],
+        [*command, tmp_path / "rank.py", "--config", str(two), f"data.train={shards}"],
         cwd=PROJECT, env=environment, check=True, capture_output=True,
     )  # fmt: skip
     a, b = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
     assert max(float((a[n].double() - b[n].double()).abs().max()) for n in a) < 1e-5
+    index = index_of(str(shards))
+    shares = [EpochBatches(index.rows["duration"], 4.0, 2, 0, each, 0, 1, 2) for each in (0, 1)]
+    rows = [index.rows[place] for share in shares for _, places in share for place in places]
+    read = (tmp_path / "read.txt").read_text().splitlines()[12:]  # those for the statistics first
+    assert read == [f"recording.{row['shard']:06d}.tar {row['offset']}" for row in rows]
+    assert 0 < len(read) < 24  # of two epochs
     # Control: another number of batches a step is another training.
     other = write_config(tmp_path / "other.yaml", corpus, tmp_path / "other")
     assert main(["--config", str(other)]) == 0

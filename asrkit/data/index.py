@@ -1,0 +1,293 @@
+"""The index of a corpus in shards: where each utterance is, and what planning a training needs.
+
+An index is a folder of three files (docs/formats.md): `rows.npy` has a row of numbers for each
+utterance, `lines.jsonl` its cut of lhotse's as JSON, `index.json` the state of the files that it
+was made of. Rows are mapped into memory, so that all ranks of a machine share them.
+"""
+
+import hashlib
+import json
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import pydantic
+from lhotse import CutSet
+from lhotse.cut import Cut
+from lhotse.serialization import deserialize_item
+from pydantic import BaseModel, ConfigDict, Field
+
+from asrkit.audio import AudioError
+from asrkit.audio.file import MAX_RATE, MAX_SECONDS, MIN_RATE
+from asrkit.data.cuts import inert, objects
+from asrkit.data.manifest import MAX_LINE, LeftOut, ManifestError
+from asrkit.data.store import Folder, Stamp
+from asrkit.errors import shown
+
+ROW = np.dtype([
+    ("line", "<u8"), ("line_size", "<u4"),  # bytes of lines.jsonl
+    ("shard", "<i4"),  # in `Description.shards`; -1: the line names a file of its own
+    ("offset", "<u8"), ("size", "<u4"),  # bytes of the shard
+    ("duration", "<f8"), ("rate", "<u4"),  # seconds, Hz
+    ("text", "<u4"),  # characters
+])  # fmt: skip
+HEADER = tarfile.BLOCKSIZE  # bytes before a member of a tar
+MAX_MEMBER = 1 << 30  # bytes of an utterance's audio
+PIECE = 1 << 20  # rows that are checked at once
+ROWS, LINES, DESCRIPTION = "rows.npy", "lines.jsonl", "index.json"
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class Description(BaseModel):
+    """The contents of `index.json`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    format_version: Literal[1] = 1
+    files: dict[str, Stamp]  # what the index was made of, by name in the folder of the corpus
+    shards: list[str]  # of `files`: the tars
+    rows_sha256: Digest
+    lines_sha256: Digest
+    lines_size: int
+    left_out: list[tuple[str, str]]  # id and reason of what could not be indexed
+
+
+class Index(NamedTuple):
+    """An index that fits its corpus, open for reading."""
+
+    corpus: str  # as the user names it
+    folder: Folder  # of the corpus
+    place: Path  # folder of the index
+    description: Description
+    rows: np.ndarray  # (n,) of ROW
+    lines: Stamp  # of lines.jsonl as it was opened
+
+    @property
+    def left_out(self) -> list[LeftOut]:
+        return [LeftOut(*each) for each in self.description.left_out]
+
+    def described(self, number: int) -> Cut:
+        """An utterance without its audio, which may be in a shard.
+
+        Raises:
+            ManifestError: if its line is damaged.
+        """
+        row = self.rows[number]
+        try:
+            cut = inert(deserialize_item(json.loads(self.line(number))), self.corpus)
+            if cut.duration != row["duration"] or cut.sampling_rate != row["rate"]:
+                raise ValueError(f"is of {cut.duration} s")
+        except Exception as error:  # lhotse raises many types
+            raise ManifestError(
+                f"{self.place}: line {number + 1} is not what was indexed ({shown(error, 200)}); "
+                "without this folder the index is made anew"
+            ) from None
+        return cut
+
+    def text(self, number: int) -> str:
+        """The text of an utterance, of its line alone."""
+        texts = (part.get("text") for part in objects(json.loads(self.line(number))))
+        return " ".join(each for each in texts if each)
+
+    def line(self, number: int) -> bytes:
+        """The JSON of an utterance; OSError if the index is no longer the one that was opened."""
+        row, folder = self.rows[number], Folder(str(self.place))
+        if folder.stamp(LINES) != self.lines:
+            raise OSError(f"{LINES} has changed")
+        return folder.read(LINES, int(row["line"]), int(row["line_size"]))
+
+    def read(self, number: int) -> Cut:
+        """An utterance with its audio.
+
+        Raises:
+            ManifestError: if its line is damaged.
+            AudioError: if its shard is missing, damaged, or has changed since it was indexed.
+        """
+        cut, row = self.described(number), self.rows[number]
+        if row["shard"] >= 0:
+            cut.recording.sources[0].source = self.member(row)
+        return cut
+
+    def member(self, row: np.void) -> bytes:
+        """The audio of a row, from its shard: the tar's member, whose header is checked."""
+        name = self.description.shards[row["shard"]]
+        where = shown(Path(self.corpus) / name, 300)
+        offset, size = int(row["offset"]), int(row["size"])
+        try:
+            if self.folder.is_local and self.folder.stamp(name) != self.description.files[name]:
+                raise AudioError(f"{where} has changed since it was indexed, see docs/training.md")
+            found = self.folder.read(name, offset - HEADER, HEADER + size)
+            header = tarfile.TarInfo.frombuf(found[:HEADER], "utf-8", "surrogateescape")
+            if header.size != size or header.type not in tarfile.REGULAR_TYPES:
+                raise AudioError(f"{where}: at {offset} is another file than was indexed")
+        except FileNotFoundError:
+            raise AudioError(f"{where} is missing") from None
+        except (OSError, tarfile.HeaderError) as error:
+            raise AudioError(f"{where} cannot be read at {offset}: {shown(error, 200)}") from None
+        return found[HEADER:]
+
+
+class IndexedCuts:
+    """Utterances of an index at some speeds, read when they are asked for, in any order.
+
+    Sent to another process, it opens the index there, and refuses another one.
+
+    Args:
+        index: of the corpus.
+        factors: speeds; the utterances are there at each of them, one after another.
+        kept: (n,) the numbers of those to use; None for all.
+    """
+
+    def __init__(
+        self, index: Index, factors: tuple[float, ...] = (1.0,), kept: np.ndarray | None = None
+    ) -> None:
+        self.index, self.factors, self.kept = index, factors, kept
+        durations, rates = index.rows["duration"], index.rows["rate"]
+        each = np.stack([at_speed(durations, rates, factor) for factor in factors], axis=1)
+        self.durations = each.ravel() if kept is None else each.ravel()[kept]  # seconds
+
+    def __len__(self) -> int:
+        return len(self.durations)
+
+    def __getitem__(self, place: int) -> Cut:
+        number, factor = self.at(place)
+        cut = self.index.read(number)
+        return cut if factor == 1.0 else cut.perturb_speed(factor)
+
+    def __iter__(self) -> Iterator[Cut]:
+        return (self[place] for place in range(len(self)))
+
+    def at(self, place: int) -> tuple[int, float]:
+        """The row and the speed of an utterance."""
+        if not 0 <= place < len(self):
+            raise IndexError(place)
+        number, speed = divmod(int(place if self.kept is None else self.kept[place]),
+                               len(self.factors))  # fmt: skip
+        return number, self.factors[speed]
+
+    def described(self, place: int) -> Cut:
+        """An utterance without its audio, see `Index.described`."""
+        number, factor = self.at(place)
+        cut = self.index.described(number)
+        return cut if factor == 1.0 else cut.perturb_speed(factor)
+
+    @property
+    def text_lengths(self) -> np.ndarray:
+        """(n,) characters of each text."""
+        lengths = np.repeat(self.index.rows["text"], len(self.factors))
+        return lengths if self.kept is None else lengths[self.kept]
+
+    def chosen(self, mask: np.ndarray) -> "IndexedCuts":
+        """Those for which the mask (n,) is true."""
+        places = np.flatnonzero(mask).astype(np.uint32)
+        kept = places if self.kept is None else self.kept[places]
+        return IndexedCuts(self.index, self.factors, kept)
+
+    def fingerprint(self) -> str:
+        """SHA-256 of all ids, texts and durations in order."""
+        found = hashlib.sha256(self.index.description.lines_sha256.encode())
+        found.update(self.durations.tobytes())
+        return found.hexdigest()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _reopened, (self.index.corpus, self.fingerprint(), self.factors, self.kept)
+
+
+def _reopened(
+    corpus: str, fingerprint: str, factors: tuple[float, ...], kept: np.ndarray | None
+) -> IndexedCuts:
+    from asrkit.data.indexing import index_of  # which makes what is opened here
+
+    cuts = IndexedCuts(index_of(corpus), factors, kept)
+    if cuts.fingerprint() != fingerprint:
+        raise ManifestError(f"{corpus} is not the same here as for the first rank")
+    return cuts
+
+
+Cuts: TypeAlias = CutSet | IndexedCuts  # in memory, or read when they are asked for
+
+
+def durations_of(cuts: Cuts) -> np.ndarray:
+    """(n,) seconds."""
+    if isinstance(cuts, IndexedCuts):
+        return cuts.durations
+    return np.fromiter((cut.duration for cut in cuts), np.float64, len(cuts))
+
+
+def at_speed(durations: np.ndarray, rates: np.ndarray, factor: float) -> np.ndarray:
+    """(n,) seconds of utterances at another speed, in whole samples, as lhotse rounds them."""
+    if factor == 1.0:
+        return np.array(durations)
+    samples = np.floor(np.round(durations * rates, 8) + 0.5)
+    samples = np.round(samples / factor, 8)
+    samples = np.floor(samples + 0.5) if factor > 1.0 else np.ceil(samples - 0.5)
+    return samples / rates
+
+
+def opened_index(corpus: str, folder: Folder, place: Path) -> Index:
+    """The index at `place`.
+
+    Raises:
+        ManifestError: if it is damaged, or its numbers are out of bounds.
+    """
+    try:
+        description = Description.model_validate_json((place / DESCRIPTION).read_bytes())
+        rows = np.load(place / ROWS, mmap_mode="r", allow_pickle=False)
+        check_description(description, place)
+        check_rows(rows, description)
+    except (OSError, ValueError, EOFError) as error:
+        told = error.errors()[0]["msg"] if isinstance(error, pydantic.ValidationError) else error
+        raise ManifestError(
+            f"{place} is not an index of {corpus}: {shown(str(told), 300)}; without this folder "
+            "the index is made anew"
+        ) from None
+    return Index(corpus, folder, place, description, rows, Folder(str(place)).stamp(LINES))
+
+
+def check_description(description: Description, place: Path) -> None:
+    """Raises ValueError for names that are no names of files in a folder, and another size."""
+    for name in description.files:
+        if Path(name).name != name or "\0" in name:
+            raise ValueError(f"a file named {shown(name)}")
+    if unknown := set(description.shards) - description.files.keys():
+        raise ValueError(f"the size of the shard {shown(min(unknown))} is not given")
+    size = (place / LINES).stat().st_size
+    if size != description.lines_size:
+        raise ValueError(f"{LINES} has {size} bytes and not {description.lines_size}")
+
+
+def check_rows(rows: np.ndarray, description: Description) -> None:
+    """Raises ValueError for rows that point outside their files, or that no utterance has."""
+    if rows.dtype != ROW or rows.ndim != 1:
+        raise ValueError(f"{ROWS} holds {shown(rows.dtype, 200)} of {rows.ndim} dimensions")
+    found = hashlib.sha256()
+    sizes = np.array([description.files[name].size for name in description.shards] or [0])
+    for start in range(0, len(rows), PIECE):
+        piece = np.array(rows[start : start + PIECE])
+        found.update(piece.tobytes())
+        line, offset = piece["line"].astype(np.int64), piece["offset"].astype(np.int64)
+        shard, size = piece["shard"], piece["size"].astype(np.int64)
+        in_shard = shard >= 0
+        known = (shard >= -1) & (shard < len(description.shards))
+        ends = sizes[np.where(in_shard & known, shard, 0)]
+        fine = {
+            "a line": (piece["line_size"] <= MAX_LINE)
+            & inside(line, piece["line_size"], description.lines_size),
+            "a shard": known,
+            "an offset": ~in_shard | ((offset >= HEADER) & inside(offset, size, ends)),
+            "a size": ~in_shard | ((size > 0) & (size <= MAX_MEMBER)),
+            "a duration": (piece["duration"] > 0) & (piece["duration"] <= MAX_SECONDS),
+            "a sample rate": (piece["rate"] >= MIN_RATE) & (piece["rate"] <= MAX_RATE),
+        }  # fmt: skip
+        for what, right in fine.items():
+            if not right.all():
+                raise ValueError(f"row {start + int(np.argmin(right))} has {what} out of bounds")
+    if found.hexdigest() != description.rows_sha256:
+        raise ValueError(f"{ROWS} is not the file that was written")
+
+
+def inside(start: np.ndarray, size: np.ndarray, end: np.ndarray | int) -> np.ndarray:
+    """Whether these parts lie in their files; `start + size` could overflow."""
+    return (start >= 0) & (start <= end) & (start + size <= end)

@@ -1,0 +1,133 @@
+"""Packing a corpus into shards: lhotse's Shar, tars of audio beside their cuts, with an index."""
+
+import gzip
+import io
+import json
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Iterable, Iterator
+from itertools import chain, count, islice
+from pathlib import Path
+
+import soundfile
+from lhotse import AudioSource, MonoCut, MultiCut, Recording
+from lhotse.cut import Cut
+from lhotse.utils import fastcopy
+from tqdm import tqdm
+
+from asrkit.audio import AudioError
+from asrkit.data.dataset import audio_of
+from asrkit.data.index import MAX_MEMBER, Index
+from asrkit.data.indexing import index_of
+from asrkit.data.manifest import LeftOut, ManifestError
+from asrkit.errors import UserError, shown
+
+COPIED = (".flac", ".wav", ".ogg", ".opus", ".mp3")  # formats that are read from memory
+
+
+def pack(cuts: Iterable[Cut], output: Path, shard_size: int, left_out: list[LeftOut]) -> Index:
+    """Write utterances with their audio into shards in a new folder, with their index.
+
+    A file that is one utterance is copied as it is; a part of one, and what is not in COPIED,
+    becomes flac of 16 bits. After an error the folder is not there.
+
+    Args:
+        cuts: the utterances; their order is kept.
+        output: folder.
+        shard_size: utterances in a shard.
+        left_out: those whose audio cannot be read are appended to it.
+
+    Raises:
+        UserError: if the folder exists, or no utterance can be packed.
+    """
+    if output.exists():
+        raise UserError(f"{shown(output)} exists already; name a new folder")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(prefix=".asrkit-", dir=output.parent))
+    try:
+        packed = packable(tqdm(cuts, str(output), disable=None, unit=" utt"), left_out)
+        for number in count():
+            first = next(packed, None)
+            if first is None:
+                break
+            write_shard(chain([first], islice(packed, shard_size - 1)), part, f"{number:06d}")
+        if not number:
+            raise ManifestError(
+                f"no utterance can be packed: {left_out[0] if left_out else 'none'}"
+            )
+        index_of(str(part))
+        part.chmod(0o755)
+        part.rename(output)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return index_of(str(output))
+
+
+def write_shard(packed: Iterable[tuple[Cut, bytes, str]], folder: Path, number: str) -> None:
+    """A tar of pairs of audio and JSON, and the cuts."""
+    with (
+        tarfile.open(folder / f"recording.{number}.tar", "w") as tar,
+        gzip.open(folder / f"cuts.{number}.jsonl.gz", "wb") as lines,
+    ):
+        for cut, audio, suffix in packed:
+            recording = json.dumps(cut.recording.to_dict()).encode()
+            for name, content in ((f"{cut.id}{suffix}", audio), (f"{cut.id}.json", recording)):
+                member = tarfile.TarInfo(name)
+                member.size = len(content)
+                tar.addfile(member, io.BytesIO(content))
+            lines.write(json.dumps(cut.to_dict()).encode() + b"\n")
+
+
+def packable(cuts: Iterable[Cut], left_out: list[LeftOut]) -> Iterator[tuple[Cut, bytes, str]]:
+    """Each cut as a shard has it, with its audio and the suffix of its format."""
+    for cut in cuts:
+        try:
+            cut.id.encode()  # a lone surrogate can be no part of a name
+            yield copied(cut) or converted(cut)
+        except (AudioError, OSError, UnicodeEncodeError, soundfile.LibsndfileError) as error:
+            left_out.append(LeftOut(cut.id, str(error)))
+
+
+def copied(cut: Cut) -> tuple[Cut, bytes, str] | None:
+    """A cut that is the whole of a file which is read from memory too, or None."""
+    if not isinstance(cut, (MonoCut, MultiCut)):
+        return None
+    recording = cut.recording
+    channels = [cut.channel] if isinstance(cut.channel, int) else list(cut.channel)
+    whole = not cut.start and cut.duration == recording.duration and not recording.transforms
+    path = Path(str(recording.sources[0].source))
+    if (
+        not whole
+        or channels != recording.channel_ids
+        or [source.type for source in recording.sources] != ["file"]
+        or path.suffix.lower() not in COPIED
+        or path.stat().st_size > MAX_MEMBER
+    ):
+        return None
+    return fastcopy(cut, recording=in_shard(recording)), path.read_bytes(), path.suffix.lower()
+
+
+def converted(cut: Cut) -> tuple[Cut, bytes, str]:
+    """Any other cut, its samples as flac.
+
+    Raises:
+        AudioError: if it cannot be read.
+    """
+    samples, rate = audio_of(cut), cut.sampling_rate  # (channels, n)
+    channels, num_samples = list(range(len(samples))), samples.shape[1]
+    audio = io.BytesIO()
+    soundfile.write(audio, samples.T, rate, format="FLAC", subtype="PCM_16")
+    recording = in_shard(Recording(cut.id, [], rate, num_samples, num_samples / rate, channels))
+    kind, channel = (MonoCut, 0) if len(channels) == 1 else (MultiCut, channels)
+    return (
+        kind(cut.id, start=0.0, duration=num_samples / rate, channel=channel,
+             supervisions=cut.supervisions, recording=recording),
+        audio.getvalue(), ".flac",
+    )  # fmt: skip
+
+
+def in_shard(recording: Recording) -> Recording:
+    """The recording with lhotse's mark of audio in a tar."""
+    source = AudioSource(type="shar", channels=recording.channel_ids, source="")
+    return fastcopy(recording, sources=[source])

@@ -1,0 +1,73 @@
+"""Reading parts of files in a folder, on a disk or in an object store."""
+
+import os
+from typing import BinaryIO, NamedTuple
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+from asrkit.data.manifest import ManifestError
+from asrkit.errors import shown
+
+WHEN = ("mtime", "ETag", "etag", "md5Hash", "LastModified", "updated", "created")
+
+
+class Stamp(NamedTuple):
+    """What tells that a file has changed."""
+
+    size: int  # bytes
+    when: str  # its time of change, or a store's own mark
+
+
+class Folder(NamedTuple):
+    """A folder: a path, or a URL as s3://bucket/folder, whose package must be installed."""
+
+    url: str
+
+    @property
+    def is_local(self) -> bool:
+        return "://" not in self.url
+
+    @property
+    def system(self) -> fsspec.AbstractFileSystem:
+        """Of this process: connections do not survive a fork."""
+        if self.is_local:
+            return LocalFileSystem()
+        try:
+            return fsspec.core.url_to_fs(self.url)[0]
+        except (ImportError, ValueError) as error:  # no package, no such protocol
+            raise ManifestError(f"{shown(self.url, 300)} cannot be read: {error}") from None
+
+    def path(self, name: str) -> str:
+        root = os.path.abspath(self.url) if self.is_local else self.system._strip_protocol(self.url)
+        return f"{root}/{name}"
+
+    def stamps(self) -> dict[str, Stamp]:
+        """Of all files in the folder, by name."""
+        found = self.system.ls(self.path(""), detail=True, refresh=True)
+        return {
+            info["name"].rpartition("/")[2]: _stamp(info)
+            for info in found if info["type"] == "file"
+        }  # fmt: skip
+
+    def stamp(self, name: str) -> Stamp:
+        return _stamp(self.system.info(self.path(name)))
+
+    def open(self, name: str) -> BinaryIO:
+        return self.system.open(self.path(name), "rb")
+
+    def read(self, name: str, start: int, size: int) -> bytes:
+        """So many bytes from `start` on.
+
+        Raises:
+            OSError: if they cannot be read.
+        """
+        found = self.system.cat_file(self.path(name), start=start, end=start + size)
+        if len(found) != size:
+            raise OSError(f"{name} ends before {start + size}")
+        return found
+
+
+def _stamp(info: dict[str, object]) -> Stamp:
+    when = next((info[key] for key in WHEN if info.get(key) is not None), "")
+    return Stamp(int(str(info["size"])), str(when))
