@@ -23,7 +23,7 @@ from asrkit.evaluation.scoring import rates
 from asrkit.files import replacing
 from asrkit.kinds import refusal
 from asrkit.model_file import ModelFile, save_model
-from asrkit.training.corpus import feature_statistics, hours_of_epoch, load_corpus
+from asrkit.training.corpus import feature_statistics, hours_of_epoch, shared_corpus
 from asrkit.training.distributed import Ranks
 from asrkit.training.snapshots import Checkpoints, EpochWeights
 from asrkit.training.trainer import Trainer
@@ -153,7 +153,7 @@ def run(config: Config, folder: Path, command: argparse.Namespace, ranks: Ranks)
     options = config.training
     if options.num_threads:
         torch.set_num_threads(options.num_threads)
-    corpus = load_corpus(config)
+    corpus = shared_corpus(config, ranks)
     report(corpus.left_out, folder / "left_out.jsonl", ranks)
     torch.manual_seed(options.seed)
     model = build_model(config.model, corpus.encode.tokenizer.vocab_size)
@@ -163,6 +163,8 @@ def run(config: Config, folder: Path, command: argparse.Namespace, ranks: Ranks)
         EpochWeights(folder / "epochs", options.average, options.average_of == "best"),
         ranks,
     )  # fmt: skip
+    if len(set(ranks.gather([str(trainer.identity)]))) > 1:
+        raise ConfigError("the processes have other configurations; start all with the same")
     begin(trainer, command, folder)
     if ranks.is_first:  # from now on it is this training's folder
         with replacing(folder / "config.yaml") as path:
@@ -198,7 +200,8 @@ def begin(trainer: Trainer, command: argparse.Namespace, folder: Path) -> None:
         known = start_from(name, model, corpus.encode.tokenizer, trainer.config)
         logger.info("starting from %s, which has %d of the labels", name, known)
     else:
-        mean, scale = feature_statistics(corpus.train, build_frontend(trainer.config.model))
+        frontend = build_frontend(trainer.config.model)
+        mean, scale = trainer.ranks.from_first(lambda: feature_statistics(corpus.train, frontend))
         model.encoder.set_statistics(mean, scale)
 
 

@@ -4,7 +4,7 @@ import hashlib
 import logging
 import random
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from lhotse.cut import Cut
 from torch import Tensor
 
 from asrkit.audio import SAMPLE_RATE, Frontend, features
-from asrkit.build import build_frontend, build_normalizer, train_tokenizer
+from asrkit.build import build_frontend, build_normalizer, read_tokenizer, train_tokenizer
 from asrkit.config import Config
 from asrkit.data.cuts import load_cuts, perturb_speed, text_of, usable
 from asrkit.data.dataset import TextEncoder, load_samples
@@ -21,6 +21,8 @@ from asrkit.data.index import Cuts, IndexedCuts, durations_of
 from asrkit.data.indexing import can_be_indexed, index_of
 from asrkit.data.manifest import LeftOut, ManifestError
 from asrkit.errors import UserError
+from asrkit.text import Tokenizer
+from asrkit.training.distributed import Ranks
 
 logger = logging.getLogger(__name__)
 
@@ -53,12 +55,7 @@ def load_corpus(config: Config) -> Corpus:
     check_share(left_out, len(train) + len(left_out), config)
     dev = opened(config.data.dev, left_out)
     tokenizer = train_tokenizer(config.text, texts_of(train))
-    encode = TextEncoder(
-        tokenizer,
-        build_normalizer(config.text),
-        config.model.num_frames,
-        build_frontend(config.model),
-    )
+    encode = text_encoder(config, tokenizer)
 
     def too_long(cut: Cut) -> str | None:
         shortest, longest = config.data.min_seconds, config.data.max_seconds
@@ -98,6 +95,25 @@ def load_corpus(config: Config) -> Corpus:
     return Corpus(
         train, dev, encode, seconds, left_out, (fingerprint(train), fingerprint(dev)), noises
     )
+
+
+def shared_corpus(config: Config, ranks: Ranks) -> Corpus:
+    """What `load_corpus` returns on the first rank, on all ranks: the others read nothing."""
+
+    def packed() -> tuple[dict[str, Any], bytes]:
+        found = load_corpus(config)._asdict()
+        return found, found.pop("encode").tokenizer.to_bytes()
+
+    found, tokenizer = ranks.from_first(packed)
+    return Corpus(**found, encode=text_encoder(config, read_tokenizer(config.text, tokenizer)))
+
+
+def text_encoder(config: Config, tokenizer: Tokenizer) -> TextEncoder:
+    """The encoder of texts for the configuration's model."""
+    return TextEncoder(
+        tokenizer, build_normalizer(config.text), config.model.num_frames,
+        build_frontend(config.model),
+    )  # fmt: skip
 
 
 def opened(path: str, left_out: list[LeftOut]) -> Cuts:

@@ -1,13 +1,19 @@
 """Distributed training: the ranks of a run under torchrun, or a single one."""
 
 import os
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+
+from asrkit.errors import UserError
+
+Value = TypeVar("Value")
 
 
 class Ranks:
@@ -47,6 +53,19 @@ class Ranks:
     def any(self, value: bool) -> bool:
         """Whether the value is true on any rank."""
         return self.sum(value) != [0.0]
+
+    def from_first(self, make: Callable[[], Value]) -> Value:
+        """What the first rank makes, on all ranks; where it raises a UserError, so do all."""
+        made: list[Any] = [None]
+        try:
+            made = [make() if self.is_first else None]
+        except UserError as error:
+            made = [error]
+        if self.size > 1:
+            dist.broadcast_object_list(made)
+        if isinstance(made[0], UserError):
+            raise made[0]
+        return made[0]
 
     def gather(self, items: list[str]) -> list[str]:
         """The items of all ranks, in their order."""
