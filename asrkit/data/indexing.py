@@ -113,13 +113,36 @@ def make_index(path: str, folder: Folder, files: dict[str, Stamp], place: Path) 
     except OSError as error:  # also of a read-only file system
         raise PermissionError from error
     try:
-        write_index(path, folder, files, part)
+        if folder.is_local or not copy_index(folder, files, part):
+            write_index(path, folder, files, part)
         part.chmod(0o755)
         shutil.rmtree(place, ignore_errors=True)
         with suppress(OSError):  # another process has just made it
             part.rename(place)
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+def copy_index(folder: Folder, files: dict[str, Stamp], place: Path) -> bool:
+    """Copy the index that lies beside shards in a store; False if it is not theirs, or not there.
+
+    The files have other times there than where the index was made: their sizes are compared.
+    """
+    try:
+        for name in (ROWS, LINES, DESCRIPTION):
+            folder.system.get_file(folder.path(f"cuts.index/{name}"), str(place / name))
+        description = Description.model_validate_json((place / DESCRIPTION).read_bytes())
+    except (OSError, ValueError):
+        return False
+    if _sizes(description.files) != _sizes(files):
+        return False
+    description = description.model_copy(update={"files": files})
+    (place / DESCRIPTION).write_text(description.model_dump_json(indent=1))
+    return True
+
+
+def _sizes(files: dict[str, Stamp]) -> dict[str, int]:
+    return {name: stamp.size for name, stamp in files.items()}
 
 
 def write_index(path: str, folder: Folder, files: dict[str, Stamp], place: Path) -> None:

@@ -54,7 +54,8 @@ class Folder(NamedTuple):
         return _stamp(self.system.info(self.path(name)))
 
     def open(self, name: str) -> BinaryIO:
-        return self.system.open(self.path(name), "rb")
+        """For reading on, in small pieces: of a tar in a store only the headers are wanted."""
+        return self.system.open(self.path(name), "rb", block_size=1 << 16)
 
     def read(self, name: str, start: int, size: int) -> bytes:
         """So many bytes from `start` on.

@@ -186,13 +186,23 @@ def test_where_nothing_can_be_written_the_index_is_in_the_cache(
 
 
 def test_an_object_store(shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    fsspec.filesystem("memory").put(str(shards), "/bucket/train", recursive=True)
-    there, here = (
-        IndexedCuts(index_of(where), SPEEDS) for where in ("memory://bucket/train", str(shards))
-    )
-    assert there.fingerprint() == here.fingerprint()
-    assert np.array_equal(load_samples(there[20]), load_samples(here[20]))
+    """With the index that was uploaded with the shards, and one that is made of them."""
+    store, url = fsspec.filesystem("memory"), "memory://bucket/train"
+    store.put(str(shards), "/bucket/train", recursive=True)
+    here = IndexedCuts(index_of(str(shards)), SPEEDS)
+    for number in range(3):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / f"cache{number}"))
+        with monkeypatch.context() as patch:
+            if number == 0:  # it is not made
+                patch.setattr(indexing, "write_index", None)
+            there = IndexedCuts(index_of(url), SPEEDS)
+        assert there.fingerprint() == here.fingerprint()
+        assert np.array_equal(load_samples(there[20]), load_samples(here[20]))
+        if number == 0:  # now the uploaded one is of other shards
+            pairs = store.cat_file("/bucket/train/recording.000000.tar")
+            store.pipe_file("/bucket/train/recording.000000.tar", pairs + bytes(512))
+        if number == 1:
+            store.rm("/bucket/train/cuts.index", recursive=True)
     with pytest.raises(ManifestError, match="nosuch"):
         index_of("nosuch://bucket/train")
 
