@@ -261,11 +261,7 @@ def write_manifests(splits: Splits, folder: Path, large: bool = False) -> None:
 
 
 def write_cuts(manifest: Path, target: Path) -> None:
-    """Write a plain manifest as lhotse cuts, which training reads a few at a time.
-
-    They are in random order, not by speaker, because a training that reads a few at a time shuffles
-    only these, and computes the statistics of the features from the first ones.
-    """
+    """Write a plain manifest as lhotse cuts, which training indexes, in random order."""
     from asrkit.data.cuts import load_cuts
 
     partial = target.with_name(f"part-{target.name}")  # lhotse needs the same suffix

@@ -7,7 +7,6 @@ first batch: opening the index, planning the epoch, beginning in the middle of i
 import argparse
 import hashlib
 import multiprocessing
-import resource
 import tempfile
 import time
 from pathlib import Path
@@ -37,7 +36,7 @@ class Cost(NamedTuple):
     opening: float  # seconds
     first_batch: float  # seconds, with planning
     resumed_batch: float  # seconds, of the batch in the middle
-    memory: float  # bytes of its own at most; the index is mapped, and shared
+    memory: float  # bytes more than before, at most; the index is mapped, and shared
     hours: float
     batches: int
 
@@ -66,7 +65,7 @@ def write_synthetic(count: int, place: Path) -> None:
 
 def measure(place: Path, factors: tuple[float, ...]) -> Cost:
     """What a rank spends on the index at `place` until it has a batch."""
-    begun = time.monotonic()
+    begun, before = time.monotonic(), most_memory()
     cuts = IndexedCuts(opened_index("synthetic", Folder("synthetic"), place), factors)
     opened = time.monotonic()
     batches = EpochBatches(cuts.durations, 300.0, 20, seed=0, epoch=0)
@@ -77,15 +76,18 @@ def measure(place: Path, factors: tuple[float, ...]) -> Cost:
     next(iter(EpochBatches(cuts.durations, 300.0, 20, seed=0, epoch=0, start=count // 2)))
     resumed = time.monotonic() - again
     hours = cuts.durations.sum() / 3600
-    return Cost(opened - begun, planned - opened, resumed, most_memory(), hours, count)
+    return Cost(opened - begun, planned - opened, resumed, most_memory() - before, hours, count)
 
 
-def most_memory() -> float:
-    """Bytes that this process had at most, without those of the files that are mapped now."""
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    status = Path("/proc/self/status")
-    lines = status.read_text().splitlines() if status.exists() else []
-    return most - sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssFile"))
+def most_memory() -> int:
+    """Bytes that this process had at most, without those of the files that are mapped now (Linux).
+
+    getrusage would give those of the process that started this one, if they were more.
+    """
+    lines = Path("/proc/self/status").read_text().splitlines()
+    values = dict(line.split(":", 1) for line in lines)
+    most, mapped = (int(values[name].removesuffix("kB")) for name in ("VmHWM", "RssFile"))
+    return 1024 * (most - mapped)
 
 
 def measured(count: int, factors: tuple[float, ...]) -> Cost:
@@ -106,7 +108,7 @@ def main() -> None:
         f"{options.utterances:.0f} utterances at {options.speeds} speeds, {cost.hours:.0f} h, "
         f"{cost.batches} batches of 300 s\nopening the index {cost.opening:.1f} s, first batch "
         f"{cost.first_batch:.1f} s, batch in the middle {cost.resumed_batch:.1f} s, "
-        f"{cost.memory / 2**20:.0f} MB"
+        f"{cost.memory / 1e6:.0f} MB of memory"
     )
 
 

@@ -84,13 +84,14 @@ def within(durations: np.ndarray, max_batch_seconds: float) -> np.ndarray:
     Returns:
         (batches + 1,): the last number is that of all utterances.
     """
-    begins, longest = array("Q", [0]), 0.0
+    begins, first, longest = array("Q", [0]), 0, 0.0
     pieces = (durations[i : i + PIECE].tolist() for i in range(0, len(durations), PIECE))
     for place, duration in enumerate(chain.from_iterable(pieces)):
-        longest = max(longest, duration)
-        if place > begins[-1] and longest * (place + 1 - begins[-1]) > max_batch_seconds:
-            begins.append(place)
+        if duration > longest:
             longest = duration
+        if longest * (place + 1 - first) > max_batch_seconds and place > first:
+            begins.append(place)
+            first, longest = place, duration
     if len(durations):
         begins.append(len(durations))
     return np.array(begins, np.int64)
