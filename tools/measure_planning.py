@@ -51,13 +51,14 @@ def write_synthetic(count: int, place: Path) -> None:
     durations = np.random.default_rng(0).lognormal(2.35, 0.6, count)
     rows["duration"] = durations.clip(1.0, 30.0).round(2)
     rows["rate"], rows["text"] = 16000, 100
-    np.save(place / ROWS, rows)
+    rows.tofile(place / ROWS)
     with (place / LINES).open("wb") as lines:
         lines.truncate(count * LINE)  # which takes no space on a disk
     shards = [f"recording.{number:06d}.tar" for number in range(-(-count // IN_SHARD))]
     stamp = Stamp(IN_SHARD * AUDIO + 10240, "")
     description = Description(
-        files=dict.fromkeys(shards, stamp), shards=shards, left_out=[], lines_size=count * LINE,
+        files=dict.fromkeys(shards, stamp), shards=shards, left_out=[], count=count,
+        lines_size=count * LINE,
         rows_sha256=hashlib.sha256(rows.tobytes()).hexdigest(), lines_sha256="0" * 64,
     )  # fmt: skip
     (place / DESCRIPTION).write_text(description.model_dump_json())

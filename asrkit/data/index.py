@@ -1,6 +1,6 @@
 """The index of a corpus in shards: where each utterance is, and what planning a training needs.
 
-An index is a folder of three files (docs/formats.md): `rows.npy` has a row of numbers for each
+An index is a folder of three files (docs/formats.md): `rows.bin` has a row of numbers for each
 utterance, `lines.jsonl` its cut of lhotse's as JSON, `index.json` the state of the files that it
 was made of. Rows are mapped into memory, so that all ranks of a machine share them.
 """
@@ -10,7 +10,7 @@ import json
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import pydantic
@@ -36,7 +36,7 @@ ROW = np.dtype([
 HEADER = tarfile.BLOCKSIZE  # bytes before a member of a tar
 MAX_MEMBER = 1 << 30  # bytes of an utterance's audio
 PIECE = 1 << 20  # rows that are checked at once
-ROWS, LINES, DESCRIPTION = "rows.npy", "lines.jsonl", "index.json"
+ROWS, LINES, DESCRIPTION = "rows.bin", "lines.jsonl", "index.json"
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
@@ -48,6 +48,7 @@ class Description(BaseModel):
     format_version: Literal[1] = 1
     files: dict[str, Stamp]  # what the index was made of, by name in the folder of the corpus
     shards: list[str]  # of `files`: the tars
+    count: int  # of utterances
     rows_sha256: Digest
     lines_sha256: Digest
     lines_size: int
@@ -68,35 +69,48 @@ class Index(NamedTuple):
     def left_out(self) -> list[LeftOut]:
         return [LeftOut(*each) for each in self.description.left_out]
 
+    def values(self, number: int) -> dict[str, Any]:
+        """The cut of an utterance as JSON.
+
+        Raises:
+            ManifestError: if its line is damaged, or the index is not the one that was opened.
+        """
+        row, folder = self.rows[number], Folder(str(self.place))
+        try:
+            if folder.stamp(LINES) != self.lines:
+                raise OSError(f"{LINES} has changed")
+            values = json.loads(folder.read(LINES, int(row["line"]), int(row["line_size"])))
+            if not isinstance(values, dict) or not isinstance(values.get("id"), str):
+                raise ValueError("no cut with an id")
+        except (OSError, ValueError, RecursionError) as error:
+            raise self.damaged(number, error) from None
+        return values
+
+    def text(self, number: int) -> str:
+        """The text of an utterance."""
+        texts = (part.get("text") for part in objects(self.values(number)))
+        return " ".join(each for each in texts if isinstance(each, str) and each)
+
     def described(self, number: int) -> Cut:
         """An utterance without its audio, which may be in a shard.
 
         Raises:
-            ManifestError: if its line is damaged.
+            ManifestError: if its line is not that of its row.
         """
-        row = self.rows[number]
+        row, values = self.rows[number], self.values(number)
         try:
-            cut = inert(deserialize_item(json.loads(self.line(number))), self.corpus)
+            cut = inert(deserialize_item(values), self.corpus)
             if cut.duration != row["duration"] or cut.sampling_rate != row["rate"]:
                 raise ValueError(f"is of {cut.duration} s")
         except Exception as error:  # lhotse raises many types
-            raise ManifestError(
-                f"{self.place}: line {number + 1} is not what was indexed ({shown(error, 200)}); "
-                "without this folder the index is made anew"
-            ) from None
+            raise self.damaged(number, error) from None
         return cut
 
-    def text(self, number: int) -> str:
-        """The text of an utterance, of its line alone."""
-        texts = (part.get("text") for part in objects(json.loads(self.line(number))))
-        return " ".join(each for each in texts if each)
-
-    def line(self, number: int) -> bytes:
-        """The JSON of an utterance; OSError if the index is no longer the one that was opened."""
-        row, folder = self.rows[number], Folder(str(self.place))
-        if folder.stamp(LINES) != self.lines:
-            raise OSError(f"{LINES} has changed")
-        return folder.read(LINES, int(row["line"]), int(row["line_size"]))
+    def damaged(self, number: int, error: Exception) -> ManifestError:
+        return ManifestError(
+            f"{self.place}: line {number + 1} is not what was indexed ({shown(error, 200)}); "
+            "without this folder the index is made anew"
+        )
 
     def read(self, number: int) -> Cut:
         """An utterance with its audio.
@@ -167,11 +181,11 @@ class IndexedCuts:
                                len(self.factors))  # fmt: skip
         return number, self.factors[speed]
 
-    def described(self, place: int) -> Cut:
-        """An utterance without its audio, see `Index.described`."""
+    def id(self, place: int) -> str:
+        """The id of an utterance, without its audio."""
         number, factor = self.at(place)
-        cut = self.index.described(number)
-        return cut if factor == 1.0 else cut.perturb_speed(factor)
+        name: str = self.index.values(number)["id"]
+        return name if factor == 1.0 else f"{name}_sp{factor}"
 
     @property
     def text_lengths(self) -> np.ndarray:
@@ -234,10 +248,10 @@ def opened_index(corpus: str, folder: Folder, place: Path) -> Index:
     """
     try:
         description = Description.model_validate_json((place / DESCRIPTION).read_bytes())
-        rows = np.load(place / ROWS, mmap_mode="r", allow_pickle=False)
         check_description(description, place)
+        rows = np.memmap(place / ROWS, ROW, "r") if description.count else np.zeros(0, ROW)
         check_rows(rows, description)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError) as error:
         told = error.errors()[0]["msg"] if isinstance(error, pydantic.ValidationError) else error
         raise ManifestError(
             f"{place} is not an index of {corpus}: {shown(str(told), 300)}; without this folder "
@@ -251,17 +265,18 @@ def check_description(description: Description, place: Path) -> None:
     for name in description.files:
         if Path(name).name != name or "\0" in name:
             raise ValueError(f"a file named {shown(name)}")
+        if not 0 <= description.files[name].size < 2**62:
+            raise ValueError(f"{shown(name)} has {shown(description.files[name].size)} bytes")
     if unknown := set(description.shards) - description.files.keys():
         raise ValueError(f"the size of the shard {shown(min(unknown))} is not given")
-    size = (place / LINES).stat().st_size
-    if size != description.lines_size:
-        raise ValueError(f"{LINES} has {size} bytes and not {description.lines_size}")
+    sizes = {LINES: description.lines_size, ROWS: description.count * ROW.itemsize}
+    for name, size in sizes.items():
+        if (found := (place / name).stat().st_size) != size:
+            raise ValueError(f"{name} has {found} bytes and not {shown(size)}")
 
 
 def check_rows(rows: np.ndarray, description: Description) -> None:
     """Raises ValueError for rows that point outside their files, or that no utterance has."""
-    if rows.dtype != ROW or rows.ndim != 1:
-        raise ValueError(f"{ROWS} holds {shown(rows.dtype, 200)} of {rows.ndim} dimensions")
     found = hashlib.sha256()
     sizes = np.array([description.files[name].size for name in description.shards] or [0])
     for start in range(0, len(rows), PIECE):

@@ -166,9 +166,10 @@ def write_index(path: str, folder: Folder, files: dict[str, Stamp], place: Path)
                 pieces.append(np.array(rows, ROW))
                 rows = []
     table = np.concatenate([*pieces, np.array(rows, ROW)])
-    np.save(place / ROWS, table)
+    table.tofile(place / ROWS)
     description = Description(
-        files=files, shards=shards, rows_sha256=hashlib.sha256(table.tobytes()).hexdigest(),
+        files=files, shards=shards, count=len(table),
+        rows_sha256=hashlib.sha256(table.tobytes()).hexdigest(),
         lines_sha256=digest.hexdigest(), lines_size=position,
         left_out=[(each.id, each.reason) for each in left_out],
     )  # fmt: skip
@@ -215,7 +216,10 @@ def utterances_in(
                     left_out.append(LeftOut(f"{name}:{number}", what_is_wrong(error)))
                     continue
                 except Exception as error:  # lhotse raises many types for a damaged manifest
-                    raise ManifestError(f"{path}: {name}:{number}: {shown(error, 300)}") from error
+                    raise ManifestError(
+                        f"{path}: {name}:{number} is no cut of lhotse's, as folders and .gz files "
+                        f"have: {shown(error, 300)}"
+                    ) from error
                 yield cut, shard, (member.offset, member.size) if member else (0, 0)
 
 

@@ -3,7 +3,7 @@
 import hashlib
 import logging
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,31 +56,8 @@ def load_corpus(config: Config) -> Corpus:
     dev = opened(config.data.dev, left_out)
     tokenizer = train_tokenizer(config.text, texts_of(train))
     encode = text_encoder(config, tokenizer)
-
-    def too_long(cut: Cut) -> str | None:
-        shortest, longest = config.data.min_seconds, config.data.max_seconds
-        if shortest <= cut.duration <= longest:
-            return None
-        limits = f"data.min_seconds {shortest} and data.max_seconds {longest}"
-        return f"{cut.duration:.2f} s long: not between {limits}"
-
-    def why_not(cut: Cut) -> str | None:
-        samples = int(cut.duration * SAMPLE_RATE)
-        return too_long(cut) or encode.why_not(text_of(cut), samples)
-
-    def fitting(cuts: Cuts, why_not: Callable[[Cut], str | None], to_train: bool) -> Cuts:
-        if isinstance(cuts, CutSet):
-            return usable(cuts, why_not, left_out)
-        seconds = cuts.durations
-        fits = (config.data.min_seconds <= seconds) & (seconds <= config.data.max_seconds)
-        if to_train:
-            fits &= cuts.text_lengths > 0
-        for cut in map(cuts.described, np.flatnonzero(~fits).tolist()):
-            left_out.append(LeftOut(cut.id, why_not(cut) or "cannot be used"))
-        return cuts.chosen(fits)
-
-    train = fitting(at_speeds(train, config.augmentation.speed_factors), why_not, True)
-    dev = fitting(dev, too_long, False)  # texts that cannot be encoded count as errors
+    train = fitting(at_speeds(train, config.augmentation.speed_factors), config, left_out, encode)
+    dev = fitting(dev, config, left_out)  # texts that cannot be encoded count as errors
     for cuts, path in ((train, config.data.train), (dev, config.data.dev)):
         if not len(cuts):
             reasons = "".join(f"\n  {u}" for u in left_out[:5])
@@ -123,6 +100,42 @@ def opened(path: str, left_out: list[LeftOut]) -> Cuts:
     index = index_of(path)
     left_out += index.left_out
     return IndexedCuts(index)
+
+
+def fitting(
+    cuts: Cuts, config: Config, left_out: list[LeftOut], encode: TextEncoder | None = None
+) -> Cuts:
+    """The utterances of the right length, and, for training, with texts that can be learned.
+
+    Args:
+        cuts: utterances; of an index only whether there is a text is checked.
+        config: with the limits.
+        left_out: the other utterances are appended to it.
+        encode: of the training texts.
+    """
+    shortest, longest = config.data.min_seconds, config.data.max_seconds
+
+    def wrong_length(seconds: float) -> str | None:
+        if shortest <= seconds <= longest:
+            return None
+        limits = f"data.min_seconds {shortest} and data.max_seconds {longest}"
+        return f"{seconds:.2f} s long: not between {limits}"
+
+    def why_not(cut: Cut) -> str | None:
+        reason = wrong_length(cut.duration)
+        if reason is None and encode is not None:
+            reason = encode.why_not(text_of(cut), int(cut.duration * SAMPLE_RATE))
+        return reason
+
+    if isinstance(cuts, CutSet):
+        return usable(cuts, why_not, left_out)
+    seconds = cuts.durations
+    fits = (shortest <= seconds) & (seconds <= longest)
+    if encode is not None:
+        fits &= cuts.text_lengths > 0
+    for place in np.flatnonzero(~fits).tolist():
+        left_out.append(LeftOut(cuts.id(place), wrong_length(seconds[place]) or "empty text"))
+    return cuts.chosen(fits)
 
 
 def at_speeds(cuts: Cuts, factors: list[float]) -> Cuts:
