@@ -71,16 +71,17 @@ def index_of(path: str) -> Index:
     Raises:
         ManifestError: if the corpus cannot be read, or the index is damaged.
     """
-    if "://" in path or Path(path).is_dir():
-        folder, name = Folder(path), "cuts"  # lhotse does not read cuts.index
-    else:
-        folder, name = Folder(str(Path(path).parent)), Path(path).name
     try:
-        files = {name: folder.stamp(name)} if name != "cuts" else {
-            each: stamp for each, stamp in folder.stamps().items()
-            if each.startswith(("cuts.", "recording."))
-        }  # fmt: skip
-    except OSError as error:
+        if "://" in path or Path(path).is_dir():
+            folder, name = Folder(path), "cuts"  # lhotse does not read cuts.index
+            mine = ("cuts.", "recording.")
+            files = {each: at for each, at in folder.stamps().items() if each.startswith(mine)}
+        else:
+            folder, name = Folder(str(Path(path).parent)), Path(path).name
+            files = {name: folder.stamp(name)}
+    except ManifestError:
+        raise
+    except Exception as error:  # an object store raises types of its own
         raise ManifestError(f"{path} cannot be read: {shown(error, 300)}") from None
     beside = folder.path(f"{name}.index")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "asrkit" / "index"

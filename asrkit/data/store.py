@@ -28,19 +28,23 @@ class Folder(NamedTuple):
     def is_local(self) -> bool:
         return "://" not in self.url
 
-    @property
-    def system(self) -> fsspec.AbstractFileSystem:
-        """Of this process: connections do not survive a fork."""
+    def located(self) -> tuple[fsspec.AbstractFileSystem, str]:
+        """The file system and the path there; of this process, for connections survive no fork."""
         if self.is_local:
-            return LocalFileSystem()
+            return LocalFileSystem(), os.path.abspath(self.url)
         try:
-            return fsspec.core.url_to_fs(self.url)[0]
+            system, path = fsspec.core.url_to_fs(self.url)
         except (ImportError, ValueError) as error:  # no package, no such protocol
             raise ManifestError(f"{shown(self.url, 300)} cannot be read: {error}") from None
+        return system, path
+
+    @property
+    def system(self) -> fsspec.AbstractFileSystem:
+        return self.located()[0]
 
     def path(self, name: str) -> str:
-        root = os.path.abspath(self.url) if self.is_local else self.system._strip_protocol(self.url)
-        return f"{root}/{name}"
+        """Of a file in the folder."""
+        return f"{self.located()[1]}/{name}"
 
     def stamps(self) -> dict[str, Stamp]:
         """Of all files in the folder, by name."""

@@ -4,6 +4,7 @@ import json
 import logging
 from pathlib import Path
 
+import fsspec
 import pytest
 
 from asrkit.commands.train import main
@@ -47,6 +48,16 @@ def test_shards_train_what_files_do(corpus: Path, shards: Path, tmp_path: Path) 
     fewer = f"data.train={corpus / 'fewer.jsonl'}"
     assert train(corpus, tmp_path / "fewer", *changes, fewer, epochs=1) == 0
     assert not same(weights(tmp_path / "files"), weights(tmp_path / "fewer"))
+
+
+def test_shards_in_an_object_store(
+    corpus: Path, shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    fsspec.filesystem("memory").put(str(shards), "/store/train", recursive=True)
+    for name, where in (("here", shards), ("there", "memory://store/train")):
+        assert train(corpus, tmp_path / name, f"data.train={where}", epochs=1) == 0
+    assert same(weights(tmp_path / "here"), weights(tmp_path / "there"))
 
 
 def test_resuming_reads_what_is_left(
