@@ -223,10 +223,8 @@ class Trainer:
             sum(len(batch.left_out) for batch in group),
             sum(batch.num_bad for batch in group),
         )
-        self.num_left_out, self.num_bad = (
-            self.num_left_out + int(num_left_out),
-            self.num_bad + int(num_bad),
-        )
+        self.num_left_out += int(num_left_out)
+        self.num_bad += int(num_bad)
         self.check_share()
         rate = learning_rate(self.share(), options.learning_rate, options.warmup_share)
         set_learning_rate(self.optimizers, rate)
