@@ -11,6 +11,7 @@ PACKAGES = {  # of each extra, by the names that Python imports
     "kenlm": ("kenlm",),
     "mic": ("sounddevice",),
     "onnx": ("onnx", "onnxruntime", "onnxscript"),
+    "ray": ("ray",),
     "recipes": ("backports", "espeakng_loader", "matplotlib", "soxr"),
     "redis": ("redis",),
     "serve": ("starlette", "uvicorn", "websockets", "python_multipart", "prometheus_client"),

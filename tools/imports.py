@@ -7,15 +7,8 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[1]
 PACKAGE = PROJECT / "asrkit"
 
-ROOTS = {
-    "errors",
-    "extras",
-    "files",
-    "hub",
-    "kinds",
-    "pretrained",
-    "version",
-}  # import nothing of asrkit
+# Import nothing of asrkit.
+ROOTS = {"errors", "extras", "files", "hub", "kinds", "leases", "pretrained", "version"}
 LEAVES = {"audio", "text", "model", "search", "lm"}  # import roots alone
 UP_TO_MODEL_FILE = LEAVES | {"config", "build", "model_file"}
 UP_TO_RUNTIME = UP_TO_MODEL_FILE | {"backends"}

@@ -91,6 +91,12 @@ def seconds_of(job: Job) -> tuple[float, int]:
     return min(job.duration or float("inf"), num_samples / rate - job.start), rate
 
 
+def in_a_row(form: str, job: Job, transcript: Recording, several: bool) -> str:
+    """What is written of a recording, without the header, where there may be several."""
+    shown = FORMATS[form].write(transcript)
+    return f"{printable(job.id)}\t{shown}" if form == "txt" and several else shown
+
+
 def add_output(arguments: Parser, form: str) -> None:
     """Add the options of the output's format and place."""
     group = arguments.group("output")
@@ -141,9 +147,7 @@ class Output:
             with replacing(self.path(job)) as temporary:
                 temporary.write_text(write(self.form, [transcript]), encoding="utf-8")
             return
-        shown = FORMATS[self.form].write(transcript)
-        if self.form == "txt" and self.several:
-            shown = f"{printable(job.id)}\t{shown}"
+        shown = in_a_row(self.form, job, transcript, self.several)
         if self.fresh:
             shown = FORMATS[self.form].header + shown
         self.fresh = False

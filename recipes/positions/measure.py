@@ -9,7 +9,7 @@ from typing import Any
 
 from asrkit import audio
 from asrkit.build import build_normalizer
-from asrkit.commands.decode import batches
+from asrkit.commands.decoded import batches
 from asrkit.commands.options import parser, run_command
 from asrkit.config import Config
 from asrkit.data.manifest import read_manifest
