@@ -28,7 +28,7 @@ from asrkit.commands.recordings import Job, in_a_row
 from asrkit.commands.workers import STARTERS, stopped_by_sigterm
 from asrkit.config import Config
 from asrkit.data.manifest import LeftOut
-from asrkit.errors import UserError, shown
+from asrkit.errors import UserError, printable, shown
 from asrkit.files import replacing
 from asrkit.leases import ATTEMPTS, Leases
 from asrkit.runtime import Recognizer, Result
@@ -133,7 +133,6 @@ class Corpus:
     ) -> None:
         self.recognizer, self.options = recognizer, options
         self.several = len(jobs) > 1
-        self.seconds = 0.0  # that decoding took, of the results that were joined
         self.folder = Path(options.output_dir, "shards")
         self.folder.mkdir(parents=True, exist_ok=True)
         same = [__version__, recognizer.identity(), options.format, options.nbest, self.several]
@@ -188,13 +187,13 @@ class Corpus:
     def is_done(self, name: str) -> bool:
         return self.read(name) is not None
 
-    def join(self, path: Path) -> list[Entry]:
+    def join(self, path: Path) -> Decoded:
         """Write what all shards hold to one file, and return it without what was written.
 
         Raises:
             UserError: for a result that is no longer there.
         """
-        entries = []
+        entries, seconds = [], 0.0
         with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
             file.write(FORMATS[self.options.format].header)
             for name in self.shards:
@@ -206,8 +205,8 @@ class Corpus:
                     else:
                         file.write(entry.shown)
                 entries += [entry._replace(shown="") for entry in found.entries]
-                self.seconds += found.seconds
-        return entries
+                seconds += found.seconds
+        return Decoded(entries, seconds)
 
 
 def decode_corpus(
@@ -243,23 +242,27 @@ def decode_corpus(
     if helps:
         return 0
     for name in sorted(left):
-        part = corpus.shards[name]
+        ids = [printable(corpus.shards[name][at].id) for at in (0, -1)]
         print(
-            f"asrkit decode: {ATTEMPTS} processes ended while they decoded {part[0].id} to "
-            f"{part[-1].id}; remove {shown(leases.path(name, 0))} and the like to try again",
+            f"asrkit decode: {ATTEMPTS} processes ended while they decoded {' to '.join(ids)}; "
+            f"remove {shown(leases.path(name, 0))} and the like to try again",
             file=sys.stderr,
         )  # fmt: skip
     if left:
         return 1
-    entries = corpus.join(merged(options))
+    found = corpus.join(merged(options))
+    texts = [entry.text for entry in found.entries]
     normalize = build_normalizer(config.text)
-    texts = [entry.text for entry in entries]
     report(jobs, texts, lambda text: recognizer.rewrite(normalize(text)))
-    seconds = sum(entry.seconds for entry in entries)
-    print(
-        f"{len(entries) - texts.count(None)} utterances, {seconds / 3600:.2f} hours, RTFx "
-        f"{seconds / max(corpus.seconds, 1e-9):.1f} of a worker, {texts.count(None)} left out: "
-        f"{shown(merged(options))}",
-        file=sys.stderr,
-    )  # fmt: skip
+    print(f"{summary(found)}: {shown(merged(options))}", file=sys.stderr)
     return 1 if None in texts else 0
+
+
+def summary(found: Decoded) -> str:
+    """How much was decoded, and how fast by a worker: the command may have been resumed."""
+    left_out = sum(entry.text is None for entry in found.entries)
+    seconds = sum(entry.seconds for entry in found.entries)
+    return (
+        f"{len(found.entries) - left_out} utterances, {seconds / 3600:.2f} hours, "
+        f"RTFx {seconds / max(found.seconds, 1e-9):.1f} of a worker, {left_out} left out"
+    )

@@ -1,0 +1,97 @@
+"""Seconds of audio that are decoded in a second: asrkit in batches and alone, beside sherpa-onnx.
+
+    asrkit export --model MODEL --format onnx --output m.onnx         # and onnx-int8, sherpa-onnx
+    python tools/bench_decode.py --model MODEL --manifest dev.jsonl --onnx m.onnx --sherpa FOLDER
+
+All contenders recognise the same samples from memory, in chunks of the model, with greedy search.
+sherpa-onnx takes streaming wenet-ctc models one recording at a time.
+"""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import torch
+from benchmarks import Failure, Row, environment, parser, ratio, report, round_robin
+
+from asrkit import audio
+from asrkit.backends.description import Exported
+from asrkit.commands.decoded import batches
+from asrkit.commands.recordings import jobs_of
+from asrkit.export.sherpa_folder import tail_samples, text_of, wheel
+from asrkit.model_file import load_model
+from asrkit.runtime import recognizer_of
+
+BATCHED = "asrkit"  # what the others are compared with
+BATCH_SECONDS = 120.0  # as `asrkit decode` has
+
+
+def timed(recognise: Callable[[], object]) -> list[float]:
+    """Seconds of a pass: one step."""
+    started = time.perf_counter()
+    recognise()
+    return [time.perf_counter() - started]
+
+
+def main() -> None:
+    arguments = parser(
+        "Audio seconds a second of decoding, beside sherpa-onnx.",
+        "python tools/bench_decode.py --model small-en-alnum --manifest dev.jsonl --rounds 5",
+    )
+    arguments.add_argument("--model", required=True)
+    arguments.add_argument("--manifest", required=True)
+    arguments.add_argument("--onnx", type=Path, nargs="+", default=[], metavar="FILE")
+    arguments.add_argument("--sherpa", type=Path, nargs="+", default=[], metavar="FOLDER")
+    options = arguments.parse_args()
+    facts = environment(options)
+    torch.set_num_threads(options.threads[0])
+    file = load_model(options.model)
+    jobs = jobs_of([], options.manifest, [])[: 3 if options.quick else None]
+    samples = [audio.load(job.path, job.start, job.duration) for job in jobs]
+    seconds = sum(map(len, samples)) / audio.SAMPLE_RATE
+    recognizers = {BATCHED: recognizer_of(file)}
+    recognizers |= {
+        f"asrkit, {path.name}": recognizer_of(file, backend=path) for path in options.onnx
+    }
+    passes: dict[str, Callable[[], object]] = {}
+    for name, recognizer in recognizers.items():
+        for label, batch_seconds in (name, BATCH_SECONDS), (f"{name}, one at a time", 0.1):
+            passes[label] = lambda recognizer=recognizer, batch_seconds=batch_seconds: list(
+                batches(recognizer, [*enumerate(samples)], batch_seconds)
+            )
+    spec = recognizers[BATCHED].backend.spec
+    for folder in options.sherpa:
+        exported = Exported("ctc", spec.chunk_size, spec.left_context, spec.frame_ms)
+        theirs = wheel(folder / "model.onnx", folder / "tokens.txt", file, exported)
+        tail = np.zeros(tail_samples(exported), np.float32)
+        passes[f"sherpa-onnx, {folder.name}"] = lambda theirs=theirs, tail=tail: [
+            text_of(theirs, np.concatenate([each, tail])) for each in samples
+        ]
+    results = round_robin(
+        {name: partial(timed, run) for name, run in passes.items()}, options.rounds, True,
+        options.limit, "decode",
+    )  # fmt: skip
+    rows: list[Row] = []
+    for name, rounds in results.items():
+        if isinstance(rounds, Failure):
+            rows.append({"contender": name, "RTFx": rounds.reason})
+            continue
+        speeds = [seconds / each for (each,) in rounds]
+        base = results[BATCHED]
+        rows.append(
+            {
+                "contender": name,
+                "RTFx": median(speeds),
+                "lowest": min(speeds),
+                "highest": max(speeds),
+                f"time × {BATCHED}": ratio(rounds, base),
+            }
+        )
+    report(f"Decoding {len(jobs)} recordings, {seconds:.0f} s", facts, rows, options.json)
+
+
+if __name__ == "__main__":
+    main()
