@@ -31,6 +31,8 @@ CHUNK, LEFT = 16, 32
 POSITION_ROUNDING = 3e-4  # of numbers up to 10 in float32; eager's own are 3e-5 from float64's
 NOISE_ROUNDING = 0.7  # of int8, where weights are noise: no match for seven bits
 
+pytestmark = pytest.mark.xdist_group("exports")  # one process: exporting takes most of the time
+
 
 class Exports(NamedTuple):
     model: Path
@@ -116,7 +118,8 @@ def test_states_join_and_split(exports: Exports) -> None:
     assert (both[1] - alone[0]).abs().max() < 1e-4
 
 
-@pytest.mark.parametrize("what", ["model", pytest.param("encoder", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["model", "encoder"])
 def test_onnx_of_other_parts(what: str, tmp_path: Path) -> None:
     """With absolute positions, which a step has to count, also an hour and a day later."""
     file = file_of("sinusoidal", num_layers=1)
@@ -152,13 +155,9 @@ def test_control_angles_in_float32_are_noticed_after_a_day(monkeypatch: pytest.M
     check(rounded, file, plain)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("subsampling", "frontend"),
-    [
-        (PADDED, "slaney"),
-        pytest.param("conv4_valid", "kaldi", marks=pytest.mark.slow),
-        pytest.param("conv8", "kaldi", marks=pytest.mark.slow),
-    ],
+    ("subsampling", "frontend"), [(PADDED, "slaney"), ("conv4_valid", "kaldi"), ("conv8", "kaldi")]
 )
 def test_onnx_of_other_subsamplings_in_float32_and_int8(
     subsampling: object, frontend: str, tmp_path: Path
