@@ -181,9 +181,7 @@ def run(config: Config, folder: Path, command: argparse.Namespace, ranks: Ranks)
     if not done:
         logger.info("stopped; --resume continues")
         return 130
-    if ranks.is_first:
-        finish(trainer, config, folder)
-        trainer.writer.close()
+    finish(trainer, config, folder)
     return 0
 
 
@@ -234,11 +232,16 @@ def report(left_out: list[LeftOut], path: Path, ranks: Ranks) -> None:
 
 
 def finish(trainer: Trainer, config: Config, folder: Path) -> None:
-    """Average the chosen epochs, score the average, write the model file."""
-    average, epochs = trainer.epochs.average(trainer.model, trainer.scores())
+    """Average the chosen epochs and score the average, on all ranks; the first writes the model."""
+    average, epochs = trainer.ranks.from_first(
+        lambda: trainer.epochs.average(trainer.model, trainer.scores())
+    )
     trainer.model.load_state_dict(average)
     averaged = [epoch + 1 for epoch in epochs]
     results = trainer.validation(align=True)
+    if not trainer.ranks.is_first:
+        return
+    trainer.writer.close()
     seconds = round(trainer.wall_seconds())
     training = {
         "epochs": config.training.epochs,

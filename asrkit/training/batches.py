@@ -22,10 +22,17 @@ def held_out(
     encode: TextEncoder,
     max_batch_seconds: float,
     num_workers: int = 0,
+    rank: int = 0,
+    world_size: int = 1,
 ) -> DataLoader[Batch]:
-    """Loader for scoring: every utterance once, without augmentation."""
+    """Loader for scoring: a rank's share of the batches, which together have every utterance once,
+    without augmentation.
+    """
     dataset = SpeechDataset(cuts, encode, to_train=False)
-    batches = EpochBatches(dataset.durations, max_batch_seconds, num_buckets=20, seed=0, epoch=0)
+    batches = EpochBatches(
+        dataset.durations, max_batch_seconds, num_buckets=20, seed=0, epoch=0,
+        rank=rank, world_size=world_size,
+    )  # fmt: skip
     return loaded(dataset, batches, num_workers)
 
 

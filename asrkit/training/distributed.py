@@ -28,7 +28,7 @@ class Ranks:
         if cuda:
             torch.cuda.set_device(self.device)
         if self.size > 1:
-            # The others wait while the first prepares the corpus or validates.
+            # The others wait while the first prepares the corpus.
             dist.init_process_group("nccl" if cuda else "gloo", timeout=timedelta(hours=3))
 
     @property
@@ -67,11 +67,11 @@ class Ranks:
             raise made[0]
         return made[0]
 
-    def gather(self, items: list[str]) -> list[str]:
-        """The items of all ranks, in their order."""
+    def gather(self, items: list[Value]) -> list[Value]:
+        """The items of all ranks, in their order, on every rank."""
         if self.size == 1:
             return items
-        lists: list[list[str]] = [[] for _ in range(self.size)]
+        lists: list[list[Value]] = [[] for _ in range(self.size)]
         dist.all_gather_object(lists, items)
         return [item for part in lists for item in part]
 

@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
-from itertools import islice
+from itertools import chain, islice, zip_longest
 from typing import Any
 
 import torch
@@ -289,21 +289,21 @@ class Trainer:
 
     def validate_epoch(self) -> None:
         """Log WER, CER and loss on dev in every context of the menu; keep the WER in `history`."""
-        if self.ranks.is_first:
-            found = self.validation()
-            curves = rates(found)
-            self.history[self.progress.epoch] = curves["wer"]
-            forms = {"wer": ("WER", "{:.2f} %"), "cer": ("CER", "{:.2f} %")}
-            forms["dev_loss"], curves["dev_loss"] = ("loss", "{:.3f} a token"), losses_of(found)
-            for tag, by_chunk in curves.items():
-                name, form = forms[tag]
-                shown = "  ".join(f"{of}: {form.format(value)}" for of, value in by_chunk.items())
-                logger.info("  dev %s  %s", name, shown or "no text can be written and aligned")
-                self.log({f"{tag}/{of}": value for of, value in by_chunk.items()})
-        self.ranks.wait()
+        found = self.validation()
+        curves = rates(found)
+        self.history[self.progress.epoch] = curves["wer"]
+        forms = {"wer": ("WER", "{:.2f} %"), "cer": ("CER", "{:.2f} %")}
+        forms["dev_loss"], curves["dev_loss"] = ("loss", "{:.3f} a token"), losses_of(found)
+        for tag, by_chunk in curves.items():
+            name, form = forms[tag]
+            shown = "  ".join(f"{of}: {form.format(value)}" for of, value in by_chunk.items())
+            logger.info("  dev %s  %s", name, shown or "no text can be written and aligned")
+            self.log({f"{tag}/{of}": value for of, value in by_chunk.items()})
 
     def validation(self, align: bool = False) -> dict[str, Score]:
         """Scores on dev, in full context and each chunk size, with the longest left context.
+
+        Every rank decodes its share of the batches, and all have the scores that one would.
 
         Args:
             align: the references too, which measures delays and takes its time.
@@ -312,12 +312,15 @@ class Trainer:
         contexts = [(FULL_CONTEXT, 0)] if context.full_share > 0 else []
         left_context = max(context.left_contexts)
         contexts += [(chunk, left_context) for chunk in dict.fromkeys(context.chunk_sizes)]
-        dev = held_out(self.corpus.dev, encode, data.max_batch_seconds, data.num_workers)
+        dev = held_out(
+            self.corpus.dev, encode, data.max_batch_seconds, data.num_workers,
+            self.ranks.rank, self.ranks.size,
+        )  # fmt: skip
         search = build_search(self.config.search)
-        outcomes = validate(
-            self.model, encode.tokenizer, search, dev, contexts, align, self.frontend
-        )
-        return scores(outcomes)
+        own = validate(self.model, encode.tokenizer, search, dev, contexts, align, self.frontend)
+        # In the order that one rank would have them, for sums of floats depend on it.
+        rounds = zip_longest(*self.ranks.gather([list(own)]), fillvalue=[])
+        return scores(chain.from_iterable(batch for each in rounds for batch in each))
 
     def scores(self) -> dict[int, float]:
         """Mean dev WER over the menu, by epoch."""

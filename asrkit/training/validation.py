@@ -23,8 +23,8 @@ def validate(
     contexts: Sequence[tuple[int, int]],
     align: bool = False,
     frontend: Frontend | None = None,
-) -> Iterator[dict[str, Outcome]]:
-    """What the model makes of each utterance as it is now, by name of the chunk size.
+) -> Iterator[list[dict[str, Outcome]]]:
+    """What the model makes of each batch's utterances as it is now, by name of the chunk size.
 
     Args:
         model: is put into evaluation mode.
@@ -44,8 +44,8 @@ def validate(
 
     aligner = recognizer(FULL_CONTEXT, 0)
     recognizers = {each.context: each for each in (recognizer(*each) for each in contexts)}
-    utterances = (utterances_of(batch) for batch in batches)
-    return recognize(utterances, recognizers, aligner if align else None)
+    for batch in batches:
+        yield list(recognize([utterances_of(batch)], recognizers, aligner if align else None))
 
 
 def utterances_of(batch: Batch) -> list[Utterance]:
