@@ -38,6 +38,7 @@ FREE = {
 # Of the network, not in older checkpoints.
 LATER = ("frontend", "conv_norm", "conv_padding", "after_norm")
 BATCHES = "training.accumulate_batches"
+TOTAL = f"{BATCHES} times ranks"  # batches of a step: the same for any number of ranks
 UTTERANCES = ("the training utterances", "the dev utterances")
 UNKNOWN = hashlib.sha256(b"").hexdigest()  # older checkpoints have it for lazily read utterances
 
@@ -112,9 +113,12 @@ def check_same(
         if before.get(key, value) != value:
             changed.append(f"{key} ({reprlib.repr(before[key])} → {reprlib.repr(value)})")
     if changed and not change_schedule:
+        total = before.get(TOTAL, 0)
+        other_ranks = total if ranks != found.ranks else 0
         raise ConfigError(
             f"--resume: {' and '.join(changed)} differ from those of the training in {folder}; "
-            "continue with the same, or with --change-schedule go on with these"
+            f"continue with {same_batches(other_ranks, ranks)}, or with --change-schedule go on "
+            "with these"
         )
     done, epochs = found.progress.epoch, config.training.epochs
     if done > epochs:
@@ -130,7 +134,19 @@ def settings(config: dict[str, Any], ranks: int) -> dict[str, Any]:
     """The settings of the schedule, by dotted key."""
     found = {key: value for key, value in dotted(config) if key not in FREE}
     batches = found.pop(BATCHES, None)
-    return found if batches is None else found | {f"{BATCHES} times ranks": batches * ranks}
+    return found if batches is None else found | {TOTAL: batches * ranks}
+
+
+def same_batches(total: int, ranks: int) -> str:
+    """What continues a training of `total` batches a step with another number of ranks.
+
+    "the same" if total is 0.
+    """
+    if not total:
+        return "the same"
+    if total % ranks:
+        return f"a number of ranks that divides the {total} batches of a step"
+    return f"{BATCHES}={total // ranks} on {ranks} ranks"
 
 
 def dotted(section: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

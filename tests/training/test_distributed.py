@@ -3,6 +3,10 @@
 import re
 from pathlib import Path
 
+import pytest
+import torch
+from safetensors.torch import load_file
+
 from asrkit.commands.train import main
 from asrkit.model_file import load_model
 from tests.conftest import write_config
@@ -47,3 +51,63 @@ def test_ranks_share_validation(corpus: Path, tmp_path: Path, environment: dict[
     # Control: a rank that leaves its share out.
     train_with(2, environment | {"CARELESS": "1"}, arguments["careless"], before=DECODED)
     assert scores_of(tmp_path / "careless") != scores_of(tmp_path / "one")
+
+
+# Ctrl-C in the second step, which is within the first epoch.
+STOPPED = """
+from asrkit.training.trainer import Trainer
+
+def stopped(self, group, train_step=Trainer.train_step):
+    self.stop = self.progress.step == 1
+    return train_step(self, group)
+Trainer.train_step = stopped
+"""
+
+
+def apart(a: Path, b: Path) -> float:
+    """The largest difference of the weights in two trainings' model files.
+
+    Without the keys' bias, which the softmax cancels: its gradient is rounding alone, and AdamW
+    scales that to steps of 1e-4.
+    """
+    x, y = (load_file(folder / "model.safetensors") for folder in (a, b))
+    for weights in (x, y):
+        for name in weights:
+            if name.endswith("qkv.bias"):
+                queries, _, values = weights[name].chunk(3)
+                weights[name] = torch.cat([queries, values])
+    return max(float((x[name].double() - y[name].double()).abs().max()) for name in x)
+
+
+def stop_two_ranks(
+    corpus: Path, tmp_path: Path, environment: dict[str, str], *overrides: str
+) -> list[str]:
+    """Two ranks stopped in the middle of an epoch, in "two"; the arguments of the training."""
+    path = write_config(tmp_path / "c.yaml", corpus, tmp_path / "two", accumulate_batches=2)
+    arguments = ["--config", str(path), "data.max_batch_seconds=1.5", *overrides]
+    train_with(2, environment, arguments, before=STOPPED)
+    assert not (tmp_path / "two" / "model.safetensors").exists()
+    return arguments
+
+
+def settings(folder: Path, accumulate_batches: int) -> list[str]:
+    return [f"training.output_dir={folder}", f"training.accumulate_batches={accumulate_batches}"]
+
+
+def test_two_ranks_go_on_as_one(corpus: Path, tmp_path: Path, environment: dict[str, str]) -> None:
+    """With the batches of a step the same: the weights of a training that never stopped."""
+    arguments = stop_two_ranks(corpus, tmp_path, environment)
+    assert main([*arguments, *settings(tmp_path / "two", 4), "--resume"]) == 0
+    assert main([*arguments, *settings(tmp_path / "whole", 4)]) == 0
+    assert apart(tmp_path / "two", tmp_path / "whole") < 1e-5
+    # Control: other batches a step.
+    assert main([*arguments, *settings(tmp_path / "other", 2)]) == 0
+    assert apart(tmp_path / "other", tmp_path / "whole") > 1e-4
+
+
+@pytest.mark.slow
+def test_two_ranks_go_on_as_four(corpus: Path, tmp_path: Path, environment: dict[str, str]) -> None:
+    arguments = stop_two_ranks(corpus, tmp_path, environment)
+    train_with(4, environment, [*arguments, *settings(tmp_path / "two", 1), "--resume"])
+    assert main([*arguments, *settings(tmp_path / "whole", 4)]) == 0
+    assert apart(tmp_path / "two", tmp_path / "whole") < 1e-5

@@ -213,3 +213,18 @@ def test_a_network_is_the_one_of_a_former_checkpoint() -> None:
     for change in ({"dim": 100}, {"conv_norm": "affine"}, {"after_norm": True}):
         other = former_spelling(ModelConfig.model_validate(config.model_dump() | change))
         assert other != FORMER
+
+
+def test_another_number_of_ranks_is_told_its_accumulation(tmp_path: Path) -> None:
+    """A step's batches stay the same: two ranks of two are one of four."""
+    config = config_of(tmp_path, "training.accumulate_batches=2")
+    for ranks, batches in ((1, 4), (2, 2), (4, 1)):
+        same = config_of(tmp_path, f"training.accumulate_batches={batches}")
+        check_same(found_of(config, ranks=2), {}, same, ranks, False)
+    for ranks, told in (
+        (1, "continue with training.accumulate_batches=4 on 1 ranks, or"),
+        (4, "continue with training.accumulate_batches=1 on 4 ranks, or"),
+        (3, "continue with a number of ranks that divides the 4 batches of a step, or"),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            check_same(found_of(config, ranks=2), {}, config, ranks, False)
