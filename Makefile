@@ -9,7 +9,7 @@ demo: $(INSTALLED)
 	$(PYTHON) tools/demo.py
 
 test: lint
-	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n 2 --dist loadgroup
+	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n 2
 
 test-slow: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -m slow

@@ -31,8 +31,6 @@ CHUNK, LEFT = 16, 32
 POSITION_ROUNDING = 3e-4  # of numbers up to 10 in float32; eager's own are 3e-5 from float64's
 NOISE_ROUNDING = 0.7  # of int8, where weights are noise: no match for seven bits
 
-pytestmark = pytest.mark.xdist_group("exports")  # one process: exporting takes most of the time
-
 
 class Exports(NamedTuple):
     model: Path

@@ -28,8 +28,6 @@ FULL = Exported("ctc", FULL_CONTEXT, 0)
 NOT_EXPORTED = ["compact"]  # ONNX Runtime has no arctangent of float64
 REFUSED = ["t5"]  # the graph puts distances at the borders of buckets into the wrong one
 
-pytestmark = pytest.mark.xdist_group("full context")  # one process makes the export
-
 
 @pytest.fixture(scope="module", autouse=True)
 def _packages() -> None:

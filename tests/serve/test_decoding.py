@@ -113,10 +113,10 @@ def test_broken_decoders_cost_one_upload(
 
 def children() -> list[str]:
     """Commands of this process's decoders."""
-    pids = [
-        pid for task in Path("/proc/self/task").iterdir()
-        for pid in (task / "children").read_text().split()
-    ]  # fmt: skip
+    pids: list[str] = []
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError):  # a thread that has ended since
+            pids += (task / "children").read_text().split()
     commands = [Path(f"/proc/{pid}/cmdline").read_bytes().decode() for pid in pids]
     return [each for each in commands if "decoder" in each]
 
