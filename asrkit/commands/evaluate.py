@@ -29,7 +29,9 @@ from asrkit.commands.options import (
     second_pass_of,
 )
 from asrkit.data.manifest import LeftOut
+from asrkit.errors import UserError
 from asrkit.evaluation import Score, recognize, scores
+from asrkit.evaluation.places import Place, places, places_table
 from asrkit.extras import need
 from asrkit.files import replacing
 from asrkit.model_file import ModelFile, load_model
@@ -45,6 +47,7 @@ def main(argv: list[str] | None = None) -> int:
         "python -m asrkit.evaluate --model exp/conformer/model.safetensors data/digits/test.jsonl\n"
         "  python -m asrkit.evaluate --model MODEL --chunk-ms full,640 --format json dev.jsonl\n"
         "  python -m asrkit.evaluate --model MODEL --chunk-ms 640 --backend onnx-int8 dev.jsonl\n"
+        "  asrkit evaluate --model MODEL --chunk-ms full,640,320 --by-place dev.jsonl\n"
         "  asrkit evaluate --model MODEL --endpoint-ms 600 --second-pass full dev.jsonl",
     )  # fmt: skip
     add_model(arguments)
@@ -58,6 +61,10 @@ def main(argv: list[str] | None = None) -> int:
     add_search(arguments)
     add_segments(arguments)
     add_second_pass(arguments)
+    arguments.add_argument(
+        "--by-place", action="store_true",
+        help="also errors by where words lie in their chunk and utterance, beside full context",
+    )  # fmt: skip
     arguments.add_argument("--format", choices=["text", "json"], default="text")
     arguments.add_argument("--output", type=Target, help="write there, not to standard output")
     add_batch(arguments)
@@ -69,6 +76,8 @@ def evaluate(options: argparse.Namespace) -> int:
     need("jiwer")  # not after an hour of recognising
     file = load_model(options.model)
     recognizers, aligner = recognizers_of(options, file)
+    if options.by_place and "full" not in recognizers:
+        raise UserError("--by-place compares with full context: add full to --chunk-ms")
     left_out: list[LeftOut] = []
     normalize = build_normalizer(file.config.text)
     batches = read_batches(options.manifest, normalize, options.batch_seconds, left_out)
@@ -76,8 +85,15 @@ def evaluate(options: argparse.Namespace) -> int:
     outcomes = list(tqdm(each, "recognising", unit=" utterance", disable=None, leave=False))
     status = name_left_out("asrkit evaluate", left_out)
     found = scores(outcomes)
-    as_text = options.format == "text"
-    shown = table(found) if as_text else json.dumps(as_json(file, found), indent=1)
+    by_place = {
+        name: places(outcomes, name, "full", recognizer.chunk_size)
+        for name, recognizer in recognizers.items()
+        if options.by_place and name != "full"
+    }
+    if options.format == "text":
+        shown = "\n\n".join([table(found), *map(places_table, by_place, by_place.values())])
+    else:
+        shown = json.dumps(as_json(file, found, by_place), indent=1)
     if options.output is None:
         print(shown)
     else:
@@ -110,9 +126,11 @@ def recognizers_of(
     return recognizers, aligner
 
 
-def as_json(file: ModelFile, found: dict[str, Score]) -> dict[str, Any]:
+def as_json(
+    file: ModelFile, found: dict[str, Score], by_place: dict[str, list[Place]]
+) -> dict[str, Any]:
     """Everything that is known of the scores, with the errors of every utterance."""
-    contexts = {}
+    contexts: dict[str, dict[str, Any]] = {}
     for name, score in found.items():
         rates = {"words": score.words, "characters": score.characters}
         contexts[name] = {
@@ -122,6 +140,8 @@ def as_json(file: ModelFile, found: dict[str, Score]) -> dict[str, Any]:
             "word_accuracy": score.accuracy._asdict(),
             "errors": {name: rate.errors for name, rate in score.each.items()},
         }
+        if name in by_place:
+            contexts[name]["places"] = [place._asdict() for place in by_place[name]]
     return {"training": file.training, "contexts": contexts}
 
 

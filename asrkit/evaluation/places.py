@@ -1,0 +1,125 @@
+"""Which words a recogniser gets wrong, by where they lie in its chunks and in their utterance."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from asrkit.evaluation.outcomes import Outcome
+from asrkit.model import FULL_CONTEXT
+
+PLACES = (
+    "ends in the chunk's first quarter",
+    "ends in the chunk's second quarter",
+    "ends in the chunk's third quarter",
+    "ends in the chunk's last quarter",
+    "within one chunk",
+    "parted by a boundary",
+    "first of its utterance",
+    "between",
+    "last of its utterance",
+)
+
+
+class Place(NamedTuple):
+    """The words of a corpus at one place, and the errors there of the recognisers compared.
+
+    Fields:
+        name: of the place.
+        words: of the references.
+        errors: of the recogniser in chunks: words substituted or deleted, and words inserted
+            before them (after the last word: counted with it).
+        errors_full: of the recogniser in full context, at the same words.
+    """
+
+    name: str
+    words: int
+    errors: int
+    errors_full: int
+
+
+def places(
+    outcomes: Iterable[Mapping[str, Outcome]], name: str, full: str, chunk_size: int
+) -> list[Place]:
+    """Errors by place: where in its chunk a word ends, whether a boundary parts it, and whether it
+    is the first or the last of its utterance.
+
+    Words lie where forced alignment of the reference in full context puts them. Utterances without
+    an alignment, or whose postprocess changed the number of words, are left out.
+
+    Args:
+        outcomes: of each utterance, by the recognisers' names, with alignments.
+        name: of the recogniser in chunks.
+        full: of the one in full context.
+        chunk_size: C of the former, in encoder frames.
+
+    Raises:
+        ValueError: if C is that of full context, which has no places.
+    """
+    if chunk_size >= FULL_CONTEXT:
+        raise ValueError("full context has no chunks to have a place in")
+    words: Counter[str] = Counter()
+    wrong: Counter[str] = Counter()
+    wrong_full: Counter[str] = Counter()
+    for each in outcomes:
+        outcome, alignment = each[name], each[name].alignment
+        if alignment is None or len(alignment.words) != len(outcome.reference.split()):
+            continue
+        errors, errors_full = errors_by_word(outcome), errors_by_word(each[full])
+        for i, word in enumerate(alignment.words):
+            begin, end = (round(1000 * t / outcome.frame_ms) for t in (word.start, word.end))
+            for place in places_of(begin, end - 1, i, len(errors), chunk_size):
+                words[place] += 1
+                wrong[place] += errors[i]
+                wrong_full[place] += errors_full[i]
+    return [Place(each, words[each], wrong[each], wrong_full[each]) for each in PLACES]
+
+
+def errors_by_word(outcome: Outcome) -> list[int]:
+    """Errors at each word of the reference: one if it is substituted or deleted, and one for each
+    word inserted before it; words inserted at the end count with the last."""
+    import jiwer
+
+    errors = [0] * len(outcome.reference.split())
+    if not errors:
+        return errors
+    for part in jiwer.process_words(outcome.reference, outcome.text).alignments[0]:
+        if part.type == "insert":
+            inserted = part.hyp_end_idx - part.hyp_start_idx
+            errors[min(part.ref_start_idx, len(errors) - 1)] += inserted
+        elif part.type != "equal":
+            for i in range(part.ref_start_idx, part.ref_end_idx):
+                errors[i] += 1
+    return errors
+
+
+def places_of(begin: int, last: int, number: int, count: int, chunk_size: int) -> list[str]:
+    """The places of a word.
+
+    Args:
+        begin: its first frame.
+        last: its last frame, the same or later.
+        number: of the word in its utterance, from 0.
+        count: of the utterance's words.
+        chunk_size: C.
+    """
+    last = max(begin, last)
+    quarter = 4 * (last % chunk_size) // chunk_size
+    parted = begin // chunk_size != last // chunk_size
+    order = 0 if number == 0 else 2 if number == count - 1 else 1
+    return [PLACES[quarter], PLACES[4 + parted], PLACES[6 + order]]
+
+
+def places_table(name: str, found: list[Place]) -> str:
+    """A line for each place of the recogniser of this name."""
+    width = max(map(len, PLACES))
+    lines = [f"{f'words, in chunks of {name}':<{width}}   words  errors           in full context"]
+    for place in found:
+        shown = [share(errors, place.words) for errors in (place.errors, place.errors_full)]
+        lines.append(f"{place.name:<{width}} {place.words:>7} {shown[0]} {shown[1]}")
+    return "\n".join(lines)
+
+
+def share(errors: int, words: int) -> str:
+    """Errors, and their share of the words in percent."""
+    percent = f"{100 * errors / words:.1f} %" if words else "–"
+    return f"{errors:>7} {percent:>8}"
