@@ -9,6 +9,7 @@ import json
 import os
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +19,8 @@ from asrkit.commands.options import parser, run_command
 from asrkit.config.yaml import ConfigError, read_yaml
 from asrkit.errors import UserError
 from asrkit.files import replacing
-from recipes.ablations.report import Row, report
+from recipes.ablations.folds import joined, write_folds
+from recipes.ablations.report import Row, Scores, report
 from recipes.jobs import positive, refuse_other, run_all
 from recipes.positions.costs import facts_of_machine
 
@@ -36,16 +38,22 @@ class Study(BaseModel):
 
 
 class Trial(NamedTuple):
-    """One training of a row."""
+    """One training of a row: of one seed, and of one fold of the speakers if there are folds."""
 
     study: Study
     change: str
     seed: int
     output: Path
+    fold: Path | None = None  # has train.jsonl and dev.jsonl
 
     @property
     def name(self) -> str:
-        return f"{'-'.join(self.change.split())}-{self.seed}"
+        name = f"{'-'.join(self.change.split())}-{self.seed}"
+        return name if self.fold is None else f"{name}-{self.fold.name}"
+
+    @property
+    def held_out(self) -> Path:
+        return self.study.held_out if self.fold is None else self.fold / "dev.jsonl"
 
     @property
     def folder(self) -> Path:
@@ -53,20 +61,22 @@ class Trial(NamedTuple):
 
     @property
     def scores(self) -> Path:
-        held_out, chunks = self.study.held_out, self.study.chunk_ms.replace(",", "-")
+        held_out, chunks = self.held_out, self.study.chunk_ms.replace(",", "-")
         return self.folder / f"{held_out.parent.name}-{held_out.stem}-{chunks}.json"
 
     @property
     def overrides(self) -> list[str]:
         own = [f"training.seed={self.seed}", f"training.output_dir={self.folder}",
                "training.num_threads=1", "data.num_workers=0"]  # fmt: skip
+        if self.fold is not None:
+            own += [f"data.train={self.fold / 'train.jsonl'}", f"data.dev={self.held_out}"]
         return [*self.study.common, *self.study.rows[self.change], *own]
 
     def steps(self) -> list[list[str]]:
-        model, held_out = self.folder / "model.safetensors", self.study.held_out
+        model = self.folder / "model.safetensors"
         train = ["asrkit.train", "--config", str(self.study.config), "--resume", *self.overrides]
         score = ["asrkit.evaluate", "--model", str(model), "--chunk-ms", self.study.chunk_ms,
-                 "--format", "json", "--output", str(self.scores), str(held_out)]  # fmt: skip
+                 "--format", "json", "--output", str(self.scores), str(self.held_out)]  # fmt: skip
         if not model.is_file():
             return [train, score]
         return [] if self.scores.is_file() else [score]
@@ -78,6 +88,11 @@ def main(argv: list[str] | None = None) -> int:
     )
     arguments.add_argument("study", type=Path, help="YAML file with the base and the changes")
     arguments.add_argument("--seeds", type=positive, default=2, help="of a row (default 2)")
+    arguments.add_argument(
+        "--folds", type=positive, default=1, metavar="N",
+        help="leave every speaker out once: train and held_out are joined and cut into N parts by "
+        "speaker, each is scored by a training without it, and a row's scores are those of all N",
+    )  # fmt: skip
     arguments.add_argument("--rows", nargs="+", metavar="NAME", help="default: all of the file")
     arguments.add_argument(
         "--jobs", type=positive, default=os.cpu_count(), help="trainings at a time"
@@ -94,12 +109,22 @@ def ablate(options: argparse.Namespace) -> int:
     if unknown:
         raise UserError(f"no row {unknown[0]!r} in {options.study}; it has {', '.join(study.rows)}")
     folder = options.output / options.study.parent.name / options.study.stem
-    trials = [Trial(study, name, seed, folder) for seed in range(options.seeds) for name in names]
+    folds: list[Path | None] = [None]
+    if options.folds > 1:
+        folds = [
+            *write_folds(study.held_out.parent, folder / f"{options.folds}folds", options.folds)
+        ]
+    trials = [
+        Trial(study, name, seed, folder, fold)
+        for seed in range(options.seeds)
+        for name in names
+        for fold in folds
+    ]
     for trial in trials:
         refuse_other(trial.folder, study.config, trial.overrides)
     failed = run_all(trials, options.jobs)
     rows = [
-        Row(name, study.rows[name], [read(t) for t in trials if t.change == name and done(t)])
+        Row(name, study.rows[name], read_all([trial for trial in trials if trial.change == name]))
         for name in names
     ]
     if not any(row.models for row in rows):
@@ -122,13 +147,15 @@ def read_study(path: Path) -> Study:
         raise UserError(f"{path} is no study: {' '.join(str(error).split())}") from None
 
 
-def done(trial: Trial) -> bool:
-    return trial.scores.is_file()
-
-
-def read(trial: Trial) -> dict[str, object]:
-    scores: dict[str, object] = json.loads(trial.scores.read_text("utf-8"))
-    return scores
+def read_all(trials: Sequence[Trial]) -> list[Scores]:
+    """The scores of each seed whose trials are all done, those of its folds as one."""
+    found = []
+    for seed in sorted({trial.seed for trial in trials}):
+        paths = [trial.scores for trial in trials if trial.seed == seed]
+        if all(path.is_file() for path in paths):
+            scores = [json.loads(path.read_text("utf-8")) for path in paths]
+            found.append(scores[0] if len(scores) == 1 else joined(scores))
+    return found
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Ablations: what is left to do, the table, and the interval of a gain."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -7,9 +8,11 @@ import pytest
 
 from asrkit.errors import UserError
 from recipes.ablations import __main__ as ablations
-from recipes.ablations.__main__ import Study, Trial, main, read_study
+from recipes.ablations.__main__ import Study, Trial, main, read_all, read_study
+from recipes.ablations.folds import write_folds
 from recipes.ablations.report import Row, interval, report
-from tests.conftest import PROJECT
+from recipes.corpus import read_prepared
+from tests.conftest import PROJECT, speech, write_manifest, write_wav
 
 STUDY = Study(
     config=Path("conf/an4.yaml"),
@@ -89,6 +92,50 @@ def test_studies_have_folders_of_their_own_and_nothing_is_reported_of_nothing(
         assert main([f"recipes/an4/{study}.yaml", "--rows", "base", *options]) == 1
     assert not folders[0] & folders[1]
     assert not (tmp_path / "report.md").exists()
+
+
+def test_every_speaker_is_left_out_once(tmp_path: Path) -> None:
+    speakers = {"a": 3, "b": 2, "c": 2, "d": 1}
+    rows = [(f"{name}{i}", name) for name, count in speakers.items() for i in range(count)]
+    parts = {"train": rows[:6], "dev": rows[6:]}
+    samples = speech(0.5)
+    for split, part in parts.items():
+        for id, _ in part:
+            write_wav(tmp_path / f"{id}.wav", samples)
+        each = [{"id": id, "audio": f"{id}.wav", "duration": 0.5, "text": "yes", "speaker": name}
+                for id, name in part]  # fmt: skip
+        write_manifest(tmp_path / f"{split}.jsonl", *each)
+    folds = write_folds(tmp_path, tmp_path / "folds", 2)
+    held_out = []
+    for fold in folds:
+        train, dev = (read_prepared(fold)[split] for split in ("train", "dev"))
+        assert len(train) + len(dev) == len(rows)
+        assert not {row["speaker"] for row in train} & {row["speaker"] for row in dev}
+        held_out += [row["id"] for row in dev]
+    assert sorted(held_out) == sorted(id for id, _ in rows)
+    assert [len(read_prepared(fold)["dev"]) for fold in folds] == [4, 4]
+    with pytest.raises(UserError, match="--folds 5: there are 4 speakers"):
+        write_folds(tmp_path, tmp_path / "folds", 5)
+    with pytest.raises(UserError, match="is not prepared"):
+        write_folds(tmp_path / "none", tmp_path / "folds", 2)
+
+
+def test_the_folds_of_a_seed_are_one_score(tmp_path: Path) -> None:
+    """Three errors of 4 words and one of 12 are 25 %, not the mean of both rates."""
+    trials = [Trial(STUDY, "base", seed, tmp_path, tmp_path / f"fold{k}")
+              for seed in (0, 1) for k in (0, 1)]  # fmt: skip
+    assert trials[1].overrides[-2:] == [
+        f"data.train={tmp_path}/fold1/train.jsonl", f"data.dev={tmp_path}/fold1/dev.jsonl",
+    ]  # fmt: skip
+    assert trials[1].steps()[1][-1] == f"{tmp_path}/fold1/dev.jsonl"
+    for trial, errors, words in zip(trials[:3], (3, 1, 1), (4, 12, 4), strict=True):
+        trial.folder.mkdir()
+        one = {"words": {"rate": 0.0, "reference_units": words}, "errors": {trial.name: errors}}
+        found = {"contexts": {"full": one}, "training": {"wall_seconds": 60}}
+        trial.scores.write_text(json.dumps(found))
+    (seed0,) = read_all(trials)  # a fold of the other seed is missing
+    assert seed0["contexts"]["full"]["words"]["rate"] == 25.0
+    assert seed0["contexts"]["full"]["errors"] == {"base-0-fold0": 3, "base-0-fold1": 1}
 
 
 def test_an_interval_holds_zero_unless_there_is_a_gain() -> None:
