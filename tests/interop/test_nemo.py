@@ -36,7 +36,9 @@ class Fixture(NamedTuple):
 
     def contexts(self) -> Iterator[tuple[str, int, int]]:
         """The name of each context, with its chunk size and left context."""
-        for name in {key.split("/")[1] for key in self.arrays if key.endswith("/log_probs")}:
+        for name in sorted(
+            {key.split("/")[1] for key in self.arrays if key.endswith("/log_probs")}
+        ):
             left, ahead = map(int, name.split("_")[1:])
             yield name, ahead + 1, left // (ahead + 1) * (ahead + 1)
 
