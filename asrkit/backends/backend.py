@@ -25,6 +25,7 @@ class Spec(NamedTuple):
     chunk_size: int  # C, or FULL_CONTEXT
     left_context: int  # M
     lead_frames: int = 0  # feature frames of a stream before its first sample
+    right_context: int = 0  # R, encoder frames after it that a chunk sees
 
     @property
     def frame_ms(self) -> int:
@@ -43,9 +44,14 @@ class Spec(NamedTuple):
         return self.factor * self.chunk_size
 
     @property
+    def ahead_frames(self) -> int:
+        """Feature frames beyond its chunks that a step takes."""
+        return self.factor * self.right_context + self.lookahead
+
+    @property
     def window_frames(self) -> int:
         """Feature frames that a step of one chunk takes: those that it sees."""
-        return self.chunk_frames + self.lookahead
+        return self.chunk_frames + self.ahead_frames
 
     def num_frames(self, feature_frames: int) -> int:
         """E of T feature frames."""
@@ -59,7 +65,8 @@ class Backend(NamedTuple):
         log_probs, lengths, state = backend.step(feats, lengths, state)
 
     All steps of a stream but its last take whole chunks and what they see ahead, which comes again
-    in the next step: T = n·factor·C + lookahead.
+    in the next step: T = n·factor·C + ahead_frames. A stream that has ended goes on until no frame
+    is left that makes an encoder frame.
     """
 
     kind: str

@@ -29,11 +29,15 @@ class Exported(NamedTuple):
     chunk_size: int
     left_context: int
     frame_ms: int = 40  # of an encoder frame; older descriptions do not state it
+    right_context: int = 0
 
     def __str__(self) -> str:
         if self.full:
             return f"{self.what}, {self.context}"
-        return f"{self.what}, chunks of {self.chunk_ms} ms with {self.left_ms} ms before them"
+        after = f" and {self.right_ms} ms after them" if self.right_context else ""
+        return (
+            f"{self.what}, chunks of {self.chunk_ms} ms with {self.left_ms} ms before them{after}"
+        )
 
     @property
     def full(self) -> bool:
@@ -54,6 +58,11 @@ class Exported(NamedTuple):
     def left_ms(self) -> int:
         """Milliseconds before it that it sees."""
         return self.left_context * self.frame_ms
+
+    @property
+    def right_ms(self) -> int:
+        """Milliseconds after it that it sees."""
+        return self.right_context * self.frame_ms
 
 
 class Description(NamedTuple):
@@ -97,11 +106,13 @@ def described(text: str) -> Description:
         sizes = exported[1:]
         if exported.what not in CONTENTS or not all(type(size) is int for size in sizes):
             raise ValueError("its description is damaged")
-        whole = exported.full and exported.what == "ctc" and exported.left_context == 0
+        around = exported.left_context, exported.right_context
+        whole = exported.full and exported.what == "ctc" and around == (0, 0)
         if not whole and not (
-            1 <= exported.chunk_size <= MOST_FRAMES and 0 <= exported.left_context <= MOST_FRAMES
+            1 <= exported.chunk_size <= MOST_FRAMES
+            and all(0 <= frames <= MOST_FRAMES for frames in around)
         ):
-            raise ValueError(f"its chunk and left context are beyond {MOST_FRAMES} frames")
+            raise ValueError(f"its chunk and contexts are beyond {MOST_FRAMES} frames")
         if not 1 <= exported.frame_ms <= 1000:
             raise ValueError(f"its frames of {exported.frame_ms} ms are beyond a second")
         digest = values.get("digest")
@@ -114,7 +125,8 @@ def export_path(model: Path, exported: Exported, kind: str) -> Path:
     """exp/model.safetensors -> exp/model.640-2560ms.onnx, or exp/model.full.onnx"""
     what = "" if exported.what == "ctc" else f".{exported.what}"
     suffix = {"torchscript": ".ts", "onnx": ".onnx", "onnx-int8": ".int8.onnx"}[kind]
-    context = "full" if exported.full else f"{exported.chunk_ms}-{exported.left_ms}ms"
+    after = f"-{exported.right_ms}" if exported.right_context else ""
+    context = "full" if exported.full else f"{exported.chunk_ms}-{exported.left_ms}{after}ms"
     return model.with_name(f"{model.stem}{what}.{context}{suffix}")
 
 

@@ -7,10 +7,17 @@ from asrkit.model import FULL_CONTEXT, ConformerCTC, CTCStep, FullContextStep
 from asrkit.model_file import fingerprint
 
 
-def eager(model: ConformerCTC, chunk_size: int, left_context: int) -> Backend:
-    """The network, which has to be in eval mode; in full context M is 0, whatever is asked for."""
+def eager(
+    model: ConformerCTC, chunk_size: int, left_context: int, right_context: int = 0
+) -> Backend:
+    """The network, which has to be in eval mode.
+
+    In full context M and R are 0, whatever is asked for.
+    """
     full = chunk_size == FULL_CONTEXT
-    module = FullContextStep(model) if full else CTCStep(model, chunk_size, left_context)
+    module = (
+        FullContextStep(model) if full else CTCStep(model, chunk_size, left_context, right_context)
+    )
     spec = Spec(
         num_mels=model.encoder.num_mels,
         factor=model.encoder.factor,
@@ -21,6 +28,7 @@ def eager(model: ConformerCTC, chunk_size: int, left_context: int) -> Backend:
         chunk_size=chunk_size,
         left_context=0 if full else left_context,
         lead_frames=model.encoder.lead_frames,
+        right_context=0 if full else right_context,
     )
     weights = functools.cache(lambda: fingerprint(model.state_dict()))  # takes a while: when asked
     return Backend("eager", spec, module.init_state, module, weights)

@@ -102,7 +102,7 @@ def find(kind: str, file: ModelFile, plain: Backend) -> Path | None:
 def context_of(plain: Backend) -> Exported:
     """What has to be exported for this context."""
     spec = plain.spec
-    return Exported("ctc", spec.chunk_size, spec.left_context, spec.frame_ms)
+    return Exported("ctc", spec.chunk_size, spec.left_context, spec.frame_ms, spec.right_context)
 
 
 def of_file(path: Path, file: ModelFile, plain: Backend, precision: str | None = None) -> Backend:
@@ -146,7 +146,7 @@ def of_step(step: OnnxStep, plain: Backend) -> Backend:
 
     def run(feats: Tensor, lengths: Tensor, state: EncoderState) -> CTCOutput:
         frames = feats.size(1)
-        missing = max(spec.window_frames - frames, (spec.lookahead - frames) % chunk)
+        missing = max(spec.window_frames - frames, (spec.ahead_frames - frames) % chunk)
         log_probs, lengths, state = step(functional.pad(feats, (0, 0, 0, missing)), lengths, state)
         return CTCOutput(log_probs[:, : spec.num_frames(frames)], lengths, state)
 

@@ -49,7 +49,11 @@ BACKENDS = {
 
 
 def build_backend(
-    kind: str | Path | None, file: ModelFile, chunk_size: int, left_context: int
+    kind: str | Path | None,
+    file: ModelFile,
+    chunk_size: int,
+    left_context: int,
+    right_context: int = 0,
 ) -> Backend:
     """The backend of this kind, after a look at whether it computes what eager does.
 
@@ -59,16 +63,21 @@ def build_backend(
         file: the model, on its device.
         chunk_size: C, or FULL_CONTEXT.
         left_context: M.
+        right_context: R.
 
     Raises:
         UserError: for a kind that is not one, cannot do this, or computes something else.
     """
-    plain = eager(file.model, chunk_size, left_context)
+    plain = eager(file.model, chunk_size, left_context, right_context)
     return fastest(plain, file) if kind is None else checked(str(kind), file, plain)
 
 
 def build_second(
-    kind: str | Path | None, file: ModelFile, chunk_size: int, left_context: int
+    kind: str | Path | None,
+    file: ModelFile,
+    chunk_size: int,
+    left_context: int,
+    right_context: int = 0,
 ) -> Backend:
     """As `build_backend`, for the second pass of a stream on this backend.
 
@@ -79,7 +88,7 @@ def build_second(
         kind = None
     if kind is not None and chunk_size == FULL_CONTEXT and not BACKENDS[str(kind)].in_full_context:
         kind = "eager"
-    return build_backend(kind, file, chunk_size, left_context)
+    return build_backend(kind, file, chunk_size, left_context, right_context)
 
 
 def fastest(plain: Backend, file: ModelFile) -> Backend:
@@ -147,7 +156,7 @@ def check(backend: Backend, file: ModelFile, plain: Backend) -> None:
     log_probs = []
     frontend, draw = build_frontend(file.config.model), torch.Generator().manual_seed(0)
     for frames, short in ((chunk, 0), (2 * chunk - part, part)):
-        frames += spec.lookahead
+        frames += spec.ahead_frames
         feats = noise(frontend, frames, draw)
         lengths = torch.tensor([frames, frames - short, frames])
         ours, theirs = (

@@ -16,8 +16,9 @@ from asrkit.backends import BACKENDS
 from asrkit.commands.arguments import Target, whole
 from asrkit.commands.options import (
     add_model_file,
+    add_right_context,
     add_second_pass,
-    frames,
+    context_of,
     leave_cores,
     parser,
     run_command,
@@ -72,6 +73,7 @@ def main(argv: list[str] | None = None) -> int:
     add_model_file(arguments)
     arguments.add_argument("--chunk-ms", help="chunk in ms (default: the model's)")
     arguments.add_argument("--left-ms", help="left context in ms (default: the model's)")
+    add_right_context(arguments)
     arguments.add_argument(
         "--backends", type=names,
         help=f"of {', '.join(BACKENDS)} (default: all that are at hand, but compiled)",
@@ -140,14 +142,19 @@ def facts_of(options: argparse.Namespace, file: ModelFile) -> dict[str, str]:
     """Size, latency and state: what is not timed."""
     plain = recognizer(options, file, "eager")
     spec = plain.engine.spec
-    chunk, left = spec.chunk_size * spec.frame_ms, spec.left_context * spec.frame_ms
+    chunk, left, right = (
+        frames * spec.frame_ms
+        for frames in (spec.chunk_size, spec.left_context, spec.right_context)
+    )
+    soonest = right + WINDOW_MS - HOP_MS
+    after = f" and {right} ms after them" if right else ""
     state = sum(each.numel() * each.element_size() for each in plain.engine.init_state(1))
     parameters = sum(p.numel() for p in file.model.parameters())
     return {
         "model": f"{options.model}, {parameters / 1e6:.2f} M parameters",
-        "chunks": f"{chunk} ms with {left} ms before them",
-        "latency": f"{WINDOW_MS - HOP_MS} to {chunk + WINDOW_MS - HOP_MS} ms, and the time of a "
-        f"step: a window of {WINDOW_MS} ms every {HOP_MS} ms, {spec.factor} in a frame, "
+        "chunks": f"{chunk} ms with {left} ms before them{after}",
+        "latency": f"{soonest} to {chunk + soonest} ms, and the time of a step: a window of "
+        f"{WINDOW_MS} ms every {HOP_MS} ms, {spec.factor} in a frame, "
         f"{spec.chunk_size} frames in a chunk",
         "state": f"{state / 1e6:.2f} MB a stream",
         "batchers": f"{options.batchers}, a thread each, which share the streams",
@@ -155,11 +162,8 @@ def facts_of(options: argparse.Namespace, file: ModelFile) -> dict[str, str]:
 
 
 def recognizer(options: argparse.Namespace, file: ModelFile, backend: str) -> Recognizer:
-    frame_ms = file.model.encoder.frame_ms
-    chunk_size = frames("--chunk-ms", options.chunk_ms, frame_ms)
-    left_context = frames("--left-ms", options.left_ms, frame_ms)
     second_pass, _ = second_pass_of(options, file)
-    return recognizer_of(file, chunk_size, left_context, backend=backend, second_pass=second_pass)
+    return recognizer_of(file, *context_of(options, file), backend=backend, second_pass=second_pass)
 
 
 def at_hand(
@@ -237,7 +241,8 @@ def segment_times(recognizer: Recognizer) -> tuple[float, float]:
     noise = np.random.default_rng(0).standard_normal((SEGMENT_S * 100, first.spec.num_mels))
     feats, state = torch.from_numpy(10 + 3 * noise).float(), first.init_state(1)
     start = time.process_time()
-    for chunk in split_steps(feats[None], first.spec.chunk_frames, first.spec.lookahead):
+    spec = first.spec
+    for chunk, _ in split_steps(feats[None], spec.chunk_frames, spec.lookahead, spec.ahead_frames):
         state = first.step_of([*chunk], state).state
     middle = time.process_time()
     second.engine.step_of([feats], second.engine.init_state(1))
@@ -256,7 +261,7 @@ class Run:
         self.chunk_samples = audio.HOP * recognizer.engine.spec.chunk_frames
         self.draw = np.random.default_rng(0)
         frontend = recognizer.engine.frontend
-        ahead = audio.HOP * recognizer.engine.spec.lookahead
+        ahead = audio.HOP * recognizer.engine.spec.ahead_frames
         first = frontend.frame_size - audio.HOP - frontend.before + ahead
         for session in self.sessions:  # from here on, a chunk of samples is a chunk of frames
             session.accept(self.noise(first % self.chunk_samples))

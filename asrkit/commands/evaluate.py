@@ -14,6 +14,7 @@ from asrkit.commands.options import (
     add_backend,
     add_batch,
     add_model,
+    add_right_context,
     add_search,
     add_second_pass,
     add_segments,
@@ -58,6 +59,7 @@ def main(argv: list[str] | None = None) -> int:
         help=f"chunks in ms, or full, separated by commas (default {CHUNKS})",
     )  # fmt: skip
     group.add_argument("--left-ms", metavar="MS", help="left context in ms (default: the model's)")
+    add_right_context(arguments)
     add_search(arguments)
     add_segments(arguments)
     add_second_pass(arguments)

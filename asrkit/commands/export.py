@@ -123,7 +123,7 @@ def wired(file: ModelFile, exported: Exported, path: Path, folder: Path, audio: 
     """
     import onnx as onnx_package
 
-    backend = of_file(path, file, eager(file.model, exported.chunk_size, exported.left_context))
+    backend = of_file(path, file, eager(file.model, *sizes_of(exported)))
     onnx_package.save(sherpa.wired(path, file, exported), path)
     name = file.path.stem if file.path else folder.name
     with replacing(folder / "tokens.txt") as tokens, replacing(folder / "README.md") as readme:
@@ -170,25 +170,36 @@ def exported_of(options: argparse.Namespace, file: ModelFile) -> Exported:
         UserError: for what cannot be exported.
     """
     context, what = file.config.context, options.what or FORMATS[options.format]
-    chunk_size, left_context = context_of(options, file)
+    chunk_size, left_context, right_context = context_of(options, file)
     if isinstance(chunk_size, str):
         if options.format == "torchscript" or what != "ctc":
             raise UserError("in full context, --format onnx and onnx-int8 with --what ctc alone")
-        chunk_size, left_context = FULL_CONTEXT, 0
+        chunk_size, left_context, right_context = FULL_CONTEXT, 0, 0
     exported = Exported(
         what,
         context.chunk_size if chunk_size is None else chunk_size,
         context.left_context if left_context is None else left_context,
         milliseconds(file.model.encoder.factor),
+        context.right_context if right_context is None else right_context,
     )
-    if not exported.full and max(exported.chunk_size, exported.left_context) > MOST_FRAMES:
+    if not exported.full and max(sizes_of(exported)) > MOST_FRAMES:
         longest = MOST_FRAMES * exported.frame_ms
-        raise UserError(f"--chunk-ms and --left-ms must be at most {longest}")
+        raise UserError(f"--chunk-ms, --left-ms and --right-ms must be at most {longest}")
+    if what == "model" and exported.right_context:
+        raise UserError(
+            "from samples, a stream would end with steps without samples if chunks see frames "
+            "ahead: --right-ms 0, or --what ctc"
+        )
     if options.manifest and not options.format.endswith("int8"):
         raise UserError("--manifest is what onnx-int8 is tried on; other formats equal eager")
     if options.format.endswith("int8") and exported.what != "ctc":
         raise UserError("onnx-int8 is tried by what it recognises: --what ctc alone")
     return exported
+
+
+def sizes_of(exported: Exported) -> tuple[int, int, int]:
+    """Chunk size, left and right context."""
+    return exported.chunk_size, exported.left_context, exported.right_context
 
 
 def recordings(manifest: str) -> list[Labelled]:
@@ -213,7 +224,7 @@ def quantized(file: ModelFile, exported: Exported, path: Path, trial: list[Label
         UserError: if it does not.
     """
     module = eager_step(file, exported)
-    plain = eager(file.model, exported.chunk_size, exported.left_context)
+    plain = eager(file.model, *sizes_of(exported))
     observed = int8.ObservedStep(path, module)
     before = score(of_step(observed, plain), file, trial)
     if not any(map(any, observed.ranges.values())):

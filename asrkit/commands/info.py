@@ -45,12 +45,16 @@ def described(file: ModelFile) -> dict[str, str]:
     chunks = ["full"] if context.full_share > 0 else []
     chunks += [f"{chunk * frame_ms} ms" for chunk in context.chunk_sizes]
     lefts = [f"{left * frame_ms} ms" for left in context.left_contexts]
+    each = ", ".join(f"{right * frame_ms} ms" for right in context.right_contexts)
+    rights = f"; right contexts of {each}" if any(context.right_contexts) else ""
     chunk, left = context.chunk_size * frame_ms, context.left_context * frame_ms
+    after = context.right_context * frame_ms
+    right = f" and {after} ms after it" if after else ""
     found = {
         "parameters": f"{parameters / 1e6:.2f} M",
         "vocabulary": f"{file.tokenizer.vocab_size} with the blank, {file.config.text.tokenizer}",
-        "trained at": f"chunks of {', '.join(chunks)}; left contexts of {', '.join(lefts)}",
-        "decodes at": f"{chunk} ms with {left} ms before it",
+        "trained at": f"chunks of {', '.join(chunks)}; left contexts of {', '.join(lefts)}{rights}",
+        "decodes at": f"{chunk} ms with {left} ms before it{right}",
     }
     if "imported" in file.training:
         found["imported"] = printable(origin(file.training["imported"]))

@@ -71,6 +71,14 @@ def add_context(arguments: Parser, chunk_ms: str | None = None) -> None:
     group.add_argument(
         "--left-ms", metavar="MS", help=f"left context, {MULTIPLE} (default: the model's)"
     )
+    add_right_context(arguments)
+
+
+def add_right_context(arguments: Parser) -> None:
+    arguments.group("context").add_argument(
+        "--right-ms", metavar="MS",
+        help="right context: what live words wait for after their chunk (default: the model's)",
+    )  # fmt: skip
 
 
 def add_search(arguments: Parser) -> None:
@@ -308,11 +316,14 @@ def recognizer_as(
     return recognizer.with_hotwords(hotwords_of(options))
 
 
-def context_of(options: argparse.Namespace, file: ModelFile) -> tuple[int | str | None, int | None]:
-    """The chunk size and the left context that the options ask for, if they do."""
+def context_of(
+    options: argparse.Namespace, file: ModelFile
+) -> tuple[int | str | None, int | None, int | None]:
+    """The chunk size, the left and the right context that the options ask for, if they do."""
     full, frame_ms = options.chunk_ms == "full", file.model.encoder.frame_ms
     chunk_size = "full" if full else frames("--chunk-ms", options.chunk_ms, frame_ms, 1)
-    return chunk_size, frames("--left-ms", options.left_ms, frame_ms)
+    left = frames("--left-ms", options.left_ms, frame_ms)
+    return chunk_size, left, frames("--right-ms", options.right_ms, frame_ms)
 
 
 def second_pass_of(

@@ -124,7 +124,8 @@ def verify_setting(
     row = torch.from_numpy(whole)[None]
     feats, _ = audio.features(recognizer.engine.frontend, row, torch.tensor([len(whole)]))
     size = file.model.encoder.block_size(chunk_size, feats.size(1)) if full else chunk_size
-    step = EncoderStep(file.model.encoder, size, recognizer.left_context)
+    spec = recognizer.engine.spec
+    step = EncoderStep(file.model.encoder, size, spec.left_context, spec.right_context)
     offline = stations(file.model, step, feats, max(1, feats.size(1)))
     streamed = stations(file.model, step, feats, file.model.encoder.factor * size)
     subsampling, *blocks, log_probs = [
@@ -144,11 +145,14 @@ def stations(model: ConformerCTC, step: EncoderStep, feats: Tensor, frames: int)
     """Outputs of the subsampling, of every layer and of the head, `frames` features a step."""
     encoder, state = step.encoder, step.init_state(1)
     outputs: list[list[Tensor]] = []
-    for part in split_steps(feats, frames, encoder.lookahead):
-        lengths = torch.tensor([part.size(1)])
-        normalized = encoder.normalize(part, lengths, state.position, step.chunk_size)
-        subsampled, _, _ = encoder.subsampling(*normalized, state.feats, state.hidden)
-        layers, lengths, state = encoder.step(part, lengths, state, step.chunk_size, step.tables())
+    chunk_size, ahead = step.chunk_size, step.right_context
+    for part, length in split_steps(feats, frames, encoder.lookahead, encoder.ahead_frames(ahead)):
+        lengths = torch.tensor([length])
+        normalized = encoder.normalize(part, lengths, state.position, chunk_size, ahead)
+        subsampled, _, _ = encoder.subsampled(*normalized, state, ahead)
+        layers, lengths, state = encoder.step(
+            part, lengths, state, chunk_size, ahead, step.tables()
+        )
         parts = [subsampled, *layers, model.log_probs(layers[-1])]
         outputs.append([x[:, : int(lengths)] for x in parts])
     return [torch.cat(pieces, dim=1) for pieces in zip(*outputs, strict=True)]
@@ -158,6 +162,7 @@ def verify_batch(recognizer: Recognizer, feats: Tensor, alone: Tensor) -> float:
     """The recording as the shorter row of a padded batch against itself alone."""
     longer = torch.cat([feats, feats.flip(1)], dim=1)  # (1, 2T, F)
     batch = torch.cat([torch.nn.functional.pad(feats, (0, 0, 0, feats.size(1)), value=7.0), longer])
+    batch = torch.nn.functional.pad(batch, (0, 0, 0, recognizer.engine.spec.ahead_frames))
     lengths = torch.tensor([feats.size(1), longer.size(1)])
     output = recognizer.engine.step(batch, lengths, recognizer.engine.init_state(2))
     return difference(alone, output.log_probs[:1, : int(output.lengths[0])])

@@ -33,6 +33,7 @@ Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
 MOST_FRAMES = 3000
 ChunkSize = Annotated[int, Field(ge=1, le=MOST_FRAMES)]
 LeftContext = Annotated[int, Field(ge=0, le=MOST_FRAMES)]
+RightContext = Annotated[int, Field(ge=0, le=1024)]
 Place = Annotated[str, Field(pattern=r"^[^\x00]*$"), AfterValidator(os.path.expanduser)]
 PositiveNumber = Annotated[float, Field(strict=False, gt=0.0, allow_inf_nan=False)]
 
@@ -252,11 +253,17 @@ class ContextConfig(Section):
     """Chunk sizes drawn in training, beside full context."""
     left_contexts: Annotated[list[LeftContext], Field(max_length=64)] = [64]
     """Left contexts drawn in training."""
+    right_contexts: Annotated[list[RightContext], Field(min_length=1, max_length=64)] = [0]
+    """Right contexts drawn in training with the chunks: encoder frames after its chunk that a frame
+    sees. Live text comes so much later and is better; a chunk of C frames with R after it takes
+    1 + R/C times as long."""
     full_share: Share = 0.5
     """Share of the batches in full context."""
     chunk_size: ChunkSize = 16
     """Of decoding, unless told otherwise: 16 are 640 ms with conv4."""
     left_context: LeftContext = 64
+    """Of decoding, unless told otherwise."""
+    right_context: RightContext = 0
     """Of decoding, unless told otherwise."""
 
     @model_validator(mode="after")

@@ -22,7 +22,11 @@ class Delay(NamedTuple):
 
 
 def delays(
-    reference: Hypothesis, hypothesis: Hypothesis, chunk_size: int, num_frames: int
+    reference: Hypothesis,
+    hypothesis: Hypothesis,
+    chunk_size: int,
+    num_frames: int,
+    right_context: int = 0,
 ) -> tuple[list[int], list[int]]:
     """Delays of one utterance's tokens in frames, and of its last token (or of none).
 
@@ -31,11 +35,12 @@ def delays(
         hypothesis: of the search, in chunks of `chunk_size`.
         chunk_size: C; all frames from there up.
         num_frames: E, of the utterance: its end completes the last chunk.
+        right_context: R, frames after a chunk that it waits for.
     """
     late = {}
     for i, j in agreeing(reference.tokens, hypothesis.tokens):
         begin = hypothesis.starts[j]
-        written = min(num_frames, begin - begin % chunk_size + chunk_size)
+        written = min(num_frames, begin - begin % chunk_size + chunk_size + right_context)
         late[i] = written - reference.ends[i]
     last = len(reference.tokens) - 1
     return list(late.values()), [late[last]] if last in late else []

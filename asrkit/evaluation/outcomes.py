@@ -138,7 +138,10 @@ def outcome_of(
     hypothesis, log_probs = trace.hypothesis, trace.log_probs
     late = None
     if alignment is not None and recognizer.decoding.second is None:
-        late = delays(alignment.tokens, hypothesis, recognizer.chunk_size, len(log_probs))
+        late = delays(
+            alignment.tokens, hypothesis, recognizer.chunk_size, len(log_probs),
+            recognizer.engine.spec.right_context,
+        )  # fmt: skip
     return Outcome(
         utterance.id, utterance.seconds, recognizer.rewrite(utterance.reference), result,
         recognizer.frame_ms, hypothesis, loss_of(recognizer, log_probs, utterance.reference),

@@ -21,8 +21,8 @@ class SamplesOutput(NamedTuple):
 class SamplesStep(nn.Module):
     """Frontend and recogniser in one: samples to log-probabilities.
 
-    The first P samples of a stream are its first `past`: 240 of Kaldi's, and 160 for each frame
-    that the network sees ahead. After that every step but the last brings chunks of
+    The first P samples of a stream are its first `past`: 240 of Kaldi's, and 160 for each feature
+    frame that a step sees ahead. After that every step but the last brings chunks of
     `chunk_samples`, and the last is padded with zeros, its length said. What comes before a stream
     and after it belongs to its samples, see `of_stream`.
     """
@@ -32,8 +32,8 @@ class SamplesStep(nn.Module):
     def __init__(self, frontend: Frontend, step: CTCStep) -> None:
         super().__init__()
         self.frontend, self.step = frontend, step
-        self.lookahead = step.encoder.encoder.lookahead
-        self.past_size = frontend.frame_size - HOP + HOP * self.lookahead  # P
+        self.ahead_frames = step.encoder.encoder.ahead_frames(step.encoder.right_context)
+        self.past_size = frontend.frame_size - HOP + HOP * self.ahead_frames  # P
         self.chunk_samples = step.encoder.chunk_size * step.encoder.encoder.factor * HOP
 
     @torch.jit.export
@@ -45,7 +45,7 @@ class SamplesStep(nn.Module):
     ) -> SamplesOutput:
         """(B, N) samples, N = n·chunk_samples, (B,) how many are real, (B, P), and the past."""
         feats, _ = self.frontend(samples, past)
-        lengths = lengths // self.hop + self.lookahead
+        lengths = lengths // self.hop + self.ahead_frames
         log_probs, frames, state = self.step(feats, lengths, state)
         new_past = torch.cat([past, samples], dim=1)[:, samples.size(1) :]
         return SamplesOutput(log_probs, frames, new_past, state)
@@ -77,5 +77,5 @@ class WholeStep(nn.Module):
         state = encoder.init_state(feats.size(0), 0)
         chunk_size = (feats.size(1) - encoder.lookahead) // encoder.factor
         tables = encoder.tables(0, chunk_size)
-        layers, lengths, _ = encoder.step(feats, lengths, state, chunk_size, tables)
+        layers, lengths, _ = encoder.step(feats, lengths, state, chunk_size, 0, tables)
         return self.model.log_probs(layers[-1]), lengths

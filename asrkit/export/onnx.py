@@ -75,9 +75,9 @@ def chunk_inputs(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Inputs of a streaming step for the exporter to try, and their dynamic shapes."""
     state = module.init_state(2)  # type: ignore[operator]
-    size, lookahead = chunk_length(exported, file), file.model.encoder.lookahead
+    size = chunk_length(exported, file)
     from_samples = exported.what == "model"
-    ahead = 0 if from_samples else lookahead
+    ahead = 0 if from_samples else file.model.encoder.ahead_frames(exported.right_context)
     length = 3 * size + ahead
     # Two streams and three chunks: dimensions of one are taken for fixed ones.
     audio = torch.zeros([2, length] + ([] if from_samples else [state.feats.size(2)]))

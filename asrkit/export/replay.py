@@ -30,9 +30,10 @@ def eager_step(file: ModelFile, exported: Exported) -> nn.Module:
     """The module that is exported, and that the export has to equal."""
     if exported.full:
         return WholeStep(file.model).eval()
+    context = exported.chunk_size, exported.left_context, exported.right_context
     if exported.what == "encoder":
-        return EncoderStep(file.model.encoder, exported.chunk_size, exported.left_context).eval()
-    step = CTCStep(file.model, exported.chunk_size, exported.left_context).eval()
+        return EncoderStep(file.model.encoder, *context).eval()
+    step = CTCStep(file.model, *context).eval()
     if exported.what == "ctc":
         return step
     return SamplesStep(build_frontend(file.config.model), step).eval()
@@ -87,15 +88,17 @@ def replay(
     """Every output of a step over samples (B, N), N ≥ 400, some chunks at a time; rows `aged`."""
     from_samples, size = exported.what == "model", chunk_length(exported, file)
     state, outputs = aged(step.init_state(len(samples)), exported.frame_ms), []
-    frontend, lookahead = build_frontend(file.config.model), file.model.encoder.lookahead
+    frontend = build_frontend(file.config.model)
+    ahead_frames = file.model.encoder.ahead_frames(exported.right_context)
     stream = of_stream(frontend, samples)
-    past_size = frontend.frame_size - HOP + HOP * lookahead
+    past_size = frontend.frame_size - HOP + HOP * ahead_frames
     source, past = stream[:, past_size:], stream[:, :past_size].to(state.feats.dtype)
     if not from_samples:
         source = frontend(stream, stream[:, :0])[0]
-    source, ahead = source.to(state.feats.dtype), 0 if from_samples else lookahead
-    for chunk in split_steps(source, chunks * size, ahead):
-        lengths = torch.full((len(samples),), chunk.size(1))
+    source, ahead = source.to(state.feats.dtype), 0 if from_samples else ahead_frames
+    lookahead = 0 if from_samples else file.model.encoder.lookahead
+    for chunk, length in split_steps(source, chunks * size, lookahead, ahead):
+        lengths = torch.full((len(samples),), length)
         padding = [0, 0] * (chunk.dim() - 2) + [0, (ahead - chunk.size(1)) % size]
         chunk = functional.pad(chunk, padding)
         if from_samples:

@@ -99,6 +99,8 @@ def check(file: ModelFile, exported: Exported) -> None:
     if encoder.lookahead:
         kind = file.config.model.subsampling.kind
         raise UserError(f"sherpa-onnx is given chunks without overlap; this model has {kind}")
+    if exported.right_context:
+        raise UserError("sherpa-onnx is given chunks without overlap: give --right-ms 0")
     if file.config.model.frontend.kind != "kaldi":
         raise UserError(
             "sherpa-onnx computes Kaldi's features for wenet-ctc; this model has others"

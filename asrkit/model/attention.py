@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from asrkit.model import fused_attention
+from asrkit.model.blocks import joined_windows, split_ahead
 from asrkit.model.dropout import Dropout
 from asrkit.model.positions import Position
 
@@ -19,7 +20,8 @@ class ChunkAttention(nn.Module):
 
     A forward over T = n·C frames is a batch of n blocks of C queries and W = M + C keys, so a
     streaming step (n = 1), a chunked pass over a whole utterance (n = T/C) and full context
-    (C = T, M = 0) are the same code, and no (T, T) matrix or mask is built for chunks.
+    (C = T, M = 0) are the same code, and no (T, T) matrix or mask is built for chunks. Chunks that
+    see R frames ahead are blocks of C + R queries, see `blocks`.
 
     Args:
         dim: D, a multiple of num_heads.
@@ -49,16 +51,19 @@ class ChunkAttention(nn.Module):
         vectors: Tensor,
         past_keys: Tensor,
         past_values: Tensor,
+        ahead: int = 0,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """One step.
 
         Args:
-            x: (B, T, D), T = n·C whole chunks.
-            valid: (B, 1, n, 1, W) bool, False for keys before the stream's start or past its end.
-            table: the encoding's table for M and C.
+            x: (B, T, D), T = n·(C+R) whole chunks with what they see ahead.
+            valid: (B, 1, n, 1, W) bool, False for keys before the stream's start or past its end;
+                W = M + C + R.
+            table: the encoding's table for M and C + R.
             vectors: (B, T, X) that the encoding attaches to the keys.
             past_keys: (B, H, M, Dk), Dk = Dh + extra_key_dim of the encoding.
             past_values: (B, H, M, Dh).
+            ahead: R.
 
         Returns:
             (B, T, D), and the keys and values of the last M frames.
@@ -68,27 +73,46 @@ class ChunkAttention(nn.Module):
         q = q.unflatten(2, (self.num_heads, -1)).transpose(1, 2)  # (B, H, T, Dh + extra)
         k = k.unflatten(2, (self.num_heads, -1)).transpose(1, 2)  # (B, H, T, Dh)
         v = v.unflatten(2, (self.num_heads, -1)).transpose(1, 2)  # (B, H, T, Dh)
-        keys = torch.cat([past_keys, self.position.attach(k, vectors)], dim=2)  # (B, H, M+T, Dk)
-        values = torch.cat([past_values, v], dim=2)  # (B, H, M+T, Dh)
-        queries = q.unflatten(2, (num_blocks, -1))  # (B, H, n, C, Dh + extra)
-        context = self.attend(queries, keys, values, valid, table)  # (B, H, T, Dh)
+        k, keys_ahead = split_ahead(self.position.attach(k, vectors), num_blocks, ahead)
+        v, values_ahead = split_ahead(v, num_blocks, ahead)  # (B, H, n·C, Dh), (B, H, n, R, Dh)
+        keys = torch.cat([past_keys, k], dim=2)  # (B, H, M+n·C, Dk)
+        values = torch.cat([past_values, v], dim=2)  # (B, H, M+n·C, Dh)
+        queries = q.unflatten(2, (num_blocks, -1))  # (B, H, n, C+R, Dh + extra)
+        context = self.attend(queries, keys, values, valid, table, keys_ahead, values_ahead)
         context = context.transpose(1, 2).flatten(2)  # (B, T, D)
-        past = x.size(1)
+        past = k.size(2)
         return self.dropout(self.out(context)), keys[:, :, past:], values[:, :, past:]
 
     def attend(
-        self, queries: Tensor, keys: Tensor, values: Tensor, valid: Tensor, table: Tensor
+        self,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        valid: Tensor,
+        table: Tensor,
+        keys_ahead: Tensor | None,
+        values_ahead: Tensor | None,
     ) -> Tensor:
-        """(B, H, n, C, Dh + extra), (B, H, M+T, Dk), (B, H, M+T, Dh) -> context (B, H, T, Dh)."""
+        """Context (B, H, T, Dh) of the queries of blocks.
+
+        Args:
+            queries: (B, H, n, C+R, Dh + extra).
+            keys: (B, H, M+n·C, Dk).
+            values: (B, H, M+n·C, Dh).
+            valid: (B, 1, n, 1, W).
+            table: of the encoding.
+            keys_ahead: (B, H, n, R, Dk); None for R = 0.
+            values_ahead: (B, H, n, R, Dh).
+        """
         if not torch.jit.is_scripting():  # noqa: SIM102, or TorchScript would compile it
-            if fused_attention.serves(self.position, queries):
+            if keys_ahead is None and fused_attention.serves(self.position, queries):
                 return self.by_kernels(queries, keys, values, valid, table)
-        return self.by_blocks(queries, keys, values, valid, table)
+        return self.by_blocks(queries, keys, values, valid, table, keys_ahead, values_ahead)
 
     def by_kernels(
         self, queries: Tensor, keys: Tensor, values: Tensor, valid: Tensor, table: Tensor
     ) -> Tensor:
-        """As `attend`, on an NVIDIA GPU."""
+        """As `attend` with R = 0, on an NVIDIA GPU."""
         # Under autocast an encoding's parameters would make float32 of them.
         content, positions = (
             x.flatten(2, 3).to(queries.dtype) for x in self.position.terms(queries)
@@ -97,16 +121,23 @@ class ChunkAttention(nn.Module):
         return fused_attention.attend(content, positions, keys, values, table, valid, dropout)
 
     def by_blocks(
-        self, queries: Tensor, keys: Tensor, values: Tensor, valid: Tensor, table: Tensor
+        self,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        valid: Tensor,
+        table: Tensor,
+        keys_ahead: Tensor | None = None,
+        values_ahead: Tensor | None = None,
     ) -> Tensor:
         """As `attend`, anywhere."""
-        chunk_size, window = queries.size(3), valid.size(4)
-        keys = windows(keys, window, chunk_size)  # (B, H, n, W, Dk)
-        values = windows(values, window, chunk_size)
+        num_queries = queries.size(3)
+        keys = joined_windows(keys, keys_ahead, num_queries, valid.size(4))  # (B, H, n, W, Dk)
+        values = joined_windows(values, values_ahead, num_queries, valid.size(4))
         parts: list[Tensor] = []
         invalid = ~valid
         first = 0
-        while first < chunk_size:
+        while first < num_queries:
             rows = queries[:, :, :, first : first + self.max_rows]
             scores = self.position.scores(rows, keys, table, first)  # (B, H, n, Q, W)
             weights = scores.masked_fill_(invalid, self.masked).softmax(dim=4)
@@ -115,10 +146,3 @@ class ChunkAttention(nn.Module):
             first += self.max_rows
         context = parts[0] if len(parts) == 1 else torch.cat(parts, dim=3)  # (B, H, n, C, Dh)
         return context.flatten(2, 3)
-
-
-def windows(frames: Tensor, size: int, stride: int) -> Tensor:
-    """(B, H, M+T, Dh) -> (B, H, n, W, Dh): the windows of so many frames, one a stride."""
-    if size == frames.size(2):  # a length that is not known yet cannot be unfolded
-        return frames.unsqueeze(2)
-    return frames.unfold(2, size, stride).transpose(3, 4)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from asrkit.model.attention import ChunkAttention
+from asrkit.model.blocks import blocks_of, own_frames
 from asrkit.model.convolution import CausalConvolution
 from asrkit.model.dropout import Dropout
 from asrkit.model.feed_forward import FeedForward
@@ -80,14 +81,16 @@ class ConformerLayer(nn.Module):
         past_keys: Tensor,
         past_values: Tensor,
         past_conv: Tensor,
+        ahead: int,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """(B, T, D) and this layer's past -> (B, T, D) and its new past."""
+        """(B, T, D) and this layer's past -> (B, T, D) and its new past; T = n·(C+R)."""
         x = x + 0.5 * self.ffn1(x)
         context, keys, values = self.attention(
-            self.attention_norm(x), valid, table, vectors, past_keys, past_values
+            self.attention_norm(x), valid, table, vectors, past_keys, past_values, ahead
         )
         x = x + context
-        convolved, conv = self.convolution(x, past_conv)
+        num_blocks = valid.size(2) if ahead > 0 else 1
+        convolved, conv = self.convolution(x, past_conv, num_blocks, ahead)
         x = x + convolved
         x = x + 0.5 * self.ffn2(x)
         return self.norm(x), keys, values, conv
@@ -196,27 +199,37 @@ class ConformerEncoder(nn.Module):
         )
 
     def forward(
-        self, feats: Tensor, lengths: Tensor, state: EncoderState, chunk_size: int
+        self,
+        feats: Tensor,
+        lengths: Tensor,
+        state: EncoderState,
+        chunk_size: int,
+        right_context: int = 0,
     ) -> EncoderOutput:
         """One step of B streams; offline is one step from `init_state`.
 
         Args:
             feats: (B, T, F) log mels, from `lead_frames` on whose values do not matter. All steps
                 of a stream but its last are whole chunks and what they see ahead, which comes
-                again in the next step (T = n·factor·C + lookahead); the last is padded here with
-                zeros.
+                again in the next step (T = n·factor·C + ahead_frames(R)); the last is padded here
+                with zeros.
             lengths: (B,) valid frames of each row in this step. A row shorter than T has ended:
                 its state is not to be stepped further.
             state: the past, from `init_state` or the step before. M is its shape.
             chunk_size: C, encoder frames; FULL_CONTEXT, or anything from num_frames(T) up, is one
                 chunk.
+            right_context: R, encoder frames after its chunk that a frame sees. They are computed
+                anew with each chunk, which takes 1 + R/C times as long.
 
         Returns:
-            EncoderOutput with E = num_frames(T) frames, finite but not zero past `lengths`.
+            EncoderOutput with E = num_frames(T) frames, finite but not zero past `lengths`. Of more
+            frames than a chunk, the last R are only seen: a stream ends with a step of at most R
+            frames, or with R·factor frames more than it has.
         """
         chunk_size = self.block_size(chunk_size, feats.size(1))
-        tables = self.tables(state.keys.size(3), chunk_size)
-        layers, lengths, state = self.step(feats, lengths, state, chunk_size, tables)
+        ahead = self.seen_ahead(chunk_size, right_context, feats.size(1))
+        tables = self.tables(state.keys.size(3), chunk_size + ahead)
+        layers, lengths, state = self.step(feats, lengths, state, chunk_size, ahead, tables)
         return EncoderOutput(layers[-1], lengths, state)
 
     def num_frames(self, feature_frames: int) -> int:
@@ -232,17 +245,26 @@ class ConformerEncoder(nn.Module):
         """Frames of a block: C, or all there are, and at least one."""
         return min(chunk_size, max(1, self.num_frames(feature_frames)))
 
-    @torch.jit.export
-    def tables(self, left_context: int, chunk_size: int) -> PositionTables:
-        """The position tables; no input matters to them: `EncoderStep` keeps them."""
-        frames = self.position.table(self.mean)
-        return PositionTables(frames, self.layer_tables(left_context, chunk_size))
+    def seen_ahead(self, chunk_size: int, right_context: int, feature_frames: int) -> int:
+        """R, or 0 where one chunk holds all frames."""
+        return right_context if self.num_frames(feature_frames) > chunk_size else 0
 
-    def layer_tables(self, left_context: int, chunk_size: int) -> Tensor:
+    def ahead_frames(self, right_context: int) -> int:
+        """Feature frames beyond its chunks that a step takes."""
+        return self.factor * right_context + self.lookahead
+
+    @torch.jit.export
+    def tables(self, left_context: int, block_size: int) -> PositionTables:
+        """The position tables of blocks of C + R frames; no input matters to them: `EncoderStep`
+        keeps them."""
+        frames = self.position.table(self.mean)
+        return PositionTables(frames, self.layer_tables(left_context, block_size))
+
+    def layer_tables(self, left_context: int, block_size: int) -> Tensor:
         """Of the encoding in each layer: (L, ...)."""
         tables: list[Tensor] = []
         for layer in self.layers:
-            tables.append(layer.attention.position.table(left_context, chunk_size, self.mean))
+            tables.append(layer.attention.position.table(left_context, block_size, self.mean))
         return torch.stack(tables)
 
     @torch.jit.export
@@ -252,16 +274,20 @@ class ConformerEncoder(nn.Module):
         lengths: Tensor,
         state: EncoderState,
         chunk_size: int,
+        ahead: int,
         tables: PositionTables,
     ) -> tuple[list[Tensor], Tensor, EncoderState]:
-        """`forward` with the tables given, and the output (B, E, D) of every layer."""
-        frames = self.num_frames(feats.size(1))  # E
-        feats, real = self.normalize(feats, lengths, state.position, chunk_size)
-        x, new_feats, hidden = self.subsampling(feats, real, state.feats, state.hidden)
+        """`forward` with R and the tables given, and the output (B, E, D) of every layer."""
+        frames = self.num_frames(feats.size(1))  # E, with those that are only seen
+        feats, real = self.normalize(feats, lengths, state.position, chunk_size, ahead)
+        x, new_feats, hidden = self.subsampled(feats, real, state, ahead)  # (B, n·C + R, D)
+        total = x.size(1) - ahead  # n·C
         lengths = self.num_valid(lengths)
-        valid = valid_keys(state.position, lengths, state.keys.size(3), chunk_size, x.size(1))
+        valid = valid_keys(state.position, lengths, state.keys.size(3), chunk_size, total, ahead)
         vectors = self.position.vectors(x, state.position, tables.frames)
+        vectors = blocks_of(vectors, chunk_size, ahead)
         x = self.dropout(self.position(x, state.position, tables.frames))
+        x = blocks_of(x, chunk_size, ahead)  # (B, n·(C+R), D)
         outputs: list[Tensor] = []
         keys: list[Tensor] = []
         values: list[Tensor] = []
@@ -275,8 +301,9 @@ class ConformerEncoder(nn.Module):
                 state.keys[:, i],
                 state.values[:, i],
                 state.conv[:, i],
+                ahead,
             )
-            outputs.append(x[:, :frames])
+            outputs.append(own_frames(x, valid.size(2), ahead)[:, :frames])
             keys.append(layer_keys)
             values.append(layer_values)
             convs.append(conv)
@@ -287,15 +314,30 @@ class ConformerEncoder(nn.Module):
             keys=torch.stack(keys, dim=1),
             values=torch.stack(values, dim=1),
             conv=torch.stack(convs, dim=1),
-            position=state.position + x.size(1),
+            position=state.position + total,
         )
-        return outputs, lengths, new_state
+        return outputs, lengths.clamp(max=total), new_state
+
+    def subsampled(
+        self, feats: Tensor, real: Tensor, state: EncoderState, ahead: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """(B, factor·(n·C + R) + lookahead, F) -> (B, n·C + R, D), and the past after n·C."""
+        if ahead == 0:
+            return self.subsampling(feats, real, state.feats, state.hidden)
+        size = feats.size(1) - ahead * self.factor
+        own, past, hidden = self.subsampling(
+            feats[:, :size], real[:, :size], state.feats, state.hidden
+        )
+        first = size - self.lookahead
+        seen, _, _ = self.subsampling(feats[:, first:], real[:, first:], past, hidden)
+        return torch.cat([own, seen], dim=1), past, hidden
 
     def normalize(
-        self, feats: Tensor, lengths: Tensor, position: Tensor, chunk_size: int
+        self, feats: Tensor, lengths: Tensor, position: Tensor, chunk_size: int, ahead: int = 0
     ) -> tuple[Tensor, Tensor]:
-        """Normalised features of whole chunks, (B, n·factor·C + lookahead, F), zero outside the
-        samples; and which of them are of samples, (B, n·factor·C + lookahead).
+        """Normalised features of whole chunks and what they see ahead, (B, T, F) with
+        T = factor·(n·C + R) + lookahead, zero outside the samples; and which of them are of
+        samples, (B, T).
 
         What makes no frame is cut off.
         """
@@ -304,14 +346,14 @@ class ConformerEncoder(nn.Module):
         if self.lead_frames > 0:
             real = real & (numbers + self.factor * position[:, None] >= self.lead_frames)
         feats = ((feats - self.mean) * self.scale).masked_fill(~real.unsqueeze(2), 0.0)
-        frames = max(1, self.num_frames(feats.size(1)))
-        frames = self.factor * (frames + -frames % chunk_size) + self.lookahead
+        frames = max(1, self.num_frames(feats.size(1)) - ahead)
+        frames = self.factor * (frames + -frames % chunk_size + ahead) + self.lookahead
         padding = frames - feats.size(1)
         return functional.pad(feats, (0, 0, 0, padding)), functional.pad(real, (0, padding))
 
 
 class EncoderStep(nn.Module):
-    """An encoder's step for one chunk size and left context: what streams and what is exported.
+    """An encoder's step for one chunk size, left and right context: what streams, is exported.
 
     What does not depend on the input, the position tables, is computed once, here. The weights
     are shared with `encoder`; make a new step after changing them.
@@ -320,11 +362,18 @@ class EncoderStep(nn.Module):
     frame_table: Tensor
     layer_tables: Tensor  # (L, ...)
 
-    def __init__(self, encoder: ConformerEncoder, chunk_size: int, left_context: int) -> None:
+    def __init__(
+        self,
+        encoder: ConformerEncoder,
+        chunk_size: int,
+        left_context: int,
+        right_context: int = 0,
+    ) -> None:
         super().__init__()
         self.encoder, self.chunk_size, self.left_context = encoder, chunk_size, left_context
+        self.right_context = right_context
         with torch.no_grad():
-            tables = encoder.tables(left_context, chunk_size)
+            tables = encoder.tables(left_context, chunk_size + right_context)
         self.register_buffer("frame_table", tables.frames, persistent=False)
         self.register_buffer("layer_tables", tables.layers, persistent=False)
 
@@ -337,30 +386,35 @@ class EncoderStep(nn.Module):
 
     def forward(self, feats: Tensor, lengths: Tensor, state: EncoderState) -> EncoderOutput:
         """The encoder's forward; what is exported or compiled takes whole chunks alone."""
-        chunk_size, tables = self.chunk_size, self.tables()
+        chunk_size, ahead, tables = self.chunk_size, self.right_context, self.tables()
         if not torch.jit.is_scripting():  # noqa: SIM102, or TorchScript would compile it
             if (
                 self.encoder.num_frames(feats.size(1)) < chunk_size
                 and not torch.compiler.is_compiling()
             ):
                 # The padding of a long chunk would cost its square.
-                chunk_size = self.encoder.block_size(chunk_size, feats.size(1))
+                chunk_size, ahead = self.encoder.block_size(chunk_size, feats.size(1)), 0
                 layer_tables = self.encoder.layer_tables(self.left_context, chunk_size)
                 tables = PositionTables(self.frame_table, layer_tables)
-        layers, lengths, state = self.encoder.step(feats, lengths, state, chunk_size, tables)
+        layers, lengths, state = self.encoder.step(feats, lengths, state, chunk_size, ahead, tables)
         return EncoderOutput(layers[-1], lengths, state)
 
 
 def valid_keys(
-    position: Tensor, lengths: Tensor, left_context: int, chunk_size: int, frames: int
+    position: Tensor,
+    lengths: Tensor,
+    left_context: int,
+    chunk_size: int,
+    frames: int,
+    ahead: int = 0,
 ) -> Tensor:
-    """Which key of each block is a frame of its row's stream: (B, 1, n, 1, M+C) bool.
+    """Which key of each block is a frame of its row's stream: (B, 1, n, 1, M+C+R) bool.
 
     Key j of block c is the row's frame position - M + c·C + j: invalid before frame 0 (the
     initial state) and from position + length on (padding).
     """
     starts = torch.arange(0, frames, chunk_size, device=position.device)  # (n,)
-    window = torch.arange(left_context + chunk_size, device=position.device)  # (W,)
+    window = torch.arange(left_context + chunk_size + ahead, device=position.device)  # (W,)
     offsets = starts[:, None] + window - left_context  # (n, W) relative to the step's start
     before_end = offsets < lengths[:, None, None]  # (B, n, W)
     after_start = offsets >= -position[:, None, None]

@@ -6,6 +6,7 @@ from torch.nn import functional
 
 from asrkit.kinds import refusal
 from asrkit.model import gradients
+from asrkit.model.blocks import joined_windows, split_ahead
 from asrkit.model.dropout import Dropout
 
 
@@ -63,8 +64,20 @@ class CausalConvolution(nn.Module):
         self.project = nn.Linear(dim, dim)
         self.dropout = Dropout(dropout)
 
-    def forward(self, x: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, T, D) and past (B, D, K-1) -> (B, T, D) and the new past."""
+    def forward(
+        self, x: Tensor, past: Tensor, num_blocks: int = 1, ahead: int = 0
+    ) -> tuple[Tensor, Tensor]:
+        """One step.
+
+        Args:
+            x: (B, T, D), T = n·(C+R), see `blocks`.
+            past: (B, D, K-1).
+            num_blocks: n; of any number of chunks that see nothing ahead, 1.
+            ahead: R.
+
+        Returns:
+            (B, T, D), and the new past.
+        """
         x, bias = functional.glu(self.expand(self.norm(x)), dim=2), self.depthwise.bias  # (B, T, D)
         if self.pads_pointwise:
             # Less what stands before a stream, so that its past is zeros in every case.
@@ -72,15 +85,22 @@ class CausalConvolution(nn.Module):
             x = x - before
             assert bias is not None
             bias = bias + self.depthwise.weight.sum(dim=[1, 2]) * before
-        history = torch.cat([past, x.transpose(1, 2)], dim=2)  # (B, D, K-1+T)
-        # As an image of one row: ONNX Runtime has a fast depthwise convolution for images alone.
-        convolved = self.convolve(history[:, :, None], self.depthwise.weight[:, :, None], bias)
-        x = convolved[:, :, 0].transpose(1, 2)  # (B, T, D)
+        own, seen = split_ahead(x.transpose(1, 2).unsqueeze(3), num_blocks, ahead)
+        history = torch.cat([past, own.squeeze(3)], dim=2)  # (B, D, K-1+n·C)
+        # As an image of a row for each block: ONNX Runtime has a fast depthwise convolution for
+        # images alone.
+        image = history[:, :, None]
+        if seen is not None:
+            block = x.size(1) // num_blocks
+            window = past.size(2) + block
+            image = joined_windows(history.unsqueeze(3), seen, block, window).squeeze(4)
+        convolved = self.convolve(image, self.depthwise.weight[:, :, None], bias)
+        x = convolved.flatten(2).transpose(1, 2)  # (B, T, D)
         x = self.project(functional.silu(self.depthwise_norm(x)))
         return self.dropout(x), history[:, :, history.size(2) - past.size(2) :]
 
     def convolve(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """(B, D, 1, K-1+T), (D, 1, 1, K), (D,) -> (B, D, 1, T)."""
+        """(B, D, n, K-1+C), (D, 1, 1, K), (D,) -> (B, D, n, C)."""
         if not torch.jit.is_scripting():  # noqa: SIM102, or TorchScript would compile it
             if gradients.serves(x, weight):
                 return gradients.Depthwise.apply(x, weight, bias)

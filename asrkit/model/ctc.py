@@ -34,10 +34,15 @@ class ConformerCTC(nn.Module):
         return self.encoder.init_state(batch_size, left_context)
 
     def forward(
-        self, feats: Tensor, lengths: Tensor, state: EncoderState, chunk_size: int
+        self,
+        feats: Tensor,
+        lengths: Tensor,
+        state: EncoderState,
+        chunk_size: int,
+        right_context: int = 0,
     ) -> CTCOutput:
         """As the encoder's forward, with (B, E, V) log-probabilities."""
-        encoded, lengths, state = self.encoder(feats, lengths, state, chunk_size)
+        encoded, lengths, state = self.encoder(feats, lengths, state, chunk_size, right_context)
         return CTCOutput(self.log_probs(encoded), lengths, state)
 
     def log_probs(self, encoded: Tensor) -> Tensor:
@@ -48,9 +53,11 @@ class ConformerCTC(nn.Module):
 class CTCStep(nn.Module):
     """`EncoderStep` with the head: features to log-probabilities."""
 
-    def __init__(self, model: ConformerCTC, chunk_size: int, left_context: int) -> None:
+    def __init__(
+        self, model: ConformerCTC, chunk_size: int, left_context: int, right_context: int = 0
+    ) -> None:
         super().__init__()
-        self.encoder = EncoderStep(model.encoder, chunk_size, left_context)
+        self.encoder = EncoderStep(model.encoder, chunk_size, left_context, right_context)
         self.head = model.head
 
     @torch.jit.export
@@ -84,6 +91,7 @@ class View(NamedTuple):
     feats: Tensor  # (B, T, F)
     chunk_size: int
     left_context: int
+    right_context: int = 0
 
 
 class CTCLoss(nn.Module):
@@ -138,11 +146,14 @@ class CTCLoss(nn.Module):
         encoder = self.model.encoder
         frames = encoder.num_frames(view.feats.size(1))
         chunk_size = encoder.block_size(view.chunk_size, view.feats.size(1))
+        ahead = encoder.seen_ahead(chunk_size, view.right_context, view.feats.size(1))
+        feats = functional.pad(view.feats, (0, 0, 0, ahead * encoder.factor))
         # No frame of the last chunk has more frames before it: more keys would all be invalid.
         left_context = min(view.left_context, max(0, frames - 1) // chunk_size * chunk_size)
         state = encoder.init_state(view.feats.size(0), left_context)
-        tables = encoder.tables(left_context, chunk_size)
-        layers, lengths, _ = encoder.step(view.feats, lengths, state, chunk_size, tables)
+        tables = encoder.tables(left_context, chunk_size + ahead)
+        layers, lengths, _ = encoder.step(feats, lengths, state, chunk_size, ahead, tables)
+        layers = [layer[:, :frames] for layer in layers]
 
         def loss(log_probs: Tensor) -> Tensor:
             return functional.ctc_loss(

@@ -286,10 +286,25 @@ def num_frames(feature_frames: int, factor: int, lookahead: int) -> int:
     return max(0, feature_frames + rounding(factor, lookahead)) // factor
 
 
-def split_steps(feats: Tensor, frames: int, lookahead: int) -> Iterator[Tensor]:
-    """(B, T, F) in the pieces that steps take: each begins so many frames after the one before."""
-    for start in range(0, max(1, feats.size(1) - lookahead), frames):
-        yield feats[:, start : start + frames + lookahead]
+def split_steps(
+    feats: Tensor, frames: int, lookahead: int, ahead_frames: int | None = None
+) -> Iterator[tuple[Tensor, int]]:
+    """(B, T, F) in the pieces that steps take, and how many frames of each are of the stream.
+
+    Each begins so many frames after the one before. The last ones end after the stream, so that
+    nothing is left that was only seen.
+
+    Args:
+        feats: of whole streams.
+        frames: of whole chunks.
+        lookahead: of the subsampling.
+        ahead_frames: that a step takes beyond its chunks; `lookahead` if None.
+    """
+    ahead, total = lookahead if ahead_frames is None else ahead_frames, feats.size(1)
+    feats = functional.pad(feats, (0, 0, 0, ahead - lookahead))
+    for start in range(0, max(1, total - lookahead), frames):
+        part = feats[:, start : start + frames + ahead]
+        yield part, min(part.size(1), total - start)
 
 
 KINDS: Kinds[Any] = Kinds(

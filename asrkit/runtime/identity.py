@@ -32,12 +32,14 @@ def identity(engine: Engine, decoding: DecodingOptions) -> dict[str, Any]:
 
 def network(backend: Backend) -> dict[str, Any]:
     spec = backend.spec
-    return {
+    found = {
         "backend": backend.kind,
         "precision": str(spec.dtype).removeprefix("torch."),
         "chunk_size": spec.chunk_size,
         "left_context": spec.left_context,
     }
+    # Streams that were saved before there was one go on.
+    return found | ({"right_context": spec.right_context} if spec.right_context else {})
 
 
 def frontend(frontend: Frontend) -> dict[str, Any] | None:

@@ -38,6 +38,7 @@ def load(
     backend: str | Path | None = None,
     second_pass: int | str | None = None,
     second_search: str | Mapping[str, Any] | None = None,
+    right_context: int | None = None,
 ) -> Recognizer:
     """A recogniser from a model file.
 
@@ -65,6 +66,8 @@ def load(
             network recognises it once more in this context, and that text is final. None for one
             pass.
         second_search: of the second pass, as `search`; the same as the first one's if None.
+        right_context: encoder frames after its chunk that a frame sees; the model's own if None.
+            Live text waits for them, and none are seen in full context.
 
     Raises:
         ModelFileError: for a file that cannot be loaded.
@@ -76,8 +79,8 @@ def load(
     model = None if lm is None else parse_language_model(lm)
     rewrite = None if postprocess is None else find_postprocess(postprocess)
     return recognizer_of(
-        load_model(path), chunk_size, left_context, chosen, device, model, endpointer, rewrite,
-        backend, second_pass, chosen_second,
+        load_model(path), chunk_size, left_context, right_context, chosen, device, model,
+        endpointer, rewrite, backend, second_pass, chosen_second,
     )  # fmt: skip
 
 
@@ -85,6 +88,7 @@ def recognizer_of(
     file: ModelFile,
     chunk_size: int | str | None = None,
     left_context: int | None = None,
+    right_context: int | None = None,
     search: SearchConfig | None = None,
     device: str = "cpu",
     lm: LanguageModelConfig | None = None,
@@ -102,18 +106,14 @@ def recognizer_of(
     context = file.config.context
     chunk = chunk_of("chunk_size", context.chunk_size if chunk_size is None else chunk_size, file)
     second = None if second_pass is None else chunk_of("second_pass", second_pass, file)
-    longest = longest_context(file)
-    if left_context is None:
-        left_context = context.left_context
-    left = whole_number(left_context, 0, longest)
-    if left is None:
-        raise UserError(f"left_context must be 0 to {longest} frames, got {shown(left_context)}")
+    left = beside_chunk("left_context", left_context, context.left_context, file)
+    right = beside_chunk("right_context", right_context, context.right_context, file)
     file = on_device(file, known_device(device))
     search = search or file.config.search
     searches = searches_of(lm, search, second_search, file)
     normalizer = build_normalizer(file.config.text)
-    network = build_backend(backend, file, chunk, left)
-    larger = None if second is None else build_second(backend, file, second, left)
+    network = build_backend(backend, file, chunk, left, right)
+    larger = None if second is None else build_second(backend, file, second, left, right)
     try:
         return Recognizer(
             network, file.tokenizer, searches[0], normalizer, endpointer, postprocess, larger,
@@ -121,6 +121,19 @@ def recognizer_of(
         )  # fmt: skip
     except ValueError as error:
         raise UserError(str(error)) from None
+
+
+def beside_chunk(name: str, value: int | None, own: int, file: ModelFile) -> int:
+    """M or R; the model's `own` if None.
+
+    Raises:
+        UserError: for a value that is neither.
+    """
+    longest = longest_context(file)
+    frames = whole_number(own if value is None else value, 0, longest)
+    if frames is None:
+        raise UserError(f"{name} must be 0 to {longest} frames, got {shown(value)}")
+    return frames
 
 
 def chunk_of(name: str, value: int | str, file: ModelFile) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
 from asrkit import audio
@@ -303,6 +304,8 @@ class Recognizer:
         samples = pad_sequence(rows, batch_first=True).to(spec.device, spec.dtype)
         with torch.inference_mode():
             feats, lengths = audio.features(engine.frontend, samples, num_samples)
+        ahead = spec.factor * spec.right_context  # only seen: no row has frames there
+        feats = functional.pad(feats, (0, 0, 0, ahead))
         output = engine.step(feats, lengths, engine.init_state(len(rows)))
         return [row[:n] for row, n in zip(output.log_probs, output.lengths.tolist(), strict=True)]
 

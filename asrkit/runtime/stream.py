@@ -162,7 +162,7 @@ class Stream:
         """Whether the frames of so many more samples at 16 kHz complete a chunk, or are enough."""
         waiting = self._past.size(1) + self._samples.size(1) + more
         spec = self.engine.spec
-        part = (self._pending - spec.lookahead) % spec.chunk_frames
+        part = (self._pending - spec.ahead_frames) % spec.chunk_frames
         wanted = min(spec.chunk_frames - part, MOST_WAITING)
         return (waiting - self.engine.frontend.frame_size) // audio.HOP + 1 >= wanted
 
@@ -204,9 +204,9 @@ class Stream:
         spec = self.engine.spec
         if self.ended:
             return self._pending if spec.num_frames(self._pending) else 0
-        whole = self._pending - spec.lookahead
+        whole = self._pending - spec.ahead_frames
         whole -= whole % spec.chunk_frames
-        return whole + spec.lookahead if whole > 0 else 0
+        return whole + spec.ahead_frames if whole > 0 else 0
 
     @property
     def next_step(self) -> int:

@@ -27,6 +27,7 @@ FREE = {
     "data.num_workers",
     "context.chunk_size",
     "context.left_context",
+    "context.right_context",
     "training.output_dir",
     "training.precision",
     "training.gradient_checkpointing",

@@ -309,9 +309,9 @@ class Trainer:
             align: the references too, which measures delays and takes its time.
         """
         context, data, encode = self.config.context, self.config.data, self.corpus.encode
-        contexts = [(FULL_CONTEXT, 0)] if context.full_share > 0 else []
-        left_context = max(context.left_contexts)
-        contexts += [(chunk, left_context) for chunk in dict.fromkeys(context.chunk_sizes)]
+        contexts = [(FULL_CONTEXT, 0, 0)] if context.full_share > 0 else []
+        around = max(context.left_contexts), context.right_context
+        contexts += [(chunk, *around) for chunk in dict.fromkeys(context.chunk_sizes)]
         dev = held_out(
             self.corpus.dev, encode, data.max_batch_seconds, data.num_workers,
             self.ranks.rank, self.ranks.size,

@@ -20,7 +20,7 @@ def validate(
     tokenizer: Tokenizer,
     search: Search,
     batches: Iterable[Batch],
-    contexts: Sequence[tuple[int, int]],
+    contexts: Sequence[tuple[int, int, int]],
     align: bool = False,
     frontend: Frontend | None = None,
 ) -> Iterator[list[dict[str, Outcome]]]:
@@ -31,18 +31,18 @@ def validate(
         tokenizer: of its labels.
         search: for the texts.
         batches: with their references.
-        contexts: (chunk_size, left_context) of each.
+        contexts: (chunk_size, left_context, right_context) of each.
         align: the references too, for delays and the times of words.
         frontend: of the model; Kaldi's if None.
     """
     model.eval()
 
-    def recognizer(chunk_size: int, left_context: int) -> Recognizer:
+    def recognizer(chunk_size: int, left_context: int, right_context: int) -> Recognizer:
         # A backend keeps tables made of the weights: a new one for weights that have changed.
-        backend = eager(model, chunk_size, left_context)
+        backend = eager(model, chunk_size, left_context, right_context)
         return Recognizer(backend, tokenizer, search, frontend=frontend)
 
-    aligner = recognizer(FULL_CONTEXT, 0)
+    aligner = recognizer(FULL_CONTEXT, 0, 0)
     recognizers = {each.context: each for each in (recognizer(*each) for each in contexts)}
     for batch in batches:
         yield list(recognize([utterances_of(batch)], recognizers, aligner if align else None))

@@ -21,7 +21,7 @@ from tests.test_model_file import a_file
 def test_a_spec_is_the_network_in_numbers(kind: str, factor: int, ms: int) -> None:
     model = tiny_model(vocab_size=7, subsampling=kind)
     spec = eager(model, 4, 16).spec
-    assert spec == (80, factor, 0, 7, torch.device("cpu"), torch.float64, 4, 16, 0)
+    assert spec == (80, factor, 0, 7, torch.device("cpu"), torch.float64, 4, 16, 0, 0)
     assert (spec.frame_ms, spec.chunk_frames) == (ms, 4 * factor)
     assert eager(model, FULL_CONTEXT, 16).spec.left_context == 0
     check(eager(model, 4, 16), a_file(), eager(model, 4, 16))

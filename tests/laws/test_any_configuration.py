@@ -58,6 +58,7 @@ def case(seed: int, folder: Path) -> Case:
     samples = recording(draw, seed, rate)
     chunk_size = draw.choice([1, 2, 3, 5, 16, FULL_CONTEXT])
     left_context = 0 if chunk_size == FULL_CONTEXT else draw.choice([0, 1, 7, 64])
+    right_context = random.Random(f"{seed}-right").choice([0, 0, 1, 3, 9])
     shape: dict[str, Any] = {
         "dim": draw.choice([8, 24]),
         "num_heads": draw.choice([1, 2, 4]),
@@ -99,9 +100,10 @@ def case(seed: int, folder: Path) -> Case:
     larger = [size for size in (0, 0, 4, 16, FULL_CONTEXT) if size == 0 or size > chunk_size]
     second = draw.choice(larger) if chunk_size != FULL_CONTEXT else 0
     other_search = drawn_search(draw, tokenizer, folder) if draw.random() < 0.5 else None
+    larger_pass = eager(model, second, left_context, right_context) if second else None
     recognizer = Recognizer(
-        eager(model, chunk_size, left_context), tokenizer, search, endpointer=endpointer,
-        postprocess=rewrite, second_pass=eager(model, second, left_context) if second else None,
+        eager(model, chunk_size, left_context, right_context), tokenizer, search,
+        endpointer=endpointer, postprocess=rewrite, second_pass=larger_pass,
         second_search=other_search, frontend=frontend,
     )  # fmt: skip
     drawn = (

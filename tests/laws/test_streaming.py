@@ -29,7 +29,7 @@ def stream(
     state = encoder.init_state(len(feats), left_context)
     outputs = []
     size = encoder.factor * chunk_size * chunks_a_step
-    for part in split_steps(feats, size, encoder.lookahead):
+    for part, _ in split_steps(feats, size, encoder.lookahead):
         lengths = torch.full((len(feats),), part.size(1))
         encoded, _, state = encoder(part, lengths, state, chunk_size)
         outputs.append(encoded)

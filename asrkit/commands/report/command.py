@@ -142,13 +142,13 @@ def recognizers_of(
     """By name, the longest chunk first: one at each chunk that the model was trained at and at
     the chosen one; the one that aligns references; and the chosen one's name."""
     chosen = recognizer_as(options, file)
-    context, left_context = file.config.context, context_of(options, file)[1]
+    context, around = file.config.context, context_of(options, file)[1:]
     chunks = {chosen.chunk_size, *context.chunk_sizes}
     if context.full_share > 0:
         chunks.add(FULL_CONTEXT)
 
     def at(chunk: int) -> Recognizer:
-        other = recognizer_of(file, chunk, left_context, device=options.device)
+        other = recognizer_of(file, chunk, *around, device=options.device)
         return other.with_search(chosen.search)  # a language model is read once
 
     found = {each.context: each for each in map(at, sorted(chunks, reverse=True))}

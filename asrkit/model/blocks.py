@@ -1,0 +1,57 @@
+"""Frames as blocks: a chunk of C frames, and the R frames after it that it sees ahead.
+
+Frames that are seen ahead are computed anew with each chunk that sees them, as they are then: their
+own chunk, which comes later, sees more. So a block is C + R frames, and only the C go on.
+"""
+
+import torch
+from torch import Tensor
+
+
+def windows(frames: Tensor, size: int, stride: int) -> Tensor:
+    """(B, H, T, X) -> (B, H, n, W, X): the windows of W = `size` frames, one each `stride`."""
+    if size == frames.size(2):  # a length that is not known yet cannot be unfolded
+        return frames.unsqueeze(2)
+    return frames.unfold(2, size, stride).transpose(3, 4)
+
+
+def blocks_of(frames: Tensor, chunk_size: int, ahead: int) -> Tensor:
+    """(B, n·C + R, X) -> (B, n·(C + R), X): each chunk with the R frames after it."""
+    if ahead == 0:
+        return frames
+    return windows(frames.unsqueeze(1), chunk_size + ahead, chunk_size).flatten(1, 3)
+
+
+def own_frames(blocks: Tensor, num_blocks: int, ahead: int) -> Tensor:
+    """(B, n·(C + R), X) -> (B, n·C, X): without what is seen ahead."""
+    return split_ahead(blocks.unsqueeze(1), num_blocks, ahead)[0].squeeze(1)
+
+
+def split_ahead(blocks: Tensor, num_blocks: int, ahead: int) -> tuple[Tensor, Tensor | None]:
+    """(B, H, n·(C + R), X) -> the chunks (B, H, n·C, X), and what they see ahead (B, H, n, R, X).
+
+    The latter is None with R = 0.
+    """
+    if ahead == 0:
+        return blocks, None
+    each = blocks.unflatten(2, (num_blocks, -1))  # (B, H, n, C+R, X)
+    chunk_size = each.size(3) - ahead
+    return each[:, :, :, :chunk_size].flatten(2, 3), each[:, :, :, chunk_size:]
+
+
+def joined_windows(frames: Tensor, ahead: Tensor | None, block: int, window: int) -> Tensor:
+    """The windows of blocks: the frames before each chunk, the chunk, and what it sees ahead.
+
+    Args:
+        frames: (B, H, M + n·C, X), those of the chunks behind M frames before them.
+        ahead: (B, H, n, R, X); None for R = 0.
+        block: C + R.
+        window: W = M + C + R.
+
+    Returns:
+        (B, H, n, W, X).
+    """
+    if ahead is None:
+        return windows(frames, window, block)
+    seen = ahead.size(3)
+    return torch.cat([windows(frames, window - seen, block - seen), ahead], dim=3)

@@ -1,0 +1,311 @@
+"""Chunks that see R frames ahead: streaming equals offline, and what they see is what is defined.
+
+The definition, with nothing of `blocks`: a chunk and the R frames after it go as one chunk through
+the network without right context, behind the past of the chunks before it; the first C frames are
+the chunk's.
+"""
+
+import random
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from asrkit import audio
+from asrkit.backends import eager, onnx
+from asrkit.backends.description import Exported
+from asrkit.commands import export, info, verify
+from asrkit.config import ContextConfig
+from asrkit.errors import UserError
+from asrkit.export.replay import eager_step, largest_difference
+from asrkit.model import FULL_CONTEXT, ConformerEncoder, CTCLoss, EncoderState, View
+from asrkit.model.positions import KINDS
+from asrkit.model.subsampling import split_steps
+from asrkit.model_file import save_model
+from asrkit.runtime import Batcher, Recognizer
+from asrkit.runtime.load import load
+from asrkit.text import CharTokenizer
+from asrkit.training.views import draw_contexts
+from tests.conftest import (
+    PADDED,
+    PADDED4,
+    fitted,
+    speech,
+    timed,
+    tiny_encoder,
+    tiny_model,
+    write_wav,
+)
+from tests.laws.test_backends import onnx_difference
+from tests.laws.test_export import file_of
+from tests.laws.test_streaming import Recorder, packets
+
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
+SUBSAMPLINGS = ["conv4", "conv4_valid", "conv8", PADDED, PADDED4]
+
+
+class Context(NamedTuple):
+    chunk_size: int
+    left: int
+    right: int
+
+
+def stream(encoder: ConformerEncoder, feats: Tensor, context: Context, at_once: int) -> Tensor:
+    """Encoder output, so many chunks a step."""
+    chunk_size, left, right = context
+    state, outputs = encoder.init_state(len(feats), left), []
+    size, ahead = encoder.factor * chunk_size * at_once, encoder.ahead_frames(right)
+    for part, length in split_steps(feats, size, encoder.lookahead, ahead):
+        lengths = torch.full((len(feats),), length)
+        encoded, frames, state = encoder(part, lengths, state, chunk_size, right)
+        outputs.append(encoded[:, : int(frames[0])])
+    return torch.cat(outputs, dim=1)
+
+
+def offline(encoder: ConformerEncoder, feats: Tensor, context: Context) -> Tensor:
+    """One step, of as many frames more as are seen ahead."""
+    chunk_size, left, right = context
+    lengths = torch.full((len(feats),), feats.size(1))
+    ahead = encoder.factor * right
+    feats = functional.pad(feats, (0, 0, 0, ahead), value=9.0)  # no row has frames there
+    state = encoder.init_state(len(feats), left)
+    encoded, frames, _ = encoder(feats, lengths, state, chunk_size, right)
+    return encoded[:, : int(frames[0])]
+
+
+def defined(encoder: ConformerEncoder, feats: Tensor, context: Context) -> Tensor:
+    """Chunk by chunk, by the definition; of `feats` in whole chunks of conv4."""
+    chunk_size, left, right = context
+    size, more = 4 * chunk_size, 4 * right
+    state, outputs = encoder.init_state(1, left), []
+    for start in range(0, feats.size(1), size):
+        part = feats[:, start : start + size + more]
+        seen = part.size(1) // 4  # C + R, or fewer at the end
+        given: list[list[Tensor]] = [[], []]  # to the attention and the convolution of each layer
+        hooks = [
+            module.register_forward_hook(lambda m, i, output, to=to: to.append(output))
+            for layer in encoder.layers
+            for module, to in zip(
+                (layer.attention.qkv, layer.convolution.expand), given, strict=True
+            )
+        ]
+        encoded, _, _ = encoder(part, torch.tensor([part.size(1)]), state, seen)
+        for hook in hooks:
+            hook.remove()
+        outputs.append(encoded[:, :chunk_size])
+        own = encoder(part[:, :size], torch.tensor([size]), state, chunk_size).state
+        state = own._replace(**past_of(state, given, chunk_size))
+    return torch.cat(outputs, dim=1)
+
+
+def past_of(state: EncoderState, given: list[list[Tensor]], chunk_size: int) -> dict[str, Tensor]:
+    """The past of attention and convolutions up to the end of a chunk, which saw more."""
+    past: dict[str, list[Tensor]] = {"keys": [], "values": [], "conv": []}
+    for i, (qkv, expanded) in enumerate(zip(*given, strict=True)):
+        _, keys, values = qkv[:, :chunk_size].chunk(3, dim=2)
+        for name, new in (("keys", keys), ("values", values)):
+            heads = new.unflatten(2, (state.keys.size(2), -1)).transpose(1, 2)
+            past[name].append(
+                torch.cat([getattr(state, name)[:, i], heads], dim=2)[:, :, chunk_size:]
+            )
+        new = functional.glu(expanded[:, :chunk_size], dim=2).transpose(1, 2)
+        past["conv"].append(torch.cat([state.conv[:, i], new], dim=2)[:, :, chunk_size:])
+    return {name: torch.stack(each, dim=1) for name, each in past.items()}
+
+
+@pytest.mark.parametrize("right_context", [1, 3, 6])
+@pytest.mark.parametrize(("chunk_size", "left"), [(1, 5), (4, 0), (4, 16), (16, 7)])
+def test_a_chunk_sees_what_is_defined(chunk_size: int, left: int, right_context: int) -> None:
+    encoder, context = tiny_encoder(), Context(chunk_size, left, right_context)
+    feats = torch.randn(1, 4 * 64, 20, dtype=torch.float64)
+    expected = defined(encoder, feats, context)
+    assert (offline(encoder, feats, context) - expected).abs().max() < 1e-9
+    fewer = context._replace(right=right_context - 1)  # a control
+    assert (offline(encoder, feats, fewer) - expected).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("subsampling", SUBSAMPLINGS, ids=str)
+@pytest.mark.parametrize(("chunk_size", "right_context"), [(1, 3), (4, 2), (16, 1), (4, 9)])
+def test_streaming_is_offline(chunk_size: int, right_context: int, subsampling: object) -> None:
+    encoder, context = tiny_encoder(subsampling=subsampling), Context(chunk_size, 7, right_context)
+    for length in (413, 5, 64):
+        feats = torch.randn(2, length, 20, dtype=torch.float64)
+        for dtype, tolerance in TOLERANCE.items():
+            encoder, feats = encoder.to(dtype), feats.to(dtype)
+            expected = offline(encoder, feats, context)
+            assert expected.size(1) == encoder.num_frames(length)
+            for at_once in (1, 3):
+                streamed = stream(encoder, feats, context, at_once)
+                assert streamed.shape == expected.shape
+                assert streamed.numel() == 0 or (streamed - expected).abs().max() < tolerance
+
+
+@pytest.mark.parametrize("position", KINDS)
+def test_every_position_encoding(position: str) -> None:
+    encoder, context = tiny_encoder(position=position), Context(4, 16, 3)
+    feats = torch.randn(2, 413, 20, dtype=torch.float64)
+    for dtype, tolerance in TOLERANCE.items():
+        encoder, feats = encoder.to(dtype), feats.to(dtype)
+        expected = offline(encoder, feats, context)
+        assert (stream(encoder, feats, context, 1) - expected).abs().max() < tolerance
+
+
+def test_rows_of_a_batch(encoder: ConformerEncoder) -> None:
+    lengths = torch.tensor([413, 100, 41])
+    feats = torch.randn(3, 425, 20, dtype=torch.float64)  # beyond a row's length: anything
+    together = encoder(feats, lengths, encoder.init_state(3, 16), 4, 3)
+    for row, length in enumerate(lengths):
+        alone = offline(encoder, feats[row : row + 1, :length], Context(4, 16, 3))
+        assert int(together.lengths[row]) == alone.size(1)
+        difference = together.encoded[row, : alone.size(1)] - alone[0]
+        assert difference.abs().max() < 1e-9
+
+
+@pytest.mark.parametrize("field", EncoderState._fields)
+def test_control_a_tampered_past_is_noticed(encoder: ConformerEncoder, field: str) -> None:
+    feats = torch.randn(1, 140, 20, dtype=torch.float64)
+    expected = offline(encoder, feats, Context(16, 32, 3))[:, 16:32]
+    _, _, state = encoder(feats[:, :76], torch.tensor([76]), encoder.init_state(1, 32), 16, 3)
+    lengths = torch.tensor([76])
+    whole = encoder(feats[:, 64:], lengths, state, 16, 3).encoded
+    assert (whole[:, :16] - expected).abs().max() < 1e-9
+    tampered = state._replace(**{field: torch.zeros_like(getattr(state, field))})
+    encoded = encoder(feats[:, 64:], lengths, tampered, 16, 3).encoded
+    assert (encoded[:, :16] - expected).abs().max() > 1e-3
+
+
+def test_no_frame_sees_beyond(encoder: ConformerEncoder) -> None:
+    """Of chunks of 4 with R = 2, frames 4 to 7 see up to frame 9, which is feature frame 39."""
+    feats = torch.randn(1, 80, 20, dtype=torch.float64, requires_grad=True)
+    offline(encoder, feats, Context(4, 16, 2))[:, 4:8].pow(2).sum().backward()
+    assert feats.grad is not None
+    seen = feats.grad[0].abs().sum(dim=1)
+    assert seen[39] > 0
+    assert seen[40:].sum() == 0
+
+
+def recognizer_for(chunk_size: int, right_context: int, samples: np.ndarray) -> Recognizer:
+    feats = audio.Fbank().double()(torch.from_numpy(samples).double()[None], torch.zeros(1, 0))[0]
+    tokenizer = CharTokenizer(list("abcdefghij "))
+    backend = eager(fitted(tiny_model(), feats), chunk_size, 16, right_context)
+    return Recognizer(backend, tokenizer, Recorder())
+
+
+@pytest.mark.parametrize(("chunk_size", "right_context"), [(1, 2), (4, 3), (16, 4), (4, 11)])
+def test_samples_to_text(chunk_size: int, right_context: int) -> None:
+    """In packets of any size, in a batch, among others in a batcher, and saved in the middle."""
+    samples = speech(3.21)
+    recognizer = recognizer_for(chunk_size, right_context, samples)
+    expected = recognizer.transcribe(samples)
+    assert len(expected.text) > 10
+    assert len(torch.cat(recognizer.search.frames)) == recognizer.engine.spec.num_frames(319)
+    for seed in (1, 2):
+        session = recognizer.start()
+        for packet in packets(samples, seed):
+            session.accept(packet)
+            session = recognizer.restore(session.save())
+        assert timed(session.finish()) == timed(expected)
+    short = samples[:20_000]
+    rows = recognizer.transcribe_batch([short, samples])
+    assert timed(rows[1]) == timed(expected)
+    assert timed(rows[0]) == timed(recognizer.transcribe(short))
+    batcher = Batcher(recognizer)
+    sessions = [batcher.start(), batcher.start()]
+    for session, own in zip(sessions, (samples, short), strict=True):
+        session.accept(own)
+        session.end()
+    while batcher.step():
+        pass
+    assert [timed(each.result) for each in sessions] == [timed(expected), timed(rows[0])]
+
+
+def test_a_trainings_loss_is_that_of_the_streams_frames() -> None:
+    model = tiny_model()
+    feats, tokens = torch.randn(1, 200, 80, dtype=torch.float64), torch.tensor([[1, 2, 3]])
+    lengths, counts = torch.tensor([197]), torch.tensor([3])
+    loss = CTCLoss(model, [], 0.0)([View(feats, 4, 16, 3)], lengths, tokens, counts)
+    encoded = stream(model.encoder, feats[:, :197], Context(4, 16, 3), 1)
+    expected = functional.ctc_loss(
+        model.log_probs(encoded).transpose(0, 1), tokens, torch.tensor([50]), counts,
+        reduction="none",
+    )  # fmt: skip
+    assert (loss - expected).abs().max() < 1e-4
+    views = [View(feats, FULL_CONTEXT, 0), View(feats, 4, 16, 3)]  # that are made to agree
+    assert torch.isfinite(CTCLoss(model, [1], 0.3)(views, lengths, tokens, counts, 0.1)).all()
+
+
+@pytest.mark.parametrize("kind", ["relative", "sinusoidal"])
+def test_torchscript(kind: str) -> None:
+    file, exported = file_of(kind), Exported("ctc", 4, 16, right_context=3)
+    module = torch.jit.script(eager_step(file, exported))
+    samples = torch.from_numpy(speech(2.0))[None]
+    assert largest_difference(file, exported, module, samples) <= 1e-4
+
+
+@pytest.mark.slow
+def test_onnx(tmp_path: Path) -> None:
+    """A chunk a step, and three of a batch of streams of different ages."""
+    file, exported = file_of(num_layers=1), Exported("ctc", 4, 16, right_context=3)
+    assert onnx_difference(file, exported, tmp_path) <= 1e-4
+    plain = eager(file.model, 4, 16, 3)
+    backend = onnx.of_file(tmp_path / "step.onnx", file, plain)
+    samples, results = speech(3.21), []
+    for each in (backend, plain):
+        recognizer = Recognizer(each, file.tokenizer, Recorder())
+        session = recognizer.start()
+        for packet in packets(samples, 1):
+            session.accept(packet)
+        results.append(timed(session.finish()))
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--format", "onnx", "--what", "model"], "--right-ms 0, or --what ctc"),
+        (["--format", "sherpa-onnx"], "give --right-ms 0"),
+    ],
+)
+def test_what_is_not_exported(
+    options: list[str], why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_model(tmp_path / "m.safetensors", file_of())
+    options = [*options, "--right-ms", "120"]
+    arguments = ["--model", str(tmp_path / "m.safetensors"), "--output", str(tmp_path / "out")]
+    assert export.main([*arguments, *options]) == 2
+    assert why in capsys.readouterr().err
+
+
+def test_the_models_own_right_context(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Loaded, verified and shown."""
+    file = file_of()
+    context = file.config.context.model_copy(update={"right_context": 3, "right_contexts": [0, 3]})
+    file = file._replace(config=file.config.model_copy(update={"context": context}))
+    path = tmp_path / "m.safetensors"
+    save_model(path, file)
+    assert load(path).engine.spec.right_context == 3
+    assert load(path, right_context=0).engine.spec.right_context == 0
+    with pytest.raises(UserError, match="right_context must be 0 to 90000 frames, got -1"):
+        load(path, right_context=-1)
+    write_wav(tmp_path / "x.wav", speech(2.0))
+    contexts = ["--chunk-ms", "160,640", "--left-ms", "0,640"]
+    assert verify.main(["--model", str(path), *contexts, str(tmp_path / "x.wav")]) == 0
+    assert info.main([str(path)]) == 0
+    assert "640 ms with 2560 ms before it and 120 ms after it" in capsys.readouterr().out
+
+
+def test_it_is_drawn_with_the_chunks() -> None:
+    config, draw = ContextConfig(right_contexts=[0, 3]), random.Random(0)
+    drawn = [draw_contexts(config, "full_and_chunks", draw) for _ in range(100)]
+    assert {full for full, _ in drawn} == {(FULL_CONTEXT, 0, 0)}
+    assert {chunks[2] for _, chunks in drawn} == {0, 3}
+    alone = [draw_contexts(ContextConfig(), "one", random.Random(1)) for _ in range(9)]
+    same = [draw_contexts(ContextConfig(right_contexts=[3]), "one", random.Random(1))
+            for _ in range(9)]  # fmt: skip
+    assert [[view[:2] for view in views] for views in alone] == [
+        [view[:2] for view in views] for views in same
+    ]
