@@ -25,7 +25,9 @@ from asrkit.kinds import refusal
 from asrkit.model_file import ModelFile, save_model
 from asrkit.training.corpus import feature_statistics, hours_of_epoch, shared_corpus
 from asrkit.training.distributed import Ranks
+from asrkit.training.sharded import load_weights
 from asrkit.training.snapshots import Checkpoints, EpochWeights
+from asrkit.training.spread_checkpoints import SpreadCheckpoints
 from asrkit.training.trainer import Trainer
 from asrkit.training.warm_start import start_from
 
@@ -69,7 +71,7 @@ def train(options: argparse.Namespace) -> int:
 
 def prepare(config: Config, folder: Path, resume: bool, overrides: list[str]) -> None:
     """Make missing manifests and the output folder; refuse a folder that holds a training."""
-    checkpoints = [*folder.glob("checkpoints/*.pt")]
+    checkpoints = Checkpoints(folder / "checkpoints", 1).paths()
     if not resume and (checkpoints or any(folder.glob("**/*.safetensors"))):
         raise ConfigError(
             f"training.output_dir {folder} already holds a training; "
@@ -159,7 +161,7 @@ def run(config: Config, folder: Path, command: argparse.Namespace, ranks: Ranks)
     model = build_model(config.model, corpus.encode.tokenizer.vocab_size)
     trainer = Trainer(
         model, corpus, config,
-        Checkpoints(folder / "checkpoints", options.keep_checkpoints),
+        checkpoints_of(config, folder / "checkpoints", ranks),
         EpochWeights(folder / "epochs", options.average, options.average_of == "best"),
         ranks,
     )  # fmt: skip
@@ -178,11 +180,20 @@ def run(config: Config, folder: Path, command: argparse.Namespace, ranks: Ranks)
     )  # fmt: skip
     with stopping_on_interrupt(trainer):
         done = trainer.run()
+        trainer.checkpoints.wait()
     if not done:
         logger.info("stopped; --resume continues")
         return 130
     finish(trainer, config, folder)
     return 0
+
+
+def checkpoints_of(config: Config, folder: Path, ranks: Ranks) -> Checkpoints:
+    """The checkpoints as the training writes them: the first rank alone, or all."""
+    keep = config.training.keep_checkpoints
+    if ranks.size > 1 and config.training.parallel == "fsdp":
+        return SpreadCheckpoints(folder, keep, ranks)
+    return Checkpoints(folder, keep)
 
 
 def begin(trainer: Trainer, command: argparse.Namespace, folder: Path) -> None:
@@ -193,14 +204,16 @@ def begin(trainer: Trainer, command: argparse.Namespace, folder: Path) -> None:
             logger.info("resuming at epoch %d, step %d", progress.epoch + 1, progress.step)
             return
         logger.info("no checkpoint in %s: training begins", folder)
-    model, corpus, name = trainer.model, trainer.corpus, trainer.options.start_from
+    corpus, name = trainer.corpus, trainer.options.start_from
     if name is not None:
+        model = trainer.whole_model()
         known = start_from(name, model, corpus.encode.tokenizer, trainer.config)
+        load_weights(trainer.model, model.state_dict())
         logger.info("starting from %s, which has %d of the labels", name, known)
     else:
         frontend = build_frontend(trainer.config.model)
         mean, scale = trainer.ranks.from_first(lambda: feature_statistics(corpus.train, frontend))
-        model.encoder.set_statistics(mean, scale)
+        trainer.model.encoder.set_statistics(mean, scale)
 
 
 @contextmanager
@@ -236,9 +249,9 @@ def finish(trainer: Trainer, config: Config, folder: Path) -> None:
     average, epochs = trainer.ranks.from_first(
         lambda: trainer.epochs.average(trainer.model, trainer.scores())
     )
-    trainer.model.load_state_dict(average)
+    load_weights(trainer.model, average)
     averaged = [epoch + 1 for epoch in epochs]
-    results = trainer.validation(align=True)
+    results, model = trainer.validation(align=True), trainer.whole_model()
     if not trainer.ranks.is_first:
         return
     trainer.writer.close()
@@ -261,7 +274,7 @@ def finish(trainer: Trainer, config: Config, folder: Path) -> None:
     }
     path = folder / MODEL
     tokenizer = trainer.corpus.encode.tokenizer
-    save_model(path, ModelFile(trainer.model, tokenizer, config, training))
+    save_model(path, ModelFile(model, tokenizer, config, training))
     logger.info("average of epochs %s", ", ".join(map(str, averaged)))
     for name, score in results.items():
         logger.info("  dev WER %8s  %s", name, score)

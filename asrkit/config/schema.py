@@ -307,6 +307,9 @@ class TrainingConfig(Section):
     """Share of training over which `consistency_weight` grows from 0."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: bfloat16 on a GPU that has it."""
+    parallel: Literal["ddp", "fsdp"] = "ddp"
+    """What each of several processes holds: the whole model (ddp), or a share of its weights,
+    gradients and optimiser states (fsdp), for a model that does not fit on one device."""
     gradient_checkpointing: bool = False
     """Save memory by computing activations again in the backward pass."""
     average: Positive = 5

@@ -4,14 +4,18 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
+from functools import cached_property
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 
 from asrkit.errors import UserError
+from asrkit.model import CTCLoss
+from asrkit.training.sharded import shard
 
 Value = TypeVar("Value")
 
@@ -31,17 +35,35 @@ class Ranks:
             # The others wait while the first prepares the corpus.
             dist.init_process_group("nccl" if cuda else "gloo", timeout=timedelta(hours=3))
 
+    @cached_property
+    def mesh(self) -> DeviceMesh:
+        """The ranks as torch's tensors that are spread over them have it."""
+        return init_device_mesh(self.device.type, (self.size,))
+
     @property
     def is_first(self) -> bool:
         return self.rank == 0
 
-    def wrap(self, module: nn.Module) -> nn.Module:
-        """The module with gradients averaged over the ranks."""
-        return DistributedDataParallel(module) if self.size > 1 else module
+    def wrap(self, loss: CTCLoss, parallel: str) -> nn.Module:
+        """The loss on this rank's device, with gradients averaged over the ranks.
+
+        Args:
+            loss: changed in place.
+            parallel: "ddp": each rank has the whole model. "fsdp": a share of it, see `sharded`.
+        """
+        if self.size > 1 and parallel == "fsdp":
+            return shard(loss, self.mesh)
+        loss = loss.to(self.device)
+        return DistributedDataParallel(loss) if self.size > 1 else loss
 
     def no_sync(self, module: nn.Module) -> AbstractContextManager[None]:
-        """A context without averaging gradients: for all batches of a step but the last."""
-        return module.no_sync() if self.size > 1 else nullcontext()  # type: ignore[operator]
+        """A context without averaging gradients: for all batches of a step but the last.
+
+        Gradients that are spread are averaged at each batch: whole ones may not fit.
+        """
+        if isinstance(module, DistributedDataParallel):
+            return module.no_sync()
+        return nullcontext()
 
     def sum(self, *values: float) -> list[float]:
         """The sum of each value over the ranks."""

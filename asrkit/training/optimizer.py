@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from typing_extensions import TypedDict  # pydantic does not take typing's before Python 3.12
 
 from asrkit.training.muon import Muon
+from asrkit.training.sharded import like
 
 # Keys of an optimiser's state of each parameter.
 STATE_KEYS = {Muon: {"momentum"}, torch.optim.AdamW: {"step", "exp_avg", "exp_avg_sq"}}
@@ -64,7 +65,12 @@ def mismatch(optimizer: torch.optim.Optimizer, saved: OptimizerState) -> str | N
 def restore(optimizer: torch.optim.Optimizer, saved: OptimizerState) -> None:
     """Load a saved state, but keep the settings of the optimiser, which the configuration gave."""
     groups = optimizer.state_dict()["param_groups"]
-    optimizer.load_state_dict({"state": saved["state"], "param_groups": groups})
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    state = {
+        number: {key: like(t, parameters[number]) if t.dim() else t for key, t in tensors.items()}
+        for number, tensors in saved["state"].items()
+    }
+    optimizer.load_state_dict({"state": state, "param_groups": groups})
 
 
 def set_learning_rate(optimizers: Sequence[torch.optim.Optimizer], rate: float) -> None:

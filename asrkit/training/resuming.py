@@ -30,6 +30,7 @@ FREE = {
     "context.right_context",
     "training.output_dir",
     "training.precision",
+    "training.parallel",
     "training.gradient_checkpointing",
     "training.num_threads",
     "training.validate_every_epochs",

@@ -1,6 +1,7 @@
 """Files of a training: checkpoints to resume from, weights of epochs to average."""
 
 import logging
+import shutil
 import textwrap
 import zipfile
 from collections.abc import Callable, Sequence
@@ -11,21 +12,18 @@ import pydantic
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
 
-from asrkit.errors import UserError
 from asrkit.files import replacing
 from asrkit.model_file import ModelFileError, read_tensors, write_tensors
 from asrkit.training.optimizer import OptimizerState, mismatch
+from asrkit.training.parts import CheckpointError, read_parts
 
 logger = logging.getLogger(__name__)
 
 Found = TypeVar("Found")
 Count = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0.0)]
-
-
-class CheckpointError(UserError):
-    """A checkpoint that cannot be resumed from; the message says why."""
 
 
 class Progress(NamedTuple):
@@ -57,7 +55,14 @@ class Checkpoints:
     Args:
         folder: made if missing.
         keep: number of checkpoints.
+
+    Attributes:
+        by_all: all ranks of a run have to call `save`, not the first alone.
+        mesh: of the ranks that the tensors are spread over when they are read, if any.
     """
+
+    by_all = False
+    mesh: DeviceMesh | None = None
 
     def __init__(self, folder: Path, keep: int) -> None:
         self.folder, self.keep = folder, keep
@@ -68,10 +73,17 @@ class Checkpoints:
         # Into an open file: given a path, torch reports a full disk in terms of its format.
         with replacing(path) as temporary, temporary.open("wb") as file:
             torch.save(state, file)
+        self.rotate(step)
+
+    def wait(self) -> None:
+        """Return when all that was saved is written."""
+
+    def rotate(self, step: int) -> None:
+        """Delete all checkpoints but the newest up to this step."""
         paths = self.paths()
         kept = [number for number in paths if number <= step][-self.keep :]
         for number in paths.keys() - kept:
-            paths[number].unlink()
+            remove(paths[number])
 
     def newest(self, use: Callable[[Checkpoint], Found]) -> Found | None:
         """The result of `use` for the newest usable checkpoint; None if the folder has none.
@@ -85,7 +97,7 @@ class Checkpoints:
         paths = self.paths()
         for path in reversed(paths.values()):
             try:
-                return use(read_checkpoint(path))
+                return use(read_checkpoint(path, self.mesh))
             except CheckpointError as error:
                 logger.warning("cannot resume from %s: %s", path, error)
                 problem = f"{path}: {error}"
@@ -94,8 +106,18 @@ class Checkpoints:
         return None
 
     def paths(self) -> dict[int, Path]:
-        """The checkpoints by step."""
-        return numbered(self.folder, "step-", ".pt")
+        """The checkpoints by step: files, and folders of several ranks' parts."""
+        # A folder is a former one while the new one of the same step takes its name.
+        former, files, folders = (numbered(self.folder, "step-", e) for e in (".former", ".pt", ""))
+        return dict(sorted((former | files | folders).items()))
+
+
+def remove(path: Path) -> None:
+    """Delete a checkpoint; a folder never keeps its name while it is half deleted."""
+    if path.is_dir():
+        shutil.rmtree(path.rename(path.with_name(f".{path.name}.part")))
+    else:
+        path.unlink()
 
 
 def numbered(folder: Path, before: str, after: str) -> dict[int, Path]:
@@ -107,25 +129,23 @@ def numbered(folder: Path, before: str, after: str) -> dict[int, Path]:
     return dict(sorted((int(n), path) for n, path in names.items() if n.isdecimal()))
 
 
-def read_checkpoint(path: Path) -> Checkpoint:
-    """The checkpoint in a file, after comparing the file's checksums.
+def read_checkpoint(path: Path, mesh: DeviceMesh | None = None) -> Checkpoint:
+    """The checkpoint in a file or a folder, after comparing checksums.
+
+    Args:
+        path: of the file or folder.
+        mesh: of ranks that the tensors of a folder are spread over; None for whole ones.
 
     Raises:
         CheckpointError: if it is damaged or of another kind.
     """
     try:
-        if not path.stat().st_size:
-            raise CheckpointError("it is empty")
-        with zipfile.ZipFile(path) as records:  # torch.save's format; it compresses nothing
-            if any(record.compress_type for record in records.infolist()):
-                raise CheckpointError("it is another kind of .zip file")
-            damaged = records.testzip()
-        if damaged is not None:
-            raise CheckpointError(f"it is damaged: wrong checksum of {damaged!r} in it")
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        state = read_file(path) if path.suffix == ".pt" else read_parts(path, mesh)
         return Checkpoint.model_validate(state)
     except CheckpointError:
         raise
+    except ModelFileError as error:
+        raise CheckpointError(str(error)) from None
     except pydantic.ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
@@ -134,6 +154,20 @@ def read_checkpoint(path: Path) -> Checkpoint:
     except Exception as error:  # zipfile, zlib, torch and its unpickler raise many types
         reason = textwrap.shorten(repr(error), 120, placeholder=" …")
         raise CheckpointError(f"it is damaged or no checkpoint: {reason}") from None
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """The state in a file, after comparing its checksums."""
+    if not path.stat().st_size:
+        raise CheckpointError("it is empty")
+    with zipfile.ZipFile(path) as records:  # torch.save's format; it compresses nothing
+        if any(record.compress_type for record in records.infolist()):
+            raise CheckpointError("it is another kind of .zip file")
+        damaged = records.testzip()
+    if damaged is not None:
+        raise CheckpointError(f"it is damaged: wrong checksum of {damaged!r} in it")
+    state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    return state
 
 
 def check_fit(

@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
-from itertools import chain, islice, zip_longest
+from itertools import islice
 from typing import Any
 
 import torch
@@ -20,15 +20,15 @@ from torch.utils.checkpoint import checkpoint
 from tqdm import tqdm
 
 from asrkit.audio import features
-from asrkit.build import build_frontend, build_search, build_spec_augment
+from asrkit.build import build_frontend, build_spec_augment
 from asrkit.config import Config
 from asrkit.data.dataset import Augmentation, Batch, SpeechDataset, seed_everything
 from asrkit.data.sampling import EpochBatches
 from asrkit.errors import UserError
-from asrkit.evaluation import Score, scores
+from asrkit.evaluation import Score
 from asrkit.evaluation.scoring import losses_of, rates
-from asrkit.model import FULL_CONTEXT, ConformerCTC, CTCLoss
-from asrkit.training.batches import filler, held_out, loaded, report_left_out
+from asrkit.model import ConformerCTC, CTCLoss
+from asrkit.training.batches import filler, loaded, report_left_out
 from asrkit.training.corpus import Corpus
 from asrkit.training.distributed import Ranks
 from asrkit.training.optimizer import (
@@ -38,7 +38,9 @@ from asrkit.training.optimizer import (
     restore,
     set_learning_rate,
 )
+from asrkit.training.parts import CheckpointError
 from asrkit.training.resuming import check_same, identity
+from asrkit.training.sharded import load_weights, own, whole, whole_model, whole_weights
 from asrkit.training.snapshots import (
     Checkpoint,
     Checkpoints,
@@ -46,7 +48,7 @@ from asrkit.training.snapshots import (
     Progress,
     check_fit,
 )
-from asrkit.training.validation import validate
+from asrkit.training.validation import scores_on_dev
 from asrkit.training.views import draw_views
 
 logger = logging.getLogger(__name__)
@@ -81,12 +83,12 @@ class Trainer:
     ) -> None:
         self.corpus, self.config, self.options = corpus, config, config.training
         self.checkpoints, self.epochs, self.ranks = checkpoints, epochs, ranks
-        self.model = model.to(ranks.device)
+        self.model = model
         self.frontend = build_frontend(config.model).to(ranks.device)
         if self.options.gradient_checkpointing:
             recompute_layers(model)
         loss = CTCLoss(model, self.options.intermediate_layers, self.options.intermediate_weight)
-        self.loss = ranks.wrap(loss.to(ranks.device))
+        self.loss = ranks.wrap(loss, self.options.parallel)
         self.optimizers = build_optimizers(model, self.options.optimizer, self.options.weight_decay)
         self.bfloat16 = wants_bfloat16(self.options.precision, ranks.device)
         self.spec_augment = build_spec_augment(config.augmentation)
@@ -115,9 +117,14 @@ class Trainer:
             return found
 
         found = self.checkpoints.newest(checked)
+        if len(set(self.ranks.gather([found and found.progress]))) > 1:
+            raise CheckpointError(
+                "--resume: the processes find different checkpoints; all need to see the same "
+                "training.output_dir"
+            )
         if found is None:
             return False
-        self.model.load_state_dict(found.weights)
+        load_weights(self.model, found.weights)
         for optimizer, saved in zip(self.optimizers, found.optimizers, strict=True):
             restore(optimizer, saved)
         self.progress, self.history = found.progress, found.history
@@ -137,8 +144,10 @@ class Trainer:
             averages = self.options.average > 1 or self.options.average_of == "best"
             if (last and averages) or (epoch + 1) % self.options.validate_every_epochs == 0:
                 self.validate_epoch()
+            weights = whole_weights(self.model)
             if self.ranks.is_first:
-                self.epochs.save(epoch, self.model.state_dict(), self.scores())
+                self.epochs.save(epoch, weights, self.scores())
+            del weights
             self.progress = Progress(epoch + 1, 0, self.progress.step, 0.0)
             self.save()
         return True
@@ -230,7 +239,7 @@ class Trainer:
         set_learning_rate(self.optimizers, rate)
         self.model.train()
         total, suspects = self.backward(group, tokens)
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), options.clip_norm)
+        norm = whole(nn.utils.clip_grad_norm_(self.model.parameters(), options.clip_norm))
         # Without tokens, the momentum alone would move the weights.
         taken = bool(torch.isfinite(norm)) and tokens > 0
         if taken:
@@ -301,26 +310,13 @@ class Trainer:
             self.log({f"{tag}/{of}": value for of, value in by_chunk.items()})
 
     def validation(self, align: bool = False) -> dict[str, Score]:
-        """Scores on dev, in full context and each chunk size, with the longest left context.
+        """Scores on dev, see `scores_on_dev`. All ranks have to call this."""
+        model = self.whole_model()
+        return scores_on_dev(model, self.corpus, self.config, self.ranks, self.frontend, align)
 
-        Every rank decodes its share of the batches, and all have the scores that one would.
-
-        Args:
-            align: the references too, which measures delays and takes its time.
-        """
-        context, data, encode = self.config.context, self.config.data, self.corpus.encode
-        contexts = [(FULL_CONTEXT, 0, 0)] if context.full_share > 0 else []
-        around = max(context.left_contexts), context.right_context
-        contexts += [(chunk, *around) for chunk in dict.fromkeys(context.chunk_sizes)]
-        dev = held_out(
-            self.corpus.dev, encode, data.max_batch_seconds, data.num_workers,
-            self.ranks.rank, self.ranks.size,
-        )  # fmt: skip
-        search = build_search(self.config.search)
-        own = validate(self.model, encode.tokenizer, search, dev, contexts, align, self.frontend)
-        # In the order that one rank would have them, for sums of floats depend on it.
-        rounds = zip_longest(*self.ranks.gather([list(own)]), fillvalue=[])
-        return scores(chain.from_iterable(batch for each in rounds for batch in each))
+    def whole_model(self) -> ConformerCTC:
+        """The model; of one that is spread over the ranks, a copy. All ranks have to call this."""
+        return whole_model(self.model, self.config)
 
     def scores(self) -> dict[int, float]:
         """Mean dev WER over the menu, by epoch."""
@@ -346,22 +342,23 @@ class Trainer:
 
     def check_finite(self) -> None:
         """Raises TrainingError if a weight is NaN or infinite, which no step can repair."""
-        for name, weight in self.model.state_dict().items():
-            if not torch.isfinite(weight).all():
-                raise TrainingError(
-                    f"training diverged: {name} is not finite at step {self.progress.step}; "
-                    "--resume --change-schedule with a lower training.learning_rate goes on from "
-                    "the last checkpoint"
-                )
+        weights = self.model.state_dict().items()
+        names = [name for name, weight in weights if not torch.isfinite(own(weight)).all()]
+        if names := self.ranks.gather(names):
+            raise TrainingError(
+                f"training diverged: {names[0]} is not finite at step {self.progress.step}; "
+                "--resume --change-schedule with a lower training.learning_rate goes on from "
+                "the last checkpoint"
+            )
 
     def save(self) -> None:
-        """Write a checkpoint.
+        """Write a checkpoint, or begin to; `checkpoints.wait` returns when it is written.
 
         Raises:
             TrainingError: if a weight is NaN or infinite.
         """
         self.check_finite()
-        if self.ranks.is_first:
+        if self.ranks.is_first or self.checkpoints.by_all:
             state = {
                 **self.identity,
                 "weights": self.model.state_dict(),

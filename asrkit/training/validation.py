@@ -2,17 +2,57 @@
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, zip_longest
 
 from asrkit.audio import Frontend
 from asrkit.backends.registry import eager
+from asrkit.build import build_search
+from asrkit.config import Config
 from asrkit.data.dataset import Batch
-from asrkit.evaluation import Outcome, Utterance, recognize
+from asrkit.evaluation import Outcome, Score, Utterance, recognize, scores
 from asrkit.model import FULL_CONTEXT, ConformerCTC
 from asrkit.runtime import Recognizer
 from asrkit.search import Search
 from asrkit.text import Tokenizer
+from asrkit.training.batches import held_out
+from asrkit.training.corpus import Corpus
+from asrkit.training.distributed import Ranks
 
 logger = logging.getLogger(__name__)
+
+
+def scores_on_dev(
+    model: ConformerCTC,
+    corpus: Corpus,
+    config: Config,
+    ranks: Ranks,
+    frontend: Frontend,
+    align: bool = False,
+) -> dict[str, Score]:
+    """Scores on dev, in full context and each chunk size, with the longest left context.
+
+    Every rank decodes its share of the batches, and all have the scores that one would.
+
+    Args:
+        model: whole, on this rank's device; is put into evaluation mode.
+        corpus: whose dev is decoded.
+        config: of its contexts, batches and search.
+        ranks: all of which have to call this.
+        frontend: of the model.
+        align: the references too, which measures delays and takes its time.
+    """
+    context, data, encode = config.context, config.data, corpus.encode
+    contexts = [(FULL_CONTEXT, 0, 0)] if context.full_share > 0 else []
+    around = max(context.left_contexts), context.right_context
+    contexts += [(chunk, *around) for chunk in dict.fromkeys(context.chunk_sizes)]
+    dev = held_out(
+        corpus.dev, encode, data.max_batch_seconds, data.num_workers, ranks.rank, ranks.size
+    )
+    search = build_search(config.search)
+    own = validate(model, encode.tokenizer, search, dev, contexts, align, frontend)
+    # In the order that one rank would have them, for sums of floats depend on it.
+    rounds = zip_longest(*ranks.gather([list(own)]), fillvalue=[])
+    return scores(chain.from_iterable(batch for each in rounds for batch in each))
 
 
 def validate(

@@ -4,14 +4,15 @@ import json
 import socket
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 from tests.conftest import PROJECT
 
 TRAIN = """
-import json, sys
+import json, os, sys
 from asrkit.commands.train import main
-assert all(main(arguments) in (0, 130) for arguments in json.loads(sys.argv[1]))
+for arguments, os.environ["MASTER_PORT"] in json.loads(sys.argv[1]):
+    assert main(arguments) in (0, 130)
 """
 
 
@@ -26,11 +27,10 @@ def train_with(
         trainings: the arguments of each.
         before: Python that every rank runs first.
     """
-    with closing(socket.socket()) as free:
-        free.bind(("localhost", 0))
-        port = str(free.getsockname()[1])
-    group = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "localhost", "MASTER_PORT": port}
-    command = [sys.executable, "-c", before + TRAIN, json.dumps(trainings)]
+    # A port for each: what is left of a training's store would answer the next one.
+    each = json.dumps(list(zip(trainings, free_ports(len(trainings)), strict=True)))
+    group = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "localhost"}
+    command = [sys.executable, "-c", before + TRAIN, each]
     processes = [
         subprocess.Popen(
             command, cwd=PROJECT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -41,3 +41,11 @@ def train_with(
     told = "".join(process.communicate(timeout=120)[0] for process in processes)
     assert not any(process.returncode for process in processes), told[-5000:]
     return told
+
+
+def free_ports(count: int) -> list[str]:
+    with ExitStack() as stack:
+        free = [stack.enter_context(closing(socket.socket())) for _ in range(count)]
+        for each in free:
+            each.bind(("localhost", 0))
+        return [str(each.getsockname()[1]) for each in free]

@@ -15,15 +15,15 @@ from tests.training.ranks import train_with
 # Ranks write down what they decode; with `careless` the second leaves its share out.
 DECODED = """
 import os
-from asrkit.training import trainer
+from asrkit.training import validation
 
-def recorded(*arguments, validate=trainer.validate):
+def recorded(*arguments, validate=validation.validate):
     rank = os.environ["RANK"]
     for batch in validate(*arguments):
         print("decoded", rank, *(next(iter(each.values())).id for each in batch))
         if rank == "0" or os.environ.get("CARELESS") is None:
             yield batch
-trainer.validate = recorded
+validation.validate = recorded
 """
 
 

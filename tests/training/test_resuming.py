@@ -108,7 +108,7 @@ def test_settings_that_are_free(tmp_path: Path) -> None:
     config = config_of(tmp_path)
     keys = dict(dotted(config.model_dump(mode="json")))
     others = {str: "x", int: 7, float: 0.5, bool: True, type(None): "digits"}
-    special = {"training.precision": "float32"}
+    special = {"training.precision": "float32", "training.parallel": "fsdp"}
     for key in sorted(FREE):
         value = special.get(key, others[type(keys[key])])
         assert value != keys[key]

@@ -17,9 +17,9 @@ from torch import nn
 from asrkit.commands.train import main
 from asrkit.training import snapshots
 from asrkit.training.optimizer import build_optimizers
+from asrkit.training.parts import CheckpointError
 from asrkit.training.snapshots import (
     Checkpoint,
-    CheckpointError,
     Checkpoints,
     EpochWeights,
     check_fit,
