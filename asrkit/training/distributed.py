@@ -21,7 +21,11 @@ Value = TypeVar("Value")
 
 
 class Ranks:
-    """This process's rank and the collective operations; under torchrun, joins the group."""
+    """This process's rank and the collective operations; under torchrun, joins the group.
+
+    Raises:
+        UserError: if torchrun would restart processes that do not find each other.
+    """
 
     def __init__(self) -> None:
         self.rank = int(os.environ.get("RANK", "0"))
@@ -32,6 +36,7 @@ class Ranks:
         if cuda:
             torch.cuda.set_device(self.device)
         if self.size > 1:
+            check_restarts()
             # The others wait while the first prepares the corpus.
             dist.init_process_group("nccl" if cuda else "gloo", timeout=timedelta(hours=3))
 
@@ -105,3 +110,18 @@ class Ranks:
     def close(self) -> None:
         if self.size > 1:
             dist.destroy_process_group()
+
+
+def check_restarts() -> None:
+    """Raises UserError if torchrun would restart processes into the store of those that ended.
+
+    There they read the addresses of the ended ones, and wait for them or fail: torch 2.11,
+    github.com/pytorch/pytorch/issues/135712.
+    """
+    shared = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    if shared and os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0":
+        raise UserError(
+            "torchrun --max-restarts: restarted processes would look for those that have ended; "
+            "set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 in torchrun's environment, and give it "
+            "--standalone (one machine) or --rdzv-backend c10d"
+        )

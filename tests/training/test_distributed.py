@@ -8,7 +8,9 @@ import torch
 from safetensors.torch import load_file
 
 from asrkit.commands.train import main
+from asrkit.errors import UserError
 from asrkit.model_file import load_model
+from asrkit.training.distributed import check_restarts
 from tests.conftest import write_config
 from tests.training.ranks import train_with
 
@@ -111,3 +113,16 @@ def test_two_ranks_go_on_as_four(corpus: Path, tmp_path: Path, environment: dict
     train_with(4, environment, [*arguments, *settings(tmp_path / "two", 1), "--resume"])
     assert main([*arguments, *settings(tmp_path / "whole", 4)]) == 0
     assert apart(tmp_path / "two", tmp_path / "whole") < 1e-5
+
+
+def test_restarts_that_would_not_find_each_other_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
+    monkeypatch.setenv("TORCHELASTIC_MAX_RESTARTS", "3")
+    with pytest.raises(UserError, match="set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"):
+        check_restarts()
+    for variable, value in (("USE_AGENT_STORE", "False"), ("MAX_RESTARTS", "0")):  # controls
+        with monkeypatch.context() as other:
+            other.setenv(f"TORCHELASTIC_{variable}", value)
+            check_restarts()
