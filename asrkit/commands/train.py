@@ -179,8 +179,10 @@ def run(config: Config, folder: Path, command: argparse.Namespace, ranks: Ranks)
         hours_of_epoch(corpus.seconds / 3600, config.augmentation.speed_factors), ranks.device,
     )  # fmt: skip
     with stopping_on_interrupt(trainer):
-        done = trainer.run()
-        trainer.checkpoints.wait()
+        try:
+            done = trainer.run()
+        finally:
+            trainer.checkpoints.wait()
     if not done:
         logger.info("stopped; --resume continues")
         return 130

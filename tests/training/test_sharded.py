@@ -90,3 +90,39 @@ def test_another_number_of_ranks_goes_on(
     assert "resuming at epoch 1, step 2" in (tmp_path / "out" / "train.log").read_text()
     assert main([*arguments, *settings(tmp_path / "whole", 4)]) == 0
     assert apart(tmp_path / "out", tmp_path / "whole") < 1e-5
+
+
+# The second rank's disk is full from the second checkpoint on; ranks write down how they end.
+FULL = """
+import errno, os
+from asrkit.commands import train
+from asrkit.training import spread_checkpoints
+
+def full(path, *rest, write=spread_checkpoints.write_tensors):
+    if os.environ["RANK"] == "1" and "step-00000002" in str(path):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+    write(path, *rest)
+spread_checkpoints.write_tensors = full
+
+def told(arguments, main=train.main):
+    print("ended with", main(arguments), flush=True)
+    return 0
+train.main = told
+"""
+
+
+@pytest.mark.slow
+def test_what_one_rank_cannot_write_ends_all_and_the_checkpoint_before_stays(
+    corpus: Path, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    arguments = configured(corpus, tmp_path, checkpoint_every_steps=1)
+    arguments += [*settings(tmp_path / "out", 2), FSDP]
+    told = train_with(2, environment, arguments, before=FULL)
+    assert re.findall(r"ended with (\d+)", told) == ["2", "2"]
+    assert "No space left on device" in told
+    assert "a checkpoint was not written: another process says why" in told
+    folders = [path.name for path in (tmp_path / "out" / "checkpoints").glob("step-*")]
+    assert folders == ["step-00000001"]
+    train_with(2, environment, [*arguments, "--resume"])
+    assert "resuming at epoch 1, step 1" in (tmp_path / "out" / "train.log").read_text()
+    assert not list((tmp_path / "out" / "checkpoints").glob(".step*"))
