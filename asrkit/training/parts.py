@@ -7,6 +7,7 @@ compares no checksums and leaves out, without a word, the rows of a file that is
 import json
 import re
 from collections.abc import Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ class CheckpointError(UserError):
 
 
 def part_of(state: Mapping[str, Any], rank: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Copies of a rank's tensors of a checkpoint, by flat name, and the header of their file.
+    """Copies of a rank's tensors of a checkpoint, by flat name, and of the header of their file.
 
     The header has the rest of the checkpoint, and the number of rows of each spread tensor.
     Tensors that are not spread are the first rank's.
@@ -45,7 +46,8 @@ def part_of(state: Mapping[str, Any], rank: int) -> tuple[dict[str, Tensor], dic
         if rank == 0 or name in rows
     }
     rest = {key: value for key, value in state.items() if key not in (WEIGHTS, OPTIMIZERS)}
-    return copies, {"state": rest | {OPTIMIZERS: len(state[OPTIMIZERS])}, "rows": rows}
+    # A copy: training goes on, and adds to the history, before it is written.
+    return copies, deepcopy({"state": rest | {OPTIMIZERS: len(state[OPTIMIZERS])}, "rows": rows})
 
 
 def read_parts(folder: Path, mesh: DeviceMesh | None = None) -> dict[str, Any]:

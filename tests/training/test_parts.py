@@ -10,7 +10,7 @@ import torch
 from torch.distributed.device_mesh import DeviceMesh
 
 from asrkit.model_file import read_tensors, write_tensors
-from asrkit.training.parts import CheckpointError, part_name, read_parts, share
+from asrkit.training.parts import CheckpointError, part_name, part_of, read_parts, share
 from asrkit.training.snapshots import Checkpoints, read_checkpoint
 from asrkit.training.spread_checkpoints import rename
 from tests.training.test_snapshots import flipped, same, state, step_of
@@ -183,6 +183,21 @@ def test_one_that_is_not_whole_is_named_and_the_one_before_is_taken(
     assert line.startswith(f"cannot resume from {tmp_path}/c/step-00000002: ")
     assert told in line
     assert len(line) < 2 * len(str(tmp_path)) + 250
+
+
+def test_what_is_saved_is_of_its_time() -> None:
+    """Training goes on while it is written: steps and scores of later are not in it."""
+    saved = state()
+    tensors, header = part_of(saved, 0)
+    before = json.dumps(header), {name: t.clone() for name, t in tensors.items()}
+    saved["history"][1] = {"full": 40.0}
+    saved["history"][0]["full"] = 0.0
+    for tensor in flat(saved).values():
+        tensor.add_(1.0)
+    assert json.dumps(header) == before[0]
+    assert same(tensors, before[1])
+    assert header != part_of(saved, 0)[1]  # control
+    assert not same(tensors, part_of(saved, 0)[0])
 
 
 def test_a_row_too_few_or_too_many(tmp_path: Path) -> None:

@@ -73,6 +73,18 @@ def test_so_they_do_with(
 
 
 @pytest.mark.slow
+def test_so_they_do_from_another_model(
+    corpus: Path, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    base = configured(corpus, tmp_path, epochs=1, average=1)
+    assert main([*base, *settings(tmp_path / "base", 1), "text.case=upper"]) == 0
+    model = str(tmp_path / "base" / "model.safetensors")
+    check_stopped_and_resumed(
+        corpus, tmp_path, environment, start_from=model, average_of="best", average=1
+    )
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "after"),
     [((2, FSDP), (1, FSDP)), ((2, FSDP), (4, FSDP)), ((4, FSDP), (2, FSDP)),
