@@ -120,7 +120,7 @@ def test_all_users_give_one_number(folder: Path, capsys: pytest.CaptureFixture[s
     of_gate = export.score(plain, file, list(read_labelled("dev.jsonl", [])))
     encode = TextEncoder(file.tokenizer, str, file.config.model.num_frames)
     batches = held_out(load_cuts("dev.jsonl", []), encode, 60.0)
-    outcomes = validate(file.model, file.tokenizer, GreedySearch(), batches, [(4, 8)])
+    outcomes = validate(file.model, file.tokenizer, GreedySearch(), batches, [(4, 8, 0)])
     trained = scores(chain.from_iterable(outcomes))
     assert shown in str(of_gate.words)
     assert shown in str(trained["160 ms"].words)

@@ -36,7 +36,7 @@ def test_weights_that_changed_are_validated_as_they_are(corpus: Path) -> None:
     batches = list(held_out(load_cuts(corpus / "dev.jsonl", []), encode, 60.0))
 
     def losses() -> list[float]:
-        found = validate(model, tokenizer, GreedySearch(), batches, [(4, 8)])
+        found = validate(model, tokenizer, GreedySearch(), batches, [(4, 8, 0)])
         return [each["160 ms"].loss.nats for batch in found for each in batch]  # type: ignore[union-attr]
 
     before = losses()
