@@ -1,9 +1,10 @@
 # make demo: everything once, on a corpus it makes itself. make test: the tests. make docs: the site.
+# make gpu-check: what was never tried without a GPU.
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test test-slow lint docs install clean
+.PHONY: demo test test-slow lint docs gpu-check install clean
 
 demo: $(INSTALLED)
 	$(PYTHON) tools/demo.py
@@ -21,6 +22,9 @@ lint: $(INSTALLED)
 
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --config-file .mkdocs.yml
+
+gpu-check: $(INSTALLED)
+	$(PYTHON) -m tools.gpu_check
 
 install: $(INSTALLED)
 

@@ -63,6 +63,7 @@ def build_model(config: ModelConfig, vocab_size: int) -> ConformerCTC:
         conv_norm=config.conv_norm,
         conv_padding=config.conv_padding,
         after_norm=config.after_norm,
+        kernels=config.kernels == "auto",
     )
     return ConformerCTC(encoder, vocab_size)
 

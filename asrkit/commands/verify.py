@@ -1,7 +1,6 @@
 """Compare streaming with offline, station by station: python -m asrkit.verify --model M x.wav"""
 
 import argparse
-import copy
 import random
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -15,11 +14,11 @@ from asrkit.backends import onnx, torchscript
 from asrkit.backends.compare import TOLERANCE, difference
 from asrkit.build import build_frontend
 from asrkit.commands.arguments import whole
-from asrkit.commands.options import add_model_file, frames, parser, run_command
+from asrkit.commands.kernels import device_of_kernels, verify_kernels
+from asrkit.commands.options import MODEL, frames, parser, run_command
+from asrkit.errors import UserError
 from asrkit.export.replay import largest_difference, tolerance
 from asrkit.model import FULL_CONTEXT, ConformerCTC, EncoderStep
-from asrkit.model.attention import ChunkAttention
-from asrkit.model.fused_attention import why_not
 from asrkit.model.subsampling import split_steps
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Recognizer, recognizer_of
@@ -45,20 +44,30 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser(
         "asrkit verify", __doc__,
         "python -m asrkit.verify --model MODEL x.wav\n"
-        "  python -m asrkit.verify --model MODEL --chunk-ms 160,640 --left-ms 2560 x.wav y.wav",
+        "  python -m asrkit.verify --model MODEL --chunk-ms 160,640 --left-ms 2560 x.wav y.wav\n"
+        "  python -m asrkit.verify --kernels",
     )  # fmt: skip
-    add_model_file(arguments)
+    arguments.group("model").add_argument("--model", help=MODEL)
     arguments.add_argument(
         "--chunk-ms", default="160,320,640,1280", help="default 160,320,640,1280"
     )
     arguments.add_argument("--left-ms", default="0,1280,5120", help="default 0,1280,5120")
     arguments.add_argument("--exported", help="a file that asrkit export wrote")
     arguments.add_argument("--seed", type=whole(0, 2**63), default=0, help="of the packets' sizes")
-    arguments.add_argument("files", nargs="+", help="recordings")
+    arguments.add_argument(
+        "--kernels", action="store_true",
+        help="compare the attention kernels on this machine's GPU with the plain attention; "
+        "takes neither a model nor recordings",
+    )  # fmt: skip
+    arguments.add_argument("files", nargs="*", help="recordings")
     return run_command(verify, arguments, argv)
 
 
 def verify(options: argparse.Namespace) -> int:
+    if options.kernels:
+        return verify_kernels(device_of_kernels())
+    if options.model is None or not options.files:
+        raise UserError("give --model and recordings, or --kernels")
     file = load_model(options.model)
     passed = True
     for path in options.files:
@@ -72,9 +81,6 @@ def verify(options: argparse.Namespace) -> int:
         ]
         show(rows)
         passed &= all(row.passed for row in rows)
-    device = "cuda" if torch.cuda.is_available() else None
-    attention: ChunkAttention = file.model.encoder.layers[0].attention  # type: ignore[assignment]
-    passed &= verify_kernels(attention, device)
     if options.exported:
         passed &= verify_exported(file, options.exported, audio.load(options.files[0]))
     print("streaming equals offline" if passed else f"FAILED: above {TOLERANCE:.0e}, or other text")
@@ -180,46 +186,6 @@ def verify_exported(file: ModelFile, path: str, samples: np.ndarray) -> bool:
         f" (at most {allowed:.0e})"
     )
     return worst <= allowed
-
-
-def verify_kernels(attention: ChunkAttention, device: str | None) -> bool:
-    """Attention by the GPU's kernels against block by block, where there is a GPU."""
-    reason = "there is no CUDA device" if device is None else why_not(attention.position)
-    if reason is not None:
-        print(f"GPU kernels: not compared, {reason}")
-        return True
-    worst = kernels_from_blocks(copy.deepcopy(attention).to(device))
-    print(f"GPU kernels: against attention block by block {worst:.1e}, gradients too")
-    return worst <= TOLERANCE
-
-
-def kernels_from_blocks(attention: ChunkAttention) -> float:
-    """How far contexts and gradients are apart, over three random chunks of two streams.
-
-    Gradients as a share of the largest, where that is above 1.
-    """
-    chunk_size, left_context, num_chunks = 5, 7, 3
-    like, generator = attention.out.weight, torch.Generator().manual_seed(0)
-    table = attention.position.table(left_context, chunk_size, like)
-    heads, frames = attention.num_heads, left_context + chunk_size * num_chunks
-    shapes = [
-        (2, heads, num_chunks, chunk_size, attention.queries_width // heads),
-        (2, heads, frames, attention.position.head_dim),
-        (2, heads, frames, attention.position.head_dim),
-    ]
-    drawn = [torch.randn(shape, generator=generator).to(like) for shape in shapes]
-    valid = torch.ones(2, 1, num_chunks, 1, left_context + chunk_size, dtype=torch.bool)
-    valid[1, :, 0, :, :left_context] = False  # the second stream begins here
-    found = []
-    for attend in (attention.by_blocks, attention.by_kernels):
-        inputs = [x.detach().clone().requires_grad_() for x in (*drawn, table)]
-        queries, keys, values, distances = inputs
-        context = attend(queries, keys, values, valid.to(like.device), distances)
-        gradients = torch.autograd.grad(context.square().sum(), inputs, allow_unused=True)
-        found.append([context.detach(), *(x for x in gradients if x is not None)])
-    return max(
-        difference(a, b) / max(1.0, float(a.abs().max())) for a, b in zip(*found, strict=True)
-    )
 
 
 def packets(samples: np.ndarray, seed: int) -> Iterator[np.ndarray]:

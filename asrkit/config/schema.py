@@ -203,6 +203,9 @@ class ModelConfig(Section):
     """Layer of the convolutions before which zeros stand for the frames before a stream."""
     after_norm: bool = False
     """A LayerNorm after the last layer; the layers' own are there in any case."""
+    kernels: Literal["auto", "off"] = "off"
+    """Attention on NVIDIA GPUs: auto takes asrkit's own kernels (Triton) where they can. They have
+    run on no card yet: `asrkit verify --kernels` first. No weight depends on it."""
 
     def num_frames(self, feature_frames: int) -> int:
         """Encoder frames of so many feature frames of 10 ms."""

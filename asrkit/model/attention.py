@@ -28,14 +28,23 @@ class ChunkAttention(nn.Module):
         num_heads: H.
         dropout: of the attention weights and of the output.
         position: the encoding that gives scores and context, see `positions`.
+        kernels: on an NVIDIA GPU, by its kernels where they can, see `fused_attention`.
     """
 
     # Not -inf, so that a row without a single valid key stays finite, and not the -1e10 of much
     # published code, which float16 cannot hold; exp(-1e4) is exactly 0 in every precision.
     masked: Final[float] = -1e4
 
-    def __init__(self, dim: int, num_heads: int, dropout: float, position: Position) -> None:
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int,
+        dropout: float,
+        position: Position,
+        kernels: bool = False,
+    ) -> None:
         super().__init__()
+        self.kernels = kernels
         self.num_heads, self.max_rows = num_heads, MAX_ROWS
         self.position = position
         self.queries_width = dim + num_heads * position.extra_query_dim
@@ -104,8 +113,9 @@ class ChunkAttention(nn.Module):
             keys_ahead: (B, H, n, R, Dk); None for R = 0.
             values_ahead: (B, H, n, R, Dh).
         """
-        if not torch.jit.is_scripting():  # noqa: SIM102, or TorchScript would compile it
-            if keys_ahead is None and fused_attention.serves(self.position, queries):
+        if not torch.jit.is_scripting():
+            possible = self.kernels and keys_ahead is None
+            if possible and fused_attention.serves(self.position, queries):
                 return self.by_kernels(queries, keys, values, valid, table)
         return self.by_blocks(queries, keys, values, valid, table, keys_ahead, values_ahead)
 

@@ -118,6 +118,7 @@ class ConformerEncoder(nn.Module):
         conv_padding: layer of the convolutions before which zeros stand for the frames before a
             stream: "depthwise" or "pointwise".
         after_norm: a LayerNorm after the last layer.
+        kernels: attention by kernels for NVIDIA GPUs where they can, see `fused_attention`.
 
     Attributes:
         factor: feature frames in an encoder frame, as the subsampling has it.
@@ -147,6 +148,7 @@ class ConformerEncoder(nn.Module):
         conv_norm: str = "layer_norm",
         conv_padding: str = "depthwise",
         after_norm: bool = False,
+        kernels: bool = False,
     ) -> None:
         super().__init__()
         if dim % num_heads or dim % 2:
@@ -170,7 +172,7 @@ class ConformerEncoder(nn.Module):
         self.key_dim = dim // num_heads + positions[0].extra_key_dim
         self.layers = nn.ModuleList()
         for layer_position in positions:
-            attention = ChunkAttention(dim, num_heads, dropout, layer_position)
+            attention = ChunkAttention(dim, num_heads, dropout, layer_position, kernels)
             layer = ConformerLayer(attention, dim, ffn_dim, kernel_size, conv_norm, conv_padding)
             self.layers.append(layer)
         self.after_norm = nn.LayerNorm(dim) if after_norm else nn.Identity()

@@ -4,9 +4,8 @@ What `ChunkAttention` computes block by block, for the position encodings whose 
 
     score(t, s) = content_t·k_s + positions_t·table_distance(t, s)
 
-Off by default: the kernels equal block by block in Triton's interpreter, but have run on no card
-yet. The environment variable ASRKIT_KERNELS=1 turns them on; `asrkit verify` compares them on the
-card that is there.
+`ChunkAttention` takes them only if told to: they equal block by block in Triton's interpreter, but
+have run on no card yet. `asrkit verify --kernels` compares them on the card that is there.
 """
 
 import os
@@ -19,7 +18,6 @@ from torch import Tensor
 
 from asrkit.model.positions import Position
 
-ENABLED = os.environ.get("ASRKIT_KERNELS") == "1"
 PRECISIONS = (torch.float32, torch.bfloat16, torch.float16)
 LARGEST_HEAD = 128  # what a tile of float32 leaves room for in an SM's shared memory
 # One of these Triton needs, to build what launches a kernel.
@@ -28,8 +26,8 @@ HAS_TRITON = find_spec("triton") is not None and any(map(shutil.which, COMPILERS
 
 
 def serves(position: Position, queries: Tensor) -> bool:
-    """Whether the kernels take this attention: the one place that chooses."""
-    return ENABLED and queries.is_cuda and queries.dtype in PRECISIONS and why_not(position) is None
+    """Whether the kernels can take this attention."""
+    return queries.is_cuda and queries.dtype in PRECISIONS and why_not(position) is None
 
 
 def why_not(position: Position) -> str | None:

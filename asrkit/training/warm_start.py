@@ -29,7 +29,8 @@ def start_from(name: str, model: ConformerCTC, tokenizer: Tokenizer, config: Con
     """
     other = load_model(name)
     here, there = config.model.model_dump(), other.config.model.model_dump()
-    different = [key for key in here if key != "dropout" and here[key] != there[key]]
+    free = ("dropout", "kernels")  # no weight depends on them
+    different = [key for key in here if key not in free and here[key] != there[key]]
     if different:
         shapes = "; ".join(
             f"model.{key} is {there[key]} there, {here[key]} here" for key in different

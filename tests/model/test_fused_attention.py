@@ -1,6 +1,5 @@
 """The GPU's kernels, run by Triton's interpreter: the same numbers as attention block by block."""
 
-import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,8 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from asrkit.commands.verify import verify_kernels
+from asrkit.commands import kernels, verify
 from asrkit.model import ConformerEncoder, EncoderState, fused_attention
+from asrkit.model.attention import ChunkAttention
 from asrkit.model.positions import KINDS
 from tests.conftest import skip, tiny_encoder
 
@@ -92,8 +92,6 @@ def test_which_attention_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
         return fused_attention.serves(position, queries)  # type: ignore[arg-type]
 
     monkeypatch.setattr(fused_attention, "HAS_TRITON", True)
-    assert not serves()  # unless it is asked for
-    monkeypatch.setattr(fused_attention, "ENABLED", True)
     assert serves()
     assert serves(dtype=torch.bfloat16)
     assert not serves(on_gpu=False)
@@ -107,7 +105,7 @@ def test_which_attention_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("kind", ["relative", "compact"])
 def test_under_autocast(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the kernels compute in is the precision that autocast gave the queries."""
-    encoder, seen = tiny_encoder(num_layers=1, position=kind).float(), []
+    encoder, seen = tiny_encoder(num_layers=1, position=kind, kernels=True).float(), []
 
     def attend(*inputs: Tensor, **_: object) -> Tensor:
         seen.extend(x.dtype for x in inputs[:2])
@@ -127,7 +125,7 @@ def test_under_autocast(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_encoder_and_gradients(
     blocks: tuple[int, int, int], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    encoder = tiny_encoder(num_layers=1, num_heads=2).to(dtype)
+    encoder = tiny_encoder(num_layers=1, num_heads=2, kernels=True).to(dtype)
     expected, state = step(encoder, *blocks)
     wanted = gradients(encoder, expected)
     on_kernels(monkeypatch)
@@ -146,7 +144,7 @@ def test_encoder_and_gradients(
     ],
 )
 def test_kinds(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = tiny_encoder(num_layers=1, num_heads=2, position=kind)
+    encoder = tiny_encoder(num_layers=1, num_heads=2, position=kind, kernels=True)
     expected, _ = step(encoder, 5, 7, 2)
     wanted = gradients(encoder, expected)
     on_kernels(monkeypatch)
@@ -219,38 +217,47 @@ def test_dropout_and_its_gradient() -> None:
         assert largest(one, other) < 1e-9
 
 
-@pytest.mark.parametrize(
-    "kind", ["relative", *(pytest.param(k, marks=pytest.mark.slow) for k in ("alibi", "none"))]
-)
+def test_they_are_taken_only_if_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    on_kernels(monkeypatch)
+    monkeypatch.setattr(ChunkAttention, "by_kernels", lambda self, q, *_: calls.append(q) or q)
+    for told in (False, True):
+        encoder = tiny_encoder(num_layers=1, kernels=told)
+        attention = encoder.layers[0].attention
+        queries = torch.zeros(1, 4, 1, 4, 6, dtype=torch.float64)
+        keys = torch.zeros(1, 4, 4, 6, dtype=torch.float64)
+        valid = torch.ones(1, 1, 1, 1, 4, dtype=torch.bool)
+        table = attention.position.table(0, 4, encoder.mean)
+        attention.attend(queries, keys, keys, valid, table, None, None)
+        assert len(calls) == told
+
+
 def test_verify_compares_them(
-    kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    attention = tiny_encoder(num_layers=1, num_heads=2, position=kind).float().layers[0].attention
-    assert verify_kernels(attention, None)
-    assert "GPU kernels: not compared, there is no CUDA device" in capsys.readouterr().out
-    monkeypatch.setattr(fused_attention, "HAS_TRITON", True)
-    assert verify_kernels(attention, "cpu")
-    assert "against attention block by block" in capsys.readouterr().out
+    """Here in the interpreter, of one encoding."""
+    monkeypatch.setattr(kernels, "KINDS", {"relative": KINDS["relative"]})
+    monkeypatch.setattr(kernels, "LIMITS", {torch.float32: 1e-4, torch.float16: 1e-2})
+    small = (kernels.Blocks(5, 7, 2),)
+    assert kernels.verify_kernels("cpu", small, dim=32) == 0
+    assert "the kernels equal attention block by block" in capsys.readouterr().out
     attend = fused_attention.attend
-    monkeypatch.setattr(fused_attention, "attend", lambda *inputs: 1.01 * attend(*inputs))
-    assert not verify_kernels(attention, "cpu")  # the control
+    monkeypatch.setattr(fused_attention, "attend", lambda *inputs: 1.05 * attend(*inputs))
+    assert kernels.verify_kernels("cpu", small, dim=32) == 1  # the control
+    assert "FAILED: 2" in capsys.readouterr().out
 
 
 def test_verify_says_why_it_does_not(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    attention = tiny_encoder(num_layers=1, position="shaw").layers[0].attention
-    for there, reason in ((True, "its position encoding is not one"), (False, "Triton or a C ")):
-        monkeypatch.setattr(fused_attention, "HAS_TRITON", there)
-        assert verify_kernels(attention, "cuda")
-        assert f"not compared, {reason}" in capsys.readouterr().out
-
-
-def test_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read when the module is imported: here anew each time, beside the one in use."""
-    for value, expected in (("", False), ("1", True)):
-        monkeypatch.setenv("ASRKIT_KERNELS", value)
-        assert runpy.run_path(fused_attention.__file__)["ENABLED"] is expected
+    assert verify.main(["--kernels"]) == 2
+    assert "there is no CUDA device" in capsys.readouterr().err
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(kernels, "HAS_TRITON", False)
+    assert verify.main(["--kernels"]) == 2
+    assert "the kernels need Triton and a C compiler" in capsys.readouterr().err
+    assert verify.main(["x.wav"]) == 2
+    assert "give --model and recordings, or --kernels" in capsys.readouterr().err
 
 
 def test_shapes_that_do_not_fit() -> None:

@@ -1,0 +1,32 @@
+"""The checks for a GPU run, here on the CPU; one that fails is said and is the exit status."""
+
+import pytest
+import torch
+
+from tools import gpu_check
+
+
+def test_the_checks_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert gpu_check.main(["--device", "cpu"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["passed"] * 4
+
+
+def test_what_fails_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(device: str) -> tuple[bool, str]:
+        raise RuntimeError("no kernel image")
+
+    checks = {"one": lambda device: (False, "2.0 apart"), "two": broken}
+    monkeypatch.setattr(gpu_check, "CHECKS", checks)
+    assert gpu_check.main(["--device", "cpu"]) == 1
+    shown = capsys.readouterr().out
+    assert "FAILED  one: 2.0 apart" in shown
+    assert "FAILED  two: RuntimeError: no kernel image" in shown
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:
+    assert gpu_check.main([]) == 2
+    assert "there is no CUDA device" in capsys.readouterr().err

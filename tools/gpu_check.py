@@ -1,0 +1,134 @@
+"""What nobody could try without a GPU, in ten minutes on a machine that has one: make gpu-check
+
+Prints a line a check. Exit status: 0 all passed, 1 one failed, 2 there is no GPU.
+"""
+
+import argparse
+import sys
+import time
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+import asrkit
+from asrkit.commands.kernels import device_of_kernels, verify_kernels
+from asrkit.errors import UserError
+from asrkit.model import FULL_CONTEXT, ConformerCTC, ConformerEncoder, CTCLoss, View
+
+VOCABULARY = 30
+
+
+def streams(device: str) -> tuple[bool, str]:
+    """A random encoder on the card: chunk by chunk against one step, in two precisions."""
+    worst = {}
+    for dtype, limit in ((torch.float64, 1e-9), (torch.float32, 1e-4)):
+        encoder = network().encoder.to(device, dtype).eval()
+        feats = torch.randn(2, 640, 80, generator=torch.Generator().manual_seed(0))
+        feats, lengths = feats.to(device, dtype), torch.tensor([640, 640], device=device)
+        with torch.inference_mode():
+            whole = encoder(feats, lengths, encoder.init_state(2, 32), 16).encoded
+            state, parts = encoder.init_state(2, 32), []
+            for part in feats.split(64, dim=1):
+                own = torch.tensor([part.size(1)] * 2, device=device)
+                encoded, _, state = encoder(part, own, state, 16)
+                parts.append(encoded)
+        worst[dtype] = float((torch.cat(parts, dim=1) - whole).abs().max()), limit
+    passed = all(found <= limit for found, limit in worst.values())
+    return passed, ", ".join(
+        f"{found:.1e} (at most {limit:.0e})" for found, limit in worst.values()
+    )
+
+
+def texts(device: str) -> tuple[bool, str]:
+    """The ready model's text of noise and tones, on the card and on the CPU."""
+    time_s = np.arange(5 * 16000) / 16000
+    samples = 0.2 * np.sin(2 * np.pi * 300 * time_s * (1 + 0.3 * np.sin(3 * time_s)))
+    found = [
+        asrkit.load("small-en-alnum", device=where).transcribe(samples.astype(np.float32)).text
+        for where in ("cpu", device)
+    ]
+    return found[0] == found[1], repr(found[1])
+
+
+def losses(device: str) -> tuple[bool, str]:
+    """A training step's loss and gradient norm: float32 and bfloat16 on the card, and the CPU's."""
+    (loss, norm, _), (here, its_norm, _) = step("cpu", False), step(device, False)
+    bf16, _, _ = step(device, True)
+    apart = max(abs(here / loss - 1), abs(its_norm / norm - 1))
+    return apart < 1e-3 and abs(bf16 / loss - 1) < 0.05, (
+        f"float32 {apart:.1e} apart, bfloat16 {abs(bf16 / loss - 1):.1e}"
+    )
+
+
+def waits(device: str) -> tuple[bool, str]:
+    """How often forward and backward make the CPU wait for the card, and seconds of a step."""
+    _, _, synchronisations = step(device, False)
+    start = time.perf_counter()
+    for _ in range(5):
+        step(device, True)
+    return synchronisations == 0, (
+        f"{synchronisations} waits, {(time.perf_counter() - start) / 5:.2f} s a step in bfloat16"
+    )
+
+
+def network() -> ConformerCTC:
+    torch.manual_seed(0)
+    return ConformerCTC(ConformerEncoder(dim=144, num_layers=4, ffn_dim=576), VOCABULARY)
+
+
+def step(device: str, bfloat16: bool) -> tuple[float, float, int]:
+    """Loss, gradient norm, and how often the CPU waited."""
+    model = network().to(device)
+    draw = torch.Generator().manual_seed(0)
+    feats = torch.randn(8, 1000, 80, generator=draw).to(device)
+    tokens = torch.randint(1, VOCABULARY, (8, 40), generator=draw).to(device)
+    lengths = torch.full((8,), 1000, device=device)
+    counts = torch.full((8,), 40, device=device)
+    views = [View(feats, FULL_CONTEXT, 0), View(feats, 16, 64)]
+    on_card = device != "cpu"
+    if on_card:
+        torch.cuda.set_sync_debug_mode("warn")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with torch.autocast(device, torch.bfloat16, enabled=bfloat16):
+            loss = CTCLoss(model, [2], 0.3)(views, lengths, tokens, counts, 0.1).mean()
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
+    if on_card:
+        torch.cuda.set_sync_debug_mode("default")
+    waited = sum("synchroniz" in str(each.message) for each in caught)
+    return float(loss.detach()), float(norm), waited
+
+
+CHECKS: dict[str, Callable[[str], tuple[bool, str]]] = {
+    "streaming equals offline": streams,
+    "text as on the CPU": texts,
+    "a training step as on the CPU": losses,
+    "the CPU does not wait": waits,
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = argparse.ArgumentParser("gpu_check", description=__doc__)
+    arguments.add_argument("--device", help="cpu tries the checks themselves (default: the GPU)")
+    options = arguments.parse_args(argv)
+    try:
+        device = options.device or device_of_kernels()
+    except UserError as error:
+        print(f"gpu_check: {error}", file=sys.stderr)
+        return 2
+    failed = verify_kernels(device) if device != "cpu" else 0
+    for name, check in CHECKS.items():
+        try:
+            passed, found = check(device)
+        except Exception as error:  # the other checks are worth their lines
+            passed, found = False, f"{type(error).__name__}: {error}"
+        failed += not passed
+        print(f"{'passed' if passed else 'FAILED'}  {name}: {found}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
