@@ -28,7 +28,6 @@ from benchmarks import (
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from asrkit.model import fused_attention
 from asrkit.model.attention import ChunkAttention
 from asrkit.model.conformer import valid_keys
 from asrkit.model.positions import build_positions
@@ -46,13 +45,9 @@ def ours(layer: ChunkAttention, chunk_size: int, left_context: int, kernels: boo
         position, lengths = x.new_zeros(batch).long(), x.new_full([batch], frames).long()
         valid = valid_keys(position, lengths, left_context, chunk_size, frames)
         past = x.new_zeros(batch, NUM_HEADS, left_context, DIM // NUM_HEADS)
-        served = fused_attention.serves
         layer.kernels = kernels
-        try:
-            table = layer.position.table(left_context, chunk_size, x)
-            return layer(x, valid, table, x[:, :, :0], past, past)[0]
-        finally:
-            fused_attention.serves = served
+        table = layer.position.table(left_context, chunk_size, x)
+        return layer(x, valid, table, x[:, :, :0], past, past)[0]
 
     return attend
 

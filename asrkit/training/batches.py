@@ -13,8 +13,11 @@ logger = logging.getLogger(__name__)
 
 
 def loaded(dataset: SpeechDataset, batches: EpochBatches, num_workers: int) -> DataLoader[Batch]:
-    """Loader of these batches, read ahead by worker processes."""
-    return DataLoader(dataset, batch_size=None, sampler=batches, num_workers=num_workers)
+    """Loader of these batches, read ahead by worker processes, in memory that a GPU copies from."""
+    return DataLoader(
+        dataset, batch_size=None, sampler=batches, num_workers=num_workers,
+        pin_memory=torch.cuda.is_available(),
+    )  # fmt: skip
 
 
 def held_out(

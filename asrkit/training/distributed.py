@@ -38,7 +38,9 @@ class Ranks:
         if self.size > 1:
             check_restarts()
             # The others wait while the first prepares the corpus.
-            dist.init_process_group("nccl" if cuda else "gloo", timeout=timedelta(hours=3))
+            # Numbers of the CPU are summed there: a GPU is not waited for.
+            backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
+            dist.init_process_group(backend, timeout=timedelta(hours=3))
 
     @cached_property
     def mesh(self) -> DeviceMesh:
@@ -71,10 +73,11 @@ class Ranks:
         return nullcontext()
 
     def sum(self, *values: float) -> list[float]:
-        """The sum of each value over the ranks."""
-        totals = torch.tensor(values, dtype=torch.float64, device=self.device)
-        if self.size > 1:
-            dist.all_reduce(totals)
+        """The sum of each value over the ranks, on the CPU."""
+        if self.size == 1:
+            return [float(value) for value in values]
+        totals = torch.tensor(values, dtype=torch.float64)
+        dist.all_reduce(totals)
         return totals.tolist()
 
     def any(self, value: bool) -> bool:

@@ -7,6 +7,7 @@ weights bit for bit, and two ranks train on what one rank with twice the accumul
 
 import functools
 import logging
+import math
 import random
 import time
 from collections.abc import Iterator
@@ -172,7 +173,6 @@ class Trainer:
             losses, tokens = losses + loss, tokens + count
             bar.set_postfix_str(f"loss {loss / max(1, count):.3f}", refresh=False)
             bar.update(min(total, round(self.progress.seconds)) - bar.n)
-            self.stop = self.ranks.any(self.stop)
             if self.stop:
                 break
             if self.progress.step % self.options.checkpoint_every_steps == 0:
@@ -238,35 +238,37 @@ class Trainer:
         rate = learning_rate(self.share(), options.learning_rate, options.warmup_share)
         set_learning_rate(self.optimizers, rate)
         self.model.train()
-        total, suspects = self.backward(group, tokens)
-        norm = whole(nn.utils.clip_grad_norm_(self.model.parameters(), options.clip_norm))
+        losses = self.backward(group, tokens)
+        clipped = nn.utils.clip_grad_norm_(self.model.parameters(), options.clip_norm)
+        own = [each.sum().double() for _, each in losses]
+        # All that a GPU is waited for.
+        norm, *totals = torch.stack([whole(clipped).double(), *own]).tolist()
         # Without tokens, the momentum alone would move the weights.
-        taken = bool(torch.isfinite(norm)) and tokens > 0
+        taken = math.isfinite(norm) and tokens > 0
         if taken:
             for optimizer in self.optimizers:
                 optimizer.step()
         elif tokens:
-            names = ", ".join(self.ranks.gather(suspects)) or "no single utterance's"
+            names = ", ".join(self.ranks.gather(not_finite(losses))) or "no single utterance's"
             logger.warning(
                 "skipped step %d: loss or gradient not finite (%s)", self.progress.step, names
             )
         self.model.zero_grad(set_to_none=True)
-        (total,) = self.ranks.sum(total)
+        total, stop = self.ranks.sum(sum(totals), self.stop)
+        self.stop = stop > 0
         epoch, number, step, consumed = self.progress
         number += len(group) * self.ranks.size
         self.progress = Progress(epoch, number, step + 1, consumed + seconds)
-        self.log(
-            {"loss": total / max(1.0, tokens), "learning_rate": rate, "gradient_norm": float(norm)}
-        )
+        self.log({"loss": total / max(1.0, tokens), "learning_rate": rate, "gradient_norm": norm})
         return (total, int(tokens)) if taken else (0.0, 0)
 
-    def backward(self, group: list[Batch], tokens: float) -> tuple[float, list[str]]:
+    def backward(self, group: list[Batch], tokens: float) -> list[tuple[list[str], Tensor]]:
         """Compute the gradients of the mean loss over the tokens of all ranks.
 
         Returns:
-            The sum of this rank's losses, and the ids of utterances whose loss is not finite.
+            Of each of this rank's batches the ids of its utterances and their losses.
         """
-        total, suspects = 0.0, []
+        found = []
         for i, batch in enumerate(group):
             last = i + 1 == len(group)
             with nullcontext() if last else self.ranks.no_sync(self.loss):
@@ -275,10 +277,8 @@ class Trainer:
                 # Gradients are averaged over ranks; times their number, it is the mean over tokens.
                 (losses.sum() * (weight * self.ranks.size / max(1.0, tokens))).backward()
             if batch.ids:
-                total += float(losses.detach().sum())
-                finite = torch.isfinite(losses).tolist()
-                suspects += [u for u, fine in zip(batch.ids, finite, strict=True) if not fine]
-        return total, suspects
+                found.append((batch.ids, losses.detach()))
+        return found
 
     def losses(self, batch: Batch) -> Tensor:
         """(B,) losses of a batch, with augmentation and contexts drawn for it."""
@@ -286,13 +286,16 @@ class Trainer:
         options, device = self.options, self.ranks.device
         draw = random.Random(f"{batch.seed}-context")
         feats, lengths = features(
-            self.frontend, batch.samples.to(device), batch.num_samples.to(device)
+            self.frontend,
+            batch.samples.to(device, non_blocking=True),
+            batch.num_samples.to(device, non_blocking=True),
         )
         views = draw_views(
             feats, lengths, self.config, self.frontend, self.spec_augment, self.share(), draw
         )
         weight = options.consistency_weight * ramp(self.share(), options.consistency_ramp)
-        tokens, token_lengths = batch.tokens.to(device), batch.token_lengths.to(device)
+        tokens = batch.tokens.to(device, non_blocking=True)
+        token_lengths = batch.token_lengths.to(device, non_blocking=True)
         with torch.autocast(device.type, torch.bfloat16, enabled=self.bfloat16):
             return self.loss(views, lengths, tokens, token_lengths, weight)
 
@@ -375,6 +378,16 @@ class Trainer:
         if self.writer is not None:
             for name, value in values.items():
                 self.writer.add_scalar(name, value, self.progress.step)
+
+
+def not_finite(losses: list[tuple[list[str], Tensor]]) -> list[str]:
+    """The utterances whose loss is not finite, of batches with their ids and losses."""
+    return [
+        name
+        for names, each in losses
+        for name, finite in zip(names, torch.isfinite(each).tolist(), strict=True)
+        if not finite
+    ]
 
 
 def recompute_layers(model: ConformerCTC) -> None:
