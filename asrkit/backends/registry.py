@@ -73,13 +73,9 @@ def build_backend(
 
 
 def build_second(
-    kind: str | Path | None,
-    file: ModelFile,
-    chunk_size: int,
-    left_context: int,
-    right_context: int = 0,
+    kind: str | Path | None, file: ModelFile, chunk_size: int, left_context: int
 ) -> Backend:
-    """As `build_backend`, for the second pass of a stream on this backend.
+    """As `build_backend`, for the second pass of a stream on this backend: it sees nothing ahead.
 
     An exported file that was named is for one context, so what lies beside the model is looked for;
     kinds that cannot do full context leave it to eager.
@@ -88,7 +84,7 @@ def build_second(
         kind = None
     if kind is not None and chunk_size == FULL_CONTEXT and not BACKENDS[str(kind)].in_full_context:
         kind = "eager"
-    return build_backend(kind, file, chunk_size, left_context, right_context)
+    return build_backend(kind, file, chunk_size, left_context)
 
 
 def fastest(plain: Backend, file: ModelFile) -> Backend:

@@ -113,7 +113,7 @@ def recognizer_of(
     searches = searches_of(lm, search, second_search, file)
     normalizer = build_normalizer(file.config.text)
     network = build_backend(backend, file, chunk, left, right)
-    larger = None if second is None else build_second(backend, file, second, left, right)
+    larger = None if second is None else build_second(backend, file, second, left)
     try:
         return Recognizer(
             network, file.tokenizer, searches[0], normalizer, endpointer, postprocess, larger,

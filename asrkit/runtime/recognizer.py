@@ -92,6 +92,8 @@ class Recognizer:
                 f"the second pass needs a larger context than the first, {spec.context}; its own "
                 f"is {second_pass.spec.context}"
             )
+        if second_pass.spec.right_context:
+            raise ValueError("the second pass sees nothing ahead: its right context must be 0")
         second = SecondPass(Engine(second_pass, frontend), second_search or search)
         self.decoding = self.decoding._replace(second=second)
 

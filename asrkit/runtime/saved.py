@@ -25,6 +25,7 @@ MAGIC = b"asrkit stream 1\n"  # with the version of the format
 JSON = "json"  # name of the tensor whose bytes are the JSON text; the others have numbers
 PRECISIONS = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64)
 LARGEST = 1 << 53  # of whole numbers: 18 000 years of samples
+MOST = 1e8  # of a number in a tensor: samples, features, keys and values are far below
 
 T = TypeVar("T")
 
@@ -133,6 +134,8 @@ def read(kind: type[T], value: Any, tensors: Mapping[str, Tensor]) -> T:
         types = PRECISIONS if kind is Tensor else PRECISIONS[:2]  # those that NumPy has
         require(found.dtype in types, f"a tensor is of {found.dtype}")
         require(bool(found.isfinite().all()), "a tensor holds NaN or infinity")
+        if found.is_floating_point() and found.numel():  # or the network would make infinity of it
+            require(float(found.abs().max()) <= MOST, f"a tensor holds a number above {MOST:g}")
         return found if kind is Tensor else found.numpy()
     if origin is dict:
         require(isinstance(value, dict), f"expected a mapping, got {shown(value)}")

@@ -100,7 +100,7 @@ def case(seed: int, folder: Path) -> Case:
     larger = [size for size in (0, 0, 4, 16, FULL_CONTEXT) if size == 0 or size > chunk_size]
     second = draw.choice(larger) if chunk_size != FULL_CONTEXT else 0
     other_search = drawn_search(draw, tokenizer, folder) if draw.random() < 0.5 else None
-    larger_pass = eager(model, second, left_context, right_context) if second else None
+    larger_pass = eager(model, second, left_context) if second else None
     recognizer = Recognizer(
         eager(model, chunk_size, left_context, right_context), tokenizer, search,
         endpointer=endpointer, postprocess=rewrite, second_pass=larger_pass,

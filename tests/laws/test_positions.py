@@ -44,8 +44,8 @@ def forget(patch: pytest.MonkeyPatch) -> None:
     """A state that is dropped between steps."""
     step = ConformerEncoder.step
 
-    def forgetful(self, feats, lengths, state, chunk_size, tables):  # type: ignore[no-untyped-def]
-        layers, lengths, new = step(self, feats, lengths, state, chunk_size, tables)
+    def forgetful(self, feats, lengths, state, *rest):  # type: ignore[no-untyped-def]
+        layers, lengths, new = step(self, feats, lengths, state, *rest)
         return layers, lengths, new._replace(values=new.values * 0)
 
     patch.setattr(ConformerEncoder, "step", forgetful)

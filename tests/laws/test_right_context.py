@@ -28,6 +28,7 @@ from asrkit.model.subsampling import split_steps
 from asrkit.model_file import save_model
 from asrkit.runtime import Batcher, Recognizer
 from asrkit.runtime.load import load
+from asrkit.search import GreedySearch
 from asrkit.text import CharTokenizer
 from asrkit.training.views import draw_contexts
 from tests.conftest import (
@@ -296,6 +297,22 @@ def test_the_models_own_right_context(tmp_path: Path, capsys: pytest.CaptureFixt
     assert verify.main(["--model", str(path), *contexts, str(tmp_path / "x.wav")]) == 0
     assert info.main([str(path)]) == 0
     assert "640 ms with 2560 ms before it and 120 ms after it" in capsys.readouterr().out
+
+
+def test_a_second_pass_sees_nothing_ahead() -> None:
+    """Pieces end where segments do: what a chunk would see ahead is another piece's."""
+    tokenizer, samples = CharTokenizer(list("abcdefghij ")), speech(2.0)
+    feats = audio.Fbank().double()(torch.from_numpy(samples).double()[None], torch.zeros(1, 0))[0]
+    model = fitted(tiny_model(), feats)
+    live, larger = eager(model, 4, 16, 3), eager(model, 16, 16)
+    recognizer = Recognizer(live, tokenizer, GreedySearch(), second_pass=larger)
+    expected, session = recognizer.transcribe(samples), recognizer.start()
+    for packet in packets(samples, 1):
+        session.accept(packet)
+    assert timed(session.finish()) == timed(expected)
+    assert len(expected.text) > 5
+    with pytest.raises(ValueError, match="its right context must be 0"):
+        Recognizer(live, tokenizer, GreedySearch(), second_pass=eager(model, 16, 16, 3))
 
 
 def test_it_is_drawn_with_the_chunks() -> None:

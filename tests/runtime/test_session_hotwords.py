@@ -27,7 +27,7 @@ def model(tmp_path: Path) -> Path:
 def recognizer(model: Path) -> asrkit.Recognizer:
     file = load_model(model)
     file.model.double()
-    return recognizer_of(file, 4, 16, parse_search("prefix_beam"))
+    return recognizer_of(file, 4, 16, search=parse_search("prefix_beam"))
 
 
 def test_any_packets(recognizer: asrkit.Recognizer) -> None:

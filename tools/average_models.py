@@ -1,0 +1,78 @@
+"""Average the weights of models that began from one, into a new model file.
+
+The labels are the first model's: of another, the rows of labels that both have. (Wortsman et al.
+2022, Model soups: models fine-tuned from the same weights are in one basin, and their average is
+often better than each.)
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from asrkit.errors import UserError
+from asrkit.model_file import ModelFile, load_model, save_model
+from asrkit.training.warm_start import same_labels
+
+
+def averaged(parts: list[tuple[str, float]]) -> ModelFile:
+    """The first model with the weights of all, by their shares.
+
+    Args:
+        parts: name or path of a model, and its share; shares sum to 1.
+
+    Raises:
+        UserError: for another network than the first's, or shares that do not sum to 1.
+    """
+    total = sum(share for _, share in parts)
+    if abs(total - 1.0) > 1e-6 or any(share <= 0 for _, share in parts):
+        raise UserError(f"shares must be above 0 and sum to 1, got {total:g}")
+    first = load_model(parts[0][0])
+    own = first.model.state_dict()
+    mixed = {name: torch.zeros_like(each, dtype=torch.float64) for name, each in own.items()}
+    for name, share in parts:
+        other = load_model(name)
+        if other.config.model.model_dump() != first.config.model.model_dump():
+            raise UserError(f"{name} has another model: section than {parts[0][0]}")
+        for key, each in relabelled(other, first).items():
+            mixed[key] += share * each.double()
+    first.model.load_state_dict({key: mixed[key].to(own[key].dtype) for key in own})
+    average = [{"model": Path(name).name, "share": share} for name, share in parts]
+    return first._replace(training={"average": average})
+
+
+def relabelled(other: ModelFile, first: ModelFile) -> dict[str, Tensor]:
+    """The weights of a model, its head with the rows of another's labels: the latter's own rows
+    where a label is missing."""
+    weights = dict(other.model.state_dict())
+    old, new = map(list, zip(*same_labels(other.tokenizer, first.tokenizer), strict=True))
+    for key in ("head.weight", "head.bias"):
+        rows = first.model.state_dict()[key].clone()
+        rows[new] = weights[key][old]
+        weights[key] = rows
+    return weights
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = argparse.ArgumentParser(
+        "average_models", description=__doc__,
+        epilog="example: python tools/average_models.py --output m.safetensors a.safetensors=0.5 "
+        "small-en-alnum=0.5",
+    )  # fmt: skip
+    arguments.add_argument("--output", type=Path, required=True, help="the new model file")
+    arguments.add_argument("models", nargs="+", metavar="MODEL=SHARE", help="shares sum to 1")
+    options = arguments.parse_args(argv)
+    try:
+        parts = [part.rpartition("=")[::2] for part in options.models]
+        save_model(options.output, averaged([(name, float(share)) for name, share in parts]))
+    except (UserError, ValueError) as error:
+        print(f"average_models: error: {error}", file=sys.stderr)
+        return 2
+    print(f"{options.output} written")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
