@@ -38,7 +38,10 @@ class SpecAugment(NamedTuple):
     max_time_share: float
 
     def __call__(self, feats: Tensor, lengths: Tensor, probability: float) -> Tensor:
-        """A copy of (B, T, F) features; each row is masked, with this probability, within (B,)."""
+        """A copy of (B, T, F) features; each row is masked, with this probability, within (B,).
+
+        The lengths are read: on the CPU they wait for no GPU.
+        """
         from lhotse.dataset.signal_transforms import SpecAugment as Masks
 
         masks = Masks(
@@ -100,9 +103,11 @@ def warp_frequencies(feats: Tensor, width: float, frontend: Frontend) -> Tensor:
     """
     if width == 0.0:
         return feats
-    top, edges, scale = NYQUIST, frontend.edges().to(feats), frontend.scale
+    top, scale = NYQUIST, frontend.scale
+    edges = frontend.edges().to(feats, non_blocking=True)
     centers = scale.to_hertz(edges[1:-1])  # (F,) Hz
-    factor = 1.0 + width * (2.0 * torch.rand(feats.size(0), 1).to(feats) - 1.0)  # (B, 1)
+    drawn = torch.rand(feats.size(0), 1).to(feats, non_blocking=True)
+    factor = 1.0 + width * (2.0 * drawn - 1.0)  # (B, 1)
     bend = WARP_EDGE * factor.clamp(max=1.0) / factor
     bent = top - (top - bend * factor) / (top - bend) * (top - centers)
     source = torch.where(centers <= bend, centers * factor, bent)  # (B, F) Hz
@@ -124,4 +129,4 @@ def change_gain(feats: Tensor, width: float) -> Tensor:
     if width == 0.0:
         return feats
     decibels = width * (2.0 * torch.rand(feats.size(0), 1, 1) - 1.0)
-    return feats + (decibels * math.log(10.0) / 10.0).to(feats)
+    return feats + (decibels * math.log(10.0) / 10.0).to(feats, non_blocking=True)

@@ -125,7 +125,8 @@ class CTCLoss(nn.Module):
     ) -> Tensor:
         """One or two views, (B,) feature frames, (B, U), (B,) -> (B,) losses in nats.
 
-        The views' mean, and `consistency_weight` times their disagreement.
+        The views' mean, and `consistency_weight` times their disagreement. Lengths are best on the
+        CPU, where torch's CTC loss reads them: elsewhere it waits for them.
         """
         losses, outputs = [], []
         for view in views:
@@ -135,7 +136,7 @@ class CTCLoss(nn.Module):
         total = torch.stack(losses).mean(dim=0)
         if len(views) > 1:
             first, second = outputs
-            frames = self.model.encoder.num_valid(lengths)
+            frames = self.model.encoder.num_valid(lengths).to(total.device, non_blocking=True)
             total = total + consistency_weight * disagreement(first, second, frames)
         return total
 
@@ -152,7 +153,9 @@ class CTCLoss(nn.Module):
         left_context = min(view.left_context, max(0, frames - 1) // chunk_size * chunk_size)
         state = encoder.init_state(view.feats.size(0), left_context)
         tables = encoder.tables(left_context, chunk_size + ahead)
-        layers, lengths, _ = encoder.step(feats, lengths, state, chunk_size, ahead, tables)
+        on_device = lengths.to(feats.device, non_blocking=True)
+        layers, _, _ = encoder.step(feats, on_device, state, chunk_size, ahead, tables)
+        lengths = encoder.num_valid(lengths)
         layers = [layer[:, :frames] for layer in layers]
 
         def loss(log_probs: Tensor) -> Tensor:

@@ -1,9 +1,11 @@
 """Loaders of batches, for training and for scoring."""
 
 import logging
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Sampler
 
 from asrkit.data.dataset import Batch, SpeechDataset, TextEncoder
 from asrkit.data.index import Cuts
@@ -12,11 +14,39 @@ from asrkit.data.sampling import EpochBatches
 logger = logging.getLogger(__name__)
 
 
-def loaded(dataset: SpeechDataset, batches: EpochBatches, num_workers: int) -> DataLoader[Batch]:
-    """Loader of these batches, read ahead by worker processes, in memory that a GPU copies from."""
+Planned = tuple[str, list[int]]  # a batch: seed and places of its utterances
+
+
+class Epoch(Sampler[Planned]):
+    """The batches of the present epoch, set before each, so that one loader serves all epochs."""
+
+    def __init__(self) -> None:
+        self.batches: Iterable[Planned] = ()
+
+    def __iter__(self) -> Iterator[Planned]:
+        return iter(self.batches)
+
+
+class Step(NamedTuple):
+    """An optimiser step: this rank's batches, and sums over the batches of all ranks."""
+
+    batches: list[Batch]  # fillers among them
+    tokens: float
+    seconds: float
+    num_left_out: int
+    num_bad: int
+
+
+def loaded(
+    dataset: SpeechDataset, batches: Iterable[Planned], num_workers: int
+) -> DataLoader[Batch]:
+    """Loader of these batches, read ahead by worker processes, in memory that a GPU copies from.
+
+    The processes live as long as the loader: iterated anew, it starts no others.
+    """
     return DataLoader(
         dataset, batch_size=None, sampler=batches, num_workers=num_workers,
-        pin_memory=torch.cuda.is_available(),
+        pin_memory=torch.cuda.is_available(), persistent_workers=num_workers > 0,
     )  # fmt: skip
 
 

@@ -61,7 +61,10 @@ class Ranks:
         if self.size > 1 and parallel == "fsdp":
             return shard(loss, self.mesh)
         loss = loss.to(self.device)
-        return DistributedDataParallel(loss) if self.size > 1 else loss
+        if self.size == 1:
+            return loss
+        # The buffers are the features' statistics, which all ranks were given and none changes.
+        return DistributedDataParallel(loss, broadcast_buffers=False)
 
     def no_sync(self, module: nn.Module) -> AbstractContextManager[None]:
         """A context without averaging gradients: for all batches of a step but the last.
@@ -79,10 +82,6 @@ class Ranks:
         totals = torch.tensor(values, dtype=torch.float64)
         dist.all_reduce(totals)
         return totals.tolist()
-
-    def any(self, value: bool) -> bool:
-        """Whether the value is true on any rank."""
-        return self.sum(value) != [0.0]
 
     def from_first(self, make: Callable[[], Value]) -> Value:
         """What the first rank makes, on all ranks; where it raises a UserError, so do all."""

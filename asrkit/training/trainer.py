@@ -12,12 +12,14 @@ import random
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
+from functools import cached_property
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader
 from tqdm import tqdm
 
 from asrkit.audio import features
@@ -29,7 +31,7 @@ from asrkit.errors import UserError
 from asrkit.evaluation import Score
 from asrkit.evaluation.scoring import losses_of, rates
 from asrkit.model import ConformerCTC, CTCLoss
-from asrkit.training.batches import filler, loaded, report_left_out
+from asrkit.training.batches import Epoch, Step, filler, loaded, report_left_out
 from asrkit.training.corpus import Corpus
 from asrkit.training.distributed import Ranks
 from asrkit.training.optimizer import (
@@ -59,6 +61,16 @@ NAMED = 100  # utterances left out of an epoch that the log names; the others ar
 
 class TrainingError(UserError):
     """Training that cannot go on from its current weights."""
+
+
+class Done(NamedTuple):
+    """What is known of a step when it is done, but for the losses of the other ranks."""
+
+    loss: float  # the sum of this rank's
+    tokens: float  # of all ranks
+    learning_rate: float
+    gradient_norm: float
+    taken: bool  # not if a loss or gradient is not finite, or there are no tokens
 
 
 class Trainer:
@@ -94,7 +106,11 @@ class Trainer:
         self.bfloat16 = wants_bfloat16(self.options.precision, ranks.device)
         self.spec_augment = build_spec_augment(config.augmentation)
         self.identity = identity(config, corpus)
-        self.num_left_out = self.num_bad = 0  # of the epoch since this process began
+        self.epoch = Epoch()
+        # Of the epoch since this process began, over all ranks.
+        self.num_left_out = self.num_bad = self.num_tokens = 0
+        self.total_loss = 0.0
+        self.last: Done | None = None  # the step before, until the ranks have summed its loss
         self.writer: Any = None  # set from outside: a TensorBoard SummaryWriter
         self.stop = False  # set from outside: save and end after the current step
         self.progress = Progress()
@@ -160,28 +176,27 @@ class Trainer:
             TrainingError: if no step of the epoch could be taken, or the weights diverged.
         """
         start, before = time.monotonic(), self.progress
-        losses, tokens = 0.0, 0
-        self.num_left_out = self.num_bad = 0
+        self.num_left_out = self.num_bad = self.num_tokens = 0
+        self.total_loss = 0.0
         total = round(self.corpus.seconds)
         bar = tqdm(
             total=total, initial=min(total, round(self.progress.seconds)), unit=" s", leave=False,
             desc=f"epoch {self.progress.epoch + 1}/{self.options.epochs}", dynamic_ncols=True,
             disable=None if self.ranks.is_first else True,  # None: only on a terminal
         )  # fmt: skip
-        for group in self.groups():
-            loss, count = self.train_step(group)
-            losses, tokens = losses + loss, tokens + count
-            bar.set_postfix_str(f"loss {loss / max(1, count):.3f}", refresh=False)
+        for step in self.steps():
+            self.train_step(step)
+            if self.last is not None:
+                mean = self.ranks.size * self.last.loss / max(1.0, self.last.tokens)
+                bar.set_postfix_str(f"loss {mean:.3f}", refresh=False)
             bar.update(min(total, round(self.progress.seconds)) - bar.n)
-            if self.stop:
-                break
             if self.progress.step % self.options.checkpoint_every_steps == 0:
                 self.save()
         bar.close()
         self.check_finite()
         if self.progress.step == before.step:  # the run before was stopped after the last step
             return
-        if not tokens and not before.batch and not self.stop:
+        if not self.num_tokens and not before.batch and not self.stop:
             raise TrainingError(
                 f"no step of epoch {before.epoch + 1} could be taken, see above: either none of "
                 "its recordings can be read, or training.learning_rate is too high"
@@ -190,8 +205,8 @@ class Trainer:
         logger.info(
             "epoch %d/%d  step %d  loss %.3f  learning rate %.2e  %.0f s, %.0f s of audio a second",
             self.progress.epoch + 1, self.options.epochs, self.progress.step,
-            losses / max(1, tokens), self.optimizers[0].param_groups[0]["lr"], elapsed,
-            (self.progress.seconds - before.seconds) / max(1e-9, elapsed),
+            self.total_loss / max(1, self.num_tokens), self.optimizers[0].param_groups[0]["lr"],
+            elapsed, (self.progress.seconds - before.seconds) / max(1e-9, elapsed),
         )  # fmt: skip
         if self.num_left_out:
             logger.warning(
@@ -199,9 +214,9 @@ class Trainer:
                 self.num_left_out, len(self.corpus.train), self.num_bad,
             )  # fmt: skip
 
-    def groups(self) -> Iterator[list[Batch]]:
-        """This rank's batches of each optimiser step in the rest of the epoch."""
-        data, size = self.config.data, self.options.accumulate_batches
+    @cached_property
+    def loader(self) -> DataLoader[Batch]:
+        """Of the batches of the present epoch, `epoch`."""
         options = self.config.augmentation
         augmentation = Augmentation(
             self.corpus.noise, options.noise_probability, options.noise_snr_db,
@@ -209,39 +224,66 @@ class Trainer:
             options.telephone_probability,
         )  # fmt: skip
         dataset = SpeechDataset(self.corpus.train, self.corpus.encode, augmentation)
-        batches = EpochBatches(
-            dataset.durations, data.max_batch_seconds, data.num_buckets, self.options.seed,
+        return loaded(dataset, self.epoch, self.config.data.num_workers)
+
+    def steps(self) -> Iterator[Step]:
+        """The optimiser steps in the rest of the epoch, until a rank is to stop.
+
+        Before each the ranks sum all that they have to know of each other: the loss of the step
+        before, too, so that a step has one small sum and waits for no other rank at its end.
+        """
+        data, size = self.config.data, self.options.accumulate_batches
+        self.epoch.batches = EpochBatches(
+            self.loader.dataset.durations,  # type: ignore[attr-defined]
+            data.max_batch_seconds, data.num_buckets, self.options.seed,
             self.progress.epoch, self.progress.batch, self.ranks.rank, self.ranks.size,
         )  # fmt: skip
-        loader = iter(loaded(dataset, batches, data.num_workers))
-        # Ranks step together: those whose batches end first get fillers with weight 0.
-        while self.ranks.any(bool(group := list(islice(loader, size)))):
-            yield group + [filler()] * (size - len(group))
+        batches = iter(self.loader)
+        while True:
+            group = list(islice(batches, size))
+            more, stop, loss, tokens, seconds, num_left_out, num_bad = self.ranks.sum(
+                bool(group),
+                self.stop,
+                self.last.loss if self.last else 0.0,
+                sum(int(batch.token_lengths.sum()) for batch in group if batch.ids),
+                sum(batch.seconds for batch in group),
+                sum(len(batch.left_out) for batch in group),
+                sum(batch.num_bad for batch in group),
+            )
+            self.count_last(loss)
+            self.stop = stop > 0
+            if self.stop or not more:
+                return
+            # Ranks step together: those whose batches end first get fillers with weight 0.
+            group += [filler()] * (size - len(group))
+            yield Step(group, tokens, seconds, int(num_left_out), int(num_bad))
 
-    def train_step(self, group: list[Batch]) -> tuple[float, int]:
-        """Take an optimiser step; returns the sum of the losses and the tokens, over all ranks.
+    def count_last(self, loss: float) -> None:
+        """Log the step before; `loss` is the sum over all ranks."""
+        if self.last is None:
+            return
+        _, tokens, rate, norm, taken = self.last
+        self.last = None
+        self.log({"loss": loss / max(1.0, tokens), "learning_rate": rate, "gradient_norm": norm})
+        if taken:
+            self.total_loss += loss
+            self.num_tokens += int(tokens)
 
-        (0, 0) if the step is skipped, for a loss or gradient that is not finite or without tokens.
-        """
-        options = self.options
-        for batch in group:
+    def train_step(self, step: Step) -> None:
+        """Take an optimiser step, or skip it: for a loss or gradient that is not finite."""
+        options, tokens = self.options, step.tokens
+        for batch in step.batches:
             report_left_out(batch, NAMED - self.num_left_out)
-        tokens, seconds, num_left_out, num_bad = self.ranks.sum(
-            sum(int(batch.token_lengths.sum()) for batch in group if batch.ids),
-            sum(batch.seconds for batch in group),
-            sum(len(batch.left_out) for batch in group),
-            sum(batch.num_bad for batch in group),
-        )
-        self.num_left_out += int(num_left_out)
-        self.num_bad += int(num_bad)
+        self.num_left_out += step.num_left_out
+        self.num_bad += step.num_bad
         self.check_share()
         rate = learning_rate(self.share(), options.learning_rate, options.warmup_share)
         set_learning_rate(self.optimizers, rate)
         self.model.train()
-        losses = self.backward(group, tokens)
+        losses = self.backward(step.batches, tokens)
         clipped = nn.utils.clip_grad_norm_(self.model.parameters(), options.clip_norm)
         own = [each.sum().double() for _, each in losses]
-        # All that a GPU is waited for.
+        # All that a GPU is waited for in a step, but for what torch's CTC loss waits.
         norm, *totals = torch.stack([whole(clipped).double(), *own]).tolist()
         # Without tokens, the momentum alone would move the weights.
         taken = math.isfinite(norm) and tokens > 0
@@ -254,13 +296,10 @@ class Trainer:
                 "skipped step %d: loss or gradient not finite (%s)", self.progress.step, names
             )
         self.model.zero_grad(set_to_none=True)
-        total, stop = self.ranks.sum(sum(totals), self.stop)
-        self.stop = stop > 0
-        epoch, number, step, consumed = self.progress
-        number += len(group) * self.ranks.size
-        self.progress = Progress(epoch, number, step + 1, consumed + seconds)
-        self.log({"loss": total / max(1.0, tokens), "learning_rate": rate, "gradient_norm": norm})
-        return (total, int(tokens)) if taken else (0.0, 0)
+        self.last = Done(sum(totals), tokens, rate, norm, taken)
+        epoch, number, count, consumed = self.progress
+        number += len(step.batches) * self.ranks.size
+        self.progress = Progress(epoch, number, count + 1, consumed + step.seconds)
 
     def backward(self, group: list[Batch], tokens: float) -> list[tuple[list[str], Tensor]]:
         """Compute the gradients of the mean loss over the tokens of all ranks.
@@ -285,19 +324,19 @@ class Trainer:
         seed_everything(f"{batch.seed}-model")
         options, device = self.options, self.ranks.device
         draw = random.Random(f"{batch.seed}-context")
-        feats, lengths = features(
+        feats, _ = features(
             self.frontend,
             batch.samples.to(device, non_blocking=True),
             batch.num_samples.to(device, non_blocking=True),
         )
+        lengths = self.frontend.num_frames(batch.num_samples)  # on the CPU, where they are read
         views = draw_views(
             feats, lengths, self.config, self.frontend, self.spec_augment, self.share(), draw
         )
         weight = options.consistency_weight * ramp(self.share(), options.consistency_ramp)
         tokens = batch.tokens.to(device, non_blocking=True)
-        token_lengths = batch.token_lengths.to(device, non_blocking=True)
         with torch.autocast(device.type, torch.bfloat16, enabled=self.bfloat16):
-            return self.loss(views, lengths, tokens, token_lengths, weight)
+            return self.loss(views, lengths, tokens, batch.token_lengths, weight)
 
     def validate_epoch(self) -> None:
         """Log WER, CER and loss on dev in every context of the menu; keep the WER in `history`."""

@@ -19,7 +19,10 @@ def draw_views(
     progress: float,
     draw: random.Random,
 ) -> list[View]:
-    """One or two views of (B, T, F) features; `progress` is the share of all training done."""
+    """One or two views of (B, T, F) features, whose lengths are on the CPU.
+
+    `progress` is the share of all training done.
+    """
     masked = config.augmentation.spec_probability
     masked *= ramp(progress, config.augmentation.spec_ramp)
     return [

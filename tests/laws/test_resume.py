@@ -12,8 +12,8 @@ import torch
 from safetensors.torch import load_file
 
 from asrkit.commands.train import main
-from asrkit.data.dataset import Batch
 from asrkit.model_file import load_model
+from asrkit.training.batches import Step
 from asrkit.training.trainer import Trainer
 from tests.conftest import PROJECT, write_config
 
@@ -56,12 +56,12 @@ def stop_after(steps: int, config: Path, monkeypatch: pytest.MonkeyPatch, *overr
     """Train, and press Ctrl-C in the middle of a step."""
     train_step, done = Trainer.train_step, 0
 
-    def interrupted(self: Trainer, group: list[Batch]) -> tuple[float, int]:
+    def interrupted(self: Trainer, step: Step) -> None:
         nonlocal done
         done += 1
         if done == steps:
             os.kill(os.getpid(), signal.SIGINT)
-        return train_step(self, group)
+        train_step(self, step)
 
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "train_step", interrupted)

@@ -4,6 +4,7 @@ import itertools
 import json
 import logging
 import math
+import multiprocessing
 import subprocess
 import sys
 from pathlib import Path
@@ -90,27 +91,45 @@ def test_an_epoch_ends_where_the_next_begins(corpus: Path, tmp_path: Path) -> No
     subject.config = subject.config.model_copy(update={"augmentation": augmentation})
     (corpus / "audio" / "train0.flac").unlink()
     seconds, left_out = 0.0, []
-    for group in subject.groups():
-        subject.train_step(group)
-        seconds += sum(int(batch.num_samples.sum()) for batch in group) / 16000
-        left_out += [each.id for batch in group for each in batch.left_out]
+    for step in subject.steps():
+        subject.train_step(step)
+        seconds += sum(int(batch.num_samples.sum()) for batch in step.batches) / 16000
+        left_out += [each.id for batch in step.batches for each in batch.left_out]
     assert subject.share() == pytest.approx(0.5, rel=1e-9)  # the first of two epochs
     assert left_out == ["train0"]
     assert seconds > 2 * subject.corpus.seconds
+
+
+def test_workers_live_from_epoch_to_epoch(corpus: Path, tmp_path: Path) -> None:
+    subject = trainer(corpus, tmp_path)
+    one = subject.config.data.model_copy(update={"num_workers": 1})
+    subject.config = subject.config.model_copy(update={"data": one})
+    others = set(multiprocessing.active_children())
+    numbers, seeds = [], []
+    for epoch in (0, 1, 1):
+        if len(numbers) == 2:
+            del subject.loader  # the control: another loader has other workers
+        subject.progress = Progress(epoch, 0, 0, 0.0)
+        seeds.append([step.batches[0].seed for step in subject.steps()])
+        workers = set(multiprocessing.active_children()) - others
+        numbers.append({process.pid for process in workers})
+    assert len(numbers[0]) == 1
+    assert numbers[0] == numbers[1] != numbers[2]
+    assert seeds[0] != seeds[1] == seeds[2]  # each epoch has its own batches
 
 
 def test_a_loss_that_is_not_finite_skips_the_step(
     corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     subject = trainer(corpus, tmp_path)
-    group = next(subject.groups())
+    step = next(subject.steps())
     before = {n: p.clone() for n, p in subject.model.named_parameters()}
-    group[0].samples[1, 4000] = math.inf
+    step.batches[0].samples[1, 4000] = math.inf
     with caplog.at_level(logging.WARNING):
-        subject.train_step(group)
+        subject.train_step(step)
     assert all(torch.equal(before[n], p) for n, p in subject.model.named_parameters())
-    assert f"skipped step 0: loss or gradient not finite ({group[0].ids[1]})" in caplog.text
-    subject.train_step(next(subject.groups()))
+    assert f"skipped step 0: loss or gradient not finite ({step.batches[0].ids[1]})" in caplog.text
+    subject.train_step(next(subject.steps()))
     assert not all(torch.equal(before[n], p) for n, p in subject.model.named_parameters())
 
 
@@ -269,7 +288,7 @@ def test_intermediate_loss_is_the_weighted_mean() -> None:
 def test_feature_statistics(corpus: Path, tmp_path: Path) -> None:
     subject = trainer(corpus, tmp_path)
     mean, scale = feature_statistics(subject.corpus.train, subject.frontend)
-    batches = next(subject.groups())
+    batches = next(subject.steps()).batches
     samples = batches[0].samples[:, : int(batches[0].num_samples.min())]
     feats = (subject.frontend(samples, samples[:, :0])[0] - mean) * scale
     assert abs(feats.mean()) < 0.3

@@ -104,5 +104,6 @@ class ALiBiPosition(BiasPosition):
 
     def table(self, left_context: int, chunk_size: int, like: Tensor) -> Tensor:
         far = distances(left_context, chunk_size, like).abs().to(torch.float64)  # (M+2C,)
-        slopes = torch.tensor(self.slopes, dtype=torch.float64, device=like.device)  # (H,)
+        slopes = torch.tensor(self.slopes, dtype=torch.float64, device="cpu")  # (H,)
+        slopes = slopes.to(like.device, non_blocking=True)
         return (-slopes[:, None] * far).to(like.dtype).unsqueeze(1)
