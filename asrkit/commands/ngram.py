@@ -5,6 +5,8 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tqdm import tqdm
+
 from asrkit.build import build_normalizer
 from asrkit.commands.arguments import Target, whole
 from asrkit.commands.options import parser, run_command
@@ -13,17 +15,21 @@ from asrkit.data.manifest import LeftOut, is_lhotse, lines_of, read_manifest
 from asrkit.errors import UserError
 from asrkit.files import replacing
 from asrkit.lm.fusion import as_word
-from asrkit.lm.kneser_ney import arpa_lines, estimate
+from asrkit.lm.kneser_ney import Entry, Words, arpa_lines, estimate
+from asrkit.lm.mixture import best_weights, interpolate, perplexity, probabilities
 from asrkit.lm.ngram import MAX_ORDER
 from asrkit.model_file import load_model
 from asrkit.text import TextError
+
+Split = Callable[[str], list[str]]  # of a text, to words or tokens
 
 
 def main(argv: list[str] | None = None) -> int:
     arguments = parser(
         "asrkit ngram", __doc__,
         "python -m asrkit.ngram --order 3 data/an4/train.jsonl --output lm.arpa\n"
-        "  python -m asrkit.ngram --units tokens --model MODEL --order 6 texts.txt --output t.arpa",
+        "  python -m asrkit.ngram --units tokens --model MODEL --order 6 a.txt --output t.arpa\n"
+        "  python -m asrkit.ngram train.jsonl books.txt --interpolate dev.jsonl --output lm.arpa",
     )  # fmt: skip
     arguments.add_argument(
         "--order", type=whole(1, MAX_ORDER), default=3, metavar="N",
@@ -36,14 +42,30 @@ def main(argv: list[str] | None = None) -> int:
         help="tokens: those of the --model's tokenizer",
     )  # fmt: skip
     arguments.add_argument(
+        "--prune", type=whole(0, 1000), nargs="+", default=[0], metavar="N",
+        help="for each order, leave out n-grams that occur at most N times; the last N is for all "
+        "higher orders (default 0; 0 0 0 1 for large texts)",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--interpolate", type=Path, metavar="HELDOUT",
+        help="one n-gram of each text, interpolated with the weights that make the texts of this "
+        "manifest or text file likeliest",
+    )  # fmt: skip
+    arguments.add_argument(
         "texts", nargs="+", help="manifests (.jsonl, lhotse's), or text files, a sentence a line"
     )
     return run_command(ngram, arguments, argv)
 
 
 def ngram(options: argparse.Namespace) -> int:
+    if options.prune[0] or options.prune != sorted(options.prune):
+        shown = " ".join(map(str, options.prune))
+        raise UserError(f"--prune must begin with 0, for 1-grams, and never fall, got {shown}")
     split = splitter(options)
-    model = estimate(sentences(options.texts, split), options.order)
+    if options.interpolate:
+        model = interpolated(options, split)
+    else:
+        model = estimate(sentences(options.texts, split), options.order, options.prune)
     with replacing(options.output) as temporary:
         temporary.write_text("\n".join(arpa_lines(model)) + "\n", encoding="utf-8")
     sizes = ", ".join(f"{len(each)} {order}-grams" for order, each in enumerate(model, start=1))
@@ -51,7 +73,31 @@ def ngram(options: argparse.Namespace) -> int:
     return 0
 
 
-def splitter(options: argparse.Namespace) -> Callable[[str], list[str]]:
+def interpolated(options: argparse.Namespace, split: Split) -> list[dict[Words, Entry]]:
+    """The mixture of a model of each text; prints what each brings."""
+    texts = {path: list(sentences([path], split)) for path in options.texts}
+    heldout = list(sentences([options.interpolate], split))
+    if not any(heldout):
+        raise UserError(f"--interpolate {options.interpolate} has no text")
+    vocabulary = {word for each in texts.values() for sentence in each for word in sentence}
+    models = [
+        estimate(each, options.order, options.prune, vocabulary)
+        for each in tqdm(texts.values(), unit="text", disable=None)
+    ]
+    found = probabilities(models, heldout)
+    weights = best_weights(found)
+    print(f"perplexity per {options.units[:-1]} of {options.interpolate}:", file=sys.stderr)
+    for path, weight, alone in zip(texts, weights, found.T, strict=True):
+        count = sum(map(len, texts[path]))
+        print(
+            f"{perplexity(alone):10.2f}  weight {weight:.3f}  {count} {options.units}  {path}",
+            file=sys.stderr,
+        )
+    print(f"{perplexity(found @ weights):10.2f}  interpolated", file=sys.stderr)
+    return interpolate(models, weights)
+
+
+def splitter(options: argparse.Namespace) -> Split:
     """The function from a text to its words or tokens."""
     file = load_model(options.model) if options.model else None
     normalize = build_normalizer(file.config.text if file else TextConfig())
@@ -63,7 +109,7 @@ def splitter(options: argparse.Namespace) -> Callable[[str], list[str]]:
     return lambda text: [as_word(tokenizer.piece(t)) for t in tokenizer.encode(normalize(text))]
 
 
-def sentences(paths: list[str], split: Callable[[str], list[str]]) -> Iterator[list[str]]:
+def sentences(paths: list[str], split: Split) -> Iterator[list[str]]:
     """The texts of all files, split; texts that a tokenizer cannot encode are left out."""
     reasons = []
     for path in paths:

@@ -7,13 +7,14 @@ For a word w after a context h, and h' the context without its first word,
 
 where a(hw) is the n-gram's count at the highest order and for n-grams that begin with <s>, and
 otherwise the number of different words before it. The recursion ends with the empty n-gram, where
-all words, </s> and <unk> are equally likely.
+all words, </s> and <unk> are equally likely. The whole count of an n-gram that is pruned goes to
+g(h), as its discount does of others.
 """
 
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from asrkit.errors import UserError
@@ -45,31 +46,47 @@ class Discounts(NamedTuple):
 FALLBACK = Discounts(0.5, 1.0, 1.5)  # KenLM's, for texts too small to estimate any
 
 
-def estimate(sentences: Iterable[list[str]], order: int) -> list[dict[Words, Entry]]:
+def estimate(
+    sentences: Iterable[list[str]],
+    order: int,
+    prune: Sequence[int] = (0,),
+    vocabulary: Iterable[str] = (),
+) -> list[dict[Words, Entry]]:
     """The n-grams of each order, from 1 on.
 
     Args:
-        sentences: each a list of words; the vocabulary is these words and <unk>.
+        sentences: each a list of words.
         order: the highest; the result has fewer if no sentence is long enough.
+        prune: for each order, n-grams that occur at most so often are left out (as KenLM's
+            --prune); the last holds for all higher orders. It begins with 0 and never falls.
+        vocabulary: words that may occur beside those of the sentences and <unk>.
 
     Raises:
         UserError: if there is no word, or one is spelled as <s>, </s> or <unk> are.
     """
-    counts = adjusted(raw_counts(sentences, order))
+    raw = raw_counts(sentences, order)
+    counts = adjusted(raw)
+    unseen = {(word,) for word in vocabulary} - counts[0].keys()
+    uniform = 1.0 / (len(counts[0]) + len(unseen) + 1)  # + 1 for <unk>
     probs: list[dict[Words, float]] = []
     backoffs: list[dict[Words, float]] = []  # of the contexts of each order
-    lower: dict[Words, float] = {(): 1.0 / (len(counts[0]) + 1)}  # + 1 for <unk>
-    for of_order in counts:
+    lower: dict[Words, float] = {(): uniform}
+    for size, of_order in enumerate(counts, start=1):
+        kept = of_order
+        if threshold := prune[min(size, len(prune)) - 1]:
+            kept = {words: n for words, n in of_order.items() if raw[size - 1][words] > threshold}
         discounts = discounts_of(of_order.values())
-        totals, backoff = context_sums(of_order, discounts)
+        totals, backoff = context_sums(of_order, kept, discounts)
         lower = {
             words: (count - discounts.of(count)) / totals[words[:-1]]
             + backoff[words[:-1]] * lower[words[1:]]
-            for words, count in of_order.items()
+            for words, count in kept.items()
         }
         probs.append(lower)
         backoffs.append(backoff)
-    probs[0][UNKNOWN,] = backoffs[0][()] / (len(counts[0]) + 1)
+    probs[0] |= dict.fromkeys([*unseen, (UNKNOWN,)], backoffs[0][()] * uniform)
+    while not probs[-1]:  # all of an order was pruned
+        del probs[-1], backoffs[-1]
     return entries(probs, backoffs)
 
 
@@ -131,14 +148,14 @@ def discounts_of(counts: Iterable[int]) -> Discounts:
 
 
 def context_sums(
-    counts: dict[Words, int], discounts: Discounts
+    counts: dict[Words, int], kept: Container[Words], discounts: Discounts
 ) -> tuple[dict[Words, int], dict[Words, float]]:
-    """a(h) and g(h) of every context."""
+    """a(h) and g(h) of every context; what is not kept was pruned."""
     totals: dict[Words, int] = defaultdict(int)
     taken: dict[Words, float] = defaultdict(float)
     for words, count in counts.items():
         totals[words[:-1]] += count
-        taken[words[:-1]] += discounts.of(count)
+        taken[words[:-1]] += discounts.of(count) if words in kept else count
     return totals, {context: taken[context] / total for context, total in totals.items()}
 
 

@@ -44,6 +44,44 @@ def test_ngram_and_decoding_with_it(
     assert len(found) == 3
 
 
+def test_ngram_interpolates_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prints each text's weight; the mixture knows the words of both."""
+    for name, text in {"a": "to be\n" * 5, "b": "or not\n" * 5, "dev": "to be\nto be\n"}.items():
+        (tmp_path / name).write_text(text)
+    out, dev = tmp_path / "lm.arpa", tmp_path / "dev"
+    texts = [tmp_path / "a", tmp_path / "b"]
+    assert run("ngram", "--interpolate", dev, "--prune", 0, 0, 1, "--output", out, *texts) == 0
+    rows = [line.split() for line in capsys.readouterr().err.splitlines() if "weight" in line]
+    weights = {Path(row[-1]).name: float(row[2]) for row in rows}
+    assert weights["a"] > 0.9
+    assert sum(weights.values()) == pytest.approx(1.0, abs=0.002)
+    assert "\tor\t" in out.read_text()
+    assert "\tbe\t" in out.read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--prune", 1], "--prune must begin with 0, for 1-grams, and never fall, got 1"),
+        (["--prune", 0, 2, 1], "and never fall, got 0 2 1"),
+        (["--interpolate", "missing"], "no text or manifest missing"),
+        (["--interpolate", "empty"], "--interpolate empty has no text"),
+    ],
+)
+def test_ngram_options_that_cannot_be(
+    options: list[object],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.txt").write_text("a b\n")
+    (tmp_path / "empty").write_text("\n")
+    assert run("ngram", "--output", "lm.arpa", "t.txt", *options) == 2
+    assert message in capsys.readouterr().err
+
+
 def test_ngram_of_manifests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = [
         {"id": str(i), "audio": "none.wav", "text": text} for i, text in enumerate(["a b", ""])

@@ -164,12 +164,42 @@ def test_control_weights_that_are_too_small_are_noticed(
     """Of what is taken from the counts, half is lost."""
     right = kneser_ney.context_sums
 
-    def wasteful(counts, discounts):  # type: ignore[no-untyped-def]
-        totals, weights = right(counts, discounts)
+    def wasteful(*arguments):  # type: ignore[no-untyped-def]
+        totals, weights = right(*arguments)
         return totals, {context: weight / 2 for context, weight in weights.items()}
 
     monkeypatch.setattr(kneser_ney, "context_sums", wasteful)
     assert all(total < 0.99 for total in sums(read(random_texts(4), 3, tmp_path / "lm.arpa")))
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("prune", [[0, 1], [0, 0, 1], [0, 0, 1, 3], [0, 9]])
+def test_a_pruned_model_sums_to_one(seed: int, prune: list[int], tmp_path: Path) -> None:
+    """What is left out is rare; words that no sentence has are in it too."""
+    texts, arpa = random_texts(seed), tmp_path / "lm.arpa"
+    whole = estimate(texts, 4, vocabulary=["unseen"])
+    model = estimate(texts, 4, prune, ["unseen"])
+    arpa.write_text("\n".join(arpa_lines(model)) + "\n")
+    found = sums(read_arpa(arpa))
+    assert found == pytest.approx([1.0] * len(found), abs=1e-5)
+    counts = kneser_ney.raw_counts(texts, 4)
+    for size, full in enumerate(whole, start=1):
+        threshold = prune[min(size, len(prune)) - 1]
+        rare = {words for words in full if size > 1 and counts[size - 1][words] <= threshold}
+        assert full.keys() - rare == (model[size - 1].keys() if size <= len(model) else set())
+    assert model[0]["unseen",] == model[0]["<unk>",]
+
+
+def test_control_pruned_counts_that_are_lost_are_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if nothing had been pruned: the back-off weights do not get what was left out."""
+    right, arpa = kneser_ney.context_sums, tmp_path / "lm.arpa"
+    monkeypatch.setattr(
+        kneser_ney, "context_sums", lambda counts, _, discounts: right(counts, counts, discounts)
+    )
+    arpa.write_text("\n".join(arpa_lines(estimate(random_texts(4), 3, [0, 1]))) + "\n")
+    assert min(sums(read_arpa(arpa))) < 0.99
 
 
 @pytest.mark.parametrize("texts", [[["a"]], [["a"]] * 9, [["a"] * 50], [["a", "b"], ["b", "a"]]])
