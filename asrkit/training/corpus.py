@@ -23,6 +23,7 @@ from asrkit.data.manifest import LeftOut, ManifestError
 from asrkit.errors import UserError
 from asrkit.text import Tokenizer
 from asrkit.training.distributed import Ranks
+from asrkit.training.warm_start import kept_tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ class Corpus(NamedTuple):
 
 
 def load_corpus(config: Config) -> Corpus:
-    """Read and check both manifests; the tokenizer is made from the training texts.
+    """Read and check both manifests; the tokenizer is made from the training texts, or kept.
 
     Of an index only durations and the lengths of texts are checked here. Texts that cannot be
     learned are left out of their batches.
@@ -54,7 +55,9 @@ def load_corpus(config: Config) -> Corpus:
     train = opened(config.data.train, left_out)
     check_share(left_out, len(train) + len(left_out), config)
     dev = opened(config.data.dev, left_out)
-    tokenizer = train_tokenizer(config.text, texts_of(train))
+    name = config.training.start_from
+    kept = kept_tokenizer(name, config.text, texts_of(train)) if name else None
+    tokenizer = kept or train_tokenizer(config.text, texts_of(train))
     encode = text_encoder(config, tokenizer)
     train = fitting(at_speeds(train, config.augmentation.speed_factors), config, left_out, encode)
     dev = fitting(dev, config, left_out)  # texts that cannot be encoded count as errors

@@ -1,12 +1,15 @@
 """Fine-tuning: starting from a trained model, whose labels may be others."""
 
+from collections.abc import Iterable
+
 import torch
 
-from asrkit.config import Config
+from asrkit.build import build_normalizer
+from asrkit.config import Config, TextConfig
 from asrkit.errors import UserError
 from asrkit.model import BLANK, ConformerCTC
 from asrkit.model_file import load_model
-from asrkit.text import Tokenizer
+from asrkit.text import TextError, Tokenizer
 
 
 def start_from(name: str, model: ConformerCTC, tokenizer: Tokenizer, config: Config) -> int:
@@ -43,6 +46,32 @@ def start_from(name: str, model: ConformerCTC, tokenizer: Tokenizer, config: Con
         model.head.weight[new] = other.model.head.weight[old]
         model.head.bias[new] = other.model.head.bias[old]
     return len(pairs) - 1
+
+
+def kept_tokenizer(name: str, config: TextConfig, texts: Iterable[str]) -> Tokenizer | None:
+    """The tokenizer of the model to start from, if it has sub-words that can write all texts.
+
+    Sub-words trained anew are other labels, whose rows of the head have learnt nothing yet.
+
+    Args:
+        name: of a ready model, or the path of a model file.
+        config: of the tokenizer that would be trained; the model's must be the same.
+        texts: to train on.
+
+    Raises:
+        UserError: if the file cannot be loaded.
+    """
+    if config.tokenizer not in ("unigram", "bpe"):
+        return None
+    other, normalize = load_model(name), build_normalizer(config)
+    if other.config.text != config:
+        return None
+    try:
+        for text in texts:
+            other.tokenizer.encode(normalize(text))
+    except TextError:
+        return None
+    return other.tokenizer
 
 
 def same_labels(old: Tokenizer, new: Tokenizer) -> list[tuple[int, int]]:

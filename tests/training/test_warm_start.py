@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from asrkit.commands import train
+from asrkit.config import TextConfig
 from asrkit.errors import UserError
 from asrkit.model_file import load_model, save_model
 from asrkit.text import CharTokenizer, SentencePieceTokenizer, WordTokenizer
-from asrkit.training.warm_start import same_labels, start_from
+from asrkit.training.warm_start import kept_tokenizer, same_labels, start_from
 from tests.conftest import write_config
 from tests.test_model_file import a_file
 
@@ -47,6 +48,22 @@ def test_what_is_taken_over(tmp_path: Path) -> None:
     assert torch.equal(row_of[" "], theirs[" "])
     assert torch.equal(row_of["d"], drawn[file.tokenizer.encode("d")[0]])
     assert torch.equal(file.model.head.weight[0], other.model.head.weight[0])
+
+
+def test_sub_words_are_kept_where_they_write_all_texts(tmp_path: Path) -> None:
+    """Trained anew, they would be other labels. Words are the texts' own."""
+    text = TextConfig(tokenizer="unigram", vocab_size=12)
+    pieces = SentencePieceTokenizer.train(["yes no", "no yes"] * 3, 12)
+    file = a_file(pieces)
+    config = file.config.model_copy(update={"text": text})
+    name = str(tmp_path / "m.safetensors")
+    save_model(tmp_path / "m.safetensors", file._replace(config=config))
+    kept = kept_tokenizer(name, text, ["so no one", "yes"])
+    assert kept is not None
+    assert kept.to_bytes() == pieces.to_bytes()
+    assert kept_tokenizer(name, text, ["yes", "übel"]) is None
+    assert kept_tokenizer(name, text.model_copy(update={"vocab_size": 13}), ["yes"]) is None
+    assert kept_tokenizer(name, TextConfig(tokenizer="words"), ["yes"]) is None
 
 
 def test_another_shape_is_refused(tmp_path: Path) -> None:
