@@ -133,15 +133,14 @@ def coloured_noise(count: int, slope: float, rng: np.random.Generator) -> np.nda
     return noise / float(noise.std())
 
 
-def record(text: str, voice: str, rng: np.random.Generator) -> np.ndarray:
-    """Return a text as a 16 kHz recording, with silence around it, a random gain and noise."""
+def record(speech: np.ndarray, rate: float, rng: np.random.Generator) -> np.ndarray:
+    """Return speech as a 16 kHz recording, with silence around it, a random gain and noise."""
     import soxr
 
-    speech = synthesise(text, voice, rng) / 32768
     loud = np.flatnonzero(np.abs(speech) > 0.002)
-    if len(loud) < 0.05 * ESPEAK_RATE:
-        raise RecipeError(f"espeak-ng made no audio for {text!r} by {voice}")
-    speech = soxr.resample(speech[loud[0] : loud[-1] + 1], ESPEAK_RATE, SAMPLE_RATE)
+    if len(loud) < 0.05 * rate:
+        raise RecipeError("the synthesizer made no audio")
+    speech = soxr.resample(speech[loud[0] : loud[-1] + 1], rate, SAMPLE_RATE)
     speech *= 10 ** (rng.uniform(-20, -2) / 20) / np.abs(speech).max()
     samples: np.ndarray = np.pad(speech, (rng.uniform(0.1, 0.5, size=2) * SAMPLE_RATE).astype(int))
     noise = coloured_noise(len(samples), rng.uniform(0, 1), rng)
@@ -164,7 +163,10 @@ def make_utterance(
     try:
         frames = soundfile.info(path).frames
     except soundfile.LibsndfileError:  # missing, or no FLAC file
-        samples = record(text, voice, rng)
+        try:
+            samples = record(synthesise(text, voice, rng) / 32768, ESPEAK_RATE, rng)
+        except RecipeError as error:
+            raise RecipeError(f"{error} for {text!r} by {voice}") from None
         frames, part = len(samples), path.with_suffix(".part")
         soundfile.write(part, samples, SAMPLE_RATE, format="FLAC", subtype="PCM_16")
         part.replace(path)

@@ -26,13 +26,13 @@ FSDD_NAMES = ["7_theo_4", "0_george_5", "1_george_9", "2_george_10", "9_theo_49"
 Rows = list[dict[str, object]]
 
 
-def load_recipe(name: str) -> ModuleType:
-    """The script as a module; both are called prepare.py, so import cannot tell them apart."""
-    path = ROOT / "recipes" / name / "prepare.py"
-    spec = importlib.util.spec_from_file_location(f"{name}_prepare", path)
+def load_recipe(name: str, script: str = "prepare") -> ModuleType:
+    """The script as a module; all are called prepare.py, so import cannot tell them apart."""
+    path = ROOT / "recipes" / name / f"{script}.py"
+    spec = importlib.util.spec_from_file_location(f"{name}_{script}", path)
     assert spec
     assert spec.loader
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 

@@ -1,0 +1,228 @@
+"""Synthetic speech of a file of sentences, alone or joined with a real corpus, to train on.
+
+The voices are those of flite, of festival and of the digits recipe's espeak-ng. An utterance is a
+function of (seed, index) alone, as there, so an interrupted preparation goes on where it stopped.
+"""
+
+import argparse
+import importlib.util
+import itertools
+import multiprocessing
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from functools import cache, partial
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import soundfile
+from tqdm import tqdm
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from corpus import RecipeError, Utterance, audio_seconds, refused, write_manifests
+
+from asrkit.data.manifest import lines_of, read_manifest
+from asrkit.errors import UserError
+
+# Awb is Scottish; kal and kdl are diphones, the others were estimated from hours of one speaker.
+VOICES = {
+    "flite": ["awb", "kal16", "rms", "slt"],
+    "text2wave": ["cmu_us_slt_arctic_hts", "kal_diphone", "kdl_diphone"],  # festival's
+}
+TEMPO, TRACT = (0.85, 1.2), (0.85, 1.18)  # of a vocal tract's length: shifts all frequencies
+ROOM = (0.05, 0.4)  # seconds in which half of the rooms' echo falls by 60 dB
+PATIENCE = 20  # seconds for a sentence
+MOST_WORDS, LONGEST = 30, 20.0  # of a sentence, in words and in seconds
+MOST_TEXTS = 5_000_000
+
+
+@cache
+def digits_recipe() -> ModuleType:
+    """The recipe whose espeak-ng voices, noise and levels these are."""
+    path = Path(__file__).resolve().parents[1] / "digits" / "prepare.py"
+    spec = importlib.util.spec_from_file_location("digits_prepare", path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@cache
+def espeak_voices() -> list[str]:
+    voices: list[str] = digits_recipe().find_voices()["train"]
+    return voices
+
+
+def speak(engine: str, text: str, rng: np.random.Generator) -> tuple[np.ndarray, float, str]:
+    """A text by a random voice: samples, the rate to play them at, and the voice."""
+    if engine == "espeak-ng":
+        digits, voice = digits_recipe(), str(rng.choice(espeak_voices()))
+        return digits.synthesise(text, voice, rng) / 32768, digits.ESPEAK_RATE, voice
+    voice, tract = str(rng.choice(VOICES[engine])), rng.uniform(*TRACT)
+    stretch = tract * rng.uniform(*TEMPO)  # undoes the tempo that the tract's change brings
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "speech.wav")
+        if engine == "flite":
+            pitch = ["--setf", f"duration_stretch={stretch:.3f}"]
+            command = ["flite", "-voice", voice, *pitch, "-t", text, "-o", str(out)]
+        else:
+            scheme = [f"(voice_{voice})", f"(Parameter.set 'Duration_Stretch {stretch:.3f})"]
+            command = ["text2wave", "-o", str(out), "-eval", scheme[0], "-eval", scheme[1]]
+        subprocess.run(
+            command, input=text.encode(), capture_output=True, timeout=PATIENCE, check=True
+        )
+        samples, rate = soundfile.read(out)
+    return samples, rate * tract, f"{engine}-{voice}"
+
+
+def room(samples: np.ndarray, rate: int, rng: np.random.Generator) -> np.ndarray:
+    """Speech with the echo of a random room, as long as it was."""
+    seconds = rng.uniform(*ROOM)
+    times = np.arange(int(seconds * rate)) / rate
+    echo = rng.standard_normal(len(times)) * 10 ** (-3 * times / seconds)
+    echo *= rng.uniform(0.1, 0.5) / np.sqrt(np.square(echo).sum())
+    echo[0] = 1.0
+    size = len(samples) + len(echo)
+    wet: np.ndarray = np.fft.irfft(np.fft.rfft(samples, size) * np.fft.rfft(echo, size), size)
+    wet = wet[: len(samples)]
+    return wet * min(1.0, 0.98 / float(np.abs(wet).max()))
+
+
+def make_utterance(
+    folder: Path, seed: int, engines: list[str], task: tuple[int, str]
+) -> Utterance | None:
+    """Write one recording, unless it is there; None if the synthesizer failed on the text."""
+    index, text = task
+    rng = np.random.default_rng([seed, index])
+    engine = str(rng.choice(engines))
+    path = folder / "audio" / f"synthetic-{index:06d}.flac"
+    named = path.with_suffix(".voice")
+    if not (path.is_file() and named.is_file()):
+        digits = digits_recipe()
+        try:
+            speech, rate, voice = speak(engine, text, rng)
+            samples = digits.record(speech, rate, rng)
+        except (subprocess.SubprocessError, soundfile.LibsndfileError, digits.RecipeError):
+            return None
+        if rng.random() < 0.5:
+            samples = room(samples, digits.SAMPLE_RATE, rng)
+        if len(samples) > LONGEST * digits.SAMPLE_RATE:
+            return None
+        part = path.with_suffix(".part")
+        soundfile.write(part, samples, digits.SAMPLE_RATE, format="FLAC", subtype="PCM_16")
+        named.write_text(voice)
+        part.replace(path)
+    return {"id": path.stem, "audio": path, "duration": audio_seconds(path), "text": text,
+            "speaker": named.read_text()}  # fmt: skip
+
+
+def digit_strings(seed: int) -> Iterator[str]:
+    """Digits without end: every second text is one, the others are two to five."""
+    words = digits_recipe().DIGITS
+    for index in itertools.count():
+        rng = np.random.default_rng([seed, index])
+        yield " ".join(rng.choice(words, size=1 if index % 2 else rng.integers(2, 6)))
+
+
+def read_texts(paths: list[Path], seed: int) -> list[str]:
+    """The sentences of text files that are not too long, in random order."""
+    texts = [line.decode("utf-8").strip() for path in paths for _, line in lines_of(path)]
+    texts = [text for text in texts if 0 < len(text.split()) <= MOST_WORDS]
+    if not 0 < len(texts) <= MOST_TEXTS:
+        raise RecipeError(f"--texts have {len(texts)} sentences of up to {MOST_WORDS} words")
+    return [texts[i] for i in np.random.default_rng(seed).permutation(len(texts))]
+
+
+def synthesised(
+    texts: Iterator[str], hours: float, make: partial[Utterance | None], jobs: int
+) -> list[Utterance]:
+    """Utterances of the texts in order, until there are enough hours."""
+    rows: list[Utterance] = []
+    seconds, failed = 0.0, 0
+    bar = tqdm(total=round(hours * 3600), unit="s", disable=None)
+    # Ctrl-C is for the parent, which stops the workers.
+    with multiprocessing.Pool(jobs, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool, bar:
+        tasks = enumerate(texts)
+        while seconds < hours * 3600 and (some := list(itertools.islice(tasks, 32 * jobs))):
+            for row in pool.imap(make, some):
+                if row is None:
+                    failed += 1
+                elif seconds < hours * 3600:
+                    rows.append(row)
+                    seconds += row["duration"]
+                    bar.update(round(row["duration"]))
+    if failed:
+        print(f"{failed} texts left out, on which a synthesizer failed or spoke too long")
+    if seconds < hours * 3600:
+        raise RecipeError(f"the texts are {seconds / 3600:.1f} h, not {hours:g}: give more --texts")
+    return rows
+
+
+def available(wanted: list[str]) -> list[str]:
+    """The engines that can speak here."""
+    found = [name for name in wanted if name == "espeak-ng" or shutil.which(name)]
+    if missing := [name for name in wanted if name not in found]:
+        names = {"flite": "flite", "text2wave": "festival festvox-kallpc16k festvox-kdlpc16k "
+                 "festvox-us-slt-hts"}  # fmt: skip
+        command = f"apt-get install {' '.join(names[name] for name in missing)}"
+        if not found:
+            raise RecipeError(f"no {', '.join(missing)}: {command}")
+        print(f"left out, not installed: {', '.join(missing)} ({command})")
+    return found
+
+
+def command_line() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "recipes/synthetic/prepare.py", description=__doc__,
+        epilog="example: python recipes/synthetic/prepare.py --texts data/text/austen.txt "
+        "--hours 4 --output-dir data/synthetic",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("--output-dir", type=Path, required=True, help="where the corpus goes")
+    parser.add_argument("--texts", type=Path, nargs="+", help="sentences, one a line (digits)")
+    parser.add_argument("--hours", type=float, default=1.0, help="of speech (1)")
+    parser.add_argument(
+        "--join", type=Path, metavar="MANIFEST", help="real recordings that train has too"
+    )
+    engines = ["flite", "text2wave", "espeak-ng"]
+    parser.add_argument(
+        "--engines", nargs="+", choices=engines, default=engines,
+        help="text2wave is festival's (all)",
+    )  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, help="another seed, another corpus (0)")
+    parser.add_argument("--jobs", type=int, default=2, help="processes (2)")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Prepare the corpus; returns the exit code."""
+    parser = command_line()
+    args = parser.parse_args(argv)
+    if not 0 < args.hours <= 10_000 or args.seed < 0 or not 1 <= args.jobs <= 256:
+        parser.error("--hours must be above 0, --seed 0 or more, --jobs at least 1")
+    output = args.output_dir.resolve()
+    try:
+        texts = iter(read_texts(args.texts, args.seed)) if args.texts else digit_strings(args.seed)
+        real = [
+            {"id": row.id, "audio": row.audio, "duration": row.duration, "text": row.text,
+             "speaker": row.speaker}
+            for row in (read_manifest(args.join, []) if args.join else [])
+        ]  # fmt: skip
+        (output / "audio").mkdir(parents=True, exist_ok=True)
+        make = partial(make_utterance, output, args.seed, available(args.engines))
+        write_manifests({"train": real + synthesised(texts, args.hours, make, args.jobs)}, output)
+    except (RecipeError, UserError, UnicodeDecodeError, OSError) as error:
+        return refused("synthetic", error)
+    except KeyboardInterrupt:
+        print("prepare.py: interrupted; the same command goes on from here", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
