@@ -105,9 +105,9 @@ def prepare(
     return 0
 
 
-def refused(name: str, error: Exception) -> int:
+def refused(name: str, error: Exception, script: str = "prepare") -> int:
     """Print an error in one line; returns the exit code."""
-    print(f"recipes/{name}/prepare.py: error: {' '.join(str(error).split())}", file=sys.stderr)
+    print(f"recipes/{name}/{script}.py: error: {' '.join(str(error).split())}", file=sys.stderr)
     return 2
 
 

@@ -243,7 +243,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         }
         write_sources(names, args.root, args.output_dir, tested)
     except (RecipeError, UserError, OSError) as error:
-        return refused("librispeech", error)
+        return refused("librispeech", error, "more_text")
     return 0
 
 
