@@ -18,7 +18,7 @@ import pytest
 import soundfile
 import soxr
 
-from recipes.digits.prepare import record
+from recipes.digits.prepare import ESPEAK_RATE, record, synthesise
 from tests.conftest import PROJECT, skip
 from tests.running import ONE_PASS, run
 
@@ -79,7 +79,8 @@ def pactl(environment: dict[str, str], *arguments: str) -> str:
 
 def utterance() -> np.ndarray:
     """An utterance of the digits recipe, with silence around it, at the sink's rate."""
-    speech = record(TEXT, "en+f2", np.random.default_rng(1))
+    rng = np.random.default_rng(1)
+    speech = record(synthesise(TEXT, "en+f2", rng) / 32768, ESPEAK_RATE, rng)
     padded = np.pad(soxr.resample(speech, 16000, RATE), RATE)
     return padded.astype(np.float32)
 
