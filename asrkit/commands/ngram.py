@@ -17,7 +17,7 @@ from asrkit.files import replacing
 from asrkit.lm.fusion import as_word
 from asrkit.lm.kneser_ney import Entry, Words, arpa_lines, estimate
 from asrkit.lm.mixture import best_weights, interpolate, perplexity, probabilities
-from asrkit.lm.ngram import MAX_ORDER
+from asrkit.lm.ngram import MAX_NGRAMS, MAX_ORDER
 from asrkit.model_file import load_model
 from asrkit.text import TextError
 
@@ -70,6 +70,8 @@ def ngram(options: argparse.Namespace) -> int:
         temporary.write_text("\n".join(arpa_lines(model)) + "\n", encoding="utf-8")
     sizes = ", ".join(f"{len(each)} {order}-grams" for order, each in enumerate(model, start=1))
     print(f"{options.output}: {sizes}", file=sys.stderr)
+    if sum(map(len, model)) > MAX_NGRAMS:
+        print(f"asrkit reads at most {MAX_NGRAMS} n-grams: use --prune", file=sys.stderr)
     return 0
 
 

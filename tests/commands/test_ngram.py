@@ -59,6 +59,16 @@ def test_ngram_interpolates_texts(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "\tbe\t" in out.read_text()
 
 
+def test_a_model_too_large_to_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "t.txt").write_text("to be or not\n")
+    for most, told in ((1000, False), (10, True)):
+        monkeypatch.setattr("asrkit.commands.ngram.MAX_NGRAMS", most)
+        assert run("ngram", "--output", tmp_path / "lm.arpa", tmp_path / "t.txt") == 0
+        assert ("reads at most 10 n-grams: use --prune" in capsys.readouterr().err) is told
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -1,7 +1,6 @@
 """Synthetic speech: many voices of few synthesizers, the same again, and enough of it."""
 
 import json
-import stat
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ import soundfile
 
 from tests.recipes.test_corpora import load_recipe, refuse
 
-SYNTHETIC = load_recipe("synthetic")
+SYNTHETIC = load_recipe("synthetic", "speak")
 
 FLITE = """#!/bin/sh
 # Speaks half a second for any text but one, at which it fails.
@@ -27,7 +26,7 @@ def flite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     noise = 0.3 * np.random.default_rng(0).standard_normal(8000).clip(-1, 1)
     soundfile.write(folder / "speech.wav", noise, 16000)
     (folder / "flite").write_text(FLITE)
-    (folder / "flite").chmod(0o755 | stat.S_IXUSR)
+    (folder / "flite").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
     return folder
 
@@ -68,6 +67,18 @@ def test_texts_joined_with_real_speech(
     assert "1 texts left out" in capsys.readouterr().out
     out = ["--output-dir", tmp_path / "out", "--engines", "flite", *texts, "--hours", 1]
     assert "give more --texts" in refuse(SYNTHETIC, out, capsys)
+
+
+@pytest.mark.usefixtures("flite")
+def test_recordings_of_other_texts_are_made_anew(tmp_path: Path) -> None:
+    """In the same folder; those of the same text are kept."""
+    audio = tmp_path / "out" / "audio" / "synthetic-000000.flac"
+    for text, same in (("one", False), ("one", True), ("two", False)):
+        (tmp_path / "t.txt").write_text(f"{text}\n")
+        before = audio.stat().st_mtime_ns if audio.exists() else 0
+        rows = prepare(tmp_path / "out", "--texts", tmp_path / "t.txt", "--hours", 0.0001)
+        assert [row["text"] for row in rows] == [text]
+        assert (audio.stat().st_mtime_ns == before) is same
 
 
 def test_no_synthesizer(

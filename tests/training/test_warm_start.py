@@ -6,10 +6,12 @@ import pytest
 import torch
 
 from asrkit.commands import train
-from asrkit.config import TextConfig
+from asrkit.config import TextConfig, load_config
+from asrkit.data.cuts import text_of
 from asrkit.errors import UserError
 from asrkit.model_file import load_model, save_model
 from asrkit.text import CharTokenizer, SentencePieceTokenizer, WordTokenizer
+from asrkit.training.corpus import load_corpus
 from asrkit.training.warm_start import kept_tokenizer, same_labels, start_from
 from tests.conftest import write_config
 from tests.test_model_file import a_file
@@ -64,6 +66,31 @@ def test_sub_words_are_kept_where_they_write_all_texts(tmp_path: Path) -> None:
     assert kept_tokenizer(name, text, ["yes", "übel"]) is None
     assert kept_tokenizer(name, text.model_copy(update={"vocab_size": 13}), ["yes"]) is None
     assert kept_tokenizer(name, TextConfig(tokenizer="words"), ["yes"]) is None
+
+
+def test_a_training_keeps_the_sub_words_of_the_model_it_starts_from(
+    corpus: Path, tmp_path: Path
+) -> None:
+    """Trained on the corpus' own texts they are others."""
+    options = {"text.tokenizer": "unigram", "text.vocab_size": 14}
+    path = write_config(tmp_path / "c.yaml", corpus, tmp_path / "out")
+    config = load_config(path, [f"{key}={value}" for key, value in options.items()])
+    own = load_corpus(config).encode.tokenizer
+    letters = " ".join(own.piece(token) for token in range(1, own.vocab_size))
+    texts = [text_of(cut) for cut in load_corpus(config).train]
+    other = SentencePieceTokenizer.train([text[::-1] for text in texts] + [letters], 14)
+    assert other.to_bytes() != own.to_bytes()
+    file = a_file(other)
+    save_model(
+        tmp_path / "m.safetensors",
+        file._replace(config=file.config.model_copy(update={"text": config.text})),
+    )
+    goes_on = load_config(
+        path,
+        [f"{key}={value}" for key, value in options.items()]
+        + [f"training.start_from={tmp_path / 'm.safetensors'}"],
+    )
+    assert load_corpus(goes_on).encode.tokenizer.to_bytes() == other.to_bytes()
 
 
 def test_another_shape_is_refused(tmp_path: Path) -> None:

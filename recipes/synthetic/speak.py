@@ -7,6 +7,7 @@ function of (seed, index) alone, as there, so an interrupted preparation goes on
 import argparse
 import importlib.util
 import itertools
+import json
 import multiprocessing
 import shutil
 import signal
@@ -16,7 +17,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import soundfile
@@ -24,14 +24,16 @@ from tqdm import tqdm
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from corpus import RecipeError, Utterance, audio_seconds, refused, write_manifests
+from digits import prepare as digits  # its espeak-ng voices, noise and levels
 
 from asrkit.data.manifest import lines_of, read_manifest
 from asrkit.errors import UserError
+from asrkit.files import replacing
 
-# Awb is Scottish; kal and kdl are diphones, the others were estimated from hours of one speaker.
+# Awb is Scottish; kal and ked are diphones, the others were estimated from hours of one speaker.
 VOICES = {
     "flite": ["awb", "kal16", "rms", "slt"],
-    "text2wave": ["cmu_us_slt_arctic_hts", "kal_diphone", "kdl_diphone"],  # festival's
+    "text2wave": ["cmu_us_slt_arctic_hts", "kal_diphone", "ked_diphone"],  # festival's
 }
 TEMPO, TRACT = (0.85, 1.2), (0.85, 1.18)  # of a vocal tract's length: shifts all frequencies
 ROOM = (0.05, 0.4)  # seconds in which half of the rooms' echo falls by 60 dB
@@ -41,27 +43,14 @@ MOST_TEXTS = 5_000_000
 
 
 @cache
-def digits_recipe() -> ModuleType:
-    """The recipe whose espeak-ng voices, noise and levels these are."""
-    path = Path(__file__).resolve().parents[1] / "digits" / "prepare.py"
-    spec = importlib.util.spec_from_file_location("digits_prepare", path)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@cache
 def espeak_voices() -> list[str]:
-    voices: list[str] = digits_recipe().find_voices()["train"]
-    return voices
+    return digits.find_voices()["train"]
 
 
 def speak(engine: str, text: str, rng: np.random.Generator) -> tuple[np.ndarray, float, str]:
     """A text by a random voice: samples, the rate to play them at, and the voice."""
     if engine == "espeak-ng":
-        digits, voice = digits_recipe(), str(rng.choice(espeak_voices()))
+        voice = str(rng.choice(espeak_voices()))
         return digits.synthesise(text, voice, rng) / 32768, digits.ESPEAK_RATE, voice
     voice, tract = str(rng.choice(VOICES[engine])), rng.uniform(*TRACT)
     stretch = tract * rng.uniform(*TEMPO)  # undoes the tempo that the tract's change brings
@@ -98,35 +87,44 @@ def make_utterance(
 ) -> Utterance | None:
     """Write one recording, unless it is there; None if the synthesizer failed on the text."""
     index, text = task
-    rng = np.random.default_rng([seed, index])
-    engine = str(rng.choice(engines))
     path = folder / "audio" / f"synthetic-{index:06d}.flac"
-    named = path.with_suffix(".voice")
-    if not (path.is_file() and named.is_file()):
-        digits = digits_recipe()
+    note = path.with_suffix(".json")  # of what the recording is: another run may say other texts
+    wanted = {"seed": seed, "engines": engines, "text": text}
+    try:
+        found = json.loads(note.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        found = {}
+    if found != wanted | {"speaker": found.get("speaker")} or not path.is_file():
+        note.unlink(missing_ok=True)
+        rng = np.random.default_rng([seed, index])
         try:
-            speech, rate, voice = speak(engine, text, rng)
-            samples = digits.record(speech, rate, rng)
+            samples, speaker = recording(str(rng.choice(engines)), text, rng)
         except (subprocess.SubprocessError, soundfile.LibsndfileError, digits.RecipeError):
             return None
-        if rng.random() < 0.5:
-            samples = room(samples, digits.SAMPLE_RATE, rng)
         if len(samples) > LONGEST * digits.SAMPLE_RATE:
             return None
         part = path.with_suffix(".part")
         soundfile.write(part, samples, digits.SAMPLE_RATE, format="FLAC", subtype="PCM_16")
-        named.write_text(voice)
         part.replace(path)
+        found = wanted | {"speaker": speaker}
+        with replacing(note) as temporary:
+            temporary.write_text(json.dumps(found), encoding="utf-8")
     return {"id": path.stem, "audio": path, "duration": audio_seconds(path), "text": text,
-            "speaker": named.read_text()}  # fmt: skip
+            "speaker": found["speaker"]}  # fmt: skip
+
+
+def recording(engine: str, text: str, rng: np.random.Generator) -> tuple[np.ndarray, str]:
+    """A text by a random voice in a random room, and the voice."""
+    speech, rate, voice = speak(engine, text, rng)
+    samples = digits.record(speech, rate, rng)
+    return (room(samples, digits.SAMPLE_RATE, rng) if rng.random() < 0.5 else samples), voice
 
 
 def digit_strings(seed: int) -> Iterator[str]:
     """Digits without end: every second text is one, the others are two to five."""
-    words = digits_recipe().DIGITS
     for index in itertools.count():
         rng = np.random.default_rng([seed, index])
-        yield " ".join(rng.choice(words, size=1 if index % 2 else rng.integers(2, 6)))
+        yield " ".join(rng.choice(digits.DIGITS, size=1 if index % 2 else rng.integers(2, 6)))
 
 
 def read_texts(paths: list[Path], seed: int) -> list[str]:
@@ -165,21 +163,27 @@ def synthesised(
 
 def available(wanted: list[str]) -> list[str]:
     """The engines that can speak here."""
-    found = [name for name in wanted if name == "espeak-ng" or shutil.which(name)]
-    if missing := [name for name in wanted if name not in found]:
-        names = {"flite": "flite", "text2wave": "festival festvox-kallpc16k festvox-kdlpc16k "
-                 "festvox-us-slt-hts"}  # fmt: skip
-        command = f"apt-get install {' '.join(names[name] for name in missing)}"
-        if not found:
-            raise RecipeError(f"no {', '.join(missing)}: {command}")
-        print(f"left out, not installed: {', '.join(missing)} ({command})")
+    commands = {
+        "flite": "apt-get install flite",
+        "text2wave": "apt-get install festival festvox-kallpc16k festvox-kdlpc16k "
+        "festvox-us-slt-hts",
+        "espeak-ng": "pip install 'asrkit[recipes]'",
+    }
+    espeak = importlib.util.find_spec("espeakng_loader")  # a library, not the program
+    found = [name for name in wanted if (espeak if name == "espeak-ng" else shutil.which(name))]
+    missing = [name for name in wanted if name not in found]
+    hints = "; ".join(commands[name] for name in missing)
+    if not found:
+        raise RecipeError(f"no {', '.join(missing)}: {hints}")
+    if missing:
+        print(f"left out, not installed: {', '.join(missing)} ({hints})")
     return found
 
 
 def command_line() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        "recipes/synthetic/prepare.py", description=__doc__,
-        epilog="example: python recipes/synthetic/prepare.py --texts data/text/austen.txt "
+        "recipes/synthetic/speak.py", description=__doc__,
+        epilog="example: python recipes/synthetic/speak.py --texts data/text/austen.txt "
         "--hours 4 --output-dir data/synthetic",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
@@ -217,9 +221,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         make = partial(make_utterance, output, args.seed, available(args.engines))
         write_manifests({"train": real + synthesised(texts, args.hours, make, args.jobs)}, output)
     except (RecipeError, UserError, UnicodeDecodeError, OSError) as error:
-        return refused("synthetic", error)
+        return refused("synthetic", error, "speak")
     except KeyboardInterrupt:
-        print("prepare.py: interrupted; the same command goes on from here", file=sys.stderr)
+        print("speak.py: interrupted; the same command goes on from here", file=sys.stderr)
         return 130
     return 0
 
