@@ -29,7 +29,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from asrkit.model.attention import ChunkAttention
-from asrkit.model.conformer import valid_keys
+from asrkit.model.blocks import valid_keys
 from asrkit.model.positions import build_positions
 
 KERNELS, BLOCKS = "asrkit, kernels", "asrkit, block by block"

@@ -6,13 +6,7 @@ frames · F mel bins · D model dim · H heads · Dh = D/H · L layers · C chun
 · U labels
 """
 
-from asrkit.model.conformer import (
-    FULL_CONTEXT,
-    ConformerEncoder,
-    EncoderOutput,
-    EncoderState,
-    EncoderStep,
-)
+from asrkit.model.conformer import FULL_CONTEXT, ConformerEncoder, EncoderOutput, EncoderState
 from asrkit.model.ctc import (
     BLANK,
     ConformerCTC,
@@ -22,6 +16,7 @@ from asrkit.model.ctc import (
     FullContextStep,
     View,
 )
+from asrkit.model.step import EncoderStep
 
 __all__ = [
     "BLANK",

@@ -55,3 +55,24 @@ def joined_windows(frames: Tensor, ahead: Tensor | None, block: int, window: int
         return windows(frames, window, block)
     seen = ahead.size(3)
     return torch.cat([windows(frames, window - seen, block - seen), ahead], dim=3)
+
+
+def valid_keys(
+    position: Tensor,
+    lengths: Tensor,
+    left_context: int,
+    chunk_size: int,
+    frames: int,
+    ahead: int = 0,
+) -> Tensor:
+    """Which key of each block is a frame of its row's stream: (B, 1, n, 1, M+C+R) bool.
+
+    Key j of block c is the row's frame position - M + c·C + j: invalid before frame 0 (the
+    initial state) and from position + length on (padding).
+    """
+    starts = torch.arange(0, frames, chunk_size, device=position.device)  # (n,)
+    window = torch.arange(left_context + chunk_size + ahead, device=position.device)  # (W,)
+    offsets = starts[:, None] + window - left_context  # (n, W) relative to the step's start
+    before_end = offsets < lengths[:, None, None]  # (B, n, W)
+    after_start = offsets >= -position[:, None, None]
+    return (before_end & after_start)[:, None, :, None]

@@ -3,8 +3,7 @@
 Decisions, in one place:
 - attention in chunks of C frames that see the M frames before them; offline is one step from the
   initial state (see `attention`), full context is one chunk;
-- any position encoding (see `positions`), macaron feed-forward layers, causal convolutions without
-  BatchNorm, a final LayerNorm in each layer (Gulati et al. 2020);
+- any position encoding (see `positions`), layers of Gulati et al. 2020 (see `layer`);
 - global mean and variance normalisation inside the encoder, so that an export holds it;
 - what rows remember is a NamedTuple of tensors, batch first, of fixed shapes: streams are joined
   with torch.cat on dimension 0 of each field and split by slicing.
@@ -18,10 +17,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from asrkit.model.attention import ChunkAttention
-from asrkit.model.blocks import blocks_of, own_frames
-from asrkit.model.convolution import CausalConvolution
+from asrkit.model.blocks import blocks_of, own_frames, valid_keys
 from asrkit.model.dropout import Dropout
-from asrkit.model.feed_forward import FeedForward
+from asrkit.model.layer import ConformerLayer
 from asrkit.model.positions import build_positions
 from asrkit.model.subsampling import build_subsampling, rounding
 
@@ -49,51 +47,6 @@ class EncoderOutput(NamedTuple):
 class PositionTables(NamedTuple):
     frames: Tensor  # of the encoding that acts on the frames
     layers: Tensor  # (L, ...) of the one in each layer
-
-
-class ConformerLayer(nn.Module):
-    """Half feed-forward, attention, convolution, half feed-forward, LayerNorm."""
-
-    def __init__(
-        self,
-        attention: ChunkAttention,
-        dim: int,
-        ffn_dim: int,
-        kernel_size: int,
-        conv_norm: str,
-        conv_padding: str,
-    ) -> None:
-        super().__init__()
-        dropout = attention.dropout.p
-        self.ffn1 = FeedForward(dim, ffn_dim, dropout)
-        self.attention_norm = nn.LayerNorm(dim)
-        self.attention = attention
-        self.convolution = CausalConvolution(dim, kernel_size, dropout, conv_norm, conv_padding)
-        self.ffn2 = FeedForward(dim, ffn_dim, dropout)
-        self.norm = nn.LayerNorm(dim)
-
-    def forward(
-        self,
-        x: Tensor,
-        valid: Tensor,
-        table: Tensor,
-        vectors: Tensor,
-        past_keys: Tensor,
-        past_values: Tensor,
-        past_conv: Tensor,
-        ahead: int,
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """(B, T, D) and this layer's past -> (B, T, D) and its new past; T = n·(C+R)."""
-        x = x + 0.5 * self.ffn1(x)
-        context, keys, values = self.attention(
-            self.attention_norm(x), valid, table, vectors, past_keys, past_values, ahead
-        )
-        x = x + context
-        num_blocks = valid.size(2) if ahead > 0 else 1
-        convolved, conv = self.convolution(x, past_conv, num_blocks, ahead)
-        x = x + convolved
-        x = x + 0.5 * self.ffn2(x)
-        return self.norm(x), keys, values, conv
 
 
 class ConformerEncoder(nn.Module):
@@ -352,72 +305,3 @@ class ConformerEncoder(nn.Module):
         frames = self.factor * (frames + -frames % chunk_size + ahead) + self.lookahead
         padding = frames - feats.size(1)
         return functional.pad(feats, (0, 0, 0, padding)), functional.pad(real, (0, padding))
-
-
-class EncoderStep(nn.Module):
-    """An encoder's step for one chunk size, left and right context: what streams, is exported.
-
-    What does not depend on the input, the position tables, is computed once, here. The weights
-    are shared with `encoder`; make a new step after changing them.
-    """
-
-    frame_table: Tensor
-    layer_tables: Tensor  # (L, ...)
-
-    def __init__(
-        self,
-        encoder: ConformerEncoder,
-        chunk_size: int,
-        left_context: int,
-        right_context: int = 0,
-    ) -> None:
-        super().__init__()
-        self.encoder, self.chunk_size, self.left_context = encoder, chunk_size, left_context
-        self.right_context = right_context
-        with torch.no_grad():
-            tables = encoder.tables(left_context, chunk_size + right_context)
-        self.register_buffer("frame_table", tables.frames, persistent=False)
-        self.register_buffer("layer_tables", tables.layers, persistent=False)
-
-    def tables(self) -> PositionTables:
-        return PositionTables(self.frame_table, self.layer_tables)
-
-    @torch.jit.export
-    def init_state(self, batch_size: int) -> EncoderState:
-        return self.encoder.init_state(batch_size, self.left_context)
-
-    def forward(self, feats: Tensor, lengths: Tensor, state: EncoderState) -> EncoderOutput:
-        """The encoder's forward; what is exported or compiled takes whole chunks alone."""
-        chunk_size, ahead, tables = self.chunk_size, self.right_context, self.tables()
-        if not torch.jit.is_scripting():  # noqa: SIM102, or TorchScript would compile it
-            if (
-                self.encoder.num_frames(feats.size(1)) < chunk_size
-                and not torch.compiler.is_compiling()
-            ):
-                # The padding of a long chunk would cost its square.
-                chunk_size, ahead = self.encoder.block_size(chunk_size, feats.size(1)), 0
-                layer_tables = self.encoder.layer_tables(self.left_context, chunk_size)
-                tables = PositionTables(self.frame_table, layer_tables)
-        layers, lengths, state = self.encoder.step(feats, lengths, state, chunk_size, ahead, tables)
-        return EncoderOutput(layers[-1], lengths, state)
-
-
-def valid_keys(
-    position: Tensor,
-    lengths: Tensor,
-    left_context: int,
-    chunk_size: int,
-    frames: int,
-    ahead: int = 0,
-) -> Tensor:
-    """Which key of each block is a frame of its row's stream: (B, 1, n, 1, M+C+R) bool.
-
-    Key j of block c is the row's frame position - M + c·C + j: invalid before frame 0 (the
-    initial state) and from position + length on (padding).
-    """
-    starts = torch.arange(0, frames, chunk_size, device=position.device)  # (n,)
-    window = torch.arange(left_context + chunk_size + ahead, device=position.device)  # (W,)
-    offsets = starts[:, None] + window - left_context  # (n, W) relative to the step's start
-    before_end = offsets < lengths[:, None, None]  # (B, n, W)
-    after_start = offsets >= -position[:, None, None]
-    return (before_end & after_start)[:, None, :, None]

@@ -6,12 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from asrkit.model.conformer import (
-    FULL_CONTEXT,
-    ConformerEncoder,
-    EncoderState,
-    EncoderStep,
-)
+from asrkit.model.conformer import FULL_CONTEXT, ConformerEncoder, EncoderState
+from asrkit.model.step import EncoderStep
 
 BLANK = 0
 

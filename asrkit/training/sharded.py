@@ -14,7 +14,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from asrkit.build import build_model
 from asrkit.config import Config
 from asrkit.model import ConformerCTC, CTCLoss
-from asrkit.model.conformer import ConformerLayer
+from asrkit.model.layer import ConformerLayer
 
 
 def shard(loss: CTCLoss, mesh: DeviceMesh) -> CTCLoss:

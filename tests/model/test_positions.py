@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from asrkit.model.attention import ChunkAttention
-from asrkit.model.conformer import valid_keys
+from asrkit.model.blocks import valid_keys
 from asrkit.model.positions import KINDS, build_positions
 from tests.model import reference
 
