@@ -90,11 +90,8 @@ def make_utterance(
     path = folder / "audio" / f"synthetic-{index:06d}.flac"
     note = path.with_suffix(".json")  # of what the recording is: another run may say other texts
     wanted = {"seed": seed, "engines": engines, "text": text}
-    try:
-        found = json.loads(note.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        found = {}
-    if found != wanted | {"speaker": found.get("speaker")} or not path.is_file():
+    found = read_note(note)
+    if found != wanted | {"speaker": str(found.get("speaker"))} or not path.is_file():
         note.unlink(missing_ok=True)
         rng = np.random.default_rng([seed, index])
         try:
@@ -111,6 +108,15 @@ def make_utterance(
             temporary.write_text(json.dumps(found), encoding="utf-8")
     return {"id": path.stem, "audio": path, "duration": audio_seconds(path), "text": text,
             "speaker": found["speaker"]}  # fmt: skip
+
+
+def read_note(path: Path) -> dict[str, object]:
+    """What a recording is; nothing if that cannot be read."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def recording(engine: str, text: str, rng: np.random.Generator) -> tuple[np.ndarray, str]:

@@ -81,6 +81,20 @@ def test_recordings_of_other_texts_are_made_anew(tmp_path: Path) -> None:
         assert (audio.stat().st_mtime_ns == before) is same
 
 
+@pytest.mark.usefixtures("flite")
+@pytest.mark.parametrize("damage", ["", "[]", "null", "[" * 100_000, "without speaker"])
+def test_a_recording_whose_note_is_damaged_is_made_anew(tmp_path: Path, damage: str) -> None:
+    (tmp_path / "t.txt").write_text("one\n")
+    options = ("--texts", tmp_path / "t.txt", "--hours", 0.0001)
+    [row] = prepare(tmp_path / "out", *options)
+    note = tmp_path / "out" / "audio" / "synthetic-000000.json"
+    whole = note.read_text()
+    lost = json.dumps(json.loads(whole) | {"speaker": None})
+    note.write_text(lost if damage == "without speaker" else damage)
+    assert prepare(tmp_path / "out", *options) == [row]
+    assert note.read_text() == whole
+
+
 def test_no_synthesizer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
