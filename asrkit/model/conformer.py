@@ -3,7 +3,8 @@
 Decisions, in one place:
 - attention in chunks of C frames that see the M frames before them; offline is one step from the
   initial state (see `attention`), full context is one chunk;
-- any position encoding (see `positions`), layers of Gulati et al. 2020 (see `layer`);
+- any position encoding (see `positions`), macaron feed-forward layers, causal convolutions without
+  BatchNorm, a final LayerNorm in each layer (Gulati et al. 2020; see `layer`);
 - global mean and variance normalisation inside the encoder, so that an export holds it;
 - what rows remember is a NamedTuple of tensors, batch first, of fixed shapes: streams are joined
   with torch.cat on dimension 0 of each field and split by slicing.

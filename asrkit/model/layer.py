@@ -1,5 +1,4 @@
-"""A Conformer layer: macaron feed-forward layers, attention in chunks, a causal convolution without
-BatchNorm, a final LayerNorm (Gulati et al. 2020)."""
+"""A layer of the encoder (Gulati et al. 2020)."""
 
 from torch import Tensor, nn
 
