@@ -52,7 +52,7 @@ from asrkit.training.snapshots import (
     check_fit,
 )
 from asrkit.training.validation import scores_on_dev
-from asrkit.training.views import draw_views
+from asrkit.training.views import draw_views, to_few_lengths
 
 logger = logging.getLogger(__name__)
 
@@ -329,6 +329,8 @@ class Trainer:
             batch.samples.to(device, non_blocking=True),
             batch.num_samples.to(device, non_blocking=True),
         )
+        if self.bfloat16 and device.type == "cpu":
+            feats = to_few_lengths(feats)
         lengths = self.frontend.num_frames(batch.num_samples)  # on the CPU, where they are read
         views = draw_views(
             feats, lengths, self.config, self.frontend, self.spec_augment, self.share(), draw

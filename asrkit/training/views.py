@@ -3,6 +3,7 @@
 import random
 
 from torch import Tensor
+from torch.nn import functional
 
 from asrkit.audio import Frontend, SpecAugment, change_gain, warp_frequencies
 from asrkit.config import AugmentationConfig, Config, ContextConfig
@@ -31,6 +32,17 @@ def draw_views(
         )
         for context in draw_contexts(config.context, config.training.views, draw)
     ]
+
+
+def to_few_lengths(feats: Tensor) -> Tensor:
+    """(B, T, F) features with zeros after them: T becomes one of 8 lengths an octave, 12 % more at
+    most.
+
+    On a CPU oneDNN compiles a kernel for each shape that a product in bfloat16 has: where every
+    batch has a length of its own, that takes as long as the products save.
+    """
+    stride = 1 << max(0, feats.size(1).bit_length() - 4)
+    return functional.pad(feats, (0, 0, 0, -feats.size(1) % stride))
 
 
 def perturbed(feats: Tensor, config: AugmentationConfig, frontend: Frontend) -> Tensor:

@@ -10,7 +10,7 @@ from torch.distributions import Categorical, kl_divergence
 from asrkit.config import ContextConfig
 from asrkit.model import FULL_CONTEXT, CTCLoss, View
 from asrkit.model.ctc import disagreement
-from asrkit.training.views import draw_contexts
+from asrkit.training.views import draw_contexts, to_few_lengths
 from tests.conftest import tiny_model
 
 
@@ -68,3 +68,29 @@ def test_contexts_of_views() -> None:
     drawn = [draw_contexts(config, "full_and_chunks", draw) for _ in range(200)]
     assert {views[0] for views in drawn} == {full}
     assert {views[1] for views in drawn} == chunked
+
+
+def test_few_lengths() -> None:
+    lengths = [to_few_lengths(torch.zeros(1, T, 1)).size(1) for T in range(1, 2049)]
+    assert lengths[:17] == [*range(1, 17), 18]
+    assert sorted(set(lengths[1024:])) == [*range(1152, 2049, 128)]
+    assert all(T <= length <= 1.125 * T for T, length in enumerate(lengths, 1))
+
+
+def test_zeros_after_the_features_change_no_loss() -> None:
+    """In chunks and in full context, of rows of several lengths; control: frames that count do."""
+    torch.manual_seed(0)
+    loss = CTCLoss(tiny_model().double(), [1], 0.3)
+    feats, lengths = torch.randn(2, 145, 80, dtype=torch.float64), torch.tensor([145, 90])
+    padded = to_few_lengths(feats)
+    assert padded.shape == (2, 160, 80)
+    assert torch.equal(padded[:, :145], feats)
+    assert not padded[:, 145:].any()
+    tokens, token_lengths = torch.ones(2, 3, dtype=torch.long), torch.tensor([3, 2])
+    for context in ((FULL_CONTEXT, 0), (4, 8), (4, 8, 2)):
+        before, after, longer = (
+            loss([View(each, *context)], counted, tokens, token_lengths)
+            for each, counted in ((feats, lengths), (padded, lengths), (padded, lengths + 12))
+        )
+        assert (after - before).abs().max() < 1e-9
+        assert (longer - before).abs().min() > 1e-3
