@@ -14,7 +14,7 @@ from torch import Tensor
 
 from asrkit.errors import UserError
 from asrkit.model_file import ModelFile, load_model, save_model
-from asrkit.training.warm_start import same_labels
+from asrkit.training.warm_start import differences, same_labels
 
 
 def averaged(parts: list[tuple[str, float]]) -> ModelFile:
@@ -34,8 +34,8 @@ def averaged(parts: list[tuple[str, float]]) -> ModelFile:
     mixed = {name: torch.zeros_like(each, dtype=torch.float64) for name, each in own.items()}
     for name, share in parts:
         other = load_model(name)
-        if other.config.model.model_dump() != first.config.model.model_dump():
-            raise UserError(f"{name} has another model: section than {parts[0][0]}")
+        if different := differences(first.config.model, other.config.model):
+            raise UserError(f"{name} does not fit {parts[0][0]}: {different}")
         for key, each in relabelled(other, first).items():
             mixed[key] += share * each.double()
     first.model.load_state_dict({key: mixed[key].to(own[key].dtype) for key in own})

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import torch
 
 from asrkit.build import build_normalizer
-from asrkit.config import Config, TextConfig
+from asrkit.config import Config, ModelConfig, TextConfig
 from asrkit.errors import UserError
 from asrkit.model import BLANK, ConformerCTC
 from asrkit.model_file import load_model
@@ -31,14 +31,8 @@ def start_from(name: str, model: ConformerCTC, tokenizer: Tokenizer, config: Con
         UserError: if the file cannot be loaded, or its network has another shape.
     """
     other = load_model(name)
-    here, there = config.model.model_dump(), other.config.model.model_dump()
-    free = ("dropout", "kernels")  # no weight depends on them
-    different = [key for key in here if key not in free and here[key] != there[key]]
-    if different:
-        shapes = "; ".join(
-            f"model.{key} is {there[key]} there, {here[key]} here" for key in different
-        )
-        raise UserError(f"training.start_from {name}: {shapes}")
+    if different := differences(config.model, other.config.model):
+        raise UserError(f"training.start_from {name}: {different}")
     model.encoder.load_state_dict(other.model.encoder.state_dict())
     pairs = same_labels(other.tokenizer, tokenizer)
     old, new = map(list, zip(*pairs, strict=True))
@@ -46,6 +40,17 @@ def start_from(name: str, model: ConformerCTC, tokenizer: Tokenizer, config: Con
         model.head.weight[new] = other.model.head.weight[old]
         model.head.bias[new] = other.model.head.bias[old]
     return len(pairs) - 1
+
+
+def differences(here: ModelConfig, there: ModelConfig) -> str:
+    """The settings that give two models weights of other shapes or other meanings; "" if none."""
+    free = ("dropout", "kernels")  # no weight depends on them
+    ours, theirs = here.model_dump(), there.model_dump()
+    return "; ".join(
+        f"model.{key} is {theirs[key]} there, {ours[key]} here"
+        for key in ours
+        if key not in free and ours[key] != theirs[key]
+    )
 
 
 def kept_tokenizer(name: str, config: TextConfig, texts: Iterable[str]) -> Tokenizer | None:
