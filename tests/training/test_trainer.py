@@ -27,6 +27,7 @@ from asrkit.training.distributed import Ranks
 from asrkit.training.optimizer import learning_rate
 from asrkit.training.snapshots import Checkpoints, EpochWeights, Progress
 from asrkit.training.trainer import Trainer, TrainingError, recompute_layers
+from asrkit.training.views import draw_views, to_few_lengths
 from tests.conftest import PROJECT, tiny_model, write_config, write_manifest
 from tests.running import run
 
@@ -131,6 +132,28 @@ def test_a_loss_that_is_not_finite_skips_the_step(
     assert f"skipped step 0: loss or gradient not finite ({step.batches[0].ids[1]})" in caplog.text
     subject.train_step(next(subject.steps()))
     assert not all(torch.equal(before[n], p) for n, p in subject.model.named_parameters())
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_in_bfloat16_on_a_cpu_batches_have_few_lengths(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: str
+) -> None:
+    """Control: in float32 a batch is as long as its longest utterance."""
+    subject = trainer(corpus, tmp_path, precision=precision)
+    seen = []
+
+    def watched(feats: torch.Tensor, *rest: object) -> list[View]:
+        seen.append(feats.size(1))
+        return draw_views(feats, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("asrkit.training.trainer.draw_views", watched)
+    (batch,) = next(subject.steps()).batches
+    batch = batch._replace(samples=batch.samples[:, :-160], num_samples=batch.num_samples - 160)
+    longest = int(subject.frontend.num_frames(batch.num_samples).max())
+    padded = to_few_lengths(torch.zeros(1, longest, 1)).size(1)
+    assert padded > longest
+    subject.losses(batch)
+    assert seen == [padded if precision == "bfloat16" else longest]
 
 
 def test_an_epoch_of_which_nothing_can_be_read_ends_training(corpus: Path, tmp_path: Path) -> None:
