@@ -19,9 +19,10 @@ WARP_EDGE = 4800.0  # Hz, above the formants that tell vowels apart
 
 
 class SpecAugment(NamedTuple):
-    """SpecAugment (Park et al. 2019): masks over time and frequency, by lhotse.
+    """SpecAugment (Park et al. 2019): masks over time and frequency, filled with the row's mean.
 
-    The masks are drawn from the global generators of torch and random.
+    A mask's width is uniform from 0 to its limit, its place is uniform. The draws come from the
+    global generator of `random`.
 
     Attributes:
         frequency_masks: number of frequency masks.
@@ -42,21 +43,35 @@ class SpecAugment(NamedTuple):
 
         The lengths are read: on the CPU they wait for no GPU.
         """
-        from lhotse.dataset.signal_transforms import SpecAugment as Masks
-
-        masks = Masks(
-            time_warp_factor=None, num_feature_masks=self.frequency_masks,
-            features_mask_size=self.frequency_bins, num_frame_masks=self.time_masks,
-            frames_mask_size=self.time_frames, max_frames_mask_fraction=self.max_time_share,
-            p=probability,
-        )  # fmt: skip
-        # lhotse cannot draw from masks of no length: rows too short for one frame stay whole.
-        shortest = self.time_masks / self.max_time_share
         feats = feats.clone()
         for row, length in zip(feats, lengths.tolist(), strict=True):
-            if length >= shortest:
-                row[:length] = masks(row[None, :length])[0]
+            if random.random() >= probability:
+                continue
+            valid = row[:length]
+            mean = valid.mean()
+            bins = [min(self.frequency_bins, row.size(1))] * self.frequency_masks
+            for start, end in draw_masks(row.size(1), bins):
+                valid[:, start:end] = mean
+            for start, end in draw_masks(length, self.time_limits(length)):
+                valid[start:end] = mean
         return feats
+
+    def time_limits(self, length: int) -> list[int]:
+        """The largest width of each time mask of `length` frames.
+
+        Their sum is at most the share of the frames. It is used up by masks of `time_frames` and
+        one of the rest, if there are not more than `time_masks`.
+        """
+        total = int(self.max_time_share * length)
+        lefts = range(total, 0, -self.time_frames)
+        return [min(self.time_frames, left) for left in lefts][: self.time_masks]
+
+
+def draw_masks(size: int, limits: list[int]) -> list[tuple[int, int]]:
+    """Start and end of a mask within `size` for each limit, which its width may reach."""
+    widths = [random.randint(0, limit) for limit in limits]
+    starts = [random.randint(0, size - width) for width in widths]
+    return [(start, start + width) for start, width in zip(starts, widths, strict=True)]
 
 
 def between_silences(samples: np.ndarray, longest: float, draw: random.Random) -> np.ndarray:

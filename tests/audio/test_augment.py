@@ -1,8 +1,9 @@
 """Warped frequencies: a tone moves to where its factor says. Gain: that of the samples.
-Silence: around them. A telephone: half the band, in 8 bits."""
+Silence: around them. A telephone: half the band, in 8 bits. SpecAugment: masks of all widths."""
 
 import math
 import random
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from asrkit.audio import (
     Fbank,
+    SpecAugment,
     between_silences,
     change_gain,
     through_telephone,
@@ -136,3 +138,65 @@ def test_mu_law_is_torchaudios() -> None:
     assert torch.equal(carried, mu_law_decoding(mu_law_encoding(samples, 256), 256))
     assert carried.unique().numel() == 256
     assert (carried[0], carried[-1]) == (-1.0, 1.0)
+
+
+def masked_parts(masks: SpecAugment, length: int, num_rows: int) -> tuple[Tensor, Tensor]:
+    """The masked frames (B, length) and mel bins (B, 80) of rows with 7 frames of padding."""
+    torch.manual_seed(0)
+    random.seed(0)
+    feats = torch.randn(num_rows, length + 7, 80)
+    output = masks(feats, torch.full((num_rows,), length), 1.0)
+    assert torch.equal(output[:, length:], feats[:, length:])
+    means = feats[:, :length].mean((1, 2))
+    changed = output != feats
+    assert (output - means[:, None, None])[changed].abs().max() < 1e-6
+    changed = changed[:, :length]
+    frames, bins = changed.all(2), changed.all(1)
+    assert torch.equal(changed, frames[:, :, None] | bins[:, None, :])
+    return frames, bins
+
+
+@pytest.mark.parametrize("length", [1, 5, 33, 66, 249, 1000])
+@pytest.mark.parametrize("share", [0.02, 0.15, 1.0])
+def test_every_length_gets_frequency_masks_and_time_masks_within_the_share(
+    length: int, share: float
+) -> None:
+    masks = SpecAugment(2, 27, 10, 40, share)
+    frames, bins = masked_parts(masks, length, 200)
+    allowed = share * length
+    counts = frames.sum(1)
+    assert counts.max() <= allowed
+    assert (counts.sum() > 0) == (allowed >= 1.0)
+    if allowed >= 3.0 and share < 1.0:  # half of what is allowed, less where masks overlap
+        assert 0.35 < counts.double().mean() / int(allowed) < 0.65
+    if share < 1.0:  # a row that is masked whole does not show its bins
+        assert (bins.sum(1) > 0).double().mean() > 0.95
+        assert 27 < bins.sum(1).max() <= 54
+
+
+@pytest.mark.parametrize(("length", "share"), [(400, 0.1), (1000, 0.15), (1000, 1.0)])
+def test_widths_are_uniform_from_0_to_the_configured_value(length: int, share: float) -> None:
+    """The last frame and the last bin are masked too, and the first."""
+    masks = SpecAugment(1, 27, 1, 40, share)
+    frames, bins = masked_parts(masks, length, 4000)
+    for parts, widest in ((frames, 40), (bins, 27)):
+        widths = Counter(parts.sum(1).tolist())
+        assert sorted(widths) == [*range(widest + 1)]
+        expected = 4000 / (widest + 1)
+        assert all(0.5 * expected < count < 1.6 * expected for count in widths.values())
+        assert parts[:, 0].any()
+        assert parts[:, -1].any()
+
+
+def test_masks_come_with_their_probability_and_again_from_the_same_seed() -> None:
+    masks, feats, lengths = SpecAugment(2, 27, 10, 40, 0.15), torch.randn(300, 200, 80), [200] * 300
+
+    def output(probability: float) -> Tensor:
+        random.seed("a batch")
+        return masks(feats, torch.tensor(lengths), probability)
+
+    changed = {p: (output(p) != feats).any(2).any(1).sum() for p in (0.0, 0.5, 1.0)}
+    assert changed[0.0] == 0
+    assert 120 < changed[0.5] < 180
+    assert changed[1.0] > 290
+    assert torch.equal(output(0.5), output(0.5))
