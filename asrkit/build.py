@@ -158,17 +158,41 @@ def build_hotwords(
     """
     bonuses: dict[str, float] = {}
     for phrase, weight in weighed(hotwords).items():
-        text = normalizer(phrase)
-        try:
-            if not tokenizer.encode(text):
-                raise TextError("there is no word in it")
-        except TextError as error:
-            raise UserError(f"hotword {shown(phrase)}: {error}") from None
+        text = hotword_text(phrase, tokenizer, normalizer)
         bonuses[text] = max(bonuses.get(text, 0.0), weight * len(text.split()))
     try:
         return Hotwords(bonuses, pieces_of(tokenizer))
     except ValueError as error:
         raise UserError(f"hotwords: {error}") from None
+
+
+def hotword_text(phrase: str, tokenizer: Tokenizer, normalizer: Callable[[str], str]) -> str:
+    """A hotword as the recogniser writes it.
+
+    Raises:
+        UserError: for a phrase that the tokenizer cannot encode.
+    """
+    text = normalizer(phrase)
+    try:
+        if not tokenizer.encode(text):
+            raise TextError("there is no word in it")
+    except TextError as error:
+        raise UserError(f"hotword {shown(phrase)}: {error}") from None
+    return text
+
+
+def refused_hotwords(
+    phrases: Iterable[str], tokenizer: Tokenizer, normalizer: Callable[[str], str]
+) -> dict[str, str]:
+    """Return the phrases that `build_hotwords` rejects, each with the reason."""
+    refused = {}
+    for phrase in phrases:
+        try:
+            weighed([phrase])
+            hotword_text(phrase, tokenizer, normalizer)
+        except UserError as error:
+            refused[phrase] = str(error)
+    return refused
 
 
 def pieces_of(tokenizer: Tokenizer) -> list[str]:

@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from asrkit import audio
 from asrkit.backends import Backend
-from asrkit.build import build_hotwords
+from asrkit.build import build_hotwords, refused_hotwords
 from asrkit.errors import reason
 from asrkit.lm import weighed
 from asrkit.model import FULL_CONTEXT
@@ -174,6 +174,10 @@ class Recognizer:
         if self.decoding.second is not None and is_fusing(self.search):
             return other.with_search(plus(self.search, fusion))
         return other
+
+    def refused_hotwords(self, phrases: Iterable[str]) -> dict[str, str]:
+        """Return the phrases that `with_hotwords` rejects, each with the reason."""
+        return refused_hotwords(phrases, self.tokenizer, self.normalizer)
 
     def with_search(self, search: Search) -> "Recognizer":
         """A recogniser of the same model that searches in another way in its first pass."""

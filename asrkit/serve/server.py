@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,6 +18,14 @@ from asrkit.serve.calls import Call, SavedCall
 from asrkit.serve.desk import Desk
 from asrkit.serve.logs import log
 from asrkit.serve.store import MemoryStore, Store
+
+UNPREFERRED = "the search of the server takes none; asrkit serve --second-search prefix_beam does"
+NAMED = 5  # phrases in a warning
+
+
+def phrases_of(prompt: str) -> list[str]:
+    """The phrases of an OpenAI prompt, which commas separate."""
+    return [each for each in map(str.strip, prompt.split(",")) if each]
 
 
 class Limits(NamedTuple):
@@ -94,6 +102,12 @@ class Model(NamedTuple):
         """Whether the search of the final text takes them."""
         return is_fusing(self.recognizer.final_search)
 
+    @property
+    def ranks_texts(self) -> bool:
+        """Whether the search of the final text finds several texts."""
+        search = self.recognizer.final_search
+        return bool(search.nbest(search.start()))
+
 
 class Server:
     """Recognisers that take calls.
@@ -165,16 +179,39 @@ class Server:
         Raises:
             UserError: for values that cannot be.
         """
-        recognizer, limit = model.recognizer, self.limits.hotwords
+        recognizer = model.recognizer
         if pause_ms is not None:
             endpointer = None if pause_ms == 0 else Endpointer(pause_ms)
             decoding = recognizer.decoding._replace(endpointer=endpointer)
             recognizer = recognizer.with_decoding(decoding)
-        if hotwords and len(hotwords) > limit:
-            raise UserError(f"{len(hotwords)} hotwords are more than {limit}")
+        self.check_hotwords(hotwords)
         if hotwords:  # a thousand take 30 ms: not here, where all calls wait
             recognizer = await asyncio.to_thread(recognizer.with_hotwords, hotwords)
         return recognizer
+
+    def check_hotwords(self, hotwords: Collection[str]) -> None:
+        """Raises UserError for more hotwords than a call may have."""
+        if len(hotwords) > self.limits.hotwords:
+            raise UserError(f"{len(hotwords)} hotwords are more than {self.limits.hotwords}")
+
+    async def preferred(self, model: Model, phrases: Sequence[str]) -> tuple[list[str], str]:
+        """Select the phrases that a model can prefer, for protocols whose clients cannot know them.
+
+        Returns:
+            The phrases for `recognizer_for`, and a warning about those left out, or "".
+
+        Raises:
+            UserError: for more phrases than a call may have.
+        """
+        self.check_hotwords(phrases)
+        if phrases and not model.takes_hotwords:
+            return [], f"no phrases are preferred: {UNPREFERRED}"
+        refused = await asyncio.to_thread(model.recognizer.refused_hotwords, phrases)
+        kept = [each for each in phrases if each not in refused]
+        named = [shown(each, 40) for each in list(refused)[:NAMED]]
+        more = len(refused) - len(named)
+        why = f"the model cannot write {', '.join(named)}{f' and {more} more' if more else ''}"
+        return kept, f"{why}: left out of the preferred phrases" if refused else ""
 
     def check_free(self) -> None:
         """Raises RefusedError if there are as many calls as there may be."""

@@ -22,7 +22,7 @@ from asrkit.kinds import refusal
 from asrkit.runtime import Segment, formats
 from asrkit.serve.calls import Call, CallError
 from asrkit.serve.decoding import Decoders, Decoding
-from asrkit.serve.server import RefusedError, Server
+from asrkit.serve.server import RefusedError, Server, phrases_of
 
 FORMATS = ("json", "text", "srt", "vtt", "verbose_json")
 GRANULARITIES = ("segment", "word")
@@ -38,6 +38,7 @@ HEADERS = {
     413: {"Connection": "close"},  # or a client would send what is too large to its end
     503: {"Retry-After": "5"},
 }
+WARNING = "X-Asrkit-Warning"  # header of a response
 FIELDS_BYTES = 1_000_000  # of a form beside its file
 
 
@@ -52,13 +53,15 @@ async def transcriptions(request: Request, server: Server, decoders: Decoders) -
             if decoding.seconds > (longest := server.limits.call_s):
                 text = f"{decoding.seconds:.0f} s of audio: at most {longest:.0f} are taken"
                 raise RefusedError(413, "too_long", text)
-            recognizer = await server.recognizer_for(asked.model, asked.hotwords)
+            phrases, left_out = await server.preferred(asked.model, asked.phrases)
+            asked.warnings.append(left_out)
+            recognizer = await server.recognizer_for(asked.model, phrases)
             calling = server.call(asked.model, decoding.sample_rate, recognizer)
             call = stack.enter_context(calling)
             await stack.enter_async_context(fed(call, decoding))
             if asked.stream:
-                return Events(events(call), stack.pop_all())
-            return asked.written(await call.segments(), decoding.seconds)
+                return asked.warned(Events(events(call), stack.pop_all()))
+            return asked.warned(asked.written(await call.segments(), decoding.seconds))
     except CallError as error:
         return refused(error.__cause__ if isinstance(error.__cause__, UserError) else error)
     except UserError as error:
@@ -136,11 +139,18 @@ class Asked:
         if stream not in SWITCH:
             raise UserError(f"stream {refusal(stream, SWITCH)}")
         self.stream = SWITCH[stream]
-        prompt = texts.get("prompt", "") if self.model.takes_hotwords else ""
-        self.hotwords = [each for each in map(str.strip, prompt.split(",")) if each]
+        self.phrases = phrases_of(texts.get("prompt", ""))
+        given = [name for name in IGNORED if name in form]
+        self.warnings = [f"{', '.join(given)} have no effect here"] if given else []
         self.times = set(map(str, form.getlist("timestamp_granularities[]"))) or {"segment"}
         if unknown := self.times.difference(GRANULARITIES):
             raise UserError(f"timestamp_granularities[] {refusal(min(unknown), GRANULARITIES)}")
+
+    def warned(self, response: Response) -> Response:
+        """The response with a header that says what of the request has no effect."""
+        if warning := "; ".join(filter(None, self.warnings)):
+            response.headers[WARNING] = ascii(warning)[1:-1]  # headers have no other letters
+        return response
 
     def written(self, segments: list[Segment], seconds: float) -> Response:
         """The recognised segments in the form that is asked for."""

@@ -1,4 +1,4 @@
-"""Vosk's protocol, /vosk: 16-bit samples in, one JSON reply to every message."""
+"""Vosk's protocol, /vosk: 16-bit samples in, one JSON reply to every message but a config."""
 
 import json
 from typing import Annotated, Any
@@ -6,23 +6,26 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, ValidationError
 from starlette.websockets import WebSocket
 
-from asrkit.errors import UserError, printable
+from asrkit.errors import UserError, printable, shown
 from asrkit.runtime import Segment
 from asrkit.serve.calls import Call, News
 from asrkit.serve.messages import ENCODINGS
 from asrkit.serve.server import Server
 from asrkit.serve.sockets import next_message, put, samples_of, telling
 
+FIXED = ("model", "sample_rate", "phrase_list")  # settings of a call that has audio
+MOST_WARNINGS = 5  # in one reply
+ONE_OF = "expected audio, or an object with one of config, eof and reset"
+
 
 class Config(BaseModel):
     """What a client may set. Vosk's own server takes a model's path: here it is a model's name."""
 
     model: str | None = None
-    sample_rate: Annotated[float, Field(ge=1000, le=768_000)] = 16_000
+    sample_rate: Annotated[float, Field(ge=1000, le=768_000)] = 8000
     words: bool = True
     phrase_list: list[str] = []
     max_alternatives: Annotated[int, Field(ge=0, le=100)] = 0
-    model_config = {"extra": "forbid"}
 
 
 def error(reason: str, message: str) -> str:
@@ -31,50 +34,118 @@ def error(reason: str, message: str) -> str:
 
 async def vosk(websocket: WebSocket, server: Server) -> None:
     """Calls of one client, one after another: a reset begins another one."""
-    config, model = Config(), server.model()
     async with telling(websocket, server, error):
-        message = await next_message(websocket, server)
+        client = Client(websocket, server)
+        while await client.call():
+            pass
+
+
+class Client:
+    """A connection with its settings.
+
+    Args:
+        websocket: of the client.
+        server: whose calls these are.
+    """
+
+    def __init__(self, websocket: WebSocket, server: Server) -> None:
+        self.websocket, self.server, self.config = websocket, server, Config()
+        self.warnings: list[str] = []  # for the next reply
+
+    async def call(self) -> bool:
+        """Serve one call; returns whether it ended with a reset, so that another one may follow."""
+        message = await self.message()
+        config, server = self.config, self.server
+        model = server.model(config.model)
+        phrases, left_out = await server.preferred(model, config.phrase_list)
+        self.warn(left_out)
+        if config.max_alternatives > 1 and not model.ranks_texts:
+            self.warn("config.max_alternatives: the search of the server finds one text")
+        recognizer = await server.recognizer_for(model, phrases)
+        with server.call(model, round(config.sample_rate), recognizer) as call:
+            return await self.converse(call, message)
+
+    async def converse(self, call: Call, message: str | bytes) -> bool:
+        """The messages of a call from its first one on."""
+        past, text, rate = b"", "", round(self.config.sample_rate)
+        waiting: list[Segment] = []
+        while isinstance(message, bytes):
+            samples, past = samples_of(past, message, ENCODINGS["pcm_s16le"])
+            await put(call, self.server, samples, rate)
+            news = call.take() or News()
+            waiting += news.segments
+            text = news.text if news.seconds else text
+            if waiting:
+                await self.reply(result_of([waiting.pop(0)], self.config))
+            else:
+                await self.reply({"partial": text})
+            message = await self.message(call)
+        call.end()
+        waiting += await call.segments()
+        await self.reply(result_of(waiting, self.config))
+        return request_of(message) == "reset"
+
+    async def message(self, call: Call | None = None) -> str | bytes:
+        """The next message that has a reply: audio, eof or reset.
+
+        Raises:
+            UserError: for another one, and for settings that a call with audio cannot change.
+        """
         while True:
-            if isinstance(message, str) and "config" in (asked := object_of(message)):
-                config = config_of(asked["config"])
-                model = server.model(config.model)
-                await websocket.send_text("{}")
-                message = await next_message(websocket, server)
-            recognizer = await server.recognizer_for(model, config.phrase_list)
-            with server.call(model, round(config.sample_rate), recognizer) as call:
-                if await converse(websocket, server, call, config, message):
-                    return
-            await websocket.send_text(json.dumps({"text": ""}))  # the reply to a reset
-            message = await next_message(websocket, server)
+            message = await next_message(self.websocket, self.server)
+            if isinstance(message, bytes) or (kind := request_of(message)) != "config":
+                return message
+            config = self.changed(object_of(message)["config"])
+            self.server.model(config.model)  # raises for a model that is not served
+            for name in FIXED if call is not None else ():
+                if getattr(config, name) != getattr(self.config, name):
+                    raise UserError(
+                        f"{kind}.{name}: the call has audio already; send a reset first"
+                    )
+            self.config = config
+
+    def changed(self, asked: object) -> Config:
+        """The settings with those that a client changes; it keeps the others.
+
+        Raises:
+            UserError: for a value that a setting cannot have.
+        """
+        if not isinstance(asked, dict):
+            raise UserError(f"config: expected an object, got {shown(asked)}")
+        if unknown := sorted(asked.keys() - Config.model_fields.keys()):
+            self.warn(
+                f"config has no effect here: {', '.join(shown(each) for each in unknown[:5])}"
+            )
+        try:
+            return Config.model_validate(self.config.model_dump() | asked)
+        except ValidationError as failed:
+            first = failed.errors(include_url=False, include_input=False)[0]
+            text = f"config.{'.'.join(map(str, first['loc']))}: {first['msg']}"
+            raise UserError(printable(text[:200])) from None
+
+    def warn(self, text: str) -> None:
+        """Add a warning to the next reply."""
+        if text and text not in self.warnings and len(self.warnings) < MOST_WARNINGS:
+            self.warnings.append(text)
+
+    async def reply(self, value: dict[str, Any]) -> None:
+        if self.warnings:
+            value, self.warnings = value | {"warning": "; ".join(self.warnings)}, []
+        await self.websocket.send_text(json.dumps(value))
 
 
-async def converse(
-    websocket: WebSocket, server: Server, call: Call, config: Config, message: str | bytes
-) -> bool:
-    """One call, beginning with a message; whether it ended rather than was reset."""
-    past, shown = b"", ""
-    waiting: list[Segment] = []
-    while True:
-        if isinstance(message, str):
-            asked = object_of(message)
-            if asked.get("reset"):
-                return False
-            if not asked.get("eof"):
-                raise UserError("expected audio, config, eof or reset")
-            call.end()
-            waiting += await call.segments()
-            await websocket.send_text(json.dumps(of(waiting, config)))
-            return True
-        samples, past = samples_of(past, message, ENCODINGS["pcm_s16le"])
-        await put(call, server, samples, round(config.sample_rate))
-        news = call.take() or News()
-        waiting += news.segments
-        shown = news.text if news.seconds else shown
-        if waiting:
-            await websocket.send_text(json.dumps(of([waiting.pop(0)], config)))
-        else:
-            await websocket.send_text(json.dumps({"partial": shown}))
-        message = await next_message(websocket, server)
+def request_of(text: str) -> str:
+    """The request that a text message is: config, eof or reset.
+
+    Raises:
+        UserError: for a message that is not exactly one of them.
+    """
+    value = object_of(text)
+    if len(value) != 1 or (kind := next(iter(value))) not in ("config", "eof", "reset"):
+        raise UserError(f"{ONE_OF}, got {shown(text)}")
+    if kind != "config" and not value[kind]:
+        raise UserError(f"{ONE_OF}, got {shown(text)}")
+    return kind
 
 
 def object_of(text: str) -> dict[str, Any]:
@@ -92,17 +163,7 @@ def object_of(text: str) -> dict[str, Any]:
     return value
 
 
-def config_of(value: object) -> Config:
-    """Raises UserError for a setting that is not one, or has no such value."""
-    try:
-        return Config.model_validate(value)
-    except ValidationError as failed:
-        first = failed.errors(include_url=False, include_input=False)[0]
-        text = f"config.{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        raise UserError(printable(text[:200])) from None
-
-
-def of(segments: list[Segment], config: Config) -> dict[str, Any]:
+def result_of(segments: list[Segment], config: Config) -> dict[str, Any]:
     """Segments as one result of Vosk's."""
     text = " ".join(segment.text for segment in segments)
     if config.max_alternatives:

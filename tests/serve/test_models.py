@@ -62,7 +62,6 @@ def test_the_model_that_is_asked_for(
 
     with connect(f"ws://{two}/vosk") as client:
         client.send(json.dumps({"config": {"sample_rate": 16000, **asked}}))
-        client.recv(timeout=10)
         client.send(samples.tobytes())
         texts = [json.loads(client.recv(timeout=10)).get("text", "")]
         client.send('{"eof": 1}')

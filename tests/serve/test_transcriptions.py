@@ -1,6 +1,7 @@
 """POST /v1/audio/transcriptions, by the client that people have."""
 
 import asyncio
+import json
 import tempfile
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import numpy as np
 import openai
 import pytest
 
+import asrkit
+from asrkit.errors import shown
 from asrkit.runtime import Recognizer, formats
 from asrkit.serve.server import Limits, Server
 from tests.serve.running import serving
@@ -90,6 +93,44 @@ def test_refusals(
         assert answer.status_code == status, answer.text
         assert told in answer.json()["error"]["message"]
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("prompt", "kept"),
+    [
+        ("seven, Hello, a meeting!, nine", ["seven", "nine"]), ("Hello, a meeting", []),
+        ("x" * 1500, []), ("Grüße — 会議", []), ("seven,,nine, ", ["seven", "nine"]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("stream", [False, True])
+def test_phrases_of_a_prompt_that_the_model_cannot_write_are_left_out_with_a_warning(
+    address: str, served: Recognizer, recordings: Recordings, prompt: str, kept: list[str],
+    stream: bool,
+) -> None:  # fmt: skip
+    path, _ = recordings[0]
+    found = httpx.post(
+        f"http://{address}/v1/audio/transcriptions", files={"file": path.read_bytes()},
+        data={"prompt": prompt, "stream": stream},
+    )  # fmt: skip
+    text = served.with_hotwords(kept).transcribe(path).text
+    assert json.dumps(text)[1:-1] in found.text
+    warning = found.headers.get("x-asrkit-warning", "")
+    phrases = [each.strip() for each in prompt.split(",") if each.strip()]
+    assert bool(warning) == (phrases != kept)
+    for each in phrases:
+        assert (ascii(shown(each, 40))[1:-1] in warning) == (each not in kept)
+
+
+def test_a_prompt_that_the_search_cannot_use_is_said(recordings: Recordings) -> None:
+    path, _ = recordings[0]
+    greedy = asrkit.load("small-en-alnum", chunk_size=8)
+    with serving(Server({"m": greedy})) as address:
+        create = client_of(address).audio.transcriptions.with_raw_response.create
+        found = create(model="m", file=path, prompt="seven")
+        assert "no phrases are preferred" in found.headers["x-asrkit-warning"]
+        assert "x-asrkit-warning" not in create(model="m", file=path).headers
+        other = create(model="m", file=path, temperature=0.4, include=["logprobs"])
+        assert other.headers["x-asrkit-warning"] == "temperature, include[] have no effect here"
 
 
 def test_the_door(served: Recognizer, recordings: Recordings) -> None:
