@@ -74,6 +74,37 @@ def draw_masks(size: int, limits: list[int]) -> list[tuple[int, int]]:
     return [(start, start + width) for start, width in zip(starts, widths, strict=True)]
 
 
+def mix_noise(samples: np.ndarray, noise: np.ndarray, snr_db: float) -> np.ndarray:
+    """The samples with noise, repeated to their length, at a ratio of their mean squares.
+
+    Noise without energy, which no gain can raise to a ratio, changes nothing.
+
+    Args:
+        samples: (n,).
+        noise: (m,) at the same rate.
+        snr_db: ratio of the samples to the noise.
+    """
+    noise = np.resize(noise, samples.shape)
+    energy = np.mean(np.square(noise, dtype=np.float64))
+    if energy == 0.0:
+        return samples
+    wanted = np.mean(np.square(samples, dtype=np.float64)) * 10.0 ** (-snr_db / 10.0)
+    return samples + (np.sqrt(wanted / energy) * noise).astype(np.float32)
+
+
+def in_a_room(samples: np.ndarray, room: int, source: int) -> np.ndarray:
+    """(n,) samples at 16 kHz in a synthetic room (Luo and Yu 2022), as loud as they were.
+
+    The room and the place of the source come from these seeds and torch's global generator.
+    """
+    from lhotse.augmentation import FastRandomRIRGenerator, ReverbWithImpulseResponse
+
+    rooms = FastRandomRIRGenerator(SAMPLE_RATE, room_seed=room, source_seed=source)
+    reverb = ReverbWithImpulseResponse(rir_generator=rooms)
+    output: np.ndarray = reverb(samples[None], SAMPLE_RATE)[0]
+    return output
+
+
 def between_silences(samples: np.ndarray, longest: float, draw: random.Random) -> np.ndarray:
     """The samples with a silence before and after them: faint white noise, or zeros.
 

@@ -11,7 +11,6 @@ import torch
 from lhotse import CutSet
 from lhotse.audio.backend import LibsndfileBackend, audio_backend
 from lhotse.cut import Cut
-from lhotse.dataset.cut_transforms import CutMix
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -81,7 +80,9 @@ class TextEncoder:
 
 
 class Augmentation(NamedTuple):
-    """Noise, reverberation, silence before and after, and a telephone, each with a probability.
+    """Reverberation, noise, silence before and after, and a telephone, each with a probability.
+
+    They change the samples that decoding gets, after the reader and the resampler.
 
     Attributes:
         noise: cuts to mix in, or None.
@@ -102,33 +103,40 @@ class Augmentation(NamedTuple):
     telephone_probability: float
 
     def __call__(self, cut: Cut, draw: random.Random) -> np.ndarray:
-        """Augmented samples (n,) at 16 kHz, a function of the cut and the generator's state.
+        """Augmented samples (n,) at 16 kHz, a function of the cut and the states of the generators.
+
+        Args:
+            cut: utterance.
+            draw: generator of the draws; those of a room also come from torch's global one.
 
         Raises:
-            Exception: of any type, by lhotse; AudioError for audio that cannot be read.
+            AudioError: if the audio of the cut, or of the noise, cannot be read.
         """
-        samples = load_samples(self.recorded(cut, draw))
-        if self.silence_probability and draw.random() < self.silence_probability:
+        samples = load_samples(cut)
+        if happens(self.reverb_probability, draw):
+            samples = audio.in_a_room(samples, draw.getrandbits(31), draw.getrandbits(31))
+        if self.noise is not None and happens(self.noise_probability, draw):
+            noise = self.drawn_noise(len(samples) / audio.SAMPLE_RATE, draw)
+            samples = audio.mix_noise(samples, noise, draw.uniform(*self.noise_snr_db))
+        if happens(self.silence_probability, draw):
             samples = audio.between_silences(samples, self.silence_seconds, draw)
-        if self.telephone_probability and draw.random() < self.telephone_probability:
+        if happens(self.telephone_probability, draw):
             samples = audio.through_telephone(samples)
         return samples
 
-    def recorded(self, cut: Cut, draw: random.Random) -> Cut:
-        """The cut with reverberation and noise."""
-        if self.noise is None and not self.reverb_probability:
-            return cut
-        cut = cut.resample(audio.SAMPLE_RATE)  # lhotse mixes equal rates only
-        if draw.random() < self.reverb_probability and cut.num_channels == 1:
-            room, source = draw.getrandbits(31), draw.getrandbits(31)
-            cut = cut.reverb_rir(affix_id=False, room_rng_seed=room, source_rng_seed=source)
-        if self.noise is not None:
-            mix = CutMix(
-                self.noise, snr=self.noise_snr_db, p=self.noise_probability, pad_to_longest=False,
-                preserve_id=True, seed=draw, random_mix_offset=True,
-            )  # fmt: skip
-            cut = mix(CutSet([cut]))[0]
-        return cut
+    def drawn_noise(self, seconds: float, draw: random.Random) -> np.ndarray:
+        """A recording of noise, or a part of this length of a longer one: (n,) at 16 kHz."""
+        assert self.noise is not None
+        cut: Cut = self.noise[draw.randrange(len(self.noise))]
+        longer = cut.duration - seconds
+        if longer > 0.0:
+            cut = cut.truncate(offset=draw.uniform(0.0, longer), duration=seconds)
+        return load_samples(cut)
+
+
+def happens(probability: float, draw: random.Random) -> bool:
+    """Whether an event of this probability happens; one of probability 0 draws nothing."""
+    return probability > 0.0 and draw.random() < probability
 
 
 class SpeechDataset(torch.utils.data.Dataset[Batch]):
@@ -156,7 +164,7 @@ class SpeechDataset(torch.utils.data.Dataset[Batch]):
     def __getitem__(self, item: tuple[str, list[int]]) -> Batch:
         """The batch of (seed, places of the utterances)."""
         seed, places = item
-        seed_everything(f"{seed}-audio")  # lhotse's rooms draw from torch too
+        seed_everything(f"{seed}-audio")  # rooms draw from torch too
         draw = random.Random(f"{seed}-audio")
         ids, samples, tokens, texts, left_out = [], [], [], [], []
         num_bad = 0
@@ -166,7 +174,7 @@ class SpeechDataset(torch.utils.data.Dataset[Batch]):
                 cut = self.cuts[place]
                 name, augment = cut.id, self.augmentation
                 loaded = load_samples(cut) if augment is None else augment(cut, draw)
-            except Exception as error:  # lhotse's augmentation raises many types
+            except Exception as error:  # lhotse raises many types
                 left_out.append(LeftOut(name, str(error) or type(error).__name__))
                 num_bad += 1
                 continue

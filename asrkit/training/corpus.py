@@ -69,7 +69,7 @@ def load_corpus(config: Config) -> Corpus:
     noise = config.augmentation.noise
     noises = None
     if noise is not None:
-        noises = load_cuts(noise, left_out).resample(SAMPLE_RATE).to_eager()
+        noises = load_cuts(noise, left_out).to_eager()
         if not len(noises):
             raise ManifestError(f"augmentation.noise {noise} has no usable recording")
     return Corpus(
