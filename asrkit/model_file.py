@@ -9,6 +9,7 @@ type the file stores.
 import hashlib
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import Annotated, Any, NamedTuple
 
@@ -26,6 +27,7 @@ from asrkit.errors import UserError, reason, shown
 from asrkit.files import replacing
 from asrkit.model import ConformerCTC
 from asrkit.pretrained import ready_models
+from asrkit.terms import UNKNOWN, Terms, checked_licence, read_terms
 from asrkit.text import TextError, Tokenizer
 
 FORMAT_VERSION = 1
@@ -69,6 +71,7 @@ class ModelFile(NamedTuple):
     config: Config
     training: dict[str, Any]  # how it was trained, and its scores
     path: Path | None = None  # of the file that was read
+    terms: Terms = UNKNOWN
 
 
 def save_model(path: str | Path, file: ModelFile, weights: torch.dtype = torch.float32) -> None:
@@ -87,7 +90,7 @@ def save_model(path: str | Path, file: ModelFile, weights: torch.dtype = torch.f
         "format_version": FORMAT_VERSION,
         "config": file.config.model_dump(mode="json"),
         "training": file.training,
-    }
+    } | file.terms.metadata()
     tensors = {name: t.detach().cpu().contiguous() for name, t in file.model.state_dict().items()}
     require_finite(f"{shown(Path(path))} not written", tensors)
     for name, _ in file.model.named_parameters():
@@ -131,21 +134,36 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any] | 
             text = (file.metadata() or {}).get(HEADER)
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
-        raise ModelFileError(
-            f"{name} is damaged or not a .safetensors file: {reason(error)}"
-        ) from None
-    if text is None:
+        raise damaged(path, error) from None
+    header = parsed_header(name, text)
+    if header is None:
         return tensors, None
-    try:
-        if len(text) > MOST_BYTES:
-            raise ValueError("too long")
-        header = dict(json.loads(text))
-    except (ValueError, TypeError, RecursionError):
-        raise ModelFileError(f"{name}: its header is damaged") from None
     written = header.pop(CHECKSUM, None)
     if written is not None and written != checksum(tensors, header):
         raise ModelFileError(f"{name} is damaged: its checksum is not that of its contents")
     return tensors, header
+
+
+def damaged(path: str | Path, error: Exception) -> ModelFileError:
+    """The error for a file that the reader of .safetensors files refuses."""
+    name = shown(Path(path))
+    return ModelFileError(f"{name} is damaged or not a .safetensors file: {reason(error)}")
+
+
+def parsed_header(name: str, text: str | None) -> dict[str, Any] | None:
+    """The values of a header; None for a file without asrkit's.
+
+    Raises:
+        ModelFileError: if it is too long, or not JSON of keys and values.
+    """
+    if text is None:
+        return None
+    try:
+        if len(text) > MOST_BYTES:
+            raise ValueError("too long")
+        return dict(json.loads(text))
+    except (ValueError, TypeError, RecursionError):
+        raise ModelFileError(f"{name}: its header is damaged") from None
 
 
 def checksum(tensors: Mapping[str, Tensor], header: dict[str, Any]) -> str:
@@ -234,7 +252,37 @@ def load_model(model: str | Path) -> ModelFile:
     except (ConfigError, TextError, KeyError, RuntimeError, TypeError, ValueError) as error:
         raise ModelFileError(f"{name} does not fit together: {reason(error, lines=5)}") from None
     require_finite(name, network.state_dict())
-    return ModelFile(network.eval(), tokenizer, config, header.get("training", {}), path)
+    training = header.get("training", {})
+    return ModelFile(network.eval(), tokenizer, config, training, path, _terms(name, header))
+
+
+def read_terms_of(model: str | Path) -> Terms:
+    """The terms in a model file's header; its tensors are not read.
+
+    Raises:
+        ModelFileError: if it is missing, or its header is damaged.
+        UserError: if the hub does not provide it.
+    """
+    path = model_path(model)
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = parsed_header(shown(path), (file.metadata() or {}).get(HEADER))
+    except (SafetensorError, OSError) as error:
+        raise damaged(path, error) from None
+    return _terms(shown(path), _checked(shown(path), header))
+
+
+def _terms(name: str, header: dict[str, Any]) -> Terms:
+    """The terms in a header; a former import stated its licence in its record alone."""
+    try:
+        terms = read_terms(header)
+    except UserError as error:
+        raise ModelFileError(f"{name}: its header is damaged: {error}") from None
+    record = header.get("training", {}).get("imported")
+    if terms.licence is None and isinstance(record, dict):
+        with suppress(UserError):  # a record is not checked
+            return terms._replace(licence=checked_licence(record.get("licence")))
+    return terms
 
 
 def _checked(name: str, header: dict[str, Any] | None) -> dict[str, Any]:

@@ -87,6 +87,7 @@ def describe(exported: Exported, file: ModelFile) -> str:
             "weights": fingerprint(file.model.state_dict()),
             "precision": "float32",
         }
+        | file.terms.metadata()
     )
 
 

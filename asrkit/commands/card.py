@@ -1,14 +1,17 @@
 """The card of a model in the Hugging Face hub's format: Markdown after properties in YAML."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
 
 from asrkit.commands.info import described
+from asrkit.config import ConfigError
+from asrkit.config.yaml import parse_yaml
 from asrkit.hub import Address
 from asrkit.model_file import ModelFile, TrainingRecord
+from asrkit.terms import spelled
 
 TASK = "automatic-speech-recognition"
 LICENCES = {  # of those that the hub knows
@@ -40,28 +43,25 @@ that of offline recognition at the same chunk size.
 """
 
 
-def card_of(
-    file: ModelFile, address: Address, licence: str, languages: Sequence[str], own: str | None
-) -> str:
+def card_of(file: ModelFile, address: Address, own: str | None) -> str:
     """The README.md of a model's repository.
 
     Args:
-        file: the model file.
+        file: the model file, with a licence among its terms.
         address: where it will be.
-        licence: of the weights, as CC-BY-4.0.
-        languages: their codes, as en.
         own: the model's card; its text is kept, and gets properties and an example unless it has
             properties. None for a text from what the model file holds.
     """
     if own is not None and own.startswith("---\n"):
         return own
     name = address.repository.partition("/")[2]
-    known = licence.lower() in LICENCES
-    properties: dict[str, Any] = {"license": licence.lower() if known else "other"}
+    licence = str(file.terms.licence)
+    known = spelled(licence) in LICENCES
+    properties: dict[str, Any] = {"license": spelled(licence) if known else "other"}
     if not known:
         properties["license_name"] = licence
-    if languages:
-        properties["language"] = [*languages]
+    if file.terms.languages:
+        properties["language"] = [*file.terms.languages]
     properties |= {
         "library_name": "asrkit",
         "pipeline_tag": TASK,
@@ -77,6 +77,19 @@ def card_of(
         network = "\n".join(f"- {key}: {value}" for key, value in described(file).items())
         text = NEW.format(name=name, use=use, network=network, training=trained(file))
     return f"---\n{head}---\n\n{text}"
+
+
+def stated_licence(card: str) -> str | None:
+    """The licence in a card's properties, if there is one."""
+    _, _, rest = card.partition("---\n")
+    try:
+        found = parse_yaml(rest.partition("\n---")[0])
+    except ConfigError:
+        return None
+    if not isinstance(found, dict):
+        return None
+    own = found.get("license_name") if found.get("license") == "other" else found.get("license")
+    return None if own is None else str(own)
 
 
 def numbers(found: object) -> dict[str, float]:

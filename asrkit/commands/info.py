@@ -11,6 +11,7 @@ import yaml
 from asrkit.commands.options import MODEL, parser, run_command
 from asrkit.errors import printable, shown
 from asrkit.model_file import FORMAT_VERSION, ModelFile, load_model, model_path
+from asrkit.terms import listed
 
 LONGEST_PART = 100_000  # characters that are shown of each: card, training, configuration
 
@@ -26,7 +27,7 @@ def info(options: argparse.Namespace) -> int:
     file = load_model(path)
     size = path.stat().st_size / 1e6
     print(f"file        {shown(path, 1000)}, {size:.1f} MB, format version {FORMAT_VERSION}")
-    for name, value in described(file).items():
+    for name, value in (described(file) | listed(file.terms)).items():
         print(f"{name:<12}{value}")
     card = card_beside(path)
     if card is not None:

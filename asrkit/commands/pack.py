@@ -7,6 +7,7 @@ import torch
 
 from asrkit.commands.arguments import Target
 from asrkit.commands.options import add_model_file, parser, run_command
+from asrkit.commands.terms import add_terms, changed_terms
 from asrkit.model_file import load_model, save_model
 
 
@@ -17,11 +18,14 @@ def main(argv: list[str] | None = None) -> int:
     )  # fmt: skip
     add_model_file(arguments)
     arguments.add_argument("--output", type=Target, required=True, help="the model file to write")
+    add_terms(arguments, "that of the model file")
     return run_command(pack, arguments, argv)
 
 
 def pack(options: argparse.Namespace) -> int:
-    save_model(options.output, load_model(options.model), torch.float16)
+    file = load_model(options.model)
+    terms = changed_terms("asrkit pack", options, file.terms)
+    save_model(options.output, file._replace(terms=terms), torch.float16)
     size = Path(options.output).stat().st_size
     print(f"{options.output}: {size / 1e6:.1f} MB, weights in float16")
     return 0

@@ -1,18 +1,17 @@
 """Upload a model file and its card to the Hugging Face hub: asrkit push MODEL owner/name"""
 
 import argparse
-import re
 
-from asrkit.commands.card import card_of
+from asrkit.commands.arguments import complain
+from asrkit.commands.card import card_of, stated_licence
 from asrkit.commands.info import card_beside
 from asrkit.commands.options import MODEL, parser, run_command
-from asrkit.errors import UserError, printable, shown
+from asrkit.commands.terms import add_terms, changed_terms
+from asrkit.errors import UserError, shown
 from asrkit.hub import CARD, PREFIX, address_of, upload
 from asrkit.hub import MODEL as MODEL_NAME
 from asrkit.model_file import ModelFile, load_model, model_path
-
-LANGUAGE = re.compile(r"[a-z]{2,3}")
-MOST_CHARACTERS = 200  # of a licence and of a message
+from asrkit.terms import Terms, spelled
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -25,13 +24,7 @@ def main(argv: list[str] | None = None) -> int:
         "repository", metavar="owner/name",
         help="made if it is not there; owner/name@branch: a branch of it, made likewise",
     )  # fmt: skip
-    arguments.add_argument(
-        "--licence", "--license", help="of the weights, as CC-BY-4.0 (default: what the file tells)"
-    )
-    arguments.add_argument(
-        "--language", action="append", default=[], metavar="CODE",
-        help="that it recognises, as en; may be repeated",
-    )  # fmt: skip
+    add_terms(arguments, "that of the model file")
     arguments.add_argument("--private", action="store_true", help="make a private repository")
     arguments.add_argument("--message", help="of the commit")
     arguments.add_argument(
@@ -47,8 +40,10 @@ def push(options: argparse.Namespace) -> int:
     address = address_of(PREFIX + options.repository.removeprefix(PREFIX))
     path = model_path(options.model)
     file = load_model(path)
-    licence, languages = licence_of(options, file), languages_of(options)
-    card = card_of(file, address, licence, languages, card_beside(path))
+    file = file._replace(terms=pushed_terms(options, file))
+    own = card_beside(path)
+    card = card_of(file, address, own)
+    report_card(card, file.terms)
     name, size = address.file or MODEL_NAME, f"{path.stat().st_size / 1e6:.1f} MB"
     if options.dry_run:
         print(card)
@@ -61,29 +56,24 @@ def push(options: argparse.Namespace) -> int:
     return 0
 
 
-def licence_of(options: argparse.Namespace, file: ModelFile) -> str:
-    """The licence of the weights.
+def pushed_terms(options: argparse.Namespace, file: ModelFile) -> Terms:
+    """The terms that the repository states; reports a licence that is not the model's own.
 
     Raises:
-        UserError: if neither the options nor the model file tell it.
+        UserError: if neither the options nor the model file state a licence.
     """
-    record = file.training.get("imported")
-    told = options.licence or (record.get("licence") if isinstance(record, dict) else None)
-    if not isinstance(told, str) or len(told) > MOST_CHARACTERS or printable(told) != told:
+    terms = changed_terms("asrkit push", options, file.terms)
+    if terms.licence is None:
         raise UserError(
-            f"{shown(options.model)} does not tell its licence: add --licence, such as --licence "
+            f"{shown(options.model)} does not state its licence: add --licence, such as --licence "
             "CC-BY-4.0"
         )
-    return told
+    return terms
 
 
-def languages_of(options: argparse.Namespace) -> list[str]:
-    """The codes of the languages that the options name.
-
-    Raises:
-        UserError: for a text that is no code.
-    """
-    for code in options.language:
-        if not LANGUAGE.fullmatch(code):
-            raise UserError(f"--language is a code of two or three letters, as en: {shown(code)}")
-    return options.language
+def report_card(card: str, terms: Terms) -> None:
+    """Report a model's own card whose properties state another licence, or none."""
+    stated = stated_licence(card)
+    if stated is None or spelled(stated) != spelled(str(terms.licence)):
+        found = "no licence" if stated is None else f"the licence {stated}"
+        complain("asrkit push", f"the model's card states {found}, not {terms.licence}")

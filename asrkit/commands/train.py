@@ -23,17 +23,19 @@ from asrkit.evaluation.scoring import rates
 from asrkit.files import replacing
 from asrkit.kinds import refusal
 from asrkit.model_file import ModelFile, save_model
+from asrkit.terms import Terms
 from asrkit.training.corpus import feature_statistics, hours_of_epoch, shared_corpus
 from asrkit.training.distributed import Ranks
 from asrkit.training.sharded import load_weights
 from asrkit.training.snapshots import Checkpoints, EpochWeights
 from asrkit.training.spread_checkpoints import SpreadCheckpoints
+from asrkit.training.terms import with_terms
 from asrkit.training.trainer import Trainer
 from asrkit.training.warm_start import start_from
 
 logger = logging.getLogger("asrkit")
 
-MODEL = "model.safetensors"  # in training.output_dir
+MODEL, CONFIG = "model.safetensors", "config.yaml"  # in training.output_dir
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -64,6 +66,7 @@ def train(options: argparse.Namespace) -> int:
             prepare(config, folder, options.resume, options.overrides)
         ranks.wait()
         start_log(folder, ranks.is_first)
+        config = with_terms(config, folder / CONFIG if options.resume else None)
         return run(config, folder, options, ranks)
     finally:
         ranks.close()
@@ -169,7 +172,7 @@ def run(config: Config, folder: Path, command: argparse.Namespace, ranks: Ranks)
         raise ConfigError("the processes have other configurations; start all with the same")
     begin(trainer, command, folder)
     if ranks.is_first:  # from now on it is this training's folder
-        with replacing(folder / "config.yaml") as path:
+        with replacing(folder / CONFIG) as path:
             path.write_text(yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
         trainer.writer = SummaryWriter(str(folder / "tensorboard"))
     parameters = sum(p.numel() for p in model.parameters())
@@ -276,7 +279,8 @@ def finish(trainer: Trainer, config: Config, folder: Path) -> None:
     }
     path = folder / MODEL
     tokenizer = trainer.corpus.encode.tokenizer
-    save_model(path, ModelFile(model, tokenizer, config, training))
+    terms = Terms(config.data.licence, tuple(config.data.languages))
+    save_model(path, ModelFile(model, tokenizer, config, training, terms=terms))
     logger.info("average of epochs %s", ", ".join(map(str, averaged)))
     for name, score in results.items():
         logger.info("  dev WER %8s  %s", name, score)

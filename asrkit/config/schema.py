@@ -23,6 +23,7 @@ from asrkit.config.mistakes import explained
 from asrkit.config.yaml import ConfigError, read_values
 from asrkit.kinds import Kinds
 from asrkit.model import positions, subsampling
+from asrkit.terms import checked_languages, checked_licence
 
 Share = Annotated[float, Field(strict=False, ge=0.0, le=1.0)]
 ShareAboveZero = Annotated[Share, Field(gt=0.0)]
@@ -49,6 +50,12 @@ class DataConfig(Section):
     """Validation set, of other speakers, in the same formats."""
     recipe: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")] | None = None
     """The recipe that makes missing manifests, in a folder of its name; null for none."""
+    licence: Annotated[str, AfterValidator(checked_licence)] | None = None
+    """Licence of a model that is trained on these recordings, such as CC-BY-SA-4.0. null: the
+    licence of the model in `training.start_from`, or none. The model file states it."""
+    languages: Annotated[list[str], AfterValidator(checked_languages), AfterValidator(list)] = []
+    """Codes of the languages of these recordings, such as en. []: those of the model in
+    `training.start_from`. The model file states them."""
     max_batch_seconds: PositiveNumber = 32.0
     """Audio in a batch, on each GPU or process."""
     num_buckets: Positive = 20

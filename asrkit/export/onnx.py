@@ -56,6 +56,7 @@ def metadata(exported: Exported, file: ModelFile) -> dict[str, str]:
         "samples_before": str(frontend.before),
         "samples_after": str(frontend.after),
         "symbols": "\n".join(map(tokenizer.piece, range(1, tokenizer.vocab_size))),
+        **file.terms.properties(),
     } | ({} if exported.full else {"chunk_length": str(chunk_length(exported, file))})
 
 

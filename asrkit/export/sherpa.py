@@ -160,5 +160,6 @@ def wired(path: Path, file: ModelFile, exported: Exported) -> "ModelProto":
         "head": sizes["H"], "num_blocks": sizes["N"], "output_size": sizes["D"],
         "cnn_module_kernel": int(sizes["K"]) + 1, "right_context": encoder.factor - 1,
         "subsampling_factor": encoder.factor, "vocab_size": file.tokenizer.vocab_size,
+        **file.terms.properties(),
     }.items()})  # fmt: skip
     return model

@@ -21,7 +21,7 @@ class Imported(NamedTuple):
     file: ModelFile
     read: tuple[Path, ...]  # the files that it was made of
     source: str  # the toolkit, with its version if the checkpoint tells it
-    licence: str | None  # if the checkpoint tells it
+    licence: str | None  # if the checkpoint states it
     left_out: dict[str, int]  # numbers of parameters that a CTC model does not use, by part
 
 

@@ -117,7 +117,7 @@ def recognizer_of(
     try:
         return Recognizer(
             network, file.tokenizer, searches[0], normalizer, endpointer, postprocess, larger,
-            searches[1], build_frontend(file.config.model),
+            searches[1], build_frontend(file.config.model), file.terms,
         )  # fmt: skip
     except ValueError as error:
         raise UserError(str(error)) from None

@@ -31,6 +31,7 @@ from asrkit.runtime.streams import Streams, StreamsValue
 from asrkit.runtime.transcript import DecodingOptions, Transcript
 from asrkit.runtime.vad import SpeechDetector
 from asrkit.search import Search, is_fusing, plus
+from asrkit.terms import UNKNOWN, Terms
 from asrkit.text import Tokenizer, normalize
 
 Phrases = Mapping[str, float] | Iterable[str]  # with weights, or without
@@ -50,6 +51,7 @@ class Recognizer:
             more when it has ended; None for one pass.
         second_search: of the second pass; `search` if None.
         frontend: of the network; Kaldi's if None.
+        terms: licence and languages of the model.
 
     Raises:
         ValueError: for a frontend that does not fit the network, an endpointer that resets the
@@ -67,10 +69,11 @@ class Recognizer:
         second_pass: Backend | None = None,
         second_search: Search | None = None,
         frontend: audio.Frontend | None = None,
+        terms: Terms = UNKNOWN,
     ) -> None:
         spec = backend.spec
         self.decoding = DecodingOptions(tokenizer, search, endpointer, postprocess)
-        self.normalizer = normalizer
+        self.normalizer, self.terms = normalizer, terms
         self._identity: dict[str, Any] | None = None  # when it is asked for
         if self.decoding.resets_encoder and spec.chunk_size == FULL_CONTEXT:
             raise ValueError("in full context there is no encoder state to reset")
@@ -132,6 +135,16 @@ class Recognizer:
         """Of the pass whose text is final."""
         second = self.decoding.second
         return self.decoding.search if second is None else second.search
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """Codes of the languages that the model recognises, such as en; () if it states none."""
+        return self.terms.languages
+
+    @property
+    def language(self) -> str | None:
+        """The first of the languages; None if the model states none."""
+        return self.languages[0] if self.languages else None
 
     @property
     def frame_ms(self) -> int:

@@ -19,13 +19,14 @@ from starlette.types import Message, Receive, Scope, Send
 
 from asrkit.errors import UserError, shown
 from asrkit.kinds import refusal
-from asrkit.runtime import Segment, formats
+from asrkit.runtime import Recognizer, Segment, formats
 from asrkit.serve.calls import Call, CallError
 from asrkit.serve.decoding import Decoders, Decoding
 from asrkit.serve.server import RefusedError, Server, phrases_of
 
 FORMATS = ("json", "text", "srt", "vtt", "verbose_json")
 GRANULARITIES = ("segment", "word")
+UNDETERMINED = "und"  # ISO 639's code of a language that nobody stated
 SWITCH = {"true": True, "1": True, "false": False, "0": False}
 # Of OpenAI's that change nothing here: nothing is sampled.
 IGNORED = ("temperature", "chunking_strategy", "include[]")
@@ -61,7 +62,8 @@ async def transcriptions(request: Request, server: Server, decoders: Decoders) -
             await stack.enter_async_context(fed(call, decoding))
             if asked.stream:
                 return asked.warned(Events(events(call), stack.pop_all()))
-            return asked.warned(asked.written(await call.segments(), decoding.seconds))
+            written = asked.written(await call.segments(), decoding.seconds, recognizer)
+            return asked.warned(written)
     except CallError as error:
         return refused(error.__cause__ if isinstance(error.__cause__, UserError) else error)
     except UserError as error:
@@ -134,7 +136,7 @@ class Asked:
         self.file, self.form = file, texts.get("response_format", "json")
         if self.form not in FORMATS:
             raise UserError(f"response_format {refusal(self.form, FORMATS)}")
-        self.language = texts.get("language", "en")
+        self.language = texts.get("language", "")
         stream = texts.get("stream", "false").lower()
         if stream not in SWITCH:
             raise UserError(f"stream {refusal(stream, SWITCH)}")
@@ -152,7 +154,7 @@ class Asked:
             response.headers[WARNING] = ascii(warning)[1:-1]  # headers have no other letters
         return response
 
-    def written(self, segments: list[Segment], seconds: float) -> Response:
+    def written(self, segments: list[Segment], seconds: float, recognizer: Recognizer) -> Response:
         """The recognised segments in the form that is asked for."""
         words = [word for segment in segments for word in segment.words]
         text = " ".join(segment.text for segment in segments)
@@ -165,14 +167,20 @@ class Asked:
         if self.form == "json":
             return JSONResponse({"text": text, "usage": usage})
         body = {
-            "task": "transcribe", "language": self.language, "duration": seconds, "text": text,
-            "usage": usage,
+            "task": "transcribe", "language": self.language_of(recognizer), "duration": seconds,
+            "text": text, "usage": usage,
         }  # fmt: skip
         if "word" in self.times:
             body["words"] = [{"word": w.text, "start": w.start, "end": w.end} for w in words]
         if "segment" in self.times:
             body["segments"] = [verbose(i, segment) for i, segment in enumerate(segments)]
         return JSONResponse(body)
+
+    def language_of(self, recognizer: Recognizer) -> str:
+        """The language of the text: the model's, which of several the request chooses."""
+        if self.language in recognizer.languages:
+            return self.language
+        return recognizer.language or self.language or UNDETERMINED
 
 
 def verbose(number: int, segment: Segment) -> dict[str, Any]:

@@ -23,6 +23,8 @@ FREE = {
     "data.train",  # its utterances are compared
     "data.dev",
     "data.recipe",
+    "data.licence",
+    "data.languages",
     "data.max_bad_share",
     "data.num_workers",
     "context.chunk_size",

@@ -9,6 +9,7 @@ import yaml
 from asrkit import hub
 from asrkit.commands import push
 from asrkit.model_file import load_model, save_model
+from asrkit.terms import Terms
 from tests import hub_server
 from tests.running import run, talkative_model
 
@@ -142,13 +143,13 @@ def test_private(remote: hub_server.Hub, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["m.safetensors", "me/tiny"], "does not tell its licence: add --licence, such as"),
+        (["m.safetensors", "me/tiny"], "does not state its licence: add --licence, such as"),
         (["m.safetensors", "tiny", "--licence", "mit"], "a model of the hub is hf://owner/name"),
         (["m.safetensors", "../tiny", "--licence", "mit"], "a model of the hub is hf://owner/name"),
         (["none", "me/tiny", "--licence", "mit"], "no model file none"),
-        (["m.safetensors", "me/tiny", "--licence", "a\nb"], "does not tell its licence"),
+        (["m.safetensors", "me/tiny", "--licence", "a\nb"], "must be one printable line"),
         (["m.safetensors", "me/tiny", "--licence", "mit", "--language", "English"],
-         "--language is a code of two or three letters, as en: 'English'"),
+         "a language must be a code of two or three letters, such as en, got 'English'"),
     ],
 )  # fmt: skip
 def test_mistakes(
@@ -204,9 +205,55 @@ def test_scores_that_are_none_are_left_out(remote: hub_server.Hub) -> None:
     assert run("push", "m.safetensors", "me/tiny") == 2  # nor is that a licence
 
 
-def test_an_imported_model_tells_its_licence(remote: hub_server.Hub) -> None:
+def test_a_model_imported_before_files_had_terms_states_its_licence(remote: hub_server.Hub) -> None:
     record = {"imported": {"name": "stt", "source": "NeMo", "licence": "My Own"}}
     save_model("m.safetensors", load_model("m.safetensors")._replace(training=record))
     assert push.main(["m.safetensors", "me/tiny"]) == 0
     found = properties(files(remote)["README.md"].decode())
     assert (found["license"], found["license_name"]) == ("other", "My Own")
+
+
+SHARED = Terms("CC-BY-SA-4.0", ("de", "en"))
+
+
+def with_terms(terms: Terms) -> None:
+    save_model("m.safetensors", load_model("m.safetensors")._replace(terms=terms))
+
+
+def test_the_licence_and_languages_of_the_file_are_pushed(
+    remote: hub_server.Hub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_terms(SHARED)
+    assert run("push", "m.safetensors", "me/tiny") == 0
+    found = properties(files(remote)["README.md"].decode())
+    assert (found["license"], found["language"]) == ("cc-by-sa-4.0", ["de", "en"])
+    assert "asrkit push" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("licence", "own", "said"),
+    [
+        ("CC BY-SA 4.0", None, ""),  # the same in another spelling
+        ("CC-BY-4.0", None, "licence CC-BY-4.0, but the model file is under CC-BY-SA-4.0, which "
+         "asks that changed versions keep it"),
+        ("CC-BY-SA-4.0", "---\nlicense: mit\n---\n# mine\n",
+         "the model's card states the licence mit, not CC-BY-SA-4.0"),
+        ("CC-BY-SA-4.0", "---\na: [\n---\n# mine\n",
+         "the model's card states no licence, not CC-BY-SA-4.0"),
+        ("My Own", "---\nlicense: other\nlicense_name: My own\n---\n# mine\n",
+         "licence My Own, but the model file is under CC-BY-SA-4.0, which asks that changed "
+         "versions keep it"),
+    ],
+)  # fmt: skip
+def test_a_licence_that_differs_from_the_files_is_reported(
+    licence: str,
+    own: str | None,
+    said: str,
+    remote: hub_server.Hub,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with_terms(SHARED)
+    if own is not None:
+        Path("m.md").write_text(own, encoding="utf-8")
+    assert run("push", "m.safetensors", "me/tiny", "--licence", licence, "--dry-run") == 0
+    assert capsys.readouterr().err == (said and f"asrkit push: {said}\n")

@@ -50,7 +50,8 @@ def streamed(folder: Path, feats: np.ndarray, forgets: bool = False) -> np.ndarr
 
     session = onnxruntime.InferenceSession(folder / "model.onnx")
     told = session.get_modelmeta().custom_metadata_map
-    sizes = {name: int(told[name]) for name in told}
+    sizes = {name: int(told[name]) for name in told if name not in ("licence", "languages")}
+    assert (told["licence"], told["languages"]) == ("CC-BY-SA-4.0", "en")
     blocks, width = sizes["num_blocks"], sizes["output_size"]
     chunk, left = CONTEXT.chunk_size, CONTEXT.left_context
     window = (chunk - 1) * sizes["subsampling_factor"] + sizes["right_context"] + 1

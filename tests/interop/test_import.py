@@ -57,11 +57,11 @@ def test_the_licence_is_asked_for(
     output = tmp_path / "m.safetensors"
     assert run("import", "nemo", nemo, "--output", output) == 2
     error = capsys.readouterr().err
-    assert "does not tell its licence: add --licence" in error
+    assert "does not state its licence: add --licence" in error
     assert len(error.splitlines()) == 1
     assert not output.exists()
     assert run("import", "nemo", nemo, "--output", output, "--licence", "a\x1b]0;") == 2
-    assert "must be printable" in capsys.readouterr().err
+    assert "must be one printable line" in capsys.readouterr().err
     assert run("import", "nemo", nemo, "--output", nemo, "--licence", "MIT") == 2
     assert "name another file to write" in capsys.readouterr().err
 

@@ -9,11 +9,16 @@ import httpx
 import numpy as np
 import openai
 import pytest
+import soundfile
 
 import asrkit
 from asrkit.errors import shown
-from asrkit.runtime import Recognizer, formats
+from asrkit.model_file import load_model
+from asrkit.runtime import Recognizer, formats, recognizer_of
 from asrkit.serve.server import Limits, Server
+from asrkit.terms import Terms
+from tests.conftest import speech
+from tests.running import talkative_model
 from tests.serve.running import serving
 
 Recordings = list[tuple[Path, np.ndarray]]
@@ -43,6 +48,26 @@ def test_openai(address: str, served: Recognizer, recordings: Recordings) -> Non
     assert verbose.duration == len(samples) / 16000
     assert all(-20 < s.avg_logprob <= 0 for s in verbose.segments)
     assert client.models.list().data[0].id == "small-en-alnum"
+
+
+def test_verbose_json_names_the_language_of_the_model(tmp_path: Path) -> None:
+    """That of the request chooses among several, and counts where the model states none."""
+    file = load_model(talkative_model(tmp_path / "m.safetensors"))
+    languages: dict[str, tuple[str, ...]] = {"one": ("de",), "two": ("de", "fr"), "none": ()}
+    models = {
+        name: recognizer_of(file._replace(terms=Terms(None, codes)))
+        for name, codes in languages.items()
+    }
+    soundfile.write(tmp_path / "a.wav", speech(0.5), 16000)
+    with serving(Server(models, Limits())) as address:
+        for name, asked, expected in (
+            ("one", {}, "de"), ("one", {"language": "en"}, "de"), ("two", {"language": "fr"}, "fr"),
+            ("none", {"language": "nl"}, "nl"), ("none", {}, "und"),
+        ):  # fmt: skip
+            found = client_of(address).audio.transcriptions.create(
+                model=name, file=tmp_path / "a.wav", response_format="verbose_json", **asked
+            )
+            assert found.language == expected, (name, asked)
 
 
 def test_text_as_it_is_recognised(address: str, served: Recognizer, recordings: Recordings) -> None:

@@ -1,0 +1,150 @@
+"""Terms of a model: the licence of its weights, and the languages that it recognises.
+
+Terms travel in the model file: through further training, averages, packing, exports and uploads.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from asrkit.errors import UserError, shown
+
+MOST_CHARACTERS = 200  # of a licence
+MOST_LANGUAGES = 100
+LANGUAGE = re.compile(r"[a-z]{2,3}")
+# Licences that a changed version must keep, in the spelling of `spelled`.
+SHARE_ALIKE = re.compile(r"cc-by(-nc)?-sa\b|[al]?gpl\b|odbl\b|mpl\b|epl\b|eupl\b|cecill\b|osl\b")
+
+
+class Terms(NamedTuple):
+    """The licence of a model's weights, as CC-BY-4.0, and codes of its languages, as en."""
+
+    licence: str | None = None  # None if nobody stated it
+    languages: tuple[str, ...] = ()
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the licence asks that a changed version keeps it."""
+        return self.licence is not None and SHARE_ALIKE.match(spelled(self.licence)) is not None
+
+    def metadata(self) -> dict[str, Any]:
+        """Values for JSON, which `read_terms` reads; what is unknown is left out."""
+        values = {"licence": self.licence, "languages": [*self.languages]}
+        return {key: value for key, value in values.items() if value}
+
+    def properties(self) -> dict[str, str]:
+        """Values as text, codes of languages between spaces; what is unknown is left out."""
+        values = {"licence": self.licence, "languages": " ".join(self.languages)}
+        return {key: value for key, value in values.items() if value}
+
+
+UNKNOWN = Terms()
+
+
+def spelled(licence: str) -> str:
+    """A licence in the one spelling for comparisons: "CC BY-SA 4.0" is cc-by-sa-4.0."""
+    return re.sub(r"[\s_]+", "-", licence.strip().lower())
+
+
+def checked_licence(value: object) -> str:
+    """The name of a licence.
+
+    Raises:
+        UserError: for anything but one printable line.
+    """
+    text = value.strip() if isinstance(value, str) else ""
+    if not 0 < len(text) <= MOST_CHARACTERS or not text.isprintable():
+        raise UserError(
+            f"a licence must be one printable line of at most {MOST_CHARACTERS} characters, such as"
+            f" CC-BY-4.0, got {shown(value)}"
+        )
+    return text
+
+
+def checked_languages(values: object) -> tuple[str, ...]:
+    """Codes of languages, each once.
+
+    Raises:
+        UserError: for anything but a list of codes.
+    """
+    if not isinstance(values, list | tuple) or len(values) > MOST_LANGUAGES:
+        raise UserError(
+            f"languages must be a list of at most {MOST_LANGUAGES} codes, got {shown(values)}"
+        )
+    for code in values:
+        if not isinstance(code, str) or not LANGUAGE.fullmatch(code):
+            raise UserError(
+                f"a language must be a code of two or three letters, such as en, got {shown(code)}"
+            )
+    return tuple(dict.fromkeys(values))
+
+
+def read_terms(values: Mapping[str, Any]) -> Terms:
+    """The terms in a file's metadata; those that are missing are unknown.
+
+    Raises:
+        UserError: for a value that is not one.
+    """
+    licence, languages = values.get("licence"), values.get("languages", [])
+    return Terms(
+        None if licence is None else checked_licence(licence), checked_languages(languages)
+    )
+
+
+def inherited(own: Terms, sources: Mapping[str, Terms], option: str) -> tuple[Terms, list[str]]:
+    """The terms of a model that was made from others, and what a user has to know of them.
+
+    Args:
+        own: terms that the user gave, which win.
+        sources: terms of the other models, by their names.
+        option: what names a licence, for messages.
+
+    Raises:
+        UserError: for sources with different licences, if the user gave none.
+    """
+    licence, notes = own.licence, []
+    if licence is not None:
+        notes += differences(licence, sources)
+    elif licence := common_licence(sources, option):
+        stating = [name for name, terms in sources.items() if terms.licence is not None]
+        notes.append(f"licence {licence}, that of {' and '.join(stating)}")
+        notes += [f"{name} states no licence" for name in sources if name not in stating]
+    languages = own.languages
+    if not languages:
+        every = [code for terms in sources.values() for code in terms.languages]
+        if languages := tuple(dict.fromkeys(every)):
+            notes.append(f"languages {', '.join(languages)}, those of {' and '.join(sources)}")
+    return Terms(licence, languages), notes
+
+
+def common_licence(sources: Mapping[str, Terms], option: str) -> str | None:
+    """The licence of models; None if none states one.
+
+    Raises:
+        UserError: if they state different ones.
+    """
+    stated = {name: each.licence for name, each in sources.items() if each.licence is not None}
+    licences = {spelled(licence): licence for licence in stated.values()}
+    if len(licences) > 1:
+        each = ", ".join(f"{name} {shown(licence)}" for name, licence in stated.items())
+        raise UserError(f"the models have different licences: {each}; choose one by {option}")
+    return next(iter(licences.values()), None)
+
+
+def differences(licence: str, sources: Mapping[str, Terms]) -> list[str]:
+    """A line for each model that states another licence than this one."""
+    return [
+        f"licence {licence}, but {name} is under {terms.licence}"
+        + (", which asks that changed versions keep it" if terms.keeps else "")
+        for name, terms in sources.items()
+        if terms.licence is not None and spelled(terms.licence) != spelled(licence)
+    ]
+
+
+def listed(terms: Terms) -> dict[str, str]:
+    """Names and values of the terms for a listing."""
+    unknown = "not stated in the file"
+    return {
+        "licence": terms.licence or unknown,
+        "languages": ", ".join(terms.languages) or unknown,
+    }

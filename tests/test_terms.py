@@ -1,0 +1,202 @@
+"""The licence and the languages of a model travel with its weights, and no file makes one up."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import asrkit
+from asrkit.backends.description import Exported
+from asrkit.build import build_model
+from asrkit.commands import train
+from asrkit.config import load_config
+from asrkit.errors import UserError
+from asrkit.export import onnx
+from asrkit.model_file import ModelFileError, load_model, read_terms_of, save_model
+from asrkit.terms import MOST_CHARACTERS, MOST_LANGUAGES, Terms, inherited
+from asrkit.text import CharTokenizer
+from asrkit.training.terms import with_terms
+from tests.conftest import write_config
+from tests.running import run
+from tests.test_model_file import a_file, edit
+from tools.average_models import main as average
+
+SHARED = Terms("CC-BY-SA-4.0", ("de", "en"))
+UNSTATED = "not stated in the file"
+
+
+def saved(path: Path, terms: Terms, labels: str = "abcdefghijklmnopqrstuvwxyz ") -> Path:
+    save_model(path, a_file(CharTokenizer(list(labels)))._replace(terms=terms))
+    return path
+
+
+def test_terms_are_saved_loaded_and_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = saved(tmp_path / "m.safetensors", SHARED)
+    assert load_model(path).terms == read_terms_of(path) == SHARED
+    recognizer = asrkit.load(path)
+    assert (recognizer.language, recognizer.languages) == ("de", ("de", "en"))
+    assert run("info", path) == 0
+    shown = capsys.readouterr().out
+    assert "\nlicence     CC-BY-SA-4.0\nlanguages   de, en\n" in shown
+
+
+def test_a_file_without_terms_loads_and_states_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = saved(tmp_path / "m.safetensors", Terms())
+    assert load_model(path).terms == Terms()
+    assert asrkit.load(path).language is None
+    assert run("info", path) == 0
+    assert f"\nlicence     {UNSTATED}\nlanguages   {UNSTATED}\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"licence": 3}, {"licence": ""}, {"licence": "a\x1b]0;x"}, {"licence": "a\nb"},
+        {"licence": "x" * (MOST_CHARACTERS + 1)}, {"licence": ["MIT"]},
+        {"languages": "en"}, {"languages": [3]}, {"languages": ["English"]}, {"languages": None},
+        {"languages": ["en"] * (MOST_LANGUAGES + 1)}, {"languages": {"en": 1}},
+    ],
+)  # fmt: skip
+def test_terms_that_are_none_are_refused_in_one_line(
+    header: dict[str, object], tmp_path: Path
+) -> None:
+    path = saved(tmp_path / "m.safetensors", Terms())
+    edit(path, **header)
+    for read in (load_model, read_terms_of):
+        with pytest.raises(
+            ModelFileError, match=r"its header is damaged: (a )?(licence|lang)"
+        ) as e:
+            read(path)
+        assert str(e.value).isprintable()
+        assert len(str(e.value)) < 1000
+
+
+def test_a_packed_model_keeps_its_terms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, small = saved(tmp_path / "m.safetensors", SHARED), tmp_path / "small.safetensors"
+    assert run("pack", "--model", path, "--output", small) == 0
+    assert read_terms_of(small) == SHARED
+    assert capsys.readouterr().err == ""
+    assert (
+        run("pack", "--model", path, "--output", small, "--licence", "MIT", "--language", "fr") == 0
+    )
+    assert read_terms_of(small) == Terms("MIT", ("fr",))
+    assert "licence MIT, but the model file is under CC-BY-SA-4.0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("own", "licence", "notes"),
+    [
+        (Terms(), "CC-BY-SA-4.0",
+         ["licence CC-BY-SA-4.0, that of a", "languages de, en, those of a"]),
+        (Terms("cc by-sa 4.0", ("nl",)), "cc by-sa 4.0", []),
+        (Terms("CC-BY-4.0", ("nl",)), "CC-BY-4.0", ["licence CC-BY-4.0, but a is under "
+         "CC-BY-SA-4.0, which asks that changed versions keep it"]),
+    ],
+)  # fmt: skip
+def test_what_a_model_inherits(own: Terms, licence: str, notes: list[str]) -> None:
+    terms, found = inherited(own, {"a": SHARED}, "data.licence")
+    assert (terms.licence, found) == (licence, notes)
+    assert terms.languages == (own.languages or SHARED.languages)
+
+
+@pytest.mark.parametrize(
+    ("licence", "keeps"),
+    [
+        ("CC-BY-SA-4.0", True), ("CC BY-SA 3.0", True), ("cc_by_nc_sa_4.0", True),
+        ("GPL-3.0", True), ("AGPL-3.0-only", True), ("LGPL-2.1", True), ("ODbL-1.0", True),
+        ("MPL-2.0", True), ("CC-BY-4.0", False), ("CC-BY-NC-4.0", False), ("Apache-2.0", False),
+        ("MIT", False), ("CC0-1.0", False), ("Eclipse", False),
+    ],
+)  # fmt: skip
+def test_which_licences_ask_to_be_kept(licence: str, keeps: bool) -> None:
+    assert Terms(licence).keeps == keeps
+
+
+def test_an_average_has_the_licence_of_its_parts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two licences are refused unless the user names one: no rule joins any two of them."""
+    shared = saved(tmp_path / "a.safetensors", SHARED)
+    silent = saved(tmp_path / "b.safetensors", Terms(None, ("fr",)))
+    other = saved(tmp_path / "c.safetensors", Terms("MIT"))
+    output = tmp_path / "m.safetensors"
+    assert average(["--output", str(output), f"{shared}=0.5", f"{silent}=0.5"]) == 0
+    file = load_model(output)
+    assert file.terms == Terms("CC-BY-SA-4.0", ("de", "en", "fr"))
+    assert [each.get("licence") for each in file.training["average"]] == ["CC-BY-SA-4.0", None]
+    assert f"{silent} states no licence" in capsys.readouterr().err
+    output.unlink()
+    parts = [f"{shared}=0.5", f"{other}=0.5"]
+    assert average(["--output", str(output), *parts]) == 2
+    assert "different licences" in capsys.readouterr().err
+    assert not output.exists()
+    assert average(["--output", str(output), "--licence", "CC-BY-SA-4.0", *parts]) == 0
+    assert read_terms_of(output).licence == "CC-BY-SA-4.0"
+    assert f"but {other} is under MIT" in capsys.readouterr().err
+
+
+def test_a_training_inherits_the_terms_of_the_model_it_starts_from(
+    corpus: Path, tmp_path: Path
+) -> None:
+    """Also when it is resumed and the first model has gone."""
+    start, out = tmp_path / "start.safetensors", tmp_path / "out"
+    config = write_config(tmp_path / "c.yaml", corpus, out, epochs=1, average=1)
+    network = load_config(config).model
+    labels = CharTokenizer(list("abc "))
+    first = a_file(labels)._replace(
+        model=build_model(network, labels.vocab_size), config=load_config(config), terms=SHARED
+    )
+    save_model(start, first)
+    command = ["--config", str(config), f"training.start_from={start}"]
+    assert train.main(command) == 0
+    log, model = (out / "train.log").read_text(), out / "model.safetensors"
+    assert f"licence CC-BY-SA-4.0, that of {start}" in log
+    assert f"languages de, en, those of {start}" in log
+    assert read_terms_of(model) == SHARED
+    model.unlink()
+    start.unlink()
+    assert train.main([*command, "--resume"]) == 0
+    assert read_terms_of(model) == SHARED
+
+
+def test_a_training_reports_another_licence_than_that_of_its_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    start = saved(tmp_path / "start.safetensors", SHARED)
+    options = ["data.train=a", "data.dev=b", f"training.start_from={start}"]
+    own = ["data.licence=CC-BY-4.0", "data.languages=[nl]"]
+    data = with_terms(load_config("an4", options + own), None).data
+    assert (data.licence, data.languages) == ("CC-BY-4.0", ["nl"])
+    assert caplog.messages == [
+        f"licence CC-BY-4.0, but {start} is under CC-BY-SA-4.0, which asks that changed versions "
+        "keep it"
+    ]
+
+
+def test_exports_state_the_terms() -> None:
+    file = a_file()._replace(terms=SHARED)
+    about = onnx.metadata(Exported("ctc", 4, 8), file)
+    assert (about["licence"], about["languages"]) == ("CC-BY-SA-4.0", "de en")
+    described = json.loads(about["asrkit"])
+    assert (described["licence"], described["languages"]) == ("CC-BY-SA-4.0", ["de", "en"])
+    about = onnx.metadata(Exported("ctc", 4, 8), file._replace(terms=Terms()))
+    assert {"licence", "languages"}.isdisjoint(about.keys() | json.loads(about["asrkit"]))
+
+
+def test_the_shipped_model_states_its_licence_and_language() -> None:
+    assert read_terms_of("small-en-alnum") == Terms("CC-BY-SA-4.0", ("en",))
+
+
+def test_a_wrong_option_is_a_mistake_of_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, output = saved(tmp_path / "m.safetensors", SHARED), tmp_path / "x.safetensors"
+    for options in (["--licence", "a\x07"], ["--language", "English"], ["--licence", " "]):
+        assert run("pack", "--model", path, "--output", output, *options) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+    with pytest.raises(UserError, match="choose one by X"):
+        inherited(Terms(), {"a": SHARED, "b": Terms("MIT")}, "X")
