@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from asrkit.errors import UserError, shown, whole_number
 
+PAUSE_MS = 1000  # the default everywhere that a pause ends a segment
 BREATH_MS = 200  # a pause that is enough once a segment has its longest length
 
 
@@ -22,7 +23,7 @@ class Endpointer:
     become frames of whatever network it is used with.
 
     Args:
-        pause_ms: a pause this long ends a segment.
+        pause_ms: a pause this long ends a segment. None, with a `max_segment_ms`: only that does.
         min_segment_ms: shorter segments go on.
         max_segment_ms: a segment this long ends at its next breath, a pause of 200 ms, so that no
             word is cut. None: never.
@@ -36,13 +37,15 @@ class Endpointer:
 
     def __init__(
         self,
-        pause_ms: int = 1000,
+        pause_ms: int | None = PAUSE_MS,
         min_segment_ms: int = 0,
         max_segment_ms: int | None = None,
         reset_encoder: bool = False,
         vad: bool = False,
     ) -> None:
-        self.pause_ms = checked("pause_ms", pause_ms, 1)
+        self.pause_ms = None
+        if pause_ms is not None or max_segment_ms is None:
+            self.pause_ms = checked("pause_ms", pause_ms, 1)
         self.min_segment_ms = checked("min_segment_ms", min_segment_ms, 0)
         self.max_segment_ms = None
         if max_segment_ms is not None:
@@ -51,6 +54,17 @@ class Endpointer:
             if not isinstance(value, bool):
                 raise UserError(f"{name} must be True or False, got {shown(value)}")
         self.reset_encoder, self.vad = reset_encoder, vad
+
+    def with_pause(self, pause_ms: int | None) -> "Endpointer | None":
+        """An endpointer with another pause and otherwise these options.
+
+        Args:
+            pause_ms: length of the pause. None: no pause ends a segment; without a
+                `max_segment_ms` nothing does, and there is no endpointer.
+        """
+        if pause_ms is None and self.max_segment_ms is None:
+            return None
+        return Endpointer(**vars(self) | {"pause_ms": pause_ms})
 
     def start(self) -> EndpointState:
         """The state of a stream that has not begun."""
@@ -66,10 +80,12 @@ class Endpointer:
             quiet: (E,), whether nothing is said in a frame.
             frame_ms: milliseconds of a frame; times become whole frames, at least one.
         """
-        needed, least = frames(self.pause_ms, frame_ms), frames(self.min_segment_ms, frame_ms)
-        breath, most = min(needed, frames(BREATH_MS, frame_ms)), math.inf
+        least, needed, most = frames(self.min_segment_ms, frame_ms), math.inf, math.inf
+        if self.pause_ms is not None:
+            needed = frames(self.pause_ms, frame_ms)
         if self.max_segment_ms is not None:
             most = frames(self.max_segment_ms, frame_ms)
+        breath = min(needed, frames(BREATH_MS, frame_ms))
         count, pause, spoken = state
         cuts = []
         for i, silent in enumerate(quiet):
@@ -87,7 +103,7 @@ def frames(milliseconds: int, frame_ms: int) -> int:
     return max(1, (milliseconds + frame_ms // 2) // frame_ms)
 
 
-def checked(name: str, milliseconds: int, lowest: int) -> int:
+def checked(name: str, milliseconds: int | None, lowest: int) -> int:
     """A time that is a whole number, at least `lowest`.
 
     Raises:

@@ -35,7 +35,7 @@ class Start(Message):
     hotwords: dict[Phrase, float] | list[Phrase] = []
     """Phrases to prefer, or phrases with weights; for a server whose search takes them."""
     pause_ms: Annotated[int, Field(ge=0, le=60_000)] | None = None
-    """A pause that ends a segment; 0: only a commit does; the server's own if left out."""
+    """A pause that ends a segment; 0: no pause does; the server's own if left out."""
     model: Annotated[str, Field(max_length=200)] | None = None
     """Name of one of the server's models; its first if left out."""
 

@@ -10,80 +10,34 @@ import json
 import math
 from contextlib import ExitStack
 from itertools import count
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from starlette.websockets import WebSocket
 
-from asrkit.errors import UserError, printable
+from asrkit.errors import UserError
 from asrkit.runtime import Segment
+from asrkit.runtime.endpoint import PAUSE_MS
 from asrkit.serve.calls import Call, News
 from asrkit.serve.g711 import A_LAW, MU_LAW
-from asrkit.serve.server import RefusedError, Server
+from asrkit.serve.realtime_messages import (
+    G711,
+    AnyEvent,
+    Append,
+    Clear,
+    Commit,
+    Session,
+    changed,
+    error_event,
+    first_session,
+    no_effect,
+    parsed,
+    rate_of,
+    unused,
+)
+from asrkit.serve.server import RefusedError, Server, phrases_of
 from asrkit.serve.sockets import both_ways, next_message, put, samples_of, telling
 
-
-class Loose(BaseModel):
-    """What is not known is not looked at: OpenAI's sessions have fields of other tasks."""
-
-    model_config = ConfigDict(extra="ignore")
-
-
-class Pcm(Loose):
-    type: Literal["audio/pcm"]
-    rate: Literal[8000, 16000, 24000, 48000] = 24000
-
-
-class G711(Loose):
-    type: Literal["audio/pcmu", "audio/pcma"]
-
-
-class ServerVad(Loose):
-    type: Literal["server_vad"]
-    silence_duration_ms: Annotated[int, Field(ge=40, le=60_000)] = 500
-
-
-class Transcription(Loose):
-    model: str | None = None
-    prompt: Annotated[str, Field(max_length=10_000)] = ""
-
-
-class Input(Loose):
-    format: Annotated[Pcm | G711, Field(discriminator="type")] = Pcm(type="audio/pcm")
-    transcription: Transcription = Transcription()
-    turn_detection: ServerVad | None = ServerVad(type="server_vad")
-
-
-class Audio(Loose):
-    input: Input = Input()
-
-
-class Session(Loose):
-    type: Literal["transcription"] = "transcription"
-    audio: Audio = Audio()
-
-
-class Update(Loose):
-    type: Literal["session.update"]
-    session: Session
-
-
-class Append(Loose):
-    type: Literal["input_audio_buffer.append"]
-    audio: str
-
-
-class Commit(Loose):
-    type: Literal["input_audio_buffer.commit"]
-
-
-class Clear(Loose):
-    type: Literal["input_audio_buffer.clear"]
-
-
-Event = Update | Append | Commit | Clear
-_EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="type")])
 ITEM = "conversation.item.input_audio_transcription"
 
 
@@ -98,8 +52,8 @@ async def realtime(websocket: WebSocket, server: Server) -> None:
             raise UserError("only /v1/realtime?intent=transcription is served")
         with ExitStack() as stack:
             connection = Connection(websocket, server, stack)
+            await connection.begin(first_session(server.model().pause_ms))
             await connection.tell("session.created", session=connection.session.model_dump())
-            await connection.begin()
             await both_ways(connection.read(), connection.write())
 
 
@@ -114,8 +68,9 @@ class Connection:
 
     def __init__(self, websocket: WebSocket, server: Server, stack: ExitStack) -> None:
         self.websocket, self.server, self.stack = websocket, server, stack
-        self.session, self.numbers = Session(), count(1)
-        self.call: Call  # and its item that goes on, from `begin`
+        self.numbers = count(1)
+        self.session: Session  # with its call and the call's item, from `begin`
+        self.call: Call
         self.item: Item
         self.past, self.commits = b"", 0  # of the call
         self.previous: str | None = None  # item that was completed
@@ -124,19 +79,27 @@ class Connection:
         event = {"type": kind, "event_id": f"event_{next(self.numbers)}", **fields}
         await self.websocket.send_text(json.dumps(event, ensure_ascii=False))
 
-    async def begin(self) -> None:
-        """A call as the session says."""
-        settings = self.session.audio.input
-        model = self.server.model(settings.transcription.model)
-        prompt = settings.transcription.prompt if model.takes_hotwords else ""
-        hotwords = [each for each in map(str.strip, prompt.split(",")) if each]
-        vad = settings.turn_detection
-        pause_ms = 0 if vad is None else vad.silence_duration_ms
-        recognizer = await self.server.recognizer_for(model, hotwords, pause_ms)
+    async def begin(self, session: Session) -> str:
+        """Begin a call with a session; returns a warning, or "".
+
+        Raises:
+            UserError: for a session that cannot be; the one before goes on, nothing has changed.
+        """
+        settings, server = session.audio.input, self.server
+        model = server.model(settings.transcription.model)
+        phrases = phrases_of(settings.transcription.prompt)
+        phrases, warning = await server.preferred(model, phrases)
+        vad, pause_ms = settings.turn_detection, 0
+        if vad is not None:
+            pause_ms = vad.silence_duration_ms or model.pause_ms or PAUSE_MS
+            vad.silence_duration_ms = pause_ms  # of the session that the client is told
+        recognizer = await server.recognizer_for(model, phrases, pause_ms)
         self.stack.close()
-        self.past, self.commits, self.item = b"", 0, Item(f"item_{next(self.numbers)}")
-        calling = self.server.call(model, rate_of(settings), recognizer)
+        calling = server.call(model, rate_of(settings), recognizer)
         self.call = self.stack.enter_context(calling)
+        self.session, self.past, self.commits = session, b"", 0
+        self.item = Item(f"item_{next(self.numbers)}")
+        return warning
 
     async def read(self) -> None:
         """Events of the client; those that cannot be followed are answered with an error."""
@@ -146,7 +109,8 @@ class Connection:
             try:
                 if isinstance(message, bytes):
                     raise UserError("events are text")
-                event, given = parsed(message)
+                event = parsed(message)
+                given = event.event_id
                 await self.follow(event)
             except RefusedError:
                 raise
@@ -156,7 +120,7 @@ class Connection:
                     json.dumps(error_event("invalid_request", str(error), event_id))
                 )
 
-    async def follow(self, event: Event) -> None:
+    async def follow(self, event: AnyEvent) -> None:
         if isinstance(event, Append):
             await self.append(event.audio)
         elif isinstance(event, Commit):
@@ -164,16 +128,21 @@ class Connection:
                 raise UserError("there is no audio to commit")
             self.call.commit()
         elif isinstance(event, Clear):
-            await self.begin()
+            await self.begin(self.session)
             await self.tell("input_audio_buffer.cleared")
         else:
-            asked = event.session.audio.input
-            if self.call.seconds:
-                raise UserError("the session has audio already: clear it first")
-            self.server.model(asked.transcription.model)  # raises if there is none
-            self.session = event.session
-            await self.begin()
-            await self.tell("session.updated", session=self.session.model_dump())
+            await self.update(event.session)
+
+    async def update(self, asked: dict[str, Any]) -> None:
+        """Change the fields of the session that a client names, all of them or none."""
+        if self.call.seconds:
+            raise UserError("the session has audio already: clear it first")
+        session = changed(self.session, asked)
+        warnings = [await self.begin(session)]
+        warnings.append(no_effect(unused(asked, session, "session")))
+        await self.tell("session.updated", session=session.model_dump())
+        for warning in filter(None, warnings):
+            await self.tell("warning", message=warning)
 
     async def append(self, text: str) -> None:
         try:
@@ -258,35 +227,3 @@ class Item:
     def __init__(self, id: str) -> None:
         self.id, self.started, self.sent = id, False, ""
         self.segments: list[Segment] = []
-
-
-def rate_of(settings: Input) -> int:
-    """Hz."""
-    return settings.format.rate if isinstance(settings.format, Pcm) else 8000
-
-
-def parsed(text: str) -> tuple[Event, object]:
-    """An event and its id.
-
-    Raises:
-        UserError: for what is not one.
-    """
-    try:
-        value = json.loads(text)
-        return _EVENT.validate_python(value), value.get("event_id")
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise UserError(printable(f"{place}: {first['msg']}"[:200])) from None
-    except (ValueError, RecursionError):
-        raise UserError("events are JSON objects") from None
-
-
-def error_event(code: str, message: str, event_id: str | None = None) -> dict[str, Any]:
-    return {
-        "type": "error", "event_id": "event_error",
-        "error": {
-            "type": "invalid_request_error", "code": code, "message": message, "param": None,
-            "event_id": event_id,
-        },
-    }  # fmt: skip

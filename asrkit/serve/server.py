@@ -103,6 +103,12 @@ class Model(NamedTuple):
         return is_fusing(self.recognizer.final_search)
 
     @property
+    def pause_ms(self) -> int | None:
+        """Length of the pause that ends a segment; None if none does."""
+        endpointer = self.recognizer.decoding.endpointer
+        return None if endpointer is None else endpointer.pause_ms
+
+    @property
     def ranks_texts(self) -> bool:
         """Whether the search of the final text finds several texts."""
         search = self.recognizer.final_search
@@ -174,14 +180,21 @@ class Server:
         hotwords: Mapping[str, float] | Sequence[str] = (),
         pause_ms: int | None = None,
     ) -> Recognizer:
-        """A model's recogniser with hotwords and an endpointer of the caller's own.
+        """A model's recogniser with hotwords and a pause of the caller's own.
+
+        Args:
+            model: one of the server's.
+            hotwords: phrases to prefer, or phrases with weights.
+            pause_ms: length of the pause that ends a segment. 0: no pause does. None: the
+                server's. The other options of segments are always the server's.
 
         Raises:
             UserError: for values that cannot be.
         """
         recognizer = model.recognizer
         if pause_ms is not None:
-            endpointer = None if pause_ms == 0 else Endpointer(pause_ms)
+            own = recognizer.decoding.endpointer or Endpointer()
+            endpointer = own.with_pause(pause_ms or None)
             decoding = recognizer.decoding._replace(endpointer=endpointer)
             recognizer = recognizer.with_decoding(decoding)
         self.check_hotwords(hotwords)

@@ -51,8 +51,8 @@ def frames(milliseconds: int) -> int:
 def defined(endpointer: Endpointer, quiet: list[bool]) -> list[int]:
     """The rules, asked of every frame by looking at all of its segment."""
     cuts, start = [], 0
-    pause_frames, least = frames(endpointer.pause_ms), frames(endpointer.min_segment_ms)
-    longest = endpointer.max_segment_ms
+    least, longest = frames(endpointer.min_segment_ms), endpointer.max_segment_ms
+    pause_frames = math.inf if endpointer.pause_ms is None else frames(endpointer.pause_ms)
     for end in range(1, len(quiet) + 1):
         segment = quiet[start:end]
         if all(segment) or len(segment) < least:
@@ -66,11 +66,22 @@ def defined(endpointer: Endpointer, quiet: list[bool]) -> list[int]:
 
 
 def random_endpointer(draw: random.Random) -> Endpointer:
-    return Endpointer(
+    endpointer = Endpointer(
         pause_ms=draw.randrange(80, 600),
         min_segment_ms=draw.choice([0, draw.randrange(2000)]),
         max_segment_ms=draw.choice([None, draw.randrange(40, 3000)]),
     )
+    without = endpointer.with_pause(None) if draw.random() < 0.2 else None
+    return without or endpointer
+
+
+def test_another_pause_leaves_the_other_options() -> None:
+    endpointer = Endpointer(600, 400, 3000, reset_encoder=True, vad=True)
+    for pause_ms in (1, 5000, None):
+        other = endpointer.with_pause(pause_ms)
+        assert other is not None
+        assert vars(other) == vars(endpointer) | {"pause_ms": pause_ms}
+    assert Endpointer(600, 400, reset_encoder=True).with_pause(None) is None
 
 
 def test_rules() -> None:

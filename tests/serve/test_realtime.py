@@ -9,10 +9,13 @@ import numpy as np
 import openai
 import pytest
 import soxr
-from websockets.sync.client import connect
+from websockets.sync.client import ClientConnection, connect
 
+import asrkit
 from asrkit.runtime import Recognizer
 from asrkit.serve.g711 import A_LAW, MU_LAW
+from asrkit.serve.server import Server
+from tests.serve.running import serving
 
 Recordings = list[tuple[Path, np.ndarray]]
 ITEM = "conversation.item.input_audio_transcription"
@@ -133,6 +136,118 @@ def test_what_cannot_be_followed_is_said_and_the_rest_goes_on(
         assert json.loads(client.recv(timeout=10))["type"] == "input_audio_buffer.cleared"
     with connect(f"ws://{address}/v1/realtime") as client:
         assert "intent" in json.loads(client.recv(timeout=10))["error"]["message"]
+
+
+def update(client: ClientConnection, **parts: Any) -> list[dict[str, Any]]:
+    """The events that follow a session.update, up to the first that is not a warning."""
+    event = {"type": "session.update", "session": {"audio": {"input": parts}}}
+    client.send(json.dumps(event))
+    client.send('{"type": "input_audio_buffer.append", "audio": "*"}')  # its error is the last one
+    events = [json.loads(client.recv(timeout=10))]
+    while "base64" not in events[-1].get("error", {}).get("message", ""):
+        events.append(json.loads(client.recv(timeout=10)))
+    return events[:-1]
+
+
+BAD: list[dict[str, Any]] = [
+    {"transcription": {"prompt": "seven," * 1500}},
+    {"transcription": {"model": "nobody"}},
+    {"transcription": {"prompt": 7}},
+    {"turn_detection": {"type": "server_vad", "silence_duration_ms": 1}},
+    {"turn_detection": {"type": "semantic_vad"}},
+]
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_a_rejected_update_changes_nothing(
+    address: str, served: Recognizer, recordings: Recordings, bad: dict[str, Any]
+) -> None:
+    """A rate that comes with something that cannot be is not the session's: its audio is before."""
+    path, samples = recordings[0]
+    with connect(f"ws://{address}/v1/realtime?intent=transcription") as client:
+        client.recv(timeout=10)
+        good = {"format": {"type": "audio/pcm", "rate": 16000}, "turn_detection": None}
+        (updated,) = update(client, **good)
+        assert updated["type"] == "session.updated"
+        (refused,) = update(client, format={"type": "audio/pcm", "rate": 8000}, **bad)
+        assert refused["type"] == "error"
+        (again,) = update(client)
+        assert again["session"] == updated["session"]
+        audio = base64.b64encode(samples.tobytes()).decode()
+        client.send(json.dumps({"type": "input_audio_buffer.append", "audio": audio}))
+        client.send('{"type": "input_audio_buffer.commit"}')
+        events: list[dict[str, Any]] = []
+        while not completed(events):
+            events.append(json.loads(client.recv(timeout=10)))
+    alone = served.with_decoding(served.decoding._replace(endpointer=None))
+    assert completed(events) == [alone.transcribe(path).text]
+
+
+def test_an_update_keeps_what_it_does_not_name(address: str) -> None:
+    with connect(f"ws://{address}/v1/realtime?intent=transcription") as client:
+        created = json.loads(client.recv(timeout=10))["session"]["audio"]["input"]
+        assert created["turn_detection"] == {"type": "server_vad", "silence_duration_ms": 400}
+        assert created["format"] == {"type": "audio/pcm", "rate": 24000}
+        found = created
+        for change in (
+            {"format": {"type": "audio/pcm", "rate": 8000}},
+            {"transcription": {"prompt": "seven"}},
+            {"transcription": {"model": "small-en-alnum"}},
+            {"turn_detection": {"type": "server_vad", "silence_duration_ms": 700}},
+            {"format": {"type": "audio/pcmu"}},
+            {"turn_detection": None},
+            {"turn_detection": {"type": "server_vad"}},
+        ):
+            (event,) = update(client, **change)
+            expected = found | change
+            expected["transcription"] = found["transcription"] | change.get("transcription", {})
+            if change == {"turn_detection": {"type": "server_vad"}}:
+                expected["turn_detection"] = created["turn_detection"]  # the server's pause
+            found = event["session"]["audio"]["input"]
+            assert found == expected
+
+
+def test_what_has_no_effect_is_said(address: str) -> None:
+    """After session.updated, and OpenAI's client goes on."""
+    with connect(f"ws://{address}/v1/realtime?intent=transcription") as client:
+        client.recv(timeout=10)
+        updated, *warnings = update(
+            client, noise_reduction={"type": "near_field"}, transcription={"prompt": "☃, seven"},
+            turn_detection={"type": "server_vad", "threshold": 0.5, "create_response": None},
+        )  # fmt: skip
+        assert updated["type"] == "session.updated"
+        assert [each["type"] for each in warnings] == ["warning", "warning"]
+        assert "'☃'" in warnings[0]["message"]
+        assert warnings[1]["message"] == (
+            "no effect here: session.audio.input.noise_reduction, "
+            "session.audio.input.turn_detection.threshold"
+        )
+        client.send('{"type": "input_audio_buffer.clear", "item": 1}')
+        assert json.loads(client.recv(timeout=10))["error"]["message"].endswith("not permitted")
+    events = talk(address, {"noise_reduction": {"type": "near_field"}}, [], commit=False)
+    assert events[1]["type"] == "session.updated"
+
+
+def test_segments_end_as_the_servers_options_say(recordings: Recordings) -> None:
+    """A client that names no pause has the server's; any client has its other options."""
+    parts = [samples for _, samples in recordings[:4]]
+    samples = np.concatenate([*parts, np.zeros(32_000, np.int16)])
+    endpointer = asrkit.Endpointer(900, max_segment_ms=1500, reset_encoder=True)
+    model = asrkit.load("small-en-alnum", chunk_size=8, endpointer=endpointer)
+    audio = {"format": {"type": "audio/pcm", "rate": 16000}}
+    counts = []
+    with serving(Server({"m": model})) as address:
+        for session, pause_ms in (
+            (audio, 900),
+            ({**audio, "turn_detection": {"type": "server_vad", "silence_duration_ms": 300}}, 300),
+        ):
+            own = model.decoding._replace(endpointer=endpointer.with_pause(pause_ms))
+            segments = model.with_decoding(own).transcribe(samples).segments
+            expected = [each.text for each in segments if each.text]
+            sent = [samples.tobytes()] + [b""] * (len(expected) - 1)
+            assert completed(talk(address, session, sent, commit=False)) == expected
+            counts.append(len(expected))
+    assert counts[0] != counts[1] > 1
 
 
 def test_g711_is_the_standard() -> None:

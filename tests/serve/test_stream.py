@@ -12,6 +12,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, ConnectionClosedError, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+import asrkit
 from asrkit import Endpointer
 from asrkit.runtime import Recognizer, Result
 from asrkit.serve.server import Limits, Server
@@ -115,6 +116,40 @@ def test_a_pause_and_hotwords_of_the_callers_own(
     endpointer = Endpointer(pause_ms=200)
     own = served.with_decoding(served.decoding._replace(endpointer=endpointer))
     assert_is(messages, own.with_hotwords({"seven": 3.0}).transcribe(path), len(samples))
+
+
+@pytest.mark.parametrize("pause_ms", [0, 200, 60_000, None])
+def test_a_callers_pause_leaves_the_servers_other_options(
+    recordings: Recordings, pause_ms: int | None
+) -> None:
+    """--max-segment-ms, --min-segment-ms and --reset hold for every call: segments and times."""
+    samples = np.concatenate([samples for _, samples in recordings])
+    endpointer = Endpointer(800, min_segment_ms=600, max_segment_ms=1500, reset_encoder=True)
+    model = asrkit.load("small-en-alnum", chunk_size=8, endpointer=endpointer, second_pass="full")
+    options = {} if pause_ms is None else {"pause_ms": pause_ms}
+    expected = endpointer if pause_ms is None else endpointer.with_pause(pause_ms or None)
+    own = model.with_decoding(model.decoding._replace(endpointer=expected))
+    with serving(Server({"m": model})) as address:
+        messages = converse(start(address, **options), list(in_bytes(samples, 0)))
+    result = own.transcribe(samples)
+    assert_is(messages, result, len(samples))
+    assert len(result.segments) > 3
+    dropped = model.decoding._replace(endpointer=Endpointer(pause_ms) if pause_ms else None)
+    other = model.with_decoding(dropped).transcribe(samples)
+    assert result.segments != other.segments  # the control
+
+
+def test_a_pause_where_the_servers_segments_do_not_end(
+    recordings: Recordings,
+) -> None:
+    model = asrkit.load("small-en-alnum", chunk_size=8, second_pass="full")
+    samples = np.concatenate([samples for _, samples in recordings[:3]])
+    own = model.with_decoding(model.decoding._replace(endpointer=Endpointer(200)))
+    with serving(Server({"m": model})) as address:
+        messages = converse(start(address, pause_ms=200), list(in_bytes(samples, 0)))
+        assert_is(messages, own.transcribe(samples), len(samples))
+        messages = converse(start(address, pause_ms=0), list(in_bytes(samples, 0)))
+        assert_is(messages, model.transcribe(samples), len(samples))
 
 
 BAD = [

@@ -1,0 +1,167 @@
+"""The events of /v1/realtime, as checked: what a client sends, and the session that it changes."""
+
+import json
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from asrkit.errors import UserError, shown
+from asrkit.serve.messages import problem
+
+MOST_NAMED = 5  # fields in a warning
+Value = TypeVar("Value")
+
+
+class Part(BaseModel):
+    """A part of a session. OpenAI's sessions have more fields, which change nothing here."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class Pcm(Part):
+    type: Literal["audio/pcm"]
+    rate: Literal[8000, 16000, 24000, 48000] = 24000
+
+
+class G711(Part):
+    type: Literal["audio/pcmu", "audio/pcma"]
+
+
+class ServerVad(Part):
+    type: Literal["server_vad"]
+    silence_duration_ms: Annotated[int, Field(ge=40, le=60_000)] | None = None  # the server's
+
+
+class Transcription(Part):
+    model: str | None = None
+    prompt: Annotated[str, Field(max_length=10_000)] = ""
+
+
+class Input(Part):
+    format: Annotated[Pcm | G711, Field(discriminator="type")] = Pcm(type="audio/pcm")
+    transcription: Transcription = Field(default_factory=Transcription)
+    turn_detection: ServerVad | None = None
+
+
+class Audio(Part):
+    input: Input = Field(default_factory=Input)
+
+
+class Session(Part):
+    type: Literal["transcription"] = "transcription"
+    audio: Audio = Field(default_factory=Audio)
+
+
+class Event(BaseModel):
+    """An event of a client."""
+
+    event_id: Any = None
+    model_config = ConfigDict(extra="forbid")
+
+
+class Update(Event):
+    type: Literal["session.update"]
+    session: dict[str, Any]
+
+
+class Append(Event):
+    type: Literal["input_audio_buffer.append"]
+    audio: str
+
+
+class Commit(Event):
+    type: Literal["input_audio_buffer.commit"]
+
+
+class Clear(Event):
+    type: Literal["input_audio_buffer.clear"]
+
+
+AnyEvent = Update | Append | Commit | Clear
+_SESSION = TypeAdapter(Session)
+_EVENT: TypeAdapter[AnyEvent] = TypeAdapter(Annotated[AnyEvent, Field(discriminator="type")])
+
+
+def first_session(pause_ms: int | None) -> Session:
+    """The session of a client that has set nothing, at a server whose segments end at a pause."""
+    session = Session()
+    if pause_ms is not None:
+        session.audio.input.turn_detection = ServerVad(type="server_vad")
+    return session
+
+
+def rate_of(settings: Input) -> int:
+    """Hz."""
+    return settings.format.rate if isinstance(settings.format, Pcm) else 8000
+
+
+def parsed(text: str) -> AnyEvent:
+    """A client's event.
+
+    Raises:
+        UserError: for what is not one.
+    """
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise UserError("events are JSON objects") from None
+    return checked(_EVENT, value)
+
+
+def checked(adapter: TypeAdapter[Value], value: object) -> Value:
+    """A value of the adapter's type.
+
+    Raises:
+        UserError: for the first field that cannot be.
+    """
+    try:
+        return adapter.validate_python(value)
+    except ValidationError as error:
+        raise UserError(problem(error)) from None
+
+
+def changed(session: Session, asked: dict[str, Any]) -> Session:
+    """A session in which a client has changed the fields that it names.
+
+    Raises:
+        UserError: for a value that a field cannot have.
+    """
+    return checked(_SESSION, merged(session.model_dump(), asked))
+
+
+def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a session with new values; parts that have a `type` are replaced as a whole."""
+    found = dict(old)
+    for name, value in new.items():
+        part = isinstance(value, dict) and isinstance(old.get(name), dict) and "type" not in value
+        found[name] = merged(old[name], value) if part else value
+    return found
+
+
+def unused(given: dict[str, Any], known: BaseModel, place: str) -> list[str]:
+    """The fields that a client has given a value and that nothing reads, with their places."""
+    found = []
+    for name, value in given.items():
+        part = getattr(known, name) if name in type(known).model_fields else None
+        if isinstance(value, dict) and isinstance(part, BaseModel):
+            found += unused(value, part, f"{place}.{name}")
+        elif name not in type(known).model_fields and value is not None:
+            found.append(f"{place}.{name}")
+    return found
+
+
+def no_effect(fields: list[str]) -> str:
+    """The warning about fields that nothing reads, or ""."""
+    names = ", ".join(shown(each, 60)[1:-1] for each in fields[:MOST_NAMED])
+    more = f" and {len(fields) - MOST_NAMED} more" if len(fields) > MOST_NAMED else ""
+    return f"no effect here: {names}{more}" if fields else ""
+
+
+def error_event(code: str, message: str, event_id: str | None = None) -> dict[str, Any]:
+    return {
+        "type": "error", "event_id": "event_error",
+        "error": {
+            "type": "invalid_request_error", "code": code, "message": message, "param": None,
+            "event_id": event_id,
+        },
+    }  # fmt: skip
