@@ -83,6 +83,12 @@ class Frontend(nn.Module):
         """(F+2,) of the filters, see `MelScale.edges`."""
         raise NotImplementedError
 
+    @torch.jit.unused
+    def num_mels_above(self, hertz: float) -> int:
+        """Number of filters whose centre lies above this frequency."""
+        centres = self.scale.to_hertz(self.edges()[1:-1])
+        return int((centres > hertz).sum())
+
     def start(self, batch_size: int) -> Tensor:
         """The past of streams that have not begun: (B, marker+before)."""
         return self.filters.new_zeros([batch_size, self.marker + self.before])

@@ -24,7 +24,7 @@ from asrkit.files import replacing
 from asrkit.kinds import refusal
 from asrkit.model_file import ModelFile, save_model
 from asrkit.terms import Terms
-from asrkit.training.corpus import feature_statistics, hours_of_epoch, shared_corpus
+from asrkit.training.corpus import empty_bins, feature_statistics, hours_of_epoch, shared_corpus
 from asrkit.training.distributed import Ranks
 from asrkit.training.sharded import load_weights
 from asrkit.training.snapshots import Checkpoints, EpochWeights
@@ -217,6 +217,8 @@ def begin(trainer: Trainer, command: argparse.Namespace, folder: Path) -> None:
         logger.info("starting from %s, which has %d of the labels", name, known)
     else:
         frontend = build_frontend(trainer.config.model)
+        if trainer.ranks.is_first and (warning := empty_bins(corpus.train, frontend)):
+            logger.warning(warning)
         mean, scale = trainer.ranks.from_first(lambda: feature_statistics(corpus.train, frontend))
         trainer.model.encoder.set_statistics(mean, scale)
 

@@ -31,10 +31,21 @@ def sections_of(base: type[AnyKind], kinds: Kinds[Any]) -> dict[str, type[AnyKin
     return sections
 
 
-def any_of(sections: Iterable[type[BaseModel]]) -> Any:
-    """The type of a value that is one of these sections, or only the name of a kind."""
+def any_of(sections: Iterable[type[BaseModel]], usual: str | None = None) -> Any:
+    """The type of a value that is one of these sections, or only the name of a kind.
+
+    Args:
+        sections: the sections, each with its own literal `kind`.
+        usual: kind of options without a kind; None rejects these.
+    """
+
+    def with_kind(value: Any) -> Any:
+        if isinstance(value, dict) and usual is not None:
+            return {"kind": usual, **value}
+        return {"kind": value} if isinstance(value, str) else value
+
     return Annotated[
         Union[tuple(sections)],  # noqa: UP007
         Field(discriminator="kind"),
-        BeforeValidator(lambda value: {"kind": value} if isinstance(value, str) else value),
+        BeforeValidator(with_kind),
     ]

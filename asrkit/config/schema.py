@@ -173,9 +173,10 @@ if TYPE_CHECKING:
     AnyFrontend = FrontendConfig
     AnySearch = SearchConfig
 else:
-    AnyPosition, AnySubsampling, AnyFrontend, AnySearch = (
-        any_of(each.values()) for each in (POSITIONS, SUBSAMPLINGS, FRONTENDS, SEARCHES)
+    AnyPosition, AnySubsampling, AnySearch = (
+        any_of(each.values()) for each in (POSITIONS, SUBSAMPLINGS, SEARCHES)
     )
+    AnyFrontend = any_of(FRONTENDS.values(), "kaldi")  # the only kind with options
 
 
 class ModelConfig(Section):
@@ -195,7 +196,8 @@ class ModelConfig(Section):
     """Dropout probability of all layers."""
     frontend: AnyFrontend = FRONTENDS["kaldi"](kind="kaldi")
     """The features, a kind with its options: kaldi, with `low_frequency` and `high_frequency` in Hz
-    (8000 if null) and `snip_edges`, or slaney, which is NeMo's. For sherpa-onnx: docs/export.md."""
+    (8000 if null; 4000 for recordings at 8 kHz) and `snip_edges`, or slaney, which is NeMo's.
+    Options without a kind are kaldi's. For sherpa-onnx: docs/export.md."""
     subsampling: AnySubsampling = SUBSAMPLINGS["conv4"](kind="conv4")
     """conv4 makes an encoder frame of 4 feature frames, conv8 of 8; conv4_valid, conv6_valid and
     conv8_valid have no padding, and see 3, 5 and 7 feature frames more. Options: `channels` (S;

@@ -190,8 +190,17 @@ class IndexedCuts:
     @property
     def text_lengths(self) -> np.ndarray:
         """(n,) characters of each text."""
-        lengths = np.repeat(self.index.rows["text"], len(self.factors))
-        return lengths if self.kept is None else lengths[self.kept]
+        return self.of_rows("text")
+
+    @property
+    def rates(self) -> np.ndarray:
+        """(n,) sample rates in Hz."""
+        return self.of_rows("rate")
+
+    def of_rows(self, name: str) -> np.ndarray:
+        """(n,) values of the index, one for each utterance."""
+        values = np.repeat(self.index.rows[name], len(self.factors))
+        return values if self.kept is None else values[self.kept]
 
     def chosen(self, mask: np.ndarray) -> "IndexedCuts":
         """Those for which the mask (n,) is true."""
@@ -228,6 +237,13 @@ def durations_of(cuts: Cuts) -> np.ndarray:
     if isinstance(cuts, IndexedCuts):
         return cuts.durations
     return np.fromiter((cut.duration for cut in cuts), np.float64, len(cuts))
+
+
+def rates_of(cuts: Cuts) -> np.ndarray:
+    """(n,) sample rates in Hz."""
+    if isinstance(cuts, IndexedCuts):
+        return cuts.rates
+    return np.fromiter((cut.sampling_rate for cut in cuts), np.int64, len(cuts))
 
 
 def at_speed(durations: np.ndarray, rates: np.ndarray, factor: float) -> np.ndarray:

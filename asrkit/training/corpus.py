@@ -17,7 +17,7 @@ from asrkit.build import build_frontend, build_normalizer, read_tokenizer, train
 from asrkit.config import Config
 from asrkit.data.cuts import load_cuts, perturb_speed, text_of, usable
 from asrkit.data.dataset import TextEncoder, load_samples
-from asrkit.data.index import Cuts, IndexedCuts, durations_of
+from asrkit.data.index import Cuts, IndexedCuts, durations_of, rates_of
 from asrkit.data.indexing import can_be_indexed, index_of
 from asrkit.data.manifest import LeftOut, ManifestError
 from asrkit.errors import UserError
@@ -189,6 +189,23 @@ def hours_of_epoch(hours: float, speed_factors: list[float]) -> str:
     recorded = hours / sum(1.0 / factor for factor in speed_factors)
     count = len(speed_factors)
     return f"{shown} ({recorded:.2f} h at {count} speed{'s' if count > 1 else ''})"
+
+
+def empty_bins(cuts: Cuts, frontend: Frontend) -> str | None:
+    """A warning if most of the audio has a sample rate too low for the upper mel bins, or None."""
+    rates, seconds = rates_of(cuts), durations_of(cuts)
+    above = {rate: frontend.num_mels_above(rate / 2) for rate in np.unique(rates).tolist()}
+    low = np.isin(rates, [rate for rate, count in above.items() if count])
+    share = float(seconds[low].sum() / seconds.sum())
+    if share < 0.5:
+        return None
+    rate = int(rates[low].max())
+    return (
+        f"{100 * share:.0f} % of the training audio is sampled at {rate} Hz or less: the upper "
+        f"{above[rate]} of {frontend.num_mels} mel bins, above {rate // 2} Hz, hold only what the "
+        f"resampler leaves; model.frontend.high_frequency={rate // 2} (of kind kaldi) puts all "
+        "bins below"
+    )
 
 
 def feature_statistics(

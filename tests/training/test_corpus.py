@@ -1,0 +1,84 @@
+"""The corpus: what its sample rates leave empty is said before training."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from lhotse import CutSet
+
+from asrkit import audio
+from asrkit.build import build_frontend
+from asrkit.commands.data import main as data
+from asrkit.commands.train import main
+from asrkit.config import load_config
+from asrkit.data.cuts import load_cuts
+from asrkit.training.corpus import at_speeds, empty_bins, opened
+from tests.conftest import speech, write_config, write_manifest, write_wav
+
+
+def recordings(folder: Path, *rates: int) -> Path:
+    """A manifest of a second at each of these sample rates."""
+    folder.mkdir(exist_ok=True)
+    lines = []
+    for number, rate in enumerate(rates):
+        path = write_wav(folder / f"{number}.wav", speech(1.0, seed=number, rate=rate), rate)
+        lines.append({"id": f"r{number}", "audio": path.name, "text": "yes no"})
+    return write_manifest(folder / "train.jsonl", *lines)
+
+
+def cuts_at(folder: Path, *rates: int) -> CutSet:
+    return load_cuts(recordings(folder, *rates), [])
+
+
+@pytest.mark.parametrize(
+    ("rates", "told"),
+    [
+        ((8000, 8000), "100 % of the training audio is sampled at 8000 Hz or less: the upper 20 of "
+         "80 mel bins, above 4000 Hz,"),
+        ((8000, 8000, 16000), "67 % of the training audio is sampled at 8000 Hz"),
+        ((11025,), "the upper 10 of 80 mel bins, above 5512 Hz"),
+        ((8000, 11025, 8000), "at 11025 Hz or less"),
+        ((8000, 16000, 16000), None),
+        ((16000, 44100), None),
+    ],
+)  # fmt: skip
+def test_audio_of_low_rates_is_named_with_the_bins_that_it_leaves_empty(
+    rates: tuple[int, ...], told: str | None, tmp_path: Path
+) -> None:
+    found = empty_bins(at_speeds(cuts_at(tmp_path, *rates), [0.9, 1.0]), audio.Fbank(80))
+    assert found is None if told is None else (found is not None and told in found)
+
+
+def test_audio_of_low_rates_in_shards_is_named_too(tmp_path: Path) -> None:
+    manifest, shards = recordings(tmp_path / "wav", 8000, 8000, 8000), tmp_path / "shards"
+    assert data(["shard", str(manifest), "--output", str(shards)]) == 0
+    found = empty_bins(at_speeds(opened(str(shards), []), [0.9, 1.0]), audio.Fbank(80))
+    assert found is not None
+    assert "the upper 20 of 80" in found
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["model.frontend.high_frequency=4000", "model.frontend={kind: kaldi, high_frequency: 4000}"],
+)
+def test_the_named_key_leaves_no_bin_empty(
+    override: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The upper bins hold speech then; the training says nothing more, and decodes."""
+    manifest = recordings(tmp_path / "telephone", 8000, 8000)
+    (manifest.parent / "dev.jsonl").write_bytes(manifest.read_bytes())
+    config = write_config(tmp_path / "c.yaml", manifest.parent, tmp_path / "out", epochs=1)
+    samples = torch.from_numpy(audio.load(tmp_path / "telephone" / "0.wav"))[None]
+    spread = []
+    for overrides in ([], [override]):
+        frontend = build_frontend(load_config(config, overrides).model)
+        feats = audio.features(frontend, samples, torch.tensor([samples.size(1)]))[0][0]
+        spread.append(np.ptp(feats[:, -20:].mean(0).numpy()))
+        assert main(["--config", str(config), f"training.output_dir={tmp_path / str(len(spread))}",
+                     *overrides]) == 0  # fmt: skip
+        told = capsys.readouterr().err
+        assert ("model.frontend.high_frequency=4000" in told) == (not overrides)
+    assert spread[1] < spread[0] / 2
+    again = ["--config", str(config), override, f"training.output_dir={tmp_path / 'next'}"]
+    assert main([*again, f"training.start_from={tmp_path / '2' / 'model.safetensors'}"]) == 0
