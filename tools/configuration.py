@@ -78,6 +78,8 @@ def taken(key: dict[str, Any], several: bool = False) -> str:
         return "a kind"
     if "anyOf" in key:
         return " or ".join(taken(each) for each in key["anyOf"])
+    if "const" in key:
+        return f"`{key['const']}`"
     if "enum" in key:
         return ", ".join(f"`{value}`" for value in key["enum"])
     if "prefixItems" in key:

@@ -72,7 +72,7 @@ def measure(place: Path, factors: tuple[float, ...]) -> Cost:
     batches = EpochBatches(cuts.durations, 300.0, 20, seed=0, epoch=0)
     next(iter(batches))
     planned = time.monotonic()
-    count = len(batches.planned()[2])
+    count = batches.num_batches
     again = time.monotonic()
     next(iter(EpochBatches(cuts.durations, 300.0, 20, seed=0, epoch=0, start=count // 2)))
     resumed = time.monotonic() - again

@@ -26,6 +26,7 @@ from asrkit.model_file import ModelFile, save_model
 from asrkit.terms import Terms
 from asrkit.training.corpus import empty_bins, feature_statistics, hours_of_epoch, shared_corpus
 from asrkit.training.distributed import Ranks
+from asrkit.training.schedule import resolved
 from asrkit.training.sharded import load_weights
 from asrkit.training.snapshots import Checkpoints, EpochWeights
 from asrkit.training.spread_checkpoints import SpreadCheckpoints
@@ -152,20 +153,21 @@ def claim(folder: Path, log: TextIO) -> None:
         return
 
 
-def run(config: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) -> int:
+def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) -> int:
     from torch.utils.tensorboard import SummaryWriter
 
-    options = config.training
-    if options.num_threads:
-        torch.set_num_threads(options.num_threads)
-    corpus = shared_corpus(config, ranks)
+    if asked.training.num_threads:
+        torch.set_num_threads(asked.training.num_threads)
+    corpus = shared_corpus(asked, ranks)
     report(corpus.left_out, folder / "left_out.jsonl", ranks)
+    config = resolved(asked, corpus.seconds)
+    options = config.training
     torch.manual_seed(options.seed)
     model = build_model(config.model, corpus.encode.tokenizer.vocab_size)
     trainer = Trainer(
         model, corpus, config,
         checkpoints_of(config, folder / "checkpoints", ranks),
-        EpochWeights(folder / "epochs", options.average, options.average_of == "best"),
+        EpochWeights(folder / "epochs", int(options.average), options.average_of == "best"),
         ranks,
     )  # fmt: skip
     if len(set(ranks.gather([str(trainer.identity)]))) > 1:
@@ -173,7 +175,7 @@ def run(config: Config, folder: Path, command: argparse.Namespace, ranks: Ranks)
     begin(trainer, command, folder)
     if ranks.is_first:  # from now on it is this training's folder
         with replacing(folder / CONFIG) as path:
-            path.write_text(yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+            path.write_text(yaml.safe_dump(asked.model_dump(mode="json"), sort_keys=False))
         trainer.writer = SummaryWriter(str(folder / "tensorboard"))
     parameters = sum(p.numel() for p in model.parameters())
     logger.info(

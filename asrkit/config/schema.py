@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import pydantic
 import torch
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WrapValidator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from asrkit import audio, search
@@ -29,6 +37,19 @@ Share = Annotated[float, Field(strict=False, ge=0.0, le=1.0)]
 ShareAboveZero = Annotated[Share, Field(gt=0.0)]
 Positive = Annotated[int, Field(ge=1, le=1_000_000)]
 Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
+
+
+def _number_or_auto(value: Any, check: pydantic.ValidatorFunctionWrapHandler) -> Any:
+    """Check a number or "auto" with one message, where a union has one for each of its parts."""
+    try:
+        return check(value)
+    except pydantic.ValidationError as error:
+        reason = error.errors()[0]["msg"] + ', or "auto"' * isinstance(value, str)
+        raise PydanticCustomError("number_or_auto", "{reason}", {"reason": reason}) from None
+
+
+PositiveOrAuto = Annotated[Positive | Literal["auto"], WrapValidator(_number_or_auto)]
+
 # Of a chunk or a left context, minutes: far above what is of use. A model file of a few megabytes
 # could ask for gigabytes of memory otherwise.
 MOST_FRAMES = 3000
@@ -292,8 +313,9 @@ class TrainingConfig(Section):
     """Folder of the checkpoints, the log and the model."""
     start_from: Place | None = None
     """A model file or the name of a ready model, with the same `model:`, to start from."""
-    epochs: Positive = 30
-    """Passes over all utterances, each at every one of `speed_factors`."""
+    epochs: PositiveOrAuto = 30
+    """Passes over all utterances, each at every one of `speed_factors`; auto: by the hours of
+    recordings, as in docs/training.md."""
     optimizer: Literal["muon", "adamw"] = "muon"
     """Muon for the matrices of the layers, AdamW for the rest; or AdamW for all."""
     learning_rate: PositiveNumber = 2e-3
@@ -324,8 +346,8 @@ class TrainingConfig(Section):
     gradients and optimiser states (fsdp), for a model that does not fit on one device."""
     gradient_checkpointing: bool = False
     """Save memory by computing activations again in the backward pass."""
-    average: Positive = 5
-    """Number of epochs whose weights are averaged into the model."""
+    average: PositiveOrAuto = 5
+    """Number of epochs whose weights are averaged into the model; auto: a fifth of them."""
     average_of: Literal["last", "best"] = "last"
     """Average the last epochs, or those with the lowest dev WER."""
     validate_every_epochs: Positive = 1

@@ -3,6 +3,7 @@
 import random
 from array import array
 from collections.abc import Iterator
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
@@ -47,12 +48,18 @@ class EpochBatches:
         self.first, self.stride = start + rank, world_size
 
     def __iter__(self) -> Iterator[tuple[str, list[int]]]:
-        places, begins, batches = self.planned()
+        places, begins, batches = self.planned
         for index in range(self.first, len(batches), self.stride):
             batch = batches[index]
             utterances = places[begins[batch] : begins[batch + 1]].tolist()
             yield f"{self.seed}-{self.epoch}-{index}", utterances
 
+    @property
+    def num_batches(self) -> int:
+        """Number of batches of the epoch on all ranks, with those before the first."""
+        return len(self.planned[2])
+
+    @cached_property
     def planned(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The epoch: all places, where in them each batch begins, and the order of the batches.
 

@@ -186,9 +186,14 @@ def hours_of_epoch(hours: float, speed_factors: list[float]) -> str:
     shown = f"{hours:.2f} h"
     if speed_factors == [1.0]:
         return shown
-    recorded = hours / sum(1.0 / factor for factor in speed_factors)
     count = len(speed_factors)
-    return f"{shown} ({recorded:.2f} h at {count} speed{'s' if count > 1 else ''})"
+    once = recorded(hours, speed_factors)
+    return f"{shown} ({once:.2f} h at {count} speed{'s' if count > 1 else ''})"
+
+
+def recorded(hours: float, speed_factors: list[float]) -> float:
+    """Return the hours of the recordings of an epoch, which has them at each speed."""
+    return hours / sum(1.0 / factor for factor in speed_factors)
 
 
 def empty_bins(cuts: Cuts, frontend: Frontend) -> str | None:

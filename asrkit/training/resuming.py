@@ -124,7 +124,7 @@ def check_same(
             f"continue with {same_batches(other_ranks, ranks)}, or with --change-schedule go on "
             "with these"
         )
-    done, epochs = found.progress.epoch, config.training.epochs
+    done, epochs = found.progress.epoch, int(config.training.epochs)
     if done > epochs:
         raise ConfigError(f"--resume: training.epochs {epochs}, but {done} epochs are done already")
     for change in changed:

@@ -79,7 +79,7 @@ class Trainer:
     Args:
         model: trained in place.
         corpus: utterances and tokenizer.
-        config: the whole configuration.
+        config: the whole configuration, without "auto" in its schedule.
         checkpoints: written to, and resumed from.
         epochs: weights of epochs, to average.
         ranks: of a distributed run.
@@ -95,6 +95,7 @@ class Trainer:
         ranks: Ranks,
     ) -> None:
         self.corpus, self.config, self.options = corpus, config, config.training
+        self.num_epochs = int(config.training.epochs)
         self.checkpoints, self.epochs, self.ranks = checkpoints, epochs, ranks
         self.model = model
         self.frontend = build_frontend(config.model).to(ranks.device)
@@ -110,6 +111,7 @@ class Trainer:
         # Of the epoch since this process began, over all ranks.
         self.num_left_out = self.num_bad = self.num_tokens = 0
         self.total_loss = 0.0
+        self.reported = False  # the number of steps
         self.last: Done | None = None  # the step before, until the ranks have summed its loss
         self.writer: Any = None  # set from outside: a TensorBoard SummaryWriter
         self.stop = False  # set from outside: save and end after the current step
@@ -150,15 +152,15 @@ class Trainer:
 
     def run(self) -> bool:
         """Train to the last epoch; False if stopped before."""
-        while self.progress.epoch < self.options.epochs:
+        while self.progress.epoch < self.num_epochs:
             self.train_epoch()
             if self.stop:
                 self.save()
                 return False
             epoch = self.progress.epoch
-            last = epoch + 1 == self.options.epochs
+            last = epoch + 1 == self.num_epochs
             # Weights that are averaged with no others are scored at the end, as the model file's.
-            averages = self.options.average > 1 or self.options.average_of == "best"
+            averages = self.epochs.keep > 1 or self.options.average_of == "best"
             if (last and averages) or (epoch + 1) % self.options.validate_every_epochs == 0:
                 self.validate_epoch()
             weights = whole_weights(self.model)
@@ -181,7 +183,7 @@ class Trainer:
         total = round(self.corpus.seconds)
         bar = tqdm(
             total=total, initial=min(total, round(self.progress.seconds)), unit=" s", leave=False,
-            desc=f"epoch {self.progress.epoch + 1}/{self.options.epochs}", dynamic_ncols=True,
+            desc=f"epoch {self.progress.epoch + 1}/{self.num_epochs}", dynamic_ncols=True,
             disable=None if self.ranks.is_first else True,  # None: only on a terminal
         )  # fmt: skip
         for step in self.steps():
@@ -204,7 +206,7 @@ class Trainer:
         elapsed = time.monotonic() - start
         logger.info(
             "epoch %d/%d  step %d  loss %.3f  learning rate %.2e  %.0f s, %.0f s of audio a second",
-            self.progress.epoch + 1, self.options.epochs, self.progress.step,
+            self.progress.epoch + 1, self.num_epochs, self.progress.step,
             self.total_loss / max(1, self.num_tokens), self.optimizers[0].param_groups[0]["lr"],
             elapsed, (self.progress.seconds - before.seconds) / max(1e-9, elapsed),
         )  # fmt: skip
@@ -233,11 +235,13 @@ class Trainer:
         before, too, so that a step has one small sum and waits for no other rank at its end.
         """
         data, size = self.config.data, self.options.accumulate_batches
-        self.epoch.batches = EpochBatches(
+        planned = EpochBatches(
             self.loader.dataset.durations,  # type: ignore[attr-defined]
             data.max_batch_seconds, data.num_buckets, self.options.seed,
             self.progress.epoch, self.progress.batch, self.ranks.rank, self.ranks.size,
         )  # fmt: skip
+        self.epoch.batches = planned
+        self.report_steps(planned.num_batches)
         batches = iter(self.loader)
         while True:
             group = list(islice(batches, size))
@@ -257,6 +261,19 @@ class Trainer:
             # Ranks step together: those whose batches end first get fillers with weight 0.
             group += [filler()] * (size - len(group))
             yield Step(group, tokens, seconds, int(num_left_out), int(num_bad))
+
+    def report_steps(self, batches: int) -> None:
+        """Log the number of steps, once; epochs may differ by a few batches."""
+        if self.reported:
+            return
+        self.reported = True
+        group = self.options.accumulate_batches * self.ranks.size
+        averaged = min(self.epochs.keep, self.num_epochs)
+        logger.info(
+            "%d epochs of %d batches%s: about %d steps; epochs averaged: %d",
+            self.num_epochs, batches, f", {group} a step" if group > 1 else "",
+            self.num_epochs * math.ceil(batches / group), averaged,
+        )  # fmt: skip
 
     def count_last(self, loss: float) -> None:
         """Log the step before; `loss` is the sum over all ranks."""
@@ -369,7 +386,7 @@ class Trainer:
     def share(self) -> float:
         """The share of all training that is done, 0 to 1."""
         epochs = self.progress.epoch + self.progress.seconds / self.corpus.seconds
-        return epochs / self.options.epochs
+        return epochs / self.num_epochs
 
     def wall_seconds(self) -> float:
         """Seconds that all runs of this training took."""

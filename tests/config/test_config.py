@@ -45,6 +45,11 @@ CONF = PROJECT / "conf" / "conformer.yaml"
             "'training.epochs': input should be greater than or equal to 1, got 0",
         ),
         (
+            "training.epochs=lots",
+            "'training.epochs': input should be a valid integer, or \"auto\", got",
+        ),
+        ("training.average=2.5", "'training.average': input should be a valid integer, got 2.5"),
+        (
             "training.learning_rate=.nan",
             "'training.learning_rate': input should be a finite number",
         ),
@@ -85,7 +90,7 @@ CONF = PROJECT / "conf" / "conformer.yaml"
             "'model.position.max_distance': input should be a valid integer, got 'far'",
         ),
         ("model.position={max_distance: 3}", "missing key 'model.position.kind'"),
-        ("training.intermediate_layers=[9]", "must lie below model.num_layers 6"),
+        ("training.intermediate_layers=[9]", "must lie below model.num_layers 4"),
         (
             "search=beam",
             "'search.kind': must be one of greedy, prefix_beam, got 'beam'",

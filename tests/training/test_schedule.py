@@ -1,0 +1,136 @@
+"""Epochs by the hours of audio: enough steps, said, recorded, and resumed bit for bit."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from asrkit.commands.train import main
+from asrkit.config import load_config
+from asrkit.model_file import load_model
+from asrkit.training import schedule
+from asrkit.training.schedule import epochs_for, resolved
+from asrkit.training.trainer import Trainer
+from tests.conftest import PROJECT, write_config
+from tests.laws.test_resume import stop_after
+
+DEFAULT = PROJECT / "conf" / "conformer.yaml"
+SPEEDS = [0.9, 1.0, 1.1]
+LINE = (
+    r"(?P<epochs>\d+) epochs of (?P<batches>\d+) batches: about (?P<steps>\d+) steps; "
+    r"epochs averaged: (?P<averaged>\d+)\n"
+)
+AUTO = {"epochs": "auto", "average": "auto"}
+
+
+def epoch(hours: float) -> float:
+    """Hours of an epoch of recordings at three speeds."""
+    return hours * sum(1.0 / factor for factor in SPEEDS)
+
+
+@pytest.mark.parametrize(
+    ("hours", "epochs", "averaged"),
+    [(1 / 6, 46, 9), (1 / 3, 32, 6), (0.62, 24, 5), (1, 19, 4), (4.3, 9, 2), (5.5, 8, 2),
+     (20, 8, 2)],
+)  # fmt: skip
+def test_the_default_has_epochs_by_the_hours_of_recordings(
+    hours: float, epochs: int, averaged: int
+) -> None:
+    config = resolved(load_config(DEFAULT), epoch(hours) * 3600)
+    assert config.augmentation.speed_factors == SPEEDS
+    assert (config.training.epochs, config.training.average) == (epochs, averaged)
+
+
+@pytest.mark.parametrize("hours", [0.05, 1 / 3, 1, 5, 20])
+def test_the_default_takes_enough_steps_for_any_hours(hours: float) -> None:
+    """From 20 minutes on, at least 9000 steps of 12 s."""
+    config = resolved(load_config(DEFAULT), epoch(hours) * 3600)
+    steps = int(config.training.epochs) * epoch(hours) * 3600 / config.data.max_batch_seconds
+    assert steps > 9000 * min(1.0, (3 * hours) ** 0.5)
+
+
+def test_as_many_passes_at_one_speed_as_at_three() -> None:
+    assert epochs_for(1.0, [1.0]) == 56
+    assert epochs_for(epoch(1.0), SPEEDS) == round(56 / 3)
+    assert epochs_for(1e6, [1.0]) == 24
+    assert epochs_for(1e6, [1.0] * 100) == 1
+
+
+def test_numbers_stay() -> None:
+    config = load_config(DEFAULT, ["training.epochs=3", "training.average=7"])
+    assert resolved(config, 1.0) == config
+    config = load_config(DEFAULT, ["training.epochs=3"])
+    assert resolved(config, 1.0).training.average == 1
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five epochs for the corpus of the tests, of which two are averaged."""
+    monkeypatch.setattr(schedule, "PASSES", 0.31)
+    monkeypatch.setattr(schedule, "FEWEST_PASSES", 1.0)
+    monkeypatch.setattr(schedule, "AVERAGED", 0.4)
+
+
+def test_auto_is_the_number_that_it_says(
+    few: None, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rate, masks and average follow it, and a stopped training goes on bit for bit."""
+    given = {"auto": AUTO, "stopped": AUTO, "given": {"epochs": 5, "average": 2}}
+    configs = {
+        name: write_config(tmp_path / f"{name}.yaml", corpus, tmp_path / name, **options)
+        for name, options in given.items()
+    }
+    assert main(["--config", str(configs["auto"])]) == 0
+    assert main(["--config", str(configs["given"])]) == 0
+    stop_after(8, configs["stopped"], monkeypatch)
+    assert main(["--config", str(configs["stopped"]), "--resume"]) == 0
+
+    paths = {name: tmp_path / name / "model.safetensors" for name in given}
+    weights = {name: load_file(path) for name, path in paths.items()}
+    for other in ("stopped", "given"):
+        for key, value in weights["auto"].items():
+            assert torch.equal(value, weights[other][key]), (other, key)
+    for name, path in paths.items():
+        model = load_model(path)
+        assert model.training["epochs"] == model.config.training.epochs == 5
+        assert model.training["averaged_epochs"] == [4, 5]
+        said = re.search(LINE, (tmp_path / name / "train.log").read_text())
+        assert said
+        assert said["epochs"] == "5"
+        assert said["averaged"] == "2"
+        assert int(said["steps"]) == 5 * int(said["batches"])
+        assert abs(int(said["steps"]) - model.training["steps"]) <= 5  # a batch an epoch
+    # Control: another number of epochs is another training.
+    other = write_config(tmp_path / "o.yaml", corpus, tmp_path / "o", epochs=4, average=2)
+    assert main(["--config", str(other)]) == 0
+    name = next(iter(weights["auto"]))
+    assert not torch.equal(weights["auto"][name], load_file(tmp_path / "o/model.safetensors")[name])
+
+
+def test_steps_are_counted_with_their_batches(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = []
+    train_step = Trainer.train_step
+    monkeypatch.setattr(
+        Trainer, "train_step", lambda self, step: (taken.append(step), train_step(self, step))
+    )
+    config = write_config(
+        tmp_path / "c.yaml", corpus, tmp_path / "out", epochs=1, accumulate_batches=2
+    )
+    assert main(["--config", str(config)]) == 0
+    log = (tmp_path / "out" / "train.log").read_text()
+    assert f"batches, 2 a step: about {len(taken)} steps" in log
+    assert log.count("epochs of") == 1
+
+
+def test_a_number_of_epochs_that_differs_from_the_first_is_named(
+    few: None, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = write_config(tmp_path / "c.yaml", corpus, tmp_path / "out", **AUTO)
+    assert main(["--config", str(config)]) == 0
+    assert main(["--config", str(config), "--resume", "training.epochs=5"]) == 0
+    assert main(["--config", str(config), "--resume", "training.epochs=9"]) == 2
+    assert "training.epochs (5 → 9)" in capsys.readouterr().err
