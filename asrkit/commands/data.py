@@ -13,7 +13,15 @@ from asrkit.commands.arguments import whole
 from asrkit.commands.check import Facts, Finding, Rules, examine
 from asrkit.commands.check.clean import write_clean
 from asrkit.commands.check.reading import inspect_all, read_entries
-from asrkit.commands.check.report import as_json, by_manifest, columns, listed, table, verdict
+from asrkit.commands.check.report import (
+    advice,
+    as_json,
+    by_manifest,
+    columns,
+    listed,
+    table,
+    verdict,
+)
 from asrkit.commands.options import MODEL, parser, run_command
 from asrkit.config import Config, load_config, parse_config
 from asrkit.data.cuts import load_cuts
@@ -22,7 +30,7 @@ from asrkit.data.manifest import LeftOut, is_lhotse
 from asrkit.data.packing import pack
 from asrkit.errors import UserError
 from asrkit.model_file import load_model
-from asrkit.text import Tokenizer
+from asrkit.text import Tokenizer, is_visible
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -84,10 +92,11 @@ def check(options: argparse.Namespace) -> int:
     config, tokenizer = settings(options)
     findings: list[Finding] = []
     facts = [each for path in options.manifests for each in read_facts(path, options, findings)]
+    normalize = build_normalizer(config.text)
     first = (each.text for each in facts if each.manifest == options.manifests[0])
     encode = TextEncoder(
-        tokenizer or train_tokenizer(config.text, first),
-        build_normalizer(config.text),
+        tokenizer or train_tokenizer(config.text, filter(is_visible, map(normalize, first))),
+        normalize,
         config.model.num_frames,
         build_frontend(config.model),
     )
@@ -141,6 +150,7 @@ def show(
         return
     if findings:
         print("\n".join(map(listed, findings)) if options.list else table(findings), end="\n\n")
+        print(advice(findings), end="\n\n")
     print(columns(totals), end="\n\n")
     print(verdict(findings))
     if not options.config and not options.model:

@@ -8,6 +8,7 @@ from asrkit.text.tokenizer import (
     Tokenizer,
     WordTokenizer,
     decode,
+    is_visible,
     normalize,
 )
 
@@ -19,5 +20,6 @@ __all__ = [
     "Tokenizer",
     "WordTokenizer",
     "decode",
+    "is_visible",
     "normalize",
 ]

@@ -55,6 +55,14 @@ def normalize(
     return " ".join(text.split())
 
 
+def is_visible(text: str) -> bool:
+    """Whether a tokenizer may hold these characters: see `require_visible`."""
+    return text.isprintable() or not any(
+        unicodedata.category(each) in CONTROL or unicodedata.bidirectional(each) in BIDIRECTIONAL
+        for each in text
+    )
+
+
 def require_visible(symbols: Iterable[str]) -> None:
     """Refuse characters that no transcript has and that would act on a terminal.
 
@@ -64,10 +72,7 @@ def require_visible(symbols: Iterable[str]) -> None:
     """
     for symbol in symbols:
         for each in symbol:
-            if (
-                unicodedata.category(each) in CONTROL
-                or unicodedata.bidirectional(each) in BIDIRECTIONAL
-            ):
+            if not is_visible(each):
                 raise TextError(
                     f"symbol {shown(symbol)} holds the control character {shown(each)}: "
                     "take it out of the texts"

@@ -5,9 +5,8 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 
-from asrkit.commands.check.facts import Check, Facts, Rules
-
-Found = Iterator[tuple[Facts, str]]
+from asrkit import audio
+from asrkit.commands.check.facts import CorpusCheck, Facts, Found, Rules
 
 # Letters a second, spaces not counted. English is read at 12 (the median of librispeech-mini);
 # real recordings lie between 0.97 (an4: a letter, spelled) and 27 (fsdd: a digit, cut tight).
@@ -15,9 +14,6 @@ SLOWEST, FASTEST = 0.3, 35.0
 DEVIATIONS = 5.0  # of log pace from the median, in robust standard deviations
 LEAST_DEVIATION = 0.1  # lower bound of the standard deviation, which is 0 if all texts are equal
 LEAST_COUNT = 20  # utterances from which on the median is trusted
-
-
-CorpusCheck = Check[Callable[[Sequence[Facts], Rules], Found]]
 
 
 def repeated_ids(facts: Sequence[Facts], rules: Rules) -> Found:
@@ -119,9 +115,26 @@ def odd_pace(facts: Sequence[Facts], rules: Rules) -> Found:
 
 def mixed_rates(facts: Sequence[Facts], rules: Rules) -> Found:
     """Rates are resampled, but a recording at 8 kHz has nothing above 4 kHz."""
-    return _minority(
-        facts, "Hz", lambda f: f.header.sample_rate if f.header else f.utterance.sample_rate
-    )
+    return _minority(facts, "Hz", lambda f: f.sample_rate)
+
+
+def low_rates(facts: Sequence[Facts], rules: Rules) -> Found:
+    """Rates at which the upper mel bins hold nothing but the rest that a resampler leaves."""
+    groups: dict[tuple[str, int], list[Facts]] = {}
+    for each in facts:
+        if each.sample_rate is not None and each.sample_rate < audio.SAMPLE_RATE:
+            groups.setdefault((each.manifest, each.sample_rate), []).append(each)
+    count = Counter(each.manifest for each in facts)
+    frontend = rules.encode.frontend
+    centres = frontend.scale.to_hertz(frontend.edges()[1:-1])
+    for (manifest, rate), its in groups.items():
+        above = int((centres > rate / 2).sum())
+        if above:
+            yield (
+                its[0],
+                f"{len(its)} of {count[manifest]} recordings at {rate} Hz: the upper {above} of "
+                f"{frontend.num_mels} mel bins hold only what the resampler leaves",
+            )
 
 
 def mixed_channels(facts: Sequence[Facts], rules: Rules) -> Found:
@@ -138,13 +151,25 @@ def _minority(facts: Sequence[Facts], unit: str, value: Callable[[Facts], int | 
 
 
 CORPUS_CHECKS: list[CorpusCheck] = [
-    Check("id", "error", "ids that occur twice in a manifest", repeated_ids),
-    Check("audio-twice", "warning", "the same audio twice in a manifest", repeated_audio),
-    Check("pace", "warning", "unusually many or few letters a second", odd_pace),
-    Check("audio-overlap", "warning", "audio of an earlier manifest", shared_audio),
-    Check("speaker-overlap", "warning", "speakers of an earlier manifest", shared_speakers),
-    Check("text-overlap", "note", "texts of an earlier manifest", shared_texts),
-    Check("id-overlap", "note", "ids of an earlier manifest", shared_ids),
-    Check("sample-rates", "note", "sample rates differ", mixed_rates),
-    Check("channels", "note", "numbers of channels differ", mixed_channels),
-]
+    CorpusCheck("id", "error", "ids that occur twice in a manifest", repeated_ids,
+        "give each line an id of its own"),
+    CorpusCheck("audio-twice", "warning", "the same audio twice in a manifest", repeated_audio,
+        "keep one line of each; where the texts differ, one of them is wrong"),
+    CorpusCheck("pace", "warning", "unusually many or few letters a second", odd_pace,
+        "listen to them: the text is another recording's, or only a part of what is said"),
+    CorpusCheck("audio-overlap", "warning", "audio of an earlier manifest", shared_audio,
+        "remove it from one of them: its score says nothing about new recordings"),
+    CorpusCheck("speaker-overlap", "warning", "speakers of an earlier manifest", shared_speakers,
+        "split by speaker: scores of known voices say nothing about new ones"),
+    CorpusCheck("text-overlap", "note", "texts of an earlier manifest", shared_texts,
+        "fine for commands; sentences should be new in dev"),
+    CorpusCheck("id-overlap", "note", "ids of an earlier manifest", shared_ids,
+        "rename them if the recordings differ: reports name utterances by id"),
+    CorpusCheck("low-rate", "note", "sample rates below 16 kHz", low_rates,
+        "if all audio is of this rate, model.frontend.high_frequency at half of it leaves no "
+        "mel bin empty"),
+    CorpusCheck("sample-rates", "note", "sample rates differ", mixed_rates,
+        "nothing: all are resampled to 16 kHz; see that one speaker or label has not one rate"),
+    CorpusCheck("channels", "note", "numbers of channels differ", mixed_channels,
+        "nothing if all channels hold the same voice: training averages them"),
+]  # fmt: skip

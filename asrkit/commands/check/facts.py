@@ -1,5 +1,6 @@
 """The input and output of the checks: facts of an utterance, rules, findings."""
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
@@ -22,6 +23,8 @@ class Signal(NamedTuple):
     clipped: float  # share of samples at full scale in runs of three or more
     not_finite: int  # number of samples
     digest: bytes  # equal for equal samples, whatever the file format
+    quiet: tuple[float, float] = (0.0, 0.0)  # start and end of the longest quiet stretch, s
+    highest_hz: float | None = None  # with sound; None if not known
 
 
 class Facts(NamedTuple):
@@ -37,6 +40,11 @@ class Facts(NamedTuple):
     @property
     def text(self) -> str:
         return self.utterance.text or ""
+
+    @property
+    def sample_rate(self) -> int | None:
+        """The rate in Hz, by the file's header or the manifest; None if unknown."""
+        return self.header.sample_rate if self.header else self.utterance.sample_rate
 
     @property
     def file_seconds(self) -> float | None:
@@ -77,6 +85,12 @@ class Check(Generic[Find]):
     severity: Severity
     meaning: str
     find: Find
+    advice: str  # what a user can do about its findings
+
+
+Found = Iterator[tuple[Facts, str]]  # utterances with what is wrong with them
+UtteranceCheck = Check[Callable[[Facts, Rules], str | None]]
+CorpusCheck = Check[Callable[[Sequence[Facts], Rules], Found]]
 
 
 class Finding(NamedTuple):

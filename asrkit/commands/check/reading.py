@@ -16,6 +16,7 @@ from asrkit import audio
 from asrkit.audio.file import opened
 from asrkit.audio.io import AudioInfo, blocks_of
 from asrkit.commands.check.facts import Facts, Finding, Signal
+from asrkit.commands.check.sound import Sound
 from asrkit.data.cuts import load_cuts, utterance_of
 from asrkit.data.dataset import load_samples
 from asrkit.data.manifest import (
@@ -118,6 +119,7 @@ def measure(blocks: Iterable[np.ndarray], rate: int) -> Signal | None:
     digest = hashlib.blake2b(digest_size=16)
     low, high, total, squares = float("inf"), -float("inf"), 0.0, 0.0
     frames = size = clipped = not_finite = 0
+    sound = Sound(rate)
     for block in blocks:
         digest.update(block.tobytes())
         finite = np.isfinite(block)
@@ -128,6 +130,7 @@ def measure(blocks: Iterable[np.ndarray], rate: int) -> Signal | None:
         mono = block.mean(axis=1, dtype=np.float64)  # as training mixes it down
         low, high = min(low, float(mono.min())), max(high, float(mono.max()))
         total, squares = total + float(mono.sum()), squares + float(mono @ mono)
+        sound.add(mono)
         frames, size = frames + len(block), size + block.size
     if not frames:
         return None
@@ -140,6 +143,8 @@ def measure(blocks: Iterable[np.ndarray], rate: int) -> Signal | None:
         clipped=clipped / size,
         not_finite=not_finite,
         digest=digest.digest(),
+        quiet=sound.quiet(),
+        highest_hz=sound.highest_hz(),
     )
 
 

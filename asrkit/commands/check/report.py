@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from asrkit.commands.check import ADVICE
 from asrkit.commands.check.facts import SEVERITIES, Facts, Finding
 
 EXAMPLES = 3
@@ -27,12 +28,11 @@ class Totals(NamedTuple):
 def totals(facts: Sequence[Facts], normalize: Callable[[str], str]) -> Totals:
     seconds = [(each.seconds, each.utterance.id) for each in facts if each.seconds is not None]
     texts = {normalize(each.text) for each in facts}
-    rates = [f.header.sample_rate if f.header else f.utterance.sample_rate for f in facts]
     return Totals(
         utterances=len(facts),
         hours=sum(length for length, _ in seconds) / 3600,
         speakers=len({each.utterance.speaker for each in facts} - {None}),
-        sample_rates=dict(Counter(rate for rate in rates if rate).most_common()),
+        sample_rates=dict(Counter(f.sample_rate for f in facts if f.sample_rate).most_common()),
         shortest=min(seconds, default=None),
         longest=max(seconds, default=None),
         characters=len({character for text in texts for character in text}),
@@ -65,6 +65,13 @@ def table(findings: Sequence[Finding]) -> str:
         line = f"{kind.severity:8}{len(found):>6}  {kind.meaning:<{meanings}}  {examples}"
         lines.append(line if len(line) <= room else f"{line[: room - 1]}…")
     return "\n".join(lines)
+
+
+def advice(findings: Sequence[Finding]) -> str:
+    """What to do about the findings, one line for each check, the worst first."""
+    kinds = {f.check: f for f in sorted(findings, key=lambda f: SEVERITIES.index(f.severity))}
+    lines = (f"  {each.meaning}: {ADVICE[name]}" for name, each in kinds.items())
+    return "\n".join(["what to do", *lines])
 
 
 def _example(finding: Finding) -> str:
@@ -117,5 +124,6 @@ def verdict(findings: Sequence[Finding]) -> str:
 def as_json(findings: Sequence[Finding], totals_of: dict[str, Totals]) -> dict[str, Any]:
     return {
         "findings": [finding._asdict() for finding in findings],
+        "advice": {finding.check: ADVICE[finding.check] for finding in findings},
         "manifests": {path: each._asdict() for path, each in totals_of.items()},
     }

@@ -2,10 +2,11 @@
 
 import math
 import unicodedata
-from collections.abc import Callable
+from itertools import pairwise
 
 from asrkit import audio
-from asrkit.commands.check.facts import Check, Facts, Rules
+from asrkit.commands.check.facts import Facts, Rules, UtteranceCheck
+from asrkit.commands.check.texts import alphabet
 from asrkit.text import TextError
 
 TOLERANCE = 0.1  # s, as when reading: headers of lossy formats give a little too much
@@ -14,10 +15,10 @@ TOLERANCE = 0.1  # s, as when reading: headers of lossy formats give a little to
 SILENT_DB, FAINT_DB = -70.0, -55.0
 CLIPPED_SHARE = 0.001  # 16 samples a second at 16 kHz; those recordings have 0.00002 at most
 DC_OFFSET = 0.02  # those recordings have 0.011 at most
-JOINERS = "\u200c\u200d"  # letters of Persian and Hindi need these two invisible characters
-
-
-UtteranceCheck = Check[Callable[[Facts, Rules], str | None]]
+# Those recordings have 3.7 s at most, a quarter of their length; where it is half, 0.8 s.
+LONG_SILENCE, SILENCE, SILENT_SHARE = 5.0, 2.5, 0.6
+NARROW_HZ = 5500.0  # above 4000: resamplers leave a little beside the edge
+JOINERS = "\u200c\u200d"  # spelling in Persian and Hindi; not in ALPHABETS
 
 
 def unreadable(facts: Facts, rules: Rules) -> str | None:
@@ -98,6 +99,26 @@ def dc_offset(facts: Facts, rules: Rules) -> str | None:
     return f"mean {facts.signal.mean:.3f}"
 
 
+def long_silence(facts: Facts, rules: Rules) -> str | None:
+    """A long stretch at 30 dB or more below the loudest sounds, or with little else beside it."""
+    if facts.signal is None or silent(facts, rules):
+        return None
+    (start, end), seconds = facts.signal.quiet, facts.signal.seconds
+    length = end - start
+    if length < LONG_SILENCE and not (length >= SILENCE and length >= SILENT_SHARE * seconds):
+        return None
+    return f"{length:.1f} of {seconds:.1f} s, from {start:.1f} to {end:.1f} s"
+
+
+def empty_band(facts: Facts, rules: Rules) -> str | None:
+    """A file at 16 kHz or more whose sound ends where that of a telephone does."""
+    highest = facts.signal and facts.signal.highest_hz
+    rate = facts.sample_rate or 0
+    if highest is None or highest >= NARROW_HZ or rate < audio.SAMPLE_RATE or silent(facts, rules):
+        return None
+    return f"nothing above {highest / 1000:.1f} kHz in a file of {rate} Hz"
+
+
 def decibels(level: float) -> float:
     return 20 * math.log10(level) if level > 0 else -math.inf
 
@@ -119,10 +140,12 @@ def unknown_symbols(facts: Facts, rules: Rules) -> str | None:
 def invisible_characters(facts: Facts, rules: Rules) -> str | None:
     """Control, format and unassigned characters, and U+FFFD, the trace of a wrong encoding."""
     text = rules.encode.normalize(facts.text)
-    found = sorted(
-        {c for c in text if unicodedata.category(c)[0] == "C" or c == "\ufffd"} - set(JOINERS)
-    )
-    return f"{', '.join(f'U+{ord(c):04X}' for c in found)} in {facts.text!r}" if found else None
+    if text.isascii() and text.isprintable():
+        return None
+    odd = {c for c in text if unicodedata.category(c)[0] == "C" or c == "\ufffd"} - set(JOINERS)
+    odd |= {c for before, c in pairwise(text) if c in JOINERS and alphabet(before)}
+    named = ", ".join(f"U+{ord(c):04X}" for c in sorted(odd))
+    return f"{named} in {facts.text!r}" if odd else None
 
 
 def unicode_form(facts: Facts, rules: Rules) -> str | None:
@@ -160,21 +183,44 @@ def outside_limits(facts: Facts, rules: Rules) -> str | None:
 
 
 UTTERANCE_CHECKS: list[UtteranceCheck] = [
-    Check("unreadable", "error", "audio cannot be read", unreadable),
-    Check("header", "error", "rate or channels are not the file's", other_header),
-    Check("outside", "error", "start or end outside the file", outside_file),
-    Check("cut-off", "error", "file ends before its header says", cut_off),
-    Check("not-finite", "error", "samples that are NaN or infinite", not_finite),
-    Check("silent", "error", "silence", silent),
-    Check("empty-text", "error", "no text", empty_text),
-    Check("unknown", "error", "text that the tokenizer cannot write", unknown_symbols),
-    Check("ctc", "error", "too short for its text: CTC cannot align", too_short_for_ctc),
-    Check("limits", "error", "shorter or longer than training takes", outside_limits),
-    Check("duration", "warning", "file longer than the manifest says", longer_file),
-    Check("faint", "warning", "very quiet", faint),
-    Check("clipped", "warning", "clipped", clipped),
-    Check("invisible", "warning", "invisible characters", invisible_characters),
-    Check("ctc-speed", "warning", "too short for its text when sped up", too_short_when_fast),
-    Check("dc-offset", "note", "DC offset", dc_offset),
-    Check("unicode", "note", "unusual Unicode form", unicode_form),
+    UtteranceCheck("unreadable", "error", "audio cannot be read", unreadable,
+        "copy or convert the file again, or leave the line out: --write does"),
+    UtteranceCheck("header", "error", "rate or channels are not the file's", other_header,
+        "remove sample_rate and num_channels from the manifest: the file says them"),
+    UtteranceCheck("outside", "error", "start or end outside the file", outside_file,
+        "start and duration are seconds of this file: look for milliseconds or another file"),
+    UtteranceCheck("cut-off", "error", "file ends before its header says", cut_off,
+        "copy the file again, or cut the text to what can be heard"),
+    UtteranceCheck("not-finite", "error", "samples that are NaN or infinite", not_finite,
+        "write the file again from its source"),
+    UtteranceCheck("silent", "error", "silence", silent,
+        "record it again, or leave the line out: --write does"),
+    UtteranceCheck("empty-text", "error", "no text", empty_text,
+        "write what is said, or leave the line out: --write does"),
+    UtteranceCheck("unknown", "error", "text that the tokenizer cannot write", unknown_symbols,
+        "spell the text with the labels of the training texts, or add such texts to them"),
+    UtteranceCheck("ctc", "error", "too short for its text: CTC cannot align", too_short_for_ctc,
+        "look for another recording's text, start or duration"),
+    UtteranceCheck("limits", "error", "shorter or longer than training takes", outside_limits,
+        "cut long recordings at pauses; data.min_seconds and data.max_seconds are the limits"),
+    UtteranceCheck("duration", "warning", "file longer than the manifest says", longer_file,
+        "remove duration to use the whole file, or give start to use a part"),
+    UtteranceCheck("faint", "warning", "very quiet", faint,
+        "listen to it: the microphone may have been off, or the channel be another"),
+    UtteranceCheck("clipped", "warning", "clipped", clipped,
+        "record at a lower level; augmentation.gain_db does not mend it"),
+    UtteranceCheck("silence", "warning", "long silence", long_silence,
+        "cut it with start and duration, or complete a text that has only a part of the words"),
+    UtteranceCheck("empty-band", "warning", "no sound in the upper band", empty_band,
+        "it was at 8 kHz before: look for its source; if all audio is like this, "
+        "model.frontend.high_frequency=4000 leaves no mel bin empty"),
+    UtteranceCheck("invisible", "warning", "invisible characters", invisible_characters,
+        "remove them from the texts"),
+    UtteranceCheck("ctc-speed", "warning", "too short for its text when sped up",
+        too_short_when_fast,
+        "its fast copy is left out of training; lower augmentation.speed_factors keep it"),
+    UtteranceCheck("dc-offset", "note", "DC offset", dc_offset,
+        "nothing: the features subtract the mean of each window"),
+    UtteranceCheck("unicode", "note", "unusual Unicode form", unicode_form,
+        "set text.unicode_form to NFKC, or write the usual letters"),
 ]  # fmt: skip

@@ -96,10 +96,24 @@ CASES: dict[str, tuple[list[Facts], str, list[Facts]]] = {
         "2.0% of the samples",
         [utterance(signal={"clipped": 0.0009})],
     ),
+    "silence": (
+        [utterance(signal={"seconds": 20.6, "quiet": (0.6, 20.6)})],
+        "20.0 of 20.6 s, from 0.6 to 20.6 s",
+        [
+            utterance(signal={"seconds": 20.0, "quiet": (8.0, 12.0)}),
+            utterance(line=2, signal={"seconds": 2.0, "quiet": (0.3, 2.0)}),
+        ],
+    ),
+    "empty-band": (
+        [utterance(signal={"highest_hz": 4100.0})],
+        "nothing above 4.1 kHz in a file of 16000 Hz",
+        [utterance(signal={"highest_hz": 6600.0}), utterance(line=2)],
+    ),
     "invisible": (
         [utterance(text="no\u200b yes\ufeff")],
         "U+200B, U+FEFF",
-        [utterance(text="n\u200co\t\nyes")],  # a joiner is spelling, white space is normalised
+        # A joiner is spelling in Persian, white space is normalised.
+        [utterance(text="\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645\t\nyes")],
     ),
     "ctc-speed": (
         [utterance(signal={"seconds": 0.3}, text="noyes n")],
@@ -146,6 +160,11 @@ CASES: dict[str, tuple[list[Facts], str, list[Facts]]] = {
         two({"id": "a"}, {"id": "a"}),
         "in train.jsonl too",
         two({"id": "a"}, {"id": "a"}, "train.jsonl"),
+    ),
+    "low-rate": (
+        [utterance(line=i, header=(8000, 16000, 1)) for i in range(1, 4)],
+        "3 of 3 recordings at 8000 Hz: the upper 20 of 80 mel bins hold only what the resampler",
+        many(header=(44100, 88200, 1)),
     ),
     "sample-rates": (
         many(header=(8000, 16000, 1)),

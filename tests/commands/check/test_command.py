@@ -205,3 +205,32 @@ def test_real_recordings(
     shown = capsys.readouterr().out
     assert "0 errors, 0 warnings, 27 notes" in shown
     assert "26% of dev.jsonl" in shown
+
+
+def test_texts_that_no_tokenizer_may_hold_are_findings(
+    corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Control characters and marks of writing direction: the manifest was refused for them."""
+    manifest = corpus / "train.jsonl"
+    lines = [json.loads(line) for line in manifest.read_text().splitlines()]
+    lines[1]["text"], lines[2]["text"] = "y\x80es", "\u202eno"
+    assert check(write_manifest(manifest, *lines), "--format", "json") == 1
+    report = json.loads(capsys.readouterr().out)
+    found = {(f["check"], f["line"]) for f in report["findings"]}
+    assert {("unknown", 2), ("unknown", 3), ("invisible", 2), ("invisible", 3)} <= found
+    assert report["advice"]["invisible"] == "remove them from the texts"
+
+
+def test_each_finding_comes_with_what_to_do(
+    corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest = corpus / "train.jsonl"
+    lines = [json.loads(line) for line in manifest.read_text().splitlines()]
+    lines[0]["text"], lines[1]["text"] = "call 112", "yes &amp; no"
+    check(write_manifest(manifest, *lines))
+    shown = capsys.readouterr().out
+    assert "warning      1  digits " in shown
+    assert "train0: '112' in 'call 112'" in shown
+    assert "what to do\n" in shown
+    assert "  digits: write numbers as they are spoken" in shown
+    assert "train1: '&amp;' in 'yes &amp; no'" in shown
