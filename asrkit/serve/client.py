@@ -201,6 +201,9 @@ class RemoteSession:
             )
         elif isinstance(message, Ended):
             self._ended, self._open = True, ()
+            if not self._ending or message.ack < self._taken:
+                text = f"the server ended the call at sample {message.ack} of {self._taken}"
+                raise UserError(text)
 
     def _came_up_to(self, ack: int, packets: deque[Packet]) -> None:
         """Forget those of the packets that end up to this sample."""
@@ -215,7 +218,7 @@ class RemoteSession:
         """
         self._stack.close()
         self._connection = None
-        frame = closed.rcvd
+        frame = closed.rcvd or closed.sent  # sent: this client rejects what the server sends
         if frame is not None and frame.code in FATAL:
             raise UserError(f"the server ended the call: {frame.code} {printable(frame.reason)}")
         self._lost_at = time.monotonic()
@@ -277,6 +280,8 @@ class RemoteSession:
             if status < 500:
                 raise UserError(f"{self.name} is no asrkit serve (HTTP {status})") from None
             raise LostError(f"HTTP {status}") from None
+        except UnicodeError as error:  # of the host's name
+            raise UserError(f"no connection to {self.name}: {reason(error)}") from None
         except (OSError, WebSocketException) as error:
             self._stack.close()
             raise LostError(reason(error)) from None

@@ -17,6 +17,7 @@ from asrkit.errors import UserError, printable
 from asrkit.runtime import Segment, Word
 
 ENCODINGS: dict[str, np.dtype[Any]] = {"pcm_s16le": np.dtype("<i2"), "pcm_f32le": np.dtype("<f4")}
+Name = Annotated[str, Field(max_length=100)]
 Phrase = Annotated[str, Field(min_length=1, max_length=200)]
 
 
@@ -50,8 +51,8 @@ class Resume(Message):
     """In place of a start: go on with a call whose connection was lost."""
 
     type: Literal["resume"]
-    id: Annotated[str, Field(max_length=100)]
-    token: Annotated[str, Field(max_length=100)]
+    id: Name
+    token: Name
     finals: Annotated[int, Field(ge=0)] = 0
     """How many segments the client has: those after them are sent again."""
 
@@ -69,9 +70,9 @@ class End(Message):
 
 
 class Answer(Message):
-    """What a server sends; a client does not look at fields that it does not know."""
+    """A message of a server; a client ignores fields that it does not know."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
 
 class TimedWord(Answer):
@@ -87,9 +88,9 @@ class Started(Answer):
     model: str
     context: str
     """Of the live text, and of the final text if it has another one."""
-    id: str
+    id: Name
     """With the token, what a `resume` needs."""
-    token: str
+    token: Name
     ack: int = 0
     """Samples that have come already: what follows them is to be sent."""
     commits: int = 0

@@ -1,7 +1,9 @@
 """asrkit listen and its RemoteSession: the text is that of the same samples, however often cut."""
 
 import json
+import math
 import random
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -11,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from websockets.sync.server import ServerConnection, serve
 
 from asrkit import UserError, extras
 from asrkit.runtime import Recognizer
@@ -232,6 +235,96 @@ def test_messages_of_a_newer_server() -> None:
     for wrong in ("x", "[]", '{"type": "ended", "ack": "x"}', '{"ack": 5}'):
         with pytest.raises(UserError, match="this is no message of asrkit serve: "):
             answer(wrong)
+
+
+STARTED = {"type": "started", "model": "m", "context": "full", "id": "i", "token": "t"}
+WORD = {"text": "no", "start": 0.1, "end": 0.2, "confidence": 0.5}
+PARTIAL = {
+    "type": "partial", "text": "no", "stable": "n", "words": [WORD], "ack": 0, "recognized": 0
+}  # fmt: skip
+FINAL = {
+    "type": "final", "text": "no", "start": 0.1, "end": 0.2, "words": [WORD], "context": "full",
+    "ack": 0, "recognized": 0,
+}  # fmt: skip
+LONG, HUGE = "x" * 1000, "[" * 100_000
+ODD: list[tuple[str, str, str]] = [  # the message in whose place it comes, the odd one, the error
+    ("started", json.dumps(STARTED | {"id": LONG}), "no message of asrkit serve: started.id"),
+    ("started", json.dumps(STARTED | {"token": LONG}), "started.token"),
+    ("started", json.dumps(STARTED | {"ack": -1}), ""),
+    ("started", json.dumps(STARTED | {"id": ""}), ""),
+    ("started", json.dumps(PARTIAL), "does not start the call"),
+    ("started", '{"type": "x"}', "does not start the call"),
+    ("started", "null", "no message of asrkit serve"),
+    ("started", HUGE, "no message of asrkit serve"),
+    ("partial", HUGE, "no message of asrkit serve"),
+    ("partial", '{"type": "partial"}', "partial.text"),
+    ("partial", json.dumps(PARTIAL | {"ack": 10**30}), ""),
+    ("partial", json.dumps(PARTIAL | {"words": [WORD | {"start": 1e400}]}), "finite number"),
+    ("partial", json.dumps(PARTIAL | {"words": [WORD | {"end": math.nan}]}), "finite number"),
+    ("partial", json.dumps(PARTIAL | {"words": [WORD | {"start": -1e300}]}), ""),
+    ("partial", json.dumps(PARTIAL | {"words": [], "text": LONG}), ""),
+    ("partial", json.dumps(PARTIAL | {"text": "\ud800"}), "no message of asrkit serve"),
+    ("partial", json.dumps(FINAL | {"start": 9.0, "end": -9.0, "words": []}), ""),
+    ("partial", '{"type": "ended", "ack": 0}', "the server ended the call at sample 0 of"),
+    ("ended", '{"type": "ended", "ack": 3999}', "the server ended the call at sample 3999 of 4000"),
+    ("partial", json.dumps(STARTED), ""),
+    ("partial", json.dumps({"type": "error", "reason": "x", "message": LONG}), "the server: x"),
+    ("ended", json.dumps({"type": "error", "reason": "\x1b[2J", "message": "\x1b[2J"}), "\\x1b"),
+    ("ended", '{"type": "ended", "ack": "4000"}', ""),
+    ("ended", '{"type": "ended", "ack": null}', "ended.ack"),
+]
+
+
+@contextmanager
+def odd_server(place: str, odd: str) -> Iterator[str]:
+    """A server whose messages of one type are odd; resumed calls are unknown to it."""
+
+    def talk(client: ServerConnection) -> None:
+        messages = {"started": json.dumps(STARTED), "partial": json.dumps(PARTIAL)}
+        messages = {**messages, "ended": '{"type": "ended", "ack": 4000}', place: odd}
+        if "resume" in str(client.recv()):
+            client.send('{"type": "error", "reason": "unknown", "message": "no such call"}')
+            return
+        client.send(messages["started"])
+        for message in client:
+            if isinstance(message, bytes):
+                client.send(messages["partial"])
+            elif "end" in message:
+                client.send(messages["ended"])
+                return
+
+    with serve(talk, "127.0.0.1", 0) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.socket.getsockname()[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(("place", "odd", "error"), ODD)
+def test_an_odd_message_of_a_server_is_one_line(
+    place: str, odd: str, error: str, tmp_path: Path, capsys: Output
+) -> None:
+    soundfile.write(tmp_path / "x.wav", np.zeros(4000, np.int16), 16000)
+    with odd_server(place, odd) as address:
+        status = run("listen", f"http://{address}", tmp_path / "x.wav", "--format", "jsonl")
+    shown = capsys.readouterr()
+    assert (status, shown.err.count("\n")) == ((2, 1) if error else (0, 0))
+    assert error in shown.err
+    assert len(shown.err) < 500
+    assert shown.err.strip().isprintable()
+    for line in shown.out.splitlines():
+        json.loads(line)
+        assert not {"NaN", "Infinity"} & set(re.findall("[A-Za-z]+", line))
+
+
+@pytest.mark.parametrize("host", ["x" * 300, "a..b", "\u00ff" * 70, ".", "x" * 70 + ".org"])
+def test_an_odd_host_is_one_line(host: str, tmp_path: Path, capsys: Output) -> None:
+    soundfile.write(tmp_path / "x.wav", np.zeros(4000, np.int16), 16000)
+    assert run("listen", f"http://{host}:9", tmp_path / "x.wav") == 2
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_opus(
