@@ -8,7 +8,7 @@ BatchNorm, and the place of the blank, which is NeMo's last label.
 import re
 from collections import Counter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,55 +23,25 @@ from asrkit.interop.checkpoint import (
     read_weights,
 )
 from asrkit.interop.imported import Imported, assemble
+from asrkit.interop.nemo_settings import (
+    SETTINGS,
+    Key,
+    check_head,
+    check_keys,
+    check_settings,
+    ctc,
+    section,
+)
 from asrkit.text import CharTokenizer, PieceTokenizer, Tokenizer
 
-SETTINGS = "model_config.yaml"
 WEIGHTS = "model_weights.ckpt"
 OWN = "nemo:"  # before the names of the archive's own files
 BATCH_NORM_EPSILON = 1e-5
 BYTE = re.compile("<0x[0-9A-F]{2}>")  # a label that is no text by itself
+TRANSDUCER = ("decoder", "joint")  # parts of a hybrid model that CTC does not use
 MOST = 1 << 16  # of a size in the configuration
 
 
-class Key(NamedTuple):
-    """A setting of NeMo's that has to be as asrkit has it."""
-
-    default: Any  # NeMo's, where a configuration does not name it
-    right: tuple[Any, ...]
-    why: str = ""
-
-
-FEATURES = {
-    "sample_rate": Key(16000, (16000,)),
-    "normalize": Key(
-        "per_feature", ("NA", None), "a normalisation over the utterance does not stream"
-    ),
-    "window_size": Key(0.02, (0.025,)),
-    "window_stride": Key(0.01, (0.01,)),
-    "window": Key("hann", ("hann",)),
-    "n_fft": Key(None, (512, None)),
-    "preemph": Key(0.97, (0.97,)),
-    "lowfreq": Key(0, (0,)),
-    "highfreq": Key(None, (None, 8000)),
-    "log": Key(True, (True,)),
-    "log_zero_guard_type": Key("add", ("add",)),
-    "log_zero_guard_value": Key(2.0**-24, (2.0**-24,)),
-    "mag_power": Key(2.0, (2.0,)),
-    "mel_norm": Key("slaney", ("slaney",)),
-    "frame_splicing": Key(1, (1,)),
-    "exact_pad": Key(False, (False,)),
-}
-ENCODER = {
-    "_target_": Key(None, ("nemo.collections.asr.modules.ConformerEncoder",)),
-    "self_attention_model": Key("rel_pos", ("rel_pos",)),
-    "att_context_style": Key(
-        "regular", ("chunked_limited",), "other attention is of full context, or not in chunks"
-    ),
-    "conv_norm_type": Key("batch_norm", ("batch_norm", "layer_norm")),
-    "causal_downsampling": Key(False, (True,), "a symmetric subsampling does not stream"),
-    "reduction": Key(None, (None,)),
-    "feat_out": Key(-1, (-1,)),
-}
 LAYER = {  # asrkit's names of a layer's parts that are the same, and NeMo's
     "ffn1.norm": "norm_feed_forward1",
     "ffn1.expand": "feed_forward1.linear1",
@@ -106,9 +76,8 @@ def read_nemo(path: Path) -> Imported:
     """
     with open_archive(path) as archive:
         settings = read_settings(archive.read(SETTINGS), SETTINGS)
+        check_settings(settings)
         encoder, features = section(settings, "encoder"), section(settings, "preprocessor")
-        check("preprocessor", features, FEATURES)
-        check("encoder", encoder, ENCODER)
         parts = {"model": model_settings(encoder, features), "context": contexts(encoder)}
         tokenizer, parts["text"] = read_tokenizer(archive, settings)
         with archive.open(WEIGHTS) as stored:
@@ -122,7 +91,8 @@ def read_nemo(path: Path) -> Imported:
     ours |= head_weights(weights, settings)
     file = assemble(parts, tokenizer, ours)
     version = printable(str(settings.get("nemo_version", "")))[:20]
-    return Imported(file, (path,), f"NeMo {version}".strip(), None, weights.left_out())
+    left_out = weights.left_out("aux_ctc" in settings)
+    return Imported(file, (path,), f"NeMo {version}".strip(), None, left_out)
 
 
 class Weights(dict[str, Tensor]):
@@ -134,47 +104,35 @@ class Weights(dict[str, Tensor]):
             raise CheckpointError(f"there is no weight {shown(name)}")
         return self.pop(name)
 
-    def take_part(self, ours: str, theirs: str) -> dict[str, Tensor]:
-        """The weight and the bias of a part under another name; zeros for a bias that it lacks."""
-        weight = self.take(f"{theirs}.weight")
-        bias = self.pop(f"{theirs}.bias", None)
-        return {
-            f"{ours}.weight": weight,
-            f"{ours}.bias": torch.zeros(weight.shape[:1]) if bias is None else bias,
-        }
+    def take_part(self, ours: str, theirs: str, biased: bool = True) -> dict[str, Tensor]:
+        """The weight and the bias of a part under another name.
 
-    def left_out(self) -> dict[str, int]:
-        """How many parameters were not taken, by part: those of a transducer's decoder.
+        Args:
+            ours: asrkit's name of the part.
+            theirs: NeMo's name of the part.
+            biased: whether the part must have a bias; zeros stand for one that is not there.
 
         Raises:
-            CheckpointError: for one of the encoder.
+            CheckpointError: for a weight or a bias that is missing.
+        """
+        weight = self.take(f"{theirs}.weight")
+        name = f"{theirs}.bias"
+        bias = self.take(name) if biased or name in self else torch.zeros(weight.shape[:1])
+        return {f"{ours}.weight": weight, f"{ours}.bias": bias}
+
+    def left_out(self, hybrid: bool) -> dict[str, int]:
+        """Numbers of parameters that were not taken, by part: those of a hybrid's transducer.
+
+        Raises:
+            CheckpointError: for a weight of any other part.
         """
         counts: Counter[str] = Counter()
         for name, tensor in self.items():
             part = name.partition(".")[0]
-            if part == "encoder":
+            if not hybrid or part not in TRANSDUCER:
                 raise CheckpointError(f"weight {shown(name)} is of a part that asrkit has not")
-            if part != "preprocessor":
-                counts[part] += tensor.numel()
+            counts[part] += tensor.numel()
         return dict(counts)
-
-
-def section(settings: dict[str, Any], name: str) -> dict[str, Any]:
-    """A section of the configuration. Raises CheckpointError if there is none."""
-    values = settings.get(name)
-    if not isinstance(values, dict):
-        raise CheckpointError(f"{SETTINGS} has no section {name!r}")
-    return values
-
-
-def check(name: str, values: dict[str, Any], keys: dict[str, Key]) -> None:
-    """Raises CheckpointError for a setting that asrkit cannot have, with the reason."""
-    for key, (default, right, why) in keys.items():
-        value = values.get(key, default)
-        if value not in right:
-            wanted = " or ".join(map(str, right))
-            reason = f": {why}" if why else ""
-            raise CheckpointError(f"{name}.{key} must be {wanted}, got {shown(value)}{reason}")
 
 
 def number(values: dict[str, Any], key: str, lowest: int = 1) -> int:
@@ -191,7 +149,7 @@ def model_settings(encoder: dict[str, Any], features: dict[str, Any]) -> dict[st
     """The section `model` of asrkit's configuration."""
     dim, kernel_size = number(encoder, "d_model"), number(encoder, "conv_kernel_size")
     causal = ("causal", [kernel_size - 1, 0])
-    check("encoder", encoder, {
+    check_keys("encoder", encoder, {
         "conv_context_size": Key(None, causal, "a symmetric convolution does not stream"),
         "feat_in": Key(None, (number(features, "features"),)),
     })  # fmt: skip
@@ -289,11 +247,6 @@ def read_tokenizer(archive: Archive, settings: dict[str, Any]) -> tuple[Tokenize
     return PieceTokenizer(model, labels), {"tokenizer": "pieces"}
 
 
-def ctc(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings of the CTC branch: those of the model, or a section of a hybrid model's."""
-    return section(settings, "aux_ctc") if "aux_ctc" in settings else settings
-
-
 def check_filters(weights: Weights, features: dict[str, Any]) -> None:
     """Raises CheckpointError if the checkpoint's own window or filters are not asrkit's."""
     frontend = build_frontend("slaney", number(features, "features"))
@@ -318,15 +271,18 @@ def subsampling_weights(weights: Weights, encoder: dict[str, Any]) -> dict[str, 
 def layer_weights(weights: Weights, number: int, encoder: dict[str, Any]) -> dict[str, Tensor]:
     """Those of a layer."""
     own = name = f"encoder.layers.{number}"
+    biased = encoder.get("use_bias", True) is not False
     ours: dict[str, Tensor] = {}
     for part, theirs in LAYER.items():
-        ours |= weights.take_part(f"{own}.{part}", f"{name}.{theirs}")
+        always = biased or theirs.startswith("norm")
+        ours |= weights.take_part(f"{own}.{part}", f"{name}.{theirs}", always)
     for part in ("expand", "project"):  # convolutions of one frame, linear layers here
         key = f"{own}.convolution.{part}.weight"
         ours[key] = ours[key].flatten(1)
     attention, position = f"{own}.attention", f"{own}.attention.position"
     parts = [
-        weights.take_part(attention, f"{name}.self_attn.linear_{part}") for part in ("q", "k", "v")
+        weights.take_part(attention, f"{name}.self_attn.linear_{part}", biased)
+        for part in ("q", "k", "v")
     ]
     for key in ("weight", "bias"):
         ours[f"{attention}.qkv.{key}"] = torch.cat([part[f"{attention}.{key}"] for part in parts])
@@ -367,6 +323,7 @@ def head_weights(weights: Weights, settings: dict[str, Any]) -> dict[str, Tensor
             f"there is no CTC head in this {shown(settings.get('target'))}; transducers without "
             "one are not supported"
         )
+    check_head(settings)
     head = weights.take_part("head", name)
     head["head.weight"] = head["head.weight"].flatten(1)  # a convolution of one frame
     return {key: part.roll(1, 0) for key, part in head.items()}

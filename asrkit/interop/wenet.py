@@ -3,6 +3,7 @@ sentencepiece model."""
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import Any
@@ -29,7 +30,10 @@ MEAN, SCALE = "encoder.global_cmvn.mean", "encoder.global_cmvn.istd"
 LEAST_VARIANCE = 1e-20
 POSITIONS = {"rel_pos": "absolute_keys", "abs_pos": "sinusoidal", "no_pos": "none"}
 DECODER = "decoder."
-UNUSED = (".pe", ".num_batches_tracked", ".concat_linear.weight", ".concat_linear.bias")
+UNUSED = re.compile(  # positions are computed, batches counted; older models store an unused layer
+    r"encoder\.embed\.pos_enc\.pe|encoder\.encoders\.\d+\."
+    r"(conv_module\.norm\.num_batches_tracked|concat_linear\.(weight|bias))"
+)
 
 SUBSAMPLINGS = {"conv2d": "conv4_valid", "conv2d6": "conv6_valid", "conv2d8": "conv8_valid"}
 LAYER = {  # WeNet's names of modules, by asrkit's
@@ -96,7 +100,7 @@ def read_wenet(path: Path) -> Imported:
     used = {
         name: tensor
         for name, tensor in weights.items()
-        if not name.startswith(DECODER) and not name.endswith(UNUSED)
+        if not name.startswith(DECODER) and not UNUSED.fullmatch(name)
     }
     if MEAN not in used:
         used |= read_statistics(folder, settings)

@@ -17,15 +17,18 @@ Ignored = Any
 
 
 class Part(BaseModel):
-    """A part of train.yaml: what is read of it. Other values than these cannot be computed."""
+    """A part of train.yaml. A value of another type, or an unknown key, cannot be computed.
 
-    model_config = ConfigDict(strict=True, extra="ignore")
+    Keys of type Ignored are of training, of the attention decoder, or of how things are computed.
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid")
 
 
 class EncoderPart(Part):
     """All that WeNet's encoder takes, with its defaults."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(validate_default=True)
 
     output_size: Size = 256
     attention_heads: Size = 4
@@ -73,11 +76,11 @@ class EncoderPart(Part):
 
 class CTCPart(Part):
     ctc_blank_id: Literal[0] = 0
+    dropout_rate: Ignored = None
+    reduce: Ignored = None
 
 
 class FbankPart(Part):
-    model_config = ConfigDict(strict=True, extra="forbid")
-
     num_mel_bins: Size = 80
     frame_length: Literal[25] = 25
     frame_shift: Literal[10] = 10
@@ -93,28 +96,77 @@ class DataPart(Part):
     feats_type: Literal["fbank"] = "fbank"
     fbank_conf: FbankPart = FbankPart()
     resample_conf: ResamplingPart = ResamplingPart()
+    batch_conf: Ignored = None
+    cycle: Ignored = None
+    filter_conf: Ignored = None
+    list_shuffle: Ignored = None
+    list_shuffle_conf: Ignored = None
+    shuffle: Ignored = None
+    shuffle_conf: Ignored = None
+    sort: Ignored = None
+    sort_conf: Ignored = None
+    spec_aug: Ignored = None
+    spec_aug_conf: Ignored = None
+    spec_sub: Ignored = None
+    spec_sub_conf: Ignored = None
+    spec_trim: Ignored = None
+    spec_trim_conf: Ignored = None
+    speed_perturb: Ignored = None
 
 
 class CMVNPart(Part):
     cmvn_file: str | None = None
+    is_json_cmvn: Ignored = None  # a file of another kind is refused when it is read
 
 
 class TokenizerPart(Part):
     symbol_table_path: str | None = None
     bpe_path: str | None = None
+    connect_symbol: Literal[""] = ""
+    is_multilingual: Ignored = None
+    non_lang_syms_path: Ignored = None
+    num_languages: Ignored = None
+    special_tokens: Ignored = None
+    split_with_space: Ignored = None
 
 
 class Settings(Part):
     encoder: Literal["conformer"]
     encoder_conf: EncoderPart
     model: Literal["asr_model"] = "asr_model"
+    ctc: Literal["ctc"] = "ctc"
     ctc_conf: CTCPart = CTCPart()
+    dataset: Literal["asr"] = "asr"
     dataset_conf: DataPart = DataPart()
     cmvn: Literal["global_cmvn"] | None = None
     cmvn_conf: CMVNPart = CMVNPart()
     cmvn_file: str | None = None  # here before there was a cmvn_conf
+    is_json_cmvn: Ignored = None
     tokenizer: Literal["char", "bpe"] | None = None  # older folders do not say
     tokenizer_conf: TokenizerPart = TokenizerPart()
+
+    accum_grad: Ignored = None
+    decoder: Ignored = None
+    decoder_conf: Ignored = None
+    dtype: Ignored = None
+    grad_clip: Ignored = None
+    init_infos: Ignored = None
+    input_dim: Ignored = None
+    lfmmi_dir: Ignored = None
+    log_interval: Ignored = None
+    max_epoch: Ignored = None
+    model_conf: Ignored = None
+    model_dir: Ignored = None
+    optim: Ignored = None
+    optim_conf: Ignored = None
+    output_dim: Ignored = None
+    save_interval: Ignored = None
+    save_states: Ignored = None
+    scheduler: Ignored = None
+    scheduler_conf: Ignored = None
+    train_engine: Ignored = None
+    use_amp: Ignored = None
+    vocab_size: Ignored = None
 
     @property
     def statistics_file(self) -> str | None:

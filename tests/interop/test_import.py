@@ -10,6 +10,12 @@ import torch
 
 from asrkit.interop import import_checkpoint
 from asrkit.interop.checkpoint import CheckpointError
+from asrkit.interop.nemo_settings import (
+    ENCODER_HARMLESS,
+    FEATURES_HARMLESS,
+    HEAD_HARMLESS,
+    MODEL_HARMLESS,
+)
 from asrkit.model_file import load_model
 from tests.conftest import speech
 from tests.running import run
@@ -96,6 +102,62 @@ REFUSED: dict[str, tuple[Callable[..., object], str]] = {
         "tokenizer must be a sentencepiece model in the archive",
     ),
     "section": (lambda settings, _: settings.pop("encoder"), "no section 'encoder'"),
+    "prompt": (
+        lambda settings, _: settings.update(
+            target="nemo.collections.asr.models.x.EncDecHybridRNNTCTCBPEModelWithPrompt"
+        ),
+        "EncDecHybridRNNTCTCBPEModelWithPrompt' are not supported: it reads a language prompt",
+    ),
+    "class": (lambda settings, _: settings.update(target=7), "models of class 7 are not supported"),
+    "rnnt": (
+        lambda settings, _: settings.update(target="x.EncDecRNNTBPEModel"),
+        "there is no CTC head in this 'x.EncDecRNNTBPEModel'",
+    ),
+    "prompts": (
+        lambda settings, _: settings.update(num_prompts=128),
+        "model.num_prompts is not known to asrkit: its value, 128, may change the numbers",
+    ),
+    "defaults": (
+        lambda settings, _: settings.update(model_defaults={"initialize_prompt_feature": True}),
+        "model_defaults.initialize_prompt_feature is not known",
+    ),
+    "unknown": (of("encoder", "skip_layers", [3]), "encoder.skip_layers is not known to asrkit"),
+    "unprintable": (of("encoder", "a\x1b", 1), "encoder.'a\\x1b' is not known"),
+    "unknown feature": (of("preprocessor", "mel_scale", "htk"), "preprocessor.mel_scale is not"),
+    "torchaudio": (of("preprocessor", "use_torchaudio", True), "use_torchaudio must be False"),
+    "samples": (of("preprocessor", "n_window_size", 320), "n_window_size must be None, got 320"),
+    "features": (of("preprocessor", "_target_", "x.Mfcc"), "preprocessor._target_ must be"),
+    "dynamic": (of("encoder", "conv_context_style", "dcc"), "conv_context_style must be regular"),
+    "dual": (of("encoder", "conv_dual_mode", True), "conv_dual_mode must be False"),
+    "menu": (of("encoder", "att_chunk_context_size", [[70]]), "att_chunk_context_size must be"),
+    "scaling": (of("encoder", "xscaling", "no"), "encoder.xscaling must be True or False"),
+    "head": (of("decoder", "_target_", "x.LSTMDecoder"), "decoder._target_ must be"),
+    "unknown head": (of("decoder", "multisoftmax", True), "decoder.multisoftmax is not known"),
+    "no blank": (of("decoder", "add_blank", False), "decoder.add_blank must be True"),
+    "temperature": (
+        lambda settings, _: settings.update(decoding={"temperature": 2.0}),
+        "decoding.temperature must be 1.0, got 2.0",
+    ),
+    "prompt kernel": (
+        lambda _, weights: weights.update({"prompt_kernel.0.weight": torch.zeros(1)}),
+        "weight 'prompt_kernel.0.weight' is of a part that asrkit has not",
+    ),
+    "second head layer": (
+        lambda _, weights: weights.update({"decoder.decoder_layers.1.bias": torch.zeros(1)}),
+        "weight 'decoder.decoder_layers.1.bias' is of a part that asrkit has not",
+    ),
+    "joint": (
+        lambda _, weights: weights.update({"joint.enc.weight": torch.zeros(1)}),
+        "weight 'joint.enc.weight' is of a part that asrkit has not",
+    ),
+    "feature weight": (
+        lambda _, weights: weights.update({"preprocessor.featurizer.mean": torch.zeros(80)}),
+        "weight 'preprocessor.featurizer.mean' is of a part that asrkit has not",
+    ),
+    "bias": (
+        lambda _, weights: weights.pop("encoder.layers.0.self_attn.linear_q.bias"),
+        "there is no weight 'encoder.layers.0.self_attn.linear_q.bias'",
+    ),
     "transducer": (
         lambda settings, weights: weights.pop("decoder.decoder_layers.0.weight"),
         "there is no CTC head in this 'nemo.collections.asr.models",
@@ -141,6 +203,68 @@ REFUSED: dict[str, tuple[Callable[..., object], str]] = {
         "have different lengths",
     ),
 }
+
+
+def hybrid(path: Path, change: Callable[..., object]) -> Path:
+    """A small hybrid model, as `checkpoint`."""
+
+    def both(settings: dict[str, Any], weights: dict[str, torch.Tensor]) -> None:
+        settings["target"] = "nemo.collections.asr.models.x.EncDecHybridRNNTCTCBPEModel"
+        settings["aux_ctc"] = {"decoder": settings["decoder"], "decoding": {}, "use_cer": False}
+        settings |= {"decoder": {"prednet": {}}, "joint": {"jointnet": {}}}
+        for end in ("weight", "bias"):
+            head = weights.pop(f"decoder.decoder_layers.0.{end}")
+            weights[f"ctc_decoder.decoder_layers.0.{end}"] = head
+        weights |= {"decoder.prediction.embed.weight": torch.zeros(6, 2)}
+        weights |= {"joint.enc.weight": torch.zeros(2, 16)}
+        change(settings, weights)
+
+    return checkpoint(path, both)
+
+
+def test_a_hybrid_is_imported_without_its_transducer(tmp_path: Path) -> None:
+    found = import_checkpoint("nemo", hybrid(tmp_path / "m.nemo", lambda *_: None))
+    assert found.left_out == {"decoder": 12, "joint": 32}
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda _, weights: weights.update({"prompt_kernel.2.bias": torch.zeros(1)}),
+         "weight 'prompt_kernel.2.bias' is of a part"),
+        (lambda _, weights: weights.update({"ctc_decoder.norm.bias": torch.zeros(1)}),
+         "weight 'ctc_decoder.norm.bias' is of a part"),
+        (lambda settings, _: settings["aux_ctc"].update(prompt=3), "aux_ctc.prompt is not known"),
+        (lambda settings, _: settings["aux_ctc"]["decoder"].update(x=3), "decoder.x is not known"),
+        (lambda settings, _: settings["aux_ctc"].update(decoding={"temperature": 0.5}),
+         "decoding.temperature must be 1.0, got 0.5"),
+    ],
+)  # fmt: skip
+def test_a_hybrid_with_an_unknown_part_is_refused_by_its_name(
+    change: Callable[..., object], told: str, tmp_path: Path
+) -> None:
+    with pytest.raises(CheckpointError) as error:
+        import_checkpoint("nemo", hybrid(tmp_path / "m.nemo", change))
+    assert told in str(error.value)
+
+
+def test_settings_that_are_harmless_change_no_number(tmp_path: Path) -> None:
+    """Every one of the list, with values as they are published."""
+
+    def change(settings: dict[str, Any], _: object) -> None:
+        for section, names in (
+            (settings, MODEL_HARMLESS), (settings["encoder"], ENCODER_HARMLESS),
+            (settings["preprocessor"], FEATURES_HARMLESS), (settings["decoder"], HEAD_HARMLESS),
+        ):  # fmt: skip
+            section.update({name: section.get(name, {}) for name in names})
+
+    files = [
+        import_checkpoint("nemo", checkpoint(tmp_path / f"{i}.nemo", each)).file
+        for i, each in enumerate((None, change))
+    ]
+    assert files[0].config == files[1].config
+    ours, theirs = (each.model.state_dict() for each in files)
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -11,6 +11,7 @@ from torch import Tensor
 from asrkit import audio
 from asrkit.build import build_frontend
 from asrkit.interop import Imported, import_checkpoint
+from asrkit.interop.checkpoint import CheckpointError
 from asrkit.model_file import ModelFile
 from asrkit.runtime import Recognizer, recognizer_of
 from tests.conftest import SHARED_FIXTURES
@@ -50,6 +51,25 @@ def fixture(request: pytest.FixtureRequest) -> Fixture:
         pytest.skip(f"no checkpoint of NeMo in {folder}")
     with np.load(folder / "expected.npz") as arrays:
         return Fixture(import_checkpoint("nemo", folder / "model.nemo"), dict(arrays))
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("rnnt", "there is no CTC head in this"),
+        ("rnnt-stateless", "there is no CTC head in this"),
+        ("rnnt-prompt", "EncDecRNNTBPEModelWithPrompt' are not supported: it reads a language"),
+        ("fullcontext", "must be"),
+    ],
+)  # fmt: skip
+def test_other_models_are_refused_by_their_kind(name: str, told: str) -> None:
+    path = SHARED_FIXTURES / f"nemo-fastconformer-{name}" / "model.nemo"
+    if not path.is_file():
+        pytest.skip(f"no checkpoint of NeMo in {path}")
+    with pytest.raises(CheckpointError) as error:
+        import_checkpoint("nemo", path)
+    assert told in str(error.value)
+    assert str(error.value).isprintable()
 
 
 def blank_first(log_probs: Tensor) -> Tensor:

@@ -324,6 +324,40 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("keys", "value", "told"),
+    [
+        (["lora_conf"], {"rank": 4}, "unknown key 'lora_conf.rank'"),
+        (["ctc"], "star_ctc", "'ctc': input should be 'ctc'"),
+        (["model"], "paraformer", "'model': input should be 'asr_model'"),
+        (["ctc_conf", "scale"], 2.0, "unknown key 'ctc_conf.scale'"),
+        (["dataset_conf", "wav_scale"], 2.0, "unknown key 'dataset_conf.wav_scale'"),
+        (["dataset_conf", "feats_type"], "mfcc", "'dataset_conf.feats_type': input should be"),
+        (["dataset_conf", "fbank_conf", "low_freq"], 80, "'dataset_conf.fbank_conf.low_freq'"),
+        (["tokenizer_conf", "connect_symbol"], "_", "'tokenizer_conf.connect_symbol'"),
+        (["cmvn_conf", "norm_var"], False, "unknown key 'cmvn_conf.norm_var'"),
+    ],
+)  # fmt: skip
+def test_a_setting_outside_the_encoder_that_may_change_numbers_is_refused(
+    copy: Path, keys: list[str], value: object, told: str
+) -> None:
+    values = yaml.safe_load((copy / "train.yaml").read_text())
+    section = values
+    for key in keys[:-1]:
+        section = section[key]
+    section[keys[-1]] = value
+    (copy / "train.yaml").write_text(yaml.safe_dump(values))
+    assert told in refused(copy)
+
+
+@pytest.mark.parametrize(
+    "name", ["encoder.embed.conv.pe", "global.pe", "prompt.weight", "encoder.after_norm.lora_A"]
+)
+def test_a_weight_of_an_unknown_part_is_refused_by_its_name(copy: Path, name: str) -> None:
+    weigh(copy, lambda weights: weights.update({name: torch.zeros(3)}))
+    assert f"the weight {name!r} cannot be imported" in refused(copy)
+
+
 @pytest.mark.parametrize(("settings", "told"), REFUSED, ids=lambda each: str(each)[:40])
 def test_refusals(copy: Path, settings: dict[str, Any], told: str) -> None:
     settle(copy, **settings)

@@ -1,0 +1,225 @@
+"""Settings of NeMo's models: which of them asrkit needs to be as they are, and which are harmless.
+
+Every setting is read, or must have the value that asrkit computes with, or is listed as harmless.
+A checkpoint with any other is refused by the name of the setting.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+from asrkit.errors import shown
+from asrkit.interop.checkpoint import CheckpointError
+
+SETTINGS = "model_config.yaml"
+MODULES = "nemo.collections.asr.modules"
+
+
+class Key(NamedTuple):
+    """A setting of NeMo's that has to be as asrkit has it."""
+
+    default: Any  # NeMo's, where a configuration does not name it
+    right: tuple[Any, ...]
+    why: str = ""
+
+
+class Part(NamedTuple):
+    """The settings of a section that may be there; `harmless` has the reasons."""
+
+    keys: Mapping[str, Key]
+    read: Collection[str] = ()  # settings that the import uses
+    harmless: Mapping[str, str] = {}
+
+
+CTC_MODELS = (
+    "EncDecCTCModel", "EncDecCTCModelBPE",
+    "EncDecHybridRNNTCTCModel", "EncDecHybridRNNTCTCBPEModel",
+)  # fmt: skip
+TRANSDUCERS = ("EncDecRNNTModel", "EncDecRNNTBPEModel")
+MODEL = {"sample_rate": Key(16000, (16000,))}
+TRAINING, PRINTING = "only training reads it", "changes no text"
+MODEL_HARMLESS = {
+    **dict.fromkeys(
+        (
+            "train_ds", "validation_ds", "test_ds", "spec_augment", "loss", "optim", "interctc",
+            "ctc_reduction", "rnnt_reduction", "skip_nan_grad", "compute_eval_loss",
+            "variational_noise", "ctc_loss_weight", "init_from_nemo_model",
+            "init_from_pretrained_model", "init_from_ptl_ckpt",
+        ),
+        TRAINING,
+    ),
+    "joint": "the transducer's: left out, as its weights are",
+    "model_defaults": "names numbers that the other sections repeat",
+    "labels": "the labels are read from decoder.vocabulary",
+    "log_prediction": PRINTING,
+    "use_cer": PRINTING,
+    "name": PRINTING,
+}  # fmt: skip
+MODEL_READ = ("target", "nemo_version", "preprocessor", "encoder", "decoder", "decoding", "aux_ctc",
+              "tokenizer")  # fmt: skip
+DEFAULTS_HARMLESS = dict.fromkeys(
+    ("enc_hidden", "pred_hidden", "joint_hidden", "tdt_durations", "num_tdt_durations"),
+    "the transducer's, or repeated by other sections",
+)
+
+FEATURES = {
+    "_target_": Key(None, (None, f"{MODULES}.AudioToMelSpectrogramPreprocessor")),
+    "sample_rate": Key(16000, (16000,)),
+    "normalize": Key(
+        "per_feature", ("NA", None), "a normalisation over the utterance does not stream"
+    ),
+    "window_size": Key(0.02, (0.025,)),
+    "window_stride": Key(0.01, (0.01,)),
+    "n_window_size": Key(None, (None,)),
+    "n_window_stride": Key(None, (None,)),
+    "window": Key("hann", ("hann",)),
+    "n_fft": Key(None, (512, None)),
+    "preemph": Key(0.97, (0.97,)),
+    "lowfreq": Key(0, (0,)),
+    "highfreq": Key(None, (None, 8000)),
+    "log": Key(True, (True,)),
+    "log_zero_guard_type": Key("add", ("add",)),
+    "log_zero_guard_value": Key(2.0**-24, (2.0**-24,)),
+    "mag_power": Key(2.0, (2.0,)),
+    "mel_norm": Key("slaney", ("slaney",)),
+    "frame_splicing": Key(1, (1,)),
+    "exact_pad": Key(False, (False,)),
+    "stft_exact_pad": Key(False, (False,)),
+    "use_torchaudio": Key(False, (False,), "torchaudio computes other features"),
+}
+FEATURES_HARMLESS = {
+    "pad_to": "adds frames behind the end, which are cut off",
+    "pad_value": "of frames that are cut off",
+    "dither": "noise in training only",
+    "stft_conv": "another way to compute the same",
+    **dict.fromkeys(("rng", "nb_augmentation_prob", "nb_max_freq"), TRAINING),
+}
+ENCODER = {
+    "_target_": Key(None, (f"{MODULES}.ConformerEncoder",)),
+    "self_attention_model": Key("rel_pos", ("rel_pos",)),
+    "att_context_style": Key(
+        "regular", ("chunked_limited",), "other attention is of full context, or not in chunks"
+    ),
+    "att_chunk_context_size": Key(None, (None,), "its contexts are not the menu of the model"),
+    "conv_norm_type": Key("batch_norm", ("batch_norm", "layer_norm")),
+    "conv_context_style": Key("regular", ("regular",), "its convolutions depend on the chunk"),
+    "conv_dual_mode": Key(False, (False,), "its convolutions depend on the mode"),
+    "causal_downsampling": Key(False, (True,), "a symmetric subsampling does not stream"),
+    "reduction": Key(None, (None,)),
+    "feat_out": Key(-1, (-1,)),
+    "global_tokens": Key(0, (0,)),
+    "xscaling": Key(True, (True, False)),
+    "use_bias": Key(True, (True, False)),
+}
+ENCODER_READ = (
+    "feat_in", "n_layers", "d_model", "n_heads", "ff_expansion_factor", "subsampling",
+    "subsampling_factor", "subsampling_conv_channels", "att_context_size",
+    "conv_kernel_size", "conv_context_size", "dropout",
+)  # fmt: skip
+COMPUTING = "how the same numbers are computed"
+ENCODER_HARMLESS = {
+    **dict.fromkeys(
+        (
+            "att_context_probs", "dropout_pre_encoder", "dropout_emb", "dropout_att",
+            "stochastic_depth_drop_prob", "stochastic_depth_mode", "stochastic_depth_start_layer",
+        ),
+        TRAINING,
+    ),
+    **dict.fromkeys(
+        (
+            "subsampling_conv_chunking_factor", "use_pytorch_sdpa", "use_pytorch_sdpa_backends",
+            "use_triton", "sync_max_audio_length", "pos_emb_max_len",
+        ),
+        COMPUTING,
+    ),
+    "untie_biases": "the weights of every layer are stored either way",
+    "reduction_position": "of a reduction, which must not be there",
+    "reduction_factor": "of a reduction, which must not be there",
+    "global_tokens_spacing": "of global tokens, which must not be there",
+    "global_attn_separate": "of global tokens, which must not be there",
+    "rope_base": "of rope, which self_attention_model excludes",
+    "rotary_fraction": "of rope, which self_attention_model excludes",
+}  # fmt: skip
+HEAD = {
+    "_target_": Key(None, (None, f"{MODULES}.ConvASRDecoder")),
+    "add_blank": Key(True, (True,), "CTC needs a blank"),
+}
+HEAD_HARMLESS = {"num_classes": "the weights have as many", "init_mode": TRAINING,
+                 "feat_in": "the weights have as many"}  # fmt: skip
+BRANCH_HARMLESS = {"ctc_loss_weight": TRAINING, "use_cer": PRINTING, "ctc_reduction": TRAINING}
+
+
+def section(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """A section of the configuration. Raises CheckpointError if there is none."""
+    values = settings.get(name)
+    if not isinstance(values, dict):
+        raise CheckpointError(f"{SETTINGS} has no section {name!r}")
+    return values
+
+
+def ctc(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of the CTC branch: those of the model, or a section of a hybrid model's."""
+    return dict(section(settings, "aux_ctc") if "aux_ctc" in settings else settings)
+
+
+def check_settings(settings: Mapping[str, Any]) -> None:
+    """Raise CheckpointError for a setting that asrkit does not have, or does not know."""
+    check_class(settings.get("target"))
+    check("model", settings, Part(MODEL, MODEL_READ, MODEL_HARMLESS))
+    defaults = settings.get("model_defaults")
+    check("model_defaults", defaults if isinstance(defaults, dict) else {},
+          Part({}, (), DEFAULTS_HARMLESS))  # fmt: skip
+    check("preprocessor", section(settings, "preprocessor"),
+          Part(FEATURES, ("features",), FEATURES_HARMLESS))  # fmt: skip
+    check("encoder", section(settings, "encoder"), Part(ENCODER, ENCODER_READ, ENCODER_HARMLESS))
+
+
+def check_class(target: object) -> None:
+    """Raise CheckpointError for a class of models that computes other things than asrkit."""
+    if target is None:
+        return
+    name = target.rpartition(".")[2] if isinstance(target, str) else None
+    if name in TRANSDUCERS:
+        raise CheckpointError(
+            f"there is no CTC head in this {shown(target)}; transducers without one are not "
+            "supported"
+        )
+    if name not in CTC_MODELS:
+        prompt = ": it reads a language prompt" if "Prompt" in str(name) else ""
+        raise CheckpointError(
+            f"models of class {shown(target)} are not supported{prompt}; "
+            f"those of {', '.join(CTC_MODELS)} are"
+        )
+
+
+def check_head(settings: Mapping[str, Any]) -> None:
+    """Raise CheckpointError for a CTC head that asrkit does not have, or does not know."""
+    branch = ctc(settings)
+    if branch != settings:
+        check("aux_ctc", branch, Part({}, ("decoder", "decoding"), BRANCH_HARMLESS))
+    check("decoder", section(branch, "decoder"), Part(HEAD, ("vocabulary",), HEAD_HARMLESS))
+    decoding = branch.get("decoding")
+    temperature = decoding.get("temperature") if isinstance(decoding, dict) else None
+    if temperature not in (None, 1.0):
+        raise CheckpointError(f"decoding.temperature must be 1.0, got {shown(temperature)}")
+
+
+def check(name: str, values: Mapping[str, Any], part: Part) -> None:
+    """Raise CheckpointError for a setting that asrkit does not have, or does not know."""
+    check_keys(name, values, part.keys)
+    known = part.keys.keys() | set(part.read) | part.harmless.keys()
+    for key in values:
+        if key not in known:
+            raise CheckpointError(
+                f"{name}.{key if isinstance(key, str) and key.isidentifier() else shown(key)} is "
+                f"not known to asrkit: its value, {shown(values[key])}, may change the numbers"
+            )
+
+
+def check_keys(name: str, values: Mapping[str, Any], keys: Mapping[str, Key]) -> None:
+    """Raise CheckpointError for a setting with another value than asrkit's, with the reason."""
+    for key, (default, right, why) in keys.items():
+        value = values.get(key, default)
+        if value not in right:
+            wanted = " or ".join(map(str, right))
+            reason = f": {why}" if why else ""
+            raise CheckpointError(f"{name}.{key} must be {wanted}, got {shown(value)}{reason}")
