@@ -36,9 +36,10 @@ def main(argv: list[str] | None = None) -> int:
     group.add_argument("--token", help="that the server asks for (default: ASRKIT_TOKEN, if set)")
     group.add_argument("--token-file", type=Path, metavar="FILE", help="a file that holds it")
     group.add_argument(
-        "--encoding", choices=ENCODINGS, default=ENCODINGS[0],
-        help="of the audio on its way: opus takes an eighth of the bytes and loses some quality"
-        " (pip install 'asrkit[av]', here and there; default pcm_s16le)",
+        "--encoding", choices=ENCODINGS,
+        help="of the audio on its way (default: pcm_s16le of the microphone, else pcm_f32le, which"
+        " keeps every sample); opus takes an eighth of pcm_s16le's bytes and loses some quality"
+        " (pip install 'asrkit[av]', here and there)",
     )  # fmt: skip
     group.add_argument(
         "--pause-ms", type=whole(0, 60_000), metavar="MS",
@@ -55,6 +56,8 @@ def listen(options: argparse.Namespace) -> int:
     from asrkit.serve.messages import Start, problem
 
     check_source(options)
+    if options.encoding is None:
+        options.encoding = "pcm_s16le" if options.mic else "pcm_f32le"
     address = address_of(options.url)
     if options.token is None and options.token_file is None:
         options.token = os.environ.get("ASRKIT_TOKEN")

@@ -24,6 +24,7 @@ from asrkit.lm import LIMIT
 from asrkit.lm.hotwords import WEIGHT, read_hotwords
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Endpointer, Recognizer, recognizer_of
+from asrkit.runtime.endpoint import PAUSE_MS
 from asrkit.runtime.rewrite import find_postprocess
 from asrkit.search import KINDS
 
@@ -114,12 +115,12 @@ def add_hotwords(arguments: Parser) -> None:
     )  # fmt: skip
 
 
-def add_segments(arguments: Parser, endpoint: str = "off") -> None:
-    """How results are cut and written."""
-    group = arguments.group("segments")
+def add_segments(arguments: Parser, live: bool = False) -> None:
+    """How results are cut and written; a `live` command ends segments at pauses by default."""
+    group, default = arguments.group("segments"), str(PAUSE_MS) if live else "off"
     group.add_argument(
-        "--endpoint-ms", type=pause, metavar="MS", default=endpoint,
-        help=f"a pause this long ends a segment; off: one segment (default {endpoint})",
+        "--endpoint-ms", type=pause, metavar="MS", default=default,
+        help=f"a pause this long ends a segment; off: one segment (default {default})",
     )  # fmt: skip
     group.add_argument(
         "--min-segment-ms", type=whole(0, LONGEST_MS), metavar="MS",

@@ -52,7 +52,7 @@ def main(argv: list[str] | None = None) -> int:
     add_backend(arguments)
     add_context(arguments)
     add_search(arguments)
-    add_segments(arguments, endpoint="600")
+    add_segments(arguments, live=True)
     add_second_pass(arguments, default="full")
     group = arguments.group("network")
     group.add_argument("--host", default="127.0.0.1", help="address (default 127.0.0.1)")

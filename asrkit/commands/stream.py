@@ -32,7 +32,6 @@ from asrkit.commands.screen import JsonLines, Screen
 from asrkit.errors import UserError
 from asrkit.runtime import Result
 
-ENDPOINT_MS = "1000"  # a line for each utterance
 MAX_PACKET_MS = 60_000
 
 
@@ -54,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
     add_source(arguments)
     add_context(arguments)
     add_search(arguments)
-    add_segments(arguments, endpoint=ENDPOINT_MS)
+    add_segments(arguments, live=True)
     add_second_pass(arguments, default="full")
     add_output(arguments)
     return run_command(stream, arguments, argv)

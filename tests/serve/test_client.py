@@ -5,6 +5,7 @@ import math
 import random
 import re
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -17,6 +18,8 @@ from websockets.sync.server import ServerConnection, serve
 
 from asrkit import UserError, extras
 from asrkit.runtime import Recognizer
+from asrkit.serve import app
+from asrkit.serve.app import app_of
 from asrkit.serve.client import RemoteSession
 from asrkit.serve.messages import Answer, Start, answer
 from asrkit.serve.server import Limits, Server
@@ -109,6 +112,36 @@ def test_a_file_as_transcribe(
         (each.text, each.start, each.end, "full") for each in served.transcribe(half, 8000).segments
     ]
     assert any(each["type"] == "partial" and each["text"] for each in found)
+
+
+def test_listen_prints_what_stream_prints(
+    recordings: Recordings, tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one file, with pauses of 0.8 and 1.3 s and more than 16 bits, by the default options."""
+    pauses = [np.zeros(round(16 * ms), np.float32) for ms in (800, 1300, 0)]
+    parts = [samples.astype(np.float32) / 32768 for _, samples in recordings[:3]]
+    mono = np.concatenate([each for pair in zip(parts, pauses, strict=True) for each in pair])
+    path = tmp_path / "x.wav"
+    soundfile.write(path, np.stack([mono, 0.7 * mono], axis=1), 16000, subtype="FLOAT")
+    servers: list[Server] = []
+    monkeypatch.setattr(sys, "setswitchinterval", lambda seconds: None)
+    with monkeypatch.context() as patch:
+        patch.setattr(app, "app_of", lambda server: servers.append(server) or app_of(server))
+        patch.setattr("uvicorn.Server.run", lambda self, sockets: sockets[0].close())
+        assert run("serve", "--port", 0, "--streams", 4) == 0
+    capsys.readouterr()
+    with serving(servers[0]) as address:
+        for form in ("txt", "jsonl"):
+            printed = []
+            for command in (
+                ["stream", "--model", "small-en-alnum"],
+                ["listen", f"http://{address}"],
+            ):
+                assert run(*command, path, "--format", form) == 0
+                lines = capsys.readouterr().out.splitlines()
+                printed.append([each for each in lines if '"type": "partial"' not in each])
+            assert printed[0] == printed[1]
+            assert len(printed[0]) == 3
 
 
 @pytest.mark.parametrize("seed", range(2))
