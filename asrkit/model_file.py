@@ -73,6 +73,11 @@ class ModelFile(NamedTuple):
     path: Path | None = None  # of the file that was read
     terms: Terms = UNKNOWN
 
+    @property
+    def num_parameters(self) -> int:
+        """Number of the network's parameters."""
+        return sum(each.numel() for each in self.model.parameters())
+
 
 def save_model(path: str | Path, file: ModelFile, weights: torch.dtype = torch.float32) -> None:
     """Write a model file, atomically.

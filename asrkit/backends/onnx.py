@@ -1,6 +1,7 @@
 """Files that `asrkit export` wrote for ONNX Runtime: called as their module, and as a backend."""
 
 import math
+import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,7 @@ class OnnxStep:
 
     def __init__(self, session: "InferenceSession", description: Description) -> None:
         self.session, self.description = session, description
+        self.threads, self.process = torch.get_num_threads(), os.getpid()
         self.inputs = [each.name for each in session.get_inputs()]
         state = [] if description.exported.full else session.get_inputs()[-len(STATE) :]
         self.state_shapes = [each.shape[1:] for each in state]
@@ -67,7 +69,17 @@ class OnnxStep:
         return *outputs[: -len(STATE)], EncoderState(*outputs[-len(STATE) :])
 
     def run(self, arrays: "dict[str, np.ndarray]") -> "list[np.ndarray]":
-        """Outputs of the graph, by order; inputs by name."""
+        """Outputs of the graph, by order; inputs by name.
+
+        Raises:
+            UserError: in a forked process, which has none of the session's threads; ONNX Runtime
+                would wait for them for ever.
+        """
+        if self.threads > 1 and os.getpid() != self.process:
+            raise UserError(
+                f"the {self.threads} threads of ONNX Runtime are not in this forked process: call "
+                "asrkit.load here, or with threads=1 before the fork"
+            )
         return self.session.run(None, arrays)
 
 

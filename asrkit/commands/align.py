@@ -6,7 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from asrkit.build import build_normalizer
-from asrkit.commands.options import add_context, add_model, context_of, parser, run_command
+from asrkit.commands.options import (
+    add_context,
+    add_model,
+    context_of,
+    parser,
+    run_command,
+    threads_for,
+)
 from asrkit.commands.recordings import (
     Job,
     Output,
@@ -55,6 +62,7 @@ def align(options: argparse.Namespace) -> int:
         jobs = [Job(as_text(options.file), options.file, text)]
     output = Output(options.format, options.output_dir, jobs)
     file = load_model(options.model)
+    threads_for(options, file)
     recognizer = recognizer_of(file, *context_of(options, file), device=options.device)
     normalize = build_normalizer(file.config.text)
     for job in jobs:

@@ -19,7 +19,6 @@ from asrkit.commands.options import (
     add_right_context,
     add_second_pass,
     context_of,
-    leave_cores,
     parser,
     run_command,
     second_pass_of,
@@ -29,6 +28,7 @@ from asrkit.files import replacing
 from asrkit.model.subsampling import split_steps
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Batcher, Recognizer, recognizer_of
+from asrkit.runtime.threads import leave_cores
 
 WARM_UP = 3  # chunks, or segments
 SEGMENT_S, SECOND_TURNS = 5, 15
@@ -225,7 +225,7 @@ def second_passes(
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in recognizers}
     for turn in range(WARM_UP + SECOND_TURNS):
         for name, (built, _) in recognizers.items():
-            leave_cores(built, threads)
+            leave_cores(built.backend.kind, threads)
             times = segment_times(built)
             found[name] += [times] if turn >= WARM_UP else []
     return {
@@ -273,7 +273,7 @@ class Run:
         return 0.1 * self.draw.standard_normal(count, dtype=np.float32)
 
     def go(self, chunks: int) -> None:
-        leave_cores(self.recognizer, self.threads)
+        leave_cores(self.recognizer.backend.kind, self.threads)
         for chunk in range(-1, chunks):  # the first meets threads of others that still wait
             samples = [self.noise(self.chunk_samples) for _ in self.sessions]
             start = time.perf_counter()

@@ -21,13 +21,13 @@ from asrkit.commands.options import (
     context_of,
     endpointer_of,
     hotwords_of,
-    leave_cores,
     lm_of,
     parser,
     postprocess_of,
     run_command,
     search_of,
     second_pass_of,
+    threads_for,
 )
 from asrkit.data.manifest import LeftOut
 from asrkit.errors import UserError
@@ -38,6 +38,7 @@ from asrkit.files import replacing
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Recognizer, recognizer_of
 from asrkit.runtime.load import searches_of
+from asrkit.runtime.threads import leave_cores
 
 CHUNKS = "full,640,320,160"
 
@@ -77,6 +78,7 @@ def main(argv: list[str] | None = None) -> int:
 def evaluate(options: argparse.Namespace) -> int:
     need("jiwer")  # not after an hour of recognising
     file = load_model(options.model)
+    threads_for(options, file)
     recognizers, aligner = recognizers_of(options, file)
     if options.by_place and "full" not in recognizers:
         raise UserError("--by-place compares with full context: add full to --chunk-ms")
@@ -124,7 +126,7 @@ def recognizers_of(
         recognizers[recognizer.context] = recognizer.with_hotwords(hotwords)
     aligner = recognizer_of(file, "full", device=options.device, postprocess=postprocess)
     for recognizer in recognizers.values():
-        leave_cores(recognizer, torch.get_num_threads())
+        leave_cores(recognizer.backend.kind, torch.get_num_threads())
     return recognizers, aligner
 
 

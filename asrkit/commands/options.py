@@ -6,8 +6,6 @@ import os
 import sys
 from collections.abc import Callable
 
-import torch
-
 from asrkit.backends import BACKENDS
 from asrkit.commands.arguments import Parser, complain, real, whole
 from asrkit.config import (
@@ -26,6 +24,7 @@ from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Endpointer, Recognizer, recognizer_of
 from asrkit.runtime.endpoint import PAUSE_MS
 from asrkit.runtime.rewrite import find_postprocess
+from asrkit.runtime.threads import MOST_THREADS, leave_cores, set_threads
 from asrkit.search import KINDS
 
 
@@ -46,6 +45,10 @@ def add_model_file(arguments: Parser) -> None:
 def add_model(arguments: Parser) -> None:
     add_model_file(arguments)
     add_device(arguments)
+    arguments.group("model").add_argument(
+        "--threads", dest="torch_threads", type=whole(1, MOST_THREADS), metavar="N",
+        help="CPU threads (default: 1 for a network of fewer than 10 M parameters, else torch's)",
+    )  # fmt: skip
 
 
 def add_device(arguments: Parser) -> None:
@@ -272,11 +275,17 @@ def frames(option: str, value: str | None, frame_ms: int, lowest: int = 0) -> in
 def load_recognizer(options: argparse.Namespace) -> tuple[Recognizer, Config]:
     """The recogniser that the options ask for, segments too, and the model's configuration."""
     file = load_model(options.model)
+    threads = threads_for(options, file)
     recognizer = recognizer_as(
         options, file, endpointer_of(options), postprocess_of(options), options.backend
     )
-    leave_cores(recognizer, torch.get_num_threads())
+    leave_cores(recognizer.backend.kind, threads)
     return recognizer, file.config
+
+
+def threads_for(options: argparse.Namespace, file: ModelFile) -> int:
+    """Set torch's threads for this model, or those that the options ask for; their number."""
+    return set_threads(getattr(options, "torch_threads", None), file.num_parameters)
 
 
 def postprocess_of(options: argparse.Namespace) -> Callable[[str], str] | None:
@@ -290,15 +299,6 @@ def postprocess_of(options: argparse.Namespace) -> Callable[[str], str] | None:
     if ":" in options.postprocess:
         sys.path.append("")  # its module may be in the folder where the command is given
     return find_postprocess(options.postprocess)
-
-
-def leave_cores(recognizer: Recognizer, threads: int) -> None:
-    """Give torch these threads, but one beside ONNX Runtime, which has its own.
-
-    Torch's threads stay busy for a while after their work: on two cores a chunk of one stream took
-    ONNX Runtime 30 ms beside two of them, and 12 beside one.
-    """
-    torch.set_num_threads(1 if recognizer.backend.kind.startswith("onnx") else threads)
 
 
 def recognizer_as(

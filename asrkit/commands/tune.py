@@ -26,6 +26,7 @@ from asrkit.commands.options import (
     parser,
     run_command,
     search_of,
+    threads_for,
 )
 from asrkit.data.manifest import LeftOut
 from asrkit.errors import UserError
@@ -66,6 +67,7 @@ def main(argv: list[str] | None = None) -> int:
 def tune(options: argparse.Namespace) -> int:
     need("jiwer")
     file, lm = load_model(options.model), lm_of(options)
+    threads_for(options, file)
     if lm is None:
         raise UserError("there is no language model to tune: --lm FILE")
     if options.search is None and not takes_fusion(file.config.search.kind):

@@ -19,8 +19,10 @@ from asrkit.errors import UserError, shown, whole_number
 from asrkit.model import FULL_CONTEXT
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime.endpoint import Endpointer
+from asrkit.runtime.origin import Origin
 from asrkit.runtime.recognizer import Recognizer
 from asrkit.runtime.rewrite import find_postprocess
+from asrkit.runtime.threads import leave_cores, set_threads
 from asrkit.search import Search, takes_fusion
 
 LONGEST_CONTEXT_MS = 3_600_000  # an hour: more would ask for all memory
@@ -39,6 +41,7 @@ def load(
     second_pass: int | str | None = None,
     second_search: str | Mapping[str, Any] | None = None,
     right_context: int | None = None,
+    threads: int | None = None,
 ) -> Recognizer:
     """A recogniser from a model file.
 
@@ -60,28 +63,37 @@ def load(
         backend: what runs the network: eager, compiled, torchscript, onnx, onnx-int8, or an .onnx
             file; if None, onnx where `asrkit export` wrote one beside the model file, else eager.
             All are compared with eager here, int8 as far as its rounding allows. ONNX Runtime gets
-            as many threads as torch has now; afterwards torch is best left one
-            (`torch.set_num_threads(1)`).
+            the threads, and torch is left one.
         second_pass: encoder frames of a larger chunk, or "full": when a segment has ended, the same
             network recognises it once more in this context, and that text is final. None for one
             pass.
         second_search: of the second pass, as `search`; the same as the first one's if None.
         right_context: encoder frames after its chunk that a frame sees; the model's own if None.
             Live text waits for them, and none are seen in full context.
+        threads: CPU threads of torch, which are set for the whole process. None: one for a network
+            of fewer than ten million parameters, which gains nothing from more, and in processes
+            of multiprocessing; else the number that torch has.
 
     Raises:
         ModelFileError: for a file that cannot be loaded.
         UserError: for a value that does not fit.
     """
+    arguments = dict(locals())
     chosen, chosen_second = (
         None if each is None else parse_search(each) for each in (search, second_search)
     )
     model = None if lm is None else parse_language_model(lm)
     rewrite = None if postprocess is None else find_postprocess(postprocess)
-    return recognizer_of(
-        load_model(path), chunk_size, left_context, right_context, chosen, device, model,
+    file = load_model(path)
+    number = set_threads(threads, file.num_parameters)
+    recognizer = recognizer_of(
+        file, chunk_size, left_context, right_context, chosen, device, model,
         endpointer, rewrite, backend, second_pass, chosen_second,
     )  # fmt: skip
+    leave_cores(recognizer.backend.kind, number)
+    here = None if file.path is None else file.path.absolute()
+    recognizer.origin = Origin(arguments | {"path": here or path})
+    return recognizer
 
 
 def recognizer_of(

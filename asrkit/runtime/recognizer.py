@@ -21,6 +21,7 @@ from asrkit.model import FULL_CONTEXT
 from asrkit.runtime.endpoint import Endpointer
 from asrkit.runtime.engine import Engine
 from asrkit.runtime.identity import differences, identity
+from asrkit.runtime.origin import Origin, pickled
 from asrkit.runtime.results import Result
 from asrkit.runtime.rewrite import applied
 from asrkit.runtime.saved import SavedStreamError, read, unpack
@@ -28,6 +29,7 @@ from asrkit.runtime.second_pass import SecondPass
 from asrkit.runtime.session import Session
 from asrkit.runtime.stream import PIECE_SECONDS, Stream, duration
 from asrkit.runtime.streams import Streams, StreamsValue
+from asrkit.runtime.threads import survive_forks
 from asrkit.runtime.transcript import DecodingOptions, Transcript
 from asrkit.runtime.vad import SpeechDetector
 from asrkit.search import Search, is_fusing, plus
@@ -39,6 +41,8 @@ Phrases = Mapping[str, float] | Iterable[str]  # with weights, or without
 
 class Recognizer:
     """An engine with a tokenizer, a search and the other options of decoding. Never changes.
+
+    Pickle stores the arguments of `asrkit.load` and the path of the model file, not the weights.
 
     Args:
         backend: what runs the network.
@@ -74,6 +78,8 @@ class Recognizer:
         spec = backend.spec
         self.decoding = DecodingOptions(tokenizer, search, endpointer, postprocess)
         self.normalizer, self.terms = normalizer, terms
+        self.origin: Origin | None = None  # set by `load`
+        survive_forks()
         self._identity: dict[str, Any] | None = None  # when it is asked for
         if self.decoding.resets_encoder and spec.chunk_size == FULL_CONTEXT:
             raise ValueError("in full context there is no encoder state to reset")
@@ -185,7 +191,10 @@ class Recognizer:
         fusion = build_hotwords(phrases, self.tokenizer, self.normalizer)
         other = self.with_final_search(plus(self.final_search, fusion))
         if self.decoding.second is not None and is_fusing(self.search):
-            return other.with_search(plus(self.search, fusion))
+            other = other.with_search(plus(self.search, fusion))
+        if self.origin is not None:
+            added = (*self.origin.hotwords, phrases)
+            other.origin = self.origin._replace(hotwords=added)
         return other
 
     def refused_hotwords(self, phrases: Iterable[str]) -> dict[str, str]:
@@ -205,9 +214,13 @@ class Recognizer:
 
     def with_decoding(self, decoding: DecodingOptions) -> "Recognizer":
         """A recogniser of the same model with other options."""
-        other = copy.copy(self)
-        other.decoding, other._identity = decoding, None
+        other = object.__new__(type(self))  # copy.copy would load the model again
+        vars(other).update(vars(self))
+        other.decoding, other._identity, other.origin = decoding, None, None
         return other
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return pickled(self.origin)
 
     def start(
         self, sample_rate: int = audio.SAMPLE_RATE, hotwords: Phrases | None = None

@@ -446,8 +446,9 @@ def test_commands_leave_torch_one_thread_beside_onnx(
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     context = ["--chunk-ms", str(40 * CHUNK), "--left-ms", str(40 * LEFT)]
+    options = ["--model", str(exports.model), "--threads", "2"]
     try:
-        assert decode(["--model", str(exports.model), "--backend", kind, *context, str(wav)]) == 0
+        assert decode([*options, "--backend", kind, *context, str(wav)]) == 0
         assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)

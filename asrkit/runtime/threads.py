@@ -1,0 +1,90 @@
+"""CPU threads of a recogniser: how many torch takes, and what becomes of them after a fork.
+
+A small network has products too small to share: its threads wait for each other, and beside other
+work on the machine they wait long. So torch gets one thread for it.
+"""
+
+import multiprocessing
+import os
+
+import torch
+
+from asrkit.errors import UserError, shown, whole_number
+
+SMALL = 10_000_000  # parameters of a network that gains nothing from a second thread
+MOST_THREADS = 1024
+
+
+class _Setting:
+    """The number of threads that this module set last in this process, and the one before it."""
+
+    own: int | None = None
+    before: int = 1
+
+
+class _Fork:
+    """Whether the handler is registered, and whether it ran: whether this process was forked."""
+
+    registered = forked = False
+
+
+def set_threads(threads: int | None, parameters: int) -> int:
+    """Set torch's threads for a network on the CPU, in the whole process; the number.
+
+    Args:
+        threads: number of threads. None: one for a small network and in processes of
+            multiprocessing, which share the cores; else the number that torch had.
+        parameters: number of the network's parameters.
+
+    Raises:
+        UserError: for a number that is not one.
+    """
+    _remember()
+    if threads is not None:
+        wanted = whole_number(threads, 1, MOST_THREADS)
+        if wanted is None:
+            raise UserError(f"threads must be 1 to {MOST_THREADS}, got {shown(threads)}")
+        if wanted > 1 and _Fork.forked:
+            raise UserError(
+                f"threads must be 1 in a forked process, got {wanted}: OpenMP's threads stay in "
+                "its parent; multiprocessing's spawn makes processes that can have more"
+            )
+    elif parameters < SMALL or _Fork.forked or multiprocessing.parent_process() is not None:
+        wanted = 1
+    else:
+        wanted = _Setting.before
+    _Setting.own = wanted
+    torch.set_num_threads(wanted)
+    return wanted
+
+
+def leave_cores(kind: str, threads: int) -> None:
+    """Set torch's threads: one beside ONNX Runtime, which has its own, else this number.
+
+    Torch's threads stay busy for a while after their work: on two cores a chunk of one stream took
+    ONNX Runtime 30 ms beside two of them, and 12 beside one.
+    """
+    _remember()
+    _Setting.own = 1 if kind.startswith("onnx") else threads
+    torch.set_num_threads(_Setting.own)
+
+
+def _remember() -> None:
+    """Remember the number of threads that somebody else set, torch itself at first."""
+    if torch.get_num_threads() != _Setting.own:
+        _Setting.before = torch.get_num_threads()
+
+
+def survive_forks() -> None:
+    """Give torch one thread in every process that is forked from this one from now on.
+
+    A forked process has none of its parent's threads, but OpenMP would wait for them for ever.
+    """
+    if not _Fork.registered and hasattr(os, "register_at_fork"):
+        _Fork.registered = True
+        os.register_at_fork(after_in_child=_after_fork)
+
+
+def _after_fork() -> None:
+    _Fork.forked = True
+    torch.set_num_threads(1)

@@ -1,0 +1,142 @@
+"""CPU threads: chosen by the size of the network, and no forked process waits for its parent's."""
+
+import multiprocessing
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+import asrkit
+from asrkit.backends.onnx import OnnxStep
+from asrkit.errors import UserError
+from asrkit.runtime import Recognizer, recognizer_of, threads
+from asrkit.runtime.threads import SMALL, set_threads
+from tests.conftest import PROJECT, speech, timed, write_wav
+from tests.running import run, talkative_model
+from tests.test_model_file import a_file
+
+FORK = """
+import multiprocessing, sys, numpy, torch, asrkit
+recognizer = asrkit.load(sys.argv[1], threads=2)
+assert torch.get_num_threads() == 2
+a = torch.randn(800, 800)
+a @ a
+here = recognizer.transcribe(sys.argv[2]).text
+fork = multiprocessing.get_context("fork")
+with fork.Pool(2) as pool:
+    there = pool.map(recognizer.transcribe, [sys.argv[2]] * 3)
+print([each.text == here != "" for each in there])
+inherited = fork.SimpleQueue()
+child = fork.Process(target=lambda: inherited.put(recognizer.transcribe(sys.argv[2]).text))
+child.start()
+print(inherited.get() == here, torch.get_num_threads())
+def refused():
+    try:
+        asrkit.load(sys.argv[1], threads=2)
+    except asrkit.UserError as error:
+        inherited.put(str(error))
+fork.Process(target=refused).start()
+print(inherited.get())
+"""
+
+
+@pytest.fixture(autouse=True)
+def _restored() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return talkative_model(tmp_path / "m.safetensors")
+
+
+def test_a_forked_process_recognises_after_its_parent_did(model: Path, tmp_path: Path) -> None:
+    """By a recogniser that it inherited, and by one that was pickled for it."""
+    wav = write_wav(tmp_path / "a.wav", speech(2.0))
+    done = subprocess.run(
+        [sys.executable, "-c", FORK, model, wav], cwd=PROJECT, capture_output=True, text=True,
+        timeout=120, env=os.environ | {"OMP_NUM_THREADS": "2", "PYTHONPATH": str(PROJECT)},
+    )  # fmt: skip
+    *equal, refused = done.stdout.splitlines()
+    assert equal == ["[True, True, True]", "True 2"], done.stderr
+    assert refused.startswith("threads must be 1 in a forked process, got 2")
+
+
+def test_onnx_runtime_fails_at_once_in_a_forked_process() -> None:
+    step = OnnxStep.__new__(OnnxStep)
+    step.threads, step.process = 2, os.getpid() + 1
+    with pytest.raises(UserError, match=r"not in this forked process: call asrkit\.load here"):
+        step.run({})
+    step.threads = 1
+    with pytest.raises(AttributeError):  # control: it asks the session, which is not there
+        step.run({})
+
+
+def test_a_small_network_takes_one_thread_and_a_large_one_what_torch_had(model: Path) -> None:
+    torch.set_num_threads(3)
+    asrkit.load(model)
+    assert torch.get_num_threads() == 1
+    assert set_threads(None, SMALL) == torch.get_num_threads() == 3
+    asrkit.load(model)
+    asrkit.load(model, threads=2)
+    assert torch.get_num_threads() == 2
+    assert set_threads(None, SMALL) == 3
+    torch.set_num_threads(4)  # the program's own choice
+    assert set_threads(None, SMALL) == 4
+
+
+def test_processes_of_multiprocessing_take_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.set_num_threads(3)
+    monkeypatch.setattr(multiprocessing, "parent_process", lambda: object())
+    assert set_threads(None, SMALL) == 1
+
+
+@pytest.mark.parametrize("number", [0, -1, 1.5, "2", True, threads.MOST_THREADS + 1])
+def test_threads_that_are_none(model: Path, number: object) -> None:
+    with pytest.raises(UserError, match="threads must be 1 to 1024, got"):
+        asrkit.load(model, threads=number)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("options", "expected"), [([], 1), (["--threads", "2"], 2)])
+def test_the_commands_choose_likewise(
+    model: Path, tmp_path: Path, options: list[str], expected: int
+) -> None:
+    torch.set_num_threads(3)
+    wav = write_wav(tmp_path / "a.wav", speech(1.0))
+    assert run("decode", "--model", model, *options, wav) == 0
+    assert torch.get_num_threads() == expected
+
+
+def again(recognizer: Recognizer) -> Recognizer:
+    return pickle.loads(pickle.dumps(recognizer))  # type: ignore[no-any-return]
+
+
+def test_a_pickled_recogniser_is_loaded_again_with_its_settings(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    samples = speech(2.0)
+    monkeypatch.chdir(model.parent)
+    plain = asrkit.load(
+        model.name, chunk_size=4, search="prefix_beam", second_pass="full",
+        endpointer=asrkit.Endpointer(pause_ms=300),
+    )  # fmt: skip
+    monkeypatch.chdir("/")  # the path does not depend on the working folder
+    assert len(pickle.dumps(plain)) < 2000
+    for recognizer in (plain, plain.with_hotwords({"abc": 3.0}).with_hotwords(["bad"])):
+        other = again(recognizer)
+        assert other.identity() == recognizer.identity()
+        assert timed(other.transcribe(samples)) == timed(recognizer.transcribe(samples))
+    assert again(plain).identity() != again(plain.with_hotwords({"abc": 3.0})).identity()
+
+
+def test_a_recogniser_that_no_file_made_cannot_be_pickled(model: Path) -> None:
+    for recognizer in (recognizer_of(a_file()), asrkit.load(model).with_search(object())):
+        with pytest.raises(UserError, match=r"only a recognizer of asrkit\.load can be pickled"):
+            pickle.dumps(recognizer)
