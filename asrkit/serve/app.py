@@ -20,6 +20,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
+from asrkit.errors import shown
 from asrkit.serve import messages
 from asrkit.serve.decoding import Decoders
 from asrkit.serve.logs import log
@@ -34,6 +35,10 @@ from asrkit.serve.vosk import vosk
 logger = logging.getLogger(__name__)
 
 SWEEP_S = 20.0
+NOT_OFFERED = {  # OpenAI's other address for audio
+    "/v1/audio/translations": "translation is not offered: /v1/audio/transcriptions has the text in"
+    " the language that is spoken"
+}
 PAGE = Path(__file__).with_name("page")
 # By the token. The page itself holds nothing; the description has the names of the models.
 PROTECTED = ("/v1/", "/vosk", "/metrics", "/openapi.json")
@@ -126,10 +131,13 @@ async def openapi(request: Request, server: Server) -> Response:
 
 
 def elsewhere(app: Starlette) -> ASGIApp:
-    """What answers at all other addresses: the page."""
+    """What answers at all other addresses: the page, but for those of a protocol."""
     page, missing = StaticFiles(directory=PAGE, html=True), app.router.not_found
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"].startswith("/v1/"):
+            text = f"nothing is at {shown(scope['path'])}: /openapi.json lists the addresses"
+            raise HTTPException(404, NOT_OFFERED.get(scope["path"], text))
         await (page if scope["type"] == "http" else missing)(scope, receive, send)
 
     return answer

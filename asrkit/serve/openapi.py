@@ -81,7 +81,10 @@ def form(server: Server) -> Schema:
     return record(
         ["file"],
         file={"type": "string", "format": "binary"},
-        model={"enum": list(server.models)},
+        model={
+            "enum": list(server.models),
+            "description": "the first if left out; it also takes the place of OpenAI's models",
+        },
         response_format={"enum": list(FORMATS), "default": FORMATS[0]},
         stream={"type": "boolean", "default": False},
         prompt=TEXT | {"description": "hotwords, with commas between them"},

@@ -51,9 +51,11 @@ async def realtime(websocket: WebSocket, server: Server) -> None:
         if websocket.query_params.get("intent") != "transcription":
             raise UserError("only /v1/realtime?intent=transcription is served")
         with ExitStack() as stack:
-            connection = Connection(websocket, server, stack)
-            await connection.begin(first_session(server.model().pause_ms))
-            await connection.tell("session.created", session=connection.session.model_dump())
+            connection, name = (
+                Connection(websocket, server, stack),
+                websocket.query_params.get("model"),
+            )
+            await connection.start(first_session(server.model().pause_ms, name))
             await both_ways(connection.read(), connection.write())
 
 
@@ -79,27 +81,39 @@ class Connection:
         event = {"type": kind, "event_id": f"event_{next(self.numbers)}", **fields}
         await self.websocket.send_text(json.dumps(event, ensure_ascii=False))
 
-    async def begin(self, session: Session) -> str:
-        """Begin a call with a session; returns a warning, or "".
+    async def start(self, session: Session) -> None:
+        """Begin the first call of the connection."""
+        warnings = await self.begin(session)
+        await self.tell("session.created", session=session.model_dump())
+        await self.warn(warnings)
+
+    async def warn(self, warnings: list[str]) -> None:
+        """Say what of a session has no effect; "" is not a warning."""
+        for warning in filter(None, warnings):
+            await self.tell("warning", message=warning)
+
+    async def begin(self, session: Session) -> list[str]:
+        """Begin a call with a session; returns warnings, of which some may be "".
 
         Raises:
             UserError: for a session that cannot be; the one before goes on, nothing has changed.
         """
         settings, server = session.audio.input, self.server
-        model = server.model(settings.transcription.model)
-        phrases = phrases_of(settings.transcription.prompt)
-        phrases, warning = await server.preferred(model, phrases)
+        asked = settings.transcription
+        model, instead = server.openai_model(asked.model)
+        phrases, left_out = await server.preferred(model, phrases_of(asked.prompt))
         vad, pause_ms = settings.turn_detection, 0
         if vad is not None:
             pause_ms = vad.silence_duration_ms or model.pause_ms or PAUSE_MS
             vad.silence_duration_ms = pause_ms  # of the session that the client is told
+        asked.model = model.name if instead else asked.model
         recognizer = await server.recognizer_for(model, phrases, pause_ms)
         self.stack.close()
         calling = server.call(model, rate_of(settings), recognizer)
         self.call = self.stack.enter_context(calling)
         self.session, self.past, self.commits = session, b"", 0
         self.item = Item(f"item_{next(self.numbers)}")
-        return warning
+        return [instead, left_out]
 
     async def read(self) -> None:
         """Events of the client; those that cannot be followed are answered with an error."""
@@ -138,11 +152,9 @@ class Connection:
         if self.call.seconds:
             raise UserError("the session has audio already: clear it first")
         session = changed(self.session, asked)
-        warnings = [await self.begin(session)]
-        warnings.append(no_effect(unused(asked, session, "session")))
+        warnings = await self.begin(session)
         await self.tell("session.updated", session=session.model_dump())
-        for warning in filter(None, warnings):
-            await self.tell("warning", message=warning)
+        await self.warn([*warnings, no_effect(unused(asked, session, "session"))])
 
     async def append(self, text: str) -> None:
         try:

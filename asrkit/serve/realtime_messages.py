@@ -82,9 +82,15 @@ _SESSION = TypeAdapter(Session)
 _EVENT: TypeAdapter[AnyEvent] = TypeAdapter(Annotated[AnyEvent, Field(discriminator="type")])
 
 
-def first_session(pause_ms: int | None) -> Session:
-    """The session of a client that has set nothing, at a server whose segments end at a pause."""
+def first_session(pause_ms: int | None, model: str | None) -> Session:
+    """The session of a client that has set nothing.
+
+    Args:
+        pause_ms: pause that ends a segment at the server; None if none does.
+        model: name in the client's address.
+    """
     session = Session()
+    session.audio.input.transcription.model = model
     if pause_ms is not None:
         session.audio.input.turn_detection = ServerVad(type="server_vad")
     return session

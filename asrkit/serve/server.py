@@ -1,6 +1,7 @@
 """What a server is made of: the models, the desks that run it, its limits and its figures."""
 
 import asyncio
+import re
 import secrets
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from asrkit.serve.store import MemoryStore, Store
 
 UNPREFERRED = "the search of the server takes none; asrkit serve --second-search prefix_beam does"
 NAMED = 5  # phrases in a warning
+OPENAI_MODEL = re.compile(r"whisper-1|gpt-[\w.-]+")
 
 
 def phrases_of(prompt: str) -> list[str]:
@@ -163,6 +165,22 @@ class Server:
         if name not in self.models:
             raise UserError(f"no model {shown(name)} here, but {', '.join(self.models)}")
         return self.models[name]
+
+    def openai_model(self, name: str | None) -> tuple[Model, str]:
+        """The model that a client of OpenAI's protocols names.
+
+        Some of these clients always name a model of OpenAI's: the first model takes its place.
+
+        Returns:
+            The model, and a warning if it has another name, or "".
+
+        Raises:
+            UserError: if there is none.
+        """
+        if name is None or name in self.models or OPENAI_MODEL.fullmatch(name) is None:
+            return self.model(name), ""
+        model = self.model()
+        return model, f"the model {shown(name, 60)} is not served: {model.name} is used"
 
     def close(self) -> None:
         """End all calls."""

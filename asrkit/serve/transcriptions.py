@@ -6,7 +6,7 @@ import math
 import os
 import tempfile
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -130,7 +130,7 @@ class Asked:
         if others := form.keys() - texts.keys() - {"file"}:
             raise UserError(f"{shown(min(others))}: expected text, not a file")
         try:
-            self.model = server.model(texts.get("model"))
+            self.model, instead = server.openai_model(texts.get("model"))
         except UserError as error:
             raise RefusedError(404, "model_not_found", str(error)) from None
         self.file, self.form = file, texts.get("response_format", "json")
@@ -142,11 +142,19 @@ class Asked:
             raise UserError(f"stream {refusal(stream, SWITCH)}")
         self.stream = SWITCH[stream]
         self.phrases = phrases_of(texts.get("prompt", ""))
-        given = [name for name in IGNORED if name in form]
-        self.warnings = [f"{', '.join(given)} have no effect here"] if given else []
         self.times = set(map(str, form.getlist("timestamp_granularities[]"))) or {"segment"}
         if unknown := self.times.difference(GRANULARITIES):
             raise UserError(f"timestamp_granularities[] {refusal(min(unknown), GRANULARITIES)}")
+        self.warnings = [instead, *self.without_effect(form), self.other_language()]
+
+    def without_effect(self, form: FormData) -> Iterator[str]:
+        """Warnings about fields of the request that change nothing."""
+        if given := [name for name in IGNORED if name in form]:
+            yield f"{', '.join(given)}: no effect here"
+        if "timestamp_granularities[]" in form and (self.stream or self.form != "verbose_json"):
+            yield "timestamp_granularities[]: no effect but in response_format verbose_json"
+        if self.stream and self.form != "json":
+            yield f"response_format {self.form}: no effect on a stream of events"
 
     def warned(self, response: Response) -> Response:
         """The response with a header that says what of the request has no effect."""
@@ -175,6 +183,14 @@ class Asked:
         if "segment" in self.times:
             body["segments"] = [verbose(i, segment) for i, segment in enumerate(segments)]
         return JSONResponse(body)
+
+    def other_language(self) -> str:
+        """A warning about a language that is asked for and not the model's, or ""."""
+        known = self.model.recognizer.languages
+        if not self.language or self.language.lower().partition("-")[0] in known:
+            return ""
+        of = f"recognises {', '.join(known)}" if known else "does not state its languages"
+        return f"language {shown(self.language, 40)} has no effect: the model {of}"
 
     def language_of(self, recognizer: Recognizer) -> str:
         """The language of the text: the model's, which of several the request chooses."""

@@ -118,6 +118,46 @@ def test_other_models_are_refused(two: str, name: str, monkeypatch: pytest.Monke
         asrkit.load("hf://me/tiny")
 
 
+@pytest.mark.parametrize("name", ["whisper-1", "gpt-4o-transcribe", "gpt-4o-mini-transcribe"])
+def test_a_model_of_openai_is_the_first_one_and_that_is_said(
+    two: str, models: dict[str, Recognizer], recordings: Recordings, name: str
+) -> None:
+    path, samples = recordings[0]
+    expected = models["quiet"].transcribe(path).text
+    create = client_of(two).audio.transcriptions.with_raw_response.create
+    found = create(model=name, file=path)
+    assert found.parse().text == expected
+    told = f"the model '{name}' is not served: quiet is used"
+    assert found.headers["x-asrkit-warning"] == told
+    assert "x-asrkit-warning" not in create(model="quiet", file=path).headers
+
+    session = {"format": {"type": "audio/pcm", "rate": 16000}, "turn_detection": None}
+    session["transcription"] = {"model": name}
+    events = talk(two, session, [samples.tobytes()], commit=True)
+    assert completed(events) == [expected]
+    assert [each["message"] for each in events if each["type"] == "warning"] == [told]
+    updated = next(each for each in events if each["type"] == "session.updated")
+    assert updated["session"]["audio"]["input"]["transcription"]["model"] == "quiet"
+
+    url = f"ws://{two}/v1/realtime?intent=transcription&model="
+    for asked, model in ((name, "quiet"), ("loud", "loud")):
+        with connect(url + asked) as client:
+            created = json.loads(client.recv(timeout=10))
+            assert created["session"]["audio"]["input"]["transcription"]["model"] == model
+    with connect(url + "nobody") as client:
+        assert "no model 'nobody' here" in json.loads(client.recv(timeout=10))["error"]["message"]
+
+
+def test_a_model_of_that_name_comes_first(served: Recognizer, recordings: Recordings) -> None:
+    path, _ = recordings[0]
+    loud = served.with_decoding(served.decoding._replace(postprocess=str.upper))
+    with serving(Server({"quiet": served, "whisper-1": loud})) as address:
+        create = client_of(address).audio.transcriptions.with_raw_response.create
+        found = create(model="whisper-1", file=path)
+        assert found.parse().text.isupper()
+        assert "x-asrkit-warning" not in found.headers
+
+
 def test_streams_are_those_of_all_models(two: str) -> None:
     """Two at most: one of each leaves none."""
     calls = [start(two, model=name) for name in ("quiet", "loud")]

@@ -22,6 +22,8 @@ import soxr
 from websockets.sync.client import connect
 
 from asrkit.runtime import Recognizer
+from asrkit.serve.server import Server
+from tests.serve.running import serving
 
 BROWSER = shutil.which("chromium")
 pytestmark = [
@@ -184,6 +186,51 @@ def test_a_file(
         tab.wait("document.querySelector('#text div') !== null")
         text = tab.evaluate("document.getElementById('text').innerText")
         assert text.split() == served.transcribe(path).text.split()
+
+
+def test_the_choice_of_a_model(
+    served: Recognizer, recordings: list[tuple[Path, np.ndarray]], tmp_path: Path
+) -> None:
+    """It is shown where there are several, and holds for a file as for the microphone."""
+    path, samples = recordings[0]
+    wav = tmp_path / "spoken.wav"
+    spoken = np.concatenate([np.zeros(8000, np.int16), samples, np.zeros(24_000, np.int16)])
+    soundfile.write(wav, soxr.resample(spoken, 16000, 48000), 48000, subtype="PCM_16")
+    fake = f"--use-file-for-fake-audio-capture={wav}%noloop"
+    loud = served.with_decoding(served.decoding._replace(postprocess=str.upper))
+    server = Server({"quiet": served, "loud": loud}, token="secret")
+    with (
+        serving(server) as address,
+        page(f"http://{address}/?token=secret", tmp_path / "profile", fake) as tab,
+    ):
+        tab.wait("!document.getElementById('choice').hidden")
+        names = tab.evaluate("[...document.getElementById('models').options].map((o) => o.text)")
+        assert names == ["quiet", "loud"]
+        tab.evaluate("document.getElementById('models').value = 'loud'")
+        root = tab.command("DOM.getDocument")["root"]["nodeId"]
+        node = tab.command("DOM.querySelector", nodeId=root, selector="#file")["nodeId"]
+        tab.command("DOM.setFileInputFiles", nodeId=node, files=[str(path)])
+        tab.wait("document.querySelector('#text div') !== null")
+        text = tab.evaluate("document.getElementById('text').innerText")
+        assert text.split() == served.transcribe(path).text.upper().split()
+        tab.evaluate("document.getElementById('clear').click()")
+        tab.evaluate("document.getElementById('talk').click()")
+        tab.wait("document.getElementById('model').textContent.startsWith('loud,')")
+        assert tab.evaluate("document.getElementById('models').disabled")
+        tab.wait("document.querySelector('#text div:not(.live)') !== null")
+        if folder := os.environ.get("SCREENSHOTS"):
+            for name, width in (("models_wide", 1200), ("models_narrow", 390)):
+                tab.screenshot(Path(folder) / f"{name}.png", width)
+        tab.evaluate("document.getElementById('talk').click()")
+        tab.wait("document.getElementById('status').textContent === 'Done.'")
+        assert tab.evaluate("document.getElementById('text').innerText").isupper()
+        assert not tab.evaluate("document.getElementById('models').disabled")
+
+
+def test_one_model_is_no_choice(address: str, tmp_path: Path) -> None:
+    with page(f"http://{address}/", tmp_path / "profile") as tab:
+        tab.wait("document.getElementById('models').options.length === 1")
+        assert tab.evaluate("document.getElementById('choice').hidden")
 
 
 def test_a_refused_microphone_is_explained(address: str, tmp_path: Path) -> None:

@@ -64,10 +64,14 @@ def test_verbose_json_names_the_language_of_the_model(tmp_path: Path) -> None:
             ("one", {}, "de"), ("one", {"language": "en"}, "de"), ("two", {"language": "fr"}, "fr"),
             ("none", {"language": "nl"}, "nl"), ("none", {}, "und"),
         ):  # fmt: skip
-            found = client_of(address).audio.transcriptions.create(
+            create = client_of(address).audio.transcriptions.with_raw_response.create
+            found = create(
                 model=name, file=tmp_path / "a.wav", response_format="verbose_json", **asked
             )
-            assert found.language == expected, (name, asked)
+            assert found.parse().language == expected, (name, asked)
+            warning = found.headers.get("x-asrkit-warning", "")
+            is_heeded = not asked or (asked["language"] == expected and name != "none")
+            assert ("has no effect" in warning) != is_heeded
 
 
 def test_text_as_it_is_recognised(address: str, served: Recognizer, recordings: Recordings) -> None:
@@ -154,8 +158,25 @@ def test_a_prompt_that_the_search_cannot_use_is_said(recordings: Recordings) -> 
         found = create(model="m", file=path, prompt="seven")
         assert "no phrases are preferred" in found.headers["x-asrkit-warning"]
         assert "x-asrkit-warning" not in create(model="m", file=path).headers
-        other = create(model="m", file=path, temperature=0.4, include=["logprobs"])
-        assert other.headers["x-asrkit-warning"] == "temperature, include[] have no effect here"
+        for options, told in (
+            ({"temperature": 0.4, "include": ["logprobs"]}, "temperature, include[]: no effect"),
+            ({"timestamp_granularities": ["word"]}, "timestamp_granularities[]: no effect but"),
+            ({"response_format": "srt", "stream": True}, "response_format srt: no effect"),
+        ):
+            assert told in create(model="m", file=path, **options).headers["x-asrkit-warning"]
+
+
+def test_translations_are_refused_in_openais_form(address: str, recordings: Recordings) -> None:
+    client, (path, _) = client_of(address), recordings[0]
+    with pytest.raises(openai.NotFoundError, match="translation is not offered"):
+        client.audio.translations.create(model="whisper-1", file=path)
+    for method in ("GET", "POST", "PUT"):
+        for where in ("audio/translations", "chat/completions", "audio/transcriptions/", "x%1b"):
+            answer = httpx.request(method, f"http://{address}/v1/{where}", content=b"x" * 100)
+            assert answer.status_code == 404
+            assert answer.json()["error"]["code"] == "not_found"
+            assert answer.json()["error"]["message"].isprintable()
+    assert httpx.get(f"http://{address}/v1/audio/transcriptions").status_code == 405
 
 
 def test_the_door(served: Recognizer, recordings: Recordings) -> None:

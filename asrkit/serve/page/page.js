@@ -78,16 +78,30 @@ function transmit(...blocks) {
   if (call.ending) socket.send(JSON.stringify({ type: "end" }));
 }
 
+const token = new URLSearchParams(location.search).get("token");
+const headers = token ? { Authorization: `Bearer ${token}` } : {};
+
+function hotwords() {
+  return $("hotwords").value.split("\n").map((line) => line.trim()).filter(Boolean);
+}
+
+async function listModels() {
+  const response = await fetch("v1/models", { headers });
+  const body = await response.json();
+  if (!response.ok) return say(body.error.message, true);
+  $("models").replaceChildren(...body.data.map(({ id }) => new Option(id)));
+  $("choice").hidden = body.data.length < 2;
+}
+
 function connect() {
   const url = new URL("v1/stream", location.href);
   url.protocol = url.protocol.replace("http", "ws");
-  const token = new URLSearchParams(location.search).get("token");
   if (token) url.searchParams.set("token", token);
   const socket = (call.socket = new WebSocket(url));
   socket.onopen = () => {
     const { id, token, finals, rate: sample_rate } = call;
-    const hotwords = $("hotwords").value.split("\n").map((line) => line.trim()).filter(Boolean);
-    socket.send(JSON.stringify(id ? { type: "resume", id, token, finals } : { type: "start", sample_rate, hotwords }));
+    const start = { type: "start", sample_rate, hotwords: hotwords(), model: $("models").value || undefined };
+    socket.send(JSON.stringify(id ? { type: "resume", id, token, finals } : start));
   };
   socket.onmessage = ({ data }) => received(JSON.parse(data));
   socket.onclose = (event) => {
@@ -108,6 +122,7 @@ function finish() {
   if (!call) return;
   call.stop();
   call = null;
+  $("models").disabled = false;
   $("talk").textContent = "Start";
   $("talk").setAttribute("aria-pressed", "false");
   $("level").value = 0;
@@ -153,6 +168,7 @@ async function talk() {
       else call.socket.close(4000, "too slow"); // and goes on with what the server has
     };
     context.createMediaStreamSource(stream).connect(node);
+    $("models").disabled = true;
     $("talk").textContent = "Stop";
     $("talk").setAttribute("aria-pressed", "true");
   } catch (error) {
@@ -170,8 +186,8 @@ async function sendFile(file) {
   form.set("response_format", "verbose_json");
   form.append("timestamp_granularities[]", "word");
   form.append("timestamp_granularities[]", "segment");
-  const token = new URLSearchParams(location.search).get("token");
-  const headers = token ? { Authorization: `Bearer ${token}` } : {};
+  if ($("models").value) form.set("model", $("models").value);
+  if (hotwords().length) form.set("prompt", hotwords().join(","));
   try {
     const response = await fetch("v1/audio/transcriptions", { method: "POST", body: form, headers });
     const body = await response.json();
@@ -181,7 +197,8 @@ async function sendFile(file) {
       segments.push({ ...segment, words: words.map((word) => ({ ...word, text: word.word, confidence: 1 })) });
     }
     show();
-    say(`${file.name}: ${body.duration.toFixed(1)} s.`);
+    const warning = response.headers.get("X-Asrkit-Warning");
+    say(`${file.name}: ${body.duration.toFixed(1)} s.${warning ? ` Note: ${warning}.` : ""}`);
   } catch (error) {
     say(String(error), true);
   }
@@ -207,6 +224,7 @@ function download(kind) {
   URL.revokeObjectURL(link.href);
 }
 
+listModels().catch((error) => say(String(error), true));
 $("talk").onclick = talk;
 $("file").onchange = ({ target }) => target.files[0] && sendFile(target.files[0]);
 $("txt").onclick = () => download("txt");
