@@ -99,7 +99,7 @@ def main(argv: list[str] | None = None) -> int:
         "--redis", metavar="URL", help="keep them there, for several machines: redis://host:6379/0"
     )
     group.add_argument(
-        "--save-seconds", type=real(0.1, 30.0), default=5.0, metavar="S",
+        "--save-seconds", type=real(0.1, 30.0), metavar="S",
         help="that a process that is killed may lose, and clients send again (default 5)",
     )  # fmt: skip
     group.add_argument(
@@ -119,6 +119,8 @@ def serve(options: argparse.Namespace) -> int:
     from asrkit.serve.server import Limits, Server
 
     token = token_of(options)
+    if options.tls_key is not None and options.tls_cert is None:
+        raise UserError("--tls-key needs --tls-cert")
     torch.set_num_threads(1)  # of a step, ONNX Runtime's too: the desks share the cores
     # The event loop asks a desk for the interpreter after each packet, and waited 5 ms for it.
     sys.setswitchinterval(0.0005)
@@ -127,7 +129,7 @@ def serve(options: argparse.Namespace) -> int:
     streams = options.streams or min(capacity(each, options.threads) for each in models.values())
     limits = Limits(
         streams=streams, upload_mb=options.upload_mb, call_s=60.0 * options.call_minutes,
-        save_s=options.save_seconds,
+        save_s=options.save_seconds or Limits().save_s,
     )  # fmt: skip
     server = Server(
         models, limits, options.threads, token, tuple(options.origin),
@@ -191,6 +193,8 @@ def store_of(options: argparse.Namespace, seconds: float) -> "tuple[Store | None
     if url is not None and path is None:
         raise UserError("--redis: give --state-key-file, with a secret that its other users lack")
     if folder is None and url is None:
+        if path is not None or options.save_seconds is not None:
+            raise UserError("--save-seconds and --state-key-file need --state-dir or --redis")
         return None, None
     store = RedisStore(url, seconds) if url is not None else FolderStore(folder, seconds)
     if isinstance(store, FolderStore) and path is None:

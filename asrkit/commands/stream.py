@@ -125,6 +125,10 @@ def check_source(options: argparse.Namespace) -> None:
             "needs one source: FILE, --mic, or - for standard input, got "
             f"{len(options.source) + options.mic} (asrkit decode takes several files)"
         )
+    if not options.mic and (options.mic_device is not None or options.no_meter):
+        raise UserError("--mic-device and --no-meter need --mic")
+    if options.mic and options.simulate_realtime:
+        raise UserError("--simulate-realtime is for a file: the microphone is as fast as speech")
     if options.save_audio:
         check_recording(options.save_audio)
 

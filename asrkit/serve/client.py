@@ -204,6 +204,8 @@ class RemoteSession:
             if not self._ending or message.ack < self._taken:
                 text = f"the server ended the call at sample {message.ack} of {self._taken}"
                 raise UserError(text)
+            if message.warning:
+                self.note(f"the server: {printable(message.warning[:300])}")
 
     def _came_up_to(self, ack: int, packets: deque[Packet]) -> None:
         """Forget those of the packets that end up to this sample."""

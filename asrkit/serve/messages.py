@@ -129,6 +129,8 @@ class Ended(Answer):
 
     type: Literal["ended"] = "ended"
     ack: int
+    warning: str | None = None
+    """What of the audio was not used; left out if there is nothing."""
 
 
 class Error(Answer):

@@ -113,7 +113,7 @@ class Connection:
         self.call = self.stack.enter_context(calling)
         self.session, self.past, self.commits = session, b"", 0
         self.item = Item(f"item_{next(self.numbers)}")
-        return [instead, left_out]
+        return [instead, left_out, model.other_language(asked.language or "")]
 
     async def read(self) -> None:
         """Events of the client; those that cannot be followed are answered with an error."""

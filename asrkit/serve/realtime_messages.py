@@ -35,6 +35,7 @@ class ServerVad(Part):
 class Transcription(Part):
     model: str | None = None
     prompt: Annotated[str, Field(max_length=10_000)] = ""
+    language: Annotated[str, Field(max_length=100)] | None = None
 
 
 class Input(Part):

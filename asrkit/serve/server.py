@@ -116,6 +116,14 @@ class Model(NamedTuple):
         search = self.recognizer.final_search
         return bool(search.nbest(search.start()))
 
+    def other_language(self, language: str) -> str:
+        """A warning about a language that a client names and that is not the model's, or ""."""
+        known = self.recognizer.languages
+        if not language or language.lower().partition("-")[0] in known:
+            return ""
+        of = f"recognises {', '.join(known)}" if known else "does not state its languages"
+        return f"language {shown(language, 40)} has no effect: the model {of}"
+
 
 class Server:
     """Recognisers that take calls.

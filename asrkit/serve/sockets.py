@@ -41,6 +41,11 @@ def samples_of(past: bytes, data: bytes, dtype: np.dtype[Any]) -> tuple[np.ndarr
     return samples.astype(dtype.newbyteorder("=")), data[whole:]
 
 
+def cut_off(past: bytes) -> str:
+    """The warning about bytes at the end of a stream that are not a sample, or ""."""
+    return f"the audio ends within a sample: {len(past)} bytes are not used" if past else ""
+
+
 async def put(call: Call, server: Server, samples: np.ndarray, sample_rate: int) -> None:
     """Samples into a call; waits while it is too far ahead.
 

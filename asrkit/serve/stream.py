@@ -30,7 +30,7 @@ from asrkit.serve.messages import (
 )
 from asrkit.serve.parked import Parked
 from asrkit.serve.server import RefusedError, Server
-from asrkit.serve.sockets import both_ways, next_message, put, samples_of, telling
+from asrkit.serve.sockets import both_ways, cut_off, next_message, put, samples_of, telling
 from asrkit.serve.store import Entry
 
 logger = logging.getLogger(__name__)
@@ -84,6 +84,7 @@ class Line:
         self.generation = 0  # of the call in the store
         self.saved = 0  # samples of the call there
         self.opus: OpusDecoder | None = None
+        self.warning = ""  # for the last message
         self.moved = asyncio.Event()  # set when another connection takes over
         self.left = asyncio.Event()
 
@@ -191,6 +192,7 @@ class Line:
                 continue
             asked = messages.parsed(message)
             if isinstance(asked, End):
+                self.warning = cut_off(past)
                 return call.end()
             if not isinstance(asked, Commit):
                 raise UserError("the call has started already")
@@ -217,4 +219,5 @@ class Line:
                     recognized=recognized,
                 )  # fmt: skip
                 await websocket.send_text(partial.model_dump_json())
-        await websocket.send_text(Ended(ack=call.received).model_dump_json())
+        ended = Ended(ack=call.received, warning=self.warning or None)
+        await websocket.send_text(ended.model_dump_json(exclude_none=True))

@@ -145,7 +145,8 @@ class Asked:
         self.times = set(map(str, form.getlist("timestamp_granularities[]"))) or {"segment"}
         if unknown := self.times.difference(GRANULARITIES):
             raise UserError(f"timestamp_granularities[] {refusal(min(unknown), GRANULARITIES)}")
-        self.warnings = [instead, *self.without_effect(form), self.other_language()]
+        self.warnings = [instead, *self.without_effect(form)]
+        self.warnings.append(self.model.other_language(self.language))
 
     def without_effect(self, form: FormData) -> Iterator[str]:
         """Warnings about fields of the request that change nothing."""
@@ -183,14 +184,6 @@ class Asked:
         if "segment" in self.times:
             body["segments"] = [verbose(i, segment) for i, segment in enumerate(segments)]
         return JSONResponse(body)
-
-    def other_language(self) -> str:
-        """A warning about a language that is asked for and not the model's, or ""."""
-        known = self.model.recognizer.languages
-        if not self.language or self.language.lower().partition("-")[0] in known:
-            return ""
-        of = f"recognises {', '.join(known)}" if known else "does not state its languages"
-        return f"language {shown(self.language, 40)} has no effect: the model {of}"
 
     def language_of(self, recognizer: Recognizer) -> str:
         """The language of the text: the model's, which of several the request chooses."""

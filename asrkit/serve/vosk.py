@@ -11,7 +11,7 @@ from asrkit.runtime import Segment
 from asrkit.serve.calls import Call, News
 from asrkit.serve.messages import ENCODINGS
 from asrkit.serve.server import Server
-from asrkit.serve.sockets import next_message, put, samples_of, telling
+from asrkit.serve.sockets import cut_off, next_message, put, samples_of, telling
 
 FIXED = ("model", "sample_rate", "phrase_list")  # settings of a call that has audio
 MOST_WARNINGS = 5  # in one reply
@@ -22,7 +22,7 @@ class Config(BaseModel):
     """What a client may set. Vosk's own server takes a model's path: here it is a model's name."""
 
     model: str | None = None
-    sample_rate: Annotated[float, Field(ge=1000, le=768_000)] = 8000
+    sample_rate: Annotated[int, Field(ge=1000, le=768_000)] = 8000
     words: bool = True
     phrase_list: list[str] = []
     max_alternatives: Annotated[int, Field(ge=0, le=100)] = 0
@@ -62,12 +62,12 @@ class Client:
         if config.max_alternatives > 1 and not model.ranks_texts:
             self.warn("config.max_alternatives: the search of the server finds one text")
         recognizer = await server.recognizer_for(model, phrases)
-        with server.call(model, round(config.sample_rate), recognizer) as call:
+        with server.call(model, config.sample_rate, recognizer) as call:
             return await self.converse(call, message)
 
     async def converse(self, call: Call, message: str | bytes) -> bool:
         """The messages of a call from its first one on."""
-        past, text, rate = b"", "", round(self.config.sample_rate)
+        past, text, rate = b"", "", self.config.sample_rate
         waiting: list[Segment] = []
         while isinstance(message, bytes):
             samples, past = samples_of(past, message, ENCODINGS["pcm_s16le"])
@@ -80,6 +80,7 @@ class Client:
             else:
                 await self.reply({"partial": text})
             message = await self.message(call)
+        self.warn(cut_off(past))
         call.end()
         waiting += await call.segments()
         await self.reply(result_of(waiting, self.config))

@@ -249,6 +249,9 @@ def test_bad_models(
         ("stream", [], "needs one source: FILE, --mic, or -"),
         ("stream", ["-", "--file", "x.wav"], "needs one source: FILE, --mic, or -"),
         ("stream", ["--file", "x.wav", "--mic"], "needs one source: FILE, --mic, or -"),
+        ("stream", ["x.wav", "--mic-device", "1"], "--mic-device and --no-meter need --mic"),
+        ("stream", ["-", "--no-meter"], "--mic-device and --no-meter need --mic"),
+        ("stream", ["--mic", "--simulate-realtime"], "--simulate-realtime is for a file"),
         (
             "export",
             ["--output", "x.ts", "--chunk-ms", "0"],

@@ -222,6 +222,9 @@ def test_what_has_no_effect_is_said(address: str) -> None:
             "no effect here: session.audio.input.noise_reduction, "
             "session.audio.input.turn_detection.threshold"
         )
+        (_,) = update(client, transcription={"language": "en-US", "prompt": ""})
+        _, warning = update(client, transcription={"language": "de"})
+        assert warning["message"] == "language 'de' has no effect: the model recognises en"
         client.send('{"type": "input_audio_buffer.clear", "item": 1}')
         assert json.loads(client.recv(timeout=10))["error"]["message"].endswith("not permitted")
     events = talk(address, {"noise_reduction": {"type": "near_field"}}, [], commit=False)

@@ -250,6 +250,9 @@ REFUSED = [
     (["--state-dir", "STATE", "--state-key-file", "/nowhere/key"], "/nowhere/key"),
     (["--state-dir", "/dev/null/a"], "/dev/null"),
     (["--save-seconds", "0"], "--save-seconds"),
+    (["--save-seconds", "3"], "need --state-dir or --redis"),
+    (["--state-key-file", "/dev/null"], "need --state-dir or --redis"),
+    (["--tls-key", "/dev/null"], "--tls-key needs --tls-cert"),
 ]
 
 

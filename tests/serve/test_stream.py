@@ -152,6 +152,18 @@ def test_a_pause_where_the_servers_segments_do_not_end(
         assert_is(messages, model.transcribe(samples), len(samples))
 
 
+@pytest.mark.parametrize(("encoding", "cut"), [("pcm_s16le", 1), ("pcm_f32le", 3)])
+def test_audio_that_ends_within_a_sample_is_said(
+    address: str, served: Recognizer, recordings: Recordings, encoding: str, cut: int
+) -> None:
+    path, samples = recordings[0]
+    data = samples if encoding == "pcm_s16le" else samples.astype(np.float32) / 32768
+    *messages, ended = converse(start(address, encoding=encoding), [data.tobytes() + b"x" * cut])
+    text = f"the audio ends within a sample: {cut} bytes are not used"
+    assert ended == {"type": "ended", "ack": len(samples), "warning": text}
+    assert text_of(messages) == served.transcribe(path).text
+
+
 BAD = [
     ("not json", "request"),
     ('{"type": "end"}', "request"),

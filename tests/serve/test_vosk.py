@@ -105,6 +105,16 @@ def test_phrases_that_the_model_cannot_write_are_left_out_with_a_warning(
         assert (shown(each, 40) in replies[0].get("warning", "")) == (each not in good)
 
 
+def test_audio_that_ends_within_a_sample_is_said(
+    address: str, served: Recognizer, recordings: Recordings
+) -> None:
+    path, samples = recordings[0]
+    *others, last = published(address, {"sample_rate": 16000}, 16000, samples.tobytes() + b"x")
+    assert last["warning"] == "the audio ends within a sample: 1 bytes are not used"
+    assert all("warning" not in each for each in others)
+    assert " ".join(texts_of([*others, last])) == served.transcribe(path).text
+
+
 def test_what_has_no_effect_is_said(recordings: Recordings) -> None:
     """Greedy search takes no phrases and ranks no texts; Vosk's servers have other settings."""
     greedy = asrkit.load("small-en-alnum", chunk_size=8)
@@ -153,7 +163,8 @@ def test_refusals(address: str) -> None:
     for message in (
         '{"config": {"model": "/etc/passwd"}}', '{"config": {"sample_rate": 1}}', "[]", "{",
         '{"config": {"words": "maybe"}}', '{"hello": 1}', '{"config": 1}', '{"eof": 0}',
-        '{"eof": 1, "reset": 1}', '{"config": {"phrase_list": "seven"}}', "{}",
+        '{"config": {"sample_rate": 8000.5}}', '{"eof": 1, "reset": 1}',
+        '{"config": {"phrase_list": "seven"}}', "{}",
     ):  # fmt: skip
         with connect(f"ws://{address}/vosk") as client:
             client.send(message)
