@@ -1,7 +1,9 @@
 """Building objects from a configuration; the only place that depends on both."""
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from asrkit import audio, search
@@ -13,7 +15,7 @@ from asrkit.config import (
     SearchConfig,
     TextConfig,
 )
-from asrkit.errors import UserError, shown
+from asrkit.errors import UserError, printable, shown
 from asrkit.lm import (
     Hotwords,
     LanguageModel,
@@ -34,6 +36,8 @@ from asrkit.text import (
     WordTokenizer,
     normalize,
 )
+
+logger = logging.getLogger(__name__)
 
 FUSIONS: dict[str, type[WordFusion] | type[TokenFusion]] = {
     "words": WordFusion,
@@ -116,14 +120,15 @@ def build_fusion(
     searching: SearchConfig,
     tokenizer: Tokenizer,
     model: LanguageModel | None = None,
-) -> Fusion:
+) -> WordFusion | TokenFusion:
     """The fusion of a language model with a search.
 
     Args:
         config: of the language model.
         searching: of the search.
         tokenizer: of the recogniser.
-        model: the language model, if `config.path` has been read before.
+        model: the language model, if `config.path` has been read before; nothing is logged then
+            about words that do not fit.
 
     Raises:
         UserError: for a search without fusion, or a file that cannot be read or does not fit.
@@ -131,13 +136,15 @@ def build_fusion(
     if not search.takes_fusion(searching.kind):
         able = " and ".join(filter(search.takes_fusion, search.KINDS))
         raise UserError(f"search {searching.kind} takes no language model; {able} does")
-    if model is None:
-        model = read_language_model(config.path)
+    read = read_language_model(config.path) if model is None else model
     try:
-        weighted = Weighted(model, config.weight, config.word_bonus)
-        return FUSIONS[config.units](weighted, pieces_of(tokenizer))
+        weighted = Weighted(read, config.weight, config.word_bonus)
+        fusion = FUSIONS[config.units](weighted, pieces_of(tokenizer))
     except ValueError as error:
-        raise UserError(f"language model {config.path}: {error}") from None
+        raise UserError(f"language model {shown(Path(config.path))}: {error}") from None
+    if model is None and (misfit := fusion.misfit()):
+        logger.warning("language model %s: %s", shown(Path(config.path)), printable(misfit))
+    return fusion
 
 
 def build_hotwords(

@@ -8,7 +8,10 @@ PROJECT = Path(__file__).resolve().parents[1]
 PACKAGE = PROJECT / "asrkit"
 
 # Import nothing of asrkit.
-ROOTS = {"errors", "extras", "files", "hub", "kinds", "leases", "pretrained", "terms", "version"}
+ROOTS = {
+    "errors", "extras", "files", "hub", "kinds",
+    "leases", "lines", "pretrained", "terms", "version",
+}  # fmt: skip
 LEAVES = {"audio", "text", "model", "search", "lm"}  # import roots alone
 UP_TO_MODEL_FILE = LEAVES | {"config", "build", "model_file"}
 UP_TO_RUNTIME = UP_TO_MODEL_FILE | {"backends"}

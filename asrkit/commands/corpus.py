@@ -252,8 +252,7 @@ def decode_corpus(
         return 1
     found = corpus.join(merged(options))
     texts = [entry.text for entry in found.entries]
-    normalize = build_normalizer(config.text)
-    report(jobs, texts, lambda text: recognizer.rewrite(normalize(text)))
+    report(jobs, texts, recognizer, build_normalizer(config.text))
     print(f"{summary(found)}: {shown(merged(options))}", file=sys.stderr)
     return 1 if None in texts else 0
 

@@ -89,8 +89,7 @@ def decode(options: argparse.Namespace, argv: list[str]) -> int:
         None if isinstance(result := done[i].result, UserError) else result.text
         for i in range(len(jobs))
     ]
-    normalize = build_normalizer(config.text)
-    report(jobs, texts, lambda text: recognizer.rewrite(normalize(text)))
+    report(jobs, texts, recognizer, build_normalizer(config.text))
     return 1 if None in texts or left_out else 0
 
 

@@ -6,11 +6,14 @@ from typing import Any, NamedTuple
 
 from asrkit import audio
 from asrkit.commands.recordings import PIECE_SECONDS, Job, by_length, seconds_of, transcribe
-from asrkit.errors import UserError
+from asrkit.errors import UserError, printable
 from asrkit.evaluation.wer import cer, wer
 from asrkit.extras import need
+from asrkit.lm import WordFusion
+from asrkit.lm.fit import unfamiliar
 from asrkit.runtime import Recognizer, Result, Segment
 from asrkit.runtime.formats import Recording
+from asrkit.search import Both
 
 
 class Decoded(NamedTuple):
@@ -91,19 +94,32 @@ def texts(result: Result | Segment, nbest: int) -> dict[str, Any]:
 
 
 def report(
-    jobs: Sequence[Job], texts: Sequence[str | None], normalize: Callable[[str], str]
+    jobs: Sequence[Job],
+    texts: Sequence[str | None],
+    recognizer: Recognizer,
+    normalizer: Callable[[str], str],
 ) -> None:
     """Error rates of the recordings that have a reference, on standard error.
+
+    A language model that lacks many of the recognised words is reported as well.
 
     Args:
         jobs: the recordings.
         texts: of each, None for one that could not be decoded.
-        normalize: writes a reference as the recogniser would.
+        recognizer: wrote the texts.
+        normalizer: of the recogniser's texts.
     """
+    found = [text for text in texts if text is not None]
+    model = word_model(getattr(recognizer.final_search, "fusion", None))
+    # The model has its words as they are before a postprocess rewrites them.
+    if model is not None and recognizer.decoding.postprocess is None:
+        line = unfamiliar(found, model.has_word)
+        if line:
+            print(f"asrkit decode: {printable(line)}", file=sys.stderr)
     references, hypotheses, failed = [], [], 0
     for job, text in zip(jobs, texts, strict=True):
         if job.text is not None and text is not None:
-            references.append(normalize(job.text))
+            references.append(recognizer.rewrite(normalizer(job.text)))
             hypotheses.append(text)
         failed += job.text is not None and text is None
     if not references:
@@ -116,3 +132,10 @@ def report(
         without = f" without {failed} that could not be decoded" if failed else ""
         print(f"WER {wer(references, hypotheses)}{without}", file=sys.stderr)
         print(f"CER {cer(references, hypotheses)}{without}", file=sys.stderr)
+
+
+def word_model(fusion: object) -> WordFusion | None:
+    """The language model of words in a fusion, if there is one."""
+    if isinstance(fusion, Both):
+        return word_model(fusion.first) or word_model(fusion.second)
+    return fusion if isinstance(fusion, WordFusion) else None

@@ -34,7 +34,7 @@ from asrkit.evaluation import Outcome, Utterance
 from asrkit.evaluation.outcomes import traced
 from asrkit.evaluation.scoring import score_of
 from asrkit.extras import need
-from asrkit.lm import LIMIT, read_language_model
+from asrkit.lm import LIMIT
 from asrkit.model_file import load_model
 from asrkit.runtime import Recognizer, recognizer_of
 from asrkit.search import Fusion, GreedySearch, Search, plus, takes_fusion
@@ -72,14 +72,14 @@ def tune(options: argparse.Namespace) -> int:
         raise UserError("there is no language model to tune: --lm FILE")
     if options.search is None and not takes_fusion(file.config.search.kind):
         options.search = "prefix_beam"
-    searching, model = search_of(options, file), read_language_model(lm.path)
+    searching, start = search_of(options, file), Pair(lm.weight, lm.word_bonus)
+    # Words that do not fit are refused or reported before the network works.
+    model = build_fusion(lm, searching, file.tokenizer).weighted.model
 
     def fusion(pair: Pair) -> Fusion:
         chosen = lm.model_copy(update={"weight": pair.weight, "word_bonus": pair.bonus})
         return build_fusion(chosen, searching, file.tokenizer, model)
 
-    start = Pair(lm.weight, lm.word_bonus)
-    fusion(start)  # what does not fit is refused before the network works
     recognizer = recognizer_of(file, *context_of(options, file), searching, options.device)
     recognizer = recognizer.with_hotwords(hotwords_of(options))
     left_out: list[LeftOut] = []

@@ -1,18 +1,14 @@
 """Plain manifests: JSON lines, each an `Utterance`."""
 
-import codecs
-import gzip
 import json
-import zlib
 from collections.abc import Iterator
-from contextlib import nullcontext
-from itertools import count
 from pathlib import Path
 from typing import Annotated, BinaryIO, NamedTuple
 
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
+from asrkit import lines
 from asrkit.audio.file import MAX_CHANNELS, MAX_RATE, MAX_SECONDS, MIN_RATE, name_of
 from asrkit.errors import UserError, printable, shown
 
@@ -63,8 +59,7 @@ class Utterance(BaseModel):
 def lines_of(path: str | Path) -> Iterator[tuple[int, bytes]]:
     """The lines of a manifest or a text that are not empty, with their numbers from 1.
 
-    Gzipped files (.gz) are unpacked. Pipes and devices are refused: a manifest is read twice, first
-    to find out its format.
+    Pipes and devices are refused: a manifest is read twice, first to find out its format.
 
     Raises:
         ManifestError: for a path that is missing, no file or damaged, a line longer than MAX_LINE,
@@ -79,24 +74,8 @@ def lines_of(path: str | Path) -> Iterator[tuple[int, bytes]]:
 
 def lines_in(file: BinaryIO, name: str) -> Iterator[tuple[int, bytes]]:
     """As `lines_of`, of an open file with this name."""
-    empty = 0
-    try:
-        with gzip.open(file) if name.endswith(".gz") else nullcontext(file) as lines:
-            for number in count(1):
-                line = lines.readline(MAX_LINE + 1)
-                if len(line) > MAX_LINE:
-                    raise ManifestError(f"{name}:{number}: a line of more than {MAX_LINE} bytes")
-                if not line:
-                    return
-                if number == 1:
-                    line = line.removeprefix(codecs.BOM_UTF8)
-                empty = 0 if line.strip() else empty + 1
-                if empty > MAX_EMPTY:
-                    raise ManifestError(f"{name}:{number}: {MAX_EMPTY} empty lines before it")
-                if not empty:
-                    yield number, line
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ManifestError(f"{name} is not a gzipped file, or damaged: {error}") from None
+    kind = lines.Kind("a manifest", ManifestError, MAX_LINE, MAX_EMPTY)
+    return lines.lines_in(file, name, kind)
 
 
 def read_manifest(path: str | Path, left_out: list[LeftOut]) -> Iterator[Utterance]:

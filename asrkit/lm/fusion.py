@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-PROBED = 512  # words by whose scores a model is told from others
+from asrkit.lm.fit import examples, in_another_case, is_written_with, misfit
+
+TOKENS_MENTIONED = 0.1  # share of tokens that a model lacks, from which on it is reported
 LIMIT = 20.0  # largest weight or bonus: e to what they add to a score fits into a float
 
 
@@ -22,8 +24,8 @@ class LanguageModel(Protocol):
     def has_word(self, word: str) -> bool:
         """Whether a word is in the vocabulary, rather than scored as <unk>."""
 
-    def vocabulary(self) -> list[str] | None:
-        """The words that can be in a text; None if the model cannot list them."""
+    def words_in_part(self) -> list[str] | None:
+        """Words that can be in a text, at most `fit.SAMPLE`; None if the model has no list."""
 
 
 class Weighted:
@@ -57,7 +59,7 @@ class Weighted:
     def identity(self, pieces: Sequence[str]) -> str:
         """The scores of a text of some words that the model knows, or else of these pieces."""
         context, scores = self.model.start(), []
-        for word in (self.model.vocabulary() or pieces)[:PROBED]:
+        for word in (self.model.words_in_part() or pieces)[:512]:
             context, score = self.score(context, word)
             scores.append(score)
         return repr([self.weight, self.bonus, *scores, self.finish(context)])
@@ -78,8 +80,16 @@ class TokenFusion:
         self.weighted, self.ceiling = weighted, max(0.0, weighted.bonus)
         self.words = list(map(as_word, pieces))
         if not any(map(weighted.model.has_word, self.words)):
-            known = examples(weighted.model)
+            known = examples(weighted.model.words_in_part())
             raise ValueError(f"it is of {known}, not of the tokens {', '.join(self.words[1:4])}, …")
+
+    def misfit(self) -> str:
+        """A line about tokens that the model lacks; "" if they are few."""
+        tokens = self.words[1:]
+        odd = [token for token in tokens if not self.weighted.model.has_word(token)]
+        if len(odd) < TOKENS_MENTIONED * len(tokens):
+            return ""
+        return f"it lacks {len(odd)} of the {len(tokens)} tokens, such as {examples(odd)}"
 
     def start(self) -> Any:
         return self.weighted.model.start()
@@ -111,10 +121,24 @@ class WordFusion:
         self.weighted, self.pieces = weighted, pieces
         # A piece completes as many words as it has spaces.
         self.ceiling = max(0.0, weighted.bonus) * max(piece.count(" ") for piece in pieces)
-        letters, words = set("".join(pieces)), weighted.model.vocabulary()
-        if words is not None and not any(map(letters.issuperset, words)):
-            known = examples(weighted.model)
-            raise ValueError(f"its words, such as {known}, cannot be written in the model's tokens")
+        words, fits = weighted.model.words_in_part(), is_written_with(pieces)
+        if words is not None and not any(map(fits, words)):
+            hint = in_another_case(words, fits) if words else ""
+            raise ValueError(
+                f"its words, such as {examples(words)}, cannot be written in the model's tokens"
+                f"{hint}"
+            )
+
+    def misfit(self) -> str:
+        """A line about the spelling of the model's words; "" if all but a few can be recognised."""
+        words = self.weighted.model.words_in_part()
+        if words is None:
+            return "it has no list of its words, so their spelling is not checked"
+        return misfit(words, self.pieces)
+
+    def has_word(self, word: str) -> bool:
+        """Whether the model has a word."""
+        return self.weighted.model.has_word(word)
 
     def start(self) -> tuple[Any, str]:
         return self.weighted.model.start(), ""
@@ -149,11 +173,3 @@ class WordFusion:
 def as_word(piece: str) -> str:
     """A piece as a word of a model of tokens: ▁ for its spaces."""
     return piece.replace(" ", "▁")
-
-
-def examples(model: LanguageModel) -> str:
-    """A few of the model's words, for an error message."""
-    words = model.vocabulary()
-    if words is None:
-        return "other words"
-    return ", ".join(map(repr, words[:3])) or "no words"

@@ -18,8 +18,8 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from asrkit.errors import UserError
+from asrkit.lm.ngram import BEGIN, END, UNKNOWN, is_unknown
 
-BEGIN, END, UNKNOWN = "<s>", "</s>", "<unk>"
 NEVER = -99.0  # log10 of the probability of <s>, which follows no word
 
 Words = tuple[str, ...]
@@ -109,7 +109,7 @@ def raw_counts(sentences: Iterable[list[str]], order: int) -> list[Counter[Words
     counts: list[Counter[Words]] = [Counter() for _ in range(order)]
     for sentence in filter(None, sentences):
         for word in sentence:
-            if word in (BEGIN, END, UNKNOWN):
+            if word in (BEGIN, END) or is_unknown(word):
                 raise UserError(f"{word!r} cannot be a word of a text: {' '.join(sentence)!r}")
         padded = (BEGIN, *sentence, END)
         for size, of_order in enumerate(counts, start=1):

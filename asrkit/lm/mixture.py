@@ -12,7 +12,8 @@ from itertools import chain
 
 import numpy as np
 
-from asrkit.lm.kneser_ney import BEGIN, END, UNKNOWN, Entry, Words
+from asrkit.lm.kneser_ney import Entry, Words
+from asrkit.lm.ngram import BEGIN, END, UNKNOWN
 
 Model = Sequence[dict[Words, Entry]]  # the n-grams of each order, from 1 on
 

@@ -6,16 +6,15 @@ file has no such n-gram, the node's back-off weight is added, and the search goe
 shorter context (Katz 1987).
 """
 
-import gzip
 import math
 import re
-import zlib
 from array import array
-from io import BufferedIOBase
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import BinaryIO, NamedTuple, NoReturn
 
 from asrkit.errors import UserError, shown
+from asrkit.lines import Kind, lines_in
+from asrkit.lm.fit import sampled
 
 BEGIN, END, UNKNOWN = "<s>", "</s>", "<unk>"
 NO_UNKNOWN = -10.0  # log10 of the probability of an unknown word, if a file has no <unk>
@@ -26,6 +25,11 @@ MAX_EMPTY = 1000  # lines in a row
 LARGEST = 300.0  # largest absolute log10: about that of the smallest double
 MAX_PREAMBLE = 100  # lines before \data\
 LN_10 = math.log(10.0)
+
+
+def is_unknown(word: bytes | str) -> bool:
+    """Whether a word stands for unknown words: <unk> in any case, as KenLM takes <UNK>."""
+    return len(word) == len(UNKNOWN) and word.lower() in (UNKNOWN, UNKNOWN.encode())
 
 
 class ArpaError(UserError):
@@ -64,9 +68,9 @@ class NGram(NamedTuple):
         """Whether a word is in the vocabulary, rather than scored as <unk>."""
         return word in self.words
 
-    def vocabulary(self) -> list[str]:
-        """The words that can be in a text."""
-        return [word for word in self.words if word not in (BEGIN, END, UNKNOWN)]
+    def words_in_part(self) -> list[str]:
+        """Words that can be in a text, at most `fit.SAMPLE`."""
+        return sampled([word for word in self.words if word not in (BEGIN, END, UNKNOWN)])
 
 
 def read_arpa(path: str | Path) -> NGram:
@@ -79,19 +83,16 @@ def read_arpa(path: str | Path) -> NGram:
     path = Path(path)
     if not path.is_file():
         raise ArpaError(f"no language model {shown(path)}")
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        reader = _Reader(path, file)
-        try:
-            return reader.read()
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise ArpaError(f"{shown(path)} is not a gzipped file, or damaged: {error}") from None
+    with path.open("rb") as file:
+        return _Reader(path, file).read()
 
 
 class _Reader:
     """Reads one ARPA file, line by line."""
 
-    def __init__(self, path: Path, file: BufferedIOBase) -> None:
-        self.path, self.file, self.number = path, file, 0
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        kind = Kind("an ARPA file", ArpaError, MAX_LINE, MAX_EMPTY)
+        self.path, self.lines, self.number = path, lines_in(file, shown(path), kind), 0
         self.words: dict[str, int] = {}
         self.next: dict[int, int] = {}
         self.log_probs, self.backoffs = array("d", [0.0]), array("d", [0.0])
@@ -119,16 +120,10 @@ class _Reader:
 
     def line(self) -> bytes:
         """The next line that is not empty."""
-        for _ in range(MAX_EMPTY):
-            self.number += 1
-            line = self.file.readline(MAX_LINE + 1)
-            if not line:
-                return self.refuse("the file ends before '\\end\\'")
-            if len(line) > MAX_LINE:
-                self.refuse(f"a line of more than {MAX_LINE} bytes: not an ARPA file")
-            if line := line.strip():
-                return line
-        return self.refuse(f"{MAX_EMPTY} empty lines in a row: not an ARPA file")
+        self.number, line = next(self.lines, (self.number, b""))
+        if not line:
+            self.refuse("the file ends before '\\end\\'")
+        return line.strip()
 
     def counts(self) -> tuple[bytes, list[int]]:
         """The line after the header, and the header's number of n-grams of each order."""
@@ -161,7 +156,8 @@ class _Reader:
             self.refuse(f"log10 of a probability must be at most 0, got {log_prob}")
         backoff = self.float_of(fields.pop()) if len(fields) > order else 0.0
         try:
-            self.add([field.decode() for field in fields], log_prob, backoff)
+            words = [UNKNOWN if is_unknown(field) else field.decode() for field in fields]
+            self.add(words, log_prob, backoff)
         except UnicodeDecodeError:
             self.refuse(f"not UTF-8: {as_text(line)}")
 

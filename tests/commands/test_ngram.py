@@ -44,6 +44,27 @@ def test_ngram_and_decoding_with_it(
     assert len(found) == 3
 
 
+def test_a_language_model_of_other_words_is_reported(
+    model: Path, wav: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    """Words that cannot be written when it is loaded, and words that it lacks at the end."""
+    texts, arpa = tmp_path / "texts.txt", tmp_path / "lm.arpa"
+    texts.write_text("AB BA\nab\n")
+    assert run("ngram", "--output", arpa, texts) == 0
+    options = ["--model", model, "--search", "prefix_beam", "--lm", arpa, "--lm-weight", "0.01"]
+    capsys.readouterr()
+    assert run("decode", *options, wav) == 0
+    assert (
+        f"language model {arpa}: 67 % of its words, such as 'AB', 'BA', cannot be written in the "
+        "model's tokens (100 % of these could in lower case); none of its words has 8 of the "
+        "model's 10 letters: cdefghij"
+    ) in caplog.text
+    said = capsys.readouterr().err
+    assert "recognised words, such as" in said
+    assert "are not in the language model: is it of this language and spelling?" in said
+
+
 def test_ngram_interpolates_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Prints each text's weight; the mixture knows the words of both."""
     for name, text in {"a": "to be\n" * 5, "b": "or not\n" * 5, "dev": "to be\nto be\n"}.items():

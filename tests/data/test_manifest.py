@@ -357,3 +357,27 @@ def test_what_no_recording_has_leaves_its_line_out(keys: dict[str, Any], corpus:
     assert left_out[0].id == f"{path}:1"
     assert f"'{next(iter(keys))}': " in left_out[0].reason
     assert len(left_out[0].reason) < 300
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+@pytest.mark.parametrize("kind", ["plain", "lhotse"])
+def test_a_byte_order_mark_says_the_encoding(
+    kind: str, encoding: str, corpus: Path, tmp_path: Path
+) -> None:
+    """Manifests that Windows' editors and shells write."""
+    expected, path = load_cuts(corpus / "dev.jsonl", []), corpus / "marked.jsonl"
+    if kind == "lhotse":
+        expected.to_file(path)
+    else:
+        path.write_bytes((corpus / "dev.jsonl").read_bytes())
+    path.write_bytes(path.read_text("utf-8").encode(encoding))
+    left_out: list[LeftOut] = []
+    assert [text_of(cut) for cut in load_cuts(path, left_out)] == [text_of(c) for c in expected]
+    assert left_out == []
+
+
+def test_utf_16_without_a_mark_is_refused_by_name(corpus: Path) -> None:
+    path = corpus / "dev.jsonl"
+    path.write_bytes(path.read_text().encode("utf-16-le"))
+    with pytest.raises(ManifestError, match=r"dev.jsonl:1: not UTF-8; .*iconv -f UTF-16LE"):
+        load_cuts(path, [])

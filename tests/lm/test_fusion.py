@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from asrkit.build import pieces_of
 from asrkit.errors import UserError
 from asrkit.lm import Hotwords, NGram, TokenFusion, Weighted, WordFusion
+from asrkit.lm.fit import unfamiliar
 from asrkit.lm.fusion import as_word
 from asrkit.lm.kneser_ney import arpa_lines, estimate
 from asrkit.lm.ngram import read_arpa
@@ -268,3 +270,48 @@ def test_tokens_of_every_tokenizer(kind: str, tmp_path: Path) -> None:
 def test_what_does_not_fit(make: Callable[[NGram], object], message: str, words: NGram) -> None:
     with pytest.raises(ValueError, match=message):
         make(words)
+
+
+@pytest.mark.parametrize("kind", ["characters", "words", "unigram", "bpe"])
+@pytest.mark.parametrize(
+    ("texts", "line"),
+    [
+        (SENTENCES, ""),
+        (["the cat SAT"], "67 % of its words, such as 'cat', 'the', cannot be written in the"),
+        (["KATZE THE", "ZUG"], "67 % of its words, such as 'KATZE', 'ZUG', cannot be"),
+    ],
+)
+def test_words_in_another_spelling_are_reported(
+    kind: str, texts: list[str], line: str, tmp_path: Path
+) -> None:
+    of_tokens = pieces_of(tokenizers()[kind])
+    model = written([text.split() for text in texts], tmp_path)
+    found = WordFusion(Weighted(model, 0.7, 0.3), of_tokens).misfit()
+    assert found.startswith(line)
+    assert bool(found) == bool(line)
+    assert ("these could in upper case" in found) == ("'cat'" in line)
+
+
+def test_letters_that_no_word_has_are_reported(tmp_path: Path) -> None:
+    """A model that writes capitals, and words without."""
+    model = written([["the", "cat"]], tmp_path)
+    fusion = WordFusion(Weighted(model, 1.0, 0.0), ["", " ", *"aceht", *"ACEHT"])
+    expected = "none of its words has 5 of the model's 10 letters: ACEHT"
+    assert fusion.misfit() == expected
+
+
+def test_tokens_that_the_model_lacks_are_reported(tmp_path: Path) -> None:
+    model = written([["a", "b"]], tmp_path)
+    fusion = TokenFusion(Weighted(model, 1.0, 0.0), ["", "a", "b", "c", "d"])
+    assert fusion.misfit() == "it lacks 2 of the 4 tokens, such as 'c', 'd'"
+    assert TokenFusion(Weighted(model, 1.0, 0.0), ["", "a", "b"]).misfit() == ""
+
+
+def test_recognised_words_that_the_model_lacks_are_reported() -> None:
+    texts = ["seven eight", "nine", "seven"]
+    assert unfamiliar(texts, {"seven", "eight", "nine"}.__contains__) == ""
+    assert unfamiliar(texts, {"sieben", "acht"}.__contains__) == (
+        "4 of 4 recognised words, such as 'seven', 'eight', 'nine', are not in the language model: "
+        "is it of this language and spelling?"
+    )
+    assert unfamiliar([], set[str]().__contains__) == ""

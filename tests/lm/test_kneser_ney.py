@@ -232,3 +232,9 @@ def test_a_likelier_word_is_one_that_follows_more_words_not_a_more_frequent_one(
 def test_texts_that_cannot_be_used(texts: Sentences, message: str) -> None:
     with pytest.raises(UserError, match=message):
         estimate(texts, 3)
+
+
+def test_a_text_with_unk_in_capitals_is_refused() -> None:
+    """A reader would take it for the unknown word."""
+    with pytest.raises(UserError, match="'<UNK>' cannot be a word of a text"):
+        estimate([["a", "<UNK>"]], 2)

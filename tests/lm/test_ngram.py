@@ -206,3 +206,36 @@ def test_limits(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path.write_text(header + "\\1-grams:\n")
     with pytest.raises(ArpaError, match="order 12 is above 10"):
         read_arpa(path)
+
+
+@pytest.mark.parametrize("unknown", ["<UNK>", "<Unk>", "<unk>"])
+def test_unknown_words_in_any_case_score_as_unk(unknown: str, path: Path) -> None:
+    """KenLM takes <UNK> for <unk>; as an ordinary word it would leave unknown words at -10."""
+    expected = logs(read_arpa(path), "zebra a")
+    path.write_text(ARPA.replace("-0.35 b a", f"-0.35 b {unknown}").replace("<unk>", unknown))
+    model = read_arpa(path)
+    assert logs(model, "zebra a") == pytest.approx(expected)
+    assert logs(model, "b zebra")[1] == pytest.approx(-0.35)
+    assert not {"<UNK>", "<Unk>"} & {*model.words, *model.words_in_part()}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be", "utf-32", "utf-32-be"]
+)
+def test_a_byte_order_mark_says_the_encoding(encoding: str, packed: bool, path: Path) -> None:
+    expected = read_arpa(path)
+    mark = "\ufeff" if encoding.endswith("-be") else ""
+    data = (mark + ARPA.lstrip()).encode(encoding)
+    path.write_bytes(gzip.compress(data) if packed else data)  # gzipped in spite of its name
+    assert read_arpa(path) == expected
+
+
+@pytest.mark.parametrize("order", ["LE", "BE"])
+def test_utf_16_without_a_mark_is_refused_by_name(order: str, path: Path) -> None:
+    path.write_bytes(ARPA.lstrip().encode(f"utf-16-{order}"))
+    with pytest.raises(ArpaError, match=f"1: not UTF-8; .*iconv -f UTF-16{order} -t UTF-8"):
+        read_arpa(path)
+    path.write_bytes(ARPA.encode("utf-16") + b"\x00\xd8\x0a\x00")  # half a character
+    with pytest.raises(ArpaError, match="begins with a byte order mark of utf-16"):
+        read_arpa(path)

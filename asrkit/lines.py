@@ -1,0 +1,93 @@
+"""Lines of text files, which may be gzipped, in UTF-8, UTF-16 or UTF-32."""
+
+import codecs
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from itertools import count
+from typing import Any, BinaryIO, NamedTuple, NoReturn
+
+from asrkit.errors import UserError
+
+GZIP = b"\x1f\x8b"
+BYTE_ORDER_MARKS = (  # UTF-32's begins with UTF-16's
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+
+class Kind(NamedTuple):
+    """A kind of text file, with its error and its limits.
+
+    Fields:
+        name: "a manifest", for messages.
+        error: raised for a file that cannot be read.
+        longest: bytes of a line, or characters in UTF-16 and UTF-32.
+        most_empty: empty lines in a row.
+    """
+
+    name: str
+    error: type[UserError]
+    longest: int
+    most_empty: int
+
+
+def lines_in(file: BinaryIO, name: str, kind: Kind) -> Iterator[tuple[int, bytes]]:
+    """The lines of an open file that are not empty, in UTF-8, with their numbers from 1.
+
+    A byte order mark is removed. A file is unpacked if it is named .gz or begins as gzip does.
+
+    Raises:
+        kind.error: for a damaged file, one in UTF-16 without a byte order mark, or lines beyond the
+            limits.
+    """
+    number, empty = 0, 0
+
+    def refuse(problem: str) -> NoReturn:
+        raise kind.error(f"{name}:{number}: {problem}")
+
+    try:
+        raw: Any = file  # BufferedReader needs readinto alone, and closes it in the end
+        stream: io.BufferedReader[Any] = io.BufferedReader(raw)
+        if name.endswith(".gz") or stream.peek(2).startswith(GZIP):
+            stream = io.BufferedReader(gzip.GzipFile(fileobj=stream))
+        lines = unmarked(stream)
+        for number in count(1):
+            line = lines.readline(kind.longest + 1)
+            if len(line) > kind.longest:
+                refuse(f"a line of more than {kind.longest} bytes: not {kind.name}")
+            if not line:
+                return
+            if isinstance(line, str):
+                line = line.encode()
+            elif number == 1 and b"\0" in line[:4]:
+                order = "BE" if line.startswith(b"\0") else "LE"
+                refuse(
+                    f"not UTF-8; convert it if it is UTF-16: iconv -f UTF-16{order} -t UTF-8 {name}"
+                )
+            empty = 0 if line.strip() else empty + 1
+            if empty > kind.most_empty:
+                refuse(f"{kind.most_empty} empty lines in a row: not {kind.name}")
+            if not empty:
+                yield number, line
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise kind.error(f"{name} is not a gzipped file, or damaged: {error}") from None
+    except UnicodeDecodeError as error:
+        raise kind.error(
+            f"{name} begins with a byte order mark of {error.encoding}, but line {number} or later "
+            "is not in that encoding: convert the file to UTF-8"
+        ) from None
+
+
+def unmarked(stream: Any) -> Any:
+    """The stream after its byte order mark: of text for UTF-16 and UTF-32, of bytes otherwise."""
+    head = stream.peek(4)
+    for mark, encoding in BYTE_ORDER_MARKS:
+        if head.startswith(mark):
+            return io.TextIOWrapper(stream, encoding, newline="\n")
+    if head.startswith(codecs.BOM_UTF8):
+        stream.read(len(codecs.BOM_UTF8))
+    return stream
