@@ -12,6 +12,10 @@ LIMIT = 20.0  # largest weight or bonus: e to what they add to a score fits into
 class LanguageModel(Protocol):
     """A model of words, or of tokens as words. Logarithms are natural."""
 
+    @property
+    def sha256(self) -> str:
+        """A hash of all that the scores depend on."""
+
     def start(self) -> Any:
         """The state at the start of a sentence."""
 
@@ -56,13 +60,9 @@ class Weighted:
         """The score of the sentence's end, which is no word and has no bonus."""
         return self.weight * self.model.finish(context)
 
-    def identity(self, pieces: Sequence[str]) -> str:
-        """The scores of a text of some words that the model knows, or else of these pieces."""
-        context, scores = self.model.start(), []
-        for word in (self.model.words_in_part() or pieces)[:512]:
-            context, score = self.score(context, word)
-            scores.append(score)
-        return repr([self.weight, self.bonus, *scores, self.finish(context)])
+    def identity(self) -> str:
+        """The weight, the bonus and a hash of the model."""
+        return repr([self.weight, self.bonus, self.model.sha256])
 
 
 class TokenFusion:
@@ -101,7 +101,7 @@ class TokenFusion:
         return self.weighted.finish(state)
 
     def identity(self) -> str:
-        return f"tokens {self.weighted.identity(self.words)}"
+        return f"tokens {self.weighted.identity()}"
 
 
 class WordFusion:
@@ -158,7 +158,7 @@ class WordFusion:
         return added + self.weighted.finish(context)
 
     def identity(self) -> str:
-        return f"words {self.weighted.identity(self.pieces)}"
+        return f"words {self.weighted.identity()}"
 
     def scored(self, context: Any, words: list[str]) -> tuple[Any, float]:
         """The context after these words, and the sum of their scores; "" is no word."""

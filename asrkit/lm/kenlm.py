@@ -1,5 +1,6 @@
 """Binary n-gram models of KenLM, read by KenLM itself (Heafield 2011)."""
 
+import hashlib
 import mmap
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from asrkit.lm.ngram import BEGIN, END, LN_10, UNKNOWN, ArpaError
 
 MAGIC = b"mmap lm http://kheafield.com/code"
 FORMAT = MAGIC + b" format version 5\n\0"
+PIECE = 1 << 22  # bytes
 HAS_WORDS, COUNT = 0x64, slice(0x6C, 0x74)  # a flag and the number of words, in the header
 
 
@@ -46,6 +48,7 @@ class KenLM:
                 f"KenLM cannot read {shown(Path(path), 300)}: {reason(error)}"
             ) from None
         self.order: int = self.model.order
+        self.sha256 = sha256_of(self.path)
 
     def start(self) -> Any:
         state = self.new_state()
@@ -64,6 +67,15 @@ class KenLM:
 
     def words_in_part(self) -> list[str] | None:
         return words_in(self.path)
+
+
+def sha256_of(path: Path) -> str:
+    """The hash of a file, read in pieces."""
+    found = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(PIECE):
+            found.update(piece)
+    return found.hexdigest()
 
 
 def words_in(path: Path, most: int = SAMPLE) -> list[str] | None:

@@ -6,6 +6,7 @@ file has no such n-gram, the node's back-off weight is added, and the search goe
 shorter context (Katz 1987).
 """
 
+import hashlib
 import math
 import re
 from array import array
@@ -46,6 +47,7 @@ class NGram(NamedTuple):
     log_probs: "array[float]"  # of each node's last word, given the words before it
     backoffs: "array[float]"  # of each node
     shorter: "array[int]"  # of each node, the longest shorter n-gram that it ends with
+    sha256: str  # of the words and the n-grams with their numbers
 
     def start(self) -> int:
         """The state at the start of a sentence."""
@@ -115,8 +117,17 @@ class _Reader:
             self.refuse(f"expected '\\end\\' after {counts[-1]} n-grams, got {as_text(line)}")
         return NGram(
             len(counts), self.words, self.stride, self.next,
-            self.log_probs, self.backoffs, self.shorter,
+            self.log_probs, self.backoffs, self.shorter, self.sha256(),
         )  # fmt: skip
+
+    def sha256(self) -> str:
+        """A hash of the model, the same for every spelling of its file."""
+        found = hashlib.sha256(f"{self.stride} {len(self.words)}\n".encode())
+        for word in self.words:
+            found.update(f"{word}\n".encode())
+        for numbers in (array("q", self.next), self.log_probs, self.backoffs):
+            found.update(numbers)
+        return found.hexdigest()
 
     def line(self) -> bytes:
         """The next line that is not empty."""

@@ -1,12 +1,11 @@
-"""What a recogniser is, so that a stream goes on with none but its like."""
+"""A recogniser's fingerprint. Only a recogniser with the same one restores a saved stream."""
 
 import hashlib
-from collections.abc import Callable
 from typing import Any
 
 from asrkit.audio import Fbank, Frontend
 from asrkit.backends import Backend
-from asrkit.errors import printable, shown
+from asrkit.errors import UserError, printable, shown
 from asrkit.runtime.engine import Engine
 from asrkit.runtime.transcript import DecodingOptions
 from asrkit.search import Search
@@ -14,8 +13,21 @@ from asrkit.search import Search
 HASH = 64  # characters of a SHA-256
 
 
-def identity(engine: Engine, decoding: DecodingOptions) -> dict[str, Any]:
-    """What the results of a stream depend on, but for its own samples and hotwords: JSON."""
+def identity(
+    engine: Engine, decoding: DecodingOptions, postprocess: str | UserError | None
+) -> dict[str, Any]:
+    """The values that a stream's results depend on, but its samples and hotwords: JSON.
+
+    Args:
+        engine: of the recogniser.
+        decoding: its options.
+        postprocess: hash of its content when the recogniser was made, or why there is none.
+
+    Raises:
+        UserError: for a postprocess whose content cannot be compared.
+    """
+    if isinstance(postprocess, UserError):
+        raise postprocess
     backend, endpointer, second = engine.backend, decoding.endpointer, decoding.second
     return {
         "weights": backend.weights(),
@@ -24,7 +36,7 @@ def identity(engine: Engine, decoding: DecodingOptions) -> dict[str, Any]:
         "frontend": frontend(engine.frontend),
         "search": described(decoding.search),
         "endpointer": None if endpointer is None else dict(vars(endpointer)),
-        "postprocess": decoding.postprocess and name_of(decoding.postprocess),
+        "postprocess": postprocess,
         "second_pass": second and network(second.engine.backend),
         "second_search": second and described(second.search),
     }
@@ -57,12 +69,6 @@ def described(part: Search | Frontend) -> dict[str, Any]:
         elif hasattr(value, "identity"):
             found[name] = hashlib.sha256(value.identity().encode()).hexdigest()
     return found
-
-
-def name_of(function: Callable[[str], str]) -> str:
-    """The module and the name of a function."""
-    module = getattr(function, "__module__", None)
-    return f"{module}:{getattr(function, '__qualname__', type(function).__qualname__)}"
 
 
 def differences(theirs: Any, ours: Any, name: str = "") -> list[str]:

@@ -15,9 +15,10 @@ from torch.nn.utils.rnn import pad_sequence
 from asrkit import audio
 from asrkit.backends import Backend
 from asrkit.build import build_hotwords, refused_hotwords
-from asrkit.errors import reason
+from asrkit.errors import UserError, reason
 from asrkit.lm import weighed
 from asrkit.model import FULL_CONTEXT
+from asrkit.runtime.content import UnknownContentError, content_of
 from asrkit.runtime.endpoint import Endpointer
 from asrkit.runtime.engine import Engine
 from asrkit.runtime.identity import differences, identity
@@ -81,6 +82,13 @@ class Recognizer:
         self.origin: Origin | None = None  # set by `load`
         survive_forks()
         self._identity: dict[str, Any] | None = None  # when it is asked for
+        # The content is read before the function is called, which may change what it holds.
+        self._postprocess: str | UserError | None = None
+        if postprocess is not None:
+            try:
+                self._postprocess = content_of(postprocess)
+            except UnknownContentError as error:  # raised where the content is needed
+                self._postprocess = error
         if self.decoding.resets_encoder and spec.chunk_size == FULL_CONTEXT:
             raise ValueError("in full context there is no encoder state to reset")
         vad = endpointer is not None and endpointer.vad
@@ -270,9 +278,13 @@ class Recognizer:
         return streams
 
     def identity(self) -> dict[str, Any]:
-        """What a stream has to find again when it is restored, as JSON."""
+        """The values that must be equal where a saved stream is restored, as JSON.
+
+        Raises:
+            UserError: for a postprocess whose content cannot be compared.
+        """
         if self._identity is None:  # takes longer than all else of saving a stream
-            self._identity = identity(self.engine, self.decoding)
+            self._identity = identity(self.engine, self.decoding, self._postprocess)
         return self._identity
 
     def transcribe(

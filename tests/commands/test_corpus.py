@@ -63,6 +63,30 @@ def test_the_same_as_in_one_go(form: str, command: list[str], capsys: Printed) -
     assert "1 left out: out/all." in sharded.err
 
 
+def test_an_edited_language_model_or_postprocess_is_decoded_anew(
+    command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under the same name: their content counts."""
+    monkeypatch.syspath_prepend(".")
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    found = []
+    for probability, case in (("-2", "upper"), ("-2", "lower"), ("-3", "lower"), ("-2", "upper")):
+        Path("mine.py").write_text(f"def fix(text):\n    return text.{case}()\n")
+        sys.modules.pop("mine", None)
+        Path("lm.arpa").write_text(
+            "\\data\\\nngram 1=4\n\n\\1-grams:\n-99\t<s>\n-1\t</s>\n-5\t<unk>\n"
+            f"{probability}\tja\n\n\\end\\\n"
+        )
+        options = ["--search", "prefix_beam", "--lm", "lm.arpa", "--postprocess", "mine:fix"]
+        assert run("decode", *command, *SHARDED, *options) == 1
+        found.append((Path("out/all.txt").read_text(), len(files())))
+    texts, counts = zip(*found, strict=True)
+    assert texts[0] != texts[1]
+    assert texts[0].lower() == texts[1]
+    assert texts[3] == texts[0]
+    assert counts == (3, 6, 9, 9)  # the last one's parts are there
+
+
 def test_what_is_done_is_not_done_again(
     command: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,8 @@ import random
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +17,14 @@ from safetensors.torch import load, save
 
 from asrkit import Batcher, Endpointer, Recognizer, Result
 from asrkit import load as load_recognizer
+from asrkit.errors import UserError
 from asrkit.model import FULL_CONTEXT
 from asrkit.runtime import Session
 from asrkit.runtime.saved import JSON, MAGIC, SavedStreamError, tag
 from tests.conftest import speech
 from tests.laws.test_any_configuration import case
 from tests.laws.test_streaming import packets
+from tests.running import talkative_model
 
 KEY = b"only the servers know it"
 
@@ -182,6 +185,53 @@ def test_another_recogniser_refuses(
     other = load_recognizer("small-en-alnum", **(same | options))  # type: ignore[arg-type]
     with pytest.raises(SavedStreamError, match=f"another recogniser, with .*{named}"):
         other.restore(recognizer.start().save())
+
+
+def test_another_language_model_refuses(tmp_path: Path) -> None:
+    """Also where the first 512 words of both have the same scores, and with another weight."""
+    model = str(talkative_model(tmp_path / "m.safetensors"))
+    words = [f"{a}{b}{c}" for a in "abcdefghij" for b in "abcdefghij" for c in "abcdefgh"]
+
+    def recognizer(weight: float, last: str, name: str) -> Recognizer:
+        path = tmp_path / name
+        lines = [f"-3\t{word}" for word in words] + [f"{last}\tja"]
+        count = len(lines) + 3
+        head = f"\\data\\\nngram 1={count}\n\n\\1-grams:\n-99\t<s>\n-1\t</s>\n-5\t<unk>\n"
+        path.write_text(head + "\n".join(lines) + "\n\\end\\\n")
+        lm = {"path": str(path), "weight": weight}
+        return load_recognizer(model, search="prefix_beam", lm=lm)
+
+    data = recognizer(0.5, "-2", "a.arpa").start().save()
+    recognizer(0.5, "-2", "b.arpa").restore(data)  # the same model in another file
+    for other in (recognizer(0.5, "-4", "c.arpa"), recognizer(0.6, "-2", "d.arpa")):
+        with pytest.raises(SavedStreamError, match=r"another search\.fusion"):
+            other.restore(data)
+
+
+def test_another_function_of_the_same_name_refuses(recognizer: Recognizer) -> None:
+    """A function is known by its content, not by its name."""
+
+    def with_postprocess(function: Callable[[str], str]) -> Recognizer:
+        return Recognizer(
+            recognizer.backend, recognizer.tokenizer, recognizer.search, postprocess=function
+        )
+
+    data = with_postprocess(lambda text: text.lower()).start().save()
+    with_postprocess(lambda text: text.lower()).restore(data)
+    with pytest.raises(SavedStreamError, match="another postprocess"):
+        with_postprocess(lambda text: text.upper()).restore(data)
+
+    class Locked:
+        lock = threading.Lock()
+
+        def __call__(self, text: str) -> str:
+            return text
+
+    session = with_postprocess(Locked()).start()
+    session.accept(speech(1.0))
+    with pytest.raises(UserError, match=r"Locked.*lock: cannot pickle .* give it an attribute"):
+        session.save()
+    session.finish()
 
 
 def test_hotwords_of_the_recogniser_are_part_of_it(recognizer: Recognizer) -> None:
