@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import os
 import random
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -30,6 +31,15 @@ logger = logging.getLogger(__name__)
 MAX_TEXTS = 100_000  # of an index that the tokenizer is made of
 
 
+class Fingerprint(NamedTuple):
+    """Hashes of a set of utterances, in order. Of an index `utterances` covers all of them."""
+
+    utterances: str  # ids and durations
+    ids: str
+    texts: str
+    audio: str  # paths from the manifest's folder, starts and channels
+
+
 class Corpus(NamedTuple):
     """The training and dev sets, checked, with their tokenizer."""
 
@@ -38,7 +48,7 @@ class Corpus(NamedTuple):
     encode: TextEncoder
     seconds: float  # of train
     left_out: list[LeftOut]
-    fingerprints: tuple[str, str]  # of train and dev
+    fingerprints: tuple[Fingerprint, Fingerprint]  # of train and dev
     noise: CutSet | None = None  # recordings to mix in
 
 
@@ -72,9 +82,8 @@ def load_corpus(config: Config) -> Corpus:
         noises = load_cuts(noise, left_out).to_eager()
         if not len(noises):
             raise ManifestError(f"augmentation.noise {noise} has no usable recording")
-    return Corpus(
-        train, dev, encode, seconds, left_out, (fingerprint(train), fingerprint(dev)), noises
-    )
+    fingerprints = fingerprint(train, config.data.train), fingerprint(dev, config.data.dev)
+    return Corpus(train, dev, encode, seconds, left_out, fingerprints, noises)
 
 
 def shared_corpus(config: Config, ranks: Ranks) -> Corpus:
@@ -170,15 +179,32 @@ def texts_of(cuts: Cuts) -> Iterator[str]:
     yield from map(cuts.index.text, places)
 
 
-def fingerprint(cuts: Cuts) -> str:
-    """SHA-256 of all ids and durations in order."""
+def fingerprint(cuts: Cuts, manifest: str) -> Fingerprint:
+    """Hashes of the utterances of a manifest."""
+    utterances, ids, texts, audio = (hashlib.sha256() for _ in range(4))
     if isinstance(cuts, IndexedCuts):
-        return cuts.fingerprint()
-    found = hashlib.sha256()
+        nothing = ids.hexdigest()
+        return Fingerprint(cuts.fingerprint(), nothing, nothing, nothing)
+    folder = os.path.abspath(os.path.dirname(manifest))
     for number, cut in enumerate(cuts):
         line = f"{cut.id} {cut.duration}"
-        found.update((f"\n{line}" if number else line).encode(errors="surrogatepass"))
-    return found.hexdigest()
+        utterances.update((f"\n{line}" if number else line).encode(errors="surrogatepass"))
+        for digest, value in ((ids, cut.id), (texts, text_of(cut)), (audio, audio_of(cut, folder))):
+            digest.update(f"{value!r}\n".encode(errors="surrogatepass"))
+    return Fingerprint(*(each.hexdigest() for each in (utterances, ids, texts, audio)))
+
+
+def audio_of(cut: Cut, folder: str) -> list[Any]:
+    """The place of an utterance's audio: files by their paths from a folder, starts, channels."""
+    if hasattr(cut, "tracks"):
+        return [(track.offset, audio_of(track.cut, folder)) for track in cut.tracks]
+    if not cut.has_recording:
+        return []
+    sources = [
+        source.type if source.type == "memory" else os.path.relpath(source.source, folder)
+        for source in cut.recording.sources
+    ]
+    return [cut.start, cut.channel, *sources]
 
 
 def hours_of_epoch(hours: float, speed_factors: list[float]) -> str:

@@ -6,13 +6,13 @@ The model, the texts and the start may not change; the schedule may, with --chan
 import hashlib
 import logging
 import reprlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 from pydantic_core import to_json
 
 from asrkit.config import Config, ConfigError, ModelConfig
-from asrkit.training.corpus import Corpus
+from asrkit.training.corpus import Corpus, Fingerprint
 from asrkit.training.snapshots import Checkpoint
 
 logger = logging.getLogger(__name__)
@@ -43,7 +43,13 @@ FREE = {
 LATER = ("frontend", "conv_norm", "conv_padding", "after_norm", "kernels")
 BATCHES = "training.accumulate_batches"
 TOTAL = f"{BATCHES} times ranks"  # batches of a step: the same for any number of ranks
-UTTERANCES = ("the training utterances", "the dev utterances")
+SETS = {"training": "data.train", "dev": "data.dev"}  # with the keys of their manifests
+UTTERANCES = {  # names of the hashes in a `Fingerprint`, for each set
+    name: [f"the {name} utterances"]
+    + [f"the {part} of the {name} utterances" for part in Fingerprint._fields[1:]]
+    for name in SETS
+}
+MAY_CHANGE = {each for names in UTTERANCES.values() for each in names}
 UNKNOWN = hashlib.sha256(b"").hexdigest()  # older checkpoints have it for lazily read utterances
 
 
@@ -60,8 +66,10 @@ def identity(config: Config, corpus: Corpus) -> dict[str, str]:
     }
     hashes = {name: hashlib.sha256(part.encode()).hexdigest() for name, part in parts.items()}
     tokenizer = hashlib.sha256(corpus.encode.tokenizer.to_bytes()).hexdigest()
-    utterances = dict(zip(UTTERANCES, corpus.fingerprints, strict=True))
-    return hashes | {"the tokenizer": tokenizer} | utterances
+    hashes["the tokenizer"] = tokenizer
+    for names, found in zip(UTTERANCES.values(), corpus.fingerprints, strict=True):
+        hashes |= zip(names, found, strict=True)
+    return hashes
 
 
 def former_spelling(config: ModelConfig) -> str:
@@ -103,7 +111,7 @@ def check_same(
     others = [
         name for name, value in own.items() if stored.get(name, value) not in (value, UNKNOWN)
     ]
-    fixed = [name for name in others if name not in UTTERANCES]
+    fixed = [name for name in others if name not in MAY_CHANGE]
     if fixed:
         raise ConfigError(
             f"--resume: {' and '.join(fixed)} differ from those the training in {folder} began "
@@ -111,7 +119,7 @@ def check_same(
         )
     if found.config is None:
         logger.info("the checkpoint is of an older version, which kept no settings to compare")
-    changed = [name for name in others if name in UTTERANCES]
+    changed, manifests = changed_utterances({*others}, stored, config)
     before = settings(found.config or {}, found.ranks)
     for key, value in settings(config.model_dump(mode="json"), ranks).items():
         if before.get(key, value) != value:
@@ -120,9 +128,9 @@ def check_same(
         total = before.get(TOTAL, 0)
         other_ranks = total if ranks != found.ranks else 0
         raise ConfigError(
-            f"--resume: {' and '.join(changed)} differ from those of the training in {folder}; "
-            f"continue with {same_batches(other_ranks, ranks)}, or with --change-schedule go on "
-            "with these"
+            f"--resume: {' and '.join(changed)} differ from those of the training in "
+            f"{folder}{manifests}; continue with {same_batches(other_ranks, ranks)}, or with "
+            "--change-schedule go on with these"
         )
     done, epochs = found.progress.epoch, int(config.training.epochs)
     if done > epochs:
@@ -132,6 +140,31 @@ def check_same(
     if changed and found.progress.batch:
         logger.info("where the order of batches is another, some utterances of this epoch come "
                     "twice and some not at all")  # fmt: skip
+
+
+def changed_utterances(
+    others: Set[str], stored: Mapping[str, Any], config: Config
+) -> tuple[list[str], str]:
+    """The changed parts of both sets, and an addition to a message: the manifests they are in.
+
+    Args:
+        others: names of the hashes that are not the stored ones.
+        stored: hashes of the checkpoint; older ones have none of ids, texts and audio.
+        config: of the training that resumes.
+    """
+    changed, manifests = [], []
+    for name, (utterances, ids, *parts) in UTTERANCES.items():
+        if utterances in others:
+            same_ids = ids not in others and stored.get(ids, UNKNOWN) != UNKNOWN
+            found = [f"the durations of the {name} utterances" if same_ids else utterances]
+            if same_ids:
+                found += [part for part in parts if part in others]
+        else:
+            found = [part for part in parts if part in others]
+        changed += found
+        if found:
+            manifests.append(f"{SETS[name]} {getattr(config.data, SETS[name].partition('.')[2])}")
+    return changed, f" ({', '.join(manifests)})" if manifests else ""
 
 
 def settings(config: dict[str, Any], ranks: int) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """What --resume accepts: the same training with the same schedule, unless another is asked for."""
 
+import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -143,6 +145,45 @@ def test_a_checkpoint_of_before_settings_were_kept(corpus: Path, tmp_path: Path)
     torch.save({key: value for key, value in state.items() if key not in new}, path)
     assert main(["--config", str(config), "--resume", "training.epochs=2"]) == 0
     assert "of an older version" in (tmp_path / "out" / "train.log").read_text()
+
+
+def test_a_manifest_that_was_edited_is_noticed_and_named(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Texts, audio files and durations of both sets; a folder that was moved is the same."""
+    config = write_config(tmp_path / "c.yaml", corpus, tmp_path / "out", epochs=1)
+    resume = ["--config", str(config), "--resume"]
+    assert main(resume[:2]) == 0
+    for name in ("train", "dev"):
+        path, key = corpus / f"{name}.jsonl", "training" if name == "train" else "dev"
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        first = lines[0]
+        words = " ".join(reversed(first["text"].split()))
+        shutil.copy(corpus / first["audio"], corpus / "copy.wav")
+        for edited, what in (
+            ([first | {"text": words}, *lines[1:]], "the texts of the {} utterances"),
+            ([first | {"audio": "copy.wav"}, *lines[1:]], "the audio of the {} utterances"),
+            ([first | {"duration": 0.9}, *lines[1:]], "the durations of the {} utterances"),
+            (lines[1:], "the {} utterances"),
+        ):
+            kept = path.read_text()
+            path.write_text("".join(json.dumps(line) + "\n" for line in edited))
+            capsys.readouterr()
+            assert main(resume) == 2
+            said = capsys.readouterr().err
+            assert f"--resume: {what.format(key)} differ from those" in said
+            assert f"(data.{name} {path})" in said
+            path.write_text(kept)
+    moved = tmp_path / "moved"
+    shutil.move(corpus, moved)
+    paths = [f"data.{name}={moved / name}.jsonl" for name in ("train", "dev")]
+    assert main([*resume, *paths]) == 0
+    (moved / "train.jsonl").write_text(
+        (moved / "train.jsonl").read_text().replace('"text": "', '"text": "no ', 1)
+    )
+    assert main([*resume, *paths, "--change-schedule", "training.epochs=2"]) == 0
+    log = (tmp_path / "out" / "train.log").read_text()
+    assert "the texts of the training utterances" in log
 
 
 def test_recordings_that_are_read_lazily_are_compared_too(
