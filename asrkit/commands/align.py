@@ -25,6 +25,7 @@ from asrkit.commands.recordings import (
 )
 from asrkit.data.manifest import LeftOut
 from asrkit.errors import UserError, shown
+from asrkit.lines import Kind, lines_in
 from asrkit.model_file import load_model
 from asrkit.runtime import Recognizer, recognizer_of
 from asrkit.runtime.formats import Recording
@@ -79,16 +80,20 @@ def text_in(path: str) -> str:
     """The text of a file, or of a pipe.
 
     Raises:
-        UserError: if it is not UTF-8, or too long for a recording.
+        UserError: if it is not text, or too long for a recording.
     """
+    name, kind = shown(Path(path)), Kind("a text", UserError, LONGEST_TEXT, LONGEST_TEXT)
+    parts, size = [], 0
     with Path(path).open("rb") as file:
-        text = file.read(LONGEST_TEXT + 1)
-    if len(text) > LONGEST_TEXT:
-        raise UserError(f"{shown(Path(path))}: a text must be of {LONGEST_TEXT} bytes at most")
+        for _, line in lines_in(file, name, kind):
+            parts.append(line)
+            size += len(line)
+            if size > LONGEST_TEXT:
+                raise UserError(f"{name}: a text must be of {LONGEST_TEXT} bytes at most")
     try:
-        return text.decode()
+        return b"".join(parts).decode()
     except UnicodeDecodeError:
-        raise UserError(f"{shown(Path(path))} is not text in UTF-8") from None
+        raise UserError(f"{name} is not text in UTF-8") from None
 
 
 def aligned(recognizer: Recognizer, job: Job, normalize: Callable[[str], str]) -> Recording:

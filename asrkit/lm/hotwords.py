@@ -18,10 +18,12 @@ from numbers import Real
 from pathlib import Path
 
 from asrkit.errors import UserError, shown
+from asrkit.lines import Kind, lines_in
 from asrkit.lm.fusion import LIMIT
 
 WEIGHT = 2.0  # natural logarithm, for each word of a phrase; measured by tools/measure_hotwords.py
 MAX_PHRASE = 1000  # characters
+MAX_LINE, MAX_EMPTY = 65_536, 10_000  # bytes of a line, empty lines in a row
 MAX_CEILING = 100.0  # largest score of a token: e to that fits into the search's numbers
 GRID = 2.0**40
 
@@ -150,19 +152,21 @@ def read_hotwords(path: str | Path, weight: float = WEIGHT) -> dict[str, float]:
     if not Path(path).is_file():
         raise UserError(f"no file of hotwords {path}")
     found: dict[str, float] = {}
-    for number, raw in enumerate(Path(path).read_bytes().splitlines(), start=1):
-        try:
-            line = raw.decode("utf-8-sig").strip()
-            if line and not line.startswith("#"):
-                phrase, *own = line.split("\t")
-                (found[phrase],) = map(float, own) if own else (weight,)
-        except UnicodeDecodeError:
-            raise UserError(f"{path}:{number}: not UTF-8") from None
-        except ValueError:
-            raise UserError(
-                f"{path}:{number}: expected a phrase, or a phrase, a tab and a number, "
-                f"got {shown(line)}"
-            ) from None
+    kind = Kind("a list of hotwords", UserError, MAX_LINE, MAX_EMPTY)
+    with Path(path).open("rb") as file:
+        for number, raw in lines_in(file, str(path), kind):
+            try:
+                line = raw.decode().strip()
+                if not line.startswith("#"):
+                    phrase, *own = line.split("\t")
+                    (found[phrase],) = map(float, own) if own else (weight,)
+            except UnicodeDecodeError:
+                raise UserError(f"{path}:{number}: not UTF-8") from None
+            except ValueError:
+                raise UserError(
+                    f"{path}:{number}: expected a phrase, or a phrase, a tab and a number, "
+                    f"got {shown(line)}"
+                ) from None
     return found
 
 

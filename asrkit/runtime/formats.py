@@ -83,8 +83,13 @@ CSV_HEADER = "id,word,start,end,confidence\n"
 
 
 def ctm(recording: Recording) -> str:
-    """NIST's (SCTK, infmts.htm): recording, channel, start, duration, word, confidence."""
+    """NIST's (SCTK, infmts.htm): recording, channel, start, duration, word, confidence.
+
+    Spaces in an id become "_". An id that begins as a comment does, with ";;", gets "_" before it.
+    """
     name = "_".join(recording.id.split()) or "-"
+    if name.startswith(";;"):
+        name = f"_{name}"
     lines = []
     for word in recording.words:
         start, end = milliseconds(word.start), milliseconds(word.end)

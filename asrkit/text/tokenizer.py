@@ -52,6 +52,8 @@ def normalize(
         text = unicodedata.normalize(unicode_form, text)
     if case != "keep":
         text = text.lower() if case == "lower" else text.upper()
+        if unicode_form != "none":  # the capital of one letter may be several, decomposed
+            text = unicodedata.normalize(unicode_form, text)
     return " ".join(text.split())
 
 

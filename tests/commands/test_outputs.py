@@ -187,7 +187,10 @@ def test_align_a_text_file(
     assert [line.split()[4] for line in shown.splitlines()] == ["ab", "cd"]
     assert align.main(["--model", model, wavs[0], "--text", "ab cd"]) == 0
     assert capsys.readouterr().out == shown
-    path.write_bytes(b"\xff\xfe")
+    path.write_bytes(path.read_text().encode("utf-16"))  # as Windows writes it
+    assert align.main(["--model", model, wavs[0], "--text-file", str(path)]) == 0
+    assert capsys.readouterr().out == shown
+    path.write_bytes(b"\xff\xfd")
     assert align.main(["--model", model, wavs[0], "--text-file", str(path)]) == 2
     assert "is not text in UTF-8" in capsys.readouterr().err
     assert align.main(["--model", model, "--text", "ab"]) == 2

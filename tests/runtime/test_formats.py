@@ -201,3 +201,10 @@ def test_a_result_writes_itself() -> None:
     assert str(result) == "yes no"
     for form in FORMATS:
         assert result.to(form, "x", 2.0) == formats.write(form, [Recording(words, "x", 2.0)])
+
+
+def test_ctm_lines_are_no_comments() -> None:
+    """Scorers skip lines that begin with ";;"."""
+    word = Word("yes", 0.0, 0.5, 1.0)
+    for name, written in ((";;a b", "_;;a_b"), (";a", ";a"), (" ;;", "_;;")):
+        assert write("ctm", [Recording([word], name)]).split()[0] == written

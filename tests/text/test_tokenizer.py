@@ -1,5 +1,9 @@
 """Tokenizers: there and back, in several scripts; what they refuse."""
 
+import sys
+import unicodedata
+from typing import Literal
+
 import pytest
 
 from asrkit.text import (
@@ -83,3 +87,15 @@ def test_a_message_shows_a_part_of_a_long_text(index: int) -> None:
     with pytest.raises(TextError, match="not in the vocabulary: ") as error:
         tokenizers()[index].encode(text)
     assert len(str(error.value)) < 1500
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFKC"])
+@pytest.mark.parametrize("case", ["lower", "upper"])
+def test_every_letter_is_normal_in_another_case(
+    case: Literal["lower", "upper"], form: Literal["NFC", "NFKC"]
+) -> None:
+    """Capitals of some Greek letters are decomposed: tokens that no other text has."""
+    for code in range(sys.maxunicode + 1):
+        once = normalize(chr(code), case, form)
+        assert unicodedata.is_normalized(form, once), ascii(once)
+    assert normalize("ταΐζω", "upper") == "ΤΑ\u03aa\u0301ΖΩ"
