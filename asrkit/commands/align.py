@@ -1,6 +1,7 @@
 """Align a known text with its audio: python -m asrkit.align --model M a.wav --text "no" """
 
 import argparse
+import io
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -82,14 +83,17 @@ def text_in(path: str) -> str:
     Raises:
         UserError: if it is not text, or too long for a recording.
     """
-    name, kind = shown(Path(path)), Kind("a text", UserError, LONGEST_TEXT, LONGEST_TEXT)
-    parts, size = [], 0
+    name, parts, size = shown(Path(path)), [b""], 0
+    kind = Kind("a text", UserError, LONGEST_TEXT, LONGEST_TEXT)
     with Path(path).open("rb") as file:
-        for _, line in lines_in(file, name, kind):
-            parts.append(line)
-            size += len(line)
-            if size > LONGEST_TEXT:
-                raise UserError(f"{name}: a text must be of {LONGEST_TEXT} bytes at most")
+        text = file.read(LONGEST_TEXT + 1)
+    for _, line in lines_in(io.BytesIO(text), name, kind) if len(text) <= LONGEST_TEXT else ():
+        parts.append(line)
+        size += len(line)  # a gzipped text is larger than its file
+        if size > LONGEST_TEXT:
+            break
+    if max(len(text), size) > LONGEST_TEXT:
+        raise UserError(f"{name}: a text must be of {LONGEST_TEXT} bytes at most")
     try:
         return b"".join(parts).decode()
     except UnicodeDecodeError:
