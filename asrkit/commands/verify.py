@@ -22,6 +22,7 @@ from asrkit.model import FULL_CONTEXT, ConformerCTC, EncoderStep
 from asrkit.model.subsampling import split_steps
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Recognizer, recognizer_of
+from asrkit.runtime.second_pass import LONGEST_MS
 
 
 class Row(NamedTuple):
@@ -127,8 +128,10 @@ def verify_setting(
     full = chunk_size == FULL_CONTEXT
     recognizer = recognizer_of(file, "full" if full else chunk_size, left_context)
     whole = audio.resample(samples, rate)
-    row = torch.from_numpy(whole)[None]
-    feats, _ = audio.features(recognizer.engine.frontend, row, torch.tensor([len(whole)]))
+    # In full context the network never sees more than a window.
+    most = audio.SAMPLE_RATE * LONGEST_MS // 1000 if full else len(whole)
+    row = torch.from_numpy(whole[:most])[None]
+    feats, _ = audio.features(recognizer.engine.frontend, row, torch.tensor([row.size(1)]))
     size = file.model.encoder.block_size(chunk_size, feats.size(1)) if full else chunk_size
     spec = recognizer.engine.spec
     step = EncoderStep(file.model.encoder, size, spec.left_context, spec.right_context)

@@ -33,6 +33,7 @@ from asrkit.runtime.streams import Streams, StreamsValue
 from asrkit.runtime.threads import survive_forks
 from asrkit.runtime.transcript import DecodingOptions, Transcript
 from asrkit.runtime.vad import SpeechDetector
+from asrkit.runtime.windows import Windows
 from asrkit.search import Search, is_fusing, plus
 from asrkit.terms import UNKNOWN, Terms
 from asrkit.text import Tokenizer, normalize
@@ -348,9 +349,26 @@ class Recognizer:
         samples = pad_sequence(rows, batch_first=True).to(spec.device, spec.dtype)
         with torch.inference_mode():
             feats, lengths = audio.features(engine.frontend, samples, num_samples)
+        if spec.chunk_size != FULL_CONTEXT:
+            return self._in_one_step(feats, lengths)
+        windows, sizes = Windows(spec, self.search.quiet), lengths.tolist()
+        short = [i for i, size in enumerate(sizes) if not windows.whole(0, size)]
+        found: dict[int, Tensor] = {}
+        if short:
+            most = max(sizes[i] for i in short)
+            together = self._in_one_step(feats[short, :most], lengths[short])
+            found = dict(zip(short, together, strict=True))
+        return [
+            found[i] if i in found else windows.log_probs(engine, feats[i, :size])
+            for i, size in enumerate(sizes)
+        ]
+
+    def _in_one_step(self, feats: Tensor, lengths: Tensor) -> list[Tensor]:
+        """Rows of features, (B, T, F) and (B,), through the network at once: (E, V) of each."""
+        engine, spec = self.engine, self.engine.spec
         ahead = spec.factor * spec.right_context  # only seen: no row has frames there
         feats = functional.pad(feats, (0, 0, 0, ahead))
-        output = engine.step(feats, lengths, engine.init_state(len(rows)))
+        output = engine.step(feats, lengths, engine.init_state(len(feats)))
         return [row[:n] for row, n in zip(output.log_probs, output.lengths.tolist(), strict=True)]
 
     def read(self, log_probs: Tensor, num_samples: int) -> Result:

@@ -83,9 +83,7 @@ class Pieces:
         self._quiet += quiet
         found = []
         while len(self._quiet) > self._longest:
-            half, most = self._longest // 2, self._longest - self._left
-            pause = longest_pause(self._quiet[half:most])
-            size = most if pause is None else half + (pause.start + pause.stop + 1) // 2
+            size = middle_of_pause(self._quiet, self._longest, self._left)
             found.append(self._piece(size, self._longest, ends=False))
         return found
 
@@ -120,6 +118,20 @@ class Pieces:
         del self._quiet[:size]
         self._start, self._open = start + size, not ends
         return piece
+
+
+def middle_of_pause(quiet: Sequence[bool], longest: int, left: int) -> int:
+    """Frames up to the middle of the longest pause in the second half of `longest` frames.
+
+    Args:
+        quiet: whether nothing is said in each frame.
+        longest: number of frames that are looked at.
+        left: frames at their end that a piece never has, so that the network sees what follows it.
+            Without a pause the piece ends before these.
+    """
+    half, most = longest // 2, longest - left
+    pause = longest_pause(quiet[half:most])
+    return most if pause is None else half + (pause.start + pause.stop + 1) // 2
 
 
 def longest_pause(quiet: Sequence[bool]) -> range | None:

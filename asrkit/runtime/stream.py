@@ -11,12 +11,13 @@ from torch import Tensor
 
 from asrkit import audio
 from asrkit.errors import shown
-from asrkit.model import EncoderState
+from asrkit.model import FULL_CONTEXT, EncoderState
 from asrkit.runtime.engine import Engine
 from asrkit.runtime.saved import require
 from asrkit.runtime.second_pass import KeptFeatures
 from asrkit.runtime.transcript import DecodingOptions, Transcript, TranscriptValue
 from asrkit.runtime.vad import SpeechState
+from asrkit.runtime.windows import Windows
 
 MOST_WAITING = 100  # frames whose samples wait: those of a chunk, in long chunks of a second
 PIECE_SECONDS = 30  # longest piece of audio worked on at once: bounds memory, not results
@@ -86,6 +87,9 @@ class Stream:
         self._transcript = Transcript(
             decoding, engine.spec.frame_ms, engine.spec.context, engine.frontend.lead_ms
         )
+        self._windows: Windows | None = None
+        if engine.spec.chunk_size == FULL_CONTEXT:
+            self._windows = Windows(engine.spec, decoding.search.quiet)
         self.second = decoding.second and decoding.second.engine
         self.ended_feats: deque[Tensor] = deque()
         self._kept = KeptFeatures()
@@ -199,9 +203,13 @@ class Stream:
     def due(self) -> int:
         """Frames that a step can take now: all that whole chunks see, and at the end all of them.
 
-        0 if they make no encoder frame.
+        In full context: a window, see `Windows`. 0 if they make no encoder frame.
         """
         spec = self.engine.spec
+        if self._windows is not None:
+            window = self._windows.whole(self._transcript.frame, self._pending)
+            if window:
+                return window
         if self.ended:
             return self._pending if spec.num_frames(self._pending) else 0
         whole = self._pending - spec.ahead_frames
@@ -229,10 +237,17 @@ class Stream:
     def give(self, log_probs: Tensor, state: EncoderState, frames: int) -> None:
         """What the network made of so many frames: (E, V), and the state after them.
 
-        Those that it saw ahead stay for the next step.
+        Those that it saw ahead, and that the next window sees before its text, stay for the next
+        step.
         """
+        if self._windows is not None and frames < self._pending:
+            log_probs, frames = self._window_text(log_probs, last=False)
+            state = self.engine.init_state(1)
+        elif self._windows is not None:
+            log_probs, _ = self._window_text(log_probs, last=True)
+        else:
+            frames = min(frames, self.engine.spec.factor * len(log_probs))
         count, ended = len(log_probs), self._transcript.ended
-        frames = min(frames, self.engine.spec.factor * count)
         if self.second is not None:
             self._kept.append(self.feats(frames))
         self._drop(frames)
@@ -245,6 +260,15 @@ class Stream:
             self._finish()
         else:
             self._move_on()
+
+    def _window_text(self, log_probs: Tensor, last: bool) -> tuple[Tensor, int]:
+        """The frames of a window's text, and the feature frames that no later window sees."""
+        assert self._windows is not None
+        start = self._transcript.frame
+        text = self._windows.text(log_probs, start, last)
+        end = start + len(text)
+        seen = end - self._windows.before(end) - (start - self._windows.before(start))
+        return text, self.engine.spec.factor * seen
 
     def settle(self, log_probs: Tensor) -> None:
         """What the second pass made of `ended_feats[0]`: (E, V)."""
@@ -357,7 +381,8 @@ class Stream:
             require(fits(samples, self._past, 1), "another frontend's samples")
         waiting = value.past.size(1) + value.samples.size(1)
         if not transcript.finished:
-            frames, frontend = factor * frame + len(value.feats), self.engine.frontend
+            seen = 0 if self._windows is None else self._windows.before(frame)
+            frames, frontend = factor * (frame - seen) + len(value.feats), self.engine.frontend
             count = audio.HOP * frames + waiting - (0 if frames else frontend.marker)
             most = frontend.before + given + (frontend.after if value.ended else 0)
             require(count == most, f"the stream has {count} samples of {most}")

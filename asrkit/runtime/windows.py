@@ -1,0 +1,83 @@
+"""Full context of long recordings: windows, as the network was never trained on more than these.
+
+A recording of at most LONGEST_MS is one window. In a longer one the network sees LONGEST_MS at a
+time, and LEFT_MS before it; the text of a window ends in the middle of the longest pause in its
+second half, where the next one begins. Windows depend on the samples alone, not on packets.
+"""
+
+import functools
+import logging
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from asrkit.backends import Spec
+from asrkit.runtime.endpoint import frames
+from asrkit.runtime.engine import Engine
+from asrkit.runtime.second_pass import LEFT_MS, LONGEST_MS, middle_of_pause
+
+logger = logging.getLogger("asrkit")
+
+Quiet = Callable[[Tensor], list[bool]]  # (E, V) -> whether nothing is said in a frame
+
+
+class Windows:
+    """The windows of a stream in full context, one after another.
+
+    Args:
+        spec: numbers of the network.
+        quiet: finds the frames in which nothing is said.
+    """
+
+    def __init__(self, spec: Spec, quiet: Quiet) -> None:
+        self._spec, self._quiet = spec, quiet
+        self._left, self._longest = (
+            frames(LEFT_MS, spec.frame_ms),
+            frames(LONGEST_MS, spec.frame_ms),
+        )
+
+    def before(self, start: int) -> int:
+        """Encoder frames that a window sees before its text, which begins at this frame."""
+        return min(self._left, start)
+
+    def whole(self, start: int, waiting: int) -> int:
+        """Feature frames of a window whose text begins at this frame; 0 if it is the last.
+
+        Args:
+            start: encoder frames of the stream before the text of the window.
+            waiting: feature frames that are there, from those before the text on.
+        """
+        size = self.before(start) + self._longest
+        if self._spec.num_frames(waiting) <= size:
+            return 0
+        report_windows()
+        return self._spec.factor * size + self._spec.lookahead
+
+    def text(self, log_probs: Tensor, start: int, last: bool) -> Tensor:
+        """The frames of a window's text, of all that it sees: (E, V) -> (E', V)."""
+        log_probs = log_probs[self.before(start) :]
+        if last:
+            return log_probs
+        return log_probs[: middle_of_pause(self._quiet(log_probs), self._longest, self._left)]
+
+    def log_probs(self, engine: Engine, feats: Tensor) -> Tensor:
+        """The log-probabilities of a whole recording: (T, F) -> (E, V)."""
+        parts, start, last = [], 0, False
+        while not last:
+            rest = feats[self._spec.factor * (start - self.before(start)) :]
+            size = self.whole(start, len(rest))
+            last = size == 0
+            output = engine.step_of([rest[:size] if size else rest], engine.init_state(1))
+            parts.append(self.text(output.log_probs[0, : int(output.lengths[0])], start, last))
+            start += len(parts[-1])
+        return torch.cat(parts)
+
+
+@functools.cache  # once a process
+def report_windows() -> None:
+    """Report that a recording is too long for one window."""
+    logger.warning(
+        "full context: recordings of more than %d s are recognised in pieces of at most %d s that "
+        "end in pauses", LONGEST_MS // 1000, LONGEST_MS // 1000,
+    )  # fmt: skip

@@ -1,0 +1,154 @@
+"""Full context of long recordings: windows are a function of the samples alone."""
+
+import logging
+import random
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+
+from asrkit import audio
+from asrkit.config import parse_search
+from asrkit.model_file import ModelFile, load_model
+from asrkit.runtime import Recognizer, recognizer_of, second_pass, windows
+from asrkit.runtime.second_pass import middle_of_pause
+from tests.conftest import speech, timed
+from tests.laws.test_streaming import Recorder, packets
+from tests.running import talkative_model
+
+LEFT, LONGEST = 10, 50  # encoder frames of 40 ms
+
+
+@pytest.fixture
+def short_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows of two seconds, so that seconds of audio have several."""
+    assert (windows.LEFT_MS, windows.LONGEST_MS) == (second_pass.LEFT_MS, second_pass.LONGEST_MS)
+    monkeypatch.setattr(windows, "LEFT_MS", 40 * LEFT)
+    monkeypatch.setattr(windows, "LONGEST_MS", 40 * LONGEST)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> ModelFile:
+    return load_model(talkative_model(tmp_path_factory.mktemp("model") / "m.safetensors", 1.0))
+
+
+@pytest.fixture(params=["greedy", "prefix_beam"])
+def recognizer(request: pytest.FixtureRequest, file: ModelFile) -> Recognizer:
+    return recognizer_of(file, "full", search=parse_search(request.param))
+
+
+@pytest.fixture
+def samples() -> np.ndarray:
+    return speech(9.3, seed=3)
+
+
+def features_of(recognizer: Recognizer, samples: np.ndarray) -> torch.Tensor:
+    row = torch.from_numpy(samples)[None]
+    return audio.features(recognizer.engine.frontend, row, torch.tensor([len(samples)]))[0][0]
+
+
+def by_hand(recognizer: Recognizer, samples: np.ndarray) -> tuple[torch.Tensor, list[int]]:
+    """Log-probabilities and the places of the cuts, by the definition."""
+    feats, engine, spec = (
+        features_of(recognizer, samples),
+        recognizer.engine,
+        recognizer.engine.spec,
+    )
+    total, start, parts, cuts = spec.num_frames(len(feats)), 0, [], []
+    while True:
+        first, end = max(0, start - LEFT), min(total, start + LONGEST)
+        seen = feats[4 * first :] if end == total else feats[4 * first : 4 * end + spec.lookahead]
+        output = engine.step_of([seen], engine.init_state(1)).log_probs[0, start - first :]
+        if end == total:
+            return torch.cat([*parts, output]), cuts
+        size = middle_of_pause((output.argmax(dim=1) == 0).tolist(), LONGEST, LEFT)
+        assert LONGEST // 2 <= size <= LONGEST - LEFT
+        parts.append(output[:size])
+        start += size
+        cuts.append(start)
+
+
+@pytest.mark.usefixtures("short_windows")
+def test_windows_are_those_of_the_definition(recognizer: Recognizer, samples: np.ndarray) -> None:
+    expected, cuts = by_hand(recognizer, samples)
+    assert len(cuts) >= 4
+    (found,) = recognizer.log_probs([samples])
+    assert torch.equal(found, expected)
+    feats = features_of(recognizer, samples)  # control: one step over everything is another thing
+    engine = recognizer.engine
+    assert (
+        engine.step_of([feats], engine.init_state(1)).log_probs[0] - expected
+    ).abs().max() > 1e-2
+
+
+@pytest.mark.usefixtures("short_windows")
+@pytest.mark.parametrize("seed", range(3))
+def test_streaming_equals_offline_beyond_a_window(
+    recognizer: Recognizer, samples: np.ndarray, seed: int
+) -> None:
+    """In packets, at once, as a row of a batch, and saved and restored in between."""
+    expected = timed(recognizer.transcribe(samples))
+    assert timed(recognizer.transcribe_batch([samples[:20000], samples])[1]) == expected
+    session, draw, early = recognizer.start(), random.Random(seed), 0
+    for packet in packets(samples, seed):
+        early = max(early, len(session.accept(packet).text))
+        if draw.random() < 0.2:
+            session = recognizer.restore(session.save())
+    final = session.finish()
+    assert timed(final) == expected
+    assert len(final.text) > early > 0  # text comes a window at a time
+
+
+@pytest.mark.usefixtures("short_windows")
+@pytest.mark.parametrize("length", [31999, 32000, 32240, 32879, 32880, 33520, 33521, 64000, 7])
+def test_recordings_around_the_length_of_a_window(file: ModelFile, length: int) -> None:
+    samples, search = speech(6.0)[:length], Recorder()
+    session = recognizer_of(file, "full").with_search(search).start()
+    for packet in packets(samples, length):
+        session.accept(packet)
+    session.finish()
+    (offline,) = recognizer_of(file, "full").log_probs([samples])
+    streamed = torch.cat([*search.frames, offline[:0]])
+    assert streamed.shape == offline.shape
+    assert torch.equal(streamed, offline)
+
+
+@pytest.mark.usefixtures("short_windows")
+def test_a_recording_of_one_window_is_one_step_to_the_digit(recognizer: Recognizer) -> None:
+    samples = speech(1.9)
+    feats, engine = features_of(recognizer, samples), recognizer.engine
+    expected = engine.step_of([feats], engine.init_state(1)).log_probs[0]
+    assert torch.equal(recognizer.log_probs([samples])[0], expected)
+    assert torch.equal(recognizer.log_probs([samples, speech(9.0)])[0], expected)
+
+
+@pytest.mark.usefixtures("short_windows")
+def test_what_waits_does_not_grow_with_the_recording(file: ModelFile) -> None:
+    session = recognizer_of(file, "full").start()
+    stream, most = session._streams.stream, 0
+    for _ in range(30):
+        session.accept(speech(1.0))
+        most = max(most, stream._pending)
+    assert 0 < most < 4 * (LONGEST + LEFT) + 200
+
+
+@pytest.fixture
+def _unreported() -> Iterator[None]:
+    windows.report_windows.cache_clear()
+    yield
+    windows.report_windows.cache_clear()
+
+
+@pytest.mark.usefixtures("_unreported")
+def test_windows_are_reported_once(file: ModelFile, caplog: pytest.LogCaptureFixture) -> None:
+    recognizer = recognizer_of(file, "full")
+    with caplog.at_level(logging.WARNING):
+        recognizer.transcribe(speech(30.0))
+        assert caplog.messages == []
+        for _ in range(2):
+            recognizer.transcribe(speech(31.0))
+    assert caplog.messages == [
+        "full context: recordings of more than 30 s are recognised in pieces of at most 30 s that "
+        "end in pauses"
+    ]
