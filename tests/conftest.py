@@ -45,7 +45,9 @@ def _log() -> Iterator[None]:
     """
     loggers = [logging.getLogger(name) for name in ("asrkit", "asrkit.serve")]
     before = [(each.handlers, each.level) for each in loggers]
+    interrupt = signal.getsignal(signal.SIGINT)
     yield
+    signal.signal(signal.SIGINT, interrupt)  # a command that was stopped sets another
     for logger, (handlers, level) in zip(loggers, before, strict=True):
         logger.handlers = handlers
         logger.setLevel(level)

@@ -41,7 +41,7 @@ from torch import Tensor
 from torch.nn import functional
 from tqdm import tqdm
 
-from asrkit.export import onnx
+from asrkit.backends import onnx
 from asrkit.model import FULL_CONTEXT, EncoderStep
 
 LONG = 300.0  # seconds of audio from which on one round has to do

@@ -40,6 +40,7 @@ from benchmarks import (
 from peers import EmformerStep, SpeechBrainStep
 from torch import Tensor
 
+from asrkit.backends import onnx as onnx_files
 from asrkit.backends.description import Exported
 from asrkit.export import int8, onnx, torchscript
 from asrkit.export.replay import eager_step
@@ -66,8 +67,8 @@ class Contenders:
             frozen: self.frozen,
         }
         if all(map(find_spec, ("onnx", "onnxscript", "onnxruntime"))):
-            self.builders["asrkit, ONNX Runtime"] = lambda: onnx.read(self.exported)[0]
-            self.builders["asrkit, ONNX Runtime int8"] = lambda: onnx.read(self.quantized)[0]
+            self.builders["asrkit, ONNX Runtime"] = lambda: onnx_files.read(self.exported)[0]
+            self.builders["asrkit, ONNX Runtime int8"] = lambda: onnx_files.read(self.quantized)[0]
         for layers in (num_layers, 2 * num_layers):
             self.builders[f"torchaudio Emformer, {layers} layers"] = partial(EmformerStep, layers)
         scripted = f"torchaudio Emformer, {2 * num_layers} layers, TorchScript"

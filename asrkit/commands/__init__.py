@@ -3,6 +3,7 @@
 import importlib
 import sys
 
+from asrkit.commands.interrupt import end_at_next_interrupt
 from asrkit.extras import EXTRA_OF, missing
 
 MODULES = {  # of commands whose module has not their name
@@ -28,5 +29,6 @@ def run(command: str, argv: list[str] | None = None) -> int:
         print(f"asrkit {command}: {missing([package])}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:  # while packages are imported
+        end_at_next_interrupt()
         print(f"asrkit {command}: stopped", file=sys.stderr)
         return 130

@@ -1,10 +1,18 @@
 """Ending a stream, rather than the program, with Ctrl-C."""
 
+import os
 import signal
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TypeVar
 
 Packet = TypeVar("Packet")
+
+
+def end_at_next_interrupt() -> None:
+    """Make another Ctrl-C end the process at once, without a traceback, while it shuts down."""
+    with suppress(ValueError):  # only the main thread may have a handler
+        signal.signal(signal.SIGINT, lambda number, frame: os._exit(130))
 
 
 class SourceInterrupt(KeyboardInterrupt):

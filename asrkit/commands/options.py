@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from asrkit.backends import BACKENDS
 from asrkit.commands.arguments import Parser, complain, real, whole
+from asrkit.commands.interrupt import end_at_next_interrupt
 from asrkit.config import (
     Config,
     ConfigError,
@@ -380,5 +381,6 @@ def run_command(
         complain(arguments.prog, f"{error.filename}: {why}" if error.filename else why)
         return 2
     except KeyboardInterrupt:
+        end_at_next_interrupt()
         print(f"{arguments.prog}: stopped", file=sys.stderr)
         return 130

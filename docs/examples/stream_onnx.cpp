@@ -84,14 +84,44 @@ struct Stream {  // of samples; any number of them share a session
   }
 };
 
+// Moves to the samples of a wav file; what is wrong with another file, or "".
+std::string to_samples(std::istream& wav) {
+  auto number = [&wav](int bytes) {
+    uint32_t value = 0;
+    for (int i = 0; i < bytes; ++i) value |= uint32_t(wav.get() & 255) << 8 * i;
+    return value;
+  };
+  std::string tag(4, ' '), found = "no wav file";
+  if (!wav.read(tag.data(), 4) || tag != "RIFF") return found;
+  wav.ignore(8);  // the size, and WAVE
+  while (wav.read(tag.data(), 4)) {
+    uint32_t size = number(4);
+    if (tag == "fmt " && size >= 16) {
+      uint32_t kind = number(2), channels = number(2), rate = number(4);
+      wav.ignore(6);  // bytes a second and a frame
+      uint32_t bits = number(2);
+      found = std::to_string(rate) + " Hz, " + std::to_string(channels) + " channels, " +
+              std::to_string(bits) + " bits" + (kind == 1 || kind == 0xfffe ? "" : ", not whole numbers");
+      wav.ignore(size - 16 + size % 2);
+    } else if (tag == "data") {
+      return found == "16000 Hz, 1 channels, 16 bits" ? "" : found;
+    } else {
+      wav.ignore(size + size % 2);
+    }
+  }
+  return found;
+}
+
 int main(int, char** arguments) {
+  std::ifstream wav(arguments[2], std::ios::binary);
+  if (std::string found = to_samples(wav); !found.empty()) {
+    std::cerr << arguments[2] << ": must have 16000 Hz, 1 channel, 16 bits; it is " << found << "\n";
+    return 2;
+  }
   Ort::Env environment;
   Ort::Session session(environment, arguments[1], Ort::SessionOptions());
   Stream stream(session);
-  std::ifstream wav(arguments[2], std::ios::binary);
-  for (std::string tag; wav && tag != "data";) tag = tag.substr(tag.size() > 3) + char(wav.get());
   int16_t packet[1600];  // 100 ms, as of a microphone
-  wav.ignore(4);         // the number of bytes that follow
   while (wav.read(reinterpret_cast<char*>(packet), sizeof packet).gcount() > 1) {
     stream.accept(packet, wav.gcount() / 2);
     std::cout << stream.text << "\r" << std::flush;

@@ -88,10 +88,29 @@ function* fields(message) {
   }
 }
 
+/** The bytes of a wav file's samples; a file of another form ends the program with one line. */
+function samplesOf(path) {
+  const wav = readFileSync(path);
+  let found = "no wav file";
+  for (let at = 12; wav.toString("latin1", 0, 4) === "RIFF" && at + 8 <= wav.length;) {
+    const [name, size] = [wav.toString("latin1", at, at + 4), wav.readUInt32LE(at + 4)];
+    if (name === "fmt " && at + 24 <= wav.length) {
+      const bits = wav.readUInt16LE(at + 22);
+      found = `${wav.readUInt32LE(at + 12)} Hz, ${wav.readUInt16LE(at + 10)} channels, ${bits} bits`;
+      if (![1, 0xfffe].includes(wav.readUInt16LE(at + 8))) found += ", not whole numbers";
+    }
+    if (name === "data" && found === "16000 Hz, 1 channels, 16 bits")
+      return wav.subarray(at + 8, at + 8 + size);
+    at += 8 + size + (size % 2);
+  }
+  console.error(`${path}: must have 16000 Hz, 1 channel, 16 bits; it is ${found}`);
+  process.exit(2);
+}
+
+const wav = samplesOf(process.argv[3]);
 const model = readFileSync(process.argv[2]);
 const stream = new Stream(await ort.InferenceSession.create(model), metadata(model));
-const wav = readFileSync(process.argv[3]);
-for (let at = wav.indexOf("data") + 8; at < wav.length; at += 3200) { // 100 ms, as of a microphone
+for (let at = 0; at < wav.length; at += 3200) { // 100 ms, as of a microphone
   const length = Math.min(1600, (wav.length - at) >> 1);
   const packet = Float32Array.from({ length }, (_, i) => wav.readInt16LE(at + 2 * i) / 32768);
   process.stdout.write((await stream.accept(packet)) + "\r");

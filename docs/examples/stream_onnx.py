@@ -53,8 +53,21 @@ class Stream:
             self.label = label
 
 
-stream = Stream(onnxruntime.InferenceSession(sys.argv[1]))
-with wave.open(sys.argv[2]) as wav:
+def opened(path: str) -> wave.Wave_read:
+    """A wav file as the model needs it; anything else ends the program with one line."""
+    try:
+        wav = wave.open(path)  # noqa: SIM115
+    except (OSError, EOFError, wave.Error) as error:
+        sys.exit(f"{path}: cannot be read as wav with 16-bit samples: {error}")
+    form = wav.getframerate(), wav.getnchannels(), 8 * wav.getsampwidth()
+    if form != (16000, 1, 16):
+        sys.exit(f"{path}: must have 16000 Hz, 1 channel, 16 bits; it has {form[0]} Hz, {form[1]} "
+                 f"channels, {form[2]} bits: ffmpeg -i IN -ar 16000 -ac 1 OUT.wav")  # fmt: skip
+    return wav
+
+
+with opened(sys.argv[2]) as wav:
+    stream = Stream(onnxruntime.InferenceSession(sys.argv[1]))
     while packet := wav.readframes(1600):  # 100 ms, as a microphone gives them
         print(stream.accept(np.frombuffer(packet, np.int16).astype(np.float32) / 32768), end="\r")
 print(stream.finish())

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import soundfile
 import torch
@@ -140,6 +141,45 @@ def check(kind: str, model: Path, spoken: Spoken, folder: Path) -> None:
 
 def test_python(of_one_stream: Path, spoken: Spoken, tmp_path: Path) -> None:
     check("py", of_one_stream, spoken, tmp_path)
+
+
+FORMS = {  # wav files that the programs would read as other samples
+    "rate": {"samplerate": 8000}, "stereo": {"channels": 2}, "24 bits": {"subtype": "PCM_24"},
+    "float": {"subtype": "FLOAT"}, "8 bits": {"subtype": "PCM_U8"}, "mu-law": {"subtype": "ULAW"},
+    "flac": {"format": "FLAC"},
+}  # fmt: skip
+
+
+def refused(command: list[str], folder: Path, form: str) -> str:
+    """The line with which a program refuses a file of this form."""
+    options: dict[str, Any] = {"samplerate": 16000, "channels": 1, "format": "WAV"} | FORMS[form]
+    channels, path = options.pop("channels"), folder / "a.wav"
+    soundfile.write(path, np.zeros((1600, channels)), **options)
+    done = subprocess.run(
+        [*command, "no.onnx", str(path)], capture_output=True, encoding="utf-8", check=False
+    )
+    assert done.returncode != 0
+    assert done.stdout == ""
+    return done.stderr
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_python_refuses_other_wav_files_with_one_line(form: str, tmp_path: Path) -> None:
+    need_onnx()
+    line = refused(program("py", tmp_path), tmp_path, form)
+    assert line.startswith(f"{tmp_path / 'a.wav'}: ")
+    assert line.count("\n") == 1
+    assert "must have 16000 Hz, 1 channel, 16 bits" in line or "cannot be read as wav" in line
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["mjs", "cpp"])
+def test_a_program_refuses_other_wav_files_with_one_line(kind: str, tmp_path: Path) -> None:
+    command = program(kind, tmp_path)
+    for form in FORMS:
+        line = refused(command, tmp_path, form)
+        assert "must have 16000 Hz, 1 channel, 16 bits; it is" in line
+        assert line.count("\n") == 1
 
 
 @pytest.mark.slow

@@ -1,0 +1,126 @@
+"""Every script that the documentation names is run by a test, and uses only names that exist.
+
+The list comes from the documentation itself, so a new script cannot be forgotten.
+"""
+
+import ast
+import importlib
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.conftest import PROJECT
+
+NAMED = re.compile(r"\b(tools|docs/examples)/(\w+)\.py\b")
+QUICK = "--quick --threads 1 --rounds 1"
+RUNS = {  # arguments of scripts that no other test runs; {dev} is a manifest, {out} a folder
+    "bench_decode": f"{QUICK} --model small-en-alnum --manifest {{dev}}",
+    "measure_second_pass": "--model small-en-alnum --chunk-ms 640 --endpoint-ms 600 --most 1 {dev}",
+}
+LONG = {  # a server and its clients, or minutes
+    "profile_training": "--quick --threads 1 --batch 1 --seconds 1",
+    "measure_batcher": "--model small-en-alnum --streams 2 --seconds 2",
+    "load_test": "--streams 2 --seconds 2",
+    "soak_test": "--minutes 1 --talkers 1 --troublemakers 1",
+}
+NOT_RUN = {
+    "demo": "trains a model, as tests/recipes do, and opens a microphone",
+    "sherpa_server": "needs an exported folder; load_test --peer starts it",
+    "accented_voice": "needs espeak-ng; what it shares with recipes/digits is tested there",
+}
+
+
+def documents() -> Iterator[Path]:
+    yield PROJECT / "README.md"
+    for folder in ("docs", "recipes", "tools", "deploy"):
+        yield from (PROJECT / folder).rglob("*.md")
+
+
+def documented() -> list[str]:
+    """The names of scripts in documents and in the scripts' own docstrings, with their folders."""
+    scripts = [*(PROJECT / "tools").glob("*.py"), *(PROJECT / "docs/examples").glob("*.py")]
+    headings = [ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "" for path in scripts]
+    texts = [path.read_text("utf-8") for path in documents()] + headings
+    found = {f"{folder}/{name}" for text in texts for folder, name in NAMED.findall(text)}
+    return sorted(name for name in found if (PROJECT / f"{name}.py").is_file())
+
+
+DOCUMENTED = documented()
+
+
+def test_the_list_is_not_empty() -> None:
+    assert {"tools/bench_stream", "tools/bench_decode", "docs/examples/fine_tune"} <= {*DOCUMENTED}
+
+
+@pytest.mark.parametrize("script", DOCUMENTED)
+def test_a_test_runs_every_documented_script(script: str) -> None:
+    name = script.rpartition("/")[2]
+    here = Path(__file__)
+    tests = [path for path in (PROJECT / "tests").rglob("*.py") if path != here]
+    named = re.compile(rf"\b{name}\b")
+    elsewhere = any(named.search(path.read_text("utf-8")) for path in tests)
+    assert elsewhere or name in RUNS.keys() | LONG.keys() | NOT_RUN.keys(), (
+        f"no test runs {script}.py: add a line to RUNS or LONG"
+    )
+
+
+def wrong_names(source: str) -> list[str]:
+    """Names that a script takes from modules of asrkit and that are not there."""
+    tree, modules, wrong = ast.parse(source), dict[str, ModuleType](), []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("asrkit"):
+            module = importlib.import_module(str(node.module))
+            for alias in node.names:
+                if not hasattr(module, alias.name):
+                    try:
+                        importlib.import_module(f"{node.module}.{alias.name}")
+                    except ModuleNotFoundError:
+                        wrong.append(f"{node.module}.{alias.name}")
+                        continue
+                value = getattr(module, alias.name)
+                if isinstance(value, ModuleType):
+                    modules[alias.asname or alias.name] = value
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            module = modules.get(node.value.id)
+            if module is not None and not hasattr(module, node.attr):
+                wrong.append(f"{module.__name__}.{node.attr}")
+    return wrong
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted([*(PROJECT / "tools").glob("*.py"), *(PROJECT / "docs/examples").glob("*.py")]),
+    ids=lambda path: path.name,
+)
+def test_scripts_take_only_names_that_exist(path: Path) -> None:
+    """Also in functions that a quick run does not reach, such as those for an export."""
+    assert wrong_names(path.read_text("utf-8")) == []
+
+
+def test_control_a_name_of_another_module_is_noticed() -> None:
+    assert wrong_names("from asrkit.export import onnx\nonnx.read('x')") == [
+        "asrkit.export.onnx.read"
+    ]
+    assert wrong_names("from asrkit.backends import onnx\nonnx.read('x')") == []
+    assert wrong_names("from asrkit.runtime import nothing") == ["asrkit.runtime.nothing"]
+
+
+@pytest.mark.parametrize(
+    "name", [*RUNS, *(pytest.param(name, marks=pytest.mark.slow) for name in LONG)]
+)
+def test_a_script_runs(name: str, corpus: Path, tmp_path: Path) -> None:
+    arguments = (RUNS | LONG)[name].format(dev=corpus / "dev.jsonl", out=tmp_path).split()
+    done = subprocess.run(
+        [sys.executable, f"tools/{name}.py", *arguments], cwd=PROJECT, capture_output=True,
+        text=True, timeout=600,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.strip()
