@@ -33,6 +33,7 @@ from asrkit.files import replacing
 from asrkit.model import FULL_CONTEXT
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Recognizer
+from asrkit.runtime.threads import set_threads
 from asrkit.search import GreedySearch
 
 FORMATS: dict[str, What] = {
@@ -76,6 +77,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def export(options: argparse.Namespace) -> int:
     file = load_model(options.model)
+    set_threads(None, file.num_parameters)
     exported = exported_of(options, file)
     for_sherpa = options.format.startswith("sherpa-onnx")
     if for_sherpa:

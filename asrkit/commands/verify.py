@@ -23,6 +23,7 @@ from asrkit.model.subsampling import split_steps
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Recognizer, recognizer_of
 from asrkit.runtime.second_pass import LONGEST_MS
+from asrkit.runtime.threads import set_threads
 
 
 class Row(NamedTuple):
@@ -70,6 +71,7 @@ def verify(options: argparse.Namespace) -> int:
     if options.model is None or not options.files:
         raise UserError("give --model and recordings, or --kernels")
     file = load_model(options.model)
+    set_threads(None, file.num_parameters)
     passed = True
     for path in options.files:
         samples, rate = audio.read(path)

@@ -17,7 +17,7 @@ class Origin(NamedTuple):
 
 
 def pickled(origin: Origin | None) -> tuple[Any, ...]:
-    """What pickle stores of a recogniser: no weights, but the path of its model file.
+    """Return what pickle stores of a recogniser: the path of its model file, and no weights.
 
     Raises:
         UserError: for a recogniser that `asrkit.load` did not make.

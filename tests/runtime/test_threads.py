@@ -58,7 +58,7 @@ def model(tmp_path: Path) -> Path:
 
 
 def test_a_forked_process_recognises_after_its_parent_did(model: Path, tmp_path: Path) -> None:
-    """By a recogniser that it inherited, and by one that was pickled for it."""
+    """A recogniser that it inherited, and one that was pickled for it, give the same text."""
     wav = write_wav(tmp_path / "a.wav", speech(2.0))
     done = subprocess.run(
         [sys.executable, "-c", FORK, model, wav], cwd=PROJECT, capture_output=True, text=True,
@@ -112,6 +112,9 @@ def test_the_commands_choose_likewise(
     wav = write_wav(tmp_path / "a.wav", speech(1.0))
     assert run("decode", "--model", model, *options, wav) == 0
     assert torch.get_num_threads() == expected
+    torch.set_num_threads(3)
+    assert run("verify", "--model", model, "--chunk-ms", "640", wav) == 0
+    assert torch.get_num_threads() == 1
 
 
 def again(recognizer: Recognizer) -> Recognizer:

@@ -42,6 +42,7 @@ from asrkit.files import replacing
 from asrkit.model import FULL_CONTEXT
 from asrkit.model_file import ModelFile, load_model, model_path
 from asrkit.runtime import Recognizer, recognizer_of
+from asrkit.runtime.threads import set_threads
 
 PARTS = {
     "scores": "Scores", "curves": "Curves", "examples": "Alignments", "worst": "Worst utterances",
@@ -122,7 +123,9 @@ def read_experiment(named: str) -> tuple[Experiment, Path]:
         path = model_path(named)
         folder, name, output = Path(), path.stem, f"{path.stem}.html"
     scalars = read_scalars(path.parent / "tensorboard")
-    return Experiment(name, path, load_model(path), scalars), folder / output
+    file = load_model(path)
+    set_threads(None, file.num_parameters)
+    return Experiment(name, path, file, scalars), folder / output
 
 
 def known_manifest(path: str) -> str:
