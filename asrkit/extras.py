@@ -6,7 +6,6 @@ from importlib.util import find_spec
 from asrkit.errors import UserError
 
 PACKAGES = {  # of each extra, by the names that Python imports
-    "av": ("av",),
     "hub": ("huggingface_hub",),
     "kenlm": ("kenlm",),
     "mic": ("sounddevice",),

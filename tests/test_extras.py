@@ -33,5 +33,5 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
     with pytest.raises(UserError) as caught:
         need("asrkit", "jiwer")
     assert str(caught.value) == "jiwer not installed: pip install 'asrkit[train]'"
-    several = "onnx and av not installed: pip install 'asrkit[av,onnx]'"
-    assert missing(["onnx", "av"]) == several
+    several = "onnx and redis not installed: pip install 'asrkit[onnx,redis]'"
+    assert missing(["onnx", "redis"]) == several

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from asrkit.audio.file import AudioError
-from asrkit.audio.io import blocks, info, load, mono, read
+from asrkit.audio.io import Mixer, blocks, info, load, mono, mono_blocks, read
 from asrkit.audio.resampler import SAMPLE_RATE, Resampler, ResamplerPast, resample
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "AudioError",
     "Fbank",
     "Frontend",
+    "Mixer",
     "Resampler",
     "ResamplerPast",
     "SpecAugment",
@@ -27,6 +28,7 @@ __all__ = [
     "load",
     "mix_noise",
     "mono",
+    "mono_blocks",
     "read",
     "resample",
     "through_telephone",

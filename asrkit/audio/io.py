@@ -1,21 +1,15 @@
-"""Reading audio, stereo to mono."""
+"""Reading audio: whole or in blocks, with its channels or mixed, at its own rate or at 16 kHz."""
 
 import logging
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import soundfile
 
-from asrkit.audio.file import (
-    MAX_CHANNELS,
-    AudioError,
-    Source,
-    is_chained,
-    name_of,
-    opened,
-)
+from asrkit.audio.file import MAX_CHANNELS, AudioError, AudioFile, Source, name_of
+from asrkit.audio.open_file import opened
 from asrkit.audio.resampler import Resampler
 
 logger = logging.getLogger(__name__)
@@ -23,6 +17,7 @@ logger = logging.getLogger(__name__)
 LOUDEST = 100.0  # largest float sample: 40 dB above full scale, more than any mix or recorder has
 MAX_VALUES = 2**28  # samples × channels that are read at once, 1 GiB
 BLOCK_VALUES = 2**22  # samples × channels in a block
+CANCELLED_DB = -15.0  # level of a mix against its loudest channel, below which channels cancel out
 
 
 class AudioInfo(NamedTuple):
@@ -31,34 +26,48 @@ class AudioInfo(NamedTuple):
     num_channels: int
 
 
-def info(path: str | Path) -> AudioInfo:
-    """Sample rate, samples and channels of an audio file, by its header.
+def info(path: str | Path, track: int | None = None) -> AudioInfo:
+    """Return sample rate, samples and channels of an audio file.
+
+    The file is decoded to its end if its header does not state the length.
+
+    Args:
+        path: audio file to read.
+        track: number of the audio track in a container, from 0; None for the default one.
 
     Raises:
         AudioError: if the file is missing, empty, or not audio.
     """
-    with opened(path) as file:
-        return AudioInfo(file.samplerate, file.frames, file.channels)
+    with opened(path, track) as file:
+        return AudioInfo(file.sample_rate, file.count(), file.num_channels)
 
 
-def read(path: Source, start: float = 0.0, duration: float | None = None) -> tuple[np.ndarray, int]:
-    """Part of a file as float32 samples (n, channels) at its own rate, and the rate in Hz.
+def read(
+    path: Source, start: float = 0.0, duration: float | None = None, track: int | None = None
+) -> tuple[np.ndarray, int]:
+    """Read part of a file as float32 samples (n, channels) at its own rate; also return the rate.
 
     Args:
-        path: of a file, or a file in memory.
+        path: audio file to read, or a file in memory.
         start: seconds.
         duration: seconds; None for the rest of the file.
+        track: number of the audio track in a container, from 0; None for the default one.
 
     Raises:
         AudioError: if the file is missing, empty, not audio, ends before `start`, or is too long
             to be read at once.
     """
-    with opened(path) as file:
-        wanted = seek(file, path, start, duration)
-        refuse_too_many(wanted, file.channels)
-        samples = file.read(wanted, dtype="float32", always_2d=True)
-        warn_if_incomplete(path, file, wanted, len(samples))
-        return samples, file.samplerate
+    with opened(path, track) as file:
+        if file.num_samples is not None:
+            rest = min(file.num_samples, max(0.0, file.num_samples - start * file.sample_rate))
+            wanted = rest if duration is None else min(rest, duration * file.sample_rate)
+            refuse_too_many(wanted, file.num_channels)
+        parts, size = [np.zeros((0, file.num_channels), np.float32)], 0
+        for block in part_of_file(file, BLOCK_VALUES // file.num_channels, start, duration):
+            size += len(block)
+            refuse_too_many(size, file.num_channels)
+            parts.append(block)
+        return np.concatenate(parts), file.sample_rate
 
 
 def refuse_too_many(num_samples: float, num_channels: int) -> None:
@@ -70,68 +79,57 @@ def refuse_too_many(num_samples: float, num_channels: int) -> None:
         )
 
 
-def seek(file: soundfile.SoundFile, path: Source, start: float, duration: float | None) -> int:
-    """Go to `start` seconds; the number of samples from there, by `duration` and the header.
+def part_of_file(
+    file: AudioFile, size: int, start: float = 0.0, duration: float | None = None
+) -> Iterator[np.ndarray]:
+    """Yield part of an open file in blocks (n, channels) of `size` samples, and log its problems.
+
+    Args:
+        file: the open file.
+        size: samples of a channel in a block.
+        start: seconds.
+        duration: seconds; None for the rest of the file.
 
     Raises:
         AudioError: if the file ends before `start`, or `start` is negative.
     """
-    if not -0.5 <= start * file.samplerate <= file.frames + 0.5:
-        seconds = file.frames / file.samplerate
-        raise AudioError(f"{name_of(path)} has {seconds:.2f} s; start {start} s is not in it")
-    first = min(round(start * file.samplerate), file.frames)
-    file.seek(first)
-    rest = file.frames - first
-    return rest if duration is None else max(0, round(min(rest, duration * file.samplerate)))
+    rate, known = file.sample_rate, file.num_samples
+    longest = float("inf") if known is None else known + 0.5
+    if not -0.5 <= start * rate <= longest or start == float("inf"):
+        raise outside(file, start)
+    first = round(start * rate) if known is None else min(round(start * rate), known)
+    count = None if duration is None or duration * rate > 2**62 else round(duration * rate)
+    found = False
+    for block in file.blocks(size, first, count):
+        found = True
+        yield block
+    if not found and first and known is None and count != 0 and first > file.count():
+        raise outside(file, start)
+    for problem in file.problems:
+        logger.warning("%s %s", file.name, problem)
 
 
-def warn_if_incomplete(path: Source, file: soundfile.SoundFile, wanted: int, got: int) -> None:
-    """Warn if fewer samples were read than the header has, or if other Ogg streams follow."""
-    if got < wanted - file.samplerate // 10:  # headers of lossy formats give a little too much
-        logger.warning(
-            "%s is cut off: it ends %.2f s before its header says; used as far as it goes",
-            name_of(path), (wanted - got) / file.samplerate,
-        )  # fmt: skip
-    at_end = file.tell() >= file.frames
-    if at_end and file.format == "OGG" and isinstance(path, (str, Path)) and is_chained(path):
-        logger.warning(
-            "%s holds several Ogg streams one after another, of which only the first is read: "
-            "convert it to wav", name_of(path),
-        )  # fmt: skip
-
-
-def load(path: str | Path, start: float = 0.0, duration: float | None = None) -> np.ndarray:
-    """Part of a file as float32 mono samples (n,) at 16 kHz, mixed down and resampled in blocks.
-
-    Args:
-        path: of a file.
-        start: seconds.
-        duration: seconds; None for the rest of the file.
-
-    Raises:
-        AudioError: if the file is missing, empty, not audio, or ends before `start`.
-    """
-    parts, empty = [], np.zeros(0, np.float32)
-    resampler = past = None
-    for block, rate in blocks(path, start=start, duration=duration):
-        resampler = resampler or Resampler(rate)
-        part, past = resampler.step(past or resampler.start(), mono(block))
-        parts.append(part)
-    if resampler is not None and past is not None:
-        parts.append(resampler.step(past, empty, last=True)[0])
-    return np.concatenate([empty, *parts])
+def outside(file: AudioFile, start: float) -> AudioError:
+    """The error for a part that begins behind the end of a file, or before it."""
+    seconds = file.count() / file.sample_rate
+    return AudioError(f"{file.name} has {seconds:.2f} s; start {start} s is not in it")
 
 
 def blocks(
-    path: str | Path, seconds: float = 10.0, start: float = 0.0, duration: float | None = None
+    path: Source,
+    seconds: float = 10.0,
+    start: float = 0.0,
+    duration: float | None = None,
+    track: int | None = None,
 ) -> Iterator[tuple[np.ndarray, int]]:
-    """Part of a file in blocks, so that an hour of audio is never in memory at once.
+    """Yield part of a file in blocks, so that an hour of audio is never in memory at once.
 
     Args:
-        path: of a file.
+        path: audio file to read.
         seconds: length of a block; shorter for very high rates or many channels.
         start: seconds.
         duration: seconds; None for the rest of the file.
+        track: number of the audio track in a container, from 0; None for the default one.
 
     Yields:
         float32 samples (n, channels) at the file's rate, and the rate in Hz.
@@ -139,24 +137,143 @@ def blocks(
     Raises:
         AudioError: if the file is missing, empty, not audio, or ends before `start`.
     """
-    with opened(path) as file:
-        wanted, got = seek(file, path, start, duration), 0
-        for block in blocks_of(file, wanted, seconds):
-            got += len(block)
-            yield block, file.samplerate
-        warn_if_incomplete(path, file, wanted, got)
+    with opened(path, track) as file:
+        size = block_size(file, seconds)
+        for block in part_of_file(file, size, start, duration):
+            yield block, file.sample_rate
 
 
-def blocks_of(file: soundfile.SoundFile, wanted: int, seconds: float) -> Iterator[np.ndarray]:
-    """The next `wanted` samples of an open file, or fewer at its end, in blocks (n, channels)."""
-    size = max(1, min(round(seconds * file.samplerate), BLOCK_VALUES // file.channels))
-    # Not file.blocks: it repeats old samples when a file is shorter than its header says.
-    while wanted > 0:
-        block = file.read(min(size, wanted), dtype="float32", always_2d=True)
-        if not len(block):
-            return
-        wanted -= len(block)
-        yield block
+def block_size(file: AudioFile, seconds: float) -> int:
+    """Samples of a channel in a block of so many seconds, or fewer for memory's sake."""
+    return max(1, min(round(seconds * file.sample_rate), BLOCK_VALUES // file.num_channels))
+
+
+def mono_blocks(
+    path: Source,
+    seconds: float = 10.0,
+    start: float = 0.0,
+    duration: float | None = None,
+    channel: int | None = None,
+    track: int | None = None,
+) -> Iterator[tuple[np.ndarray, int]]:
+    """Yield part of a file as `blocks` does, each block mixed down or one channel of it: (n,).
+
+    Args:
+        path: audio file to read.
+        seconds: length of a block.
+        start: seconds.
+        duration: seconds; None for the rest of the file.
+        channel: number of the channel, from 0; None for the mean of all.
+        track: number of the audio track in a container, from 0; None for the default one.
+
+    Raises:
+        AudioError: as `blocks`, and for a channel that the file has not.
+    """
+    mixer = Mixer(name_of(path), channel)
+    for block, rate in blocks(path, seconds, start, duration, track):
+        yield mixer(block), rate
+    mixer.warn()
+
+
+def level_db(energy: float, reference: float) -> float:
+    """Return the level of a signal against another, in decibels from -100; 0 for a silent one."""
+    return 10.0 * math.log10(max(energy / reference, 1e-10)) if reference else 0.0
+
+
+def no_channel(name: str, channel: int, num_channels: int) -> AudioError:
+    """The error for a channel that a recording has not."""
+    has = f"the channels 0 to {num_channels - 1}" if num_channels > 1 else "one channel, number 0"
+    return AudioError(f"{name} has {has}, not {channel}")
+
+
+class Mixer:
+    """Blocks (n, channels) of one recording as mono samples (n,).
+
+    Args:
+        name: the recording's name in messages.
+        channel: number of the channel, from 0; None for the mean of all.
+    """
+
+    def __init__(self, name: str, channel: int | None = None) -> None:
+        self.name, self.channel = name, channel
+        self._energies: np.ndarray | float = 0.0  # of each channel
+        self._mixed = 0.0  # energy of the mix
+
+    def __call__(self, samples: np.ndarray) -> np.ndarray:
+        """Return the mono samples of a block.
+
+        Raises:
+            AudioError: for a channel that it has not, or samples that `mono` rejects.
+        """
+        mixed = mono(samples)
+        channels = samples.shape[1]
+        if self.channel is None:
+            if channels > 1:
+                self._energies = self._energies + np.square(samples, dtype=np.float64).sum(axis=0)
+                self._mixed += float(np.square(mixed, dtype=np.float64).sum())
+            return mixed
+        if not 0 <= self.channel < channels:
+            raise no_channel(self.name, self.channel, channels)
+        return np.ascontiguousarray(samples[:, self.channel])
+
+    def problems(self) -> list[str]:
+        """Return a line if the channels cancelled each other out."""
+        level = level_db(self._mixed, float(np.max(self._energies)))
+        if level >= CANCELLED_DB:
+            return []
+        channel = int(np.argmax(self._energies))
+        return [
+            f"has channels that cancel each other out: their mix is {-level:.0f} dB below channel "
+            f"{channel}; --channel {channel} reads that one alone"
+        ]
+
+    def warn(self) -> None:
+        """Log the problem, if there is one."""
+        for problem in self.problems():
+            logger.warning("%s %s", self.name, problem)
+
+
+def load(
+    path: Source,
+    start: float = 0.0,
+    duration: float | None = None,
+    channel: int | None = None,
+    track: int | None = None,
+) -> np.ndarray:
+    """Read part of a file as float32 mono samples (n,) at 16 kHz, resampled in blocks.
+
+    Args:
+        path: audio file to read.
+        start: seconds.
+        duration: seconds; None for the rest of the file.
+        channel: number of the channel, from 0; None for the mean of all.
+        track: number of the audio track in a container, from 0; None for the default one.
+
+    Raises:
+        AudioError: if the file is missing, empty, not audio, has no such part, channel or track,
+            or is too long to be read at once.
+    """
+    return at_16_khz(mono_blocks(path, 10.0, start, duration, channel, track))
+
+
+def at_16_khz(blocks: Iterable[tuple[np.ndarray, int]]) -> np.ndarray:
+    """Mono blocks of one recording, each with its rate in Hz, as samples (n,) at 16 kHz.
+
+    Raises:
+        AudioError: if they are too many to be in memory at once.
+    """
+    empty = np.zeros(0, np.float32)
+    parts, size = [empty], 0
+    resampler = past = None
+    for block, rate in blocks:
+        resampler = resampler or Resampler(rate)
+        part, past = resampler.step(past or resampler.start(), block)
+        size += len(part)
+        refuse_too_many(size, 1)
+        parts.append(part)
+    if resampler is not None and past is not None:
+        parts.append(resampler.step(past, empty, last=True)[0])
+    return np.concatenate(parts)
 
 
 def mono(samples: np.ndarray) -> np.ndarray:

@@ -11,7 +11,6 @@ from fractions import Fraction
 import numpy as np
 
 from asrkit.audio.file import AudioError
-from asrkit.extras import need
 
 RATE = 48_000  # Hz, of what is decoded, whatever went into the encoder
 PACKET = 960  # samples at RATE in a packet of the encoder: 20 ms
@@ -24,13 +23,9 @@ class OpusEncoder:
 
     Args:
         sample_rate: of the samples, Hz.
-
-    Raises:
-        UserError: if PyAV is not installed.
     """
 
     def __init__(self, sample_rate: int) -> None:
-        need("av")
         import av
 
         self._context = av.AudioCodecContext.create("libopus", "w")
@@ -67,13 +62,9 @@ class OpusDecoder:
     Args:
         samples: of the stream so far.
         past: packets before it, from `past` of another decoder.
-
-    Raises:
-        UserError: if PyAV is not installed.
     """
 
     def __init__(self, samples: int = 0, past: Sequence[bytes] = ()) -> None:
-        need("av")
         import av
 
         self._context = av.AudioCodecContext.create("libopus", "r")

@@ -38,8 +38,7 @@ def main(argv: list[str] | None = None) -> int:
     group.add_argument(
         "--encoding", choices=ENCODINGS,
         help="of the audio on its way (default: pcm_s16le of the microphone, else pcm_f32le, which"
-        " keeps every sample); opus takes an eighth of pcm_s16le's bytes and loses some quality"
-        " (pip install 'asrkit[av]', here and there)",
+        " keeps every sample); opus takes an eighth of pcm_s16le's bytes and loses some quality",
     )  # fmt: skip
     group.add_argument(
         "--pause-ms", type=whole(0, 60_000), metavar="MS",

@@ -14,6 +14,7 @@ from lhotse.utils import fastcopy
 
 from asrkit import audio
 from asrkit.audio.file import MAX_RATE, MAX_SECONDS, MIN_RATE
+from asrkit.audio.io import no_channel
 from asrkit.data.manifest import (
     LeftOut,
     ManifestError,
@@ -202,7 +203,7 @@ def utterance_of(cut: Cut, manifest: str | Path) -> Utterance:
 def _cut(utterance: Utterance) -> Cut:
     """An utterance as a lhotse cut; the audio's header is read if the manifest lacks its values."""
     start, duration, rate = utterance.start or 0.0, utterance.duration, utterance.sample_rate
-    if duration and rate and not start:
+    if duration and rate and not start and not utterance.channel:
         num_samples, num_channels = round(duration * rate), utterance.num_channels
     else:
         rate, num_samples, num_channels = audio.info(utterance.audio)
@@ -225,6 +226,10 @@ def _cut(utterance: Utterance) -> Cut:
         text=utterance.text, speaker=utterance.speaker,
     )  # fmt: skip
     kind, channel = (MonoCut, 0) if num_channels == 1 else (MultiCut, channels)
+    if utterance.channel is not None:
+        kind, channel = MonoCut, utterance.channel
+        if channel >= num_channels:
+            raise no_channel(utterance.audio, channel, num_channels)
     return kind(
         id=utterance.id, start=start, duration=duration, channel=channel,
         recording=recording, supervisions=[supervision],

@@ -220,7 +220,9 @@ def load_samples(cut: Cut) -> np.ndarray:
     Raises:
         AudioError: if the audio cannot be read or is not finite.
     """
-    samples = audio.mono(audio_of(cut).T)
+    mixer = audio.Mixer(cut.id)
+    samples = mixer(audio_of(cut).T)
+    mixer.warn()
     return np.ascontiguousarray(audio.resample(samples, cut.sampling_rate), dtype=np.float32)
 
 

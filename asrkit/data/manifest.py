@@ -51,6 +51,7 @@ class Utterance(BaseModel):
     # The part of the file to use, in seconds.
     start: Annotated[float, Field(ge=0.0, le=MAX_SECONDS)] | None = None
     duration: Annotated[float, Field(gt=0.0, le=MAX_SECONDS)] | None = None
+    channel: Annotated[int, Field(ge=0, lt=MAX_CHANNELS)] | None = None  # from 0; None: their mean
     # With `duration` and these two, the file's header is not read.
     sample_rate: Annotated[int, Field(ge=MIN_RATE, le=MAX_RATE)] | None = None
     num_channels: Annotated[int, Field(ge=1, le=MAX_CHANNELS)] = 1

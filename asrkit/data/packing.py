@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, count, islice
 from pathlib import Path
 
+import numpy as np
 import soundfile
 from lhotse import AudioSource, MonoCut, MultiCut, Recording
 from lhotse.cut import Cut
@@ -23,6 +24,7 @@ from asrkit.data.indexing import index_of
 from asrkit.data.manifest import LeftOut, ManifestError
 from asrkit.errors import UserError, shown
 
+MAX_FLAC_CHANNELS = 8
 COPIED = (".flac", ".wav", ".ogg", ".opus", ".mp3")  # formats that are read from memory
 
 
@@ -30,7 +32,7 @@ def pack(cuts: Iterable[Cut], output: Path, shard_size: int, left_out: list[Left
     """Write utterances with their audio into shards in a new folder, with their index.
 
     A file that is one utterance is copied as it is; a part of one, and what is not in COPIED,
-    becomes flac of 16 bits. After an error the folder is not there.
+    is written anew in a format that holds every sample. After an error the folder is not there.
 
     Args:
         cuts: the utterances; their order is kept.
@@ -109,22 +111,38 @@ def copied(cut: Cut) -> tuple[Cut, bytes, str] | None:
 
 
 def converted(cut: Cut) -> tuple[Cut, bytes, str]:
-    """Any other cut, its samples as flac.
+    """Any other cut, with every sample as it is.
 
     Raises:
         AudioError: if it cannot be read.
     """
     samples, rate = audio_of(cut), cut.sampling_rate  # (channels, n)
     channels, num_samples = list(range(len(samples))), samples.shape[1]
-    audio = io.BytesIO()
-    soundfile.write(audio, samples.T, rate, format="FLAC", subtype="PCM_16")
+    audio, form = io.BytesIO(), lossless_form(samples)
+    soundfile.write(audio, samples.T, rate, **form)
     recording = in_shard(Recording(cut.id, [], rate, num_samples, num_samples / rate, channels))
     kind, channel = (MonoCut, 0) if len(channels) == 1 else (MultiCut, channels)
     return (
         kind(cut.id, start=0.0, duration=num_samples / rate, channel=channel,
              supervisions=cut.supervisions, recording=recording),
-        audio.getvalue(), ".flac",
+        audio.getvalue(), "." + form["format"].lower(),
     )  # fmt: skip
+
+
+def lossless_form(samples: np.ndarray) -> dict[str, str]:
+    """The smallest format that holds float samples (channels, n) exactly, for soundfile.
+
+    FLAC has at most eight channels and whole numbers within full scale; the samples of other
+    recordings need 32-bit floats.
+    """
+    if len(samples) <= MAX_FLAC_CHANNELS:
+        for bits in (16, 24):
+            scale = 2.0 ** (bits - 1)
+            scaled = samples * scale
+            inside = -scale <= scaled.min(initial=0.0) and scaled.max(initial=0.0) < scale
+            if inside and np.array_equal(scaled, np.rint(scaled)):
+                return {"format": "FLAC", "subtype": f"PCM_{bits}"}
+    return {"format": "WAV", "subtype": "FLOAT"}
 
 
 def in_shard(recording: Recording) -> Recording:

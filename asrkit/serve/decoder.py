@@ -14,12 +14,14 @@ from typing import BinaryIO
 
 import numpy as np
 
-from asrkit.audio.file import AudioError, opened
-from asrkit.audio.io import blocks_of, mono
+from asrkit.audio.file import AudioError
+from asrkit.audio.io import Mixer, block_size
+from asrkit.audio.open_file import opened
 
 FRAME = struct.Struct("<cI")
-HEADER, SAMPLES, END, ERROR, NO_MEMORY = b"h", b"s", b"e", b"!", b"m"
-FORMAT = struct.Struct("<IQ")  # of a header: sample rate in Hz, number of samples
+HEADER, SAMPLES, WARNING, END, ERROR, NO_MEMORY = b"h", b"s", b"w", b"e", b"!", b"m"
+FORMAT = struct.Struct("<IQ")  # of a header: sample rate in Hz, number of samples or UNKNOWN
+UNKNOWN = 2**64 - 1  # number of samples of a file whose header does not state it
 DTYPE = np.dtype("<f4")  # of samples, one channel
 BLOCK_S = 5.0
 
@@ -55,15 +57,19 @@ def confine(memory: int, seconds: int, storage: int) -> None:
 
 
 def write(path: str, sink: BinaryIO) -> None:
-    """The frames of a file.
+    """Write the frames of a file.
 
     Raises:
         AudioError: for a file that cannot be read.
     """
     with opened(path) as file:
-        put(sink, HEADER, FORMAT.pack(file.samplerate, file.frames))
-        for block in blocks_of(file, file.frames, BLOCK_S):
-            put(sink, SAMPLES, mono(block).astype(DTYPE).tobytes())
+        known = UNKNOWN if file.num_samples is None else file.num_samples
+        put(sink, HEADER, FORMAT.pack(file.sample_rate, known))
+        mixer = Mixer(file.name)
+        for block in file.blocks(block_size(file, BLOCK_S)):
+            put(sink, SAMPLES, mixer(block).astype(DTYPE).tobytes())
+        for problem in [*file.problems, *mixer.problems()]:
+            put(sink, WARNING, problem.replace(path, "the file").encode())
     put(sink, END)
 
 

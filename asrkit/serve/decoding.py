@@ -26,11 +26,16 @@ from asrkit.serve.decoder import (
     HEADER,
     NO_MEMORY,
     SAMPLES,
+    UNKNOWN,
+    WARNING,
 )
 from asrkit.serve.server import Limits, RefusedError, Server
 
 COMMAND = (sys.executable, "-m", "asrkit.serve.decoder")
-LARGEST = {HEADER: FORMAT.size, SAMPLES: DTYPE.itemsize * BLOCK_VALUES, ERROR: 10_000}  # bytes
+LARGEST = {  # bytes of a frame
+    HEADER: FORMAT.size, SAMPLES: DTYPE.itemsize * BLOCK_VALUES, WARNING: 10_000, ERROR: 10_000,
+}  # fmt: skip
+MAX_WARNINGS = 10  # of a file
 BYTES_PER_SECOND = 48_000 * 2 * 4  # of what FFmpeg decodes into a temporary file
 
 
@@ -39,16 +44,19 @@ class Decoding:
 
     Attributes:
         sample_rate: Hz.
-        num_samples: by the file's header; no more are given.
+        num_samples: by the file's header, or of the blocks so far if the header does not state it.
+        warnings: a line for each thing that is not read of the file; complete after `blocks`.
     """
 
     def __init__(self, process: Process, limits: Limits) -> None:
         self._process, self._limits = process, limits
         self.sample_rate = self.num_samples = 0
+        self.warnings: list[str] = []
+        self._is_stated = True
 
     @property
     def seconds(self) -> float:
-        """Length by the file's header."""
+        """Length by the file's header, or of the blocks so far."""
         return self.num_samples / self.sample_rate
 
     async def start(self, path: Path) -> None:
@@ -65,6 +73,9 @@ class Decoding:
         self.sample_rate, self.num_samples = FORMAT.unpack(data)
         if not MIN_RATE <= self.sample_rate <= MAX_RATE or not self.num_samples:
             raise self._broken("a wrong header")
+        if self.num_samples == UNKNOWN:
+            self.num_samples, self._is_stated = 0, False
+        self._check_length()
 
     async def blocks(self) -> AsyncIterator[np.ndarray]:
         """Float32 samples (n,), decoded as fast as they are taken.
@@ -72,13 +83,28 @@ class Decoding:
         Raises:
             UserError: for a file that cannot be decoded within the limits.
         """
-        left = self.num_samples
+        count = 0
         while (frame := await self._frame())[0] != END:
             kind, data = frame
-            left -= len(data) // DTYPE.itemsize
-            if kind != SAMPLES or len(data) % DTYPE.itemsize or left < 0:
+            if kind == WARNING and len(self.warnings) < MAX_WARNINGS:
+                self.warnings.append("the file " + printable(data.decode(errors="replace")))
+                continue
+            count += len(data) // DTYPE.itemsize
+            if kind != SAMPLES or len(data) % DTYPE.itemsize:
+                raise self._broken("wrong samples")
+            if not self._is_stated:
+                self.num_samples = count
+                self._check_length()
+            elif count > self.num_samples:
                 raise self._broken("wrong samples")
             yield np.frombuffer(data, DTYPE)
+
+    def _check_length(self) -> None:
+        """Raises RefusedError for a file that is too long."""
+        if self.seconds > (longest := self._limits.call_s):
+            more = "" if self._is_stated else "at least "
+            text = f"{more}{self.seconds:.0f} s of audio: at most {longest:.0f} are taken"
+            raise RefusedError(413, "too_long", text)
 
     async def _frame(self) -> tuple[bytes, bytes]:
         """The next frame of the process: its kind, and its data.

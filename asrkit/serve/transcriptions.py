@@ -51,9 +51,6 @@ async def transcriptions(request: Request, server: Server, decoders: Decoders) -
                 asked = Asked(form, server)
                 path = await saved(asked.file, server, stack)
             decoding = await stack.enter_async_context(decoders.decoding(path))
-            if decoding.seconds > (longest := server.limits.call_s):
-                text = f"{decoding.seconds:.0f} s of audio: at most {longest:.0f} are taken"
-                raise RefusedError(413, "too_long", text)
             phrases, left_out = await server.preferred(asked.model, asked.phrases)
             asked.warnings.append(left_out)
             recognizer = await server.recognizer_for(asked.model, phrases)
@@ -61,9 +58,10 @@ async def transcriptions(request: Request, server: Server, decoders: Decoders) -
             call = stack.enter_context(calling)
             await stack.enter_async_context(fed(call, decoding))
             if asked.stream:
-                return asked.warned(Events(events(call), stack.pop_all()))
-            written = asked.written(await call.segments(), decoding.seconds, recognizer)
-            return asked.warned(written)
+                return asked.warned(Events(events(call, decoding), stack.pop_all()))
+            segments = await call.segments()
+            asked.warnings += decoding.warnings
+            return asked.warned(asked.written(segments, decoding.seconds, recognizer))
     except CallError as error:
         return refused(error.__cause__ if isinstance(error.__cause__, UserError) else error)
     except UserError as error:
@@ -252,7 +250,7 @@ class Events(StreamingResponse):
             await super().__call__(scope, receive, send)
 
 
-async def events(call: Call) -> AsyncIterator[str]:
+async def events(call: Call, decoding: Decoding) -> AsyncIterator[str]:
     """Server-sent events: what stays of the text as it is recognised, and the whole at the end."""
     text = sent = ""
     try:
@@ -262,7 +260,8 @@ async def events(call: Call) -> AsyncIterator[str]:
             if stable != sent:
                 yield event({"type": "transcript.text.delta", "delta": stable[len(sent) :]})
                 sent = stable
-        yield event({"type": "transcript.text.done", "text": text})
+        more = {"warnings": decoding.warnings} if decoding.warnings else {}
+        yield event({"type": "transcript.text.done", "text": text, **more})
     except UserError as error:
         yield event({"type": "error", "error": {"message": str(error), "type": "server_error"}})
 

@@ -12,7 +12,7 @@ import soundfile
 
 from asrkit import audio
 from asrkit.audio import io as reading
-from asrkit.audio.file import opened
+from asrkit.audio.open_file import opened
 from tests.conftest import speech, write_wav
 
 

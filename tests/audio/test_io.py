@@ -96,22 +96,6 @@ def test_truncated_mp3_is_read_as_far_as_it_goes(
     assert "is cut off" in caplog.text
 
 
-@pytest.mark.parametrize("codec", ["VORBIS", "OPUS"])
-def test_streams_one_after_another_are_not_passed_over_in_silence(
-    codec: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """As recordings of internet radio have them; libsndfile reads the first."""
-    path = tmp_path / "x.ogg"
-    soundfile.write(path, speech(1.0), 16000, format="OGG", subtype=codec)
-    whole = audio.load(path)
-    assert not caplog.text  # a control
-    path.write_bytes(path.read_bytes() * 2)
-    assert len(audio.load(path, duration=0.5)) == 8000
-    assert not caplog.text  # that part is there
-    assert np.array_equal(audio.load(path), whole)
-    assert "x.ogg holds several Ogg streams one after another" in caplog.text
-
-
 @pytest.mark.parametrize(
     ("samples", "message"),
     [

@@ -4,12 +4,9 @@ import numpy as np
 import pytest
 
 from asrkit import audio
+from asrkit.audio.opus import LARGEST, PACKET, RATE, OpusDecoder, OpusEncoder
 from asrkit.errors import UserError
 from tests.conftest import speech
-
-pytest.importorskip("av", reason="Opus needs PyAV: pip install 'asrkit[av]'")
-
-from asrkit.audio.opus import LARGEST, PACKET, RATE, OpusDecoder, OpusEncoder
 
 
 @pytest.mark.parametrize("rate", [8000, 16000, 44100, 48000])

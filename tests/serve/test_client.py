@@ -16,7 +16,7 @@ import pytest
 import soundfile
 from websockets.sync.server import ServerConnection, serve
 
-from asrkit import UserError, extras
+from asrkit import UserError
 from asrkit.runtime import Recognizer
 from asrkit.serve import app
 from asrkit.serve.app import app_of
@@ -364,7 +364,6 @@ def test_opus(
     address: str, served: Recognizer, recordings: Recordings, tmp_path: Path, capsys: Output
 ) -> None:
     """The text of the packets' samples; a cut changes none of them, for the decoder goes on."""
-    pytest.importorskip("av", reason="Opus needs PyAV: pip install 'asrkit[av]'")
     from asrkit.audio.opus import RATE, OpusDecoder, OpusEncoder
 
     samples = joined(recordings)
@@ -384,15 +383,11 @@ def test_opus(
 
 @pytest.mark.parametrize("packet", [b"", b"\xff" * 20, bytes(70_000)])
 def test_what_is_no_opus_packet_ends_the_call(address: str, packet: bytes) -> None:
-    pytest.importorskip("av", reason="Opus needs PyAV: pip install 'asrkit[av]'")
     messages = converse(start(address, encoding="opus", sample_rate=48000), [packet])
     assert (messages[-1]["type"], messages[-1]["reason"]) == ("error", "request")
     assert "Opus packet" in messages[-1]["message"]
 
 
-def test_opus_has_one_rate_and_needs_pyav(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opus_has_one_rate(address: str) -> None:
     answers = converse(start(address, encoding="opus"), [])
     assert "sample_rate of opus has to be 48000" in answers[-1]["message"]
-    monkeypatch.setattr(extras, "find_spec", lambda name: None)
-    answers = converse(start(address, encoding="opus", sample_rate=48000), [])
-    assert answers[-1]["message"] == "av not installed: pip install 'asrkit[av]'"

@@ -25,6 +25,7 @@ class Signal(NamedTuple):
     digest: bytes  # equal for equal samples, whatever the file format
     quiet: tuple[float, float] = (0.0, 0.0)  # start and end of the longest quiet stretch, s
     highest_hz: float | None = None  # with sound; None if not known
+    mix_db: float = 0.0  # level of the mix of its channels against the loudest of them
 
 
 class Facts(NamedTuple):
@@ -36,6 +37,7 @@ class Facts(NamedTuple):
     header: AudioInfo | None = None  # None: not readable, or audio inside a lhotse manifest
     signal: Signal | None = None  # None: not readable, or not decoded
     problem: str | None = None  # why the audio cannot be read
+    notes: tuple[str, ...] = ()  # parts of the file that are not read, a line each
 
     @property
     def text(self) -> str:

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import soundfile
 from lhotse.cut import Cut
 
 from asrkit import audio
-from asrkit.audio.file import opened
-from asrkit.audio.io import AudioInfo, blocks_of
+from asrkit.audio.file import AudioFile
+from asrkit.audio.io import AudioInfo, block_size, level_db, no_channel
+from asrkit.audio.open_file import opened
 from asrkit.commands.check.facts import Facts, Finding, Signal
 from asrkit.commands.check.sound import Sound
 from asrkit.data.cuts import load_cuts, utterance_of
@@ -90,28 +90,35 @@ def inspect(entry: Entry, decode: bool = True) -> Facts:
     """The facts of an utterance, from its audio or the error that reading it raises."""
     manifest, line, utterance, cut = entry
     header = signal = problem = None
+    notes: list[str] = []
     try:
         if cut is None:
             with opened(utterance.audio) as file:
-                header = AudioInfo(file.samplerate, file.frames, file.channels)
-                signal = measure(_blocks(file, utterance), header.sample_rate) if decode else None
+                header = AudioInfo(file.sample_rate, file.count(), file.num_channels)
+                if decode:
+                    signal = measure(_blocks(file, utterance), header.sample_rate)
+                notes = file.problems
         elif decode:
             signal = measure([load_samples(cut)[:, None]], audio.SAMPLE_RATE)
     except audio.AudioError as error:
         problem = str(error)
-    return Facts(manifest, line, utterance, header, signal, problem)
+    return Facts(manifest, line, utterance, header, signal, problem, tuple(notes))
 
 
-def _blocks(file: soundfile.SoundFile, utterance: Utterance) -> Iterator[np.ndarray]:
+def _blocks(file: AudioFile, utterance: Utterance) -> Iterator[np.ndarray]:
     """The samples (n, channels) of an utterance that are inside the file.
 
     Unlike `audio.blocks`, no error for a part that is outside: a check reports it.
     """
-    rate, start = file.samplerate, utterance.start or 0.0
-    end = float("inf") if utterance.duration is None else start + utterance.duration
-    first, last = (round(min(seconds * rate, file.frames)) for seconds in (start, end))
-    file.seek(first)
-    yield from blocks_of(file, last - first, BLOCK_SECONDS)
+    rate, start, end = file.sample_rate, utterance.start or 0.0, file.count()
+    first = round(min(start * rate, end))
+    if utterance.duration is not None:
+        end = round(min((start + utterance.duration) * rate, end))
+    channel = utterance.channel
+    if channel is not None and channel >= file.num_channels:
+        raise no_channel(file.name, channel, file.num_channels)
+    for block in file.blocks(block_size(file, BLOCK_SECONDS), first, end - first):
+        yield block if channel is None else block[:, [channel]]
 
 
 def measure(blocks: Iterable[np.ndarray], rate: int) -> Signal | None:
@@ -120,6 +127,7 @@ def measure(blocks: Iterable[np.ndarray], rate: int) -> Signal | None:
     low, high, total, squares = float("inf"), -float("inf"), 0.0, 0.0
     frames = size = clipped = not_finite = 0
     sound = Sound(rate)
+    channels: np.ndarray | float = 0.0  # energy of each
     for block in blocks:
         digest.update(block.tobytes())
         finite = np.isfinite(block)
@@ -128,6 +136,7 @@ def measure(blocks: Iterable[np.ndarray], rate: int) -> Signal | None:
             block = np.where(finite, block, np.float32(0))
         clipped += in_runs(np.abs(block) >= FULL_SCALE)
         mono = block.mean(axis=1, dtype=np.float64)  # as training mixes it down
+        channels = channels + np.square(block, dtype=np.float64).sum(axis=0)
         low, high = min(low, float(mono.min())), max(high, float(mono.max()))
         total, squares = total + float(mono.sum()), squares + float(mono @ mono)
         sound.add(mono)
@@ -142,6 +151,7 @@ def measure(blocks: Iterable[np.ndarray], rate: int) -> Signal | None:
         mean=mean,
         clipped=clipped / size,
         not_finite=not_finite,
+        mix_db=level_db(squares, float(np.max(channels))),
         digest=digest.digest(),
         quiet=sound.quiet(),
         highest_hz=sound.highest_hz(),

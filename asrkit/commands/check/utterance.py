@@ -5,6 +5,7 @@ import unicodedata
 from itertools import pairwise
 
 from asrkit import audio
+from asrkit.audio.io import CANCELLED_DB
 from asrkit.commands.check.facts import Facts, Rules, UtteranceCheck
 from asrkit.commands.check.texts import alphabet
 from asrkit.text import TextError
@@ -50,6 +51,8 @@ def outside_file(facts: Facts, rules: Rules) -> str | None:
 def cut_off(facts: Facts, rules: Rules) -> str | None:
     if facts.signal is None:
         return None
+    if noted := [each for each in facts.notes if "cut off" in each]:
+        return "; ".join(noted)
     expected = facts._replace(signal=None).seconds  # by the header
     if expected is None or facts.signal.seconds >= expected - TOLERANCE:
         return None
@@ -64,6 +67,19 @@ def longer_file(facts: Facts, rules: Rules) -> str | None:
     if facts.file_seconds <= duration + TOLERANCE:
         return None
     return f"duration {duration:.2f} s, the file has {facts.file_seconds:.2f} s"
+
+
+def not_read(facts: Facts, rules: Rules) -> str | None:
+    return "; ".join(each for each in facts.notes if "cut off" not in each) or None
+
+
+def cancelled(facts: Facts, rules: Rules) -> str | None:
+    if facts.signal is None or facts.signal.mix_db >= CANCELLED_DB:
+        return None
+    return (
+        f"the mix of its {facts.header and facts.header.num_channels} channels is "
+        f"{-facts.signal.mix_db:.0f} dB below the loudest"
+    )
 
 
 def not_finite(facts: Facts, rules: Rules) -> str | None:
@@ -205,6 +221,10 @@ UTTERANCE_CHECKS: list[UtteranceCheck] = [
         "cut long recordings at pauses; data.min_seconds and data.max_seconds are the limits"),
     UtteranceCheck("duration", "warning", "file longer than the manifest says", longer_file,
         "remove duration to use the whole file, or give start to use a part"),
+    UtteranceCheck("not-read", "warning", "files of which parts are not read", not_read,
+        "copy or convert the file again; name another track's file by converting it"),
+    UtteranceCheck("cancelled", "warning", "channels that cancel each other out", cancelled,
+        'add "channel": N to the line, from 0'),
     UtteranceCheck("faint", "warning", "very quiet", faint,
         "listen to it: the microphone may have been off, or the channel be another"),
     UtteranceCheck("clipped", "warning", "clipped", clipped,

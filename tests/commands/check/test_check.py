@@ -19,14 +19,14 @@ SIGNAL = Signal(seconds=2.0, peak=0.5, rms=0.1, mean=0.0, clipped=0.0, not_finit
 def utterance(
     manifest: str = "train.jsonl", line: int = 1, signal: dict | None = None,
     header: tuple[int, int, int] | None = (16000, 32000, 1), problem: str | None = None,
-    **keys: Any,
+    notes: tuple[str, ...] = (), **keys: Any,
 ) -> Facts:  # fmt: skip
     """A good utterance of two seconds, but for what is named here."""
     values = {"id": f"u{line}", "audio": f"{line}.wav", "text": "yes no"} | keys
     measured = SIGNAL._replace(digest=f"{manifest}{line}".encode())._replace(**(signal or {}))
     return Facts(
         manifest, line, Utterance(**values), header and AudioInfo(*header),
-        None if problem else measured, problem,
+        None if problem else measured, problem, notes,
     )  # fmt: skip
 
 
@@ -85,6 +85,16 @@ CASES: dict[str, tuple[list[Facts], str, list[Facts]]] = {
         [utterance(duration=1.0, signal={"seconds": 1.0})],
         "duration 1.00 s, the file has 2.00 s",
         [utterance(duration=1.95), utterance(line=2, start=0.0, duration=1.0)],
+    ),
+    "not-read": (
+        [utterance(notes=("has 2 audio tracks; track 0 is read",))],
+        "has 2 audio tracks",
+        [utterance()],
+    ),
+    "cancelled": (
+        [utterance(header=(16000, 32000, 2), signal={"mix_db": -40.0})],
+        "the mix of its 2 channels is 40 dB below the loudest",
+        [utterance(header=(16000, 32000, 2), signal={"mix_db": -14.0})],
     ),
     "faint": (
         [utterance(signal={"rms": 0.001})],

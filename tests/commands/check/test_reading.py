@@ -80,8 +80,8 @@ def test_hostile_audio(tmp_path: Path) -> None:
     damaged[len(damaged) // 2 :] = bytes(len(damaged) // 2)
     (tmp_path / "damaged.flac").write_bytes(damaged)
     for name, message in (
-        ("missing.wav", "does not exist"), ("folder.wav", "is no file"), ("empty.wav", "is empty"),
-        ("text.wav", "is not audio"), ("x" * 4000, "File name too long"),
+        ("missing.wav", "does not exist"), ("folder.wav", "is not a file"),
+        ("empty.wav", "is empty"), ("text.wav", "is not audio"), ("x" * 4000, "File name too long"),
     ):  # fmt: skip
         assert message in (inspected(tmp_path / name).problem or "")
     assert inspected(tmp_path / "a\0b.wav").problem

@@ -1,0 +1,103 @@
+"""Opening audio files of any format; every failure is an AudioError."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+import soundfile
+
+from asrkit.audio.ffmpeg import FFmpegFile
+from asrkit.audio.file import (
+    MAX_SECONDS,
+    AudioError,
+    AudioFile,
+    NotAudioError,
+    Source,
+    bytes_of,
+    name_of,
+)
+from asrkit.audio.joined import JoinedFile, layout_of
+from asrkit.audio.sndfile import SndFile, is_exact, open_sndfile
+
+
+@contextmanager
+def opened(source: Source, track: int | None = None) -> Iterator[AudioFile]:
+    """Open a file, which is closed with the block.
+
+    libsndfile reads what it reads exactly, FFmpeg everything else that it plays. A path is always
+    that of a local file, never a URL or a device.
+
+    Args:
+        source: path of a file, or a file in memory.
+        track: number of the audio track in a container, from 0; None for the default one.
+
+    Raises:
+        AudioError: for a file that cannot be read.
+    """
+    try:
+        file = open_audio(source, track)
+    except OSError as error:
+        why = error.strerror or error
+        raise AudioError(f"{name_of(source)} cannot be read: {why}") from error
+    try:
+        yield file
+    finally:
+        file.close()
+
+
+def open_audio(source: Source, track: int | None = None) -> AudioFile:
+    """The open file; the caller closes it.
+
+    Raises:
+        AudioError: for a file that cannot be read.
+        OSError: for one that cannot be opened.
+    """
+    name = name_of(source)
+    if isinstance(source, (str, Path)):
+        check_path(Path(source), name)
+    if looks_like_mp3(source):  # libmpg123 guesses lengths, and complains on standard error
+        with suppress(NotAudioError):
+            return open_ffmpeg(source, name, track)
+    layout = layout_of(source)
+    if len(layout.starts) > 1 and not track:
+        return JoinedFile(source, layout.starts, partial(open_audio, track=track))
+    known = [layout.damage] if layout.damage else []
+    ffmpeg = partial(open_ffmpeg, source, name, track, known)
+    file, problem = None, "its header states no length"
+    try:
+        file = open_sndfile(source)
+    except soundfile.LibsndfileError as error:
+        problem = error.error_string
+    if file is not None and is_exact(file) and not (track or layout.damage or layout.has_tracks):
+        cut = [] if layout.is_complete else ["is cut off: its last page is missing"]
+        return SndFile(file, source, ffmpeg, cut)
+    try:
+        return ffmpeg()
+    except NotAudioError as error:
+        if file is not None and 0 < file.frames <= MAX_SECONDS * file.samplerate:
+            return SndFile(file, source, ffmpeg, known)
+        raise AudioError(
+            f"{name} is not audio that soundfile or FFmpeg reads ({problem} {error})"
+        ) from error
+
+
+def looks_like_mp3(source: Source) -> bool:
+    """Whether a file begins with an ID3 tag or with the sync word of MPEG audio."""
+    with bytes_of(source) as data:
+        head = data.read(3)
+    return head == b"ID3" or (head[:1] == b"\xff" and head[1:2] >= b"\xe0")
+
+
+def open_ffmpeg(
+    source: Source, name: str, track: int | None, problems: Sequence[str] = ()
+) -> FFmpegFile:
+    return FFmpegFile(bytes_of(source), name, track, problems)
+
+
+def check_path(path: Path, name: str) -> None:
+    """Raises AudioError unless this is a file with something in it."""
+    if not path.is_file():
+        raise AudioError(f"{name} is not a file" if path.exists() else f"{name} does not exist")
+    if path.stat().st_size == 0:
+        raise AudioError(f"{name} is empty (0 bytes)")

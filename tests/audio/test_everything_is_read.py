@@ -1,0 +1,291 @@
+"""Law: all that FFmpeg plays of a file is read, at the time at which it plays, or it is said."""
+
+import io
+import struct
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+import soundfile
+
+from asrkit import audio
+from asrkit.audio.open_file import opened
+from tests.conftest import speech
+
+RATE = 16000
+SPEECH = (speech(2.0) * 20000).astype(np.int16)
+
+
+def wav(samples: np.ndarray, stated: int | None = None) -> bytes:
+    """16-bit mono wav whose data chunk states `stated` bytes."""
+    data = samples.astype("<i2").tobytes()
+    size = len(data) if stated is None else stated
+    form = struct.pack("<IHHIIHH", 16, 1, 1, RATE, 2 * RATE, 2, 16)
+    riff = 0 if stated == 0 else min(36 + size, 0xFFFFFFFF)
+    head = b"RIFF" + struct.pack("<I", riff) + b"WAVEfmt " + form
+    return head + b"data" + struct.pack("<I", size) + data
+
+
+def written(samples: np.ndarray, rate: int = RATE, **options: str) -> bytes:
+    """The samples in a format of libsndfile."""
+    file = io.BytesIO()
+    soundfile.write(file, samples, rate, **options)
+    return file.getvalue()
+
+
+def muxed(path: Path, codec: str, parts: list[tuple[np.ndarray, float]], tracks: int = 1) -> bytes:
+    """Parts of samples, each with the time where it begins, in a container of FFmpeg.
+
+    Of several tracks the last one has the samples, the others are silent.
+    """
+    with av.open(str(path), "w") as file:
+        streams = [file.add_stream(codec, rate=RATE, layout="mono") for _ in range(tracks)]
+        for number, stream in enumerate(streams):
+            for samples, start in parts:
+                silent = number < tracks - 1
+                frame = av.AudioFrame.from_ndarray((samples * (not silent))[None], "s16", "mono")
+                frame.sample_rate, frame.time_base = RATE, Fraction(1, RATE)
+                frame.pts = round(start * RATE)
+                file.mux(stream.encode(frame))
+            file.mux(stream.encode(None))
+    return path.read_bytes()
+
+
+def mp3_without_xing(samples: np.ndarray) -> bytes:
+    """An MP3 of variable bit rate as a pipe gets it, without the frame that states its length."""
+    data = written(samples, format="MP3", bitrate_mode="VARIABLE", compression_level=0.5)
+    assert b"Xing" in data[:200]
+    rates = (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160)
+    return data[72 * rates[data[2] >> 4] * 1000 // RATE + (data[2] >> 1 & 1) :]
+
+
+def flac_without_total(samples: np.ndarray) -> bytes:
+    """A FLAC file as a pipe gets it."""
+    data = bytearray(written(samples, format="FLAC"))
+    data[21] &= 0xF0
+    data[22:26] = bytes(4)
+    return bytes(data)
+
+
+def ogg(samples: np.ndarray, codec: str) -> bytes:
+    return written(samples, format="OGG", subtype=codec)
+
+
+def loud_then_speech() -> np.ndarray:
+    """Noise of a high bit rate before speech of a low one: a guess of the length is far off."""
+    noise = np.random.default_rng(0).normal(size=RATE) * 6000
+    return np.concatenate([noise, SPEECH, SPEECH]).clip(-32768, 32767).astype(np.int16)
+
+
+# name: the file, its length in seconds, and what is said of it; None: nothing
+Make = Callable[[Path], bytes]
+FILES: dict[str, tuple[Make, float, str | None]] = {
+    "vbr_no_xing.mp3": (lambda _: mp3_without_xing(loud_then_speech()), 5.0, None),
+    "xing.mp3": (lambda _: written(loud_then_speech(), format="MP3"), 5.0, None),
+    "joined.mp3": (lambda _: written(SPEECH, format="MP3") * 2, 4.0, None),
+    "joined.flac": (lambda _: written(SPEECH, format="FLAC") * 3, 6.0, None),
+    "joined.wav": (lambda _: wav(SPEECH) * 2, 4.0, None),
+    "joined.aiff": (lambda _: written(SPEECH, format="AIFF") * 2, 4.0, None),
+    "joined.au": (lambda _: written(SPEECH, format="AU") * 2, 4.0, None),
+    "joined.caf": (lambda _: written(SPEECH, format="CAF") * 2, 4.0, None),
+    "joined.w64": (lambda _: written(SPEECH, format="W64") * 2, 4.0, None),
+    "joined.ogg": (lambda _: ogg(SPEECH, "VORBIS") * 3, 6.0, None),
+    "joined.opus": (lambda _: ogg(SPEECH[:8000], "OPUS") * 4, 2.0, None),
+    "joined.ts": (lambda p: muxed(p, "aac", [(SPEECH, 0.0)]) * 2, 4.2, None),
+    "gsm.wav": (lambda _: written(SPEECH[::2], 8000, format="WAV", subtype="GSM610"), 2.0, None),
+    "g721.au": (lambda _: written(SPEECH[::2], 8000, format="AU", subtype="G721_32"), 2.0, None),
+    "g723.au": (lambda _: written(SPEECH[::2], 8000, format="AU", subtype="G723_24"), 2.0, None),
+    "nms.wav": (
+        lambda _: written(SPEECH[::2], 8000, format="WAV", subtype="NMS_ADPCM_32"), 2.0, None,
+    ),
+    "gsm.gsm": (lambda _: written(SPEECH[::2], 8000, format="RAW", subtype="GSM610"), 2.0, None),
+    "size_0.wav": (lambda _: wav(SPEECH, 0), 2.0, None),
+    "size_max.wav": (lambda _: wav(SPEECH, 0xFFFFFFFF), 2.0, None),
+    "no_total.flac": (lambda _: flac_without_total(SPEECH), 2.0, None),
+    "late.mkv": (lambda p: muxed(p, "pcm_s16le", [(SPEECH, 2.0)]), 4.0, None),
+    "hole.mkv": (
+        lambda p: muxed(p, "pcm_s16le", [(SPEECH, 0.0), (SPEECH, 5.0)]), 7.0, "holes in its time",
+    ),
+    "two_tracks.mka": (
+        lambda p: muxed(p, "pcm_s16le", [(SPEECH, 0.0)], tracks=2), 2.0, "has 2 audio tracks",
+    ),
+    "stale.wav": (lambda _: wav(SPEECH, 32000), 1.0, "32000 bytes behind its samples"),
+    "cut.wav": (lambda _: wav(SPEECH)[: 44 + len(SPEECH)], 1.0, "ends 1.00 s before its header"),
+    "cut.aiff": (lambda _: written(SPEECH, format="AIFF")[:32046], 1.0, "is cut off"),
+    "cut.w64": (lambda _: written(SPEECH, format="W64")[:32104], 1.0, "is cut off"),
+    "cut.au": (lambda _: written(SPEECH, format="AU")[:32024], 1.0, "is cut off"),
+    "cut.caf": (lambda _: written(SPEECH, format="CAF")[:36096], 1.0, "is cut off"),
+    "cut.nist": (lambda _: written(SPEECH, format="NIST")[:33024], 1.0, "is cut off"),
+    "cut.flac": (lambda _: written(SPEECH, format="FLAC")[:20000], 0.9, "is cut off"),
+    "cut.ogg": (lambda _: ogg(np.tile(SPEECH, 3), "VORBIS")[:12000], 2.0, "is cut off"),
+    "cut.mp3": (lambda _: written(np.tile(SPEECH, 2), format="MP3")[:8000], 2.0, "is cut off"),
+    "cut.webm": (lambda p: muxed(p, "libopus", [(SPEECH, 0.0)])[:8000], 1.0, "is cut off"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_all_that_plays_is_read_or_it_is_said(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    make, seconds, said = FILES[name]
+    path = tmp_path / name
+    path.write_bytes(make(path))
+    samples, rate = audio.read(path)
+    tolerance = 0.5 if said == "is cut off" else 0.15  # encoders add some
+    assert abs(len(samples) / rate - seconds) < tolerance
+    lines = {record.getMessage() for record in caplog.records}
+    if said is None and name != "joined.mp3":
+        assert not lines
+    elif said is not None:
+        assert len(lines) == 1
+        assert said in lines.pop()
+    # The same from memory, in parts, and in its length.
+    if path.suffix != ".gsm":  # known by its ending alone
+        assert np.array_equal(audio.read(io.BytesIO(path.read_bytes()))[0], samples)
+    part = audio.read(path, 0.4, 0.35)[0]
+    assert np.array_equal(part, samples[round(0.4 * rate) :][: len(part)])
+    assert len(part) == round(0.35 * rate)
+    if path.name != "cut.flac":  # whose header is right but for the cut
+        assert audio.info(path).num_samples == len(samples)
+
+
+@pytest.mark.parametrize("codec", ["VORBIS", "OPUS"])
+def test_joined_ogg_streams_are_their_parts(codec: str, tmp_path: Path) -> None:
+    """Recordings of internet radio: bit for bit, at the rate of the parts."""
+    parts = [ogg(SPEECH[:n], codec) for n in (32000, 9000, 20000)]
+    expected = [soundfile.read(io.BytesIO(each), dtype="float32")[0] for each in parts]
+    (tmp_path / "x.ogg").write_bytes(b"".join(parts))
+    assert np.array_equal(audio.load(tmp_path / "x.ogg"), np.concatenate(expected))
+
+
+def test_a_joined_part_of_another_rate_and_channels(tmp_path: Path) -> None:
+    second = written(np.stack([SPEECH[:16000:2]] * 2, axis=1), 8000, format="FLAC")
+    (tmp_path / "x.flac").write_bytes(written(SPEECH, format="FLAC") + second)
+    samples, rate = audio.read(tmp_path / "x.flac")
+    assert (samples.shape, rate) == ((48000, 1), RATE)
+    assert np.abs(samples[34000:46000, 0] - SPEECH[2000:14000] / 32768).mean() < 0.05
+
+
+def test_words_of_late_audio_have_the_containers_times(tmp_path: Path) -> None:
+    muxed(tmp_path / "late.mkv", "pcm_s16le", [(SPEECH, 2.0), (SPEECH, 6.0)])
+    samples, _ = audio.read(tmp_path / "late.mkv")
+    expected = np.zeros(8 * RATE, np.float32)
+    expected[2 * RATE : 4 * RATE] = expected[6 * RATE :] = SPEECH / 32768
+    assert np.array_equal(samples[:, 0], expected)
+
+
+def test_a_clock_that_starts_late_or_jumps_adds_no_silence(tmp_path: Path) -> None:
+    """Times of a broadcast count from anywhere, and begin anew."""
+    later = muxed(tmp_path / "a.ts", "mp2", [(SPEECH, 40000.0)])
+    (tmp_path / "x.ts").write_bytes(later + muxed(tmp_path / "b.ts", "mp2", [(SPEECH, 5.0)]))
+    assert 3.9 < len(audio.load(tmp_path / "x.ts")) / RATE < 4.3
+
+
+def test_damaged_packets_are_silent_and_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = bytearray(muxed(tmp_path / "x.ts", "aac", [(SPEECH, 0.0)]))
+    whole = len(audio.load(tmp_path / "x.ts"))
+    assert not caplog.text
+    for at in range(len(data) // 3, len(data) * 2 // 3, 97):
+        data[at] ^= 0x55
+    (tmp_path / "x.ts").write_bytes(data)
+    assert abs(len(audio.load(tmp_path / "x.ts")) - whole) < 1100
+    assert "packets (" in caplog.text
+    assert "cannot be decoded and are left silent" in caplog.text
+
+
+@pytest.mark.parametrize("codec", ["VORBIS", "OPUS"])
+def test_a_damaged_ogg_page_does_not_shift_what_follows(
+    codec: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """libsndfile leaves the page out in silence, a second of it."""
+    data = bytearray(ogg(np.tile(SPEECH, 3), codec))
+    data[len(data) // 2] ^= 0xFF
+    (tmp_path / "x.ogg").write_bytes(data)
+    samples, rate = audio.read(tmp_path / "x.ogg")
+    assert abs(len(samples) / rate - 6.0) < 0.02
+    assert "is damaged: at least 1 of its" in caplog.text
+
+
+def test_the_default_track_is_read_and_any_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Screen recorders write the desktop first and the microphone second."""
+    path = tmp_path / "x.mka"
+    muxed(path, "pcm_s16le", [(SPEECH, 0.0)], tracks=2)
+    assert not audio.load(path).any()
+    assert "track 0 is read, --track N reads another" in caplog.text
+    caplog.clear()
+    assert np.array_equal(audio.load(path, track=1), SPEECH / np.float32(32768))
+    assert not caplog.text
+    with pytest.raises(audio.AudioError, match="has audio tracks 0 to 1, not 2"):
+        audio.load(path, track=2)
+    with av.open(str(path)) as source, av.open(str(tmp_path / "y.mka"), "w") as sink:
+        streams = [sink.add_stream_from_template(each) for each in source.streams.audio]
+        streams[1].disposition = av.stream.Disposition.default
+        for packet in source.demux():
+            if packet.dts is not None:
+                packet.stream = streams[packet.stream.index]
+                sink.mux(packet)
+    assert audio.load(tmp_path / "y.mka").any()
+    assert "track 1 is read" in caplog.text
+
+
+def test_a_video_without_sound_is_named(tmp_path: Path) -> None:
+    with av.open(str(tmp_path / "x.mp4"), "w") as file:
+        stream = file.add_stream("mpeg4", rate=10)
+        stream.width = stream.height = 32
+        for _ in range(5):
+            frame = av.VideoFrame.from_ndarray(np.zeros((32, 32, 3), np.uint8), format="rgb24")
+            file.mux(stream.encode(frame))
+        file.mux(stream.encode(None))
+    with pytest.raises(audio.AudioError, match=r"x\.mp4 has no audio track, only video"):
+        audio.load(tmp_path / "x.mp4")
+
+
+def test_channels_that_cancel_out_are_named_and_can_be_chosen(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "x.wav"
+    soundfile.write(path, np.stack([SPEECH, -SPEECH], 1), RATE)
+    assert not audio.load(path).any()
+    assert "has channels that cancel each other out: their mix is 100 dB below" in caplog.text
+    caplog.clear()
+    assert np.array_equal(audio.load(path, channel=1), -SPEECH / np.float32(32768))
+    soundfile.write(path, np.stack([SPEECH, 0 * SPEECH], 1), RATE)  # a call, one of two speaks
+    audio.load(path)
+    assert not caplog.text
+    with pytest.raises(audio.AudioError, match="has the channels 0 to 1, not 2"):
+        audio.load(path, channel=2)
+
+
+@pytest.mark.parametrize("subtype", ["PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE"])
+def test_ffmpeg_gives_the_samples_of_libsndfile(subtype: str, tmp_path: Path) -> None:
+    """So that a file may go from one reader to the other in the middle."""
+    from asrkit.audio.ffmpeg import FFmpegFile
+
+    path = tmp_path / "x.wav"
+    soundfile.write(path, np.stack([speech(0.5), speech(0.5, 1)], 1), 44100, subtype)
+    with opened(path) as file:
+        expected = np.concatenate(list(file.blocks(1000)))
+    other = FFmpegFile(path.open("rb"), "x.wav")
+    for _ in range(2):  # it can be read again
+        assert np.array_equal(np.concatenate(list(other.blocks(777))), expected)
+    assert other.sample_rate == 44100
+    other.close()
+
+
+def test_libraries_write_nothing_on_standard_error(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data = written(np.tile(SPEECH, 2), format="MP3")
+    (tmp_path / "x.mp3").write_bytes(data[:5000] + bytes(2000) + data[7000:])
+    audio.load(tmp_path / "x.mp3")
+    (tmp_path / "x.m4a").write_bytes(muxed(tmp_path / "y.m4a", "aac", [(SPEECH, 0.0)])[:5000])
+    with pytest.raises(audio.AudioError, match="is not audio"):
+        audio.load(tmp_path / "x.m4a")
+    assert "mpg123" not in capfd.readouterr().err
