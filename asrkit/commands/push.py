@@ -10,8 +10,9 @@ from asrkit.commands.terms import add_terms, changed_terms
 from asrkit.errors import UserError, shown
 from asrkit.hub import CARD, PREFIX, address_of, upload
 from asrkit.hub import MODEL as MODEL_NAME
-from asrkit.model_file import ModelFile, load_model, model_path
-from asrkit.terms import Terms, spelled
+from asrkit.model_file import ModelFile, load_model, model_path, read_terms_of
+from asrkit.pretrained import ready_models
+from asrkit.terms import Terms, inherited, spelled
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -63,6 +64,11 @@ def pushed_terms(options: argparse.Namespace, file: ModelFile) -> Terms:
         UserError: if neither the options nor the model file state a licence.
     """
     terms = changed_terms("asrkit push", options, file.terms)
+    start = file.config.training.start_from
+    if start in ready_models():  # other names are paths of the machine that trained
+        terms, notes = inherited(terms, {start: read_terms_of(start)}, "--licence")
+        for note in notes:
+            complain("asrkit push", note)
     if terms.licence is None:
         raise UserError(
             f"{shown(options.model)} does not state its licence: add --licence, such as --licence "

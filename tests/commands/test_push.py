@@ -257,3 +257,30 @@ def test_a_licence_that_differs_from_the_files_is_reported(
         Path("m.md").write_text(own, encoding="utf-8")
     assert run("push", "m.safetensors", "me/tiny", "--licence", licence, "--dry-run") == 0
     assert capsys.readouterr().err == (said and f"asrkit push: {said}\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "licence", "said"),
+    [
+        ([], "cc-by-sa-4.0", "licence CC-BY-SA-4.0, that of small-en-alnum"),
+        (["--licence", "CC-BY-4.0"], "cc-by-4.0", "licence CC-BY-4.0, but small-en-alnum is under "
+         "CC-BY-SA-4.0, which asks that changed versions keep it"),
+    ],
+)  # fmt: skip
+def test_a_model_trained_from_a_ready_one_before_files_had_terms(
+    options: list[str],
+    licence: str,
+    said: str,
+    remote: hub_server.Hub,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Its configuration names the ready model, whose licence asks to be kept."""
+    file = load_model("m.safetensors")
+    training = file.config.training.model_copy(update={"start_from": "small-en-alnum"})
+    config = file.config.model_copy(update={"training": training})
+    save_model("m.safetensors", file._replace(config=config))
+    assert run("push", "m.safetensors", "me/tiny", "--dry-run", *options) == 0
+    shown = capsys.readouterr()
+    assert properties(shown.out)["license"] == licence
+    assert f"asrkit push: {said}\n" in shown.err
+    assert remote.requests == []
