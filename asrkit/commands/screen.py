@@ -119,7 +119,7 @@ class JsonLines(Screen):
         self.show("final", segment, context=segment.context)
 
     def show(self, kind: str, segment: Segment, **more: str) -> None:
-        words = [word._asdict() for word in segment.words]
+        words = [word.as_json() for word in segment.words]
         times = {"start": segment.start, "end": segment.end}
         line = {"type": kind, "text": segment.text, **times, "words": words, **more}
         print(json.dumps(line, ensure_ascii=False), flush=True)

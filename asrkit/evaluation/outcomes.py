@@ -14,6 +14,7 @@ from asrkit.evaluation.trace import Trace
 from asrkit.evaluation.wer import ErrorRate, wer
 from asrkit.model import BLANK, FULL_CONTEXT
 from asrkit.runtime import Recognizer, Result, Word
+from asrkit.runtime.word import whole
 from asrkit.search import NOTHING, Hypothesis
 from asrkit.search.align import AlignmentError, ForcedAlignment, frames_needed
 from asrkit.text import TextError
@@ -171,7 +172,7 @@ def aligned(
         result = aligner.with_search(trace).read(log_probs, len(utterance.samples))
     except (TextError, AlignmentError):
         return None
-    return Alignment(trace.hypothesis, result.words)
+    return Alignment(trace.hypothesis, tuple(whole(result.words)))
 
 
 def loss_of(recognizer: Recognizer, log_probs: Tensor, reference: str) -> Loss | None:

@@ -8,6 +8,7 @@ from asrkit.evaluation.accuracy import WordAccuracy, word_accuracy
 from asrkit.evaluation.delays import Delay, summarize
 from asrkit.evaluation.outcomes import Outcome
 from asrkit.evaluation.wer import ErrorRate, Interval, bootstrap, cer, wer
+from asrkit.runtime.word import whole
 
 
 class Score(NamedTuple):
@@ -72,7 +73,11 @@ def score_of(outcomes: Sequence[Outcome]) -> Score:
         characters=cer(references, texts),
         each={outcome.id: outcome.errors for outcome in outcomes},
         accuracy=word_accuracy(
-            (each.result.words, each.reference.split(), each.alignment and each.alignment.words)
+            (
+                whole(each.result.words),
+                each.reference.split(),
+                each.alignment and each.alignment.words,
+            )
             for each in outcomes
         ),
         delay=summarize(tokens, last, outcomes[0].frame_ms),

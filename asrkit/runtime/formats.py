@@ -6,15 +6,16 @@ pause is the BBC's (Subtitle Guidelines, "Gaps"): a shorter one is not left empt
 
 import csv
 import io
+import itertools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 from asrkit.errors import UserError, shown
-from asrkit.runtime.word import Word
+from asrkit.runtime.word import Word, joined
+from asrkit.text.graphemes import clusters, columns
 
-LINE_CHARACTERS, MAX_LINES = 42, 2
+LINE_COLUMNS, MAX_LINES = 42, 2
 MIN_MS, MAX_MS = 833, 7000  # a cue is shown
 PAUSE_SECONDS = 1.0  # ends a cue
 SENTENCE_ENDS = (".", "?", "!", "…", "。", "？", "！")
@@ -30,7 +31,7 @@ class Recording(NamedTuple):
 
     @property
     def text(self) -> str:
-        return " ".join(word.text for word in self.words)
+        return joined(self.words)
 
 
 class Format(NamedTuple):
@@ -65,7 +66,7 @@ def indented(recording: Recording) -> str:
 
 
 def as_object(recording: Recording) -> dict[str, Any]:
-    words = [word._asdict() for word in recording.words]
+    words = [word.as_json() for word in recording.words]
     return {"id": recording.id, "text": recording.text, "words": words, **recording.more}
 
 
@@ -147,7 +148,7 @@ def cues(words: Sequence[Word]) -> list[tuple[int, int, str]]:
     found = []
     for group, (start, end), after in zip(groups, times, nexts, strict=True):
         end = min(max(end, start + MIN_MS), start + MAX_MS, after)
-        found.append((start, end, "\n".join(lines_of([word.text for word in group]) or ())))
+        found.append((start, end, "\n".join(lines_of(group) or ())))
     return found
 
 
@@ -182,34 +183,42 @@ def gap(words: Sequence[Word], i: int) -> float:
 
 def fits(words: Sequence[Word]) -> bool:
     long = words[-1].end - words[0].start > MAX_MS / 1000
-    return not long and lines_of([word.text for word in words]) is not None
+    return not long and lines_of(words) is not None
 
 
-def lines_of(texts: list[str]) -> list[str] | None:
+def lines_of(words: Sequence[Word]) -> list[str] | None:
     """One line, or two that are as equal as they can be; None if it takes more."""
-    whole = " ".join(texts)
-    if len(whole) <= LINE_CHARACTERS:
-        return [whole]
-    if len(whole) > MAX_LINES * LINE_CHARACTERS + 1:
+    ends = [columns(words[0].text)]  # columns of one line up to each word
+    for word in words[1:]:
+        ends.append(ends[-1] + word.spaced + columns(word.text))
+    if ends[-1] <= LINE_COLUMNS:
+        return [joined(words)]
+    if ends[-1] > MAX_LINES * LINE_COLUMNS + 1:
         return None
-    pairs = [[" ".join(texts[:i]), " ".join(texts[i:])] for i in range(1, len(texts))]
-    pairs = [pair for pair in pairs if max(map(len, pair)) <= LINE_CHARACTERS]
-    return min(pairs, key=lambda pair: abs(len(pair[0]) - len(pair[1])), default=None)
+    rests = (ends[-1] - end - word.spaced for end, word in zip(ends, words[1:], strict=False))
+    widths = list(zip(ends, rests, strict=False))
+    fitting = [i for i, pair in enumerate(widths, start=1) if max(pair) <= LINE_COLUMNS]
+    at = min(fitting, key=lambda i: abs(widths[i - 1][0] - widths[i - 1][1]), default=None)
+    return None if at is None else [joined(words[:at]), joined(words[at:])]
 
 
 def parts(word: Word) -> list[Word]:
-    """A word as long as lines are; a longer one in parts with their share of its time.
-
-    Scripts without spaces make such words.
-    """
-    size, count = LINE_CHARACTERS, len(word.text)
-    if count <= size:
+    """A word as long as lines are; a longer one in parts of whole clusters, with their share of
+    its time."""
+    if columns(word.text) <= LINE_COLUMNS:
         return [word]
-    edges = [*range(0, count, size), count]
-    at = [word.start + (word.end - word.start) * edge / count for edge in edges]
+    lines, width = [""], 0
+    for cluster in clusters(word.text):
+        if lines[-1] and width + columns(cluster) > LINE_COLUMNS:
+            lines.append("")
+            width = 0
+        lines[-1] += cluster
+        width += columns(cluster)
+    counts = [0, *itertools.accumulate(map(len, lines))]
+    at = [word.start + (word.end - word.start) * count / counts[-1] for count in counts]
     return [
-        word._replace(text=word.text[a:b], start=at[i], end=at[i + 1])
-        for i, (a, b) in enumerate(pairwise(edges))
+        Word(text, at[i], at[i + 1], word.confidence).with_space(word.spaced and not i)
+        for i, text in enumerate(lines)
     ]
 
 

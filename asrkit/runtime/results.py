@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from asrkit.runtime import formats
-from asrkit.runtime.word import Word
+from asrkit.runtime.word import Word, joined
 from asrkit.search import NOTHING, Hypothesis, Ranked
 from asrkit.text import Tokenizer, decode
+from asrkit.text.graphemes import divides_units
 
 # The first token of a word comes after its start, the last before its end: words are so much
 # longer than their tokens. Of digits in a row with known edges, nine of ten begin at least
@@ -270,6 +271,8 @@ class Result:
 class WordReader:
     """Timed words of a segment's hypotheses, one after another.
 
+    In scripts without spaces each label that begins a unit begins a word, with the label's time.
+
     All but RECENT tokens are read once, unless they change: the time for a partial result does not
     depend on how long the stream has lasted, nor on how long its words are.
 
@@ -323,8 +326,9 @@ class WordReader:
             text = piece.strip()
             if not text:
                 continue
-            if fresh:
-                words.append(Word(text, self.seconds(begin), self.seconds(end), confidence))
+            if fresh or divides_units(words[-1].text, text):
+                times = self.seconds(begin), self.seconds(end)
+                words.append(Word(text, *times, confidence).with_space(fresh))
             else:  # the word becomes longer
                 word = words[-1]
                 words[-1] = word._replace(
@@ -338,10 +342,6 @@ class WordReader:
     def seconds(self, frame: int) -> float:
         """When a frame of the segment begins, from the start of the stream."""
         return seconds(self.start + frame, self.frame_ms, self.lead_ms)
-
-
-def joined(words: Sequence[Word]) -> str:
-    return " ".join(word.text for word in words)
 
 
 def widened(words: Sequence[Word], before: float, duration: float) -> list[Word]:

@@ -20,6 +20,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from asrkit.errors import UserError, reason, shown
+from asrkit.runtime.word import AttachedWord, Word
 
 MAGIC = b"asrkit stream 1\n"  # with the version of the format
 JSON = "json"  # name of the tensor whose bytes are the JSON text; the others have numbers
@@ -28,6 +29,7 @@ LARGEST = 1 << 53  # of whole numbers: 18 000 years of samples
 MOST = 1e8  # of a number in a tensor: samples, features, keys and values are far below
 
 T = TypeVar("T")
+ATTACHED = "attached"  # after the fields of a word without a space before it
 
 
 class SavedStreamError(UserError):
@@ -110,7 +112,8 @@ def plain(value: Any, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, list | tuple):
-        return [plain(each, tensors) for each in value]
+        mark = [ATTACHED] if isinstance(value, AttachedWord) else []
+        return [*(plain(each, tensors) for each in value), *mark]
     return value
 
 
@@ -137,6 +140,8 @@ def read(kind: type[T], value: Any, tensors: Mapping[str, Tensor]) -> T:
         if found.is_floating_point() and found.numel():  # or the network would make infinity of it
             require(float(found.abs().max()) <= MOST, f"a tensor holds a number above {MOST:g}")
         return found if kind is Tensor else found.numpy()
+    if kind is Word and isinstance(value, list) and value[-1:] == [ATTACHED]:
+        return read(AttachedWord, value[:-1], tensors)  # type: ignore[return-value]
     if origin is dict:
         require(isinstance(value, dict), f"expected a mapping, got {shown(value)}")
         return {name: read(arguments[1], each, tensors) for name, each in value.items()}  # type: ignore[return-value]

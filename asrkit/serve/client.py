@@ -328,4 +328,7 @@ def refusal(error: Error) -> str:
 
 
 def words_of(words: list[TimedWord]) -> tuple[Word, ...]:
-    return tuple(Word(word.text, word.start, word.end, word.confidence) for word in words)
+    return tuple(
+        Word(word.text, word.start, word.end, word.confidence).with_space(word.spaced)
+        for word in words
+    )

@@ -81,6 +81,8 @@ class TimedWord(Answer):
     """Seconds from the start of the call."""
     end: float
     confidence: float
+    spaced: bool = True
+    """Whether a space comes before it in the text; not so in Chinese, Japanese, Thai, …"""
 
 
 class Started(Answer):
@@ -190,7 +192,8 @@ def problem(error: ValidationError) -> str:
 
 def timed(words: tuple[Word, ...]) -> list[TimedWord]:
     return [
-        TimedWord(text=w.text, start=w.start, end=w.end, confidence=w.confidence) for w in words
+        TimedWord(text=w.text, start=w.start, end=w.end, confidence=w.confidence, spaced=w.spaced)
+        for w in words
     ]
 
 

@@ -178,7 +178,11 @@ class Asked:
             "text": text, "usage": usage,
         }  # fmt: skip
         if "word" in self.times:
-            body["words"] = [{"word": w.text, "start": w.start, "end": w.end} for w in words]
+            body["words"] = [
+                {"word": w.text, "start": w.start, "end": w.end}
+                | ({} if w.spaced else {"spaced": False})
+                for w in words
+            ]
         if "segment" in self.times:
             body["segments"] = [verbose(i, segment) for i, segment in enumerate(segments)]
         return JSONResponse(body)

@@ -16,7 +16,8 @@ from praatio.utilities.errors import PraatioException
 
 from asrkit import UserError
 from asrkit.runtime import Result, Word, formats
-from asrkit.runtime.formats import FORMATS, LINE_CHARACTERS, MAX_MS, Recording, cues, write
+from asrkit.runtime.formats import FORMATS, LINE_COLUMNS, MAX_MS, Recording, cues, write
+from asrkit.text.graphemes import clusters, columns, units
 
 
 def random_words(seed: int, count: int, zero: bool = False) -> list[Word]:
@@ -63,7 +64,7 @@ def check_subtitles(found: list[tuple[float, float, str]], words: list[Word]) ->
     for start, end, text in found:
         assert 0 < end - start <= MAX_MS / 1000 + 1e-9
         assert 1 <= len(text.split("\n")) <= 2
-        assert max(map(len, text.split("\n"))) <= LINE_CHARACTERS
+        assert max(map(len, text.split("\n"))) <= LINE_COLUMNS
 
 
 def test_srt(words: list[Word]) -> None:
@@ -97,7 +98,7 @@ def test_control_subtitles_that_break_a_limit_are_noticed() -> None:
         [(0.0, 2.0, "a")],
         [(0.0, 0.0, "a"), (1.0, 2.0, "b")],
         [(0.0, 2.0, "a\n\nb")],
-        [(0.0, 2.0, "a" + " " * LINE_CHARACTERS + "b")],
+        [(0.0, 2.0, "a" + " " * LINE_COLUMNS + "b")],
     ):
         with pytest.raises(AssertionError):
             check_subtitles(bad, words)
@@ -208,3 +209,63 @@ def test_ctm_lines_are_no_comments() -> None:
     word = Word("yes", 0.0, 0.5, 1.0)
     for name, written in ((";;a b", "_;;a_b"), (";a", ";a"), (" ;;", "_;;")):
         assert write("ctm", [Recording([word], name)]).split()[0] == written
+
+
+def units_of(text: str, step: float = 0.2) -> list[Word]:
+    """A word for each unit of a text, one after another."""
+    found: list[Word] = []
+    for part in text.split():
+        for number, unit in enumerate(units(part)):
+            at = step * len(found)
+            found.append(Word(unit, at, at + step, 0.9).with_space(not number))
+    return found
+
+
+@pytest.mark.parametrize(
+    "text", ["你好，世界。" * 30, "今日はコーヒーを" * 20, "ที่ไปน้ำ" * 40 + " ก"]
+)
+def test_subtitles_of_scripts_without_spaces(text: str) -> None:
+    """Cues with the times of their characters, lines of at most 42 columns, no cluster divided."""
+    words = units_of(text)
+    found = cues(words)
+    assert len(found) > 3
+    lines = [line for _, _, cue in found for line in cue.splitlines()]
+    assert "".join(lines).replace(" ", "") == text.replace(" ", "")
+    assert max(map(columns, lines)) <= LINE_COLUMNS
+    assert [part for line in lines for part in clusters(line) if part != " "] == [
+        part for part in clusters(text) if part != " "
+    ]
+    begun = 0  # characters before a cue
+    sizes = itertools.accumulate((len(w.text) for w in words[:-1]), initial=0)
+    at = dict(zip(sizes, words, strict=True))
+    for start, _, cue in found:
+        assert start == round(1000 * at[begun].start)
+        begun += len("".join(cue.split()))
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_no_format_puts_spaces_between_characters(form: str) -> None:
+    words = units_of("你好 世界")
+    recording = Recording(words, "x", 2.0)
+    assert recording.text == "你好 世界"
+    text = write(form, [recording])
+    if form in ("ctm", "csv", "textgrid"):
+        assert "你好" not in text
+        assert all(word.text in text for word in words)
+    else:
+        assert "你好 世界" in text
+    if form == "jsonl":
+        given = json.loads(text)["words"]
+        assert [word.get("spaced", True) for word in given] == [True, False, True, False]
+        assert "spaced" not in given[0]
+
+
+def test_long_words_are_divided_between_clusters() -> None:
+    family = "\U0001f469\u200d\U0001f469\u200d\U0001f467"
+    for text in ("x" * 41 + family, family * 30, "e\u0301" * 100, "한" * 50):
+        lines = [
+            line for _, _, cue in cues([Word(text, 0.0, 6.0, 0.9)]) for line in cue.splitlines()
+        ]
+        assert "".join(lines) == text
+        assert [part for line in lines for part in clusters(line)] == clusters(text)
+        assert max(map(columns, lines)) <= LINE_COLUMNS

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import pickle
 import random
 from collections.abc import Sequence
 
@@ -19,6 +20,8 @@ from asrkit.runtime.results import (
     seconds,
     widened,
 )
+from asrkit.runtime.saved import plain, read
+from asrkit.runtime.word import whole
 from asrkit.search import GreedySearch, Hypothesis, PrefixBeamSearch, Ranked
 from asrkit.text import CharTokenizer, SentencePieceTokenizer, Tokenizer, WordTokenizer, decode
 from tests.conftest import speech
@@ -30,6 +33,9 @@ TOKENIZERS = [
     CharTokenizer(list(" abcdefg")),
     WordTokenizer(list("abcdefgh")),
     SentencePieceTokenizer.train(["yes no", "no yes", "on so"] * 3, 14),
+    CharTokenizer(list(" ab5，「」。你好吗きょうー")),
+    CharTokenizer(list(" กเทแ\u0e35\u0e48\u0e33\u200d\U0001f469\U0001f1e9e\u0301")),
+    SentencePieceTokenizer.train(["你好 吗好你 好", "吗你好你。", "สวัสดี ครับ"] * 3, 26),
 ]
 SEARCHES = [GreedySearch(), PrefixBeamSearch(beam=5)]
 
@@ -45,8 +51,8 @@ def check_times(words: Sequence[Word], heard: float, begin: float = 0.0) -> None
 
 def stream_of_results(seed: int) -> int:
     """Partial results of random frames, then the final one, all checked; how many words."""
-    tokenizer = TOKENIZERS[seed % 3]
-    search = SEARCHES[seed // 3 % 2]
+    tokenizer = TOKENIZERS[seed % len(TOKENIZERS)]
+    search = SEARCHES[seed // len(TOKENIZERS) % 2]
     log_probs = random_log_probs(seed, 60, tokenizer.vocab_size, scale=1.0 + seed % 4)
     begin = seed % 5  # frames of the stream before the segment
     state, read, frames = search.start(), WordReader(tokenizer, FRAME_MS, begin), begin
@@ -199,3 +205,33 @@ def test_nbest_of_results() -> None:
     assert [each.text for each in batched.nbest] == [each.text for each in final.nbest]
     scores = [each.score for each in final.nbest]
     assert [each.score for each in batched.nbest] == pytest.approx(scores)
+
+
+def test_labels_of_a_script_without_spaces_have_their_times() -> None:
+    """Each character of Chinese is a word with its own time, and what belongs to it is in it."""
+    text = "你好，世界「a5 你"
+    begins = (0, 250, 252, 500, 503, 600, 610, 612, 613, 700)
+    tokenizer = CharTokenizer(sorted({*text}))
+    hypothesis = Hypothesis(
+        tuple(tokenizer.encode(text)), begins, tuple(b + 1 for b in begins), (0.9,) * len(begins)
+    )
+    found = WordReader(tokenizer, FRAME_MS)(hypothesis, 30.0)
+    assert joined(found) == text
+    assert [word.text for word in found] == ["你", "好，", "世", "界", "「a5", "你"]
+    assert [word.spaced for word in found] == [True, False, False, False, False, True]
+    starts = [0.0, 10.0 - LEAD, 20.0 - LEAD, 20.12 - LEAD, 24.0 - LEAD, 28.0 - LEAD]
+    assert [word.start for word in found] == pytest.approx(starts)
+    assert [word.text for word in whole(found)] == ["你好，世界「a5", "你"]
+    assert whole(found)[0].end == found[4].end
+
+
+@pytest.mark.parametrize("spaced", [True, False])
+def test_a_saved_word_keeps_whether_a_space_is_before_it(spaced: bool) -> None:
+    word = Word("yes", 0.0, 1.0, 0.5).with_space(spaced)
+    again = read(Word, plain(word, {}), {})
+    assert (again, again.spaced) == (word, spaced)
+    assert pickle.loads(pickle.dumps(word)).spaced == spaced
+    assert word._replace(text="no").spaced == spaced
+    for wrong in ([*word[:3]], [*word, 1], [*word, "attached", "attached"]):
+        with pytest.raises(ValueError):  # noqa: PT011
+            read(Word, wrong, {})

@@ -10,6 +10,7 @@ import asrkit
 from asrkit.model_file import save_model
 from asrkit.runtime import Word
 from asrkit.runtime.rewrite import applied, find_postprocess, rewritten
+from asrkit.runtime.word import joined
 from asrkit.text import CharTokenizer
 from asrkit.text.spelled import join_spelled
 from tests.conftest import speech
@@ -129,3 +130,18 @@ def test_a_result_is_rewritten_by_segments(tmp_path: Path) -> None:
         assert final.text == " ".join(word.text for word in final.words) == expected
         assert [word.start for word in final.words] == [word.start for word in plain.words]
         assert partial.open_text == partial.text != ""
+
+
+def test_times_of_rewritten_characters() -> None:
+    """A script without spaces: what stays has its time, what is added stands beside it."""
+    spoken = [Word(c, i, i + 0.5, 0.9).with_space(not i) for i, c in enumerate("今天好吗")]
+    assert rewritten(spoken, "今天好吗") == spoken
+    marked = rewritten(spoken, "今天好吗？")
+    assert marked == [*spoken[:3], spoken[3]._replace(text="吗？")]
+    other = rewritten(spoken, "今天 很好吗")
+    assert joined(other) == "今天 很好吗"
+    assert [word.start for word in other] == [0, 1, 1.5, 2, 3]
+    label = [Word("今天", 0.0, 1.0, 0.9), Word("好", 1.0, 2.0, 0.9).with_space(False)]
+    assert [word[:3] for word in rewritten(label, "今天坏")] == [
+        ("今", 0.0, 0.5), ("天", 0.5, 1.0), ("坏", 1.0, 2.0)
+    ]  # fmt: skip

@@ -19,7 +19,7 @@ function show() {
     const line = document.createElement("div");
     for (const word of segment.words) {
       const span = document.createElement("span");
-      span.textContent = word.text + " ";
+      span.textContent = (word.spaced === false || !line.hasChildNodes() ? "" : " ") + word.text;
       span.title = `${word.start.toFixed(2)} to ${word.end.toFixed(2)} s, confidence ${word.confidence.toFixed(2)}`;
       line.append(span);
     }

@@ -1,0 +1,124 @@
+"""Where a text can be divided: grapheme clusters, units of scripts without spaces, columns.
+
+The rules are those of Unicode (UAX 29, UAX 14) for the characters that transcripts have, by
+categories and a few ranges: Python has no table of its own.
+"""
+
+import functools
+import re
+import unicodedata
+from collections.abc import Callable
+
+# Scripts that put no space between words. The first line's characters are units by themselves.
+IDEOGRAPHIC = (
+    "\u2e80-\u2fdf\u3001-\u30ff\u3105-\u312f\u31a0-\u31bf\u31f0-\u33ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\ua000-\ua4cf\uf900-\ufaff\ufe30-\ufe4f\uff01-\uff60\uff66-\uff9f"
+    "\U00016fe0-\U00018dff\U0001aff0-\U0001b2ff\U0001f200-\U0001f2ff\U00020000-\U0003fffd"
+)
+COMPLEX = (  # Thai, Lao, Tibetan, Myanmar, Khmer, Tai scripts, Balinese, Javanese, Ahom, …
+    "\u0e01-\u0e3a\u0e40-\u0e4e\u0e80-\u0ecd\u0edc-\u0edf\u0f00-\u0fff\u1000-\u1049\u1050-\u109f"
+    "\u1780-\u17d3\u17d7\u17dc\u17dd\u1950-\u19df\u1a00-\u1aad\u1b00-\u1b4c\ua980-\ua9c0"
+    "\ua9e0-\ua9ef\ua9fa-\ua9fe\uaa00-\uaa4d\uaa60-\uaadf\U00011700-\U0001172b"
+)
+UNSPACED = re.compile(f"[{IDEOGRAPHIC}{COMPLEX}]")
+BEFORE_ITS_CONSONANT = re.compile(
+    "[\u0e40-\u0e44\u0ec0-\u0ec4\u19b5-\u19b7\u19ba\uaab5\uaab6\uaab9\uaabb\uaabc]"
+)
+NO_START = re.compile(  # small kana and marks with which no line begins
+    "[\u3005\u301c\u303b\u3041\u3043\u3045\u3047\u3049\u3063\u3083\u3085\u3087\u308e\u3095\u3096"
+    "\u309b-\u309e\u30a0\u30a1\u30a3\u30a5\u30a7\u30a9\u30c3\u30e3\u30e5\u30e7\u30ee\u30f5\u30f6"
+    "\u30fb-\u30fe\u31f0-\u31ff\uff67-\uff70\u0e2f\u0e46\u0eaf\u0ec6\u17d7]"
+)
+CLOSING = {"Pe", "Pf", "Po", "Pd", "Sk"}  # categories
+OPENING = {"Ps", "Pi"}
+JOINER, EMOJI_STYLE = "\u200d", "\ufe0f"
+# Letters that Unicode counts to the cluster before them.
+EXTENDING = re.compile("[\u0e33\u0eb3\u200c\uff9e\uff9f\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]")
+LEADING = re.compile("[\u1100-\u115f\ua960-\ua97c]")
+VOWEL = re.compile("[\u1160-\u11a7\ud7b0-\ud7c6]")
+TRAILING = re.compile("[\u11a8-\u11ff\ud7cb-\ud7fb]")
+SYLLABLE = re.compile("[\uac00-\ud7a3]")
+REGIONAL = re.compile("[\U0001f1e6-\U0001f1ff]")
+FLAG_HALF = re.compile("[\U0001f1e6-\U0001f1ff]*\\Z")
+
+
+def extends(letter: str) -> bool:
+    """Whether a character belongs to the cluster before it."""
+    return (
+        unicodedata.category(letter) in ("Mn", "Mc", "Me")
+        or letter == JOINER
+        or EXTENDING.match(letter) is not None
+    )
+
+
+def parts_cluster(before: str, after: str) -> bool:
+    """Whether a boundary between these texts, none of them empty, divides a grapheme cluster."""
+    last, first = before[-1], after[0]
+    if extends(first) or (last, first) == ("\r", "\n"):
+        return True
+    if last == JOINER:  # emoji are joined by it, and letters of Indic scripts
+        return unicodedata.category(first) in ("So", "Lo")
+    if REGIONAL.match(last) and REGIONAL.match(first):  # flags are pairs
+        run = FLAG_HALF.search(before)
+        return run is not None and len(run[0]) % 2 == 1
+    if unicodedata.combining(last) == 9 and unicodedata.category(first) == "Lo":  # virama
+        return True
+    if LEADING.match(last):
+        return any(kind.match(first) for kind in (LEADING, VOWEL, SYLLABLE))
+    if VOWEL.match(first):
+        whole = SYLLABLE.match(last) is not None and (ord(last) - 0xAC00) % 28 == 0
+        return whole or VOWEL.match(last) is not None
+    if TRAILING.match(first):
+        return any(kind.match(last) for kind in (VOWEL, TRAILING, SYLLABLE))
+    return BEFORE_ITS_CONSONANT.match(last) is not None and unicodedata.category(first) == "Lo"
+
+
+def divides_units(before: str, after: str) -> bool:
+    """Whether one unit ends and another begins between two texts that no space parts.
+
+    In scripts with spaces a word is a unit. In the others a unit is a cluster with the punctuation
+    that belongs to it, so that a line may end after each.
+    """
+    last, first = (
+        next((each for each in reversed(before) if not extends(each)), before[-1]),
+        after[0],
+    )
+    if not (UNSPACED.match(last) or UNSPACED.match(first)) or parts_cluster(before, after):
+        return False
+    if unicodedata.category(last) in OPENING or unicodedata.category(first) in CLOSING:
+        return False
+    return NO_START.match(first) is None
+
+
+def units(text: str) -> list[str]:
+    """The units of a text without spaces."""
+    return divided(text, divides_units)
+
+
+def clusters(text: str) -> list[str]:
+    """The grapheme clusters of a text."""
+    return divided(text, lambda before, after: not parts_cluster(before, after))
+
+
+def divided(text: str, divides: Callable[[str, str], bool]) -> list[str]:
+    """The parts of a text, which ends a part wherever `divides` says so of it and the next."""
+    found: list[str] = []
+    for letter in text:
+        if found and not divides(found[-1], letter):
+            found[-1] += letter
+        else:
+            found.append(letter)
+    return found
+
+
+@functools.lru_cache(maxsize=4096)
+def columns(text: str) -> int:
+    """The width of a text in columns: wide clusters such as Chinese and emoji have two."""
+    return sum(map(_columns, clusters(text)))
+
+
+def _columns(cluster: str) -> int:
+    wide = any(unicodedata.east_asian_width(letter) in "WF" for letter in cluster)
+    if wide or EMOJI_STYLE in cluster or REGIONAL.match(cluster):
+        return 2
+    return sum(unicodedata.category(letter) not in ("Mn", "Me", "Cf", "Cc") for letter in cluster)

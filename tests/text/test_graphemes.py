@@ -1,0 +1,58 @@
+"""Where a text can be divided: clusters, units, columns."""
+
+import pytest
+
+from asrkit.text.graphemes import clusters, columns, units
+
+FAMILY = "\U0001f469\u200d\U0001f469\u200d\U0001f467"
+CLUSTERS = [
+    ["e\u0301", "a"],
+    ["ก", "ที่", "น้ำ"],
+    ["ไท", "ย"],  # the vowel is written before its consonant
+    [FAMILY, "x"],
+    ["\U0001f1e9\U0001f1ea", "\U0001f1eb\U0001f1f7", "\U0001f1e9"],
+    ["\U0001f44d\U0001f3fd", "❤\ufe0f"],
+    ["\u1112\u1161\u11ab", "\u1100\u1173", "각"],
+    ["ក្រុ", "ម"],  # a consonant below another
+    ["क्षि", "क"],
+    ["が", "\u304b\u3099"],
+    ["\r\n", "a"],
+]
+
+
+@pytest.mark.parametrize("parts", CLUSTERS)
+def test_clusters(parts: list[str]) -> None:
+    assert clusters("".join(parts)) == parts
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ["你", "好，", "世", "界。"],
+        ["「你", "好」", "他", "说"],
+        ["2024", "年", "iPhone", "手", "机"],
+        ["きょ", "う", "は", "コー", "ヒー"],
+        ["人々", "は"],
+        ["ก", "ที่", "ไปๆ"],
+        ["seven"],
+        ["don't"],
+        ["größer,"],
+        ["서울에서"],
+        ["नमस्ते"],
+    ],
+)
+def test_units(parts: list[str]) -> None:
+    """A script with spaces has words; the others have clusters with their punctuation."""
+    assert units("".join(parts)) == parts
+
+
+@pytest.mark.parametrize(
+    ("text", "width"),
+    [
+        ("seven", 5), ("你好", 4), ("ที่", 1), ("น้ำ", 2), (FAMILY, 2), ("e\u0301", 1), ("", 0),
+        ("\u1112\u1161\u11ab", 2), ("\U0001f1e9\U0001f1ea", 2), ("❤\ufe0f", 2),
+        ("\uff8a\uff8b", 2), ("\uff21\uff22", 4),
+    ],
+)  # fmt: skip
+def test_columns(text: str, width: int) -> None:
+    assert columns(text) == width
