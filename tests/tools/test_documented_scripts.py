@@ -25,9 +25,9 @@ RUNS = {  # arguments of scripts that no other test runs; {dev} is a manifest, {
 }
 LONG = {  # a server and its clients, or minutes
     "profile_training": "--quick --threads 1 --batch 1 --seconds 1",
-    "measure_batcher": "--model small-en-alnum --streams 2 --seconds 2",
-    "load_test": "--streams 2 --seconds 2",
-    "soak_test": "--minutes 1 --talkers 1 --troublemakers 1",
+    "measure_batcher": "--model small-en-alnum --streams 2 --seconds 2 {dev}",
+    "load_test": "--streams 2 --seconds 2 {dev}",
+    "soak_test": "--minutes 1 --talkers 1 --troublemakers 1 {dev}",
 }
 NOT_RUN = {
     "demo": "trains a model, as tests/recipes do, and opens a microphone",
