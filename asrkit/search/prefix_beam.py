@@ -9,6 +9,7 @@
 - A language model's factor is multiplied into a prefix when its last token is added. The factor of
   the end of the text is computed by `best` and `nbest`, and is not part of the state.
 - The times of a prefix are those of its likeliest path, which is tracked along with the sum.
+  Of paths that are equally likely but for rounding, it is the one whose last token ends first.
 """
 
 import math
@@ -77,6 +78,9 @@ EMPTY = Prefix(1.0, 1.0, None, 1.0, 1.0, None, 0.0, 0.0, None, NO_TOKEN, 0, 0, N
 SMALL, LARGE = 2.0**-500, 2.0**500  # probabilities outside are rescaled
 SETTLE_FRAMES = 256  # how often to look for a longer settled prefix
 ROUNDING = 1e-9  # above the rounding errors of the logarithms
+# A path replaces another one if it is likelier by this factor, more than rounding makes of equally
+# likely paths: with other packets or batches the times of a token stay the same.
+TIE = 1.0 + 1e-6
 
 by_total = by_score = itemgetter(0)
 as_tuple = tuple.__new__  # as_tuple(Prefix, (…)) takes half the time of Prefix(…)
@@ -302,10 +306,10 @@ def unextended(
             if parent in known:  # paths of the parent to which this frame adds the token
                 entry, best_entry, before = predecessors(known[parent], token)
                 label += entry * prob * factor
-                if best_entry * prob * factor > best_label:
+                if best_entry * prob * factor > best_label * TIE:
                     best_label = best_entry * prob * factor
                     label_path = (before, token, frame, frame + 1, prob)
-        if best_label > best_blank:
+        if best_label > best_blank * TIE:
             best, path = best_label, label_path
         else:
             best = best_blank

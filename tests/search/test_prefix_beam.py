@@ -287,3 +287,25 @@ def test_frames_that_are_no_distribution(row: list[float]) -> None:
 def test_numbers_out_of_range(options: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         PrefixBeamSearch(**options)
+
+
+def most_times(seed: int) -> int:
+    """The most times of a text, in frames with equally likely paths and several roundings."""
+    draw = torch.Generator().manual_seed(seed)
+    levels = torch.tensor([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.4, 0.4, 0.2]]).double()
+    frames = levels[torch.randint(3, (4,), generator=draw)].repeat_interleave(2, 0).log()
+    search, found = PrefixBeamSearch(2000, 0.0, 1.0), dict[object, set[object]]()
+    for _ in range(8):
+        noise = 1e-9 * torch.randn(frames.shape, generator=draw).double()
+        for best, _ in search.nbest(search.step(search.start(), frames + noise)):
+            found.setdefault(best.tokens, set()).add((best.starts, best.ends))
+    return max(map(len, found.values()))
+
+
+def test_rounding_does_not_choose_between_equally_likely_paths(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Other packets and batches round in other ways. Control: without a margin times differ."""
+    assert max(map(most_times, range(20))) == 1
+    monkeypatch.setattr(asrkit.search.prefix_beam, "TIE", 1.0)
+    assert max(map(most_times, range(20))) > 1
