@@ -22,7 +22,7 @@ from torch import Tensor
 
 from asrkit import hub
 from asrkit.build import build_model, read_tokenizer
-from asrkit.config import Config, ConfigError, parse_config
+from asrkit.config import Config, ConfigError, parse_record
 from asrkit.errors import UserError, reason, shown
 from asrkit.files import replacing
 from asrkit.model import ConformerCTC
@@ -241,7 +241,7 @@ def load_model(model: str | Path) -> ModelFile:
     tensors, found = read_tensors(path)
     header = _checked(name, found)
     try:
-        config = parse_config(header["config"])
+        config = parse_record(header["config"])
         other = {key: t.dtype for key, t in tensors.items() if t.dtype not in STORED}
         if other.pop(TOKENIZER, None) != torch.uint8 or other:
             got = shown(other) if other else "no tokenizer"

@@ -22,7 +22,9 @@ A configuration is one YAML file with the sections below; `conf/` has complete o
 does not name has the default of the table; a key without a default has to be named.
 `section.key=value` after a command changes one key, a value being YAML: `training.epochs=10
 "context.chunk_sizes=[8, 16]"`. An unknown key, a wrong type or an impossible combination is refused
-with the key's name and the nearest key there is.
+with the key's name and the nearest key there is. So is an option that has no effect because another
+setting is off, such as `augmentation.noise_snr_db` without `augmentation.noise`; only overrides may
+turn off what a file sets.
 """
 
 

@@ -15,6 +15,7 @@ from asrkit.config.schema import (
     load_config,
     parse_config,
     parse_language_model,
+    parse_record,
     parse_search,
 )
 
@@ -33,5 +34,6 @@ __all__ = [
     "load_config",
     "parse_config",
     "parse_language_model",
+    "parse_record",
     "parse_search",
 ]

@@ -20,12 +20,14 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    ValidationInfo,
     WrapValidator,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
 
 from asrkit import audio, search
+from asrkit.config.checks import RECORD, ascending, distinct, refuse_idle
 from asrkit.config.kinds import Number, any_of, sections_of
 from asrkit.config.mistakes import explained
 from asrkit.config.yaml import ConfigError, read_values
@@ -58,6 +60,9 @@ LeftContext = Annotated[int, Field(ge=0, le=MOST_FRAMES)]
 RightContext = Annotated[int, Field(ge=0, le=1024)]
 Place = Annotated[str, Field(pattern=r"^[^\x00]*$"), AfterValidator(os.path.expanduser)]
 PositiveNumber = Annotated[float, Field(strict=False, gt=0.0, allow_inf_nan=False)]
+NumberFromZero = Annotated[Number, Field(ge=0.0)]
+Decibels = Annotated[Number, Field(ge=-100.0, le=100.0)]
+Speed = Annotated[Number, Field(ge=0.1, le=10.0)]
 
 
 class Section(BaseModel):
@@ -81,24 +86,28 @@ class DataConfig(Section):
     """Audio in a batch, on each GPU or process."""
     num_buckets: Positive = 20
     """Number of groups of similar length, of which batches are made."""
-    min_seconds: Number = 0.1
+    min_seconds: NumberFromZero = 0.1
     """Shorter utterances are left out."""
-    max_seconds: Number = 30.0
+    max_seconds: PositiveNumber = 30.0
     """Longer utterances are left out."""
     max_bad_share: Share = 0.1
     """Largest share of the training set, and of an epoch, that may be unreadable."""
-    num_workers: Count = 1
+    num_workers: Annotated[int, Field(ge=0, le=1024)] = 1
     """Processes that read audio ahead; 0: the training process reads it."""
 
 
 class AugmentationConfig(Section):
-    speed_factors: Annotated[list[PositiveNumber], Field(min_length=1)] = [0.9, 1.0, 1.1]
+    speed_factors: Annotated[
+        list[Speed], Field(min_length=1, max_length=64), AfterValidator(distinct)
+    ] = [0.9, 1.0, 1.1]
     """Every epoch has each utterance once at each of these speeds."""
     noise: Place | None = None
     """Manifest of noise recordings to mix in."""
     noise_probability: Share = 0.5
     """Probability that an utterance gets noise, if `noise` is given."""
-    noise_snr_db: tuple[Number, Number] = Field(default=(10.0, 20.0), strict=False)
+    noise_snr_db: Annotated[
+        tuple[Decibels, Decibels], Field(strict=False), AfterValidator(ascending)
+    ] = (10.0, 20.0)
     """Lowest and highest ratio of speech to noise, dB."""
     reverb_probability: Share = 0.0
     """Probability that an utterance gets the reverberation of a simulated room."""
@@ -283,7 +292,7 @@ class ContextConfig(Section):
     """Chunk sizes and left contexts in encoder frames: of 40 ms with conv4, of 80 ms with conv8."""
 
     chunk_sizes: Annotated[list[ChunkSize], Field(max_length=64)] = [4, 8, 16, 25]
-    """Chunk sizes drawn in training, beside full context."""
+    """Chunk sizes drawn in training, beside full context; each as often as it is named."""
     left_contexts: Annotated[list[LeftContext], Field(max_length=64)] = [64]
     """Left contexts drawn in training."""
     right_contexts: Annotated[list[RightContext], Field(min_length=1, max_length=64)] = [0]
@@ -322,13 +331,15 @@ class TrainingConfig(Section):
     """Highest learning rate."""
     warmup_share: Share = 0.08
     """Share of training in which the rate rises to its peak; then a cosine down to 1 % of it."""
-    weight_decay: Number = 0.01
+    weight_decay: NumberFromZero = 0.01
     """Weight decay of the matrices."""
     clip_norm: PositiveNumber = 5.0
     """Largest norm of the gradient of a step."""
     accumulate_batches: Positive = 1
     """Batches of each process in an optimiser step."""
-    intermediate_layers: list[Positive] = []
+    intermediate_layers: Annotated[
+        list[Positive], Field(max_length=256), AfterValidator(distinct)
+    ] = []
     """Layers with a CTC loss of their own, counted from 1."""
     intermediate_weight: Share = 0.3
     """Share of these losses in the total loss."""
@@ -373,7 +384,12 @@ class Config(Section):
     training: TrainingConfig
 
     @model_validator(mode="after")
-    def _fits(self) -> "Config":
+    def _fits(self, info: ValidationInfo) -> "Config":
+        if self.data.min_seconds > self.data.max_seconds and info.context != RECORD:
+            raise ValueError(
+                f"data.min_seconds {self.data.min_seconds:g} must be at most data.max_seconds "
+                f"{self.data.max_seconds:g}"
+            )
         if self.augmentation.spec_frequency_bins > self.model.num_mels:
             raise ValueError(
                 f"augmentation.spec_frequency_bins {self.augmentation.spec_frequency_bins} must be "
@@ -400,7 +416,7 @@ class LanguageModelConfig(Section):
 
     path: Annotated[str, BeforeValidator(text_of)]  # of an ARPA file, or a binary of KenLM
     units: Literal["words", "tokens"] = "words"
-    weight: Number = 0.5
+    weight: NumberFromZero = 0.5
     word_bonus: Number = 0.5  # added for each word, or token
 
 
@@ -424,14 +440,23 @@ def load_config(path: str | Path, overrides: list[str] | None = None) -> Config:
     """The configuration of a YAML file, or of a name in conf/, with `section.key=value` overrides.
 
     Raises:
-        ConfigError: for a missing file, bad YAML, or a key or value that does not fit.
+        ConfigError: for a missing file, bad YAML, a key or value that does not fit, or an option
+            that has no effect.
     """
-    return parse_config(read_values(path, overrides or []))
+    overrides = overrides or []
+    config = parse_config(read_values(path, overrides))
+    refuse_idle(config, {override.partition("=")[0] for override in overrides})
+    return config
 
 
 def parse_config(values: dict[str, Any]) -> Config:
     """The configuration in nested dicts, checked."""
     return _parse(Config, values)
+
+
+def parse_record(values: dict[str, Any]) -> Config:
+    """The configuration in a model file, checked only for what the model needs."""
+    return _parse(Config, values, RECORD)
 
 
 def parse_search(value: Any) -> SearchConfig:
@@ -444,9 +469,11 @@ def parse_language_model(value: Any) -> LanguageModelConfig:
     return _parse(_LanguageModel, {"lm": value}).lm
 
 
-def _parse(section: type[Parsed], values: dict[str, Any]) -> Parsed:
+def _parse(
+    section: type[Parsed], values: dict[str, Any], context: dict[str, bool] | None = None
+) -> Parsed:
     try:
-        return section.model_validate(values)
+        return section.model_validate(values, context=context)
     except pydantic.ValidationError as error:
         raise ConfigError(explained(error, _keys(Config), KINDS)) from None
 

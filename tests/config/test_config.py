@@ -1,5 +1,6 @@
 """Configuration: strict, with errors that teach."""
 
+import json
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -15,9 +16,11 @@ from asrkit.config import (
     ConfigError,
     load_config,
     parse_config,
+    parse_record,
     parse_search,
 )
 from asrkit.config.schema import POSITIONS, Section
+from asrkit.config.yaml import parse_yaml
 from asrkit.errors import UserError
 from asrkit.model.positions import KINDS
 from tests.conftest import PROJECT
@@ -113,6 +116,31 @@ CONF = PROJECT / "conf" / "conformer.yaml"
         ("training.num_threads=2000", "should be less than or equal to 1024, got 2000"),
         ('training.output_dir="a\\0b"', "'training.output_dir': string should match pattern"),
         ("training=3", "'training': input should be a valid dictionary"),
+        (
+            "augmentation.noise_snr_db=[20, 10]",
+            "'augmentation.noise_snr_db': the lowest comes first, got [20, 10]",
+        ),
+        ("augmentation.noise_snr_db=[-1e9, 10]", "'augmentation.noise_snr_db.0': input should be"),
+        ("augmentation.speed_factors=[1.0, 0.9, 1]", "'augmentation.speed_factors': each value"),
+        ("augmentation.speed_factors=[0.0001]", "'augmentation.speed_factors.0': input should be"),
+        ("training.intermediate_layers=[2, 2]", "'training.intermediate_layers': each value"),
+        (
+            "data.min_seconds=40",
+            "data.min_seconds 40 must be at most data.max_seconds 30",
+        ),
+        (
+            "data.min_seconds=-1",
+            "'data.min_seconds': input should be greater than or equal to 0, got -1",
+        ),
+        ("data.max_seconds=0", "'data.max_seconds': input should be greater than 0, got 0"),
+        (
+            "training.weight_decay=-1",
+            "'training.weight_decay': input should be greater than or equal to 0, got -1",
+        ),
+        (
+            "data.num_workers=1000000",
+            "'data.num_workers': input should be less than or equal to 1024, got 1000000",
+        ),
         ("nonsense", "an override is section.key=value, got 'nonsense'"),
         ("data.train.x=3", "'train' in 'data.train.x=3' is a value, not a section"),
     ],
@@ -304,3 +332,71 @@ def test_yaml_runs_no_code(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is not YAML"):
         load_config(tmp_path / "x.yaml")
     assert not Path("hacked").exists()
+
+
+IDLE = {
+    "augmentation.noise_snr_db=[0, 5]": "'augmentation.noise_snr_db': (0.0, 5.0) has no effect "
+    "while augmentation.noise is None; that must be a manifest of noise, or leave noise_snr_db at "
+    "its default (10.0, 20.0)",
+    "augmentation.noise_probability=0.1": "while augmentation.noise is None",
+    "augmentation.silence_seconds=1": "while augmentation.silence_probability is 0.0",
+    "text.vocab_size=99": "while text.tokenizer is 'characters'; that must be unigram or bpe",
+    "training.consistency_weight=0.1": "while training.views is 'one'",
+    "training.consistency_ramp=0.5": "while training.views is 'one'",
+}
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Path:
+    """A configuration that names nothing but its paths."""
+    path = tmp_path / "plain.yaml"
+    path.write_text("{data: {train: a, dev: b}, training: {output_dir: c}}")
+    return path
+
+
+@pytest.mark.parametrize("override", IDLE)
+def test_an_option_without_effect_is_refused(override: str, plain: Path) -> None:
+    with pytest.raises(ConfigError) as error:
+        load_config(plain, [override])
+    assert IDLE[override] in str(error.value)
+    assert str(error.value).startswith(f"'{override.partition('=')[0]}'")
+
+
+@pytest.mark.parametrize(
+    ("off", "option"),
+    [
+        ("augmentation.spec_probability=0", "augmentation.spec_time_masks=3"),
+        ("training.intermediate_layers=[]", "training.intermediate_weight=0.5"),
+        ("context.full_share=1", "context.left_contexts=[32]"),
+        ("context.full_share=1", "context.right_contexts=[0, 4]"),
+        ("training.views=full_and_chunks", "context.full_share=0.3"),
+    ],
+)
+def test_a_switch_that_is_off_makes_its_options_idle(off: str, option: str, plain: Path) -> None:
+    """On the command line it may turn off what the file sets, but nothing else there."""
+
+    def with_settings(*settings: str) -> Path:
+        values = parse_yaml(plain.read_text())
+        for setting in settings:
+            key, _, value = setting.partition("=")
+            section, _, name = key.partition(".")
+            values.setdefault(section, {})[name] = parse_yaml(value)
+        (plain.parent / "c.yaml").write_text(json.dumps(values))
+        return plain.parent / "c.yaml"
+
+    load_config(with_settings(off))
+    load_config(with_settings(option), [off])
+    for set_there, overrides in (([], [off, option]), ([off, option], []), ([off], [option])):
+        with pytest.raises(ConfigError, match="has no effect while"):
+            load_config(with_settings(*set_there), overrides)
+
+
+def test_a_model_file_of_an_older_version_still_loads() -> None:
+    """What does not concern its network or its decoding is a record of how it was trained."""
+    values = load_config(CONF).model_dump(mode="json")
+    values["augmentation"] |= {"noise_snr_db": [20, 10], "speed_factors": [1, 1]}
+    values["training"]["intermediate_layers"] = [2, 2]
+    values["data"]["min_seconds"] = 99
+    assert parse_record(values).augmentation.noise_snr_db == (20.0, 10.0)
+    with pytest.raises(ConfigError):
+        parse_config(values)

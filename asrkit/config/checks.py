@@ -1,0 +1,107 @@
+"""Checks of settings that fit by their types and ranges, but not together."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ValidationInfo
+
+from asrkit.config.yaml import ConfigError
+from asrkit.errors import shown
+
+# A validation context. A model file's record of its training is not checked for mistakes without
+# effect on the model: a file that an older version wrote still loads.
+RECORD = {"record": True}
+
+
+def distinct(values: list[Any], info: ValidationInfo) -> list[Any]:
+    """The values; ValueError if one of them stands there twice, unless they are a record."""
+    twice = next((value for value in values if values.count(value) > 1), None)
+    if twice is not None and info.context != RECORD:
+        raise ValueError(f"each value must stand there once, got {shown(twice)} more than once")
+    return values
+
+
+def ascending(pair: tuple[float, float], info: ValidationInfo) -> tuple[float, float]:
+    """The pair; ValueError if its first value is the higher one, unless it is a record."""
+    low, high = pair
+    if low > high and info.context != RECORD:
+        raise ValueError(f"the lowest comes first, got [{low:g}, {high:g}]")
+    return pair
+
+
+class Need(NamedTuple):
+    """Options of a section that only have an effect with another setting."""
+
+    options: tuple[str, ...]  # names, each after its section and a dot
+    switch: str
+    wanted: str  # value of the switch with which they have an effect
+    is_on: Callable[[Any], bool]  # the configuration -> whether they have an effect
+
+
+NEEDS = (
+    Need(
+        ("augmentation.noise_probability", "augmentation.noise_snr_db"),
+        "augmentation.noise", "a manifest of noise",
+        lambda config: config.augmentation.noise is not None,
+    ),
+    Need(
+        ("augmentation.silence_seconds",), "augmentation.silence_probability", "above 0",
+        lambda config: config.augmentation.silence_probability > 0.0,
+    ),
+    Need(
+        ("augmentation.spec_ramp", "augmentation.spec_frequency_masks",
+         "augmentation.spec_frequency_bins", "augmentation.spec_time_masks",
+         "augmentation.spec_time_frames", "augmentation.spec_max_time_share"),
+        "augmentation.spec_probability", "above 0",
+        lambda config: config.augmentation.spec_probability > 0.0,
+    ),
+    Need(
+        ("text.vocab_size",), "text.tokenizer", "unigram or bpe",
+        lambda config: config.text.tokenizer in ("unigram", "bpe"),
+    ),
+    Need(
+        ("context.left_contexts", "context.right_contexts"), "context.full_share", "below 1",
+        lambda config: (
+            config.context.full_share < 1.0 or config.training.views == "full_and_chunks"
+        ),
+    ),
+    Need(
+        ("context.full_share",), "training.views", "one or same",
+        lambda config: config.training.views != "full_and_chunks",
+    ),
+    Need(
+        ("training.intermediate_weight",), "training.intermediate_layers", "a list of layers",
+        lambda config: bool(config.training.intermediate_layers),
+    ),
+    Need(
+        ("training.consistency_weight", "training.consistency_ramp"),
+        "training.views", "same or full_and_chunks",
+        lambda config: config.training.views != "one",
+    ),
+)  # fmt: skip
+
+
+def refuse_idle(config: BaseModel, overridden: set[str]) -> None:
+    """Refuse options that were set and have no effect.
+
+    Args:
+        config: the whole configuration.
+        overridden: dotted keys given on the command line; a switch among them may turn off
+            options that the file sets.
+
+    Raises:
+        ConfigError: if an option differs from its default and the setting that it needs is off.
+    """
+    for options, switch, wanted, is_on in NEEDS:
+        if is_on(config):
+            continue
+        for option in options:
+            name, key = option.split(".")
+            section = getattr(config, name)
+            value, default = getattr(section, key), type(section).model_fields[key].default
+            if value != default and (option in overridden or switch not in overridden):
+                off = getattr(getattr(config, switch.split(".")[0]), switch.split(".")[1])
+                raise ConfigError(
+                    f"'{option}': {shown(value)} has no effect while {switch} is {shown(off)}; "
+                    f"that must be {wanted}, or leave {key} at its default {shown(default)}"
+                )
