@@ -200,21 +200,24 @@ class Mixer:
         self._mixed = 0.0  # energy of the mix
 
     def __call__(self, samples: np.ndarray) -> np.ndarray:
-        """Return the mono samples of a block.
+        """Return the mono samples of a block (n, channels) or (n,), float32 or int16.
 
         Raises:
             AudioError: for a channel that it has not, or samples that `mono` rejects.
         """
+        samples = array_of(samples)
+        channels = samples.shape[1] if samples.ndim == 2 else 1
+        if self.channel is not None:
+            if not 0 <= self.channel < channels:
+                raise no_channel(self.name, self.channel, channels)
+            return mono(samples if samples.ndim == 1 else samples[:, self.channel])
         mixed = mono(samples)
-        channels = samples.shape[1]
-        if self.channel is None:
-            if channels > 1:
-                self._energies = self._energies + np.square(samples, dtype=np.float64).sum(axis=0)
-                self._mixed += float(np.square(mixed, dtype=np.float64).sum())
-            return mixed
-        if not 0 <= self.channel < channels:
-            raise no_channel(self.name, self.channel, channels)
-        return np.ascontiguousarray(samples[:, self.channel])
+        if channels > 1:
+            scale = 32768.0 if samples.dtype == np.int16 else 1.0
+            energies = np.square(samples / scale, dtype=np.float64).sum(axis=0)
+            self._energies = self._energies + energies
+            self._mixed += float(np.square(mixed, dtype=np.float64).sum())
+        return mixed
 
     def problems(self) -> list[str]:
         """Return a line if the channels cancelled each other out."""

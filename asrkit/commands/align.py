@@ -8,10 +8,12 @@ from pathlib import Path
 
 from asrkit.build import build_normalizer
 from asrkit.commands.options import (
+    add_channel,
     add_context,
     add_model,
     context_of,
     parser,
+    refuse_channel,
     run_command,
     threads_for,
 )
@@ -21,8 +23,7 @@ from asrkit.commands.recordings import (
     add_output,
     as_text,
     jobs_of,
-    seconds_of,
-    transcribe,
+    timed,
 )
 from asrkit.data.manifest import LeftOut
 from asrkit.errors import UserError, shown
@@ -49,6 +50,7 @@ def main(argv: list[str] | None = None) -> int:
     source.add_argument("--text", help="the transcript of the file")
     source.add_argument("--text-file", help="a text file with the transcript")
     source.add_argument("--manifest", help="JSONL manifest of recordings with their texts")
+    add_channel(arguments)
     add_output(arguments, "ctm")
     return run_command(align, arguments, argv)
 
@@ -58,10 +60,12 @@ def align(options: argparse.Namespace) -> int:
         raise UserError("name an audio file for --text or --text-file, and none for --manifest")
     left_out: list[LeftOut] = []
     if options.manifest:
+        refuse_channel(options)
         jobs = jobs_of([], options.manifest, left_out)
     else:
         text = text_in(options.text_file) if options.text is None else options.text
-        jobs = [Job(as_text(options.file), options.file, text)]
+        channel, track = options.channel, options.track
+        jobs = [Job(as_text(options.file), options.file, text, channel=channel, track=track)]
     output = Output(options.format, options.output_dir, jobs)
     file = load_model(options.model)
     threads_for(options, file)
@@ -111,5 +115,6 @@ def aligned(recognizer: Recognizer, job: Job, normalize: Callable[[str], str]) -
     if not text:
         raise UserError("there is no text to align")
     aligner = recognizer.with_search(ForcedAlignment(recognizer.tokenizer.encode(text)))
-    seconds, rate = seconds_of(job)
-    return Recording(transcribe(aligner, job, rate).words, job.id, seconds)
+    lengths: list[float] = []
+    words = aligner.transcribe_blocks(timed(job.blocks(), lengths)).words
+    return Recording(words, job.id, sum(lengths))

@@ -13,6 +13,7 @@ from asrkit.commands.decoded import Decoded, outcomes, recording_of, report
 from asrkit.commands.options import (
     add_backend,
     add_batch,
+    add_channel,
     add_context,
     add_model,
     add_search,
@@ -20,6 +21,7 @@ from asrkit.commands.options import (
     add_segments,
     load_recognizer,
     parser,
+    refuse_channel,
     run_command,
 )
 from asrkit.commands.recordings import Job, Output, add_output, jobs_of
@@ -47,6 +49,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments.add_argument(
         "--manifest", help="JSONL manifest; with texts, WER and CER are printed too"
     )
+    add_channel(arguments, split=True)
     add_output(arguments, "txt")
     arguments.group("output").add_argument(
         "--nbest", type=whole(0, 100_000), metavar="N", default=0,
@@ -63,7 +66,9 @@ def decode(options: argparse.Namespace, argv: list[str]) -> int:
     if not options.files and not options.manifest:
         raise UserError("nothing to decode: name audio files, or a --manifest")
     left_out: list[LeftOut] = []
-    jobs = jobs_of(options.files, options.manifest, left_out)
+    if options.manifest and not options.files:
+        refuse_channel(options)
+    jobs = jobs_of(options.files, options.manifest, left_out, options.channel, options.track)
     for line in left_out if options.workers else ():
         print(f"asrkit decode: {line}", file=sys.stderr)
     if not jobs and not left_out:

@@ -2,10 +2,12 @@
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from asrkit import audio
-from asrkit.commands.recordings import PIECE_SECONDS, Job, by_length, seconds_of, transcribe
+from asrkit.audio.io import at_16_khz
+from asrkit.commands.recordings import Job, by_length, timed
 from asrkit.errors import UserError, printable
 from asrkit.evaluation.wer import cer, wer
 from asrkit.extras import need
@@ -33,16 +35,19 @@ def outcomes(recognizer: Recognizer, jobs: list[Job], batch_seconds: float) -> I
     seconds = 0.0
     for index, job in enumerate(jobs):
         try:
-            length, rate = seconds_of(job)
-            if length > PIECE_SECONDS:
-                yield Decoded(index, transcribe(recognizer, job, rate), length)
+            lengths: list[float] = []
+            blocks = timed(job.blocks(), lengths)
+            begun = list(islice(blocks, 2))
+            if len(begun) > 1:  # too long to be read at once
+                result = recognizer.transcribe_blocks(chain(begun, blocks))
+                yield Decoded(index, result, sum(lengths))
                 continue
-            samples = audio.load(job.path, job.start, job.duration)
+            samples = at_16_khz(chain(begun, blocks))
         except UserError as error:
             yield Decoded(index, error)
             continue
         waiting.append((index, samples))
-        seconds += length
+        seconds += sum(lengths)
         if seconds > 8 * batch_seconds:
             yield from batches(recognizer, waiting, batch_seconds)
             waiting, seconds = [], 0.0

@@ -8,9 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from asrkit import audio
-from asrkit.audio.io import refuse_too_many
 from asrkit.commands.arguments import complain
-from asrkit.commands.recordings import PIECE_SECONDS, Job, by_length, seconds_of
+from asrkit.commands.recordings import PIECE_SECONDS, Job, by_length
 from asrkit.data.manifest import LeftOut, ManifestError, is_lhotse, read_manifest
 from asrkit.errors import UserError
 from asrkit.evaluation import Utterance
@@ -43,7 +42,7 @@ def read_labelled(path: str, left_out: list[LeftOut]) -> Iterator[Labelled]:
         if each.id in ids:
             raise ManifestError(f"{path}: id {each.id!r} occurs twice")
         ids.add(each.id)
-        job = Job(each.id, each.audio, each.text, each.start or 0.0, each.duration)
+        job = Job(each.id, each.audio, each.text, each.start or 0.0, each.duration, each.channel)
         yield Labelled(each.id, each.text, each.speaker, partial(samples_of, job))
 
 
@@ -64,8 +63,7 @@ def samples_of(job: Job) -> np.ndarray:
     Raises:
         AudioError: if the audio cannot be read, or is too long to be in memory at once.
     """
-    refuse_too_many(seconds_of(job)[0] * audio.SAMPLE_RATE, 1)
-    return audio.load(job.path, job.start, job.duration)
+    return audio.load(job.path, job.start, job.duration, job.channel)
 
 
 def utterances(

@@ -5,7 +5,9 @@ import io
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 
+from asrkit.audio.file import MAX_CHANNELS
 from asrkit.backends import BACKENDS
 from asrkit.commands.arguments import Parser, complain, real, whole
 from asrkit.commands.interrupt import end_at_next_interrupt
@@ -159,6 +161,39 @@ def add_second_pass(arguments: Parser, default: str = "off") -> None:
     group.add_argument(
         "--second-search", metavar="KIND", help="of the second pass, as --search (default: its)"
     )
+
+
+def add_channel(arguments: Parser, split: bool = False) -> None:
+    """The channel and the track of a file that are read; with `split`, each channel by itself."""
+    group = arguments.group("audio")
+    group.add_argument(
+        "--channel", type=partial(channel, split=split),
+        metavar="N|mix|split" if split else "N|mix",
+        help="the channel of a file, from 0; mix: the mean of all (default)"
+        + ("; split: a transcript of each" if split else ""),
+    )  # fmt: skip
+    group.add_argument(
+        "--track", type=whole(0, 1000), metavar="N",
+        help="the audio track of a file, from 0 (default: the one that the file names)",
+    )  # fmt: skip
+
+
+def channel(text: str, split: bool) -> int | str | None:
+    """A type of argument: the number of a channel, "split", or None for the mix."""
+    if text in ("mix", "split") and (split or text == "mix"):
+        return None if text == "mix" else text
+    try:
+        return whole(0, MAX_CHANNELS - 1)(text)
+    except argparse.ArgumentTypeError as error:
+        names = "mix, split" if split else "mix"
+        text = str(error).replace("must be", f"must be {names} or")
+        raise argparse.ArgumentTypeError(text) from None
+
+
+def refuse_channel(options: argparse.Namespace) -> None:
+    """Raises UserError for a channel or a track where a manifest names the files."""
+    if options.channel is not None or options.track is not None:
+        raise UserError('--channel and --track are for files: a manifest\'s lines have "channel"')
 
 
 def add_batch(arguments: Parser) -> None:

@@ -4,14 +4,16 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
+
+import numpy as np
 
 from asrkit import audio
+from asrkit.audio.open_file import opened
 from asrkit.commands.arguments import Parser
 from asrkit.data.manifest import LeftOut, read_manifest
 from asrkit.errors import UserError, printable
 from asrkit.files import replacing
-from asrkit.runtime import Recognizer, Result
 from asrkit.runtime.formats import FORMATS, Recording, write
 
 PIECE_SECONDS = 60.0  # of a recording that are read at once
@@ -28,11 +30,22 @@ class Job(NamedTuple):
     text: str | None = None
     start: float = 0.0
     duration: float | None = None
+    channel: int | None = None  # from 0; None: the mean of all
+    track: int | None = None  # of a container, from 0; None: the default one
+
+    def blocks(self) -> Iterator[tuple[np.ndarray, int]]:
+        """Yield mono samples (n,) of PIECE_SECONDS, the last ones shorter, and the rate in Hz."""
+        return audio.mono_blocks(
+            self.path, PIECE_SECONDS, self.start, self.duration, self.channel, self.track
+        )
 
     @property
     def file_name(self) -> str:
         """The name of its output file, without an ending; a long one is cut and gets a hash."""
-        name = Path(self.id).stem if self.id == as_text(self.path) else self.id
+        path = as_text(self.path)
+        name = self.id
+        if name.startswith(path):
+            name = Path(path).stem + name.removeprefix(path)
         name = re.sub(r"[/\\\x00-\x1f\x7f]", "_", name)
         if len(name.encode()) <= LONGEST_NAME:
             return name
@@ -40,12 +53,39 @@ class Job(NamedTuple):
         return name.encode()[: LONGEST_NAME - 9].decode(errors="ignore") + "-" + digest
 
 
-def jobs_of(files: Sequence[str], manifest: str | None, left_out: list[LeftOut]) -> list[Job]:
-    """The jobs of files, then of a manifest; its unusable lines are appended to `left_out`."""
-    jobs = [Job(as_text(path), path) for path in files]
+def jobs_of(
+    files: Sequence[str],
+    manifest: str | None,
+    left_out: list[LeftOut],
+    channel: int | Literal["split"] | None = None,
+    track: int | None = None,
+) -> list[Job]:
+    """The jobs of files, then of a manifest.
+
+    Args:
+        files: paths.
+        manifest: path of a manifest, or None.
+        left_out: what cannot be used is appended to it.
+        channel: number of the channel of each file, from 0; None for the mean of all; "split" for a
+            job of each channel.
+        track: number of the audio track of each file, from 0; None for the default one.
+    """
+    jobs: list[Job] = []
+    for path in files:
+        if channel != "split":
+            jobs.append(Job(as_text(path), path, channel=channel, track=track))
+            continue
+        try:
+            with opened(path, track) as file:
+                count = file.num_channels
+        except UserError as error:
+            left_out.append(LeftOut(as_text(path), str(error)))
+            continue
+        names = ((f"{as_text(path)}#{number}", number) for number in range(count))
+        jobs += [Job(name, path, channel=number, track=track) for name, number in names]
     if manifest:
         jobs += [
-            Job(u.id, u.audio, u.text, u.start or 0.0, u.duration)
+            Job(u.id, u.audio, u.text, u.start or 0.0, u.duration, u.channel)
             for u in read_manifest(manifest, left_out)
         ]
     return jobs
@@ -56,12 +96,13 @@ def as_text(path: str) -> str:
     return path.encode("utf-8", "backslashreplace").decode()
 
 
-def transcribe(recognizer: Recognizer, job: Job, rate: int) -> Result:
-    """The final result of a recording, read in pieces so that its length is not limited."""
-    session = recognizer.start(rate)
-    for block, _ in audio.blocks(job.path, PIECE_SECONDS, job.start, job.duration):
-        session.accept(block)
-    return session.finish()
+def timed(
+    blocks: Iterable[tuple[np.ndarray, int]], seconds: list[float]
+) -> Iterator[tuple[np.ndarray, int]]:
+    """Yield the blocks; append the length of each to `seconds`."""
+    for block, rate in blocks:
+        seconds.append(len(block) / rate)
+        yield block, rate
 
 
 def by_length(
@@ -79,16 +120,6 @@ def by_length(
         count = max(1, int(batch_seconds / max(seconds(waiting[-1]), 0.1)))
         yield waiting[-count:]
         del waiting[-count:]
-
-
-def seconds_of(job: Job) -> tuple[float, int]:
-    """Length of a recording in seconds, by its header, and its rate in Hz.
-
-    Raises:
-        AudioError: for a file that is missing, empty, or not audio.
-    """
-    rate, num_samples, _ = audio.info(job.path)
-    return min(job.duration or float("inf"), num_samples / rate - job.start), rate
 
 
 def in_a_row(form: str, job: Job, transcript: Recording, several: bool) -> str:

@@ -5,6 +5,8 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
+from itertools import chain
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,6 +21,7 @@ from asrkit.commands.arguments import Parser, complain, whole
 from asrkit.commands.interrupt import until_interrupted
 from asrkit.commands.options import (
     add_backend,
+    add_channel,
     add_context,
     add_model,
     add_search,
@@ -29,7 +32,7 @@ from asrkit.commands.options import (
     run_command,
 )
 from asrkit.commands.screen import JsonLines, Screen
-from asrkit.errors import UserError
+from asrkit.errors import UserError, shown
 from asrkit.runtime import Result
 
 MAX_PACKET_MS = 60_000
@@ -46,7 +49,8 @@ def main(argv: list[str] | None = None) -> int:
     )  # fmt: skip
     arguments.add_argument(
         "source", nargs="*", metavar="FILE",
-        help="an audio file, or - for standard input: raw 16-bit mono samples, or 16-bit WAV",
+        help="an audio file, or - for standard input: raw 16-bit mono samples, 16-bit WAV, or what "
+        "FFmpeg reads from a pipe",
     )  # fmt: skip
     add_model(arguments)
     add_backend(arguments)
@@ -75,6 +79,7 @@ def add_output(arguments: Parser) -> None:
 def add_source(arguments: Parser) -> None:
     """Add the options of the audio's source."""
     group = arguments.group("source")
+    add_channel(arguments)
     group.add_argument("--file", help="as FILE")
     group.add_argument(
         "--sample-rate", type=whole(1000, 768_000), metavar="HZ",
@@ -127,6 +132,9 @@ def check_source(options: argparse.Namespace) -> None:
         )
     if not options.mic and (options.mic_device is not None or options.no_meter):
         raise UserError("--mic-device and --no-meter need --mic")
+    live = options.mic or options.source == ["-"]
+    if live and (options.channel is not None or options.track is not None):
+        raise UserError("--channel and --track are for files")
     if options.mic and options.simulate_realtime:
         raise UserError("--simulate-realtime is for a file: the microphone is as fast as speech")
     if options.save_audio:
@@ -246,5 +254,10 @@ def file_packets(options: argparse.Namespace) -> tuple[int, Iterator[np.ndarray]
     (source,) = options.source
     if source == "-":
         return piped(sys.stdin.buffer, options.packet_ms, options.sample_rate)
-    rate = audio.info(source).sample_rate
-    return rate, (block for block, _ in audio.blocks(source, options.packet_ms / 1000))
+    blocks = audio.mono_blocks(
+        source, options.packet_ms / 1000, channel=options.channel, track=options.track
+    )
+    first = next(blocks, None)
+    if first is None:
+        raise UserError(f"{shown(Path(source))} has no samples")
+    return first[1], (block for block, _ in chain([first], blocks))

@@ -293,6 +293,7 @@ class Recognizer:
         samples: np.ndarray | str | Path,
         sample_rate: int = audio.SAMPLE_RATE,
         hotwords: Phrases | None = None,
+        channel: int | None = None,
     ) -> Result:
         """A whole recording: start, accept everything, finish.
 
@@ -301,19 +302,36 @@ class Recognizer:
                 read piece by piece at its own rate.
             sample_rate: of `samples`, Hz.
             hotwords: as `with_hotwords` takes them.
+            channel: number of the channel, from 0; None for the mean of all.
 
         Raises:
             AudioError: for audio that cannot be used.
             UserError: for hotwords that cannot be.
         """
         if isinstance(samples, (str, Path)):
-            session = self.start(audio.info(samples).sample_rate, hotwords)
-            for block, _ in audio.blocks(samples, PIECE_SECONDS):
-                session.accept(block)
-        else:
-            session = self.start(sample_rate, hotwords)
-            session.accept(samples)
+            blocks = audio.mono_blocks(samples, PIECE_SECONDS, channel=channel)
+            return self.transcribe_blocks(blocks, hotwords)
+        session = self.start(sample_rate, hotwords)
+        mixer = audio.Mixer("the array", channel)
+        session.accept(mixer(samples))
+        mixer.warn()
         return session.finish()
+
+    def transcribe_blocks(
+        self, blocks: Iterable[tuple[np.ndarray, int]], hotwords: Phrases | None = None
+    ) -> Result:
+        """Transcribe a whole recording that is read block by block.
+
+        Args:
+            blocks: samples as `transcribe` takes them, each with their rate in Hz, as
+                `audio.mono_blocks` yields them.
+            hotwords: as `with_hotwords` takes them.
+        """
+        session = None
+        for block, rate in blocks:
+            session = session or self.start(rate, hotwords)
+            session.accept(block)
+        return (session or self.start(hotwords=hotwords)).finish()
 
     def transcribe_batch(self, utterances: Sequence[np.ndarray]) -> list[Result]:
         """Several short recordings at 16 kHz as rows of one step.

@@ -13,6 +13,7 @@ import soundfile
 
 from asrkit import audio
 from asrkit.audio.open_file import opened
+from asrkit.audio.piped import piped
 from tests.conftest import speech
 
 RATE = 16000
@@ -289,3 +290,41 @@ def test_libraries_write_nothing_on_standard_error(
     with pytest.raises(audio.AudioError, match="is not audio"):
         audio.load(tmp_path / "x.m4a")
     assert "mpg123" not in capfd.readouterr().err
+
+
+class Trickle(io.RawIOBase):
+    """A pipe that yields a few bytes at a time and cannot seek."""
+
+    def __init__(self, data: bytes) -> None:
+        self._file = io.BytesIO(data)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:
+        return self._file.readinto(memoryview(buffer)[:700])
+
+
+@pytest.mark.parametrize("name", ["x.mp3", "x.aac", "x.ts", "x.flac", "x.ogg", "x.webm", "x.mka"])
+def test_files_on_standard_input_are_not_taken_for_samples(name: str, tmp_path: Path) -> None:
+    """MP3, AAC and TS have no signature but their frames."""
+    if name in ("x.mp3", "x.flac", "x.ogg"):
+        data = written(SPEECH, format=name[2:].upper())
+    else:
+        codec = {"x.webm": "libopus", "x.mka": "pcm_s16le"}.get(name, "aac")
+        data = muxed(tmp_path / name, codec, [(SPEECH, 0.0)])
+    (tmp_path / name).write_bytes(data)
+    expected, rate = audio.read(tmp_path / name)
+    found, packets = piped(io.BufferedReader(Trickle(data)), 100)
+    samples = np.concatenate(list(packets))
+    assert abs(len(samples) / found - len(expected) / rate) < 0.05
+    assert np.abs(samples).mean() > 0.5 * np.abs(expected).mean()
+
+
+def test_control_samples_on_standard_input_stay_samples() -> None:
+    """Samples may begin as MPEG audio does: -1 is 0xffff."""
+    for first, count in ((-1, 200), (-32, 200), (0x4747, 1), (-257, 200)):
+        samples = np.concatenate([np.full(count, first, np.int16), SPEECH])
+        rate, packets = piped(io.BytesIO(samples.tobytes()), 100)
+        assert rate == RATE
+        assert np.array_equal(np.concatenate(list(packets))[:, 0], samples)
