@@ -15,6 +15,7 @@ from lhotse.utils import fastcopy
 from asrkit import audio
 from asrkit.audio.file import MAX_RATE, MAX_SECONDS, MIN_RATE
 from asrkit.audio.io import no_channel
+from asrkit.data.foreign import described
 from asrkit.data.manifest import (
     LeftOut,
     ManifestError,
@@ -23,9 +24,10 @@ from asrkit.data.manifest import (
     leaves_out,
     lines_of,
     read_manifest,
+    refuse_foreign,
     what_is_wrong,
 )
-from asrkit.errors import shown
+from asrkit.errors import reason, shown
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +58,7 @@ def load_cuts(path: str | Path, left_out: list[LeftOut]) -> CutSet:
     path = Path(path)
     if not path.exists():
         raise ManifestError(f"no manifest {path}")
+    refuse_foreign(path)
     if is_lhotse(path):
         place = path.absolute()  # lhotse would run a relative path "pipe:…" in a shell
         try:
@@ -67,9 +70,10 @@ def load_cuts(path: str | Path, left_out: list[LeftOut]) -> CutSet:
             else:
                 cuts = CutSet.from_file(place)
         except Exception as error:  # lhotse raises many types for folders and files of other kinds
+            if kind := described(path):
+                raise ManifestError(f"{path} looks like {kind}") from error
             raise ManifestError(
-                f"{path} cannot be read as lhotse's, as folders and .gz files are: "
-                f"{shown(error, 300)}"
+                f"{path} cannot be read as lhotse's, as folders and .gz files are: {reason(error)}"
             ) from error
         inert = InertCuts(cuts, path)
         return CutSet(inert if cuts.is_lazy else list(inert))
@@ -132,7 +136,7 @@ class InertCuts:
                     self.warned.add(number)
                 continue
             except Exception as error:  # lhotse raises many types for a damaged manifest
-                raise ManifestError(f"{where} cannot be read: {shown(error, 300)}") from error
+                raise ManifestError(f"{where} cannot be read: {reason(error)}") from error
             yield cut
 
 

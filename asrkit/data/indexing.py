@@ -36,6 +36,7 @@ from asrkit.data.manifest import (
     is_lhotse,
     leaves_out,
     lines_in,
+    refuse_foreign,
     what_is_wrong,
 )
 from asrkit.data.store import Folder, Stamp
@@ -58,6 +59,7 @@ class Member(NamedTuple):
 def can_be_indexed(path: str) -> bool:
     """Whether this is Shar shards, or lhotse's cuts in JSON lines."""
     local = Path(path)
+    refuse_foreign(local)
     return "://" in path or (
         local.exists() and is_lhotse(local) and (local.is_dir() or ".jsonl" in local.suffixes)
     )

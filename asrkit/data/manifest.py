@@ -1,7 +1,10 @@
 """Plain manifests: JSON lines, each an `Utterance`."""
 
 import json
+import logging
+from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Annotated, BinaryIO, NamedTuple
 
@@ -10,8 +13,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from asrkit import lines
 from asrkit.audio.file import MAX_CHANNELS, MAX_RATE, MAX_SECONDS, MIN_RATE, name_of
+from asrkit.data.foreign import described, wrong_keys
 from asrkit.errors import UserError, printable, shown
 
+logger = logging.getLogger(__name__)
+
+MOST_KEYS = 8  # of those that nothing reads, in a message
 MAX_LINE = 1 << 26  # bytes; a line of a lhotse manifest may hold the audio
 MAX_EMPTY = 10_000  # empty lines in a row: a small .gz can hold a thousand million of them
 
@@ -39,8 +46,12 @@ class LeftOut(NamedTuple):
 Name = Annotated[str, Field(max_length=1000)]
 
 
+class WrongKeysError(ValueError):
+    """A line with keys of another toolkit, or misspelt ones, in place of those of an utterance."""
+
+
 class Utterance(BaseModel):
-    """A line of a manifest; other keys are ignored."""
+    """A line of a manifest; other keys are ignored, and named once."""
 
     model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False)
 
@@ -89,19 +100,52 @@ def read_manifest(path: str | Path, left_out: list[LeftOut]) -> Iterator[Utteran
     Raises:
         ManifestError: if it is missing, or a line is not an object with the right keys.
     """
-    path = Path(path)
+    path, unused = Path(path), Counter[str]()
+    refuse_foreign(path)
     for number, line in lines_of(path):
         try:
-            yield parse_line(line, path.parent)
+            yield parse_line(line, path.parent, unused)
         except ValueError as error:  # not JSON, not UTF-8, or not an utterance
             if leaves_out(error):
                 left_out.append(LeftOut(f"{path}:{number}", what_is_wrong(error)))
                 continue
             raise ManifestError(f"{path}:{number}: {what_is_wrong(error)}") from None
+    name_unused(path, unused)
 
 
-def parse_line(line: bytes, folder: Path) -> Utterance:
-    """The utterance of a line.
+def refuse_foreign(path: Path) -> None:
+    """Refuse a file or folder that is another toolkit's, and say which.
+
+    Raises:
+        ManifestError: for such a file. One that may be lhotse's in YAML or JSON is not looked at.
+    """
+    if path.suffix == ".gz" and ".jsonl" not in path.suffixes:
+        return
+    if path.exists() and (kind := described(path)):
+        raise ManifestError(f"{path} looks like {kind}")
+
+
+def name_unused(path: Path, unused: Counter[str]) -> None:
+    """Log the keys of a manifest that nothing reads."""
+    if unused:
+        keys = ", ".join(f"{shown(key, 40)} ({n})" for key, n in unused.most_common(MOST_KEYS))
+        more = f" and {len(unused) - MOST_KEYS} more" if len(unused) > MOST_KEYS else ""
+        log_once(f"{path}: keys that nothing reads, with their numbers of lines: {keys}{more}")
+
+
+@cache
+def log_once(message: str) -> None:
+    """Log a warning, but not each time that a manifest is read."""
+    logger.warning("%s", message)
+
+
+def parse_line(line: bytes, folder: Path, unused: Counter[str] | None = None) -> Utterance:
+    """Read the utterance of a line.
+
+    Args:
+        line: JSON.
+        folder: of the manifest.
+        unused: gets the keys that nothing reads, counted.
 
     Raises:
         ValueError: if it is none; `what_is_wrong` explains it.
@@ -110,11 +154,18 @@ def parse_line(line: bytes, folder: Path) -> Utterance:
         values = json.loads(line)
     except RecursionError:
         raise ValueError("nested too deep") from None
+    if isinstance(values, dict):
+        if problem := wrong_keys(values, Utterance.model_fields):
+            raise WrongKeysError(problem)
+        if unused is not None:
+            unused.update(key for key in values if key not in Utterance.model_fields)
     utterance = Utterance.model_validate(values)
     return utterance.model_copy(update={"audio": str(folder / utterance.audio)})
 
 
 def what_is_wrong(error: ValueError) -> str:
+    if isinstance(error, WrongKeysError):
+        return str(error)
     if not isinstance(error, pydantic.ValidationError):
         return f"not JSON: {error}"
     first = error.errors()[0]

@@ -1,6 +1,7 @@
 """From manifests to facts. Bad lines become findings; audio that cannot be read is a fact."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -24,7 +25,9 @@ from asrkit.data.manifest import (
     Utterance,
     is_lhotse,
     lines_of,
+    name_unused,
     parse_line,
+    refuse_foreign,
     what_is_wrong,
 )
 
@@ -51,16 +54,18 @@ def read_entries(path: str, bad_lines: list[Finding]) -> list[Entry] | Iterator[
     Raises:
         ManifestError: if it is missing, has no lines, or is not a manifest.
     """
+    refuse_foreign(Path(path))
     if is_lhotse(Path(path)):
         return _lhotse_entries(path)
-    entries, bad = [], len(bad_lines)
+    entries, bad, unused = [], len(bad_lines), Counter[str]()
     for number, line in lines_of(path):
         try:
-            entries.append(Entry(path, number, parse_line(line, Path(path).parent)))
+            entries.append(Entry(path, number, parse_line(line, Path(path).parent, unused)))
         except ValueError as error:
             bad_lines.append(bad_line(path, number, error))
     if not entries and len(bad_lines) == bad:
         raise ManifestError(f"{path} is empty: a manifest has an utterance a line")
+    name_unused(Path(path), unused)
     return entries
 
 

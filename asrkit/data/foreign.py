@@ -1,0 +1,216 @@
+"""Files that are not manifests of asrkit, and keys of other toolkits, by their names.
+
+A message that says what a file is saves its reader the search for what is wrong with it.
+"""
+
+import difflib
+import gzip
+import json
+import os
+import re
+import zlib
+from collections.abc import Collection, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from asrkit.errors import shown
+
+HEAD = 1 << 16  # bytes of a file that are looked at
+MOST_NAMES = 10_000  # of a folder
+GZIP = b"\x1f\x8b"
+LINES = "write one JSON object a line with id, audio and text"
+AUDIO_SUFFIXES = {".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a", ".sph", ".aac", ".mp4", ".webm"}
+MAGIC = {
+    b"PAR1": f"a parquet file, as Hugging Face's datasets are: {LINES}",
+    b"ARROW1": f"an Arrow file, as Hugging Face's datasets are: {LINES}",
+    b"\xff\xff\xff\xff": f"an Arrow stream, as Hugging Face's datasets are: {LINES}",
+    b"PK\x03\x04": "a zip archive: unpack it",
+    b"SQLite format 3": f"an SQLite database: {LINES}",
+    b"%PDF": f"a PDF file: {LINES}",
+    b"\x93NUMPY": f"a NumPy array: {LINES}",
+}
+AUDIO_MAGIC = (b"RIFF", b"fLaC", b"OggS", b"ID3", b"\xff\xfb", b"\xff\xf3", b"\xff\xf2", b"FORM",
+               b"\x1aE\xdf\xa3", b".snd", b"NIST_1A", b"caff", b"RF64")  # fmt: skip
+TEXT_BEGINNINGS = {
+    "<": "XML",
+    "WEBVTT": "subtitles",
+    'File type = "ooTextFile"': "a TextGrid of Praat",
+    "#!MLF!#": "a label file of HTK",
+    "---": "YAML",
+    "- ": "YAML",
+}
+COLUMNS = {"path", "audio", "wav", "file", "file_name", "filename", "wav_filename", "sentence",
+           "text", "transcript", "transcription", "client_id", "audio_filepath", "speaker",
+           "duration", "id", "n_frames", "tgt_text"}  # fmt: skip
+KALDI = {"wav.scp", "text", "utt2spk", "spk2utt", "segments", "utt2dur", "reco2dur"}
+SCP_LINE = re.compile(r"\S+\s+\S.*(?:\.(?:wav|flac|sph|mp3|ogg|opus|m4a|ark:\d+)|\|)\s*")
+
+# Keys of other toolkits, without case and signs, for those of a plain manifest.
+NAMES = {
+    "audio": "audiofilepath audiopath audiofile audiofilename wav wavpath wavfile wavfilename path "
+    "file filename filepath",
+    "id": "uttid utteranceid utt uid key",
+    "text": "transcript transcription sentence txt reference ref",
+    "speaker": "speakerid spk spkid speakername clientid",
+    "start": "offset begin begintime starttime startsec startseconds onset",
+    "duration": "dur length durationsec durationseconds",
+    "sample_rate": "samplerate samplingrate sr",
+    "num_channels": "numchannels channels nchannels",
+}
+KEYS = {key: name for name, keys in NAMES.items() for key in keys.split()}
+ENDS = {"end", "endtime", "endsec", "endseconds", "stop"}
+SIMILAR = 0.8  # ratio of difflib, above which a key is a misspelt one
+
+
+def plain(key: str) -> str:
+    """A key without case and signs: "Sample-Rate" and "sample_rate" are one."""
+    return re.sub(r"[\W_]", "", key).lower()
+
+
+def meant(key: str, names: Collection[str]) -> str | None:
+    """The key of a plain manifest that another toolkit, or a slip, writes like this."""
+    bare = plain(key)
+    if bare in ENDS:
+        return "duration"
+    if bare in KEYS:
+        return KEYS[bare]
+    for name in names:
+        own = plain(name)
+        if (
+            sorted(own) == sorted(bare)
+            or difflib.SequenceMatcher(None, own, bare).ratio() > SIMILAR
+        ):
+            return name
+    return None
+
+
+def wrong_keys(values: Mapping[str, Any], names: Collection[str]) -> str | None:
+    """The keys of a line that stand for one of `names` which the line lacks, for a message."""
+    found = {}
+    for key in values.keys() - set(names):
+        name = meant(key, names) if values[key] is not None else None
+        if name is not None and values.get(name) is None:
+            found[key] = f"{name} (end minus start)" if plain(key) in ENDS else name
+    if not found:
+        return None
+    pairs = sorted(found.items())
+    return ", ".join(f"{shown(key)} is not a key here: write {name}" for key, name in pairs[:5])
+
+
+def described(path: Path) -> str | None:
+    """The kind of a file or folder that is not a manifest, and what to do; None if not known."""
+    if path.is_dir():
+        return folder(path)
+    if not path.is_file():  # opening a pipe would wait for its writer
+        return None
+    try:
+        with path.open("rb") as file:
+            head = file.read(HEAD)
+            zipped = head.startswith(GZIP)
+            if zipped:
+                file.seek(0)
+                head = gzip.GzipFile(fileobj=file).read(HEAD)
+    except (OSError, EOFError, zlib.error):
+        return None
+    binary = binary_kind(head)
+    if binary or (path.suffix == ".gz" and not zipped):
+        return binary
+    encoding = "utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    lines = [line for line in head.decode(encoding, "replace").splitlines() if line.strip()][:20]
+    if not lines or "\0" in lines[0]:
+        return None
+    if lines[0].lstrip().startswith(("{", "[")):
+        return json_kind(lines, zipped)
+    if any(line.startswith("{") for line in lines):
+        return None
+    return text_kind(path, lines)
+
+
+def binary_kind(head: bytes) -> str | None:
+    """The kind of a binary file by its first bytes."""
+    for magic, kind in MAGIC.items():
+        if head.startswith(magic):
+            return kind
+    if head.startswith(AUDIO_MAGIC) or head[4:8] == b"ftyp":
+        return "an audio file: a manifest names such files; asrkit decode reads one"
+    if head[257:262] == b"ustar":
+        return "a tar archive: unpack it, or name the folder of lhotse's Shar"
+    return None
+
+
+def json_kind(lines: list[str], zipped: bool) -> str | None:
+    """The kind of a file of JSON that is not JSON lines of utterances."""
+    text = "".join(lines[:2]).replace(" ", "").replace("\t", "")
+    if text.startswith("[{"):
+        return "a JSON array: write each of its objects on a line of its own, without commas"
+    try:
+        values = json.loads(lines[0])
+    except (ValueError, RecursionError):
+        several = len(lines) > 2 and lines[0].rstrip().endswith(("{", ",", ":"))
+        return "JSON over several lines: " + LINES if several else None
+    return object_kind(values, zipped) if isinstance(values, dict) and values else None
+
+
+def object_kind(values: dict[str, Any], zipped: bool) -> str | None:
+    """The kind of a JSON-lines file by the first of its objects."""
+    keys = f"keys {shown(', '.join(map(str, values)))[1:-1]}"
+    if "sources" in values and "sampling_rate" in values:
+        return f"lhotse's recordings ({keys}): make cuts of them: lhotse cut simple -r RECORDINGS"
+    if "recording_id" in values and "type" not in values:
+        return (
+            f"lhotse's supervisions ({keys}): make cuts of them with their recordings: "
+            "lhotse cut simple -r RECORDINGS -s SUPERVISIONS"
+        )
+    if "audio_filepath" in values:
+        return (
+            f"a NeMo manifest ({keys}): rename audio_filepath to audio and offset to start, and "
+            "add an id"
+        )
+    if {"key", "wav", "txt"} <= values.keys():
+        return f"a WeNet list ({keys}): rename key to id, wav to audio and txt to text"
+    if isinstance(values.get("audio"), dict):
+        return f"rows of Hugging Face's datasets ({keys}): audio must be the path of a file"
+    if all(isinstance(value, dict) for value in values.values()):
+        return f"one JSON object of utterances, as SpeechBrain and ESPnet have: {LINES}"
+    if zipped and "id" in values and isinstance(values.get("audio"), str):
+        return "a plain manifest, gzipped: unpack it with gunzip; only lhotse's may be gzipped"
+    return None
+
+
+def text_kind(path: Path, lines: list[str]) -> str:
+    """The kind of a text file that is not JSON."""
+    for beginning, kind in TEXT_BEGINNINGS.items():
+        if lines[0].startswith(beginning):
+            return f"{kind}: {LINES}"
+    if path.name == "wav.scp" or all(map(SCP_LINE.fullmatch, lines)):
+        return f"Kaldi's wav.scp: {LINES}"
+    if path.name in KALDI:
+        return f"Kaldi's {path.name}: {LINES}"
+    for sign, kind in (("\t", "TSV"), (",", "CSV"), (";", "CSV with ;"), ("|", "a table with |")):
+        cells = [cell.strip('" \t').lower() for cell in lines[0].split(sign)]
+        regular = len(lines) > 1 and len({line.count(sign) for line in lines}) == 1
+        if len(cells) > 1 and (COLUMNS & set(cells) or (regular and sign in "\t|")):
+            return f"{kind} (columns {shown(', '.join(cells))[1:-1]}): {LINES}"
+    return f"text and not JSON lines (it begins with {shown(lines[0], 40)}): {LINES}"
+
+
+def folder(path: Path) -> str | None:
+    """The kind of a folder without lhotse's shards."""
+    with os.scandir(path) as entries:
+        names = sorted(each.name for each in islice(entries, MOST_NAMES))
+    if any(name.startswith(("cuts.", "recording.")) for name in names):
+        return None
+    if "wav.scp" in names:
+        return f"a data folder of Kaldi: {LINES}"
+    if any(name.endswith((".arrow", ".parquet")) or name == "dataset_info.json" for name in names):
+        return f"a dataset of Hugging Face: {LINES}"
+    if any(name.startswith(("recordings.", "supervisions.")) for name in names):
+        return "lhotse's recordings and supervisions: make cuts of them with lhotse cut simple"
+    lists = [name for name in names if name.endswith((".jsonl", ".jsonl.gz"))]
+    if lists:
+        return f"a folder and not a manifest: name one in it, such as {shown(path / lists[0])}"
+    audio = [name for name in names if Path(name).suffix.lower() in AUDIO_SUFFIXES]
+    if audio:
+        return f"a folder of {len(audio)} recordings without a manifest: {LINES}"
+    return None
