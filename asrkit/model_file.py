@@ -251,7 +251,10 @@ def load_model(model: str | Path) -> ModelFile:
         tokenizer = read_tokenizer(config.text, tensors.pop(TOKENIZER).numpy().tobytes())
         with torch.device("meta"):
             network = build_model(config.model, tokenizer.vocab_size)
-        network.load_state_dict({key: t.float() for key, t in tensors.items()}, assign=True)
+        # Copies: tensors of the file are mapped, and a process that reads them when the file was
+        # truncated dies with SIGBUS, as where `cp` writes a new model over a served one.
+        weights = {key: t.to(torch.float32, copy=True) for key, t in tensors.items()}
+        network.load_state_dict(weights, assign=True)
     except ModelFileError:
         raise
     except (ConfigError, TextError, KeyError, RuntimeError, TypeError, ValueError) as error:

@@ -53,19 +53,9 @@ class Resampler:
     """
 
     def __init__(self, rate: int, output_rate: int = SAMPLE_RATE, dtype: str = "float32") -> None:
-        whole = whole_number(rate, MIN_RATE, MAX_RATE)
-        if whole is None:
-            raise AudioError(
-                f"sample rate must be between {MIN_RATE} and {MAX_RATE} Hz, a whole number, "
-                f"got {shown(rate)}"
-            )
+        whole = checked_rate(rate)
         self.rate, self.output_rate, self.dtype = whole, output_rate, dtype
         self._tile = None if whole == output_rate else tile_of(whole, output_rate, dtype)
-
-    @property
-    def is_fast(self) -> bool:
-        """Whether weights are tabulated, as of all usual rates; others cost a hundredfold."""
-        return self._tile is None or self._tile.weights is not None
 
     def start(self) -> ResamplerPast:
         """The past of a stream that has not begun."""
@@ -117,6 +107,33 @@ def resample(samples: np.ndarray, rate: int, output_rate: int = SAMPLE_RATE) -> 
     return resampler.step(resampler.start(), samples, last=True)[0]
 
 
+def checked_rate(rate: int) -> int:
+    """The sample rate as an int.
+
+    Raises:
+        AudioError: for a rate out of range.
+    """
+    whole = whole_number(rate, MIN_RATE, MAX_RATE)
+    if whole is None:
+        raise AudioError(
+            f"sample rate must be between {MIN_RATE} and {MAX_RATE} Hz, a whole number, "
+            f"got {shown(rate)}"
+        )
+    return whole
+
+
+def is_fast(rate: int, output_rate: int = SAMPLE_RATE) -> bool:
+    """Whether a Resampler tabulates its weights, as for all usual rates; others cost a hundredfold.
+
+    It costs nothing itself: no weights are computed.
+
+    Raises:
+        AudioError: for a rate out of range.
+    """
+    rate = checked_rate(rate)
+    return max(rate, output_rate) // math.gcd(rate, output_rate) <= MOST_PHASES
+
+
 class Tile:
     """The matrix product that makes `size` output samples, from a multiple of `size` on.
 
@@ -136,7 +153,7 @@ class Tile:
         ratio = max(1.0, rate / output_rate)
         self.half = math.ceil(CROSSINGS * ratio / CUTOFF)
         # All rows have the same phases then, hence the same weights.
-        periodic = max(self.up, self.down) <= MOST_PHASES
+        periodic = is_fast(rate, output_rate)
         self.phases = self.up if periodic else max(1, math.ceil(FINE / ratio))
         self.filters = kaiser_sinc(self.phases, self.half, CUTOFF / ratio).astype(dtype)
         block = self.up * max(1, BLOCK // self.up) if periodic else BLOCK

@@ -8,18 +8,18 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from asrkit.errors import UserError
-from asrkit.runtime import BatchedSession, Result, Segment, Word
+from asrkit.runtime import BatchedSession, Recognizer, Result, Segment, Word
 from asrkit.runtime.results import Update
 
 if TYPE_CHECKING:
     from asrkit.serve.desk import Desk
 
-Request = Literal["commit", "end"]
+MOST_ITEMS = 200  # of a call that wait for its desk: packets of audio, however short, and requests
 
 
 class CallError(UserError):
@@ -32,6 +32,9 @@ class SavedCall(NamedTuple):
     session: bytes
     received: int  # samples of its client
     commits: int
+
+
+Item: TypeAlias = "np.ndarray | Literal['commit', 'end'] | asyncio.Future[SavedCall]"
 
 
 class News:
@@ -64,16 +67,24 @@ class News:
 class Call:
     """A session as an event loop uses it. Made by `Desk.start`.
 
-    Audio that the network has not taken is bounded: `accept` waits. News that nobody takes are
-    merged, so a slow reader costs no memory but the text.
+    Audio that the network has not taken is bounded, and so are the items that the desk has not:
+    `accept` waits. News that nobody takes are merged, so a slow reader costs no memory but the
+    text. The session begins with the first item, on the desk's thread.
 
     Args:
         desk: whose thread makes its steps.
         sample_rate: of its samples, Hz.
+        recognizer: on the desk's backend; its own if None.
         saved: what it goes on with.
     """
 
-    def __init__(self, desk: "Desk", sample_rate: int, saved: SavedCall | None = None) -> None:
+    def __init__(
+        self,
+        desk: "Desk",
+        sample_rate: int,
+        recognizer: Recognizer | None = None,
+        saved: SavedCall | None = None,
+    ) -> None:
         self._desk, self._sample_rate = desk, sample_rate
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
@@ -85,18 +96,33 @@ class Call:
         self.commits = 0 if saved is None else saved.commits
         self.seconds = self.received / sample_rate  # of audio accepted
         self.done = self.seconds  # of them, those that the network has taken
+        self.sent: deque[Item] = deque()  # appended to by the event loop, emptied by the desk
+        self.dropped = False  # set by the event loop
         # The rest belongs to the desk's thread.
+        self.begin: Callable[[], BatchedSession] | None = self._beginning(recognizer, saved)
         self.session: BatchedSession | None = None
         self.last: Result | None = None
-        self.sent: deque[np.ndarray | Request] = deque()  # added to by the event loop
+
+    def _beginning(
+        self, recognizer: Recognizer | None, saved: SavedCall | None
+    ) -> Callable[[], BatchedSession]:
+        """A function that makes the session; the value of a saved call is freed with it."""
+        batcher, rate = self._desk.batcher, self._sample_rate
+        if saved is None:
+            return lambda: batcher.start(rate, recognizer=recognizer)
+        return lambda: batcher.restore(saved.session, recognizer=recognizer)
 
     async def room(self) -> None:
-        """Waits while too many samples wait for the network; `accept` does not wait then.
+        """Wait while too much audio waits for the network, or too many items for the desk.
+
+        `accept` does not wait after it.
 
         Raises:
             CallError: if the call is over.
         """
-        while self.seconds - self.done > self._desk.max_ahead and not self._over:
+        while not self._over and (
+            self.seconds - self.done > self._desk.max_ahead or len(self.sent) >= MOST_ITEMS
+        ):
             self._changed.clear()
             await self._changed.wait()
         if self._over:
@@ -120,9 +146,15 @@ class Call:
         """There is no more audio to come."""
         self._send("end")
 
-    def _send(self, item: "np.ndarray | Request") -> None:
+    def _send(self, item: Item) -> None:
+        if self._over:
+            return
+        if len(self.sent) >= 2 * MOST_ITEMS:  # requests, which do not wait
+            self.fail(CallError(f"{len(self.sent)} requests wait already: send them more slowly"))
+            self.drop()
+            return
         self.sent.append(item)
-        self._desk.post(lambda: self._desk.serve(self))
+        self._desk.ready(self)
 
     async def save(self) -> SavedCall:
         """The call as a value, with all that was accepted.
@@ -130,15 +162,28 @@ class Call:
         Raises:
             CallError: if it failed.
         """
+        if self.dropped:
+            raise CallError(self.why)
         saved: asyncio.Future[SavedCall] = self._loop.create_future()
-        self._desk.post(lambda: self._desk.save(self, saved))
+        self.sent.append(saved)
+        self._desk.ready(self)
         return await saved
 
     def drop(self) -> None:
-        """Nobody waits for the result any more."""
-        self._over = True
+        """Nobody waits for the result any more: what waits for the desk is cancelled."""
+        if self.dropped:
+            return
+        self._over = self.dropped = True
         self._changed.set()
-        self._desk.post(lambda: self._desk.drop(self))
+        self.cancel_items()
+        self._desk.drop(self)
+
+    def cancel_items(self) -> None:
+        """On the event loop: forget what waits for the desk."""
+        while self.sent:
+            item = self.sent.popleft()
+            if isinstance(item, asyncio.Future) and not item.done():
+                item.set_exception(CallError(self.why))
 
     @property
     def why(self) -> str:
@@ -189,6 +234,16 @@ class Call:
         """On the event loop: the session is over because of this."""
         self._error, self._over = error, True
         self._changed.set()
+
+    def taken_items(self) -> list[Item]:
+        """On the desk's thread: all items that wait, which makes room for more."""
+        items: list[Item] = []
+        with suppress(IndexError):  # the event loop may drop them meanwhile
+            while len(items) < 2 * MOST_ITEMS:
+                items.append(self.sent.popleft())
+        if len(items) >= MOST_ITEMS:
+            self.tell(self._changed.set)
+        return items
 
     def tell(self, told: Callable[[], None]) -> None:
         """From the desk's thread: have the event loop do this, if it still runs."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from asrkit import audio
+from asrkit.audio.resampler import is_fast
 from asrkit.errors import UserError, shown
 from asrkit.runtime import Endpointer, Recognizer
 from asrkit.search import is_fusing
@@ -272,12 +272,12 @@ class Server:
             RefusedError: if there are as many as there may be.
             UserError: for a sample rate that is out of range, or costs neighbours too much.
         """
-        if not audio.Resampler(sample_rate).is_fast:
+        if not is_fast(sample_rate):  # before anything is computed for it
             raise UserError(
                 f"{sample_rate} Hz is no usual sample rate, as 8000, 44100 or 48000 are"
             )
         self.check_free()
-        desk = min(model.desks, key=lambda each: len(each.calls))
+        desk = min(model.desks, key=lambda each: each.open)
         call = desk.start(sample_rate, recognizer, saved)
         before, started = call.done, time.monotonic()
         self.streams += 1
