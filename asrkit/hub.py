@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from asrkit.errors import UserError, reason, shown
 from asrkit.extras import need
@@ -19,6 +19,7 @@ MOST_BYTES = 1 << 33  # of a model file, many times the largest
 MOST_CHARACTERS = 300  # of an address
 NAME = r"\w+(?:[.-]\w+)*"  # no dots or hyphens in a row, nor at an end
 REPOSITORY = re.compile(rf"{NAME}/{NAME}", re.ASCII)
+PLAIN = re.compile(r"\w[\w.+-]{0,199}", re.ASCII)  # no path: no separator, no dot first
 FILE = re.compile(rf"{NAME}\.safetensors", re.ASCII)
 ADDRESS = re.compile(
     rf"{PREFIX}({REPOSITORY.pattern})(?:@({NAME}(?:/{NAME})*?))?(?:/({FILE.pattern}))?", re.ASCII
@@ -107,18 +108,55 @@ def fetch(repository: str, revision: str | None, file: str) -> Path:
     """The path of a file in the cache, downloaded unless it is there.
 
     Raises:
-        UserError: for a file of more than MOST_BYTES, before it is downloaded.
+        UserError: for a file of more than MOST_BYTES, before it is downloaded, and for headers that
+            would make the library write elsewhere.
         Exception: those of the library.
     """
     from huggingface_hub import hf_hub_download
 
-    size = hf_hub_download(repository, file, revision=revision, dry_run=True).file_size
-    if size is None or size > MOST_BYTES:
-        raise UserError(
-            f"{file} of {repository} has {size or 'an unknown number of'} bytes: a model file has "
-            f"{MOST_BYTES} at most"
-        )
-    return Path(hf_hub_download(repository, file, revision=revision))
+    with checked_headers():
+        size = hf_hub_download(repository, file, revision=revision, dry_run=True).file_size
+        if size is None or size > MOST_BYTES:
+            raise UserError(
+                f"{file} of {repository} has {size or 'an unknown number of'} bytes: a model file "
+                f"has {MOST_BYTES} at most"
+            )
+        return Path(hf_hub_download(repository, file, revision=revision))
+
+
+@contextmanager
+def checked_headers() -> Iterator[None]:
+    """Check, within the block, the hub's headers that the library takes for names of files.
+
+    The library joins the ETag and the commit to paths of the cache as they are, so that a hub that
+    somebody else runs, or that answers in its place, could have a file written anywhere.
+    """
+    from huggingface_hub import file_download
+    from huggingface_hub.errors import RemoteEntryNotFoundError
+
+    ask = file_download.get_hf_file_metadata
+
+    def checked(*arguments: Any, **options: Any) -> Any:
+        try:
+            found = ask(*arguments, **options)
+        except RemoteEntryNotFoundError as error:
+            check_name("commit", error.response.headers.get("X-Repo-Commit"))
+            raise
+        check_name("ETag", found.etag)
+        check_name("commit", found.commit_hash)
+        return found
+
+    file_download.get_hf_file_metadata = checked
+    try:
+        yield
+    finally:
+        file_download.get_hf_file_metadata = ask
+
+
+def check_name(what: str, name: str | None) -> None:
+    """Raises UserError for a name that is not a plain one; None is left to the library."""
+    if name is not None and not PLAIN.fullmatch(name):
+        raise UserError(f"the hub sends {shown(name)} as {what}, which is not a name of a file")
 
 
 @contextmanager

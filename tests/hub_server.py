@@ -40,6 +40,7 @@ class Hub:
     repositories: dict[str, Repository] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)  # method and path
     objects: dict[str, bytes] = field(default_factory=dict)  # uploaded, by SHA-256
+    headers: dict[str, str] = field(default_factory=dict)  # in place of those of a file
     sent: list[Any] = field(default_factory=list)  # the lines of each commit
 
     def make(self, name: str) -> Repository:
@@ -104,9 +105,11 @@ class Handler(BaseHTTPRequestHandler):
     def resolve(self, body: bytes, name: str, revision: str, file: str) -> None:
         commit, files = self.files(name, revision)
         if file not in files:
-            raise RefusedError(404, X_Error_Code="EntryNotFound", X_Repo_Commit=commit)
+            missing = {"X_Error_Code": "EntryNotFound", "X_Repo_Commit": commit}
+            raise RefusedError(404, **missing | self.hub.headers)
         etag = hashlib.sha256(files[file]).hexdigest()
-        self.answer(200, files[file], X_Repo_Commit=commit, ETag=f'"{etag}"')
+        known = {"X_Repo_Commit": commit, "ETag": f'"{etag}"'}
+        self.answer(200, files[file], **known | self.hub.headers)
 
     def info(self, body: bytes, name: str, revision: str | None) -> None:
         commit, files = self.files(name, revision or "main")

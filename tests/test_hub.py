@@ -252,6 +252,24 @@ def test_a_huge_file_is_not_downloaded(
     assert hub.download("hf://me/tiny").read_bytes() == model
 
 
+@pytest.mark.parametrize("name", ["X_Repo_Commit", "ETag", "X_Linked_Etag"])
+@pytest.mark.parametrize("value", ["../../../../../../out", "/OUT", "..", "a/b", "a\\b", ".git"])
+def test_a_hostile_hub_has_no_file_written_elsewhere(
+    remote: hub_server.Hub, model: bytes, tmp_path: Path, name: str, value: str
+) -> None:
+    remote.make("me/tiny").commit(model__safetensors=model)
+    remote.make("me/other").commit(README__md=b"#")
+    remote.headers = {name: value.replace("/OUT", str(tmp_path / "out"))}
+    assert "the hub sends" in refusal("hf://me/tiny")
+    if name == "X_Repo_Commit":
+        assert "the hub sends" in refusal("hf://me/other")
+    assert {path.name for path in tmp_path.iterdir()} <= {"cache", "model"}
+    blobs = [path.name for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+    assert not any("out" in each for each in blobs)
+    remote.headers = {}
+    assert hub.download("hf://me/tiny").read_bytes() == model  # the control
+
+
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     assert refusal("hf://me/tiny") == "huggingface_hub not installed: pip install 'asrkit[hub]'"
