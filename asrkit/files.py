@@ -17,8 +17,10 @@ _number = itertools.count()
 
 
 @contextmanager
-def replacing(path: str | Path) -> Iterator[Path]:
+def replacing(path: str | Path, is_private: bool = False) -> Iterator[Path]:
     """A temporary path beside `path`, moved onto it when the block ends without an exception.
+
+    A private file is there from the beginning, and only its owner can read it at any time.
 
     A symbolic link stays, and its target is replaced. Temporary files of killed processes in the
     folder are removed, see `remove_leftovers`.
@@ -34,9 +36,12 @@ def replacing(path: str | Path) -> Iterator[Path]:
     remove_leftovers(path.parent.absolute())
     temporary = path.with_name(f"{PREFIX}{os.getpid()}-{next(_number)}.part")
     try:
+        if is_private:
+            temporary.touch(mode=0o600, exist_ok=False)
         yield temporary
-        os.umask(mask := os.umask(0))
-        temporary.chmod(0o666 & ~mask)  # some writers make files that only the owner can read
+        if not is_private:
+            os.umask(mask := os.umask(0))
+            temporary.chmod(0o666 & ~mask)  # some writers make files that only the owner can read
         os.replace(temporary, path)
     except OSError as error:  # of a full disk, without a file name or with the temporary one
         if error.filename in (None, str(temporary)):

@@ -116,6 +116,7 @@ def serve(options: argparse.Namespace) -> int:
     from asrkit.serve import logs
     from asrkit.serve.app import app_of
     from asrkit.serve.capacity import capacity
+    from asrkit.serve.connections import config_of
     from asrkit.serve.server import Limits, Server
 
     token = token_of(options)
@@ -135,9 +136,8 @@ def serve(options: argparse.Namespace) -> int:
         models, limits, options.threads, token, tuple(options.origin),
         *store_of(options, limits.resume_s),
     )  # fmt: skip
-    config = uvicorn.Config(
-        app_of(server), options.host, options.port, ws="websockets-sansio", log_level="warning",
-        ws_max_size=limits.message_kb * 1024, ssl_certfile=options.tls_cert,
+    config = config_of(
+        app_of(server), server, options.host, options.port, ssl_certfile=options.tls_cert,
         ssl_keyfile=options.tls_key, timeout_graceful_shutdown=5,
     )  # fmt: skip
     socket = config.bind_socket()

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
@@ -20,8 +20,8 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from asrkit.errors import shown
-from asrkit.serve import messages
+from asrkit.errors import reason, shown
+from asrkit.serve import fair, messages
 from asrkit.serve.decoding import Decoders
 from asrkit.serve.logs import log
 from asrkit.serve.memory import trim
@@ -74,7 +74,7 @@ def app_of(server: Server) -> Starlette:
 
     routes: list[BaseRoute] = [
         Route("/healthz", http(alive)),
-        Route("/readyz", http(alive)),  # desks are warm before the port is open
+        Route("/readyz", http(ready)),
         Route("/metrics", http(metrics)),
         Route("/schema.json", http(schema)),
         Route("/openapi.json", http(openapi)),
@@ -91,6 +91,7 @@ def app_of(server: Server) -> Starlette:
     app.router.redirect_slashes = False  # a redirect would repeat what a client calls this host
     app.add_middleware(Guard, server=server)
     app.add_middleware(Log)
+    app.add_middleware(Metered)
     return app
 
 
@@ -100,13 +101,20 @@ async def sweep(server: Server) -> None:
     while True:
         await asyncio.sleep(SWEEP_S)
         try:
-            await asyncio.to_thread(server.store.sweep)
-        except OSError:
-            logger.exception("the store of calls could not be swept")
+            await server.kept.sweep()
+        except OSError as error:
+            logger.warning("the store of calls could not be swept: %s", reason(error))
         await asyncio.to_thread(trim)
 
 
 async def alive(request: Request, server: Server) -> Response:
+    return PlainTextResponse("ok\n")
+
+
+async def ready(request: Request, server: Server) -> Response:
+    """Whether calls are served as they should be; desks are warm before the port is open."""
+    if server.kept.is_down:
+        return PlainTextResponse("the store of calls does not answer: calls are not kept\n", 503)
     return PlainTextResponse("ok\n")
 
 
@@ -150,6 +158,20 @@ async def http_error(request: Request, error: Exception) -> Response:
     response = refused(RefusedError(error.status_code, reason, error.detail))
     response.headers.update(error.headers or {})
     return response
+
+
+class Metered:
+    """Charges what is done for a connection to its share of the event loop."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        share = fair.CURRENT.get()
+        if share is not None and scope.get("client"):  # behind a proxy, the one that it names
+            share.address = scope["client"][0]
+        work = self.app(scope, receive, send)
+        await (fair.metered(work) if isinstance(work, Coroutine) else work)
 
 
 class Log:

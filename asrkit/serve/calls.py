@@ -126,7 +126,7 @@ class Call:
             self._changed.clear()
             await self._changed.wait()
         if self._over:
-            raise CallError(self.why)
+            raise CallError(self.why) from self._error
 
     async def accept(self, samples: np.ndarray) -> None:
         """Take mono samples, once there is room.
@@ -162,8 +162,8 @@ class Call:
         Raises:
             CallError: if it failed.
         """
-        if self.dropped:
-            raise CallError(self.why)
+        if self.dropped or self._error is not None:
+            raise CallError(self.why) from self._error
         saved: asyncio.Future[SavedCall] = self._loop.create_future()
         self.sent.append(saved)
         self._desk.ready(self)
@@ -184,6 +184,11 @@ class Call:
             item = self.sent.popleft()
             if isinstance(item, asyncio.Future) and not item.done():
                 item.set_exception(CallError(self.why))
+
+    @property
+    def has_audio(self) -> bool:
+        """Whether its client has sent any, also before it came back."""
+        return self.seconds > 0
 
     @property
     def why(self) -> str:

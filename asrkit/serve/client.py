@@ -248,7 +248,8 @@ class RemoteSession:
 
     def _resume(self) -> None:
         ids = {"id": self._started.id, "token": self._started.token}
-        started = self._connect(Resume(type="resume", finals=len(self._segments), **ids))
+        finals = len(self._segments)
+        started = self._connect(Resume(type="resume", finals=finals, ack=self._came, **ids))
         self._unsent.extendleft(reversed(self._kept))  # what failed to be sent may have come, too
         self._kept.clear()
         self._came_up_to(started.ack, self._unsent)

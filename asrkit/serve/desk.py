@@ -24,8 +24,8 @@ CLOSING = "the server is closing"
 class Desk:
     """A thread that owns a batcher: it serves calls that are ready, and makes steps.
 
-    Its work is bounded by its calls: each waits in the queue once, however much it has sent. Between
-    two steps as many are served, in the order in which they became ready, as ROUND_S allows.
+    Its work is bounded by its calls: each waits in the queue once, however much it has sent. They
+    are served in the order in which they became ready, for ROUND_S between two steps.
 
     Args:
         recognizer: of the calls that name no other.

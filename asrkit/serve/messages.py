@@ -55,6 +55,8 @@ class Resume(Message):
     token: Name
     finals: Annotated[int, Field(ge=0)] = 0
     """How many segments the client has: those after them are sent again."""
+    ack: Annotated[int, Field(ge=0)] = 0
+    """The last `ack` that the client has: an older state of the call is rejected."""
 
 
 class Commit(Message):

@@ -15,10 +15,13 @@ from asrkit.audio.resampler import is_fast
 from asrkit.errors import UserError, shown
 from asrkit.runtime import Endpointer, Recognizer
 from asrkit.search import is_fusing
+from asrkit.serve import fair
 from asrkit.serve.calls import Call, SavedCall
 from asrkit.serve.desk import Desk
+from asrkit.serve.kept import Kept
 from asrkit.serve.logs import log
-from asrkit.serve.store import MemoryStore, Store
+from asrkit.serve.parked import Version
+from asrkit.serve.store import MOST_ENTRIES, SHORTEST_KEY, MemoryStore, Store
 
 UNPREFERRED = "the search of the server takes none; asrkit serve --second-search prefix_beam does"
 NAMED = 5  # phrases in a warning
@@ -37,6 +40,9 @@ class Limits(NamedTuple):
     ahead_s: float = 10.0  # seconds of a call's audio that wait for the network
     call_s: float = 4 * 3600.0  # longest call, and longest recording
     silence_s: float = 60.0  # without a message, before a call is ended
+    connections: int | None = None  # None for what the system's descriptors allow
+    idle_s: float = 2.0  # without any audio, after which a call leaves its place to another
+    header_s: float = 10.0  # in which a request has to come, and the first message of a call
     resume_s: float = 60.0  # that a call waits for its client to come back
     save_s: float = 5.0  # from one time that a call is put into a store that survives to the next
     upload_mb: int = 200
@@ -151,12 +157,17 @@ class Server:
         self.limits = limits or Limits()
         self.token, self.origins, self.figures = token, origins, Figures()
         self.store = store or MemoryStore(self.limits.resume_s)
-        self.key = key or secrets.token_bytes(32)
+        self.kept = Kept(self.store)
+        if key is not None and len(key) < SHORTEST_KEY:
+            raise UserError(f"a key has {SHORTEST_KEY} bytes or more, got {len(key)}")
+        self.key = secrets.token_bytes(32) if key is None else key
+        self.newest: dict[str, Version] = {}  # of calls that this process has put, by name
+        self._keeps, self._keeps_at = 2.0 * self.limits.streams, time.monotonic()
         self.models = {
             name: Model(name, recognizer, [self._desk(name, recognizer) for _ in range(threads)])
             for name, recognizer in models.items()
         }
-        self.streams = 0
+        self.calls: dict[Call, float] = {}  # that go on, and when each began
         self.lines: dict[str, Any] = {}  # of calls that outlive their connections, by name
 
     def _desk(self, name: str, recognizer: Recognizer) -> Desk:
@@ -192,9 +203,28 @@ class Server:
 
     def close(self) -> None:
         """End all calls."""
+        self.kept.close()
         for model in self.models.values():
             for desk in model.desks:
                 desk.close()
+
+    def note_newest(self, name: str, version: Version) -> None:
+        """Note which state of a call is the newest, so that an older one is told apart."""
+        self.newest.pop(name, None)
+        self.newest[name] = version
+        while len(self.newest) > MOST_ENTRIES:
+            del self.newest[next(iter(self.newest))]
+
+    def may_keep(self) -> bool:
+        """Whether the state of one more call that has just begun may be written: a few may be."""
+        most, now = 2.0 * self.limits.streams, time.monotonic()
+        rate = most / self.limits.save_s
+        self._keeps = min(most, self._keeps + (now - self._keeps_at) * rate)
+        self._keeps_at = now
+        if self._keeps < 1.0:
+            return False
+        self._keeps -= 1.0
+        return True
 
     def admits(self, token: str) -> bool:
         """Whether this is the token, if there is one."""
@@ -252,11 +282,28 @@ class Server:
         why = f"the model cannot write {', '.join(named)}{f' and {more} more' if more else ''}"
         return kept, f"{why}: left out of the preferred phrases" if refused else ""
 
-    def check_free(self) -> None:
-        """Raises RefusedError if there are as many calls as there may be."""
-        if self.streams >= self.limits.streams:
-            self.figures.refused.labels("streams").inc()
-            raise RefusedError(503, "streams", f"all {self.limits.streams} streams are taken")
+    @property
+    def streams(self) -> int:
+        """How many calls go on."""
+        return len(self.calls)
+
+    def make_room(self) -> None:
+        """Have a place free for one more call: that of a call without audio, where all are taken.
+
+        Raises:
+            RefusedError: if there are as many calls with audio as there may be.
+        """
+        limits, now = self.limits, time.monotonic()
+        if len(self.calls) < limits.streams:
+            return
+        for call, started in self.calls.items():
+            if not call.has_audio and now - started >= limits.idle_s:
+                text = f"no audio for {now - started:.0f} s, and all {limits.streams} streams taken"
+                call.fail(RefusedError(503, "streams", text))
+                del self.calls[call]
+                return
+        self.figures.refused.labels("streams").inc()
+        raise RefusedError(503, "streams", f"all {limits.streams} streams are taken")
 
     @contextmanager
     def call(
@@ -276,17 +323,22 @@ class Server:
             raise UserError(
                 f"{sample_rate} Hz is no usual sample rate, as 8000, 44100 or 48000 are"
             )
-        self.check_free()
+        self.make_room()
         desk = min(model.desks, key=lambda each: each.open)
         call = desk.start(sample_rate, recognizer, saved)
         before, started = call.done, time.monotonic()
-        self.streams += 1
+        share = fair.CURRENT.get()
+        if share is not None:
+            share.working(True)
+        self.calls[call] = started
         self.figures.streams.labels(model.name).inc()
         try:
             yield call
         finally:
             call.drop()
-            self.streams -= 1
+            self.calls.pop(call, None)
+            if share is not None:
+                share.working(False)
             self.figures.streams.labels(model.name).dec()
             done = max(0.0, call.done - before)
             self.figures.audio.labels(model.name).inc(done)

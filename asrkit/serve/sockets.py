@@ -9,23 +9,26 @@ import numpy as np
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from asrkit.errors import UserError, shown
-from asrkit.serve.calls import Call
+from asrkit.serve import fair
+from asrkit.serve.calls import Call, CallError
 from asrkit.serve.server import RefusedError, Server
 
 TRY_AGAIN_LATER, POLICY_VIOLATION = 1013, 1008  # close codes: IANA's registry for RFC 6455
 
 
-async def next_message(websocket: WebSocket, server: Server) -> str | bytes:
-    """The client's next message.
+async def next_message(websocket: WebSocket, server: Server, is_first: bool = False) -> str | bytes:
+    """The client's next message; the first one has to come sooner.
 
     Raises:
         WebSocketDisconnect: if there is none any more.
         RefusedError: if none comes for too long.
     """
+    limits = server.limits
+    seconds = min(limits.header_s, limits.silence_s) if is_first else limits.silence_s
     try:
-        message = await asyncio.wait_for(websocket.receive(), server.limits.silence_s)
+        message = await asyncio.wait_for(websocket.receive(), seconds)
     except asyncio.TimeoutError:
-        text = f"no message for {server.limits.silence_s:g} s"
+        text = f"no message for {seconds:g} s"
         raise RefusedError(408, "silence", text) from None
     if message["type"] == "websocket.disconnect":
         raise WebSocketDisconnect(message.get("code", 1006))
@@ -60,7 +63,7 @@ async def put(call: Call, server: Server, samples: np.ndarray, sample_rate: int)
 
 async def both_ways(*both: Coroutine[Any, Any, None]) -> None:
     """Read and write until the last of these, the writing, has ended, or until one raises."""
-    tasks = [asyncio.ensure_future(each) for each in both]
+    tasks = [fair.task(each) for each in both]
     try:
         while not tasks[-1].done():
             running = [task for task in tasks if not task.done()]
@@ -89,7 +92,9 @@ async def telling(websocket: WebSocket, server: Server, form: Any) -> AsyncItera
     except WebSocketDisconnect:
         server.figures.dropped.labels("disconnect").inc()
         return
-    except UserError as error:
+    except UserError as raised:
+        cause = raised.__cause__ if isinstance(raised, CallError) else None
+        error = cause if isinstance(cause, RefusedError) else raised
         reason = error.reason if isinstance(error, RefusedError) else "request"
         if reason != "streams":  # which are refused, and counted where
             server.figures.dropped.labels(reason).inc()

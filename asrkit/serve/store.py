@@ -5,26 +5,35 @@ put with an older one is refused. So a call goes on in one place only, also wher
 share a store and one of them has not noticed that its connection is dead.
 """
 
+import os
 import secrets
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from asrkit.errors import UserError
+from asrkit.errors import UserError, shown
 from asrkit.extras import need
 from asrkit.files import replacing
 
 LARGEST = 1 << 26  # bytes of an entry: a call of 4 hours is a hundredth of it
 MOST_MEMORY = 1 << 28  # bytes of all, of a store in memory
+MOST_DISK = 1 << 31  # bytes of all, of a folder
+MOST_ENTRIES = 20_000
 HEAD = 8  # bytes of the generation in a file
+LOCK_S = 0.4  # that a process waits for a folder's lock, which others have for milliseconds
+SHORTEST_KEY = 16  # bytes
 
 
 class Entry(NamedTuple):
     generation: int
     data: bytes
+    owner: str = ""  # address of the client
+    seconds: float = 0.0  # of audio
 
 
 class Store(Protocol):
@@ -52,9 +61,15 @@ class Store(Protocol):
     def sweep(self) -> None:
         """Remove what is too old."""
 
+    def check(self) -> None:
+        """Raises OSError if the store cannot be used."""
+
 
 class MemoryStore:
     """Entries of this process.
+
+    When they are too many, or too large, those with the least audio go first, of the client that
+    has the most: a flood of short calls does not push the long ones of others out.
 
     Args:
         seconds: that an entry is kept after it was put.
@@ -65,7 +80,7 @@ class MemoryStore:
     def __init__(self, seconds: float) -> None:
         self._seconds, self._lock = seconds, threading.Lock()
         self._entries: dict[str, tuple[float, Entry]] = {}  # the one put last comes last
-        self._size = 0
+        self._size, self._owners = 0, Counter[str]()  # bytes of all, and of each client
 
     def put(self, name: str, entry: Entry) -> bool:
         with self._lock:
@@ -74,8 +89,9 @@ class MemoryStore:
             self._remove(name)
             self._entries[name] = time.monotonic(), entry
             self._size += len(entry.data)
-            while self._size > MOST_MEMORY:  # the oldest goes
-                self._remove(next(iter(self._entries)))
+            self._owners[entry.owner] += len(entry.data)
+            while self._size > MOST_MEMORY or len(self._entries) > MOST_ENTRIES:
+                self._evict()
         return True
 
     def take(self, name: str) -> Entry | None:
@@ -98,9 +114,27 @@ class MemoryStore:
             for name in [name for name, (put, _) in self._entries.items() if put < oldest]:
                 self._remove(name)
 
+    def check(self) -> None:
+        """It can be used."""
+
+    def _evict(self) -> None:
+        """Remove a sixteenth of what may be there, or more, of one client."""
+        (owner, _), *_ = self._owners.most_common(1)
+        own = [(each.seconds, name) for name, (_, each) in self._entries.items() if
+               each.owner == owner]  # fmt: skip
+        size, count = 15 * MOST_MEMORY // 16, 15 * MOST_ENTRIES // 16
+        for _, name in sorted(own, key=itemgetter(0)):  # stable: the oldest of those alike
+            if self._size <= size and len(self._entries) <= count:
+                return
+            self._remove(name)
+
     def _remove(self, name: str) -> None:
         if name in self._entries:
-            self._size -= len(self._entries.pop(name)[1].data)
+            entry = self._entries.pop(name)[1]
+            self._size -= len(entry.data)
+            self._owners[entry.owner] -= len(entry.data)
+            if not self._owners[entry.owner]:
+                del self._owners[entry.owner]
 
 
 class FolderStore:
@@ -109,29 +143,41 @@ class FolderStore:
     Args:
         folder: made if it is missing.
         seconds: that an entry is kept after it was put.
+        most: bytes of all entries; new ones are refused when there are as many.
 
     Raises:
-        UserError: where files cannot be locked.
+        UserError: where files cannot be locked, and for a folder that others can read.
     """
 
     survives = True
 
-    def __init__(self, folder: Path, seconds: float) -> None:
+    def __init__(self, folder: Path, seconds: float, most: int = MOST_DISK) -> None:
         try:
             import fcntl
         except ImportError:  # on Windows
             raise UserError("a folder of calls needs a system that locks files as POSIX") from None
         self._lock_file = fcntl.flock
-        self._exclusively = fcntl.LOCK_EX
-        self._folder, self._seconds = folder, seconds
+        self._exclusively = fcntl.LOCK_EX | fcntl.LOCK_NB
+        self._folder, self._seconds, self._most = folder, seconds, most
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(folder)
+        self._size = self._count = 0  # of the entries, as far as this process knows
+        with suppress(OSError):  # it is locked: a sweep comes later
+            self.sweep()
 
     def put(self, name: str, entry: Entry) -> bool:
         with self._locked():
             there = self._read(name, HEAD)
             if there is not None and there.generation > entry.generation:
                 return False
-            with replacing(self._path(name)) as temporary:
+            if there is None:
+                if self._size + len(entry.data) > self._most or self._count >= MOST_ENTRIES:
+                    raise OSError(f"{shown(self._folder)} holds as many calls as it may")
+                self._size, self._count = self._size + len(entry.data), self._count + 1
+            else:
+                grown = len(entry.data) + HEAD - self._path(name).stat().st_size
+                self._size += max(0, grown)
+            with replacing(self._path(name), is_private=True) as temporary:
                 temporary.write_bytes(entry.generation.to_bytes(HEAD, "big") + entry.data)
         return True
 
@@ -152,21 +198,38 @@ class FolderStore:
                 self._path(name).unlink()
 
     def sweep(self) -> None:
+        size = count = 0
         with self._locked():
             for path in self._folder.glob("*.call"):
                 if self._age(path) > self._seconds:
                     path.unlink()
+                else:
+                    size, count = size + path.stat().st_size, count + 1
+        self._size, self._count = size, count
+
+    def check(self) -> None:
+        with self._locked():
+            pass
 
     def key(self) -> bytes:
-        """A secret that all who share the folder have: made by the first of them."""
+        """A secret that all who share the folder have: made by the first of them.
+
+        Raises:
+            UserError: for one that is too short.
+        """
         path = self._folder / "key"
         with self._locked():
             if not path.exists():
-                with replacing(path) as temporary:
-                    temporary.touch(mode=0o600)
+                with replacing(path, is_private=True) as temporary:
                     temporary.write_bytes(secrets.token_bytes(32))
             path.chmod(0o600)
-            return path.read_bytes()
+            key = path.read_bytes()
+        if len(key) < SHORTEST_KEY:
+            raise UserError(
+                f"{shown(path)} has {len(key)} bytes: a key has {SHORTEST_KEY} or more; remove the "
+                "file, and another one is made"
+            )
+        return key
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{name}.call"
@@ -183,8 +246,42 @@ class FolderStore:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         with open(self._folder / "lock", "ab") as lock:
-            self._lock_file(lock, self._exclusively)
+            until = time.monotonic() + LOCK_S
+            while True:
+                try:
+                    self._lock_file(lock, self._exclusively)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > until:
+                        text = f"another process has held the lock of it for {LOCK_S:g} s"
+                        raise TimeoutError(f"{shown(self._folder)}: {text}") from None
+                    time.sleep(0.005)
             yield
+
+
+def make_private(folder: Path) -> None:
+    """Let only the owner of a folder of calls into it.
+
+    Raises:
+        UserError: for a folder of others, and for one with other files that others can read.
+    """
+    about = folder.stat()
+    if about.st_uid != os.getuid() and os.getuid() != 0:
+        raise UserError(f"{shown(folder)} belongs to another user: name a folder of your own")
+    if not about.st_mode & 0o077:
+        return
+    others = [path.name for path in folder.iterdir() if not is_own(path.name)]
+    if others:
+        raise UserError(
+            f"{shown(folder)} can be read by other users and holds other files "
+            f"({shown(min(others), 40)}): name an empty folder, or chmod 700 this one"
+        )
+    folder.chmod(0o700)
+
+
+def is_own(name: str) -> bool:
+    """Whether a folder's file is one that a store makes."""
+    return name in ("lock", "key") or name.endswith((".call", ".part"))
 
 
 class RedisStore:
@@ -205,8 +302,9 @@ class RedisStore:
         import redis
 
         self._seconds, self._error = seconds, redis.RedisError
+        self._timeout = redis.TimeoutError
         try:
-            self._redis = redis.Redis.from_url(url, socket_timeout=5, socket_connect_timeout=5)
+            self._redis = redis.Redis.from_url(url, socket_timeout=1, socket_connect_timeout=1)
             self._redis.ping()
         except (redis.RedisError, ValueError) as error:
             raise UserError(f"Redis does not answer: {error}") from None
@@ -241,8 +339,17 @@ class RedisStore:
     def sweep(self) -> None:
         """Redis does."""
 
+    def check(self) -> None:
+        self._asked(self._redis.ping)
+
     def _run(self, script: Callable[..., Any], name: str, arguments: list[Any]) -> Any:
+        return self._asked(lambda: script(keys=[f"asrkit:call:{name}"], args=arguments))
+
+    def _asked(self, ask: Callable[[], Any]) -> Any:
+        """Redis's answer; OSError if there is none, and TimeoutError if it does not come."""
         try:
-            return script(keys=[f"asrkit:call:{name}"], args=arguments)
+            return ask()
+        except self._timeout as error:
+            raise TimeoutError(f"Redis: {error}") from error
         except self._error as error:
             raise OSError(f"Redis: {error}") from error

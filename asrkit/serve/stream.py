@@ -8,15 +8,16 @@ has not come.
 import asyncio
 import logging
 import secrets
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from asrkit.audio.opus import OpusDecoder
-from asrkit.errors import UserError
-from asrkit.serve import messages, parked
-from asrkit.serve.calls import Call, SavedCall
+from asrkit.errors import UserError, reason
+from asrkit.serve import fair, messages, parked
+from asrkit.serve.calls import Call
 from asrkit.serve.messages import (
     ENCODINGS,
     Commit,
@@ -28,7 +29,7 @@ from asrkit.serve.messages import (
     Start,
     Started,
 )
-from asrkit.serve.parked import Parked
+from asrkit.serve.parked import Parked, Version
 from asrkit.serve.server import RefusedError, Server
 from asrkit.serve.sockets import both_ways, cut_off, next_message, put, samples_of, telling
 from asrkit.serve.store import Entry
@@ -47,15 +48,15 @@ async def stream(websocket: WebSocket, server: Server) -> None:
         if isinstance(first, Resume):
             line = Line(server, first.id, first.token)
             async with line.alone():
-                await line.run(websocket, *await line.taken_up(), finals=first.finals)
+                await line.run(websocket, await line.taken_up(first.ack), first.finals)
         else:
             line = Line(server, secrets.token_urlsafe(12), secrets.token_urlsafe(24))
             async with line.alone():
-                await line.run(websocket, first)
+                await line.run(websocket, Parked(first))
 
 
 async def first_message(websocket: WebSocket, server: Server) -> Start | Resume:
-    message = await next_message(websocket, server)
+    message = await next_message(websocket, server, is_first=True)
     first = messages.parsed(message) if isinstance(message, str) else None
     if not isinstance(first, Start | Resume):
         raise UserError("the first message has to be a start or a resume")
@@ -81,8 +82,10 @@ class Line:
     def __init__(self, server: Server, id: str, token: str) -> None:
         self.server, self.id, self.token = server, id, token
         self.name = parked.name_of(id, token)
-        self.generation = 0  # of the call in the store
-        self.saved = 0  # samples of the call there
+        self.version = Version(0, 0)  # of the call in the store
+        self.last: Parked  # what is there, and when it was put there
+        self.last_at = 0.0
+        self.told = False  # whether the client was told anything since
         self.opus: OpusDecoder | None = None
         self.warning = ""  # for the last message
         self.moved = asyncio.Event()  # set when another connection takes over
@@ -102,29 +105,31 @@ class Line:
             del lines[self.name]
             self.left.set()
 
-    async def taken_up(self) -> Parked:
+    async def taken_up(self, ack: int) -> Parked:
         """The call as it is in the store, and from now on this connection's.
 
         Raises:
-            RefusedError: if there is none, or with another token.
+            RefusedError: if there is none, or with another token, or only an older state of it,
+                as where files were exchanged.
         """
-        entry = await asyncio.to_thread(self.server.store.take, self.name)
+        try:
+            entry = await self.server.kept.take(self.name)
+        except OSError as error:
+            raise RefusedError(503, "streams", f"calls cannot be read: {reason(error)}") from None
         if entry is None:
             raise RefusedError(404, "unknown", "there is no such call, or no more")
-        self.generation = entry.generation
-        return parked.from_bytes(entry.data, self.server.key)
+        call, version = parked.from_bytes(entry.data, self.server.key, self.name)
+        newest = self.server.newest.get(self.name, version)
+        if version.generation >= entry.generation or version < newest or call.received < ack:
+            raise RefusedError(409, "stale", "only an older state of the call is left")
+        self.version = Version(entry.generation, 0)
+        return call
 
-    async def run(
-        self,
-        websocket: WebSocket,
-        start: Start,
-        saved: SavedCall | None = None,
-        packets: tuple[bytes, ...] = (),
-        finals: int = 0,
-    ) -> None:
+    async def run(self, websocket: WebSocket, first: Parked, finals: int = 0) -> None:
         """Begin or go on with the call, whose client has so many final segments."""
+        start, saved, _ = self.last = first
         if start.encoding == "opus":
-            self.opus = OpusDecoder(saved.received if saved else 0, packets)
+            self.opus = OpusDecoder(first.received, first.packets)
         model = self.server.model(start.model)
         recognizer = await self.server.recognizer_for(model, start.hotwords, start.pause_ms)
         with self.server.call(model, start.sample_rate, recognizer, saved) as call:
@@ -134,43 +139,68 @@ class Line:
             )  # fmt: skip
             try:
                 if self.server.store.survives:
-                    await self.keep(call, start)
+                    await self.put(first, call)
                 try:
                     await both_ways(
-                        self.leave(), self.keep_on(call, start), self.read(websocket, call, start),
+                        self.leave(), self.keep_on(call), self.read(websocket, call, start),
                         self.write(websocket, call, start, started, finals),
                     )  # fmt: skip
                 finally:  # also after the end: the last messages may be lost
-                    await self.keep(call, start)
+                    await self.keep_last(call)
             except (WebSocketDisconnect, MovedError):
                 raise
             except UserError:
-                await asyncio.to_thread(self.server.store.drop, self.name, self.generation)
+                await self.server.kept.drop(self.name, self.version.generation)
                 raise
 
-    async def keep(self, call: Call, start: Start) -> None:
-        """Put the call into the store.
+    async def keep(self, call: Call) -> None:
+        """Put the call into the store as it is.
 
         Raises:
             MovedError: if it is another process's by now.
         """
+        self.told = False
         saved = await call.save()
         packets = tuple(self.opus.past(saved.received)) if self.opus else ()
-        data = parked.to_bytes(Parked(start, saved, packets), self.server.key)
-        entry = Entry(self.generation, data)
-        try:
-            if not await asyncio.to_thread(self.server.store.put, self.name, entry):
-                raise MovedError
-        except OSError:
-            logger.exception("a call could not be kept")  # and goes on
-            return
-        self.saved = saved.received
+        await self.put(Parked(self.last.start, saved, packets), call)
 
-    async def keep_on(self, call: Call, start: Start) -> None:
+    async def keep_last(self, call: Call) -> None:
+        """Put the call into the store when its connection ends.
+
+        What its client can send again need not be there: all that it was not told about.
+        """
+        if not self.server.store.survives:
+            await (self.keep(call) if self.told else self.put(self.last, call))
+        elif call.seconds > self.last.received / self.last.start.sample_rate or self.told:
+            age, server = time.monotonic() - self.last_at, self.server
+            if age >= server.limits.save_s or server.may_keep():
+                await self.keep(call)
+
+    async def put(self, value: Parked, call: Call) -> None:
+        """Put a state of the call into the store.
+
+        Raises:
+            MovedError: if it is another process's by now.
+        """
+        self.version = version = self.version._replace(number=self.version.number + 1)
+        data = parked.to_bytes(value, self.server.key, self.name, version)
+        owner = fair.address()
+        entry = Entry(version.generation, data, owner, call.seconds)
+        try:
+            if not await self.server.kept.put(self.name, entry):
+                raise MovedError
+        except OSError as error:
+            logger.warning("a call could not be kept: %s", reason(error))  # and goes on
+            return
+        self.server.note_newest(self.name, version)
+        self.last, self.last_at = value, time.monotonic()
+
+    async def keep_on(self, call: Call) -> None:
         """Keep the call now and then, in a store that survives this process."""
         while self.server.store.survives:
             await asyncio.sleep(self.server.limits.save_s)
-            await self.keep(call, start)
+            if call.seconds > self.last.received / self.last.start.sample_rate or self.told:
+                await self.keep(call)
 
     async def leave(self) -> None:
         """Raises MovedError when another connection takes over."""
@@ -205,7 +235,8 @@ class Line:
         await websocket.send_text(started.model_dump_json())
         num_finals = 0
         while (news := await call.news()) is not None:
-            ack = self.saved if self.server.store.survives else call.received
+            ack = self.last.received if self.server.store.survives else call.received
+            self.told = True
             recognized = round(news.seconds * start.sample_rate)
             for segment in news.segments:
                 num_finals += 1

@@ -35,9 +35,11 @@ KNOWN = (
     *IGNORED,
 )  # fmt: skip
 HEADERS = {
-    401: {"WWW-Authenticate": "Bearer"},
-    413: {"Connection": "close"},  # or a client would send what is too large to its end
-    503: {"Retry-After": "5"},
+    # A client would send what is refused to its end, if its connection were not closed.
+    401: {"WWW-Authenticate": "Bearer", "Connection": "close"},
+    403: {"Connection": "close"},
+    413: {"Connection": "close"},
+    503: {"Retry-After": "5", "Connection": "close"},
 }
 WARNING = "X-Asrkit-Warning"  # header of a response
 FIELDS_BYTES = 1_000_000  # of a form beside its file

@@ -51,6 +51,7 @@ class Client:
     def __init__(self, websocket: WebSocket, server: Server) -> None:
         self.websocket, self.server, self.config = websocket, server, Config()
         self.warnings: list[str] = []  # for the next reply
+        self.is_new = True  # it has sent no message yet
 
     async def call(self) -> bool:
         """Serve one call; returns whether it ended with a reset, so that another one may follow."""
@@ -93,7 +94,8 @@ class Client:
             UserError: for another one, and for settings that a call with audio cannot change.
         """
         while True:
-            message = await next_message(self.websocket, self.server)
+            message = await next_message(self.websocket, self.server, self.is_new)
+            self.is_new = False
             if isinstance(message, bytes) or (kind := request_of(message)) != "config":
                 return message
             config = self.changed(object_of(message)["config"])

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import uvicorn
 
 from asrkit.serve.app import app_of
+from asrkit.serve.connections import config_of
 from asrkit.serve.server import Server
 
 
@@ -21,7 +22,7 @@ class Running(uvicorn.Server):
 @contextmanager
 def serving(server: Server) -> Iterator[str]:
     """The address of a server, host and port, while it runs."""
-    config = uvicorn.Config(app_of(server), port=0, ws="websockets-sansio", log_level="warning")
+    config = config_of(app_of(server), server)
     socket, running = config.bind_socket(), Running(config)
     socket.listen(config.backlog)
     thread = threading.Thread(target=running.run, kwargs={"sockets": [socket]})

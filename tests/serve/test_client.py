@@ -7,6 +7,7 @@ import re
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -176,14 +177,16 @@ def test_control_what_is_not_sent_again_is_noticed(
     monkeypatch.setattr(RemoteSession, "_came_up_to", wrong)
     with cutting(address, cuts=6, seed=0) as cutter:
         session = RemoteSession(f"http://{cutter.address}", Start(type="start"), 16000)
+        # Slowly, so that texts come between the cuts: without them the server begins anew.
         with pytest.raises(UserError, match="the server goes on at sample"):
-            talk(session, samples)
+            talk(session, samples, pause_s=0.05)
 
 
-def talk(session: RemoteSession, samples: np.ndarray) -> None:
+def talk(session: RemoteSession, samples: np.ndarray, pause_s: float = 0.0) -> None:
     with closing(session):
         for part in np.split(samples, range(1600, len(samples), 1600)):
             session.accept(part)
+            time.sleep(pause_s)
         session.finish()
 
 

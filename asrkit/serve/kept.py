@@ -1,0 +1,96 @@
+"""The store of calls as an event loop uses it: no call waits long for a disk or a network."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from asrkit.errors import reason
+from asrkit.serve.store import Entry, Store
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+PATIENCE_S = 0.5  # that a call waits for the store
+RETRY_S = 2.0  # between two tries of a store that did not answer
+THREADS = 4
+
+
+class Kept:
+    """A store, whose methods fail at once while it does not answer.
+
+    Args:
+        store: its methods run in threads of their own, if they wait for anything.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.is_down = False  # whether it did not answer the last time
+        self._threads = ThreadPoolExecutor(THREADS, "asrkit-store") if store.survives else None
+        self._retrying: asyncio.Task[None] | None = None
+
+    async def put(self, name: str, entry: Entry) -> bool:
+        """As the store's; OSError if it fails or does not answer."""
+        return await self._run(lambda: self.store.put(name, entry))
+
+    async def take(self, name: str) -> Entry | None:
+        """As the store's; OSError if it fails or does not answer."""
+        return await self._run(lambda: self.store.take(name))
+
+    async def drop(self, name: str, generation: int) -> None:
+        """As the store's; an entry that stays is swept later."""
+        try:
+            await self._run(lambda: self.store.drop(name, generation))
+        except OSError as error:
+            logger.warning("a call's state could not be removed: %s", reason(error))
+
+    async def sweep(self) -> None:
+        """As the store's; OSError if it fails or does not answer."""
+        await self._run(self.store.sweep, PATIENCE_S + RETRY_S)
+
+    def close(self) -> None:
+        """Give up what still waits."""
+        if self._retrying is not None:
+            self._retrying.cancel()
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _run(self, work: Callable[[], T], patience: float = PATIENCE_S) -> T:
+        if self._threads is None:
+            return work()
+        if self.is_down:
+            raise OSError("the store does not answer")
+        try:
+            return await self._tried(work, patience)
+        except (asyncio.TimeoutError, TimeoutError) as error:
+            if not self.is_down:
+                logger.warning("calls go on, and are not kept: %s", reason(error))
+                self.is_down = True
+                self._retrying = asyncio.ensure_future(self._retry())
+            raise OSError("the store does not answer") from None
+
+    async def _tried(self, work: Callable[[], T], patience: float) -> T:
+        """The result; what has not begun when the patience ends does not begin any more."""
+        assert self._threads is not None
+        future = self._threads.submit(work)
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(future), patience)
+        except asyncio.TimeoutError:
+            if future.done() and not future.cancelled():  # the store's own
+                raise
+            raise TimeoutError(f"the store did not answer within {patience:g} s") from None
+
+    async def _retry(self) -> None:
+        """Ask the store for nothing in particular, until it answers."""
+        began = time.monotonic()
+        while self.is_down:
+            await asyncio.sleep(RETRY_S)
+            try:
+                await self._tried(self.store.check, RETRY_S)
+                self.is_down = False
+            except (asyncio.TimeoutError, OSError):
+                pass
+        logger.warning("the store of calls answers again, after %.0f s", time.monotonic() - began)
