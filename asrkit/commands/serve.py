@@ -70,6 +70,11 @@ def main(argv: list[str] | None = None) -> int:
         "--origin", action="append", default=[], metavar="URL",
         help="a page elsewhere that may connect, as https://example.org; may be repeated",
     )  # fmt: skip
+    group.add_argument(
+        "--allow-host", action="append", default=[], metavar="NAME",
+        help="a name of this server, where it asks for no token: addresses and localhost are "
+        "allowed; may be repeated",
+    )  # fmt: skip
     group.add_argument("--tls-cert", metavar="FILE", help="certificate, in PEM")
     group.add_argument("--tls-key", metavar="FILE", help="its key")
     group = arguments.group("limits")
@@ -133,7 +138,7 @@ def serve(options: argparse.Namespace) -> int:
         save_s=options.save_seconds or Limits().save_s,
     )  # fmt: skip
     server = Server(
-        models, limits, options.threads, token, tuple(options.origin),
+        models, limits, options.threads, token, tuple(options.origin), tuple(options.allow_host),
         *store_of(options, limits.resume_s),
     )  # fmt: skip
     config = config_of(

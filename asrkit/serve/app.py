@@ -1,6 +1,7 @@
 """The server's addresses, and who may use them."""
 
 import asyncio
+import ipaddress
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -206,8 +207,31 @@ class Log:
             log(scope["type"], path=scope["path"][:100], status=status, seconds=seconds)
 
 
+def host_name(header: str) -> str:
+    """The name or address of a Host header, without its port."""
+    name = header.rpartition(":")[0] if header.rpartition(":")[2].isdigit() else header
+    return name.strip("[]").rstrip(".").lower()
+
+
+def is_local(host: str) -> bool:
+    """Whether a host is an address or localhost, and not a name.
+
+    A page of another site can have its own name point to this machine after it was loaded (DNS
+    rebinding), so that the browser takes this server for that site. It cannot do so with these.
+    """
+    if not host or host == "localhost":  # HTTP/1.0 has no Host; browsers always send one
+        return True
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 class Guard:
     """Lets requests through that have the token, and come from no other site's page.
+
+    Without a token the host has to be an address, localhost, or a name that the server was given.
 
     The token is a bearer's, or `?token=`, for browsers, whose WebSockets have no headers.
     """
@@ -229,7 +253,9 @@ class Guard:
     def why_not(self, scope: Scope) -> tuple[int, str, str] | None:
         """HTTP status, reason and message of a refusal."""
         headers = Headers(scope=scope)
-        origin = headers.get("origin")
+        host, origin = host_name(headers.get("host", "")), headers.get("origin")
+        if self.server.token is None and not (is_local(host) or host in self.server.hosts):
+            return 421, "host", f"this server is not {shown(host)}; see --allow-host"
         own = {None, f"http://{headers.get('host')}", f"https://{headers.get('host')}"}
         if origin not in own.union(self.server.origins):
             return 403, "origin", "pages of other sites may not connect; see --origin"

@@ -140,6 +140,7 @@ class Server:
         threads: desks of each model, each a thread that makes steps.
         token: that clients have to send; None for none.
         origins: of pages elsewhere that may connect.
+        hosts: names by which clients may call a server without a token, beside localhost.
         store: where calls wait for their clients to come back; the process if None.
         key: with which what is in the store is authenticated; one of the process if None.
     """
@@ -151,11 +152,13 @@ class Server:
         threads: int = 1,
         token: str | None = None,
         origins: tuple[str, ...] = (),
+        hosts: tuple[str, ...] = (),
         store: Store | None = None,
         key: bytes | None = None,
     ) -> None:
         self.limits = limits or Limits()
         self.token, self.origins, self.figures = token, origins, Figures()
+        self.hosts = frozenset(name.lower() for name in hosts)
         self.store = store or MemoryStore(self.limits.resume_s)
         self.kept = Kept(self.store)
         if key is not None and len(key) < SHORTEST_KEY:

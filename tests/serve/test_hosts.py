@@ -1,0 +1,40 @@
+"""A page of another site cannot take this server for its own by a name that points here."""
+
+import httpx
+import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+
+from asrkit.runtime import Recognizer
+from asrkit.serve.app import host_name, is_local
+from asrkit.serve.server import Server
+from tests.serve.running import serving
+
+
+@pytest.mark.parametrize(
+    ("header", "allowed"),
+    [
+        ("127.0.0.1:8000", True), ("localhost", True), ("LOCALHOST:8000", True), ("[::1]:80", True),
+        ("localhost.:80", True), ("192.168.1.5:8000", True), ("", True),
+        ("evil.example", False), ("evil.example:8000", False), ("127.0.0.1.evil.example", False),
+        ("localhost.evil.example:80", False),
+    ],
+)  # fmt: skip
+def test_addresses_and_localhost_are_not_names(header: str, allowed: bool) -> None:
+    assert is_local(host_name(header)) == allowed
+
+
+def test_a_name_that_points_here_is_refused_without_a_token(served: Recognizer) -> None:
+    evil = {"Host": "evil.example", "Origin": "http://evil.example"}
+    with serving(Server({"m": served}, hosts=("asr.example",))) as address:
+        url = f"http://{address}"
+        assert httpx.get(f"{url}/v1/models").status_code == 200
+        refused = httpx.get(f"{url}/v1/models", headers=evil)
+        assert refused.status_code == 421
+        assert "this server is not 'evil.example'; see --allow-host" in refused.text
+        assert httpx.get(f"{url}/v1/models", headers={"Host": "ASR.example:80"}).status_code == 200
+        with pytest.raises(InvalidStatus):
+            connect(f"ws://{address}/v1/stream", additional_headers=evil, origin=evil["Origin"])
+    with serving(Server({"m": served}, token="secret")) as address:  # which the page does not know
+        headers = {"Host": "asr.example", "Authorization": "Bearer secret"}
+        assert httpx.get(f"http://{address}/v1/models", headers=headers).status_code == 200
