@@ -38,6 +38,9 @@ from asrkit.version import __version__
 NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # nor wait for a pipe
 
 
+LEASE_SECONDS = 60.0
+
+
 class Entry(NamedTuple):
     """An utterance in the result of a shard."""
 
@@ -73,8 +76,9 @@ def add_corpus(arguments: Parser) -> None:
         help="what starts the workers (default processes)",
     )  # fmt: skip
     group.add_argument(
-        "--lease-seconds", type=real(0.1, 86_400.0), metavar="SECONDS", default=60.0,
-        help="after which a part whose process has gone is another's (default 60; equal for all)",
+        "--lease-seconds", type=real(0.1, 86_400.0), metavar="SECONDS",
+        help="after which a part whose process has gone is another's (default "
+        f"{LEASE_SECONDS:g}; equal for all)",
     )  # fmt: skip
 
 
@@ -83,6 +87,8 @@ def check(options: argparse.Namespace) -> None:
     if options.shards is None:
         if options.workers != 1 or options.engine != "processes":
             raise UserError("--workers and --engine need --shards N, the parts of the corpus")
+        if options.lease_seconds is not None:
+            raise UserError("--lease-seconds needs --shards N: it is how long a shard is taken")
         return
     if options.files or not options.manifest or not options.output_dir:
         raise UserError("--shards needs a --manifest and an --output-dir, and takes no files")
@@ -225,7 +231,7 @@ def decode_corpus(
     """
     recognizer, config = loaded
     corpus = Corpus(jobs, recognizer, options)
-    leases = Leases(corpus.folder, options.lease_seconds)
+    leases = Leases(corpus.folder, options.lease_seconds or LEASE_SECONDS)
     helps, left = options.workers == 0, {*corpus.shards}
     with ExitStack() as stack:
         stack.enter_context(stopped_by_sigterm())

@@ -113,8 +113,12 @@ def recognizers_of(
     endpointer, postprocess = endpointer_of(options), postprocess_of(options)
     hotwords, search = hotwords_of(options), search_of(options, file)
     recognizers = {}
-    for i, chunk_ms in enumerate(options.chunk_ms.split(",")):
+    chunks = options.chunk_ms.split(",")
+    for i, chunk_ms in enumerate(chunks):
         asked = argparse.Namespace(**vars(options) | {"chunk_ms": chunk_ms})
+        if chunk_ms == "full" and len(chunks) > 1:  # these options are for the other chunks
+            asked.left_ms = asked.right_ms = None
+            asked.second_pass = "off"
         second_pass, second_search = second_pass_of(asked, file)
         if i == 0:  # a language model is read once
             first, second = searches_of(lm_of(options), search, second_search, file)

@@ -158,6 +158,7 @@ def add_second_pass(arguments: Parser, default: str = "off") -> None:
         help="when a segment has ended, recognise it once more in this chunk, or in full context:"
         f" full, a time in ms, or off (default {default})",
     )  # fmt: skip
+    arguments.set_defaults(second_pass_default=default)
     group.add_argument(
         "--second-search", metavar="KIND", help="of the second pass, as --search (default: its)"
     )
@@ -356,11 +357,22 @@ def recognizer_as(
 def context_of(
     options: argparse.Namespace, file: ModelFile
 ) -> tuple[int | str | None, int | None, int | None]:
-    """The chunk size, the left and the right context that the options ask for, if they do."""
+    """The chunk size, the left and the right context that the options ask for, if they do.
+
+    Raises:
+        UserError: for a context that cannot be, or one beside full context.
+    """
     full, frame_ms = options.chunk_ms == "full", file.model.encoder.frame_ms
     chunk_size = "full" if full else frames("--chunk-ms", options.chunk_ms, frame_ms, 1)
     left = frames("--left-ms", options.left_ms, frame_ms)
-    return chunk_size, left, frames("--right-ms", options.right_ms, frame_ms)
+    right = frames("--right-ms", options.right_ms, frame_ms)
+    if full and (left is not None or right is not None):
+        option = "--right-ms" if left is None else "--left-ms"
+        raise UserError(
+            f"{option} has no effect with --chunk-ms full, in which every frame sees all others: "
+            "leave one of them out"
+        )
+    return chunk_size, left, right
 
 
 def second_pass_of(
@@ -376,6 +388,11 @@ def second_pass_of(
     given = getattr(options, "second_pass", "off")
     search = getattr(options, "second_search", None)
     chosen = None if search is None else asked_search(search, "--second-search")
+    if given == options.chunk_ms == "full" and options.second_pass_default == "off":
+        raise UserError(
+            "--second-pass full has no effect with --chunk-ms full, whose text is that already: "
+            "leave one of them out"
+        )
     if given == "off" or given == options.chunk_ms == "full":
         return None, chosen
     if given == "full":
