@@ -214,5 +214,6 @@ def test_a_stream_with_ends_of_its_own_is_refused(of_one_stream: Path, tmp_path:
     assert ends.value == "0"
     ends.value = "120"
     onnx_package.save(model, tmp_path / "model.onnx")
+    soundfile.write(tmp_path / "a.wav", np.zeros(16000), 16000)
     with pytest.raises(AssertionError, match=r"docs/onnx\.md"):
         printed(program("py", tmp_path), tmp_path / "model.onnx", tmp_path / "a.wav")
