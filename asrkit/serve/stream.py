@@ -167,8 +167,10 @@ class Line:
     async def keep_last(self, call: Call) -> None:
         """Put the call into the store when its connection ends.
 
-        What its client can send again need not be there: all that it was not told about.
+        What its client can send again need not be there: all that it was not told about. Its
+        place is free by then, however long the store takes.
         """
+        self.server.calls.pop(call, None)
         if not self.server.store.survives:
             await (self.keep(call) if self.told else self.put(self.last, call))
         elif call.seconds > self.last.received / self.last.start.sample_rate or self.told:
