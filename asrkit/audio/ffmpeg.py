@@ -153,6 +153,8 @@ class FFmpegFile(AudioFile):
                 if frame.samples:
                     yield Frame(frame.time, frame.sample_rate, samples_of(frame), damaged)
                     self._ends_damaged = damaged = False
+        if failures:
+            self._note(f"the container cannot be read beyond packet {self._packets}")
 
     def _note(self, message: str) -> None:
         """Keep FFmpeg's message about a container."""

@@ -73,13 +73,16 @@ def open_audio(source: Source, track: int | None = None) -> AudioFile:
         cut = [] if layout.is_complete else ["is cut off: its last page is missing"]
         return SndFile(file, source, ffmpeg, cut)
     try:
-        return ffmpeg()
+        other = ffmpeg()
     except NotAudioError as error:
         if file is not None and 0 < file.frames <= MAX_SECONDS * file.samplerate:
             return SndFile(file, source, ffmpeg, known)
         raise AudioError(
             f"{name} is not audio that soundfile or FFmpeg reads ({problem} {error})"
         ) from error
+    if file is not None:
+        file.close()
+    return other
 
 
 def looks_like_mp3(source: Source) -> bool:

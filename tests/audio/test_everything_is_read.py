@@ -2,9 +2,10 @@
 
 import io
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
+from typing import BinaryIO
 
 import av
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import soundfile
 
 from asrkit import audio
+from asrkit.audio import ffmpeg
 from asrkit.audio.open_file import opened
 from asrkit.audio.piped import piped
 from tests.conftest import speech
@@ -328,3 +330,39 @@ def test_control_samples_on_standard_input_stay_samples() -> None:
         rate, packets = piped(io.BytesIO(samples.tobytes()), 100)
         assert rate == RATE
         assert np.array_equal(np.concatenate(list(packets))[:, 0], samples)
+
+
+def test_a_container_that_cannot_be_read_further_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Errors between packets end after a while, and not in silence."""
+    path = tmp_path / "x.mka"
+    muxed(path, "flac", [(SPEECH, 0.0)])
+    real = ffmpeg.open_container
+
+    class Failing:
+        def __init__(self, data: BinaryIO) -> None:
+            self.container, self.left = real(data), 3
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self.container, name)
+
+        def demux(self, stream: object) -> Iterator[object]:
+            for packet in self.container.demux(stream):
+                if not self.left:
+                    raise av.error.InvalidDataError(1, "no packet")
+                self.left -= 1
+                yield packet
+
+    whole = len(audio.load(path))
+    assert not caplog.text
+    monkeypatch.setattr(ffmpeg, "open_container", Failing)
+    assert 0 < len(audio.load(path)) < whole
+    assert "is cut off: it ends" in caplog.text
+    other = tmp_path / "x.ts"  # whose length no header states
+    monkeypatch.setattr(ffmpeg, "open_container", real)
+    muxed(other, "aac", [(SPEECH, 0.0)])
+    monkeypatch.setattr(ffmpeg, "open_container", Failing)
+    caplog.clear()
+    audio.load(other)
+    assert "the container cannot be read beyond packet 3" in caplog.text
