@@ -6,8 +6,8 @@ import math
 import os
 import tempfile
 import zlib
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from starlette.types import Message, Receive, Scope, Send
 from asrkit.errors import UserError, shown
 from asrkit.kinds import refusal
 from asrkit.runtime import Recognizer, Segment, formats
+from asrkit.serve import fair
 from asrkit.serve.calls import Call, CallError
 from asrkit.serve.decoding import Decoders, Decoding
 from asrkit.serve.server import RefusedError, Server, phrases_of
@@ -41,6 +42,8 @@ HEADERS = {
     413: {"Connection": "close"},
     503: {"Retry-After": "5", "Connection": "close"},
 }
+DESCRIPTORS = Path(f"/proc/{os.getpid()}/fd")  # where another process opens a file without a name
+CLIENT_LEFT = 499  # status in the log; nobody receives it
 WARNING = "X-Asrkit-Warning"  # header of a response
 FIELDS_BYTES = 1_000_000  # of a form beside its file
 
@@ -52,18 +55,7 @@ async def transcriptions(request: Request, server: Server, decoders: Decoders) -
             async with bounded(request, server).form(max_files=1, max_fields=20) as form:
                 asked = Asked(form, server)
                 path = await saved(asked.file, server, stack)
-            decoding = await stack.enter_async_context(decoders.decoding(path))
-            phrases, left_out = await server.preferred(asked.model, asked.phrases)
-            asked.warnings.append(left_out)
-            recognizer = await server.recognizer_for(asked.model, phrases)
-            calling = server.call(asked.model, decoding.sample_rate, recognizer)
-            call = stack.enter_context(calling)
-            await stack.enter_async_context(fed(call, decoding))
-            if asked.stream:
-                return asked.warned(Events(events(call, decoding), stack.pop_all()))
-            segments = await call.segments()
-            asked.warnings += decoding.warnings
-            return asked.warned(asked.written(segments, decoding.seconds, recognizer))
+            return await unless_left(request, answer(asked, path, server, decoders, stack))
     except CallError as error:
         return refused(error.__cause__ if isinstance(error.__cause__, UserError) else error)
     except UserError as error:
@@ -73,6 +65,44 @@ async def transcriptions(request: Request, server: Server, decoders: Decoders) -
     except OSError as error:  # a full disk, too many processes
         text = f"no file can be taken now: {error.strerror}"
         return refused(RefusedError(503, "system", text))
+
+
+async def answer(
+    asked: "Asked", path: Path, server: Server, decoders: Decoders, stack: AsyncExitStack
+) -> Response:
+    """The response to a request whose file lies at `path`; the stack ends what it begins."""
+    decoding = await stack.enter_async_context(decoders.decoding(path))
+    phrases, left_out = await server.preferred(asked.model, asked.phrases)
+    asked.warnings.append(left_out)
+    recognizer = await server.recognizer_for(asked.model, phrases)
+    call = stack.enter_context(server.call(asked.model, decoding.sample_rate, recognizer))
+    await stack.enter_async_context(fed(call, decoding))
+    if asked.stream:
+        return asked.warned(Events(events(call, decoding), stack.pop_all()))
+    segments = await call.segments()
+    asked.warnings += decoding.warnings
+    return asked.warned(asked.written(segments, decoding.seconds, recognizer))
+
+
+async def unless_left(request: Request, work: Coroutine[Any, Any, Response]) -> Response:
+    """The result of the work, which is cancelled when the client has left.
+
+    Hours of audio would otherwise take the place of files that somebody waits for.
+    """
+    working, leaving = fair.task(work), fair.task(left(request))
+    try:
+        await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else Response(status_code=CLIENT_LEFT)
+    finally:
+        working.cancel()
+        leaving.cancel()
+        await asyncio.gather(working, leaving, return_exceptions=True)
+
+
+async def left(request: Request) -> None:
+    """Wait until the client of a request that has been read leaves."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def bounded(request: Request, server: Server) -> Request:
@@ -210,18 +240,29 @@ def verbose(number: int, segment: Segment) -> dict[str, Any]:
 async def saved(file: UploadFile, server: Server, stack: AsyncExitStack) -> Path:
     """A copy of an upload, in a file that is deleted with the stack.
 
+    On Linux the file has no name, and a process that is killed leaves nothing behind.
+
     Raises:
         RefusedError: for one that is too large.
     """
     left = server.limits.upload_mb * 1_000_000
-    with tempfile.NamedTemporaryFile(prefix="asrkit-", delete=False) as copy:
+    nameless = DESCRIPTORS.is_dir()
+    if nameless:
+        copy: Any = tempfile.TemporaryFile(prefix="asrkit-")  # noqa: SIM115
+        stack.enter_context(copy)
+        path = DESCRIPTORS / str(copy.fileno())
+    else:
+        copy = tempfile.NamedTemporaryFile(prefix="asrkit-", delete=False)  # noqa: SIM115
         stack.callback(os.unlink, copy.name)
+        path = Path(copy.name)
+    with nullcontext(copy) if nameless else copy:
         while data := await file.read(1 << 20):
             left -= len(data)
             if left < 0:
                 raise too_large(server)
             copy.write(data)
-    return Path(copy.name)
+        copy.flush()
+    return path
 
 
 @asynccontextmanager
