@@ -18,6 +18,7 @@ from asrkit.errors import UserError
 from asrkit.model import FULL_CONTEXT, ConformerCTC, ConformerEncoder, CTCLoss, View
 
 VOCABULARY = 30
+ROWS, FRAMES = 8, 1000  # of the batch of a training step
 
 
 def streams(device: str) -> tuple[bool, str]:
@@ -82,10 +83,10 @@ def step(device: str, bfloat16: bool) -> tuple[float, float, int]:
     """Loss, gradient norm, and how often the CPU waited."""
     model = network().to(device)
     draw = torch.Generator().manual_seed(0)
-    feats = torch.randn(8, 1000, 80, generator=draw).to(device)
-    tokens = torch.randint(1, VOCABULARY, (8, 40), generator=draw).to(device)
-    lengths = torch.full((8,), 1000, device=device)
-    counts = torch.full((8,), 40, device=device)
+    feats = torch.randn(ROWS, FRAMES, 80, generator=draw).to(device)
+    tokens = torch.randint(1, VOCABULARY, (ROWS, 40), generator=draw).to(device)
+    lengths = torch.full((ROWS,), FRAMES, device=device)
+    counts = torch.full((ROWS,), 40, device=device)
     views = [View(feats, FULL_CONTEXT, 0), View(feats, 16, 64)]
     on_card = device != "cpu"
     if on_card:
