@@ -17,7 +17,7 @@ import torch
 
 from asrkit import Batcher, Endpointer
 from asrkit.audio import SAMPLE_RATE
-from asrkit.commands.held_out import read_labelled
+from asrkit.commands.held_out import read_scored
 from asrkit.model_file import load_model
 from asrkit.runtime import BatchedSession, recognizer_of
 
@@ -107,7 +107,7 @@ def main() -> None:
     options = arguments.parse_args()
     torch.set_num_threads(1)
     file = load_model(options.model)
-    corpus = np.concatenate([each.load() for each in read_labelled(options.manifest, [])])
+    corpus = np.concatenate([each.load() for each in read_scored(options.manifest, [])])
     length = int(options.seconds * SAMPLE_RATE)
     starts = np.random.default_rng(0).integers(len(corpus) - length, size=options.streams)
     recordings = [corpus[start : start + length] for start in starts]

@@ -22,7 +22,7 @@ import torch
 from asrkit import Endpointer, Recognizer
 from asrkit.audio import SAMPLE_RATE
 from asrkit.build import build_normalizer
-from asrkit.commands.held_out import read_labelled, utterances
+from asrkit.commands.held_out import read_scored, utterances
 from asrkit.config import parse_language_model, parse_search
 from asrkit.data.manifest import LeftOut
 from asrkit.evaluation import Utterance
@@ -84,7 +84,7 @@ def measure(options: argparse.Namespace, manifest: str) -> None:
     file = load_model(options.model)
     normalize = build_normalizer(file.config.text)
     left_out: list[LeftOut] = []
-    found = list(utterances(read_labelled(manifest, left_out), normalize, left_out))[: options.most]
+    found = list(utterances(read_scored(manifest, left_out), normalize, left_out))[: options.most]
     for each in left_out:
         print(each, file=sys.stderr)
     found = [joined(found[i : i + options.join]) for i in range(0, len(found), options.join)]

@@ -18,13 +18,13 @@ from asrkit.commands.options import (
     threads_for,
 )
 from asrkit.commands.recordings import (
-    Job,
     Output,
     add_output,
     as_text,
     jobs_of,
     timed,
 )
+from asrkit.data.labelled import Labelled
 from asrkit.data.manifest import LeftOut
 from asrkit.errors import UserError, shown
 from asrkit.lines import Kind, lines_in
@@ -49,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
     source = arguments.add_mutually_exclusive_group(required=True)
     source.add_argument("--text", help="the transcript of the file")
     source.add_argument("--text-file", help="a text file with the transcript")
-    source.add_argument("--manifest", help="JSONL manifest of recordings with their texts")
+    source.add_argument("--manifest", help="manifest, or lhotse's cuts, with texts")
     add_channel(arguments)
     add_output(arguments, "ctm")
     return run_command(align, arguments, argv)
@@ -65,7 +65,7 @@ def align(options: argparse.Namespace) -> int:
     else:
         text = text_in(options.text_file) if options.text is None else options.text
         channel, track = options.channel, options.track
-        jobs = [Job(as_text(options.file), options.file, text, channel=channel, track=track)]
+        jobs = [Labelled(as_text(options.file), options.file, text, channel=channel, track=track)]
     output = Output(options.format, options.output_dir, jobs)
     file = load_model(options.model)
     threads_for(options, file)
@@ -104,7 +104,7 @@ def text_in(path: str) -> str:
         raise UserError(f"{name} is not text in UTF-8") from None
 
 
-def aligned(recognizer: Recognizer, job: Job, normalize: Callable[[str], str]) -> Recording:
+def aligned(recognizer: Recognizer, job: Labelled, normalize: Callable[[str], str]) -> Recording:
     """The words of a job's text with their times, by forced alignment.
 
     Raises:

@@ -24,9 +24,10 @@ from tqdm import tqdm
 from asrkit.build import build_normalizer
 from asrkit.commands.arguments import Parser, real, same_file, whole
 from asrkit.commands.decoded import outcomes, recording_of, report
-from asrkit.commands.recordings import Job, in_a_row
+from asrkit.commands.recordings import in_a_row
 from asrkit.commands.workers import STARTERS, stopped_by_sigterm
 from asrkit.config import Config
+from asrkit.data.labelled import Labelled
 from asrkit.data.manifest import LeftOut
 from asrkit.errors import UserError, printable, shown
 from asrkit.files import replacing
@@ -107,7 +108,7 @@ def merged(options: argparse.Namespace) -> Path:
     return Path(options.output_dir, f"{Path(options.manifest).stem}.{options.format}")
 
 
-def shares(jobs: Sequence[Job], count: int) -> list[list[Job]]:
+def shares(jobs: Sequence[Labelled], count: int) -> list[list[Labelled]]:
     """The jobs in at most `count` parts in order, of similar durations where all are known."""
     lengths = [job.duration for job in jobs]
     seconds = [1.0 if None in lengths else length or 0.0 for length in lengths]
@@ -135,16 +136,18 @@ class Corpus:
     """
 
     def __init__(
-        self, jobs: Sequence[Job], recognizer: Recognizer, options: argparse.Namespace
+        self, jobs: Sequence[Labelled], recognizer: Recognizer, options: argparse.Namespace
     ) -> None:
         self.recognizer, self.options = recognizer, options
         self.several = len(jobs) > 1
         self.folder = Path(options.output_dir, "shards")
         self.folder.mkdir(parents=True, exist_ok=True)
         same = [__version__, recognizer.identity(), options.format, options.nbest, self.several]
-        self.shards: dict[str, list[Job]] = {}
+        self.shards: dict[str, list[Labelled]] = {}
         for number, part in enumerate(shares(jobs, options.shards)):
-            digest = hashlib.sha256(json.dumps([same, part]).encode()).hexdigest()
+            digest = hashlib.sha256(
+                json.dumps([same, [job._replace(cut=None) for job in part]]).encode()
+            ).hexdigest()
             self.shards[f"{number:06}-{digest[:32]}"] = part
 
     def path(self, name: str) -> Path:
@@ -183,7 +186,7 @@ class Corpus:
             file.flush()
             os.fsync(file.fileno())
 
-    def entry(self, job: Job, result: Result | UserError, seconds: float) -> Entry:
+    def entry(self, job: Labelled, result: Result | UserError, seconds: float) -> Entry:
         if isinstance(result, UserError):
             return Entry(job.id, seconds, None, str(result))
         recording = recording_of(job, result, seconds, self.options.nbest)
@@ -218,7 +221,7 @@ class Corpus:
 def decode_corpus(
     options: argparse.Namespace,
     argv: list[str],
-    jobs: Sequence[Job],
+    jobs: Sequence[Labelled],
     loaded: tuple[Recognizer, Config],
 ) -> int:
     """Decode the shards with all others that do, and join them: the exit status.

@@ -24,7 +24,8 @@ from asrkit.commands.options import (
     refuse_channel,
     run_command,
 )
-from asrkit.commands.recordings import Job, Output, add_output, jobs_of
+from asrkit.commands.recordings import Output, add_output, jobs_of
+from asrkit.data.labelled import Labelled
 from asrkit.data.manifest import LeftOut
 from asrkit.errors import UserError
 from asrkit.runtime import Recognizer
@@ -47,7 +48,7 @@ def main(argv: list[str] | None = None) -> int:
     add_second_pass(arguments)
     arguments.add_argument("files", nargs="*", metavar="FILE", help="an audio file")
     arguments.add_argument(
-        "--manifest", help="JSONL manifest; with texts, WER and CER are printed too"
+        "--manifest", help="manifest, or lhotse's cuts; with texts, WER and CER are printed too"
     )
     add_channel(arguments, split=True)
     add_output(arguments, "txt")
@@ -107,7 +108,7 @@ def check_nbest(options: argparse.Namespace, recognizer: Recognizer) -> None:
         raise UserError("this search finds one text, not several: --search prefix_beam does")
 
 
-def show(job: Job, outcome: Decoded, output: Output, nbest: int) -> None:
+def show(job: Labelled, outcome: Decoded, output: Output, nbest: int) -> None:
     """One recording's transcript, or what was wrong with it on standard error."""
     if isinstance(outcome.result, UserError):
         print(f"asrkit decode: {LeftOut(job.id, str(outcome.result))}", file=sys.stderr)

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from asrkit import audio
 from asrkit.audio.io import at_16_khz
-from asrkit.commands.recordings import Job, by_length, timed
+from asrkit.commands.recordings import by_length, timed
+from asrkit.data.labelled import Labelled
 from asrkit.errors import UserError, printable
 from asrkit.evaluation.wer import cer, wer
 from asrkit.extras import need
@@ -26,7 +27,9 @@ class Decoded(NamedTuple):
     seconds: float = 0.0  # of audio
 
 
-def outcomes(recognizer: Recognizer, jobs: list[Job], batch_seconds: float) -> Iterator[Decoded]:
+def outcomes(
+    recognizer: Recognizer, jobs: list[Labelled], batch_seconds: float
+) -> Iterator[Decoded]:
     """A result or the error of every job, in batches of similar length as files come in.
 
     Long recordings go alone and piece by piece; the numbers are the same either way.
@@ -74,7 +77,7 @@ def results_of(recognizer: Recognizer, batch: list[Any]) -> list[Result | UserEr
         return [result for samples in batch for result in results_of(recognizer, [samples])]
 
 
-def recording_of(job: Job, result: Result, seconds: float, nbest: int) -> Recording:
+def recording_of(job: Labelled, result: Result, seconds: float, nbest: int) -> Recording:
     """What is written of a result of so many seconds of audio."""
     more: dict[str, Any] = {} if job.text is None else {"reference": job.text}
     if len(result.segments) > 1:
@@ -99,7 +102,7 @@ def texts(result: Result | Segment, nbest: int) -> dict[str, Any]:
 
 
 def report(
-    jobs: Sequence[Job],
+    jobs: Sequence[Labelled],
     texts: Sequence[str | None],
     recognizer: Recognizer,
     normalizer: Callable[[str], str],

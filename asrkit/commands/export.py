@@ -20,9 +20,10 @@ from asrkit.backends.registry import check
 from asrkit.backends.torchscript import read as read_torchscript
 from asrkit.build import build_frontend, build_normalizer, build_search
 from asrkit.commands.arguments import Target
-from asrkit.commands.held_out import Labelled, read_labelled, utterances
+from asrkit.commands.held_out import read_scored, utterances
 from asrkit.commands.options import add_context, add_model_file, context_of, parser, run_command
 from asrkit.config import MOST_FRAMES
+from asrkit.data.labelled import Labelled
 from asrkit.data.manifest import ManifestError, read_manifest
 from asrkit.errors import UserError, shown
 from asrkit.evaluation import Score, recognize, scores
@@ -211,7 +212,7 @@ def recordings(manifest: str) -> list[Labelled]:
         UserError: if there are none.
     """
     try:
-        found = [each for each in read_labelled(manifest, []) if each.text]
+        found = [each for each in read_scored(manifest, []) if each.text]
     except ManifestError as error:
         raise UserError(f"int8 has to be tried on a --manifest: {error}") from None
     if not found:

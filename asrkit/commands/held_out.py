@@ -1,69 +1,31 @@
 """Recordings with their texts, to score: what evaluate, tune, report and export read."""
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
-from pathlib import Path
-from typing import NamedTuple
 
-import numpy as np
-
-from asrkit import audio
 from asrkit.commands.arguments import complain
-from asrkit.commands.recordings import PIECE_SECONDS, Job, by_length
-from asrkit.data.manifest import LeftOut, ManifestError, is_lhotse, read_manifest
+from asrkit.commands.recordings import by_length
+from asrkit.data.labelled import PIECE_SECONDS, Labelled, read_labelled
+from asrkit.data.manifest import LeftOut, ManifestError
 from asrkit.errors import UserError
 from asrkit.evaluation import Utterance
 
 
-class Labelled(NamedTuple):
-    """A recording of a manifest with its text; its samples are read when they are asked for."""
-
-    id: str
-    text: str | None
-    speaker: str | None
-    load: Callable[[], np.ndarray]  # (n,) float32 at 16 kHz; raises AudioError
-
-
-def read_labelled(path: str, left_out: list[LeftOut]) -> Iterator[Labelled]:
-    """The recordings of a manifest: a plain one, or anything lhotse reads.
+def read_scored(path: str, left_out: list[LeftOut]) -> Iterator[Labelled]:
+    """Yield the recordings of a manifest of any kind, whose results go by their ids.
 
     Args:
-        path: of the manifest.
-        left_out: gets the utterances that cannot be used.
+        path: manifest.
+        left_out: utterances that cannot be used are appended to it.
 
     Raises:
-        ManifestError: if it is missing or not a manifest, or an id occurs twice in a plain one.
+        ManifestError: if it is missing or not a manifest, or an id occurs twice.
     """
-    if is_lhotse(Path(path)):
-        yield from _of_cuts(path, left_out)
-        return
     ids: set[str] = set()
-    for each in read_manifest(path, left_out):
+    for each in read_labelled(path, left_out):
         if each.id in ids:
             raise ManifestError(f"{path}: id {each.id!r} occurs twice")
         ids.add(each.id)
-        job = Job(each.id, each.audio, each.text, each.start or 0.0, each.duration, each.channel)
-        yield Labelled(each.id, each.text, each.speaker, partial(samples_of, job))
-
-
-def _of_cuts(path: str, left_out: list[LeftOut]) -> Iterator[Labelled]:
-    """Those of a manifest that lhotse reads."""
-    from asrkit.data.cuts import has_text, load_cuts, text_of
-    from asrkit.data.dataset import load_samples
-
-    for cut in load_cuts(path, left_out):
-        text = text_of(cut) if has_text(cut) else None
-        speaker = cut.supervisions[0].speaker if cut.supervisions else None
-        yield Labelled(cut.id, text, speaker, partial(load_samples, cut))
-
-
-def samples_of(job: Job) -> np.ndarray:
-    """(n,) float32 at 16 kHz.
-
-    Raises:
-        AudioError: if the audio cannot be read, or is too long to be in memory at once.
-    """
-    return audio.load(job.path, job.start, job.duration, job.channel)
+        yield each
 
 
 def utterances(
@@ -109,7 +71,7 @@ def read_batches(
     left_out: list[LeftOut],
 ) -> Iterator[list[Utterance]]:
     """What of a manifest can be scored, in batches; the rest goes to `left_out` on the way."""
-    found = utterances(read_labelled(manifest, left_out), normalize, left_out)
+    found = utterances(read_scored(manifest, left_out), normalize, left_out)
     return batches_of(found, batch_seconds)
 
 

@@ -4,53 +4,34 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 
-from asrkit import audio
 from asrkit.audio.open_file import opened
 from asrkit.commands.arguments import Parser
-from asrkit.data.manifest import LeftOut, read_manifest
+from asrkit.data.labelled import Labelled, read_labelled
+from asrkit.data.manifest import LeftOut
 from asrkit.errors import UserError, printable
 from asrkit.files import replacing
 from asrkit.runtime.formats import FORMATS, Recording, write
 
-PIECE_SECONDS = 60.0  # of a recording that are read at once
 LONGEST_NAME = 200  # bytes: file systems allow 255, with the ending and the prefix of `replacing`
 
 Item = TypeVar("Item")
 
 
-class Job(NamedTuple):
-    """A recording to transcribe or align: a file or a part of it, and its text if known."""
-
-    id: str
-    path: str
-    text: str | None = None
-    start: float = 0.0
-    duration: float | None = None
-    channel: int | None = None  # from 0; None: the mean of all
-    track: int | None = None  # of a container, from 0; None: the default one
-
-    def blocks(self) -> Iterator[tuple[np.ndarray, int]]:
-        """Yield mono samples (n,) of PIECE_SECONDS, the last ones shorter, and the rate in Hz."""
-        return audio.mono_blocks(
-            self.path, PIECE_SECONDS, self.start, self.duration, self.channel, self.track
-        )
-
-    @property
-    def file_name(self) -> str:
-        """The name of its output file, without an ending; a long one is cut and gets a hash."""
-        path = as_text(self.path)
-        name = self.id
-        if name.startswith(path):
-            name = Path(path).stem + name.removeprefix(path)
-        name = re.sub(r"[/\\\x00-\x1f\x7f]", "_", name)
-        if len(name.encode()) <= LONGEST_NAME:
-            return name
-        digest = hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
-        return name.encode()[: LONGEST_NAME - 9].decode(errors="ignore") + "-" + digest
+def file_name(job: Labelled) -> str:
+    """The name of a recording's output file, without an ending; a long one is cut and hashed."""
+    path = as_text(job.path)
+    name = job.id
+    if name.startswith(path):
+        name = Path(path).stem + name.removeprefix(path)
+    name = re.sub(r"[/\\\x00-\x1f\x7f]", "_", name)
+    if len(name.encode()) <= LONGEST_NAME:
+        return name
+    digest = hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
+    return name.encode()[: LONGEST_NAME - 9].decode(errors="ignore") + "-" + digest
 
 
 def jobs_of(
@@ -59,21 +40,21 @@ def jobs_of(
     left_out: list[LeftOut],
     channel: int | Literal["split"] | None = None,
     track: int | None = None,
-) -> list[Job]:
+) -> list[Labelled]:
     """The jobs of files, then of a manifest.
 
     Args:
         files: paths.
-        manifest: path of a manifest, or None.
+        manifest: path of a manifest of any kind, or None.
         left_out: what cannot be used is appended to it.
         channel: number of the channel of each file, from 0; None for the mean of all; "split" for a
             job of each channel.
         track: number of the audio track of each file, from 0; None for the default one.
     """
-    jobs: list[Job] = []
+    jobs: list[Labelled] = []
     for path in files:
         if channel != "split":
-            jobs.append(Job(as_text(path), path, channel=channel, track=track))
+            jobs.append(Labelled(as_text(path), path, channel=channel, track=track))
             continue
         try:
             with opened(path, track) as file:
@@ -82,12 +63,9 @@ def jobs_of(
             left_out.append(LeftOut(as_text(path), str(error)))
             continue
         names = ((f"{as_text(path)}#{number}", number) for number in range(count))
-        jobs += [Job(name, path, channel=number, track=track) for name, number in names]
+        jobs += [Labelled(name, path, channel=number, track=track) for name, number in names]
     if manifest:
-        jobs += [
-            Job(u.id, u.audio, u.text, u.start or 0.0, u.duration, u.channel)
-            for u in read_manifest(manifest, left_out)
-        ]
+        jobs += read_labelled(manifest, left_out)
     return jobs
 
 
@@ -122,7 +100,7 @@ def by_length(
         del waiting[-count:]
 
 
-def in_a_row(form: str, job: Job, transcript: Recording, several: bool) -> str:
+def in_a_row(form: str, job: Labelled, transcript: Recording, several: bool) -> str:
     """What is written of a recording, without the header, where there may be several."""
     shown = FORMATS[form].write(transcript)
     return f"{printable(job.id)}\t{shown}" if form == "txt" and several else shown
@@ -150,7 +128,7 @@ class Output:
             the same file.
     """
 
-    def __init__(self, form: str, folder: str | None, jobs: Sequence[Job]) -> None:
+    def __init__(self, form: str, folder: str | None, jobs: Sequence[Labelled]) -> None:
         self.form, self.several = form, len(jobs) > 1
         self.folder = None if folder is None else Path(folder)
         self.fresh = True
@@ -161,19 +139,19 @@ class Output:
                     "writes a file for each"
                 )
             return
-        first: dict[str, Job] = {}
+        first: dict[str, Labelled] = {}
         for job in jobs:
-            other = first.setdefault(job.file_name, job)
+            other = first.setdefault(file_name(job), job)
             if other is not job:
                 raise UserError(
                     f"{other.id} and {job.id} would both be {self.path(job)}: decode them into "
                     "folders of their own"
                 )
 
-    def path(self, job: Job) -> Path:
-        return (self.folder or Path()) / f"{job.file_name}.{self.form}"
+    def path(self, job: Labelled) -> Path:
+        return (self.folder or Path()) / f"{file_name(job)}.{self.form}"
 
-    def write(self, job: Job, transcript: Recording) -> None:
+    def write(self, job: Labelled, transcript: Recording) -> None:
         if self.folder is not None:
             with replacing(self.path(job)) as temporary:
                 temporary.write_text(write(self.form, [transcript]), encoding="utf-8")

@@ -204,6 +204,23 @@ def utterance_of(cut: Cut, manifest: str | Path) -> Utterance:
     )  # fmt: skip
 
 
+def part_of_file(cut: Cut) -> tuple[str, int | None] | None:
+    """The file and the channel, None for the mean of all, of a cut that is a part of one file.
+
+    None for a cut that is mixed or transformed, in memory, or of some channels of several.
+    """
+    if not isinstance(cut, (MonoCut, MultiCut)) or not cut.has_recording:
+        return None
+    recording = cut.recording
+    if recording.transforms or [source.type for source in recording.sources] != ["file"]:
+        return None
+    path = str(recording.sources[0].source)
+    channels = [cut.channel] if isinstance(cut.channel, int) else list(cut.channel)
+    if channels == recording.channel_ids:
+        return path, None
+    return (path, channels[0]) if len(channels) == 1 else None
+
+
 def _cut(utterance: Utterance) -> Cut:
     """An utterance as a lhotse cut; the audio's header is read if the manifest lacks its values."""
     start, duration, rate = utterance.start or 0.0, utterance.duration, utterance.sample_rate

@@ -14,7 +14,7 @@ import soundfile
 
 from asrkit.commands import corpus
 from asrkit.commands.corpus import Corpus, header, shares
-from asrkit.commands.recordings import Job
+from asrkit.data.labelled import Labelled
 from asrkit.leases import ATTEMPTS
 from asrkit.runtime.formats import FORMATS
 from tests.conftest import PROJECT, speech, write_manifest
@@ -206,7 +206,7 @@ def test_options_that_do_not_fit(
 
 
 def test_shares_are_of_similar_durations() -> None:
-    jobs = [Job(str(n), "", None, 0.0, float(n)) for n in range(1, 41)]
+    jobs = [Labelled(str(n), "", None, 0.0, float(n)) for n in range(1, 41)]
     parts = shares(jobs, 4)
     assert [job for part in parts for job in part] == jobs
     seconds = [sum(job.duration or 0.0 for job in part) for part in parts]

@@ -14,7 +14,7 @@ import soundfile
 import asrkit
 from asrkit.backends import eager
 from asrkit.commands import export
-from asrkit.commands.held_out import read_labelled
+from asrkit.commands.held_out import read_scored
 from asrkit.data.cuts import load_cuts
 from asrkit.data.dataset import TextEncoder
 from asrkit.evaluation import Utterance, recognize, scores
@@ -117,7 +117,7 @@ def test_all_users_give_one_number(folder: Path, capsys: pytest.CaptureFixture[s
     assert run("decode", "--model", "m.safetensors", *context, "--manifest", "dev.jsonl") == 0
     assert shown in capsys.readouterr().err
     plain = eager(file.model, 4, 8)
-    of_gate = export.score(plain, file, list(read_labelled("dev.jsonl", [])))
+    of_gate = export.score(plain, file, list(read_scored("dev.jsonl", [])))
     encode = TextEncoder(file.tokenizer, str, file.config.model.num_frames)
     batches = held_out(load_cuts("dev.jsonl", []), encode, 60.0)
     outcomes = validate(file.model, file.tokenizer, GreedySearch(), batches, [(4, 8, 0)])

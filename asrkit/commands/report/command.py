@@ -8,7 +8,7 @@ from tqdm import tqdm
 
 from asrkit.build import build_normalizer
 from asrkit.commands.arguments import Target, whole
-from asrkit.commands.held_out import name_left_out, read_batches, read_labelled, utterances
+from asrkit.commands.held_out import name_left_out, read_batches, read_scored, utterances
 from asrkit.commands.options import (
     MODEL,
     add_batch,
@@ -93,7 +93,7 @@ def report(options: argparse.Namespace) -> int:
     chosen = evenly_chosen(recognized, options.examples)
     bad = worst(recognized, options.worst)
     wanted = {each.id for each in chosen + bad}
-    recordings = {each.id: each for each in read_labelled(manifest, []) if each.id in wanted}
+    recordings = {each.id: each for each in read_scored(manifest, []) if each.id in wanted}
     of_chosen = utterances((recordings[each.id] for each in chosen), normalize, [])
     examples = [example_of(utterance, recognizers[chunk], aligner) for utterance in of_chosen]
     play = Players()
@@ -173,7 +173,7 @@ def decoding(options: argparse.Namespace, file: ModelFile, recognizer: Recognize
 
 def with_speakers(outcomes: list[Outcome], manifest: str) -> list[Recognized]:
     """What was recognised, word by word."""
-    speakers = {each.id: each.speaker for each in read_labelled(manifest, [])}
+    speakers = {each.id: each.speaker for each in read_scored(manifest, [])}
     return [
         Recognized(o.id, speakers[o.id], o.seconds, word_pairs(o.reference, o.text))
         for o in outcomes

@@ -1,0 +1,134 @@
+"""Recordings with their texts, from files and from every kind of manifest."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from asrkit import audio
+from asrkit.data.manifest import LeftOut, is_lhotse, read_manifest, refuse_foreign
+
+if TYPE_CHECKING:  # imported when first used: plain manifests are read without lhotse
+    from lhotse.cut import Cut
+
+PIECE_SECONDS = 60.0  # of a recording that are read at once
+
+
+class Labelled(NamedTuple):
+    """A recording, or a part of one, with its text if it is known; its audio is read on demand.
+
+    Attributes:
+        id: name of the recording, unique in most manifests.
+        path: audio file; the manifest and the id, with # between, for audio that `cut` reads.
+        text: transcript, or None.
+        start: seconds of the file before the part.
+        duration: seconds of the part; None for the rest of the file.
+        channel: number of the channel, from 0; None for the mean of all.
+        track: number of the audio track in a container, from 0; None for the default one.
+        speaker: name of the speaker, or None.
+        cut: reads a cut that only lhotse can load: mixed, transformed, in memory or in a shard.
+        digest: hash of the description of this cut.
+    """
+
+    id: str
+    path: str
+    text: str | None = None
+    start: float = 0.0
+    duration: float | None = None
+    channel: int | None = None
+    track: int | None = None
+    speaker: str | None = None
+    cut: "Callable[[], Cut] | None" = None
+    digest: str = ""
+
+    def blocks(self) -> Iterator[tuple[np.ndarray, int]]:
+        """Yield mono samples (n,) of PIECE_SECONDS, the last ones shorter, and the rate in Hz.
+
+        Raises:
+            AudioError: if the audio cannot be read.
+        """
+        if self.cut is None:
+            yield from audio.mono_blocks(
+                self.path, PIECE_SECONDS, self.start, self.duration, self.channel, self.track
+            )
+            return
+        samples, size = self.load(), round(PIECE_SECONDS * audio.SAMPLE_RATE)
+        for first in range(0, len(samples), size):
+            yield samples[first : first + size], audio.SAMPLE_RATE
+
+    def load(self) -> np.ndarray:
+        """Return all samples (n,) in float32 at 16 kHz.
+
+        Raises:
+            AudioError: if the audio cannot be read, or is too long to be in memory at once.
+        """
+        if self.cut is None:
+            return audio.load(self.path, self.start, self.duration, self.channel, self.track)
+        from asrkit.data.dataset import load_samples
+
+        return load_samples(self.cut())
+
+
+def read_labelled(path: str, left_out: list[LeftOut]) -> Iterator[Labelled]:
+    """Yield the recordings of a plain manifest, of lhotse's cuts or of shards.
+
+    Args:
+        path: manifest, or folder of shards.
+        left_out: utterances that cannot be used are appended to it.
+
+    Raises:
+        ManifestError: if it is missing or not a manifest.
+    """
+    if not is_lhotse(Path(path)):
+        for u in read_manifest(path, left_out):
+            yield Labelled(
+                u.id, u.audio, u.text, u.start or 0.0, u.duration, u.channel, speaker=u.speaker
+            )
+        return
+    from asrkit.data.cuts import load_cuts
+    from asrkit.data.indexing import index_of
+
+    if not Path(path).is_dir():
+        for cut in load_cuts(path, left_out):
+            yield of_cut(cut, path, partial(_itself, cut))
+        return
+    refuse_foreign(Path(path))
+    index = index_of(path)
+    left_out += index.left_out
+    for number in range(len(index.rows)):
+        yield of_cut(index.described(number), path, partial(index.read, number))
+
+
+def _itself(cut: "Cut") -> "Cut":
+    return cut
+
+
+def of_cut(cut: "Cut", manifest: str, read: "Callable[[], Cut]") -> Labelled:
+    """A cut of lhotse's; a plain part of a file is read as the lines of a plain manifest are.
+
+    Args:
+        cut: cut, whose audio may be missing.
+        manifest: path of its manifest.
+        read: returns the cut with its audio.
+    """
+    from asrkit.data.cuts import has_text, part_of_file, utterance_of
+
+    found = utterance_of(cut, manifest)
+    text = found.text if has_text(cut) else None
+    if part := part_of_file(cut):
+        path, channel = part
+        return Labelled(cut.id, path, text, cut.start, cut.duration, channel, speaker=found.speaker)
+    described = json.dumps(cut.to_dict(), default=_hashed, sort_keys=True)
+    return Labelled(
+        cut.id, found.audio, text, duration=cut.duration, speaker=found.speaker, cut=read,
+        digest=_hashed(described.encode(errors="surrogatepass")),
+    )  # fmt: skip
+
+
+def _hashed(value: bytes) -> str:
+    """The hash of audio in memory, which JSON cannot hold."""
+    return hashlib.blake2b(value, digest_size=16).hexdigest()
