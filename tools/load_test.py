@@ -16,11 +16,12 @@ import re
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import soundfile
@@ -47,8 +48,20 @@ class Talk(NamedTuple):
     recording: int
 
 
-async def talk(address: str, samples: np.ndarray, recording: int) -> Talk:
-    """A call that says one recording."""
+async def talk(
+    address: str,
+    samples: np.ndarray,
+    recording: int,
+    heard: Callable[[float, float], None] = lambda sent, late: None,
+) -> Talk:
+    """A call that says one recording.
+
+    Args:
+        address: of the server.
+        samples: of the recording.
+        recording: its number.
+        heard: is called with each live text: when its audio was sent, and how late it is.
+    """
     sent: list[float] = []  # when each packet was
     partials, finals, late = [], [], 0.0
     size = round(PACKET_S * RATE)
@@ -67,20 +80,32 @@ async def talk(address: str, samples: np.ndarray, recording: int) -> Talk:
                 sent.append(time.monotonic())
             await client.send('{"type": "end"}')
 
-        sending = asyncio.create_task(send())
-        seen = 0
-        async for message in client:
-            now, got = time.monotonic(), json.loads(message)
-            if got["type"] == "final":
-                finals.append(got["text"])
-            packet = (got.get("recognized", 0) + REACH) // size
-            if got["type"] == "partial" and got["recognized"] > seen and packet < len(sent):
-                partials.append(now - sent[packet])
-                seen = got["recognized"]
-            if got["type"] == "error":
-                raise RuntimeError(got["message"])
-        await sending
+        async with doing(send()) as sending:
+            seen = 0
+            async for message in client:
+                now, got = time.monotonic(), json.loads(message)
+                if got["type"] == "final":
+                    finals.append(got["text"])
+                packet = (got.get("recognized", 0) + REACH) // size
+                if got["type"] == "partial" and got["recognized"] > seen and packet < len(sent):
+                    partials.append(now - sent[packet])
+                    heard(sent[packet], partials[-1])
+                    seen = got["recognized"]
+                if got["type"] == "error":
+                    raise RuntimeError(got["message"])
+            await sending
     return Talk(partials, now - sent[-1], late, " ".join(finals), recording)
+
+
+@asynccontextmanager
+async def doing(work: Coroutine[Any, Any, None]) -> AsyncIterator["asyncio.Task[None]"]:
+    """A task that ends with the block."""
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def caller(
@@ -166,19 +191,40 @@ def read(manifest: Path) -> list[np.ndarray]:
 
 
 @contextmanager
-def serving(command: list[str]) -> Iterator[tuple[str, int, str]]:
+def serving(
+    command: list[str], log: Path | None = None, environment: dict[str, str] | None = None
+) -> Iterator[tuple[str, int, str]]:
     """A server in a process of its own: its address, its process id, and what it told.
 
     Args:
         command: of Python.
+        log: file for what it writes to standard error; None for a temporary one.
+        environment: variables beside those of this process.
     """
-    process = subprocess.Popen([sys.executable, *command], stderr=subprocess.PIPE, text=True)
+    with ExitStack() as stack:
+        # "a": what is read here does not move the place where the server writes.
+        named = tempfile.TemporaryFile("a+") if log is None else open(log, "a+")  # noqa: SIM115
+        file = stack.enter_context(named)
+        process = subprocess.Popen(
+            [sys.executable, *command], stderr=file, env=os.environ | (environment or {})
+        )
+        stack.enter_context(ending(process))
+        told = ""
+        while (found := re.search(r"http://(\S+)/\n", told)) is None:
+            over = process.poll() is not None
+            file.seek(0)
+            told = file.read()
+            if over:
+                sys.exit(told)
+            time.sleep(0.05)
+        yield f"ws://{found[1]}/v1/stream", process.pid, told.strip()
+
+
+@contextmanager
+def ending(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """End a process with the block."""
     try:
-        assert process.stderr is not None
-        told = process.stderr.readline().strip()
-        if (found := re.search(r"http://(\S+)/", told)) is None:
-            sys.exit(told)
-        yield f"ws://{found[1]}/v1/stream", process.pid, told
+        yield
     finally:
         process.terminate()
         process.wait()

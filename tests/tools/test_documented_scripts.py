@@ -27,6 +27,7 @@ LONG = {  # a server and its clients, or minutes
     "profile_training": "--quick --threads 1 --batch 1 --seconds 1",
     "measure_batcher": "--model small-en-alnum --streams 2 --seconds 2 {dev}",
     "load_test": "--streams 2 --seconds 2 {dev}",
+    "attack_server": "--quick --only rates --only logs {dev}",
     "soak_test": "--minutes 1 --talkers 1 --troublemakers 1 {dev}",
 }
 NOT_RUN = {

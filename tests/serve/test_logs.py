@@ -1,0 +1,90 @@
+"""The log of a server: clients can neither fill it, nor write lines or escapes of their own."""
+
+import io
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from asrkit.serve import logs
+from tests.conftest import PROJECT
+
+HOSTILE = "/\x1b[31m\n2026-01-01T00:00:00Z INFO call: x=1\u202e\x9b2J status=200"
+
+
+@pytest.fixture(params=["text", "json"])
+def written(request: pytest.FixtureRequest) -> Iterator[io.StringIO]:
+    """What a log of this form writes."""
+    loggers = [logging.getLogger(name) for name in logs.OTHERS]
+    before = [each.handlers for each in loggers]
+    logs.set_up(request.param)
+    logs.logger.propagate = False
+    (handler,) = logs.logger.handlers
+    assert isinstance(handler, logs.Bounded)
+    handler.setStream(io.StringIO())
+    yield handler.stream
+    logs.logger.propagate = True
+    for each, handlers in zip(loggers, before, strict=True):
+        each.handlers = handlers
+
+
+def test_what_clients_send_stays_one_printable_line(written: io.StringIO) -> None:
+    logs.log("http", path=HOSTILE, status=404)
+    logs.logger.warning("a call of %s failed", HOSTILE)
+    lines = written.getvalue().splitlines()
+    assert len(lines) == 2
+    assert all(line.isprintable() for line in lines)
+    if lines[0].startswith("{"):
+        assert json.loads(lines[0])["path"] == HOSTILE
+    else:
+        assert lines[0].endswith('status=200" status=404')
+
+
+def test_control_usual_values_stay_as_they_are(written: io.StringIO) -> None:
+    logs.log("http", path="/v1/models", status=200, seconds=0.5, reason=None)
+    line = written.getvalue()
+    usual = "http: path=/v1/models status=200 seconds=0.5 reason=None\n"
+    assert line.startswith("{") or line.endswith(usual)
+
+
+def test_a_traceback_is_indented_and_printable(written: io.StringIO) -> None:
+    try:
+        raise ValueError(HOSTILE)
+    except ValueError:
+        logs.logger.exception("failed")
+    first, *rest = written.getvalue().splitlines()
+    assert all(line.isprintable() for line in [first, *rest])
+    assert all(line.startswith("    ") for line in rest)
+    assert "ValueError" in written.getvalue()
+
+
+def test_a_flood_of_lines_is_bounded_and_hides_no_problem(
+    written: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(20 * logs.MOST):
+        logs.log("http", path="/", status=404)
+    logs.logger.warning("the disk is full")
+    lines = written.getvalue().splitlines()
+    assert len(lines) == logs.MOST + 1
+    assert "the disk is full" in lines[-1]
+    monkeypatch.setattr(logs, "WINDOW_S", 0.0)  # the next one begins
+    logs.log("http", path="/", status=200)
+    told, last = written.getvalue().splitlines()[logs.MOST + 1 :]
+    assert str(19 * logs.MOST) in told
+    assert "left out" in told
+    assert "200" in last
+
+
+def test_lines_left_out_before_the_end_are_said_at_the_end() -> None:
+    program = "from asrkit.serve import logs; logs.set_up('off')\nfor _ in range(600): {}"
+    for call in ("logs.logger.error('x')", "logs.logging.getLogger('uvicorn.error').error('x')"):
+        done = subprocess.run(
+            [sys.executable, "-c", program.format(call)], cwd=PROJECT, capture_output=True,
+            text=True, check=True,
+        )  # fmt: skip
+        lines = done.stderr.splitlines()
+        assert len(lines) == logs.MOST + 1
+        assert lines[-1].endswith("lines left out: lines=100")

@@ -1,0 +1,432 @@
+"""Clients that harm others if they can, one kind a run; tools/attack_server.py measures the harm.
+
+    python tools/attacks.py CASE HOST:PORT FOLDER
+
+An attack prints "ready" when it begins, goes on until SIGTERM, and then prints how many
+connections it made and how many bytes it sent. Its clients come from 127.0.0.2, so that the server
+can tell them from others. FOLDER is the server's --state-dir, or anything.
+"""
+
+import asyncio
+import fcntl
+import io
+import json
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import soundfile
+
+SOURCE = ("127.0.0.2", 0)
+PAUSE_S = 0.02  # of a client between two connections
+TEXT, BINARY, PING = 0x81, 0x82, 0x89  # first bytes of whole frames
+HANDSHAKE = (
+    "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+    "Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n"
+)
+START = b'{"type": "start"}'
+STREAM, REALTIME, VOSK = "/v1/stream", "/v1/realtime?intent=transcription", "/vosk"
+
+
+class Target:
+    """A server, and how much was sent to it.
+
+    Args:
+        address: host and port.
+        folder: where the server keeps its calls.
+    """
+
+    def __init__(self, address: str, folder: Path) -> None:
+        host, _, port = address.partition(":")
+        self.host, self.port, self.folder = host, int(port), folder
+        self.connections = self.sent = 0
+
+    @asynccontextmanager
+    async def connection(self, path: str = "") -> AsyncIterator["Client"]:
+        """A connection, that of a WebSocket if there is a path, which is aborted at the end."""
+        streams = asyncio.open_connection(self.host, self.port, local_addr=SOURCE)
+        reader, writer = await asyncio.wait_for(streams, 5)
+        self.connections += 1
+        try:
+            client = Client(self, reader, writer)
+            if path:
+                await client.send(HANDSHAKE.format(path=path).encode())
+                await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+            yield client
+        finally:
+            writer.transport.abort()
+
+
+class Client:
+    """One connection of an attack."""
+
+    def __init__(
+        self, target: Target, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self.target, self.reader, self.writer = target, reader, writer
+
+    async def send(self, data: bytes) -> None:
+        """Send bytes, once the buffer has room."""
+        self.writer.write(data)
+        self.target.sent += len(data)
+        await self.writer.drain()
+        await asyncio.sleep(0)  # drain does not wait while there is room
+
+    async def flood(self, data: bytes) -> None:
+        """Send the same bytes for ever."""
+        while True:
+            await self.send(data)
+
+    async def ignore(self) -> None:
+        """Read all that comes."""
+        while await self.reader.read(1 << 16):
+            pass
+
+    async def flood_and_read(self, data: bytes) -> None:
+        """Send the same bytes for ever, and read what comes."""
+        reading = asyncio.ensure_future(self.ignore())
+        try:
+            await self.flood(data)
+        finally:
+            reading.cancel()
+
+
+def frame(kind: int, data: bytes) -> bytes:
+    """A WebSocket's frame, masked with zeros."""
+    size = len(data)
+    if size < 126:
+        head = bytes([kind, 0x80 | size])
+    elif size < 1 << 16:
+        head = bytes([kind, 0xFE]) + size.to_bytes(2, "big")
+    else:
+        head = bytes([kind, 0xFF]) + size.to_bytes(8, "big")
+    return head + bytes(4) + data
+
+
+async def again(count: int, deed: Callable[[], Awaitable[None]]) -> None:
+    """`count` clients, each of which does a deed again and again, whatever becomes of it."""
+
+    async def one() -> None:
+        while True:
+            with suppress(OSError, EOFError, asyncio.TimeoutError, asyncio.LimitOverrunError):
+                await deed()
+            await asyncio.sleep(PAUSE_S)
+
+    await asyncio.gather(*(one() for _ in range(count)))
+
+
+async def clears(target: Target) -> None:
+    clear = frame(TEXT, b'{"type": "input_audio_buffer.clear"}')
+    reset = frame(BINARY, bytes(2)) + frame(TEXT, b'{"reset": 1}')
+
+    async def realtime() -> None:
+        async with target.connection(REALTIME) as client:
+            await client.flood_and_read(500 * clear)
+
+    async def vosk() -> None:
+        async with target.connection(VOSK) as client:
+            await client.flood_and_read(500 * reset)
+
+    await asyncio.gather(again(2, realtime), again(2, vosk))
+
+
+async def compressed(target: Target) -> None:
+    import zlib
+
+    deflate = zlib.compressobj(wbits=-15)
+    zeros = deflate.compress(bytes(1_000_000)) + deflate.flush(zlib.Z_SYNC_FLUSH)
+    small = frame(BINARY | 0x40, zeros[:-4])  # RFC 7692: 1000 : 1
+
+    async def deed() -> None:
+        async with target.connection(STREAM) as client:
+            await client.send(frame(TEXT, START))
+            await client.flood_and_read(small)
+
+    await again(30, deed)
+
+
+async def pings(target: Target) -> None:
+    many = 500 * frame(PING, b"x" * 125)
+
+    async def deed() -> None:
+        async with target.connection(STREAM) as client:
+            await client.send(frame(TEXT, START))
+            client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            await client.flood(many)
+
+    await again(4, deed)
+
+
+async def chunks(target: Target) -> None:
+    head = b"POST /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+    async def deed() -> None:
+        async with target.connection() as client:
+            await client.send(head)
+            await client.flood_and_read(b"1\r\n-\r\n" * 5_000)
+
+    await again(2, deed)
+
+
+async def refused(target: Target) -> None:
+    head = (
+        b"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        b"Origin: https://example.org\r\nContent-Length: 1000000000000\r\n"
+        b"Content-Type: multipart/form-data; boundary=b\r\n\r\n"
+    )
+
+    async def deed() -> None:
+        async with target.connection() as client:
+            await client.send(head)
+            await client.flood(bytes(1 << 16))
+
+    await again(4, deed)
+
+
+async def silent(target: Target) -> None:
+    async def deed() -> None:
+        async with target.connection() as client:
+            await client.ignore()
+
+    await again(250, deed)
+
+
+FORM = (
+    b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n%s\r\n--b--\r\n'
+)  # fmt: skip
+
+
+def upload(data: bytes) -> bytes:
+    """A request that uploads a file."""
+    body = FORM % data
+    head = (
+        "POST /v1/audio/transcriptions HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
+        f"Content-Length: {len(body)}\r\nContent-Type: multipart/form-data; boundary=b\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+@cache
+def silence(hours: int) -> bytes:
+    """FLAC: an hour takes 180 kB."""
+    file = io.BytesIO()
+    with soundfile.SoundFile(file, "w", 16_000, 1, format="FLAC") as flac:
+        for _ in range(hours * 60):
+            flac.write(np.zeros(16_000 * 60, np.int16))
+    return file.getvalue()
+
+
+async def leaving(target: Target) -> None:
+    async def deed() -> None:
+        async with target.connection() as client:
+            await client.send(upload(silence(3)))
+            await asyncio.sleep(2)
+
+    await again(8, deed)
+
+
+async def hours(target: Target) -> None:
+    async def deed() -> None:
+        async with target.connection() as client:
+            await client.send(upload(silence(3)))
+            await client.ignore()
+
+    await again(8, deed)
+
+
+@cache
+def webm() -> bytes:
+    """Eleven hours of silence at 48 kHz in 5 MB: 8 GB of samples."""
+    import av
+
+    encoder = av.AudioCodecContext.create("libopus", "w")
+    encoder.sample_rate, encoder.layout, encoder.format = 48_000, "mono", "s16"
+    encoder.options = {"frame_duration": "120", "vbr": "on", "dtx": "1"}
+    frame = av.AudioFrame.from_ndarray(np.zeros((1, 5760), np.int16), "s16", "mono")
+    frame.sample_rate = 48_000
+    silent = [bytes(each) for _ in range(20) for each in encoder.encode(frame)][-1]
+    with tempfile.NamedTemporaryFile(suffix=".webm") as file:
+        with av.open(file.name, "w") as container:
+            stream = container.add_stream("libopus", rate=48_000, layout="mono")
+            for number in range(330_000):
+                packet = av.Packet(silent)
+                packet.stream, packet.time_base = stream, Fraction(1, 1000)
+                packet.pts = packet.dts = 120 * number
+                container.mux(packet)
+        return Path(file.name).read_bytes()
+
+
+async def video(target: Target) -> None:
+    async def deed() -> None:
+        async with target.connection() as client:
+            await client.send(upload(webm()))
+            await client.ignore()
+
+    await again(2, deed)
+
+
+def padded(size: int = 60_000) -> bytes:
+    """A packet of Opus, RFC 6716: a frame of 20 ms, and padding up to `size` bytes."""
+    lengths, rest = [], size - 400
+    while rest > 254:
+        lengths.append(255)
+        rest -= 254
+    lengths.append(rest)
+    return bytes([0x1B, 0x41, *lengths]) + bytes([0] * (254 * (len(lengths) - 1) + rest + 1))
+
+
+async def opus(target: Target) -> None:
+    start = json.dumps({"type": "start", "encoding": "opus", "sample_rate": 48_000}).encode()
+    packets = frame(BINARY, padded()) * 30
+
+    async def deed() -> None:
+        async with target.connection(STREAM) as client:
+            await client.send(frame(TEXT, start) + packets)
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(client.reader.read(1 << 16), 1)
+            await asyncio.sleep(0.2)
+
+    await again(10, deed)
+
+
+async def dropped(target: Target) -> None:
+    """Calls that begin and are left, with some audio, which the server then keeps."""
+
+    async def deed() -> None:
+        async with target.connection(STREAM) as client:
+            await client.send(frame(TEXT, START) + frame(BINARY, bytes(32_000)))
+            await asyncio.wait_for(client.reader.read(1 << 16), 2)
+            await asyncio.sleep(0.2)
+
+    await again(20, deed)
+
+
+async def starts(target: Target) -> None:
+    async def deed() -> None:
+        async with target.connection(STREAM) as client:
+            await client.send(frame(TEXT, START))
+            await asyncio.wait_for(client.reader.read(1 << 16), 2)
+
+    await again(20, deed)
+
+
+async def idle(target: Target) -> None:
+    async def deed() -> None:
+        async with target.connection(REALTIME) as client:
+            await client.ignore()
+
+    await again(40, deed)
+
+
+async def rates(target: Target) -> None:
+    odd = [json.dumps({"type": "start", "sample_rate": 11_027 + 2 * i}) for i in range(200)]
+
+    async def deed() -> None:
+        async with target.connection(STREAM) as client:
+            await client.send(frame(TEXT, odd[target.connections % len(odd)].encode()))
+            await client.ignore()
+
+    await again(10, deed)
+
+
+async def model(target: Target) -> None:
+    """The model's file is cut off in place, as `cp` of another one does, and is whole again."""
+    path = target.folder.with_name("model.safetensors")
+    whole = path.read_bytes()
+    while True:
+        path.write_bytes(whole[: len(whole) // 2])
+        await asyncio.sleep(1)
+        path.write_bytes(whole)
+        await asyncio.sleep(1)
+
+
+async def lock(target: Target) -> None:
+    with open(target.folder / "lock", "ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        await asyncio.Event().wait()
+
+
+async def logs(target: Target) -> None:
+    lines = [
+        f"GET /{'%1B%5B31m' * 8}%0A{number} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+        for number in range(50)
+    ]
+
+    async def requests() -> None:
+        async with target.connection() as client:
+            await client.flood_and_read("".join(lines).encode())
+
+    async def garbage() -> None:
+        async with target.connection() as client:
+            await client.send(b"\x1b[31m\r\n\r\n" * 10)
+            await client.ignore()
+
+    await asyncio.gather(again(10, requests), again(10, garbage))
+
+
+class Attack(NamedTuple):
+    """One kind of harm.
+
+    Attributes:
+        run: makes it, until it is cancelled.
+        about: for people.
+        keeps: whether the server has a --state-dir.
+        stops: goals that cannot be reached.
+    """
+
+    run: Callable[[Target], Awaitable[None]]
+    about: str
+    keeps: bool = False
+    stops: tuple[str, ...] = ()
+
+
+CASES = {
+    "clears": Attack(clears, "2 clients that clear for ever, 2 that reset (Vosk)"),
+    "compressed": Attack(compressed, "30 sockets with compressed frames, 1000 : 1"),
+    "pings": Attack(pings, "4 sockets with pings, whose pongs are never read"),
+    "chunks": Attack(chunks, "2 bodies in chunks of 1 byte to /healthz"),
+    "refused": Attack(refused, "4 refused uploads that send 1 TB all the same"),
+    "silent": Attack(silent, "250 connections that never send; the server has 256 descriptors"),
+    "leaving": Attack(leaving, "8 uploads of 3 h of FLAC silence, which leave after 2 s"),
+    "hours": Attack(hours, "8 uploads of 3 h of FLAC silence, which stay"),
+    "video": Attack(video, "2 uploads of 5 MB of WebM that are 8 GB of samples"),
+    "opus": Attack(opus, "10 clients that leave calls with padded Opus packets"),
+    "starts": Attack(starts, "20 clients that start a call and drop it"),
+    "idle": Attack(idle, "40 realtime sockets without audio; the server has 20 places"),
+    "rates": Attack(rates, "10 clients with odd sample rates"),
+    "logs": Attack(logs, "20 clients with requests for nothing, and garbage, with --log text"),
+    "model": Attack(model, "the model's file is truncated in place, again and again"),
+    "state": Attack(dropped, "20 clients that leave calls in the state folder", keeps=True),
+    "state-opus": Attack(opus, "as opus, with a state folder", keeps=True),
+    "state-starts": Attack(starts, "as starts, with a state folder", keeps=True),
+    "lock": Attack(
+        lock, "another process holds the lock of the state folder", keeps=True, stops=("resumed",)
+    ),
+}
+
+
+async def attack(case: Attack, target: Target) -> None:
+    """Run an attack until SIGTERM."""
+    for make in {leaving: [silence], hours: [silence], video: [webm]}.get(case.run, []):
+        make(3) if make is silence else make()  # before it begins
+    working = asyncio.ensure_future(case.run(target))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, working.cancel)
+    print("ready", flush=True)
+    with suppress(asyncio.CancelledError):
+        await working
+    print(target.connections, target.sent, flush=True)
+
+
+if __name__ == "__main__":
+    os.nice(5)  # elsewhere it would have a machine of its own
+    name, address, folder = sys.argv[1:]
+    asyncio.run(attack(CASES[name], Target(address, Path(folder))))
