@@ -1,7 +1,7 @@
 """Many streams, each where it is, in one step of the network."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 
@@ -19,6 +19,8 @@ from asrkit.runtime.streams import Streams
 # Of audio in a step of the second pass of several streams: live chunks wait for it. Of 50 streams
 # one live result in a hundred came later than 120 ms with 30 s, and than 80 ms with 10 s.
 MOST_ENDED_MS = 10_000
+PATIENT_TURN = 5  # steps of which one is for patient sessions, where others wait
+PATIENT_ROWS = 4  # in such a step: a live chunk waits for it
 
 
 MOST_COMMITS = 100  # of a session that wait for steps: each begins a stream with a state of its own
@@ -37,10 +39,11 @@ class BatchedSession:
     Args:
         streams: of the session.
         max_ahead: seconds of audio that may wait for steps.
+        patient: whether it leaves most steps to others, as a recording does to live audio.
     """
 
-    def __init__(self, streams: Streams, max_ahead: float) -> None:
-        self._streams, self._max_ahead = streams, max_ahead
+    def __init__(self, streams: Streams, max_ahead: float, patient: bool = False) -> None:
+        self._streams, self._max_ahead, self.patient = streams, max_ahead, patient
 
     @property
     def result(self) -> Result:
@@ -154,6 +157,7 @@ class Batcher:
         # Of streams that made their last step together: their states, views of one in one piece.
         self._together: dict[tuple[Stream, ...], EncoderState] = {}
         self._live = False  # whether the last step was one of chunks
+        self._passed = 0  # steps in which patient sessions waited for others
         self._closed = False
 
     def __enter__(self) -> "Batcher":
@@ -172,6 +176,7 @@ class Batcher:
         sample_rate: int = audio.SAMPLE_RATE,
         hotwords: Phrases | None = None,
         recognizer: Recognizer | None = None,
+        patient: bool = False,
     ) -> BatchedSession:
         """A new session of samples at this rate, with hotwords of its own.
 
@@ -180,6 +185,8 @@ class Batcher:
             hotwords: as `Recognizer.with_hotwords` takes them.
             recognizer: on the same backend, with a search, endpointer, postprocess or second pass
                 of its own; the batcher's if None.
+            patient: leave most steps to the sessions that are not, as a recording does to live
+                audio.
 
         Raises:
             AudioError: for a sample rate out of range.
@@ -187,14 +194,16 @@ class Batcher:
             RuntimeError: after `close`.
         """
         streams = (recognizer or self.recognizer).streams(sample_rate, hotwords)
-        return self._begin(streams, recognizer)
+        return self._begin(streams, recognizer, patient)
 
-    def _begin(self, streams: Streams, recognizer: Recognizer | None) -> BatchedSession:
+    def _begin(
+        self, streams: Streams, recognizer: Recognizer | None, patient: bool = False
+    ) -> BatchedSession:
         if self._closed:
             raise RuntimeError("this batcher is closed; make another one")
         if recognizer is not None and recognizer.backend is not self.recognizer.backend:
             raise UserError("a session's recognizer has to be on the batcher's own backend")
-        session = BatchedSession(streams, self.max_ahead)
+        session = BatchedSession(streams, self.max_ahead, patient)
         self._sessions.append(session)
         return session
 
@@ -234,8 +243,9 @@ class Batcher:
         """
         self._leave()
         streams = {session._streams.stream: session for session in self._sessions}
-        live = [stream for stream in streams if stream.due][: self.max_rows]
-        ended = [stream for stream in streams if stream.ended_feats]
+        ready = self._first([each for each in streams if each.due or each.ended_feats], streams)
+        live = [stream for stream in ready if stream.due][: self.max_rows]
+        ended = [stream for stream in ready if stream.ended_feats]
         self._live = bool(live) and not (ended and self._live)
         if not live and not ended:
             return []
@@ -244,6 +254,22 @@ class Batcher:
         # They wait behind those that have not had their turn.
         self._sessions = [each for each in self._sessions if each not in moved] + moved
         return moved
+
+    def _first(
+        self, ready: list[Stream], sessions: Mapping[Stream, BatchedSession]
+    ) -> list[Stream]:
+        """The ready streams that may be in the next step, the one that waits longest first.
+
+        Patient sessions have a few rows in every `PATIENT_TURN`-th step, where others wait.
+        """
+        others = [each for each in ready if not sessions[each].patient]
+        patient = [each for each in ready if sessions[each].patient]
+        self._passed = self._passed + 1 if patient and others else 0
+        if others and (not patient or self._passed < PATIENT_TURN):
+            return others
+        self._passed = 0
+        is_alone = all(each.patient for each in sessions.values())
+        return patient if is_alone else patient[:PATIENT_ROWS]
 
     def _step_live(self, rows: list[Stream]) -> list[Stream]:
         """A chunk of each of these streams."""

@@ -76,6 +76,7 @@ class Call:
         sample_rate: of its samples, Hz.
         recognizer: on the desk's backend; its own if None.
         saved: what it goes on with.
+        patient: whether live calls come first.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Call:
         sample_rate: int,
         recognizer: Recognizer | None = None,
         saved: SavedCall | None = None,
+        patient: bool = False,
     ) -> None:
         self._desk, self._sample_rate = desk, sample_rate
         self._loop = asyncio.get_running_loop()
@@ -99,17 +101,19 @@ class Call:
         self.sent: deque[Item] = deque()  # appended to by the event loop, emptied by the desk
         self.dropped = False  # set by the event loop
         # The rest belongs to the desk's thread.
-        self.begin: Callable[[], BatchedSession] | None = self._beginning(recognizer, saved)
+        self.begin: Callable[[], BatchedSession] | None = self._beginning(
+            recognizer, saved, patient
+        )
         self.session: BatchedSession | None = None
         self.last: Result | None = None
 
     def _beginning(
-        self, recognizer: Recognizer | None, saved: SavedCall | None
+        self, recognizer: Recognizer | None, saved: SavedCall | None, patient: bool
     ) -> Callable[[], BatchedSession]:
         """A function that makes the session; the value of a saved call is freed with it."""
         batcher, rate = self._desk.batcher, self._sample_rate
         if saved is None:
-            return lambda: batcher.start(rate, recognizer=recognizer)
+            return lambda: batcher.start(rate, recognizer=recognizer, patient=patient)
         return lambda: batcher.restore(saved.session, recognizer=recognizer)
 
     async def room(self) -> None:

@@ -54,6 +54,7 @@ class Desk:
         sample_rate: int,
         recognizer: Recognizer | None = None,
         saved: SavedCall | None = None,
+        patient: bool = False,
     ) -> Call:
         """A new call, from the event loop.
 
@@ -61,8 +62,9 @@ class Desk:
             sample_rate: of its samples, Hz: one that `asrkit.audio.Resampler` takes.
             recognizer: on the desk's backend; its own if None.
             saved: what it goes on with; its first news then has all segments again.
+            patient: whether live calls come first.
         """
-        call = Call(self, sample_rate, recognizer, saved)
+        call = Call(self, sample_rate, recognizer, saved, patient)
         self.open += 1
         if saved is not None:
             self.ready(call)

@@ -21,6 +21,7 @@ from asrkit.serve.desk import Desk
 from asrkit.serve.kept import Kept
 from asrkit.serve.logs import log
 from asrkit.serve.parked import Version
+from asrkit.serve.places import Place, displaced, is_free
 from asrkit.serve.store import MOST_ENTRIES, SHORTEST_KEY, MemoryStore, Store
 
 UNPREFERRED = "the search of the server takes none; asrkit serve --second-search prefix_beam does"
@@ -170,7 +171,7 @@ class Server:
             name: Model(name, recognizer, [self._desk(name, recognizer) for _ in range(threads)])
             for name, recognizer in models.items()
         }
-        self.calls: dict[Call, float] = {}  # that go on, and when each began
+        self.calls: dict[Call, Place] = {}  # that go on
         self.lines: dict[str, Any] = {}  # of calls that outlive their connections, by name
 
     def _desk(self, name: str, recognizer: Recognizer) -> Desk:
@@ -291,22 +292,23 @@ class Server:
         return len(self.calls)
 
     def make_room(self) -> None:
-        """Have a place free for one more call: that of a call without audio, where all are taken.
+        """Have a place free for one more call: that of a call without audio, where they run short.
 
         Raises:
             RefusedError: if there are as many calls with audio as there may be.
         """
-        limits, now = self.limits, time.monotonic()
-        if len(self.calls) < limits.streams:
+        most, address = self.limits.streams, fair.address()
+        if is_free(address, self.calls, most):
             return
-        for call, started in self.calls.items():
-            if not call.has_audio and now - started >= limits.idle_s:
-                text = f"no audio for {now - started:.0f} s, and all {limits.streams} streams taken"
-                call.fail(RefusedError(503, "streams", text))
-                del self.calls[call]
-                return
+        if found := displaced(address, self.calls, self.limits.idle_s):
+            call, place = found
+            idle = time.monotonic() - place.began
+            text = f"no audio for {idle:.0f} s, and all {most} streams taken"
+            call.fail(RefusedError(503, "streams", text))
+            del self.calls[call]
+            return
         self.figures.refused.labels("streams").inc()
-        raise RefusedError(503, "streams", f"all {limits.streams} streams are taken")
+        raise RefusedError(503, "streams", f"all {most} streams are taken")
 
     @contextmanager
     def call(
@@ -315,8 +317,16 @@ class Server:
         sample_rate: int,
         recognizer: Recognizer | None = None,
         saved: SavedCall | None = None,
+        patient: bool = False,
     ) -> Iterator[Call]:
         """A call of a model, new or saved, which ends with the block.
+
+        Args:
+            model: one of the server's.
+            sample_rate: of its samples, Hz.
+            recognizer: on the model's backend; its own if None.
+            saved: what it goes on with.
+            patient: whether live calls come first, as before a recording.
 
         Raises:
             RefusedError: if there are as many as there may be.
@@ -328,12 +338,12 @@ class Server:
             )
         self.make_room()
         desk = min(model.desks, key=lambda each: each.open)
-        call = desk.start(sample_rate, recognizer, saved)
+        call = desk.start(sample_rate, recognizer, saved, patient)
         before, started = call.done, time.monotonic()
         share = fair.CURRENT.get()
         if share is not None:
             share.working(True)
-        self.calls[call] = started
+        self.calls[call] = Place(started, fair.address())
         self.figures.streams.labels(model.name).inc()
         try:
             yield call

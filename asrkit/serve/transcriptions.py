@@ -75,7 +75,8 @@ async def answer(
     phrases, left_out = await server.preferred(asked.model, asked.phrases)
     asked.warnings.append(left_out)
     recognizer = await server.recognizer_for(asked.model, phrases)
-    call = stack.enter_context(server.call(asked.model, decoding.sample_rate, recognizer))
+    calling = server.call(asked.model, decoding.sample_rate, recognizer, patient=True)
+    call = stack.enter_context(calling)
     await stack.enter_async_context(fed(call, decoding))
     if asked.stream:
         return asked.warned(Events(events(call, decoding), stack.pop_all()))

@@ -4,6 +4,7 @@ import random
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from asrkit.backends import eager
 from asrkit.errors import UserError
 from asrkit.model import FULL_CONTEXT, CTCOutput, EncoderState
 from asrkit.runtime import BatchedSession, Recognizer, Result
+from asrkit.runtime.batcher import PATIENT_ROWS, PATIENT_TURN
 from asrkit.search import GreedySearch, PrefixBeamSearch
 from asrkit.text import CharTokenizer
 from tests.conftest import speech, timed, tiny_model
@@ -333,6 +335,35 @@ def test_nobody_waits_for_ever() -> None:
     assert backlog == [3] * 5
     assert [len(batcher.step()) for _ in range(3)] == [2, 2, 2]
     assert [round(session.waiting / 0.16) for session in sessions] == [1, 2, 2, 2, 2]
+
+
+@pytest.mark.parametrize("patient", [True, False])
+def test_patient_sessions_leave_most_steps_to_others(patient: bool) -> None:
+    """Without losing anything, nor waiting for ever; sessions that are not patient share steps."""
+    batcher = Batcher(recognizer_of())
+    samples = speech(3.0)
+    files = [batcher.start(patient=patient) for _ in range(12)]
+    for session in files:
+        session.accept(np.tile(samples, 3))
+    live = batcher.start()
+    live.accept(samples)
+    rows = []
+    while live.waiting:
+        moved = batcher.step()
+        rows.append((live in moved, len(moved)))
+    if not patient:
+        assert all(row == (True, 13) for row in rows[:10])
+        return
+    turns = [i for i, (is_live, _) in enumerate(rows) if not is_live]
+    assert turns
+    assert all(b - a == PATIENT_TURN for a, b in pairwise(turns))
+    assert all(count == (1 if is_live else PATIENT_ROWS) for is_live, count in rows)
+    for session in files:
+        session.end()
+    while moved := batcher.step():  # the live one could go on at any time
+        assert len(moved) <= PATIENT_ROWS
+    alone = recognizer_of().transcribe(np.tile(samples, 3), 16_000)
+    assert all(same(session.result, alone, 1e-9) for session in files)
 
 
 def test_results_grow_and_sessions_leave() -> None:
