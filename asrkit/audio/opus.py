@@ -7,6 +7,7 @@ packets have to be decoded in order, by one decoder.
 from collections import deque
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import accumulate
 
 import numpy as np
 
@@ -16,6 +17,7 @@ RATE = 48_000  # Hz, of what is decoded, whatever went into the encoder
 PACKET = 960  # samples at RATE in a packet of the encoder: 20 ms
 LARGEST = 1275 * 48  # bytes: 120 ms in frames of 2.5 ms
 PAST = 25  # packets that a decoder in the middle of a stream decodes first
+PAST_BYTES = 40_000  # of them, half a second at the highest bit rate; padding can make one 61 kB
 
 
 class OpusEncoder:
@@ -78,7 +80,10 @@ class OpusDecoder:
 
     def past(self, samples: int) -> list[bytes]:
         """The packets before this sample of the stream, as many as matter."""
-        return [packet for end, packet in self._latest if end <= samples][-PAST:]
+        packets = [packet for end, packet in self._latest if end <= samples][-PAST:]
+        sizes = accumulate(len(packet) for packet in reversed(packets))
+        few = sum(size <= PAST_BYTES for size in sizes)
+        return packets[len(packets) - few :]
 
     def decode(self, packet: bytes) -> np.ndarray:
         """Samples (n,) of the next packet, int16 at 48 kHz; two channels become one.

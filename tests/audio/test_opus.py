@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from asrkit import audio
-from asrkit.audio.opus import LARGEST, PACKET, RATE, OpusDecoder, OpusEncoder
+from asrkit.audio.opus import LARGEST, PACKET, PAST, PAST_BYTES, RATE, OpusDecoder, OpusEncoder
 from asrkit.errors import UserError
 from tests.conftest import speech
 
@@ -34,3 +34,24 @@ def test_what_is_no_packet(packet: bytes) -> None:
     encoder = OpusEncoder(RATE)
     good = encoder.encode(speech(0.1, rate=RATE)) + encoder.finish()
     assert len(decoder.decode(good[0])) == PACKET  # and it goes on
+
+
+def test_padding_is_not_kept_with_a_call() -> None:
+    """A packet may have 61 kB of it, and a call that waits keeps its latest packets."""
+    encoder, decoder = OpusEncoder(RATE), OpusDecoder()
+    packets = encoder.encode(speech(1.0, rate=RATE))
+    for packet in packets:
+        decoder.decode(packet)
+    assert decoder.past(10**9) == packets[-PAST:]  # control: usual ones are all kept
+    for packet in packets:
+        decoder.decode(padded(packet, LARGEST // 4))
+    kept = decoder.past(10**9)
+    assert 0 < len(kept) < PAST
+    assert sum(map(len, kept)) <= PAST_BYTES
+
+
+def padded(packet: bytes, size: int) -> bytes:
+    """A packet of one frame with padding, RFC 6716, 3.2.5."""
+    count, last = divmod(size, 254)
+    lengths = bytes([255] * count + [last])
+    return bytes([packet[0] | 3, 0x41]) + lengths + packet[1:] + bytes(254 * count + last)
