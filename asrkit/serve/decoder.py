@@ -32,6 +32,8 @@ def main(memory: str, seconds: str, storage: str) -> None:
     if not path:  # the server has ended
         return
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())  # what decoders complain of
+    with suppress(AttributeError, OSError):  # not on Windows
+        os.nice(5)  # live calls come first
     confine(int(memory), int(seconds), int(storage))
     try:
         write(path, sink)

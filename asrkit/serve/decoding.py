@@ -1,6 +1,7 @@
 """Uploads decoded in processes of their own, whose memory and time are limited.
 
-What comes from such a process is checked like what comes from a client.
+What comes from such a process is checked like what comes from a client. A quarter of the
+processes are for short files, so that these do not wait for long ones.
 """
 
 import asyncio
@@ -8,6 +9,7 @@ import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -17,6 +19,7 @@ import numpy as np
 from asrkit.audio.file import MAX_RATE, MIN_RATE
 from asrkit.audio.io import BLOCK_VALUES
 from asrkit.errors import UserError, printable
+from asrkit.serve import fair
 from asrkit.serve.decoder import (
     DTYPE,
     END,
@@ -29,14 +32,16 @@ from asrkit.serve.decoder import (
     UNKNOWN,
     WARNING,
 )
-from asrkit.serve.server import Limits, RefusedError, Server
+from asrkit.serve.places import SHARED
+from asrkit.serve.server import RefusedError, Server
 
 COMMAND = (sys.executable, "-m", "asrkit.serve.decoder")
 LARGEST = {  # bytes of a frame
     HEADER: FORMAT.size, SAMPLES: DTYPE.itemsize * BLOCK_VALUES, WARNING: 10_000, ERROR: 10_000,
 }  # fmt: skip
 MAX_WARNINGS = 10  # of a file
-BYTES_PER_SECOND = 48_000 * 2 * 4  # of what FFmpeg decodes into a temporary file
+STORAGE = 0  # bytes that a process may write to a file: what it decodes goes through its pipe
+LONG_S = 30.0  # audio of a file that is long: hours of it keep a process for minutes
 
 
 class Decoding:
@@ -48,8 +53,10 @@ class Decoding:
         warnings: a line for each thing that is not read of the file; complete after `blocks`.
     """
 
-    def __init__(self, process: Process, limits: Limits) -> None:
-        self._process, self._limits = process, limits
+    def __init__(self, decoders: "Decoders", path: Path) -> None:
+        self._decoders, self._path, self._limits = decoders, path, decoders.limits
+        self._process: Process | None = None  # none while it waits for a place
+        self._is_long = False  # whether it has a place of long files
         self.sample_rate = self.num_samples = 0
         self.warnings: list[str] = []
         self._is_stated = True
@@ -59,14 +66,32 @@ class Decoding:
         """Length by the file's header, or of the blocks so far."""
         return self.num_samples / self.sample_rate
 
-    async def start(self, path: Path) -> None:
-        """Have a file decoded; waits for its header.
+    async def start(self) -> None:
+        """Have the file decoded; waits for a place, and for its header.
 
         Raises:
+            RefusedError: if too many wait already.
             UserError: for a file that cannot be decoded within the limits.
         """
+        await self._open()
+        if self.seconds > LONG_S:
+            await self._be_long()
+
+    async def close(self) -> None:
+        """End the process, and leave the places to others."""
+        process, self._process = self._process, None
+        try:
+            if process is not None:
+                await self._decoders.leave(process)
+        finally:
+            if self._is_long:
+                self._is_long = False
+                self._decoders.leave_long()
+
+    async def _open(self) -> None:
+        self._process = await self._decoders.enter()
         assert self._process.stdin is not None  # for mypy
-        self._process.stdin.write(os.fsencode(path) + b"\n")
+        self._process.stdin.write(os.fsencode(self._path) + b"\n")
         kind, data = await self._frame()
         if kind != HEADER or len(data) != FORMAT.size:
             raise self._broken("no header")
@@ -77,13 +102,28 @@ class Decoding:
             self.num_samples, self._is_stated = 0, False
         self._check_length()
 
+    async def _be_long(self) -> bool:
+        """Take a place of long files; whether another process begins the file anew for it.
+
+        A file that has to wait for it leaves its process to short ones meanwhile.
+        """
+        waits = not self._decoders.has_room_for_long
+        if waits and (process := self._process) is not None:
+            self._process = None
+            await self._decoders.leave(process)
+        await self._decoders.enter_long()
+        self._is_long = True
+        if waits:
+            await self._open()
+        return waits
+
     async def blocks(self) -> AsyncIterator[np.ndarray]:
         """Float32 samples (n,), decoded as fast as they are taken.
 
         Raises:
             UserError: for a file that cannot be decoded within the limits.
         """
-        count = 0
+        taken = count = 0  # samples that were returned, and those of the process that decodes
         while (frame := await self._frame())[0] != END:
             kind, data = frame
             if kind == WARNING and len(self.warnings) < MAX_WARNINGS:
@@ -93,11 +133,15 @@ class Decoding:
             if kind != SAMPLES or len(data) % DTYPE.itemsize:
                 raise self._broken("wrong samples")
             if not self._is_stated:
-                self.num_samples = count
+                self.num_samples = max(count, taken)
                 self._check_length()
             elif count > self.num_samples:
                 raise self._broken("wrong samples")
-            yield np.frombuffer(data, DTYPE)
+            if count > taken:
+                yield np.frombuffer(data, DTYPE)[taken - count :]
+                taken = count
+            if self.seconds > LONG_S and not self._is_long and await self._be_long():
+                count = 0
 
     def _check_length(self) -> None:
         """Raises RefusedError for a file that is too long."""
@@ -126,8 +170,9 @@ class Decoding:
         return kind, data
 
     async def _read(self) -> tuple[bytes, bytes]:
+        assert self._process is not None  # for mypy
         pipe = self._process.stdout
-        assert pipe is not None  # for mypy
+        assert pipe is not None
         kind, size = FRAME.unpack(await pipe.readexactly(FRAME.size))
         if size > LARGEST.get(kind, 0):
             raise self._broken("a wrong frame")
@@ -135,6 +180,7 @@ class Decoding:
 
     async def _death(self) -> UserError:
         """Why the process has ended."""
+        assert self._process is not None  # for mypy
         try:
             code = await asyncio.wait_for(self._process.wait(), self._limits.decode_s)
         except asyncio.TimeoutError:  # it has closed its pipe, and goes on
@@ -161,9 +207,10 @@ class Decoders:
 
     def __init__(self, server: Server) -> None:
         self.limits, self.refused = server.limits, server.figures.refused.labels("uploads")
-        self.waiting = 0
+        self._waiting, self._waiting_long = Counter[str](), 0  # by the address of the client
         self._spare: list[Process] = []  # that wait for a file
         self._free = asyncio.Semaphore(self.limits.decoders)
+        self._long = asyncio.Semaphore(self.limits.decoders - self.limits.decoders // 4)
 
     @asynccontextmanager
     async def decoding(self, path: Path) -> AsyncIterator[Decoding]:
@@ -173,27 +220,71 @@ class Decoders:
             RefusedError: if too many wait already.
             UserError: for a file that cannot be decoded within the limits.
         """
-        if self._free.locked() and self.waiting >= self.limits.uploads_waiting:
-            self.refused.inc()
-            raise RefusedError(503, "uploads", f"{self.waiting} uploads are waiting already")
-        self.waiting += 1
+        decoding = Decoding(self, path)
         try:
-            await self._free.acquire()
-        finally:
-            self.waiting -= 1
-        try:
-            self._spare = [each for each in self._spare if each.returncode is None]
-            process = self._spare.pop() if self._spare else await self._started()
-            try:
-                decoding = Decoding(process, self.limits)
-                await decoding.start(path)
-                yield decoding
-            finally:
-                await stop(process)
+            await decoding.start()
+            yield decoding
             if not self._spare:
                 self._spare.append(await self._started())
         finally:
+            await decoding.close()
+
+    async def enter(self) -> Process:
+        """A free process, until `leave`.
+
+        Raises:
+            RefusedError: if too many wait already, of all clients or of this one.
+        """
+        address, most = fair.address(), self.limits.uploads_waiting
+        own = 0 if address in SHARED else 2 * self._waiting[address]
+        if self._free.locked():
+            self._refuse_beyond(most, max(self._waiting.total(), own))
+        self._waiting[address] += 1
+        try:
+            await self._free.acquire()
+        finally:
+            self._waiting -= Counter([address])
+        try:
+            self._spare = [each for each in self._spare if each.returncode is None]
+            return self._spare.pop() if self._spare else await self._started()
+        except BaseException:
             self._free.release()
+            raise
+
+    async def leave(self, process: Process) -> None:
+        """End a process, so that another file has a place."""
+        try:
+            await stop(process)
+        finally:
+            self._free.release()
+
+    @property
+    def has_room_for_long(self) -> bool:
+        """Whether a long file need not wait for its place."""
+        return not self._long.locked()
+
+    async def enter_long(self) -> None:
+        """Take a place of long files, until `leave_long`.
+
+        Raises:
+            RefusedError: if too many wait already.
+        """
+        if self._long.locked():
+            self._refuse_beyond(self.limits.uploads_waiting // 2, self._waiting_long)
+        self._waiting_long += 1
+        try:
+            await self._long.acquire()
+        finally:
+            self._waiting_long -= 1
+
+    def leave_long(self) -> None:
+        """Another long file has a place."""
+        self._long.release()
+
+    def _refuse_beyond(self, most: int, waiting: int) -> None:
+        if waiting >= most:
+            self.refused.inc()
+            raise RefusedError(503, "uploads", f"{waiting} uploads are waiting already")
 
     async def close(self) -> None:
         """End the processes that wait for a file."""
@@ -203,9 +294,8 @@ class Decoders:
     async def _started(self) -> Process:
         memory = self.limits.decode_mb * 1_000_000
         seconds = max(1, round(self.limits.decode_s))
-        storage = round(self.limits.call_s * BYTES_PER_SECOND)
         return await asyncio.create_subprocess_exec(
-            *COMMAND, str(memory), str(seconds), str(storage), stdin=PIPE, stdout=PIPE,
+            *COMMAND, str(memory), str(seconds), str(STORAGE), stdin=PIPE, stdout=PIPE,
             cwd=Path(__file__).parents[2],  # where python -m finds asrkit
             # Every thread of a library's pool takes memory.
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},

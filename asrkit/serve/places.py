@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from asrkit.serve.calls import Call
 
-UNKNOWN = ("", "127.0.0.1", "::1")  # addresses that may be those of a proxy, with many clients
+SHARED = ("", "127.0.0.1", "::1")  # addresses that may be those of a proxy, with many clients
 RESERVED = 8  # an eighth of the places is kept for clients that have few
 
 
@@ -33,7 +33,7 @@ def is_free(address: str, places: Mapping[Call, Place], most: int) -> bool:
     A client that has half of all does not get the last eighth.
     """
     free = most - len(places)
-    greedy = address not in UNKNOWN and 2 * held_by(address, places) >= most
+    greedy = address not in SHARED and 2 * held_by(address, places) >= most
     return free > (most // RESERVED if greedy else 0)
 
 

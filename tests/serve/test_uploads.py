@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -17,6 +18,7 @@ import pytest
 import soundfile
 
 from asrkit.runtime import Recognizer
+from asrkit.serve import decoding
 from asrkit.serve.server import Limits, Server
 from tests.conftest import PROJECT
 from tests.serve.running import serving
@@ -84,3 +86,50 @@ def test_a_server_that_ends_leaves_no_upload_behind(tmp_path: Path, how: int) ->
         process.send_signal(how)
         process.wait(timeout=30)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("is_stated", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_a_short_file_does_not_wait_for_long_ones(
+    served: Recognizer, recordings: list[tuple[Path, np.ndarray]], is_stated: bool
+) -> None:
+    """Also where their headers do not state how long they are."""
+    server = Server({"m": served}, Limits(decoders=4, uploads_waiting=10))
+    data = silence(3 * 3600) if is_stated else unstated(silence(3 * 3600))
+    path = recordings[0][0]
+    with serving(server) as address, ExitStack() as stack:
+        for _ in range(6):
+            stack.enter_context(uploading(address, data))
+        time.sleep(2)
+        files = {"file": (path.name, path.read_bytes())}
+        url = f"http://{address}/v1/audio/transcriptions"
+        answer = httpx.post(url, files=files, timeout=60)
+        assert answer.json()["text"] == served.transcribe(path).text
+        assert server.streams >= 1  # the long ones go on
+
+
+def unstated(flac: bytes) -> bytes:
+    """A FLAC file whose header does not state its length, as from a pipe."""
+    at = flac.index(b"fLaC") + 4 + 4 + 13  # four bits and four bytes of STREAMINFO
+    return flac[:at] + bytes([flac[at] & 0xF0]) + bytes(4) + flac[at + 5 :]
+
+
+@pytest.mark.slow
+def test_a_long_file_that_waits_loses_and_repeats_nothing(
+    served: Recognizer, recordings: list[tuple[Path, np.ndarray]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gives its process to others, and another one begins it anew."""
+    monkeypatch.setattr(decoding, "LONG_S", 3.0)
+    samples = np.concatenate([each for _, each in recordings])
+    file = io.BytesIO()
+    soundfile.write(file, samples, 16_000, format="FLAC")
+    server = Server({"m": served}, Limits(decoders=4, uploads_waiting=10))
+    url = "http://{}/v1/audio/transcriptions"
+    with serving(server) as address:
+        for data in (file.getvalue(), unstated(file.getvalue())):
+            others = [uploading(address, silence(3600)) for _ in range(3)]
+            wait_until(lambda: server.streams == 3)
+            closing = threading.Timer(1.0, lambda others: [one.close() for one in others], [others])
+            closing.start()
+            found = httpx.post(url.format(address), files={"file": ("a", data)}, timeout=30)
+            closing.join()
+            assert found.json()["text"] == served.transcribe(samples, 16_000).text
