@@ -126,9 +126,8 @@ def low_rates(facts: Sequence[Facts], rules: Rules) -> Found:
             groups.setdefault((each.manifest, each.sample_rate), []).append(each)
     count = Counter(each.manifest for each in facts)
     frontend = rules.encode.frontend
-    centres = frontend.scale.to_hertz(frontend.edges()[1:-1])
     for (manifest, rate), its in groups.items():
-        above = int((centres > rate / 2).sum())
+        above = frontend.num_mels_above(rate / 2)
         if above:
             yield (
                 its[0],
