@@ -69,7 +69,7 @@ def counts(texts: list[str], found: list[str], words: set[str]) -> tuple[str, st
         if not in_text:
             without += 1
             false += in_result.total()
-    return f"{heard} of {said}", f"{wer(texts, found).rate:.2f} %", f"{false} in {without}"
+    return f"{heard} of {said}", wer(texts, found).percent, f"{false} in {without}"
 
 
 if __name__ == "__main__":

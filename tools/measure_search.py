@@ -24,6 +24,7 @@ from asrkit.commands.tune import Known, log_probs, read
 from asrkit.config import SearchConfig, parse_language_model, parse_search
 from asrkit.data.manifest import LeftOut
 from asrkit.evaluation.scoring import score_of
+from asrkit.evaluation.wer import interval_shown
 from asrkit.model_file import load_model
 from asrkit.runtime import Recognizer, recognizer_of
 from asrkit.search import build_search
@@ -53,8 +54,7 @@ def measured(recognizer: Recognizer, known: Known) -> str:
     outcomes = read(recognizer, known)
     ms = 1000 * (time.process_time() - started)
     score, audio = score_of(outcomes), sum(outcome.seconds for outcome in outcomes)
-    low, high = score.interval
-    return f"{score.words.rate:.2f} % | {low:.1f}-{high:.1f} | {ms / audio:.2f}"
+    return f"{score.words.percent} | {interval_shown(score.interval)} | {ms / audio:.2f}"
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -26,7 +26,7 @@ from asrkit.commands.held_out import read_scored, utterances
 from asrkit.config import parse_language_model, parse_search
 from asrkit.data.manifest import LeftOut
 from asrkit.evaluation import Utterance
-from asrkit.evaluation.wer import bootstrap, wer
+from asrkit.evaluation.wer import bootstrap, interval_shown, wer
 from asrkit.model_file import load_model
 from asrkit.runtime import recognizer_of
 
@@ -130,7 +130,7 @@ def measure(options: argparse.Namespace, manifest: str) -> None:
                 Path(manifest).parent.name, f"{chunk_ms} ms", f"{pause} ms", full,
                 percent(found, [each.text for each in one]),
                 percent(found, [each.text for each in two]), with_lm,
-                f"{changed.rate:.1f} %", late, str(len(delays)),
+                changed.percent, late, str(len(delays)),
                 f"{total:.2f} (median {share:.2f})",
             ]  # fmt: skip
             print("| " + " | ".join(cells) + " |", flush=True)
@@ -150,9 +150,8 @@ def rate(found: Sequence[Utterance], text: Callable[[np.ndarray], str]) -> str:
 def percent(found: Sequence[Utterance], texts: Sequence[str]) -> str:
     """WER with its interval of 95 %."""
     each = [wer([known.reference], [text]) for known, text in zip(found, texts, strict=True)]
-    low, high = bootstrap(each)
     total = wer([known.reference for known in found], texts)
-    return f"{total.rate:.2f} % ({low:.1f}–{high:.1f})"
+    return f"{total.percent} ({interval_shown(bootstrap(each))})"
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ from asrkit.data.manifest import LeftOut
 from asrkit.errors import UserError
 from asrkit.evaluation import Score, recognize, scores
 from asrkit.evaluation.places import Place, places, places_table
+from asrkit.evaluation.wer import interval_shown
 from asrkit.extras import need
 from asrkit.files import replacing
 from asrkit.model_file import ModelFile, load_model
@@ -159,9 +160,9 @@ def table(found: dict[str, Score]) -> str:
     width = max(9, *map(len, found))
     lines = [f"{'chunk':<{width}}" + "".join(f" {title:>9}" for title in titles)]
     for name, score in found.items():
-        words, (low, high) = score.words, score.interval
-        cells = [f"{words.rate:.2f} %", f"{low:.1f}–{high:.1f}", str(words.errors)]
-        cells += [str(words.reference_units), f"{score.characters.rate:.2f} %"]
+        words = score.words
+        cells = [words.percent, interval_shown(score.interval), str(words.errors)]
+        cells += [str(words.reference_units), score.characters.percent]
         cells += ["–" if ms is None else f"{ms:.0f}" for ms in score.delay or [None] * 4]
         cells += [f"{100 * score.accuracy.calibration_error:.1f} %"]
         lines.append(f"{name:<{width}}" + "".join(f" {cell:>9}" for cell in cells))

@@ -237,6 +237,8 @@ def quantized(file: ModelFile, exported: Exported, path: Path, trial: list[Label
     check(backend, file, plain)
     after = score(backend, file, trial)
     found = f"float32 {before.words}, int8 {after.words}"
+    if before.words.rate is None or after.words.rate is None:
+        raise UserError("int8 not written: the manifest's texts hold no words to try it on")
     if after.words.rate > before.words.rate + MOST_LOST:
         raise UserError(f"int8 not written: it costs more than {MOST_LOST} % WER: {found}")
     return f"\nWER: {found} (at most {MOST_LOST} more)"

@@ -25,6 +25,7 @@ from asrkit.kinds import refusal
 from asrkit.model_file import ModelFile, save_model
 from asrkit.terms import Terms
 from asrkit.training.corpus import empty_bins, feature_statistics, hours_of_epoch, shared_corpus
+from asrkit.training.dev_texts import dev_warning
 from asrkit.training.distributed import Ranks
 from asrkit.training.schedule import resolved
 from asrkit.training.sharded import load_weights
@@ -212,6 +213,8 @@ def begin(trainer: Trainer, command: argparse.Namespace, folder: Path) -> None:
             return
         logger.info("no checkpoint in %s: training begins", folder)
     corpus, name = trainer.corpus, trainer.options.start_from
+    if trainer.ranks.is_first and (warning := dev_warning(corpus, trainer.config)):
+        logger.warning(warning)
     if name is not None:
         model = trainer.whole_model()
         known = start_from(name, model, corpus.encode.tokenizer, trainer.config)

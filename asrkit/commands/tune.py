@@ -33,6 +33,7 @@ from asrkit.errors import UserError
 from asrkit.evaluation import Outcome, Utterance
 from asrkit.evaluation.outcomes import traced
 from asrkit.evaluation.scoring import score_of
+from asrkit.evaluation.wer import interval_shown
 from asrkit.extras import need
 from asrkit.lm import LIMIT
 from asrkit.model_file import load_model
@@ -92,8 +93,12 @@ def tune(options: argparse.Namespace) -> int:
 
     def errors(name: str, search: Search) -> int:
         score = score_of(read(recognizer.with_search(search), known))
-        low, high = score.interval
-        print(f"{name:<16} {score.words.rate:6.2f} %  {low:.1f}–{high:.1f}", flush=True)
+        if score.words.rate is None:
+            raise UserError(
+                f"{options.manifest}: there is nothing to tune on, its texts hold no words"
+            )
+        between = interval_shown(score.interval)
+        print(f"{name:<16} {score.words.percent:>8}  {between}", flush=True)
         return score.words.errors
 
     @cache

@@ -31,12 +31,12 @@ class Score(NamedTuple):
     loss: float | None = None
 
     @property
-    def interval(self) -> Interval:
-        """95 % of the word error rate in percent."""
+    def interval(self) -> Interval | None:
+        """95 % of the word error rate in percent; None for references without a word."""
         return bootstrap(list(self.each.values()))
 
     def __str__(self) -> str:
-        rates = f"{self.words}, CER {self.characters.rate:.2f} %"
+        rates = f"{self.words}, CER {self.characters.percent}"
         if self.delay is None:
             return rates
         mean, median, p90, last = self.delay
@@ -86,10 +86,14 @@ def score_of(outcomes: Sequence[Outcome]) -> Score:
 
 
 def rates(found: Mapping[str, Score]) -> dict[str, dict[str, float]]:
-    """WER and CER in percent, by the recognisers' names."""
-    return {
+    """WER and CER in percent, by the recognisers' names; nothing for references without a word."""
+    each = {
         "wer": {name: score.words.rate for name, score in found.items()},
         "cer": {name: score.characters.rate for name, score in found.items()},
+    }
+    return {
+        unit: {name: rate for name, rate in by_name.items() if rate is not None}
+        for unit, by_name in each.items()
     }
 
 

@@ -6,6 +6,16 @@ from typing import NamedTuple
 import numpy as np
 
 
+def percentage(errors: int, reference_units: int) -> float | None:
+    """Errors in percent of the reference's units; None for references without a unit."""
+    return 100.0 * errors / reference_units if reference_units else None
+
+
+def rate_shown(rate: float | None) -> str:
+    """A rate in percent as every table and log prints it."""
+    return "no words" if rate is None else f"{rate:.2f} %"
+
+
 class ErrorRate(NamedTuple):
     """Edit counts of a corpus; `rate` is their sum over the reference's units."""
 
@@ -19,13 +29,20 @@ class ErrorRate(NamedTuple):
         return self.substitutions + self.deletions + self.insertions
 
     @property
-    def rate(self) -> float:
-        """In percent; references without a unit count one error each unit inserted."""
-        return 100.0 * self.errors / max(1, self.reference_units)
+    def rate(self) -> float | None:
+        """In percent; None for references without a unit, which have no rate."""
+        return percentage(self.errors, self.reference_units)
+
+    @property
+    def percent(self) -> str:
+        """The rate as text, short enough for the cell of a table."""
+        return rate_shown(self.rate)
 
     def __str__(self) -> str:
+        if self.rate is None:
+            return f"no reference words ({self.insertions} ins)"
         return (
-            f"{self.rate:.2f} % ({self.errors} of {self.reference_units}: "
+            f"{self.percent} ({self.errors} of {self.reference_units}: "
             f"{self.substitutions} sub, {self.deletions} del, {self.insertions} ins)"
         )
 
@@ -62,13 +79,22 @@ class Interval(NamedTuple):
     high: float
 
 
-def bootstrap(rates: Sequence[ErrorRate], samples: int = 10_000) -> Interval:
+def interval_shown(interval: Interval | None) -> str:
+    """An interval as tables print it."""
+    return "–" if interval is None else f"{interval.low:.1f}–{interval.high:.1f}"
+
+
+def bootstrap(rates: Sequence[ErrorRate], samples: int = 10_000) -> Interval | None:
     """95 % interval of the error rate in percent: percentiles over resampled utterances.
+
+    None for references without a unit.
 
     Utterances are drawn and not words, for the errors of an utterance come together (Bisani and
     Ney 2004, Bootstrap estimates for confidence intervals in ASR performance evaluation). The same
     for any order of the utterances.
     """
+    if not any(rate.reference_units for rate in rates):
+        return None
     draw = np.random.default_rng(0)
     counts = np.array(sorted((rate.errors, rate.reference_units) for rate in rates))
     found = []

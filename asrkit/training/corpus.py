@@ -28,7 +28,7 @@ from asrkit.training.warm_start import kept_tokenizer
 
 logger = logging.getLogger(__name__)
 
-MAX_TEXTS = 100_000  # of an index that the tokenizer is made of
+MAX_TEXTS = 100_000  # of an index that a tokenizer is made of
 
 
 class Fingerprint(NamedTuple):
@@ -68,6 +68,8 @@ def load_corpus(config: Config) -> Corpus:
     name = config.training.start_from
     kept = kept_tokenizer(name, config.text, texts_of(train)) if name else None
     tokenizer = kept or train_tokenizer(config.text, texts_of(train))
+    if len(train) > MAX_TEXTS and not isinstance(train, CutSet):
+        logger.info("the tokenizer is made of %d of %d texts", MAX_TEXTS, len(train))
     encode = text_encoder(config, tokenizer)
     train = fitting(at_speeds(train, config.augmentation.speed_factors), config, left_out, encode)
     dev = fitting(dev, config, left_out)  # texts that cannot be encoded count as errors
@@ -169,14 +171,12 @@ def check_share(bad: list[LeftOut], count: int, config: Config) -> None:
 
 
 def texts_of(cuts: Cuts) -> Iterator[str]:
-    """The texts to make a tokenizer of: all, or MAX_TEXTS at equal distances in an index."""
+    """The texts of a set: all, or MAX_TEXTS at equal distances in an index."""
     if isinstance(cuts, CutSet):
         yield from map(text_of, cuts)
         return
     places = np.linspace(0, len(cuts) - 1, min(len(cuts), MAX_TEXTS)).astype(int).tolist()
-    if len(places) < len(cuts):
-        logger.info("the tokenizer is made of %d of %d texts", len(places), len(cuts))
-    yield from map(cuts.index.text, places)
+    yield from (cuts.index.text(cuts.at(place)[0]) for place in places)
 
 
 def fingerprint(cuts: Cuts, manifest: str) -> Fingerprint:

@@ -30,6 +30,7 @@ from asrkit.data.sampling import EpochBatches
 from asrkit.errors import UserError
 from asrkit.evaluation import Score
 from asrkit.evaluation.scoring import losses_of, rates
+from asrkit.evaluation.wer import rate_shown
 from asrkit.model import ConformerCTC, CTCLoss
 from asrkit.training.batches import Epoch, Step, filler, loaded, report_left_out
 from asrkit.training.corpus import Corpus
@@ -56,6 +57,11 @@ from asrkit.training.views import draw_views, to_few_lengths
 
 logger = logging.getLogger(__name__)
 
+CURVES = {  # of validation, by tag: name, form of a value, and text if there is none
+    "wer": ("WER", rate_shown, "no reference words"),
+    "cer": ("CER", rate_shown, "no reference words"),
+    "dev_loss": ("loss", "{:.3f} a token".format, "no text can be written and aligned"),
+}
 NAMED = 100  # utterances left out of an epoch that the log names; the others are counted
 
 
@@ -362,12 +368,11 @@ class Trainer:
         found = self.validation()
         curves = rates(found)
         self.history[self.progress.epoch] = curves["wer"]
-        forms = {"wer": ("WER", "{:.2f} %"), "cer": ("CER", "{:.2f} %")}
-        forms["dev_loss"], curves["dev_loss"] = ("loss", "{:.3f} a token"), losses_of(found)
-        for tag, by_chunk in curves.items():
-            name, form = forms[tag]
-            shown = "  ".join(f"{of}: {form.format(value)}" for of, value in by_chunk.items())
-            logger.info("  dev %s  %s", name, shown or "no text can be written and aligned")
+        curves["dev_loss"] = losses_of(found)
+        for tag, (name, form, nothing) in CURVES.items():
+            by_chunk = curves[tag]
+            shown = "  ".join(f"{of}: {form(value)}" for of, value in by_chunk.items())
+            logger.info("  dev %s  %s", name, shown or nothing)
             self.log({f"{tag}/{of}": value for of, value in by_chunk.items()})
 
     def validation(self, align: bool = False) -> dict[str, Score]:
@@ -381,7 +386,7 @@ class Trainer:
 
     def scores(self) -> dict[int, float]:
         """Mean dev WER over the menu, by epoch."""
-        return {epoch: sum(r.values()) / len(r) for epoch, r in self.history.items()}
+        return {epoch: sum(r.values()) / len(r) for epoch, r in self.history.items() if r}
 
     def share(self) -> float:
         """The share of all training that is done, 0 to 1."""

@@ -134,3 +134,23 @@ def test_what_has_no_text_is_not_scored(
     scored = json.loads(shown.out)["contexts"]["160 ms"]["errors"]
     assert set(scored) == {lines[1]["id"], lines[2]["id"]}
     assert shown.err == f"asrkit evaluate: not scored {lines[0]['id']}: no text\n"
+
+
+def test_references_without_a_word_have_no_rate(
+    model: str, corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not 0.00 %, as if all were right; the control: one word in one of them."""
+    lines = [json.loads(line) for line in (corpus / "dev.jsonl").read_text().splitlines()]
+    for text, shown in (("", "no words         –"), ("no", " %")):
+        path = write_manifest(corpus / "e.jsonl", *(each | {"text": text} for each in lines))
+        arguments = ["--model", model, "--chunk-ms", "160", str(path)]
+        assert evaluate.main(arguments) == 0
+        row = capsys.readouterr().out.splitlines()[1]
+        assert shown in row
+        assert ("0.00 %" in row) is False
+        assert evaluate.main([*arguments, "--format", "json"]) == 0
+        score = json.loads(capsys.readouterr().out)["contexts"]["160 ms"]
+        assert (score["words"]["rate"] is None) == (score["interval"] is None) == (text == "")
+    empty = write_manifest(corpus / "e.jsonl", *(each | {"text": ""} for each in lines))
+    assert decode.main(["--model", model, "--manifest", str(empty)]) == 0
+    assert "WER no reference words" in capsys.readouterr().err

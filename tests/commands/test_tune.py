@@ -115,3 +115,11 @@ def test_mistakes(
     ):
         assert run("tune", *options) == 2
         assert message in capsys.readouterr().err
+
+
+def test_texts_without_words_are_nothing_to_tune_on(
+    command: list[object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "dev.jsonl").write_text('{"id": "x", "audio": "x.wav", "text": ""}\n')
+    assert run("tune", *command) == 2
+    assert "its texts hold no words" in capsys.readouterr().err

@@ -31,7 +31,10 @@ def test_empty_references_and_hypotheses() -> None:
     assert wer(["a b"], [""]) == ErrorRate(0, 2, 0, 2)
     assert wer([], []) == ErrorRate(0, 0, 0, 0)
     assert wer(["", "a"], ["b", "a"]) == ErrorRate(0, 0, 1, 1)
-    assert wer(["", ""], ["", ""]).rate == 0.0
+    assert wer(["", ""], ["", "a"]).rate is None
+    assert wer(["", ""], ["", "a"]).percent == "no words"
+    assert str(wer(["", ""], ["", "a"])) == "no reference words (1 ins)"
+    assert wer(["a", ""], ["a", ""]).percent == "0.00 %"  # a control
     with pytest.raises(ValueError, match="2 references but 1"):
         wer(["a", "b"], ["a"])
 
@@ -60,7 +63,7 @@ def test_an_interval_where_the_distribution_is_known() -> None:
 
 def test_an_interval_of_equal_utterances_is_a_point() -> None:
     assert bootstrap(rates([1] * 30, [4] * 30)) == (25.0, 25.0)
-    assert bootstrap(rates([0], [0])) == (0.0, 0.0)
+    assert bootstrap(rates([0], [0])) is None
     some = rates([1, 2, 0, 5], [4, 4, 4, 9])
     assert bootstrap(some) == bootstrap(some)
 

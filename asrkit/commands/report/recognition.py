@@ -9,6 +9,7 @@ from asrkit.commands.report.markup import Html, join, note, section, table, tag
 from asrkit.commands.report.recordings import Players
 from asrkit.commands.report.training import context_phrase, gauge
 from asrkit.commands.report.words import Group, Pair, Recognized, by_duration, confusions, grouped
+from asrkit.evaluation.wer import rate_shown
 
 SIGNS = {"substitution": "≠", "deletion": "−", "insertion": "+", "equal": ""}
 MOST = 15  # rows of a list of confusions
@@ -129,7 +130,7 @@ def confused(pair: Pair) -> str:
 def groups_section(utterances: Sequence[Recognized], chunk: str) -> Html:
     """WER by duration and by speaker."""
     speakers = grouped(utterances, lambda each: each.speaker)
-    speakers.sort(key=lambda group: (-group.rate, group.name))
+    speakers.sort(key=lambda group: (-(group.rate or 0.0), group.name))
     by_speaker = (
         group_table("speaker", speakers) if speakers else note("The manifest names no speakers.")
     )
@@ -142,13 +143,13 @@ def groups_section(utterances: Sequence[Recognized], chunk: str) -> Html:
 
 def group_table(name: str, groups: Sequence[Group]) -> Html:
     """A sortable table."""
-    end = max(group.rate for group in groups)
+    end = max(group.rate or 0.0 for group in groups)
     titles = [name, "utterances", "minutes", "words", "errors", "WER"]
     buttons: list[object] = [tag("button", title, type="button") for title in titles]
     rows = [
         [
             group.name, group.utterances, f"{group.seconds / 60:.1f}", group.words, group.errors,
-            tag("td", f"{group.rate:.2f} %", data_value=f"{group.rate:.4f}"),
+            tag("td", rate_shown(group.rate), data_value=f"{group.rate or 0.0:.4f}"),
             gauge(group.rate, end),
         ]
         for group in groups

@@ -43,9 +43,9 @@ class Experiment(NamedTuple):
 def tiles(scores: dict[str, Score], chunk: str, experiment: Experiment) -> Html:
     """The few numbers that one looks for first."""
     parameters = sum(p.numel() for p in experiment.file.model.parameters())
-    shown = [(f"{scores[name].words.rate:.2f} %", f"WER, {context_phrase(name)}")
+    shown = [(scores[name].words.percent, f"WER, {context_phrase(name)}")
              for name in dict.fromkeys(["full", chunk]) if name in scores]  # fmt: skip
-    shown.append((f"{scores[chunk].characters.rate:.2f} %", f"CER, {context_phrase(chunk)}"))
+    shown.append((scores[chunk].characters.percent, f"CER, {context_phrase(chunk)}"))
     delay = scores[chunk].delay
     if delay is not None:
         shown.append((f"{delay.median:.0f} ms", f"median delay, {context_phrase(chunk)}"))
@@ -80,16 +80,17 @@ def scores_section(scores: dict[str, Score], decoded: str, experiment: Experimen
     titles = ["chunk", "WER", "95 % interval", "sub", "del", "ins", "CER", "delay, mean ms",
               "median", "90 %", "last token", ""]  # fmt: skip
     intervals = {name: score.interval for name, score in scores.items()}
-    end = max(interval.high for interval in intervals.values())
+    end = max(interval.high if interval else 0.0 for interval in intervals.values())
     rows = []
     for name, score in scores.items():
-        words, (low, high) = score.words, intervals[name]
+        words, interval = score.words, intervals[name]
+        between = "–" if interval is None else f"{interval.low:.2f} to {interval.high:.2f}"
         late = ["–" if ms is None else f"{ms:.0f}" for ms in score.delay or [None] * 4]
         rows.append([
-            name, tag("td", tag("b", f"{words.rate:.2f} %")), f"{low:.2f} to {high:.2f}",
+            name, tag("td", tag("b", words.percent)), between,
             words.substitutions, words.deletions, words.insertions,
-            f"{score.characters.rate:.2f} %", *late,
-            gauge(words.rate, end, (low, high)),
+            score.characters.percent, *late,
+            gauge(words.rate, end, interval),
         ])  # fmt: skip
     explained = (
         f"On {decoded}. CER is of characters, spaces among them. The interval is the WER's, of a"
@@ -102,10 +103,12 @@ def scores_section(scores: dict[str, Score], decoded: str, experiment: Experimen
     )
 
 
-def gauge(rate: float, end: float, span: tuple[float, float] | None = None) -> Html:
+def gauge(rate: float | None, end: float, span: tuple[float, float] | None = None) -> Html:
     """A cell with the rate on a track from 0 to `end`: a bar, or a mark in its interval."""
-    percent = 100.0 / max(end, 1e-9)
-    if span is None:
+    percent, marks = 100.0 / max(end, 1e-9), []
+    if rate is None:
+        pass
+    elif span is None:
         marks = [tag("i", style=f"left:0;width:{rate * percent:.1f}%")]
     else:
         low, high = (bound * percent for bound in span)

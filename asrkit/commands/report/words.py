@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import jiwer
 
+from asrkit.evaluation.wer import percentage
+
 DURATIONS = (0, 1, 2, 3, 5, 8, 12, 20, 30)  # seconds where the bins begin
 
 
@@ -43,6 +45,7 @@ class Recognized(NamedTuple):
 
     @property
     def rate(self) -> float:
+        """Rank among utterances: errors in percent; without a word, 100 for each error."""
         return 100.0 * self.errors / max(1, self.words)
 
 
@@ -70,8 +73,9 @@ class Group(NamedTuple):
     errors: int
 
     @property
-    def rate(self) -> float:
-        return 100.0 * self.errors / max(1, self.words)
+    def rate(self) -> float | None:
+        """Errors in percent of the words; None for a group without a word."""
+        return percentage(self.errors, self.words)
 
 
 def grouped(

@@ -69,7 +69,7 @@ def test_speakers() -> None:
     assert (x.name, x.utterances, x.words, x.errors) == ("x", 2, 3, 1)
     assert y == Group("y", 2, 15.9, 2, 2)
     assert y.rate == 100.0
-    assert Group("z", 1, 1.0, 0, 2).rate == 200.0
+    assert Group("z", 1, 1.0, 0, 2).rate is None
 
 
 def test_confusions() -> None:
