@@ -2,10 +2,12 @@
 
 import math
 import reprlib
+import unicodedata
 from numbers import Real
 from pathlib import PurePath
 from typing import Any
 
+DIRECTIONS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # marks that turn it
 LONGEST = 100  # characters of a value in a message
 
 
@@ -52,6 +54,19 @@ def printable(text: str) -> str:
     These are control characters, line ends, marks of writing direction and lone surrogates.
     """
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
+def harmless(text: str) -> str:
+    """The text with escapes for characters that act on a terminal or turn the direction of others.
+
+    Unlike `printable` it leaves what scripts write with: joiners, and spaces of all kinds.
+    """
+    return "".join(repr(each)[1:-1] if acts(each) else each for each in text)
+
+
+def acts(letter: str) -> bool:
+    """Whether a character does something: control characters, line ends, direction, surrogates."""
+    return unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp") or letter in DIRECTIONS
 
 
 def whole_number(value: object, lowest: int, highest: float = math.inf) -> int | None:

@@ -1,4 +1,7 @@
-"""Output of `asrkit stream`: lines of final text, and below them a line that is redrawn."""
+"""Output of `asrkit stream`: lines of final text, and below them a line that is redrawn.
+
+A server may send any text: what acts on a terminal is escaped.
+"""
 
 import json
 import math
@@ -9,6 +12,7 @@ import unicodedata
 from types import TracebackType
 
 from asrkit.audio.watch import Level
+from asrkit.errors import acts, harmless
 from asrkit.runtime import Result, Segment
 
 BAR = 10  # columns of the meter's bar, from -60 to 0 dBFS
@@ -41,7 +45,7 @@ class Screen:
     ) -> None:
         if self.redraw and (self.text or self.status):  # stopped: the open text stays
             self.clear()
-            print(self.text, end="\n" if self.text else "", flush=True)
+            print(harmless(self.text), end="\n" if self.text else "", flush=True)
 
     def partial(self, result: Result) -> None:
         """Print the segments that are new, and the open one if it changed."""
@@ -60,12 +64,12 @@ class Screen:
 
     def show_open(self, result: Result) -> None:
         if self.lines and self.text:
-            print(f"… {self.text}", flush=True)
+            print(f"… {harmless(self.text)}", flush=True)
         self.draw()
 
     def show_ended(self, segment: Segment) -> None:
         self.clear()
-        print(segment.text, flush=True)
+        print(harmless(segment.text), flush=True)
 
     def note(self, text: str) -> None:
         """Print a line on standard error, above the open one."""
@@ -87,7 +91,7 @@ class Screen:
         if width != self.width:  # while a window is resized, every redraw would wrap the line
             self.width = width
             return
-        line = tail(self.text, width - 1 - len(self.status))
+        line = tail(harmless(self.text), width - 1 - len(self.status))
         line = f"{GREY}{line}{PLAIN}" if line and "NO_COLOR" not in os.environ else line
         print(f"\r\x1b[K{self.status}{line}", end="", flush=True)
 
@@ -122,7 +126,8 @@ class JsonLines(Screen):
         words = [word.as_json() for word in segment.words]
         times = {"start": segment.start, "end": segment.end}
         line = {"type": kind, "text": segment.text, **times, "words": words, **more}
-        print(json.dumps(line, ensure_ascii=False), flush=True)
+        text = json.dumps(line, ensure_ascii=False)
+        print("".join(json.dumps(each)[1:-1] if acts(each) else each for each in text), flush=True)
 
 
 def meter_text(level: Level, with_bar: bool) -> str:

@@ -29,9 +29,11 @@ from asrkit.serve.realtime_messages import (
     Session,
     changed,
     error_event,
+    event_of,
     first_session,
+    id_of,
+    loaded,
     no_effect,
-    parsed,
     rate_of,
     unused,
 )
@@ -119,19 +121,15 @@ class Connection:
         """Events of the client; those that cannot be followed are answered with an error."""
         while True:
             message = await next_message(self.websocket, self.server)
-            given: object = None
+            value: object = None
             try:
-                if isinstance(message, bytes):
-                    raise UserError("events are text")
-                event = parsed(message)
-                given = event.event_id
-                await self.follow(event)
+                value = loaded(message)
+                await self.follow(event_of(value))
             except RefusedError:
                 raise
             except UserError as error:
-                event_id = given if isinstance(given, str) else None
                 await self.websocket.send_text(
-                    json.dumps(error_event("invalid_request", str(error), event_id))
+                    json.dumps(error_event("invalid_request", str(error), id_of(value)))
                 )
 
     async def follow(self, event: AnyEvent) -> None:

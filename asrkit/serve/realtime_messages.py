@@ -102,17 +102,33 @@ def rate_of(settings: Input) -> int:
     return settings.format.rate if isinstance(settings.format, Pcm) else 8000
 
 
-def parsed(text: str) -> AnyEvent:
+def loaded(message: str | bytes) -> object:
+    """The value of a client's message, which `checked` makes an event of.
+
+    Raises:
+        UserError: for what is not JSON.
+    """
+    if isinstance(message, bytes):
+        raise UserError("events are text")
+    try:
+        return json.loads(message)
+    except (ValueError, RecursionError):
+        raise UserError("events are JSON objects") from None
+
+
+def event_of(value: object) -> AnyEvent:
     """A client's event.
 
     Raises:
         UserError: for what is not one.
     """
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        raise UserError("events are JSON objects") from None
     return checked(_EVENT, value)
+
+
+def id_of(value: object) -> str | None:
+    """The event_id that a client gave to what may not be an event, for the error about it."""
+    given = value.get("event_id") if isinstance(value, dict) else None
+    return given if isinstance(given, str) else None
 
 
 def checked(adapter: TypeAdapter[Value], value: object) -> Value:

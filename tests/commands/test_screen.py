@@ -1,6 +1,7 @@
 """What a terminal shows of a stream: one line, redrawn, as wide as there is room."""
 
 import itertools
+import json
 import math
 import sys
 
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from asrkit.audio.watch import Level
-from asrkit.commands.screen import Screen, meter_text, tail, width_of
+from asrkit.commands.screen import JsonLines, Screen, meter_text, tail, width_of
 from asrkit.runtime import Result, Segment, Word
 
 LETTERS = "abc 好あ한e\u0301"
@@ -97,3 +98,20 @@ def test_what_may_still_change_is_grey(
     clear = "\r\x1b[K"
     shown = f"{clear}\x1b[90mone two\x1b[0m{clear}one two three\n"
     assert capsys.readouterr().out == shown
+
+
+@pytest.mark.parametrize("screen", [Screen(lines=True), JsonLines()], ids=["text", "json"])
+def test_a_text_cannot_act_on_the_terminal(
+    screen: Screen, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A server may send anything; joiners and spaces of scripts stay."""
+    hostile, script = "\x1b]0;x\x07\x9b2J\u202eab\u2028", "می\u200cخواهم\u3000か\xa0👩\u200d💻"
+    for text in (hostile, script):
+        screen.partial(result([], text))
+    screen.final(result([hostile, script], ""))
+    out = capsys.readouterr().out
+    assert not set("\x1b\x07\x9b\u202e\u2028").intersection(out)
+    assert script in out
+    if isinstance(screen, JsonLines):
+        texts = [json.loads(line)["text"] for line in out.splitlines()]
+        assert texts[-2:] == [hostile, script]

@@ -130,8 +130,11 @@ def test_what_cannot_be_followed_is_said_and_the_rest_goes_on(
             answer = json.loads(client.recv(timeout=10))
             assert answer["type"] == "error"
             assert len(answer["error"]["message"]) > 5
-        client.send("[")
-        assert json.loads(client.recv(timeout=10))["type"] == "error"
+            assert answer["error"]["event_id"] == f"mine_{number}"
+        for text in ("[", '["event_id"]', '{"event_id": 7}'):  # without an id
+            client.send(text)
+            answer = json.loads(client.recv(timeout=10))
+            assert (answer["type"], answer["error"]["event_id"]) == ("error", None)
         client.send('{"type": "input_audio_buffer.clear"}')
         assert json.loads(client.recv(timeout=10))["type"] == "input_audio_buffer.cleared"
     with connect(f"ws://{address}/v1/realtime") as client:
