@@ -19,7 +19,8 @@ from asrkit.audio.file import (
 )
 
 UNKNOWN_SIZES = (0x7FFFF000, 0xFFFFF000)  # a size with these bits stands for "until the end"
-SIZES = re.compile(r"(\d+) \(?should be (\d+)")  # in libsndfile's log: stated and real bytes
+# In libsndfile's log: stated and real bytes of the file and its chunks. It doubts other fields too.
+SIZES = re.compile(r"^(?! *(?:Bytes/sec|Block Align)).*?(\d+) \(?should be (\d+)", re.MULTILINE)
 SHORTEST_CUT = 0.01  # seconds; some writers count their header in
 
 

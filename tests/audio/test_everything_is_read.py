@@ -73,6 +73,13 @@ def flac_without_total(samples: np.ndarray) -> bytes:
     return bytes(data)
 
 
+def adpcm_with_other_bit_rate(samples: np.ndarray, subtype: str) -> bytes:
+    """An ADPCM wav file as ffmpeg writes it: 2000 bytes a second too many in its header."""
+    data = bytearray(written(samples, format="WAV", subtype=subtype))
+    data[28:32] = struct.pack("<I", struct.unpack("<I", data[28:32])[0] + 2000)
+    return bytes(data)
+
+
 def ogg(samples: np.ndarray, codec: str) -> bytes:
     return written(samples, format="OGG", subtype=codec)
 
@@ -104,6 +111,8 @@ FILES: dict[str, tuple[Make, float, str | None]] = {
     "nms.wav": (
         lambda _: written(SPEECH[::2], 8000, format="WAV", subtype="NMS_ADPCM_32"), 2.0, None,
     ),
+    "ima.wav": (lambda _: adpcm_with_other_bit_rate(SPEECH, "IMA_ADPCM"), 2.0, None),
+    "ms.wav": (lambda _: adpcm_with_other_bit_rate(SPEECH, "MS_ADPCM"), 2.0, None),
     "gsm.gsm": (lambda _: written(SPEECH[::2], 8000, format="RAW", subtype="GSM610"), 2.0, None),
     "size_0.wav": (lambda _: wav(SPEECH, 0), 2.0, None),
     "size_max.wav": (lambda _: wav(SPEECH, 0xFFFFFFFF), 2.0, None),
