@@ -49,7 +49,8 @@ class Decoding:
 
     Attributes:
         sample_rate: Hz.
-        num_samples: by the file's header, or of the blocks so far if the header does not state it.
+        num_samples: by the file's header, or of the blocks so far if the header does not state it;
+            after `blocks`, the number that was read.
         warnings: a line for each thing that is not read of the file; complete after `blocks`.
     """
 
@@ -142,6 +143,7 @@ class Decoding:
                 taken = count
             if self.seconds > LONG_S and not self._is_long and await self._be_long():
                 count = 0
+        self.num_samples = taken  # fewer than the header states if the file is cut off
 
     def _check_length(self) -> None:
         """Raises RefusedError for a file that is too long."""

@@ -207,3 +207,18 @@ def test_metrics_are_what_prometheus_reads(address: str, server: Server) -> None
 def test_control_a_wrong_port_is_noticed() -> None:
     with pytest.raises(openai.APIConnectionError):
         client_of("127.0.0.1:9").models.list()
+
+
+def test_the_length_of_a_cut_file_is_what_was_read(address: str, tmp_path: Path) -> None:
+    """Its header states more, and a FLAC's decoder notices at the end only."""
+    path = tmp_path / "x.flac"
+    soundfile.write(path, np.random.default_rng(0).normal(0, 0.1, 48000), 16000)
+    answers = []
+    for data in (path.read_bytes(), path.read_bytes()[: path.stat().st_size * 6 // 10]):
+        form = {"response_format": "verbose_json"}
+        url = f"http://{address}/v1/audio/transcriptions"
+        answers.append(httpx.post(url, files={"file": data}, data=form, timeout=30))
+    whole, cut = (answer.json()["duration"] for answer in answers)
+    assert whole == 3.0
+    assert 1.5 < cut < 2.0
+    assert "is cut off" in answers[1].headers["X-Asrkit-Warning"]
