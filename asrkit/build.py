@@ -75,7 +75,7 @@ def build_model(config: ModelConfig, vocab_size: int) -> ConformerCTC:
 def build_frontend(config: ModelConfig) -> Frontend:
     """The features that the network takes."""
     options = config.frontend.model_dump()
-    return audio.build_frontend(options, config.num_mels, config.lead_frames)
+    return audio.build_frontend(options, config.num_mels, config.rate.lead_frames)
 
 
 def build_normalizer(config: TextConfig) -> Callable[[str], str]:

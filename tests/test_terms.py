@@ -12,6 +12,7 @@ from asrkit.commands import train
 from asrkit.config import load_config
 from asrkit.errors import UserError
 from asrkit.export import onnx
+from asrkit.model import Context
 from asrkit.model_file import ModelFileError, load_model, read_terms_of, save_model
 from asrkit.terms import MOST_CHARACTERS, MOST_LANGUAGES, Terms, inherited
 from asrkit.text import CharTokenizer
@@ -179,11 +180,11 @@ def test_a_training_reports_another_licence_than_that_of_its_start(
 
 def test_exports_state_the_terms() -> None:
     file = a_file()._replace(terms=SHARED)
-    about = onnx.metadata(Exported("ctc", 4, 8), file)
+    about = onnx.metadata(Exported("ctc", Context(4, 8)), file)
     assert (about["licence"], about["languages"]) == ("CC-BY-SA-4.0", "de en")
     described = json.loads(about["asrkit"])
     assert (described["licence"], described["languages"]) == ("CC-BY-SA-4.0", ["de", "en"])
-    about = onnx.metadata(Exported("ctc", 4, 8), file._replace(terms=Terms()))
+    about = onnx.metadata(Exported("ctc", Context(4, 8)), file._replace(terms=Terms()))
     assert {"licence", "languages"}.isdisjoint(about.keys() | json.loads(about["asrkit"]))
 
 

@@ -64,7 +64,7 @@ def main() -> None:
             )
     spec = recognizers[BATCHED].backend.spec
     for folder in options.sherpa:
-        exported = Exported("ctc", spec.chunk_size, spec.left_context, spec.frame_ms)
+        exported = Exported("ctc", spec.context, spec.rate.frame_ms)
         theirs = wheel(folder / "model.onnx", folder / "tokens.txt", file, exported)
         tail = np.zeros(tail_samples(exported), np.float32)
         passes[f"sherpa-onnx, {folder.name}"] = lambda theirs=theirs, tail=tail: [

@@ -44,8 +44,9 @@ from asrkit.backends import onnx as onnx_files
 from asrkit.backends.description import Exported
 from asrkit.export import int8, onnx, torchscript
 from asrkit.export.replay import eager_step
+from asrkit.model import Context
 
-EXPORTED = Exported("encoder", CHUNK_SIZE, LEFT_CONTEXT)
+EXPORTED = Exported("encoder", Context(CHUNK_SIZE, LEFT_CONTEXT))
 EAGER = "asrkit"  # what asrkit.load runs without an export, and what the others are compared with
 
 

@@ -14,7 +14,7 @@ from benchmarks import QUICK_SECONDS, Row, environment, parser, ratio, report, r
 from asrkit.backends import eager
 from asrkit.build import build_model
 from asrkit.config import load_config
-from asrkit.model import FULL_CONTEXT, ConformerCTC, CTCLoss, View
+from asrkit.model import FULL, ConformerCTC, Context, CTCLoss, View
 
 KINDS = ("conv4", "conv8")
 VOCABULARY, LABELS = 100, 10
@@ -45,10 +45,10 @@ def training(model: ConformerCTC, seconds: float) -> Callable[[], list[float]]:
     feats = torch.randn(4, round(25 * seconds), model.encoder.num_mels)
     lengths = torch.full((4,), feats.size(1))
     tokens = torch.randint(1, VOCABULARY, (4, LABELS))
-    frame_ms = model.encoder.frame_ms
+    frame_ms = model.encoder.rate.frame_ms
     views = [
-        View(feats, FULL_CONTEXT, 0),
-        View(feats, CHUNK_MS // frame_ms, LEFT_MS // frame_ms),
+        View(feats, FULL),
+        View(feats, Context(CHUNK_MS // frame_ms, LEFT_MS // frame_ms)),
     ]
 
     def step() -> None:
@@ -66,9 +66,9 @@ def training(model: ConformerCTC, seconds: float) -> Callable[[], list[float]]:
 
 def streaming(model: ConformerCTC) -> Callable[[], list[float]]:
     """Chunks of one stream."""
-    frame_ms = model.encoder.frame_ms
-    backend = eager(model.eval(), CHUNK_MS // frame_ms, LEFT_MS // frame_ms)
-    feats = torch.randn(1, CHUNK_MS // 10 + backend.spec.lookahead, model.encoder.num_mels)
+    frame_ms = model.encoder.rate.frame_ms
+    backend = eager(model.eval(), Context(CHUNK_MS // frame_ms, LEFT_MS // frame_ms))
+    feats = torch.randn(1, CHUNK_MS // 10 + backend.spec.rate.lookahead, model.encoder.num_mels)
     lengths = torch.tensor([feats.size(1)])
 
     def run() -> list[float]:

@@ -25,12 +25,11 @@ from asrkit.config import parse_config
 from asrkit.files import replacing
 from asrkit.model import ConformerEncoder
 from asrkit.model.conformer import FEATURE_FRAME_MS
-from asrkit.model.subsampling import Conv4Subsampling
 from asrkit.model_file import ModelFile
 from asrkit.text import CharTokenizer
 
 CHUNK_SIZE, LEFT_CONTEXT = 16, 64  # C, M: encoder frames
-FACTOR = Conv4Subsampling.factor  # of the reference encoder and of its peers
+FACTOR = 4  # conv4's: of the reference encoder and of its peers
 CHUNK_FEATS = FACTOR * CHUNK_SIZE  # feature frames of a chunk
 CHUNK_MS, LEFT_MS = FEATURE_FRAME_MS * CHUNK_FEATS, FEATURE_FRAME_MS * FACTOR * LEFT_CONTEXT
 NUM_MELS, DIM, NUM_HEADS, FFN_DIM, KERNEL_SIZE = 80, 256, 4, 2048, 15

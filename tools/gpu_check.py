@@ -15,7 +15,7 @@ import torch
 import asrkit
 from asrkit.commands.kernels import device_of_kernels, verify_kernels
 from asrkit.errors import UserError
-from asrkit.model import FULL_CONTEXT, ConformerCTC, ConformerEncoder, CTCLoss, View
+from asrkit.model import FULL, ConformerCTC, ConformerEncoder, Context, CTCLoss, View
 
 VOCABULARY = 30
 ROWS, FRAMES = 8, 1000  # of the batch of a training step
@@ -87,7 +87,7 @@ def step(device: str, bfloat16: bool) -> tuple[float, float, int]:
     tokens = torch.randint(1, VOCABULARY, (ROWS, 40), generator=draw).to(device)
     lengths = torch.full((ROWS,), FRAMES, device=device)
     counts = torch.full((ROWS,), 40, device=device)
-    views = [View(feats, FULL_CONTEXT, 0), View(feats, 16, 64)]
+    views = [View(feats, FULL), View(feats, Context(16, 64))]
     on_card = device != "cpu"
     if on_card:
         torch.cuda.set_sync_debug_mode("warn")

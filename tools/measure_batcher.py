@@ -114,8 +114,10 @@ def main() -> None:
     titles = ["second pass", "live p50", "p99", "longest", "segments", "final p50", "p99", "CPU"]
     print(f"| {' | '.join(titles)} |\n" + "|---" * len(titles) + "|")
     for second in (None, "full", None, "full"):
+        rate = file.model.encoder.rate
+        context = rate.context(file.config.context.live, options.chunk_ms // rate.frame_ms)
         recognizer = recognizer_of(
-            file, options.chunk_ms // file.model.encoder.frame_ms, backend=options.backend,
+            file, context, backend=options.backend,
             endpointer=Endpointer(options.endpoint_ms), second_pass=second,
         )  # fmt: skip
         callers = Callers(Batcher(recognizer, options.streams), recordings)

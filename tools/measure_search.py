@@ -73,7 +73,7 @@ def main(argv: list[str] | None = None) -> int:
 def measure(options: argparse.Namespace) -> int:
     torch.set_num_threads(1)
     file = load_model(options.model)
-    recognizer = recognizer_of(file, *context_of(options, file))
+    recognizer = recognizer_of(file, context_of(options, file))
     left_out: list[LeftOut] = []
     normalize = build_normalizer(file.config.text)
     batches = read_batches(options.manifest, normalize, options.batch_seconds, left_out)

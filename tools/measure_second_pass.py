@@ -88,10 +88,12 @@ def measure(options: argparse.Namespace, manifest: str) -> None:
     for each in left_out:
         print(each, file=sys.stderr)
     found = [joined(found[i : i + options.join]) for i in range(0, len(found), options.join)]
-    frame_ms = file.model.encoder.frame_ms
+    frame_rate, live = file.model.encoder.rate, file.config.context.live
+    frame_ms = frame_rate.frame_ms
 
     def recognizer(chunk: int | str, **more: object) -> Recognizer:
-        return recognizer_of(file, chunk, backend=options.backend, **more)  # type: ignore[arg-type]
+        context = frame_rate.context(live, chunk)
+        return recognizer_of(file, context, backend=options.backend, **more)  # type: ignore[arg-type]
 
     second = "full" if options.second_pass == "full" else int(options.second_pass) // frame_ms
     whole = recognizer("full")

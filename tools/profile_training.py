@@ -18,7 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from asrkit.build import build_model
 from asrkit.config import load_config
-from asrkit.model import FULL_CONTEXT, CTCLoss, View
+from asrkit.model import FULL_CONTEXT, Context, CTCLoss, View
 from asrkit.training.optimizer import build_optimizers
 
 VOCABULARY, LABELS = 30, 20
@@ -38,7 +38,7 @@ KINDS = {  # of aten's operations, by parts of their names, in this order
 class Step:
     """A training step of a configuration on one batch."""
 
-    def __init__(self, options: argparse.Namespace, context: tuple[int, int]) -> None:
+    def __init__(self, options: argparse.Namespace, context: Context) -> None:
         config = load_config(options.config, options.override)
         training = config.training
         torch.manual_seed(0)
@@ -46,7 +46,7 @@ class Step:
         self.loss = CTCLoss(self.model, training.intermediate_layers, training.intermediate_weight)
         self.optimizers = build_optimizers(self.model, training.optimizer, training.weight_decay)
         batch, frames = options.batch, round(100 * options.seconds)
-        self.view = View(torch.randn(batch, frames, config.model.num_mels), *context)
+        self.view = View(torch.randn(batch, frames, config.model.num_mels), context)
         self.lengths = torch.full((batch,), frames)
         self.tokens = torch.randint(1, VOCABULARY, (batch, LABELS))
 

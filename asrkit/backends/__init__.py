@@ -1,7 +1,7 @@
-"""What runs a network at one chunk size and left context: one file a kind, chosen in `registry`."""
+"""Backends run a network in one context: one file a kind, chosen in `registry`."""
 
-from asrkit.backends.backend import Backend, Spec, milliseconds
+from asrkit.backends.backend import Backend, Spec
 from asrkit.backends.eager import eager
 from asrkit.backends.registry import BACKENDS, build_backend, build_second
 
-__all__ = ["BACKENDS", "Backend", "Spec", "build_backend", "build_second", "eager", "milliseconds"]
+__all__ = ["BACKENDS", "Backend", "Spec", "build_backend", "build_second", "eager"]

@@ -1,4 +1,4 @@
-"""What a backend is: a network at one chunk size and left context, and its numbers."""
+"""A backend: a network in one context, and its numbers."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -6,60 +6,44 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from asrkit.audio import HOP, SAMPLE_RATE
-from asrkit.model import FULL_CONTEXT, CTCOutput, EncoderState
-from asrkit.model.subsampling import num_frames
+from asrkit.model import Context, CTCOutput, EncoderState, FrameRate
 
 Step = Callable[[Tensor, Tensor, EncoderState], CTCOutput]
 
 
 class Spec(NamedTuple):
-    """What a program has to know of a network to run it."""
+    """Numbers that a program needs to run a network."""
 
     num_mels: int  # F
-    factor: int  # feature frames of an encoder frame
-    lookahead: int  # feature frames beyond these that it sees
+    rate: FrameRate
     vocab_size: int  # V
     device: torch.device
     dtype: torch.dtype  # of its numbers, float32 as a rule
-    chunk_size: int  # C, or FULL_CONTEXT
-    left_context: int  # M
-    lead_frames: int = 0  # feature frames of a stream before its first sample
-    right_context: int = 0  # R, encoder frames after it that a chunk sees
+    context: Context
 
     @property
-    def frame_ms(self) -> int:
-        """Milliseconds of an encoder frame."""
-        return milliseconds(self.factor)
-
-    @property
-    def context(self) -> str:
-        """ "full", or the chunk in milliseconds."""
-        full = self.chunk_size == FULL_CONTEXT
-        return "full" if full else f"{self.chunk_size * self.frame_ms} ms"
+    def context_name(self) -> str:
+        """ "full", or the chunk's length such as "640 ms"."""
+        return self.rate.name(self.context)
 
     @property
     def chunk_frames(self) -> int:
         """Feature frames of a chunk."""
-        return self.factor * self.chunk_size
+        return self.rate.chunk_frames(self.context)
 
     @property
     def ahead_frames(self) -> int:
-        """Feature frames beyond its chunks that a step takes."""
-        return self.factor * self.right_context + self.lookahead
+        """Feature frames that a step takes beyond its chunks."""
+        return self.rate.ahead_frames(self.context)
 
     @property
-    def window_frames(self) -> int:
-        """Feature frames that a step of one chunk takes: those that it sees."""
-        return self.chunk_frames + self.ahead_frames
-
-    def num_frames(self, feature_frames: int) -> int:
-        """E of T feature frames."""
-        return num_frames(feature_frames, self.factor, self.lookahead)
+    def step_frames(self) -> int:
+        """Feature frames that a step of one chunk takes."""
+        return self.rate.step_frames(self.context)
 
 
 class Backend(NamedTuple):
-    """A network at one chunk size and left context, on whatever runs it.
+    """A network in one context, on whatever runs it.
 
         state = backend.init_state(batch_size)
         log_probs, lengths, state = backend.step(feats, lengths, state)
@@ -74,8 +58,3 @@ class Backend(NamedTuple):
     init_state: Callable[[int], EncoderState]
     step: Step  # (B, T, F), (B,), state -> CTCOutput
     weights: Callable[[], str]  # SHA-256 of the network's
-
-
-def milliseconds(factor: int) -> int:
-    """Of an encoder frame of so many feature frames."""
-    return factor * HOP * 1000 // SAMPLE_RATE

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from asrkit.build import build_frontend
 from asrkit.config import MOST_FRAMES
 from asrkit.errors import shown
-from asrkit.model import FULL_CONTEXT
+from asrkit.model import FULL, Context
 from asrkit.model_file import ModelFile, fingerprint
 
 What = Literal["encoder", "ctc", "model"]
@@ -23,46 +23,19 @@ FORMAT_VERSION = 1  # of the description and of what goes in and out
 
 
 class Exported(NamedTuple):
-    """What of a model is exported, and for which context."""
+    """The part of a model that is exported, and its context."""
 
     what: What
-    chunk_size: int
-    left_context: int
+    context: Context
     frame_ms: int = 40  # of an encoder frame; older descriptions do not state it
-    right_context: int = 0
 
     def __str__(self) -> str:
-        if self.full:
-            return f"{self.what}, {self.context}"
-        after = f" and {self.right_ms} ms after them" if self.right_context else ""
-        return (
-            f"{self.what}, chunks of {self.chunk_ms} ms with {self.left_ms} ms before them{after}"
-        )
-
-    @property
-    def full(self) -> bool:
-        """Whether it takes whole recordings."""
-        return self.chunk_size == FULL_CONTEXT
-
-    @property
-    def context(self) -> str:
-        """What it sees at once."""
-        return "full context" if self.full else f"{self.chunk_ms} ms"
-
-    @property
-    def chunk_ms(self) -> int:
-        """Milliseconds of a chunk."""
-        return self.chunk_size * self.frame_ms
-
-    @property
-    def left_ms(self) -> int:
-        """Milliseconds before it that it sees."""
-        return self.left_context * self.frame_ms
-
-    @property
-    def right_ms(self) -> int:
-        """Milliseconds after it that it sees."""
-        return self.right_context * self.frame_ms
+        context = self.context
+        if context.full:
+            return f"{self.what}, full context"
+        chunk, left, right = (frames * self.frame_ms for frames in context)
+        after = f" and {right} ms after them" if right else ""
+        return f"{self.what}, chunks of {chunk} ms with {left} ms before them{after}"
 
 
 class Description(NamedTuple):
@@ -76,8 +49,12 @@ def describe(exported: Exported, file: ModelFile) -> str:
     """JSON for a program that uses the file, and for `described`."""
     tokenizer, frontend = file.tokenizer, build_frontend(file.config.model)
     return json.dumps(
-        exported._asdict()
-        | {
+        {
+            "what": exported.what,
+            "chunk_size": exported.context.chunk_size,
+            "left_context": exported.context.left,
+            "right_context": exported.context.right,
+            "frame_ms": exported.frame_ms,
             "format_version": FORMAT_VERSION,
             "symbols": [tokenizer.piece(token) for token in range(1, tokenizer.vocab_size)],
             "config": file.config.model_dump(mode="json"),
@@ -102,16 +79,17 @@ def described(text: str) -> Description:
         version = values["format_version"]
         if version != FORMAT_VERSION:
             raise ValueError(f"format version {version!r}, this asrkit reads {FORMAT_VERSION}")
-        known = Exported._field_defaults | values
-        exported = Exported(*(known[name] for name in Exported._fields))
-        sizes = exported[1:]
+        context = Context(
+            values["chunk_size"], values["left_context"], values.get("right_context", 0)
+        )
+        exported = Exported(values["what"], context, values.get("frame_ms", 40))
+        sizes = *context, exported.frame_ms
         if exported.what not in CONTENTS or not all(type(size) is int for size in sizes):
             raise ValueError("its description is damaged")
-        around = exported.left_context, exported.right_context
-        whole = exported.full and exported.what == "ctc" and around == (0, 0)
+        whole = context == FULL and exported.what == "ctc"
         if not whole and not (
-            1 <= exported.chunk_size <= MOST_FRAMES
-            and all(0 <= frames <= MOST_FRAMES for frames in around)
+            1 <= context.chunk_size <= MOST_FRAMES
+            and all(0 <= frames <= MOST_FRAMES for frames in context[1:])
         ):
             raise ValueError(f"its chunk and contexts are beyond {MOST_FRAMES} frames")
         if not 1 <= exported.frame_ms <= 1000:
@@ -126,8 +104,9 @@ def export_path(model: Path, exported: Exported, kind: str) -> Path:
     """exp/model.safetensors -> exp/model.640-2560ms.onnx, or exp/model.full.onnx"""
     what = "" if exported.what == "ctc" else f".{exported.what}"
     suffix = {"torchscript": ".ts", "onnx": ".onnx", "onnx-int8": ".int8.onnx"}[kind]
-    after = f"-{exported.right_ms}" if exported.right_context else ""
-    context = "full" if exported.full else f"{exported.chunk_ms}-{exported.left_ms}{after}ms"
+    chunk, left, right = (frames * exported.frame_ms for frames in exported.context)
+    after = f"-{right}" if right else ""
+    context = "full" if exported.context.full else f"{chunk}-{left}{after}ms"
     return model.with_name(f"{model.stem}{what}.{context}{suffix}")
 
 

@@ -22,7 +22,7 @@ from asrkit.backends.description import (
 )
 from asrkit.errors import UserError, reason, shown
 from asrkit.extras import need
-from asrkit.model import FULL_CONTEXT, CTCOutput, EncoderState
+from asrkit.model import CTCOutput, EncoderState
 from asrkit.model_file import ModelFile, fingerprint
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class OnnxStep:
         self.session, self.description = session, description
         self.threads, self.process = torch.get_num_threads(), os.getpid()
         self.inputs = [each.name for each in session.get_inputs()]
-        state = [] if description.exported.full else session.get_inputs()[-len(STATE) :]
+        state = [] if description.exported.context.full else session.get_inputs()[-len(STATE) :]
         self.state_shapes = [each.shape[1:] for each in state]
         self.state_kinds = [KINDS[each.type] for each in state]
         for name, shape in zip(STATE, self.state_shapes, strict=bool(state)):
@@ -92,9 +92,9 @@ def build(kind: str, file: ModelFile, plain: Backend) -> Backend:
     path = find(kind, file, plain)
     if path is None:
         spec = plain.spec
-        full = spec.chunk_size == FULL_CONTEXT
+        full = spec.context.full
         what, option = (
-            ("full context", " --chunk-ms full") if full else (f"chunks of {spec.context}", "")
+            ("full context", " --chunk-ms full") if full else (f"chunks of {spec.context_name}", "")
         )
         raise UserError(
             f"backend {kind}: no export of this model for {what} lies beside it; "
@@ -107,14 +107,13 @@ def find(kind: str, file: ModelFile, plain: Backend) -> Path | None:
     """The export that lies beside the model file, if there is one for this context."""
     if file.path is None:
         return None
-    path = export_path(file.path, context_of(plain), kind)
+    path = export_path(file.path, wanted_of(plain), kind)
     return path if path.is_file() else None
 
 
-def context_of(plain: Backend) -> Exported:
-    """What has to be exported for this context."""
-    spec = plain.spec
-    return Exported("ctc", spec.chunk_size, spec.left_context, spec.frame_ms, spec.right_context)
+def wanted_of(plain: Backend) -> Exported:
+    """Return the export that this backend needs."""
+    return Exported("ctc", plain.spec.context, plain.spec.rate.frame_ms)
 
 
 def of_file(path: Path, file: ModelFile, plain: Backend, precision: str | None = None) -> Backend:
@@ -130,7 +129,7 @@ def of_file(path: Path, file: ModelFile, plain: Backend, precision: str | None =
         UserError: if it is of another model or precision, or for another context.
     """
     step, exported = read(path)
-    wanted = context_of(plain)
+    wanted = wanted_of(plain)
     if plain.spec.dtype != torch.float32:
         raise UserError(f"{shown(path)} is of float32; this network is not")
     if exported != wanted:
@@ -143,7 +142,7 @@ def of_file(path: Path, file: ModelFile, plain: Backend, precision: str | None =
         )
     if step.description.weights != fingerprint(file.model.state_dict()):
         raise UserError(f"{shown(path)} was exported from another model")
-    state = [] if exported.full else plain.init_state(1)
+    state = [] if exported.context.full else plain.init_state(1)
     if step.state_shapes != [list(part.shape[1:]) for part in state]:
         raise UserError(f"{shown(path)} keeps another state than this model: export it anew")
     return of_step(step, plain)
@@ -152,15 +151,15 @@ def of_file(path: Path, file: ModelFile, plain: Backend, precision: str | None =
 def of_step(step: OnnxStep, plain: Backend) -> Backend:
     """Of a step for the same context as `plain`; what comes is padded to whole chunks here."""
     (kind,) = (each for each, name in PRECISIONS.items() if name == step.description.precision)
-    if step.description.exported.full:
+    if step.description.exported.context.full:
         return plain._replace(kind=kind, step=partial(whole, step, plain))
     spec, chunk = plain.spec, plain.spec.chunk_frames
 
     def run(feats: Tensor, lengths: Tensor, state: EncoderState) -> CTCOutput:
         frames = feats.size(1)
-        missing = max(spec.window_frames - frames, (spec.ahead_frames - frames) % chunk)
+        missing = max(spec.step_frames - frames, (spec.ahead_frames - frames) % chunk)
         log_probs, lengths, state = step(functional.pad(feats, (0, 0, 0, missing)), lengths, state)
-        return CTCOutput(log_probs[:, : spec.num_frames(frames)], lengths, state)
+        return CTCOutput(log_probs[:, : spec.rate.num_frames(frames)], lengths, state)
 
     return plain._replace(kind=kind, init_state=step.init_state, step=run)
 
@@ -169,10 +168,10 @@ def whole(
     step: OnnxStep, plain: Backend, feats: Tensor, lengths: Tensor, state: EncoderState
 ) -> CTCOutput:
     """A step in full context, of streams that begin with it; by eager if it is very long."""
-    spec, size = plain.spec, plain.spec.num_frames(feats.size(1))
+    spec, size = plain.spec, plain.spec.rate.num_frames(feats.size(1))
     if not 0 < size <= MOST_WHOLE:
         return plain.step(feats, lengths, state)
-    missing = spec.factor * size + spec.lookahead - feats.size(1)
+    missing = spec.rate.factor * size + spec.rate.lookahead - feats.size(1)
     log_probs, frames = step(functional.pad(feats, (0, 0, 0, missing)), lengths)
     return CTCOutput(log_probs, frames, state)
 

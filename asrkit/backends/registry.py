@@ -21,7 +21,7 @@ from asrkit.backends.eager import eager
 from asrkit.build import build_frontend
 from asrkit.errors import UserError, reason, shown
 from asrkit.kinds import refusal
-from asrkit.model import FULL_CONTEXT
+from asrkit.model import Context
 from asrkit.model_file import ModelFile
 
 WHOLE_FRAMES = 20  # of the recordings on which backends in full context are compared
@@ -51,9 +51,7 @@ BACKENDS = {
 def build_backend(
     kind: str | Path | None,
     file: ModelFile,
-    chunk_size: int,
-    left_context: int,
-    right_context: int = 0,
+    context: Context,
 ) -> Backend:
     """The backend of this kind, after a look at whether it computes what eager does.
 
@@ -61,20 +59,16 @@ def build_backend(
         kind: one of BACKENDS, or the path of a file that asrkit export wrote; None for the
             fastest at hand: an export to ONNX that lies beside the model file, else eager.
         file: the model, on its device.
-        chunk_size: C, or FULL_CONTEXT.
-        left_context: M.
-        right_context: R.
+        context: C, M and R.
 
     Raises:
         UserError: for a kind that is not one, cannot do this, or computes something else.
     """
-    plain = eager(file.model, chunk_size, left_context, right_context)
+    plain = eager(file.model, context)
     return fastest(plain, file) if kind is None else checked(str(kind), file, plain)
 
 
-def build_second(
-    kind: str | Path | None, file: ModelFile, chunk_size: int, left_context: int
-) -> Backend:
+def build_second(kind: str | Path | None, file: ModelFile, context: Context) -> Backend:
     """As `build_backend`, for the second pass of a stream on this backend: it sees nothing ahead.
 
     An exported file that was named is for one context, so what lies beside the model is looked for;
@@ -82,9 +76,9 @@ def build_second(
     """
     if kind is not None and str(kind) not in BACKENDS:
         kind = None
-    if kind is not None and chunk_size == FULL_CONTEXT and not BACKENDS[str(kind)].in_full_context:
+    if kind is not None and context.full and not BACKENDS[str(kind)].in_full_context:
         kind = "eager"
-    return build_backend(kind, file, chunk_size, left_context)
+    return build_backend(kind, file, context)
 
 
 def fastest(plain: Backend, file: ModelFile) -> Backend:
@@ -108,7 +102,7 @@ def checked(name: str, file: ModelFile, plain: Backend) -> Backend:
     if plain.spec.device.type != "cpu" and not kind.on_any_device:
         able = " and ".join(each for each, kind in BACKENDS.items() if kind.on_any_device)
         raise UserError(f"backend {shown(Path(name))} runs on the CPU alone; {able} on others too")
-    if plain.spec.chunk_size == FULL_CONTEXT and not kind.in_full_context:
+    if plain.spec.context.full and not kind.in_full_context:
         able = ", ".join(each for each, kind in BACKENDS.items() if kind.in_full_context)
         raise UserError(f"backend {shown(Path(name))} has chunks; in full context there are {able}")
     try:
@@ -146,9 +140,10 @@ def check(backend: Backend, file: ModelFile, plain: Backend) -> None:
         UserError: if numbers differ by more than TOLERANCE, or those of int8 by more than rounding.
     """
     spec, exact = plain.spec, BACKENDS[backend.kind].exact
-    full = spec.chunk_size == FULL_CONTEXT
+    full = spec.context.full
     states = [each.init_state(3) for each in (backend, plain)]
-    chunk, part = WHOLE_FRAMES * spec.factor if full else spec.chunk_frames, spec.factor - 1
+    factor = spec.rate.factor
+    chunk, part = WHOLE_FRAMES * factor if full else spec.chunk_frames, factor - 1
     log_probs = []
     frontend, draw = build_frontend(file.config.model), torch.Generator().manual_seed(0)
     for frames, short in ((chunk, 0), (2 * chunk - part, part)):
@@ -163,7 +158,7 @@ def check(backend: Backend, file: ModelFile, plain: Backend) -> None:
         worst = difference(*log_probs[-1])
         if not full:
             worst = max(worst, *map(difference, ours.state, theirs.state))
-            states = [aged(each.state, spec.frame_ms) for each in (ours, theirs)]
+            states = [aged(each.state, spec.rate.frame_ms) for each in (ours, theirs)]
         if exact and not worst <= TOLERANCE:
             raise UserError(
                 f"backend {backend.kind} differs from eager by {worst:.1e}, over {TOLERANCE:.0e}"

@@ -21,8 +21,7 @@ DESCRIPTION = f"{KEY}.json"  # the file in the archive that says what it holds
 
 def build(file: ModelFile, plain: Backend) -> Backend:
     """The network scripted and frozen, for the context of the eager backend."""
-    spec = plain.spec
-    step = CTCStep(file.model, spec.chunk_size, spec.left_context, spec.right_context).eval()
+    step = CTCStep(file.model, plain.spec.context).eval()
     frozen = torch.jit.freeze(script(step), preserved_attrs=["init_state"])
     return plain._replace(kind="torchscript", init_state=frozen.init_state, step=frozen)
 

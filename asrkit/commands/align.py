@@ -69,7 +69,7 @@ def align(options: argparse.Namespace) -> int:
     output = Output(options.format, options.output_dir, jobs)
     file = load_model(options.model)
     threads_for(options, file)
-    recognizer = recognizer_of(file, *context_of(options, file), device=options.device)
+    recognizer = recognizer_of(file, context_of(options, file), device=options.device)
     normalize = build_normalizer(file.config.text)
     for job in jobs:
         try:

@@ -142,10 +142,7 @@ def facts_of(options: argparse.Namespace, file: ModelFile) -> dict[str, str]:
     """Size, latency and state: what is not timed."""
     plain = recognizer(options, file, "eager")
     spec = plain.engine.spec
-    chunk, left, right = (
-        frames * spec.frame_ms
-        for frames in (spec.chunk_size, spec.left_context, spec.right_context)
-    )
+    chunk, left, right = (frames * spec.rate.frame_ms for frames in spec.context)
     soonest = right + WINDOW_MS - HOP_MS
     after = f" and {right} ms after them" if right else ""
     state = sum(each.numel() * each.element_size() for each in plain.engine.init_state(1))
@@ -154,8 +151,8 @@ def facts_of(options: argparse.Namespace, file: ModelFile) -> dict[str, str]:
         "model": f"{options.model}, {parameters / 1e6:.2f} M parameters",
         "chunks": f"{chunk} ms with {left} ms before them{after}",
         "latency": f"{soonest} to {chunk + soonest} ms, and the time of a step: a window of "
-        f"{WINDOW_MS} ms every {HOP_MS} ms, {spec.factor} in a frame, "
-        f"{spec.chunk_size} frames in a chunk",
+        f"{WINDOW_MS} ms every {HOP_MS} ms, {spec.rate.factor} in a frame, "
+        f"{spec.context.chunk_size} frames in a chunk",
         "state": f"{state / 1e6:.2f} MB a stream",
         "batchers": f"{options.batchers}, a thread each, which share the streams",
     }
@@ -163,7 +160,7 @@ def facts_of(options: argparse.Namespace, file: ModelFile) -> dict[str, str]:
 
 def recognizer(options: argparse.Namespace, file: ModelFile, backend: str) -> Recognizer:
     second_pass, _ = second_pass_of(options, file)
-    return recognizer_of(file, *context_of(options, file), backend=backend, second_pass=second_pass)
+    return recognizer_of(file, context_of(options, file), backend=backend, second_pass=second_pass)
 
 
 def at_hand(
@@ -241,8 +238,8 @@ def segment_times(recognizer: Recognizer) -> tuple[float, float]:
     noise = np.random.default_rng(0).standard_normal((SEGMENT_S * 100, first.spec.num_mels))
     feats, state = torch.from_numpy(10 + 3 * noise).float(), first.init_state(1)
     start = time.process_time()
-    spec = first.spec
-    for chunk, _ in split_steps(feats[None], spec.chunk_frames, spec.lookahead, spec.ahead_frames):
+    chunk_frames, ahead = first.spec.chunk_frames, first.spec.ahead_frames
+    for chunk, _ in split_steps(feats[None], chunk_frames, first.spec.rate.lookahead, ahead):
         state = first.step_of([*chunk], state).state
     middle = time.process_time()
     second.engine.step_of([feats], second.engine.init_state(1))

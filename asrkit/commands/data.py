@@ -97,7 +97,7 @@ def check(options: argparse.Namespace) -> int:
     encode = TextEncoder(
         tokenizer or train_tokenizer(config.text, filter(is_visible, map(normalize, first))),
         normalize,
-        config.model.num_frames,
+        config.model.rate.num_frames,
         build_frontend(config.model),
     )
     fastest = max(config.augmentation.speed_factors)

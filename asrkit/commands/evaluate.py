@@ -36,6 +36,7 @@ from asrkit.evaluation.places import Place, places, places_table
 from asrkit.evaluation.wer import interval_shown
 from asrkit.extras import need
 from asrkit.files import replacing
+from asrkit.model import FULL
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Recognizer, recognizer_of
 from asrkit.runtime.load import searches_of
@@ -124,12 +125,12 @@ def recognizers_of(
         if i == 0:  # a language model is read once
             first, second = searches_of(lm_of(options), search, second_search, file)
         recognizer = recognizer_of(
-            file, *context_of(asked, file), device=options.device, endpointer=endpointer,
+            file, context_of(asked, file), device=options.device, endpointer=endpointer,
             postprocess=postprocess, backend=options.backend, second_pass=second_pass,
         )  # fmt: skip
         recognizer = recognizer.with_search(first).with_final_search(second or first)
         recognizers[recognizer.context] = recognizer.with_hotwords(hotwords)
-    aligner = recognizer_of(file, "full", device=options.device, postprocess=postprocess)
+    aligner = recognizer_of(file, FULL, device=options.device, postprocess=postprocess)
     for recognizer in recognizers.values():
         leave_cores(recognizer.backend.kind, torch.get_num_threads())
     return recognizers, aligner

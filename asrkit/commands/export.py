@@ -11,7 +11,7 @@ import torch
 from tqdm import tqdm
 
 from asrkit import audio
-from asrkit.backends import Backend, eager, milliseconds
+from asrkit.backends import Backend, eager
 from asrkit.backends.compare import TOLERANCE
 from asrkit.backends.description import CONTENTS, Exported, What, export_path
 from asrkit.backends.onnx import of_file, of_step
@@ -31,7 +31,6 @@ from asrkit.export import int8, onnx, sherpa, sherpa_folder, torchscript
 from asrkit.export.replay import eager_step, largest_difference, tolerance
 from asrkit.extras import need, pip_install
 from asrkit.files import replacing
-from asrkit.model import FULL_CONTEXT
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Recognizer
 from asrkit.runtime.threads import set_threads
@@ -126,7 +125,7 @@ def wired(file: ModelFile, exported: Exported, path: Path, folder: Path, audio: 
     """
     import onnx as onnx_package
 
-    backend = of_file(path, file, eager(file.model, *sizes_of(exported)))
+    backend = of_file(path, file, eager(file.model, exported.context))
     onnx_package.save(sherpa.wired(path, file, exported), path)
     name = file.path.stem if file.path else folder.name
     with replacing(folder / "tokens.txt") as tokens, replacing(folder / "README.md") as readme:
@@ -172,23 +171,14 @@ def exported_of(options: argparse.Namespace, file: ModelFile) -> Exported:
     Raises:
         UserError: for what cannot be exported.
     """
-    context, what = file.config.context, options.what or FORMATS[options.format]
-    chunk_size, left_context, right_context = context_of(options, file)
-    if isinstance(chunk_size, str):
-        if options.format == "torchscript" or what != "ctc":
-            raise UserError("in full context, --format onnx and onnx-int8 with --what ctc alone")
-        chunk_size, left_context, right_context = FULL_CONTEXT, 0, 0
-    exported = Exported(
-        what,
-        context.chunk_size if chunk_size is None else chunk_size,
-        context.left_context if left_context is None else left_context,
-        milliseconds(file.model.encoder.factor),
-        context.right_context if right_context is None else right_context,
-    )
-    if not exported.full and max(sizes_of(exported)) > MOST_FRAMES:
+    context, what = context_of(options, file), options.what or FORMATS[options.format]
+    if context.full and (options.format == "torchscript" or what != "ctc"):
+        raise UserError("in full context, --format onnx and onnx-int8 with --what ctc alone")
+    exported = Exported(what, context, file.model.encoder.rate.frame_ms)
+    if not context.full and max(context) > MOST_FRAMES:
         longest = MOST_FRAMES * exported.frame_ms
         raise UserError(f"--chunk-ms, --left-ms and --right-ms must be at most {longest}")
-    if what == "model" and exported.right_context:
+    if what == "model" and context.right:
         raise UserError(
             "from samples, a stream would end with steps without samples if chunks see frames "
             "ahead: --right-ms 0, or --what ctc"
@@ -198,11 +188,6 @@ def exported_of(options: argparse.Namespace, file: ModelFile) -> Exported:
     if options.format.endswith("int8") and exported.what != "ctc":
         raise UserError("onnx-int8 is tried by what it recognises: --what ctc alone")
     return exported
-
-
-def sizes_of(exported: Exported) -> tuple[int, int, int]:
-    """Chunk size, left and right context."""
-    return exported.chunk_size, exported.left_context, exported.right_context
 
 
 def recordings(manifest: str) -> list[Labelled]:
@@ -227,7 +212,7 @@ def quantized(file: ModelFile, exported: Exported, path: Path, trial: list[Label
         UserError: if it does not.
     """
     module = eager_step(file, exported)
-    plain = eager(file.model, *sizes_of(exported))
+    plain = eager(file.model, exported.context)
     observed = int8.ObservedStep(path, module)
     before = score(of_step(observed, plain), file, trial)
     if not any(map(any, observed.ranges.values())):

@@ -41,15 +41,14 @@ def info(options: argparse.Namespace) -> int:
 
 def described(file: ModelFile) -> dict[str, str]:
     """The network of a model file: names of properties, and their values as text."""
-    context, frame_ms = file.config.context, file.model.encoder.frame_ms
+    context, frame_ms = file.config.context, file.model.encoder.rate.frame_ms
     parameters = sum(p.numel() for p in file.model.parameters())
     chunks = ["full"] if context.full_share > 0 else []
     chunks += [f"{chunk * frame_ms} ms" for chunk in context.chunk_sizes]
     lefts = [f"{left * frame_ms} ms" for left in context.left_contexts]
     each = ", ".join(f"{right * frame_ms} ms" for right in context.right_contexts)
     rights = f"; right contexts of {each}" if any(context.right_contexts) else ""
-    chunk, left = context.chunk_size * frame_ms, context.left_context * frame_ms
-    after = context.right_context * frame_ms
+    chunk, left, after = (frames * frame_ms for frames in context.live)
     right = f" and {after} ms after it" if after else ""
     found = {
         "parameters": f"{parameters / 1e6:.2f} M",

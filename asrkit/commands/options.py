@@ -23,6 +23,7 @@ from asrkit.config.yaml import parse_yaml
 from asrkit.errors import UserError, shown
 from asrkit.lm import LIMIT
 from asrkit.lm.hotwords import WEIGHT, read_hotwords
+from asrkit.model import FULL, Context
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Endpointer, Recognizer, recognizer_of
 from asrkit.runtime.endpoint import PAUSE_MS
@@ -290,25 +291,6 @@ def hotwords_of(options: argparse.Namespace) -> dict[str, float] | None:
     return read_hotwords(options.hotwords, WEIGHT if weight is None else weight)
 
 
-def frames(option: str, value: str | None, frame_ms: int, lowest: int = 0) -> int | None:
-    """Encoder frames of `frame_ms` in a time in ms; None for none.
-
-    Raises:
-        UserError: if it is not a multiple of `frame_ms`, or of fewer frames than `lowest`.
-    """
-    if value is None:
-        return None
-    count, rest = -1, 0
-    if value.isdecimal() and len(value) <= len(str(LONGEST_MS)):
-        count, rest = divmod(int(value), frame_ms)
-    if rest or not lowest <= count <= LONGEST_MS // frame_ms:
-        raise UserError(
-            f"{option} must be a multiple of {frame_ms} ms from {lowest * frame_ms} to "
-            f"{LONGEST_MS}, got {shown(value)}"
-        )
-    return count
-
-
 def load_recognizer(options: argparse.Namespace) -> tuple[Recognizer, Config]:
     """The recogniser that the options ask for, segments too, and the model's configuration."""
     file = load_model(options.model)
@@ -348,31 +330,33 @@ def recognizer_as(
     """The recogniser that the options ask for, of a model file already read."""
     search, model = search_of(options, file), lm_of(options)
     recognizer = recognizer_of(
-        file, *context_of(options, file), search, options.device, model, endpointer, postprocess,
+        file, context_of(options, file), search, options.device, model, endpointer, postprocess,
         backend, *second_pass_of(options, file),
     )  # fmt: skip
     return recognizer.with_hotwords(hotwords_of(options))
 
 
-def context_of(
-    options: argparse.Namespace, file: ModelFile
-) -> tuple[int | str | None, int | None, int | None]:
-    """The chunk size, the left and the right context that the options ask for, if they do.
+def context_of(options: argparse.Namespace, file: ModelFile) -> Context:
+    """Return the context that the options ask for; the model's own numbers for the others.
 
     Raises:
         UserError: for a context that cannot be, or one beside full context.
     """
-    full, frame_ms = options.chunk_ms == "full", file.model.encoder.frame_ms
-    chunk_size = "full" if full else frames("--chunk-ms", options.chunk_ms, frame_ms, 1)
-    left = frames("--left-ms", options.left_ms, frame_ms)
-    right = frames("--right-ms", options.right_ms, frame_ms)
+    rate, full = file.model.encoder.rate, options.chunk_ms == "full"
+    asked = {"--chunk-ms": None if full else options.chunk_ms, "--left-ms": options.left_ms,
+             "--right-ms": options.right_ms}  # fmt: skip
+    chunk_size, left, right = (
+        None if value is None else rate.frames(name, value, name == "--chunk-ms")
+        for name, value in asked.items()
+    )
     if full and (left is not None or right is not None):
         option = "--right-ms" if left is None else "--left-ms"
         raise UserError(
             f"{option} has no effect with --chunk-ms full, in which every frame sees all others: "
             "leave one of them out"
         )
-    return chunk_size, left, right
+    own = file.config.context.live
+    return FULL if full else rate.context(own, chunk_size, left, right)
 
 
 def second_pass_of(
@@ -397,7 +381,7 @@ def second_pass_of(
         return None, chosen
     if given == "full":
         return given, chosen
-    return frames("--second-pass", given, file.model.encoder.frame_ms, 1), chosen
+    return file.model.encoder.rate.frames("--second-pass", given, 1), chosen
 
 
 def open_streams() -> None:

@@ -81,7 +81,7 @@ def tune(options: argparse.Namespace) -> int:
         chosen = lm.model_copy(update={"weight": pair.weight, "word_bonus": pair.bonus})
         return build_fusion(chosen, searching, file.tokenizer, model)
 
-    recognizer = recognizer_of(file, *context_of(options, file), searching, options.device)
+    recognizer = recognizer_of(file, context_of(options, file), searching, options.device)
     recognizer = recognizer.with_hotwords(hotwords_of(options))
     left_out: list[LeftOut] = []
     normalize = build_normalizer(file.config.text)

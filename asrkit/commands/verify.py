@@ -3,6 +3,7 @@
 import argparse
 import random
 from collections.abc import Iterator
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -15,10 +16,11 @@ from asrkit.backends.compare import TOLERANCE, difference
 from asrkit.build import build_frontend
 from asrkit.commands.arguments import whole
 from asrkit.commands.kernels import device_of_kernels, verify_kernels
-from asrkit.commands.options import MODEL, frames, parser, run_command
+from asrkit.commands.options import MODEL, parser, run_command
 from asrkit.errors import UserError
 from asrkit.export.replay import largest_difference, tolerance
-from asrkit.model import FULL_CONTEXT, ConformerCTC, EncoderStep
+from asrkit.model import FULL, ConformerCTC, Context, EncoderStep
+from asrkit.model.context import fitted
 from asrkit.model.subsampling import split_steps
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Recognizer, recognizer_of
@@ -79,8 +81,8 @@ def verify(options: argparse.Namespace) -> int:
         print(f"{path}: {len(samples) / rate:.2f} s at {rate} Hz, packets of random sizes")
         passed &= verify_frontend(file, samples, rate, options.seed)
         rows = [
-            verify_setting(file, samples, rate, c, m, options.seed)
-            for c, m in settings(options, file)
+            verify_setting(file, samples, rate, context, options.seed)
+            for context in settings(options, file)
         ]
         show(rows)
         passed &= all(row.passed for row in rows)
@@ -90,15 +92,14 @@ def verify(options: argparse.Namespace) -> int:
     return 0 if passed else 1
 
 
-def settings(options: argparse.Namespace, file: ModelFile) -> list[tuple[int, int]]:
-    """The asked (chunk size, left context) pairs, then those of the training menu, then full."""
-    frame_ms = file.model.encoder.frame_ms
-    chunks = [frames("--chunk-ms", each, frame_ms, 1) or 0 for each in options.chunk_ms.split(",")]
-    lefts = [frames("--left-ms", each, frame_ms) or 0 for each in options.left_ms.split(",")]
-    context = file.config.context
-    pairs = [(chunk, left) for chunk in chunks for left in lefts]
-    menu = [(chunk, left) for chunk in context.chunk_sizes for left in context.left_contexts]
-    return [*dict.fromkeys(pairs + menu), (FULL_CONTEXT, 0)]
+def settings(options: argparse.Namespace, file: ModelFile) -> list[Context]:
+    """Return the contexts that the options ask for, then those of the training menu, then full
+    context."""
+    rate, context = file.model.encoder.rate, file.config.context
+    chunks = [rate.frames("--chunk-ms", each, 1) for each in options.chunk_ms.split(",")]
+    lefts = [rate.frames("--left-ms", each) for each in options.left_ms.split(",")]
+    pairs = [*product(chunks, lefts), *product(context.chunk_sizes, context.left_contexts)]
+    return [*(Context(*pair, context.right_context) for pair in dict.fromkeys(pairs)), FULL]
 
 
 def verify_frontend(file: ModelFile, samples: np.ndarray, rate: int, seed: int) -> bool:
@@ -124,21 +125,24 @@ def verify_frontend(file: ModelFile, samples: np.ndarray, rate: int, seed: int) 
 
 @torch.inference_mode()
 def verify_setting(
-    file: ModelFile, samples: np.ndarray, rate: int, chunk_size: int, left_context: int, seed: int
+    file: ModelFile, samples: np.ndarray, rate: int, context: Context, seed: int
 ) -> Row:
     """One chunk at a time against one step over everything; a session against a batch."""
-    full = chunk_size == FULL_CONTEXT
-    recognizer = recognizer_of(file, "full" if full else chunk_size, left_context)
+    recognizer, frame_rate = recognizer_of(file, context), file.model.encoder.rate
     whole = audio.resample(samples, rate)
     # In full context the network never sees more than a window.
-    most = audio.SAMPLE_RATE * LONGEST_MS // 1000 if full else len(whole)
+    most = audio.SAMPLE_RATE * LONGEST_MS // 1000 if context.full else len(whole)
     row = torch.from_numpy(whole[:most])[None]
     feats, _ = audio.features(recognizer.engine.frontend, row, torch.tensor([row.size(1)]))
-    size = file.model.encoder.block_size(chunk_size, feats.size(1)) if full else chunk_size
-    spec = recognizer.engine.spec
-    step = EncoderStep(file.model.encoder, size, spec.left_context, spec.right_context)
+    name = "full"
+    if context.full:
+        context = fitted(context, frame_rate.num_frames(feats.size(1)))
+    else:
+        chunk, left, _ = (frames * frame_rate.frame_ms for frames in context)
+        name = f"{chunk} ms, left {left} ms"
+    step = EncoderStep(file.model.encoder, context)
     offline = stations(file.model, step, feats, max(1, feats.size(1)))
-    streamed = stations(file.model, step, feats, file.model.encoder.factor * size)
+    streamed = stations(file.model, step, feats, frame_rate.chunk_frames(context))
     subsampling, *blocks, log_probs = [
         difference(a, b) for a, b in zip(offline, streamed, strict=True)
     ]
@@ -146,26 +150,20 @@ def verify_setting(
     for packet in packets(samples, seed):
         session.accept(packet)
     texts = {session.finish().text, recognizer.transcribe_batch([whole])[0].text}
-    frame_ms = file.model.encoder.frame_ms
-    name = "full" if full else f"{chunk_size * frame_ms} ms, left {left_context * frame_ms} ms"
     batch = verify_batch(recognizer, feats, offline[-1])
     return Row(name, subsampling, blocks, log_probs, batch, len(texts) == 1)
 
 
 def stations(model: ConformerCTC, step: EncoderStep, feats: Tensor, frames: int) -> list[Tensor]:
     """Outputs of the subsampling, of every layer and of the head, `frames` features a step."""
-    encoder, state = step.encoder, step.init_state(1)
+    encoder, context, state = step.encoder, step.context, step.init_state(1)
     outputs: list[list[Tensor]] = []
-    chunk_size, ahead = step.chunk_size, step.right_context
-    for part, length in split_steps(feats, frames, encoder.lookahead, encoder.ahead_frames(ahead)):
+    layers, ahead = range(len(encoder.layers) + 1), encoder.rate.ahead_frames(context)
+    for part, length in split_steps(feats, frames, encoder.rate.lookahead, ahead):
         lengths = torch.tensor([length])
-        normalized = encoder.normalize(part, lengths, state.position, chunk_size, ahead)
-        subsampled, _, _ = encoder.subsampled(*normalized, state, ahead)
-        layers, lengths, state = encoder.step(
-            part, lengths, state, chunk_size, ahead, step.tables()
-        )
-        parts = [subsampled, *layers, model.log_probs(layers[-1])]
-        outputs.append([x[:, : int(lengths)] for x in parts])
+        run = encoder.run(part, lengths, state, context, step.tables(), [*layers])
+        state, parts = run.state, [*run.layers, model.log_probs(run.encoded)]
+        outputs.append([x[:, : int(run.lengths)] for x in parts])
     return [torch.cat(pieces, dim=1) for pieces in zip(*outputs, strict=True)]
 
 
@@ -186,10 +184,9 @@ def verify_exported(file: ModelFile, path: str, samples: np.ndarray) -> bool:
     worst, allowed = largest_difference(file, exported, module, stream), TOLERANCE
     if not worst <= allowed:
         allowed = tolerance(file, exported, stream)
-    print(
-        f"{path}: {exported.what}, {exported.context}, against eager {worst:.1e}"
-        f" (at most {allowed:.0e})"
-    )
+    rate = file.model.encoder.rate
+    context = "full context" if exported.context.full else rate.name(exported.context)
+    print(f"{path}: {exported.what}, {context}, against eager {worst:.1e} (at most {allowed:.0e})")
     return worst <= allowed
 
 

@@ -32,7 +32,7 @@ from asrkit.config.kinds import Number, any_of, sections_of
 from asrkit.config.mistakes import explained
 from asrkit.config.yaml import ConfigError, read_values
 from asrkit.kinds import Kinds
-from asrkit.model import positions, subsampling
+from asrkit.model import FULL, Context, FrameRate, positions, subsampling
 from asrkit.terms import checked_languages, checked_licence
 
 Share = Annotated[float, Field(strict=False, ge=0.0, le=1.0)]
@@ -246,19 +246,12 @@ class ModelConfig(Section):
     """Attention on NVIDIA GPUs: auto takes asrkit's own kernels (Triton) where they can. They have
     run on no card yet: `asrkit verify --kernels` first. No weight depends on it."""
 
-    def num_frames(self, feature_frames: int) -> int:
-        """Encoder frames of so many feature frames of 10 ms."""
-        kind = subsampling.KINDS[self.subsampling.kind]
-        return subsampling.num_frames(feature_frames, kind.factor, kind.lookahead)
-
     @property
-    def lead_frames(self) -> int:
-        """Feature frames of a stream before its first sample."""
+    def rate(self) -> FrameRate:
+        """How feature frames become encoder frames."""
         with torch.device("meta"):
             options = self.subsampling.model_dump()
-            part = subsampling.build_subsampling(options, self.num_mels, self.dim)
-        lead_frames: int = part.lead_frames  # type: ignore[assignment]
-        return lead_frames
+            return subsampling.build_subsampling(options, self.num_mels, self.dim).rate
 
     @model_validator(mode="after")
     def _fits(self) -> "ModelConfig":
@@ -307,6 +300,18 @@ class ContextConfig(Section):
     """Of decoding, unless told otherwise."""
     right_context: RightContext = 0
     """Of decoding, unless told otherwise."""
+
+    @property
+    def live(self) -> Context:
+        """The context of decoding, unless told otherwise."""
+        return Context(self.chunk_size, self.left_context, self.right_context)
+
+    @property
+    def validated(self) -> list[Context]:
+        """The contexts of validation: full context if trained, and each chunk size once."""
+        left, right = max(self.left_contexts), self.right_context
+        chunks = [Context(each, left, right) for each in dict.fromkeys(self.chunk_sizes)]
+        return [FULL, *chunks] if self.full_share > 0 else chunks
 
     @model_validator(mode="after")
     def _not_empty(self) -> "ContextConfig":

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from asrkit.model import Context
 from asrkit.search import Hypothesis
 
 
@@ -24,23 +25,22 @@ class Delay(NamedTuple):
 def delays(
     reference: Hypothesis,
     hypothesis: Hypothesis,
-    chunk_size: int,
+    context: Context,
     num_frames: int,
-    right_context: int = 0,
 ) -> tuple[list[int], list[int]]:
     """Delays of one utterance's tokens in frames, and of its last token (or of none).
 
     Args:
         reference: its tokens by forced alignment.
-        hypothesis: of the search, in chunks of `chunk_size`.
-        chunk_size: C; all frames from there up.
+        hypothesis: of the search, in this context.
+        context: C and R: a chunk waits for the R frames after it.
         num_frames: E, of the utterance: its end completes the last chunk.
-        right_context: R, frames after a chunk that it waits for.
     """
     late = {}
     for i, j in agreeing(reference.tokens, hypothesis.tokens):
         begin = hypothesis.starts[j]
-        written = min(num_frames, begin - begin % chunk_size + chunk_size + right_context)
+        chunk = begin // context.chunk_size
+        written = min(num_frames, (chunk + 1) * context.chunk_size + context.right)
         late[i] = written - reference.ends[i]
     last = len(reference.tokens) - 1
     return list(late.values()), [late[last]] if last in late else []

@@ -12,7 +12,7 @@ from asrkit.audio import SAMPLE_RATE
 from asrkit.evaluation.delays import delays
 from asrkit.evaluation.trace import Trace
 from asrkit.evaluation.wer import ErrorRate, wer
-from asrkit.model import BLANK, FULL_CONTEXT
+from asrkit.model import BLANK
 from asrkit.runtime import Recognizer, Result, Word
 from asrkit.runtime.word import whole
 from asrkit.search import NOTHING, Hypothesis
@@ -103,7 +103,7 @@ def recognize(
     """
     for batch in batches:
         found = {name: traced(each, batch) for name, each in recognizers.items()}
-        full = [name for name, each in recognizers.items() if each.chunk_size == FULL_CONTEXT]
+        full = [name for name, each in recognizers.items() if each.engine.spec.context.full]
         for i, utterance in enumerate(batch):
             alignment = None
             if aligner is not None:
@@ -140,8 +140,7 @@ def outcome_of(
     late = None
     if alignment is not None and recognizer.decoding.second is None:
         late = delays(
-            alignment.tokens, hypothesis, recognizer.chunk_size, len(log_probs),
-            recognizer.engine.spec.right_context,
+            alignment.tokens, hypothesis, recognizer.engine.spec.context, len(log_probs),
         )  # fmt: skip
     return Outcome(
         utterance.id, utterance.seconds, recognizer.rewrite(utterance.reference), result,

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from asrkit.audio import HOP, Frontend
-from asrkit.model import FULL_CONTEXT, ConformerCTC, CTCStep, EncoderState
+from asrkit.model import FULL_CONTEXT, ConformerCTC, Context, CTCStep, EncoderState
 from asrkit.model.attention import ChunkAttention
 
 
@@ -32,9 +32,10 @@ class SamplesStep(nn.Module):
     def __init__(self, frontend: Frontend, step: CTCStep) -> None:
         super().__init__()
         self.frontend, self.step = frontend, step
-        self.ahead_frames = step.encoder.encoder.ahead_frames(step.encoder.right_context)
+        rate, context = step.encoder.encoder.rate, step.encoder.context
+        self.ahead_frames = rate.ahead_frames(context)
         self.past_size = frontend.frame_size - HOP + HOP * self.ahead_frames  # P
-        self.chunk_samples = step.encoder.chunk_size * step.encoder.encoder.factor * HOP
+        self.chunk_samples = HOP * rate.chunk_frames(context)
 
     @torch.jit.export
     def init_state(self, batch_size: int) -> EncoderState:
@@ -75,7 +76,6 @@ class WholeStep(nn.Module):
         """(B, n·factor + lookahead, F), (B,) how many are real -> (B, n, V), (B,) valid frames."""
         encoder = self.model.encoder
         state = encoder.init_state(feats.size(0), 0)
-        chunk_size = (feats.size(1) - encoder.lookahead) // encoder.factor
-        tables = encoder.tables(0, chunk_size)
-        layers, lengths, _ = encoder.step(feats, lengths, state, chunk_size, 0, tables)
-        return self.model.log_probs(layers[-1]), lengths
+        context = Context((feats.size(1) - encoder.rate.lookahead) // encoder.rate.factor)
+        run = encoder.run(feats, lengths, state, context, encoder.tables(context))
+        return self.model.log_probs(run.encoded), run.lengths

@@ -32,13 +32,14 @@ def write(module: nn.Module, path: str | Path, exported: Exported, file: ModelFi
         UserError: without the packages that this needs.
     """
     need("onnx", "onnxscript", "onnxruntime")
-    inputs, shapes = whole_inputs(file) if exported.full else chunk_inputs(module, exported, file)
+    full = exported.context.full
+    inputs, shapes = whole_inputs(file) if full else chunk_inputs(module, exported, file)
     names = [name for name in inputs if name != "state"]
     with quiet(), torch.no_grad():
         program = torch.export.export(module, (), inputs, dynamic_shapes=shapes, strict=False)
         result = torch.onnx.export(
             program, dynamo=True, verbose=False,
-            input_names=[*names, *([] if exported.full else STATE)],
+            input_names=[*names, *([] if full else STATE)],
             output_names=output_names(exported),
         )  # fmt: skip
         assert result is not None
@@ -57,7 +58,7 @@ def metadata(exported: Exported, file: ModelFile) -> dict[str, str]:
         "samples_after": str(frontend.after),
         "symbols": "\n".join(map(tokenizer.piece, range(1, tokenizer.vocab_size))),
         **file.terms.properties(),
-    } | ({} if exported.full else {"chunk_length": str(chunk_length(exported, file))})
+    } | ({} if exported.context.full else {"chunk_length": str(chunk_length(exported, file))})
 
 
 def whole_inputs(file: ModelFile) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -65,9 +66,9 @@ def whole_inputs(file: ModelFile) -> tuple[dict[str, Any], dict[str, Any]]:
     encoder = file.model.encoder
     batch = torch.export.Dim("batch", min=1, max=LARGEST)
     frames = torch.export.Dim("frames", min=1, max=MOST_WHOLE)
-    size = 7 * encoder.factor + encoder.lookahead
+    size = 7 * encoder.rate.factor + encoder.rate.lookahead
     inputs = {"feats": torch.zeros(2, size, encoder.num_mels), "lengths": torch.full((2,), size)}
-    length = encoder.factor * frames + encoder.lookahead
+    length = encoder.rate.factor * frames + encoder.rate.lookahead
     return inputs, {"feats": {0: batch, 1: length}, "lengths": {0: batch}}
 
 
@@ -78,7 +79,7 @@ def chunk_inputs(
     state = module.init_state(2)  # type: ignore[operator]
     size = chunk_length(exported, file)
     from_samples = exported.what == "model"
-    ahead = 0 if from_samples else file.model.encoder.ahead_frames(exported.right_context)
+    ahead = 0 if from_samples else file.model.encoder.rate.ahead_frames(exported.context)
     length = 3 * size + ahead
     # Two streams and three chunks: dimensions of one are taken for fixed ones.
     audio = torch.zeros([2, length] + ([] if from_samples else [state.feats.size(2)]))
@@ -100,7 +101,7 @@ def audio_name(exported: Exported) -> str:
 
 
 def output_names(exported: Exported) -> list[str]:
-    if exported.full:
+    if exported.context.full:
         return ["log_probs", "frames"]
     first = "encoded" if exported.what == "encoder" else "log_probs"
     past = ["new_past"] if exported.what == "model" else []

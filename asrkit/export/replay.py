@@ -22,18 +22,17 @@ ROUNDINGS = 8.0  # of eager's own; ONNX Runtime's are up to four times as large
 
 def chunk_length(exported: Exported, file: ModelFile) -> int:
     """What a chunk takes: feature frames, or samples."""
-    frames = exported.chunk_size * file.model.encoder.factor
+    frames = file.model.encoder.rate.chunk_frames(exported.context)
     return frames * HOP if exported.what == "model" else frames
 
 
 def eager_step(file: ModelFile, exported: Exported) -> nn.Module:
     """The module that is exported, and that the export has to equal."""
-    if exported.full:
+    if exported.context.full:
         return WholeStep(file.model).eval()
-    context = exported.chunk_size, exported.left_context, exported.right_context
     if exported.what == "encoder":
-        return EncoderStep(file.model.encoder, *context).eval()
-    step = CTCStep(file.model, *context).eval()
+        return EncoderStep(file.model.encoder, exported.context).eval()
+    step = CTCStep(file.model, exported.context).eval()
     if exported.what == "ctc":
         return step
     return SamplesStep(build_frontend(file.config.model), step).eval()
@@ -71,7 +70,7 @@ def tolerance(file: ModelFile, exported: Exported, samples: Tensor) -> float:
 
 def outputs(step: Any, exported: Exported, samples: Tensor, file: ModelFile) -> list[Tensor]:
     """What `largest_difference` compares."""
-    if exported.full:
+    if exported.context.full:
         return whole(step, samples, file)
     together = torch.cat([samples.flip(1), samples, samples.flip(1)])
     return [
@@ -89,14 +88,14 @@ def replay(
     from_samples, size = exported.what == "model", chunk_length(exported, file)
     state, outputs = aged(step.init_state(len(samples)), exported.frame_ms), []
     frontend = build_frontend(file.config.model)
-    ahead_frames = file.model.encoder.ahead_frames(exported.right_context)
+    ahead_frames = file.model.encoder.rate.ahead_frames(exported.context)
     stream = of_stream(frontend, samples)
     past_size = frontend.frame_size - HOP + HOP * ahead_frames
     source, past = stream[:, past_size:], stream[:, :past_size].to(state.feats.dtype)
     if not from_samples:
         source = frontend(stream, stream[:, :0])[0]
     source, ahead = source.to(state.feats.dtype), 0 if from_samples else ahead_frames
-    lookahead = 0 if from_samples else file.model.encoder.lookahead
+    lookahead = 0 if from_samples else file.model.encoder.rate.lookahead
     for chunk, length in split_steps(source, chunks * size, lookahead, ahead):
         lengths = torch.full((len(samples),), length)
         padding = [0, 0] * (chunk.dim() - 2) + [0, (ahead - chunk.size(1)) % size]
@@ -114,15 +113,17 @@ def whole(step: Any, samples: Tensor, file: ModelFile) -> list[Tensor]:
     """Log-probabilities in full context of samples (1, N), alone and in rows of several lengths."""
     encoder = file.model.encoder
     frontend, length = build_frontend(file.config.model), torch.tensor([samples.size(1)])
-    feats = features(frontend, samples, length)[0][:, : MOST_WHOLE * encoder.factor]
+    feats = features(frontend, samples, length)[0][:, : MOST_WHOLE * encoder.rate.factor]
     feats = feats.to(encoder.mean.dtype)
-    frames = encoder.num_frames(feats.size(1))
+    frames = encoder.rate.num_frames(feats.size(1))
     found = []
     for count in (frames, max(1, frames // 3)):
-        size = encoder.factor * count + encoder.lookahead
+        size = encoder.rate.factor * count + encoder.rate.lookahead
         feats = functional.pad(feats, (0, 0, 0, max(0, size - feats.size(1))))  # (1, T, F)
         lengths = torch.tensor([size, max(1, size // 2), 1])
         found += [step(feats[:, :size], lengths[:1])[0]]
         rows = step(feats[:, :size].expand(3, -1, -1).contiguous(), lengths)[0]
-        found += [row[: encoder.num_frames(int(n))] for row, n in zip(rows, lengths, strict=True)]
+        found += [
+            row[: encoder.rate.num_frames(int(n))] for row, n in zip(rows, lengths, strict=True)
+        ]
     return found

@@ -89,27 +89,28 @@ after (float[1, 1, {F}] new_state_feats, float[{hidden_shape}] new_state_hidden,
 
 def check(file: ModelFile, exported: Exported) -> None:
     """Raises UserError, by name, for a model or a context that sherpa-onnx cannot run."""
-    encoder, state = file.model.encoder, file.model.encoder.init_state(1, exported.left_context)
-    if exported.full:
+    encoder, (chunk, left, right) = file.model.encoder, exported.context
+    state = encoder.init_state(1, left)
+    if exported.context.full:
         raise UserError("sherpa-onnx's wenet-ctc runs in chunks: give --chunk-ms")
-    if encoder.factor != FACTOR:
+    if encoder.rate.factor != FACTOR:
         raise UserError(
-            f"sherpa-onnx takes a frame for {FACTOR}0 ms, and this model's have {encoder.frame_ms}"
+            f"sherpa-onnx takes a frame for {FACTOR}0 ms, and this model's have "
+            f"{encoder.rate.frame_ms}"
         )
-    if encoder.lookahead:
+    if encoder.rate.lookahead:
         kind = file.config.model.subsampling.kind
         raise UserError(f"sherpa-onnx is given chunks without overlap; this model has {kind}")
-    if exported.right_context:
+    if right:
         raise UserError("sherpa-onnx is given chunks without overlap: give --right-ms 0")
     if file.config.model.frontend.kind != "kaldi":
         raise UserError(
             "sherpa-onnx computes Kaldi's features for wenet-ctc; this model has others"
         )
-    if exported.left_context % exported.chunk_size:
+    if left % chunk:
         raise UserError(
             "sherpa-onnx counts the left context in chunks: --left-ms must be a multiple of "
-            f"--chunk-ms, and {exported.left_context * exported.frame_ms} is none of "
-            f"{exported.chunk_size * exported.frame_ms}"
+            f"--chunk-ms, and {left * exported.frame_ms} is none of {chunk * exported.frame_ms}"
         )
     if any(bool(part.any()) for part in state) or state.keys.shape != state.values.shape:
         raise UserError("sherpa-onnx begins with zeros and keys as wide as values; not this model")
@@ -117,15 +118,16 @@ def check(file: ModelFile, exported: Exported) -> None:
 
 def sizes_of(encoder: ConformerEncoder, exported: Exported) -> dict[str, int | str]:
     """The numbers in the two graphs."""
-    state: EncoderState = encoder.init_state(1, exported.left_context)
+    chunk, left, _ = exported.context
+    state: EncoderState = encoder.init_state(1, left)
     layers, width = state.conv.size(1), state.conv[0, 0].numel()
     packed = state.feats.numel() + state.hidden.numel()
     rows = max(1, math.ceil(packed / width))
-    chunk, head_dim = exported.chunk_size, state.keys.size(4)
+    head_dim = state.keys.size(4)
     return {
-        "T": chunk * encoder.factor, "F": encoder.num_mels, "L": layers, "R": rows,
-        "N": layers + rows, "H": state.keys.size(2), "M": exported.left_context, "Dh": head_dim,
-        "W": 2 * head_dim, "MC": exported.left_context + chunk, "D": state.conv.size(2),
+        "T": chunk * encoder.rate.factor, "F": encoder.num_mels, "L": layers, "R": rows,
+        "N": layers + rows, "H": state.keys.size(2), "M": left, "Dh": head_dim,
+        "W": 2 * head_dim, "MC": left + chunk, "D": state.conv.size(2),
         "K": state.conv.size(3), "hidden": state.hidden.numel(),
         "hidden_shape": ", ".join(map(str, state.hidden.shape)), "left_over": rows * width - packed,
     }  # fmt: skip
@@ -158,8 +160,8 @@ def wired(path: Path, file: ModelFile, exported: Exported) -> "ModelProto":
     del model.metadata_props[:]
     helper.set_model_props(model, {key: str(value) for key, value in {
         "head": sizes["H"], "num_blocks": sizes["N"], "output_size": sizes["D"],
-        "cnn_module_kernel": int(sizes["K"]) + 1, "right_context": encoder.factor - 1,
-        "subsampling_factor": encoder.factor, "vocab_size": file.tokenizer.vocab_size,
+        "cnn_module_kernel": int(sizes["K"]) + 1, "right_context": encoder.rate.factor - 1,
+        "subsampling_factor": encoder.rate.factor, "vocab_size": file.tokenizer.vocab_size,
         **file.terms.properties(),
     }.items()})  # fmt: skip
     return model

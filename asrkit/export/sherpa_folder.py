@@ -64,7 +64,7 @@ def features(file: ModelFile) -> tuple[float, float, bool]:
 
 def tail_samples(exported: Exported) -> int:
     """Zeros after a recording, so that the chunk of its last frame is whole."""
-    return (exported.chunk_size + 1) * exported.frame_ms * SAMPLE_RATE // 1000
+    return (exported.context.chunk_size + 1) * exported.frame_ms * SAMPLE_RATE // 1000
 
 
 def tokens(file: ModelFile) -> str:
@@ -79,10 +79,10 @@ def readme(name: str, file: ModelFile, exported: Exported) -> str:
     low, high, snip_edges = features(file)
     own = features(file) == DEFAULTS
     told = "" if own else SET_FEATURES.format(low=low, high=high, snip_edges=snip_edges)
+    chunk, left, _ = exported.context
     return README.format(
-        name=name, chunk_ms=exported.chunk_size * exported.frame_ms,
-        left_ms=exported.left_context * exported.frame_ms, chunk=exported.chunk_size,
-        left=exported.left_context // exported.chunk_size, features=told,
+        name=name, chunk_ms=chunk * exported.frame_ms, left_ms=left * exported.frame_ms,
+        chunk=chunk, left=left // chunk, features=told,
         remark=OWN if own else OTHERS, tail=tail_samples(exported),
         tail_ms=1000 * tail_samples(exported) // SAMPLE_RATE,
     )  # fmt: skip
@@ -93,9 +93,10 @@ def wheel(model: Path, tokens: Path, file: ModelFile, exported: Exported) -> "On
     need("sherpa_onnx")
     import sherpa_onnx
 
+    chunk, left, _ = exported.context
     recognizer = sherpa_onnx.OnlineRecognizer.from_wenet_ctc(
-        tokens=str(tokens), model=str(model), chunk_size=exported.chunk_size,
-        num_left_chunks=exported.left_context // exported.chunk_size, num_threads=1,
+        tokens=str(tokens), model=str(model), chunk_size=chunk, num_left_chunks=left // chunk,
+        num_threads=1,
     )  # fmt: skip
     told = recognizer.config.feat_config
     told.low_freq, told.high_freq, told.snip_edges = features(file)

@@ -6,7 +6,8 @@ frames · F mel bins · D model dim · H heads · Dh = D/H · L layers · C chun
 · U labels
 """
 
-from asrkit.model.conformer import FULL_CONTEXT, ConformerEncoder, EncoderOutput, EncoderState
+from asrkit.model.conformer import ConformerEncoder, EncoderOutput, EncoderState
+from asrkit.model.context import FULL, FULL_CONTEXT, Context, FrameRate
 from asrkit.model.ctc import (
     BLANK,
     ConformerCTC,
@@ -20,15 +21,18 @@ from asrkit.model.step import EncoderStep
 
 __all__ = [
     "BLANK",
+    "FULL",
     "FULL_CONTEXT",
     "CTCLoss",
     "CTCOutput",
     "CTCStep",
     "ConformerCTC",
     "ConformerEncoder",
+    "Context",
     "EncoderOutput",
     "EncoderState",
     "EncoderStep",
+    "FrameRate",
     "FullContextStep",
     "View",
 ]

@@ -52,6 +52,14 @@ class ChunkAttention(nn.Module):
         self.out = nn.Linear(dim, dim)
         self.dropout = Dropout(dropout)
 
+    def init_state(self, batch_size: int, left_context: int, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the past keys (B, H, M, Dk) and values (B, H, M, Dh) of streams that have not
+        begun."""
+        head_dim = self.position.head_dim
+        shape = [batch_size, self.num_heads, left_context]
+        keys = like.new_zeros(shape + [head_dim + self.position.extra_key_dim])  # noqa: RUF005
+        return keys, like.new_zeros(shape + [head_dim])  # noqa: RUF005, for TorchScript
+
     def forward(
         self,
         x: Tensor,

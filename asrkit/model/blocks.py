@@ -7,6 +7,8 @@ own chunk, which comes later, sees more. So a block is C + R frames, and only th
 import torch
 from torch import Tensor
 
+from asrkit.model.context import Context
+
 
 def windows(frames: Tensor, size: int, stride: int) -> Tensor:
     """(B, H, T, X) -> (B, H, n, W, X): the windows of W = `size` frames, one each `stride`."""
@@ -60,19 +62,18 @@ def joined_windows(frames: Tensor, ahead: Tensor | None, block: int, window: int
 def valid_keys(
     position: Tensor,
     lengths: Tensor,
-    left_context: int,
-    chunk_size: int,
+    context: Context,
     frames: int,
-    ahead: int = 0,
 ) -> Tensor:
     """Which key of each block is a frame of its row's stream: (B, 1, n, 1, M+C+R) bool.
 
     Key j of block c is the row's frame position - M + c·C + j: invalid before frame 0 (the
     initial state) and from position + length on (padding).
     """
-    starts = torch.arange(0, frames, chunk_size, device=position.device)  # (n,)
-    window = torch.arange(left_context + chunk_size + ahead, device=position.device)  # (W,)
-    offsets = starts[:, None] + window - left_context  # (n, W) relative to the step's start
+    starts = torch.arange(0, frames, context.chunk_size, device=position.device)  # (n,)
+    size = context.left + context.chunk_size + context.right  # W
+    window = torch.arange(size, device=position.device)  # (W,)
+    offsets = starts[:, None] + window - context.left  # (n, W) relative to the step's start
     before_end = offsets < lengths[:, None, None]  # (B, n, W)
     after_start = offsets >= -position[:, None, None]
     return (before_end & after_start)[:, None, :, None]

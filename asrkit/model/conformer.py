@@ -19,13 +19,11 @@ from torch.nn import functional
 
 from asrkit.model.attention import ChunkAttention
 from asrkit.model.blocks import blocks_of, own_frames, valid_keys
+from asrkit.model.context import Context, FrameRate, fitted, num_frames, num_valid
 from asrkit.model.dropout import Dropout
-from asrkit.model.layer import ConformerLayer
+from asrkit.model.layer import ConformerLayer, LayerPast, Step
 from asrkit.model.positions import build_positions
-from asrkit.model.subsampling import build_subsampling, rounding
-
-FULL_CONTEXT = 1 << 30  # a chunk_size that no utterance reaches
-FEATURE_FRAME_MS = 10
+from asrkit.model.subsampling import build_subsampling
 
 
 class EncoderState(NamedTuple):
@@ -45,9 +43,20 @@ class EncoderOutput(NamedTuple):
     state: EncoderState
 
 
+class EncoderRun(NamedTuple):
+    """An `EncoderOutput`, and the outputs of the layers that were asked for."""
+
+    encoded: Tensor  # (B, E, D)
+    lengths: Tensor  # (B,) int64
+    state: EncoderState
+    layers: list[Tensor]  # (B, E, D) of each
+
+
 class PositionTables(NamedTuple):
+    """Position tables of one context."""
+
     frames: Tensor  # of the encoding that acts on the frames
-    layers: Tensor  # (L, ...) of the one in each layer
+    layers: Tensor  # (L, ...), of the encoding in each layer
 
 
 class ConformerEncoder(nn.Module):
@@ -75,16 +84,13 @@ class ConformerEncoder(nn.Module):
         kernels: attention by kernels for NVIDIA GPUs where they can, see `fused_attention`.
 
     Attributes:
-        factor: feature frames in an encoder frame, as the subsampling has it.
-        lookahead: feature frames beyond these that it sees, likewise.
-        lead_frames: feature frames of each stream before its first sample, likewise: encoder frame
-            e then ends with feature frame (e+1)·factor - lead_frames - 1 of the samples.
-        frame_ms: milliseconds of an encoder frame.
+        rate: how feature frames become encoder frames, see `FrameRate`.
 
     Raises:
         ValueError: for numbers that do not fit each other.
     """
 
+    rate: FrameRate
     mean: Tensor  # (F,) of the features
     scale: Tensor  # (F,) 1 / their standard deviation
 
@@ -112,18 +118,12 @@ class ConformerEncoder(nn.Module):
         if kernel_size < 2:
             raise ValueError(f"kernel_size must be at least 2, got {kernel_size}")
         self.num_mels, self.dim, self.num_heads = num_mels, dim, num_heads
-        self.kernel_size = kernel_size
         self.register_buffer("mean", torch.zeros(num_mels))
         self.register_buffer("scale", torch.ones(num_mels))
         self.subsampling = build_subsampling(subsampling, num_mels, dim)
-        self.factor: int = self.subsampling.factor  # type: ignore[assignment]
-        self.lookahead: int = self.subsampling.lookahead  # type: ignore[assignment]
-        self.lead_frames: int = self.subsampling.lead_frames  # type: ignore[assignment]
-        self.rounding = rounding(self.factor, self.lookahead)
-        self.frame_ms = FEATURE_FRAME_MS * self.factor
+        self.rate = self.subsampling.rate
         self.dropout = Dropout(dropout)
         self.position, positions = build_positions(position, dim, num_heads, num_layers)
-        self.key_dim = dim // num_heads + positions[0].extra_key_dim
         self.layers = nn.ModuleList()
         for layer_position in positions:
             attention = ChunkAttention(dim, num_heads, dropout, layer_position, kernels)
@@ -140,18 +140,22 @@ class ConformerEncoder(nn.Module):
     @torch.jit.export
     def init_state(self, batch_size: int, left_context: int) -> EncoderState:
         """The past of streams that have not begun, with room for M = left_context frames."""
-        like = self.mean
-        layers, dim = len(self.layers), self.dim
-        keys = [batch_size, layers, self.num_heads, left_context, self.key_dim]
-        feats = [batch_size] + self.subsampling.feats_shape  # noqa: RUF005, for TorchScript
-        hidden = [batch_size] + self.subsampling.hidden_shape  # noqa: RUF005
+        keys: list[Tensor] = []
+        values: list[Tensor] = []
+        conv: list[Tensor] = []
+        for layer in self.layers:
+            past = layer.init_state(batch_size, left_context, self.mean)
+            keys.append(past.keys)
+            values.append(past.values)
+            conv.append(past.conv)
+        feats, hidden = self.subsampling.init_state(batch_size, self.mean)
         return EncoderState(
-            feats=like.new_zeros(feats),
-            hidden=like.new_zeros(hidden),
-            keys=like.new_zeros(keys),
-            values=like.new_zeros(keys[:4] + [dim // self.num_heads]),  # noqa: RUF005
-            conv=like.new_zeros([batch_size, layers, dim, self.kernel_size - 1]),
-            position=torch.zeros([batch_size], dtype=torch.int64, device=like.device),
+            feats=feats,
+            hidden=hidden,
+            keys=torch.stack(keys, dim=1),
+            values=torch.stack(values, dim=1),
+            conv=torch.stack(conv, dim=1),
+            position=torch.zeros([batch_size], dtype=torch.int64, device=self.mean.device),
         )
 
     def forward(
@@ -182,97 +186,92 @@ class ConformerEncoder(nn.Module):
             frames than a chunk, the last R are only seen: a stream ends with a step of at most R
             frames, or with R·factor frames more than it has.
         """
-        chunk_size = self.block_size(chunk_size, feats.size(1))
-        ahead = self.seen_ahead(chunk_size, right_context, feats.size(1))
-        tables = self.tables(state.keys.size(3), chunk_size + ahead)
-        layers, lengths, state = self.step(feats, lengths, state, chunk_size, ahead, tables)
-        return EncoderOutput(layers[-1], lengths, state)
-
-    def num_frames(self, feature_frames: int) -> int:
-        """E, the encoder frames of T feature frames; see `subsampling.num_frames`."""
-        return max(0, feature_frames + self.rounding) // self.factor
+        context = Context(chunk_size, state.keys.size(3), right_context)
+        run = self.run(feats, lengths, state, context, None, None)  # TorchScript has no defaults
+        return EncoderOutput(run.encoded, run.lengths, run.state)
 
     @torch.jit.export
-    def num_valid(self, lengths: Tensor) -> Tensor:
-        """As `num_frames`, of (B,) feature frames."""
-        return (lengths + self.rounding).clamp(min=0) // self.factor
+    def tables(self, context: Context) -> PositionTables:
+        """Return the position tables of a context, which `EncoderStep` keeps: they depend on no
+        input."""
+        return PositionTables(self.position.table(self.mean), self.layer_tables(context))
 
-    def block_size(self, chunk_size: int, feature_frames: int) -> int:
-        """Frames of a block: C, or all there are, and at least one."""
-        return min(chunk_size, max(1, self.num_frames(feature_frames)))
-
-    def seen_ahead(self, chunk_size: int, right_context: int, feature_frames: int) -> int:
-        """R, or 0 where one chunk holds all frames."""
-        return right_context if self.num_frames(feature_frames) > chunk_size else 0
-
-    def ahead_frames(self, right_context: int) -> int:
-        """Feature frames beyond its chunks that a step takes."""
-        return self.factor * right_context + self.lookahead
-
-    @torch.jit.export
-    def tables(self, left_context: int, block_size: int) -> PositionTables:
-        """The position tables of blocks of C + R frames; no input matters to them: `EncoderStep`
-        keeps them."""
-        frames = self.position.table(self.mean)
-        return PositionTables(frames, self.layer_tables(left_context, block_size))
-
-    def layer_tables(self, left_context: int, block_size: int) -> Tensor:
-        """Of the encoding in each layer: (L, ...)."""
+    def layer_tables(self, context: Context) -> Tensor:
+        """Return the table of each layer's encoding: (L, ...)."""
+        block_size = context.chunk_size + context.right
         tables: list[Tensor] = []
         for layer in self.layers:
-            tables.append(layer.attention.position.table(left_context, block_size, self.mean))
+            tables.append(layer.attention.position.table(context.left, block_size, self.mean))
         return torch.stack(tables)
 
     @torch.jit.export
-    def step(
+    def run(
         self,
         feats: Tensor,
         lengths: Tensor,
         state: EncoderState,
-        chunk_size: int,
-        ahead: int,
-        tables: PositionTables,
-    ) -> tuple[list[Tensor], Tensor, EncoderState]:
-        """`forward` with R and the tables given, and the output (B, E, D) of every layer."""
-        frames = self.num_frames(feats.size(1))  # E, with those that are only seen
-        feats, real = self.normalize(feats, lengths, state.position, chunk_size, ahead)
+        context: Context,
+        tables: PositionTables | None = None,
+        layers: list[int] | None = None,
+    ) -> EncoderRun:
+        """One step of B streams: what `forward`, exports and the loss call.
+
+        Args:
+            feats: (B, T, F) as `forward` takes it.
+            lengths: (B,).
+            state: the past.
+            context: C, M and R; M is the state's.
+            tables: tables of this context, for whose chunks a shorter step is padded. None: they
+                are computed here, and a chunk is at most as long as the step.
+            layers: layers whose output is returned, counted from 1, in ascending order; 0 is the
+                subsampling.
+        """
+        frames = num_frames(feats.size(1), self.rate)  # E, with those that are only seen
+        if tables is None:
+            context = fitted(context, frames)
+            tables = self.tables(context)
+        ahead = context.right
+        feats, real = self.normalize(feats, lengths, state.position, context)
         x, new_feats, hidden = self.subsampled(feats, real, state, ahead)  # (B, n·C + R, D)
         total = x.size(1) - ahead  # n·C
-        lengths = self.num_valid(lengths)
-        valid = valid_keys(state.position, lengths, state.keys.size(3), chunk_size, total, ahead)
+        lengths = num_valid(lengths, self.rate)
         vectors = self.position.vectors(x, state.position, tables.frames)
-        vectors = blocks_of(vectors, chunk_size, ahead)
+        valid = valid_keys(state.position, lengths, context, total)
+        step = Step(valid, blocks_of(vectors, context.chunk_size, ahead), ahead)
+        wanted: list[int] = [] if layers is None else layers
+        asked: list[Tensor] = []
+        if 0 in wanted:
+            asked.append(x[:, :total][:, :frames])
         x = self.dropout(self.position(x, state.position, tables.frames))
-        x = blocks_of(x, chunk_size, ahead)  # (B, n·(C+R), D)
-        outputs: list[Tensor] = []
+        x = blocks_of(x, context.chunk_size, ahead)  # (B, n·(C+R), D)
+        last = len(self.layers)
         keys: list[Tensor] = []
         values: list[Tensor] = []
-        convs: list[Tensor] = []
+        conv: list[Tensor] = []
         for i, layer in enumerate(self.layers):
-            x, layer_keys, layer_values, conv = layer(
-                x,
-                valid,
-                tables.layers[i],
-                vectors,
-                state.keys[:, i],
-                state.values[:, i],
-                state.conv[:, i],
-                ahead,
-            )
-            outputs.append(own_frames(x, valid.size(2), ahead)[:, :frames])
-            keys.append(layer_keys)
-            values.append(layer_values)
-            convs.append(conv)
-        outputs[-1] = self.after_norm(outputs[-1])
+            past = LayerPast(state.keys[:, i], state.values[:, i], state.conv[:, i])
+            x, past = layer(x, step, tables.layers[i], past)
+            if i + 1 in wanted and i + 1 < last:
+                asked.append(self.output(x, step, frames))
+            keys.append(past.keys)
+            values.append(past.values)
+            conv.append(past.conv)
+        encoded = self.output(x, step, frames)
+        if last in wanted:
+            asked.append(encoded)
         new_state = EncoderState(
             feats=new_feats,
             hidden=hidden,
             keys=torch.stack(keys, dim=1),
             values=torch.stack(values, dim=1),
-            conv=torch.stack(convs, dim=1),
+            conv=torch.stack(conv, dim=1),
             position=state.position + total,
         )
-        return outputs, lengths.clamp(max=total), new_state
+        return EncoderRun(encoded, lengths.clamp(max=total), new_state, asked)
+
+    def output(self, x: Tensor, step: Step, frames: int) -> Tensor:
+        """Return the own frames of a layer's blocks: (B, n·(C+R), D) -> (B, E, D)."""
+        return self.after_norm(own_frames(x, step.valid.size(2), step.ahead)[:, :frames])
 
     def subsampled(
         self, feats: Tensor, real: Tensor, state: EncoderState, ahead: int
@@ -280,29 +279,30 @@ class ConformerEncoder(nn.Module):
         """(B, factor·(n·C + R) + lookahead, F) -> (B, n·C + R, D), and the past after n·C."""
         if ahead == 0:
             return self.subsampling(feats, real, state.feats, state.hidden)
-        size = feats.size(1) - ahead * self.factor
+        size = feats.size(1) - ahead * self.rate.factor
         own, past, hidden = self.subsampling(
             feats[:, :size], real[:, :size], state.feats, state.hidden
         )
-        first = size - self.lookahead
+        first = size - self.rate.lookahead
         seen, _, _ = self.subsampling(feats[:, first:], real[:, first:], past, hidden)
         return torch.cat([own, seen], dim=1), past, hidden
 
     def normalize(
-        self, feats: Tensor, lengths: Tensor, position: Tensor, chunk_size: int, ahead: int = 0
+        self, feats: Tensor, lengths: Tensor, position: Tensor, context: Context
     ) -> tuple[Tensor, Tensor]:
-        """Normalised features of whole chunks and what they see ahead, (B, T, F) with
-        T = factor·(n·C + R) + lookahead, zero outside the samples; and which of them are of
-        samples, (B, T).
+        """Return the normalised features of whole chunks with the frames that they see ahead.
 
-        What makes no frame is cut off.
+        Returns:
+            (B, T, F) with T = factor·(n·C + R) + lookahead, zero outside the samples; and which
+            frames are of samples, (B, T). Feature frames that do not fill an encoder frame are
+            dropped.
         """
-        numbers = torch.arange(feats.size(1), device=feats.device)
+        rate, numbers = self.rate, torch.arange(feats.size(1), device=feats.device)
         real = numbers < lengths[:, None]  # (B, T)
-        if self.lead_frames > 0:
-            real = real & (numbers + self.factor * position[:, None] >= self.lead_frames)
+        if rate.lead_frames > 0:
+            real = real & (numbers + rate.factor * position[:, None] >= rate.lead_frames)
         feats = ((feats - self.mean) * self.scale).masked_fill(~real.unsqueeze(2), 0.0)
-        frames = max(1, self.num_frames(feats.size(1)) - ahead)
-        frames = self.factor * (frames + -frames % chunk_size + ahead) + self.lookahead
-        padding = frames - feats.size(1)
+        own = max(1, num_frames(feats.size(1), rate) - context.right)
+        frames = own + -own % context.chunk_size + context.right
+        padding = rate.factor * frames + rate.lookahead - feats.size(1)
         return functional.pad(feats, (0, 0, 0, padding)), functional.pad(real, (0, padding))

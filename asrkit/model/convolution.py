@@ -63,6 +63,11 @@ class CausalConvolution(nn.Module):
         self.depthwise_norm = NORMS[norm](dim)
         self.project = nn.Linear(dim, dim)
         self.dropout = Dropout(dropout)
+        self.past_size = kernel_size - 1
+
+    def init_state(self, batch_size: int, like: Tensor) -> Tensor:
+        """Return the past of streams that have not begun: (B, D, K-1)."""
+        return like.new_zeros([batch_size, self.depthwise.in_channels, self.past_size])
 
     def forward(
         self, x: Tensor, past: Tensor, num_blocks: int = 1, ahead: int = 0
@@ -72,7 +77,7 @@ class CausalConvolution(nn.Module):
         Args:
             x: (B, T, D), T = n·(C+R), see `blocks`.
             past: (B, D, K-1).
-            num_blocks: n; of any number of chunks that see nothing ahead, 1.
+            num_blocks: n; it does not matter with R = 0.
             ahead: R.
 
         Returns:

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from asrkit.model.conformer import FULL_CONTEXT, ConformerEncoder, EncoderState
+from asrkit.model.conformer import ConformerEncoder, EncoderState
+from asrkit.model.context import FULL_CONTEXT, Context, fitted, num_frames, num_valid
 from asrkit.model.step import EncoderStep
 
 BLANK = 0
@@ -49,11 +50,9 @@ class ConformerCTC(nn.Module):
 class CTCStep(nn.Module):
     """`EncoderStep` with the head: features to log-probabilities."""
 
-    def __init__(
-        self, model: ConformerCTC, chunk_size: int, left_context: int, right_context: int = 0
-    ) -> None:
+    def __init__(self, model: ConformerCTC, context: Context) -> None:
         super().__init__()
-        self.encoder = EncoderStep(model.encoder, chunk_size, left_context, right_context)
+        self.encoder = EncoderStep(model.encoder, context)
         self.head = model.head
 
     @torch.jit.export
@@ -85,9 +84,7 @@ class View(NamedTuple):
     """One look at the utterances of a batch: masked in its own way, in its own context."""
 
     feats: Tensor  # (B, T, F)
-    chunk_size: int
-    left_context: int
-    right_context: int = 0
+    context: Context
 
 
 class CTCLoss(nn.Module):
@@ -108,7 +105,7 @@ class CTCLoss(nn.Module):
     ) -> None:
         super().__init__()
         self.model = model
-        self.intermediate_layers = intermediate_layers
+        self.intermediate_layers = sorted(intermediate_layers)
         self.intermediate_weight = intermediate_weight if intermediate_layers else 0.0
 
     def forward(
@@ -132,7 +129,8 @@ class CTCLoss(nn.Module):
         total = torch.stack(losses).mean(dim=0)
         if len(views) > 1:
             first, second = outputs
-            frames = self.model.encoder.num_valid(lengths).to(total.device, non_blocking=True)
+            frames = num_valid(lengths, self.model.encoder.rate)
+            frames = frames.to(total.device, non_blocking=True)
             total = total + consistency_weight * disagreement(first, second, frames)
         return total
 
@@ -141,29 +139,30 @@ class CTCLoss(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """(B,) losses, and the last layer's log-probabilities (B, E, V)."""
         encoder = self.model.encoder
-        frames = encoder.num_frames(view.feats.size(1))
-        chunk_size = encoder.block_size(view.chunk_size, view.feats.size(1))
-        ahead = encoder.seen_ahead(chunk_size, view.right_context, view.feats.size(1))
-        feats = functional.pad(view.feats, (0, 0, 0, ahead * encoder.factor))
+        frames = num_frames(view.feats.size(1), encoder.rate)
+        chunk_size, left, right = fitted(view.context, frames)
+        # The frames after the last chunk are zeros.
+        feats = functional.pad(view.feats, (0, 0, 0, right * encoder.rate.factor))
         # No frame of the last chunk has more frames before it: more keys would all be invalid.
-        left_context = min(view.left_context, max(0, frames - 1) // chunk_size * chunk_size)
-        state = encoder.init_state(view.feats.size(0), left_context)
-        tables = encoder.tables(left_context, chunk_size + ahead)
+        left = min(left, max(0, frames - 1) // chunk_size * chunk_size)
+        state = encoder.init_state(view.feats.size(0), left)
         on_device = lengths.to(feats.device, non_blocking=True)
-        layers, _, _ = encoder.step(feats, on_device, state, chunk_size, ahead, tables)
-        lengths = encoder.num_valid(lengths)
-        layers = [layer[:, :frames] for layer in layers]
+        run = encoder.run(
+            feats, on_device, state, Context(chunk_size, left, right),
+            layers=self.intermediate_layers,
+        )  # fmt: skip
+        lengths = num_valid(lengths, encoder.rate)
 
         def loss(log_probs: Tensor) -> Tensor:
             return functional.ctc_loss(
                 log_probs.transpose(0, 1), tokens, lengths, token_lengths, BLANK, reduction="none"
             )
 
-        last = self.model.log_probs(layers[-1]).float()
+        last = self.model.log_probs(run.encoded[:, :frames]).float()
         total = (1.0 - self.intermediate_weight) * loss(last)
-        for layer in self.intermediate_layers:
-            share = self.intermediate_weight / len(self.intermediate_layers)
-            total = total + share * loss(self.model.log_probs(layers[layer - 1]).float())
+        for encoded in run.layers:
+            share = self.intermediate_weight / len(run.layers)
+            total = total + share * loss(self.model.log_probs(encoded[:, :frames]).float())
         return total, last
 
 

@@ -1,10 +1,28 @@
 """A layer of the encoder (Gulati et al. 2020)."""
 
+from typing import NamedTuple
+
 from torch import Tensor, nn
 
 from asrkit.model.attention import ChunkAttention
 from asrkit.model.convolution import CausalConvolution
 from asrkit.model.feed_forward import FeedForward
+
+
+class Step(NamedTuple):
+    """Everything but its past that all layers of a step share."""
+
+    valid: Tensor  # (B, 1, n, 1, M+C+R) bool, see `valid_keys`
+    vectors: Tensor  # (B, n·(C+R), X), which the encoding attaches to the keys
+    ahead: int  # R
+
+
+class LayerPast(NamedTuple):
+    """The past of a layer."""
+
+    keys: Tensor  # (B, H, M, Dk), Dk = Dh + extra_key_dim of the encoding
+    values: Tensor  # (B, H, M, Dh)
+    conv: Tensor  # (B, D, K-1)
 
 
 class ConformerLayer(nn.Module):
@@ -28,25 +46,28 @@ class ConformerLayer(nn.Module):
         self.ffn2 = FeedForward(dim, ffn_dim, dropout)
         self.norm = nn.LayerNorm(dim)
 
+    def init_state(self, batch_size: int, left_context: int, like: Tensor) -> LayerPast:
+        """Return the past of streams that have not begun, with room for M frames; device and type
+        are those of `like`."""
+        keys, values = self.attention.init_state(batch_size, left_context, like)
+        return LayerPast(keys, values, self.convolution.init_state(batch_size, like))
+
     def forward(
-        self,
-        x: Tensor,
-        valid: Tensor,
-        table: Tensor,
-        vectors: Tensor,
-        past_keys: Tensor,
-        past_values: Tensor,
-        past_conv: Tensor,
-        ahead: int,
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """(B, T, D) and this layer's past -> (B, T, D) and its new past; T = n·(C+R)."""
+        self, x: Tensor, step: Step, table: Tensor, past: LayerPast
+    ) -> tuple[Tensor, LayerPast]:
+        """(B, T, D), T = n·(C+R), and this layer's past -> (B, T, D), and its new past."""
         x = x + 0.5 * self.ffn1(x)
         context, keys, values = self.attention(
-            self.attention_norm(x), valid, table, vectors, past_keys, past_values, ahead
+            self.attention_norm(x),
+            step.valid,
+            table,
+            step.vectors,
+            past.keys,
+            past.values,
+            step.ahead,
         )
         x = x + context
-        num_blocks = valid.size(2) if ahead > 0 else 1
-        convolved, conv = self.convolution(x, past_conv, num_blocks, ahead)
+        convolved, conv = self.convolution(x, past.conv, step.valid.size(2), step.ahead)
         x = x + convolved
         x = x + 0.5 * self.ffn2(x)
-        return self.norm(x), keys, values, conv
+        return self.norm(x), LayerPast(keys, values, conv)

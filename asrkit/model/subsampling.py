@@ -1,17 +1,16 @@
 """Convolutional subsampling: 4, 6 or 8 feature frames become one encoder frame.
 
-A kind of subsampling says its `factor`; whoever needs the length of an encoder frame asks for it.
-It also says its `lead_frames`, how many feature frames a stream has before its first sample, and
-its `lookahead`: encoder frame e sees the feature frames before (e+1)·factor + lookahead. Its past
-is the last frame of its input and of each stage in between:
+A kind of subsampling has a `rate`, see `FrameRate`. Its past is the last frame of its input and of
+each stage in between:
 
     encoded, past_feats, past_hidden = subsampling(feats, real, past_feats, past_hidden)
 
 A step takes what its frames see: the frames seen ahead come again in the next step.
 """
 
+import math
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +18,7 @@ from torch.nn import functional
 
 from asrkit.kinds import Kinds
 from asrkit.model import gradients
+from asrkit.model.context import FrameRate
 
 
 class OneChannelConvolution(nn.Conv2d):
@@ -33,7 +33,28 @@ class OneChannelConvolution(nn.Conv2d):
         return self._conv_forward(x, self.weight, self.bias)
 
 
-class Conv4Subsampling(nn.Module):
+class Subsampling(nn.Module):
+    """The base of all kinds: feature frames to encoder frames, (B, T, F) -> (B, E, D).
+
+    Attributes:
+        rate: how feature frames become encoder frames.
+        feats_shape: shape of a row's past feature frames.
+        hidden_shape: shape of a row's past between the convolutions.
+    """
+
+    rate: FrameRate
+
+    def __init__(self, rate: FrameRate, feats_shape: list[int], hidden_shape: list[int]) -> None:
+        super().__init__()
+        self.rate, self.feats_shape, self.hidden_shape = rate, feats_shape, hidden_shape
+
+    def init_state(self, batch_size: int, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the two pasts of streams that have not begun."""
+        feats = [batch_size] + self.feats_shape  # noqa: RUF005, for TorchScript
+        return like.new_zeros(feats), like.new_zeros([batch_size] + self.hidden_shape)  # noqa: RUF005
+
+
+class Conv4Subsampling(Subsampling):
     """Two 3x3 convolutions of stride 2, then a linear layer (Gulati et al. 2020).
 
     Args:
@@ -51,9 +72,6 @@ class Conv4Subsampling(nn.Module):
         ValueError: if F is not a multiple of 4.
     """
 
-    factor: Final[int] = 4  # feature frames from one encoder frame to the next
-    lookahead: Final[int] = 0  # feature frames that an encoder frame sees beyond these
-
     def __init__(
         self,
         num_mels: int,
@@ -62,15 +80,13 @@ class Conv4Subsampling(nn.Module):
         separable: bool = False,
         pad_stages: bool = False,
     ) -> None:
-        super().__init__()
-        self.lead_frames = self.factor - 1 if pad_stages else 0
         if num_mels % 4:
             raise ValueError(f"num_mels must be a multiple of 4, got {num_mels}")
         channels = dim if channels is None else channels
-        self.feats_shape = [1, num_mels]  # of the past
         more = 1 if pad_stages else 0
         width1 = num_mels // 2 + more
-        self.hidden_shape = [channels, 1, width1]  # of the past between the convolutions
+        rate = FrameRate(4, lead_frames=3 if pad_stages else 0)
+        super().__init__(rate, [1, num_mels], [channels, 1, width1])
         padding = (0, 0) if pad_stages else (0, 1)
         self.conv1 = OneChannelConvolution(1, channels, 3, stride=2, padding=padding)
         groups = channels if separable else 1
@@ -94,7 +110,7 @@ class Conv4Subsampling(nn.Module):
         """
         x = torch.cat([past_feats, feats], dim=1)[:, None]  # (B, 1, 1+T, F)
         hidden = functional.relu_(self.conv1(self.padded(x)))  # (B, S, T/2, F/2)
-        if self.lead_frames > 0:
+        if self.rate.lead_frames > 0:
             hidden, _ = inside(hidden, real)
         hidden = torch.cat([past_hidden, hidden], dim=2)  # (B, S, 1+T/2, F/2)
         x = functional.relu_(self.conv2(self.padded(hidden)))  # (B, S, T/4, F/4)
@@ -104,10 +120,10 @@ class Conv4Subsampling(nn.Module):
 
     def padded(self, x: Tensor) -> Tensor:
         """With the zeros in frequency that the convolutions do not add themselves."""
-        return functional.pad(x, (2, 1)) if self.lead_frames > 0 else x
+        return functional.pad(x, (2, 1)) if self.rate.lead_frames > 0 else x
 
 
-class ValidSubsampling(nn.Module):
+class ValidSubsampling(Subsampling):
     """Convolutions without padding, in time and in frequency, then a linear layer.
 
     The base of kinds that say their `stages`. An encoder frame needs all feature frames that it
@@ -123,17 +139,15 @@ class ValidSubsampling(nn.Module):
     """
 
     stages: ClassVar[list[tuple[int, int]]]  # size and stride of each convolution
-    factor: ClassVar[int]
     lookahead: ClassVar[int]
-    lead_frames: ClassVar[int] = 0
 
     def __init__(self, num_mels: int, dim: int, channels: int | None = None) -> None:
-        super().__init__()
-        if num_mels < self.factor + self.lookahead:
-            least = self.factor + self.lookahead
+        rate = FrameRate(math.prod(stride for _, stride in self.stages), self.lookahead)
+        least = rate.factor + rate.lookahead
+        if num_mels < least:
             raise ValueError(f"num_mels must be at least {least}, got {num_mels}")
         channels = dim if channels is None else channels
-        self.feats_shape, self.hidden_shape = [0, num_mels], [channels, 0, 1]
+        super().__init__(rate, [0, num_mels], [channels, 0, 1])
         layers: list[nn.Module] = []
         for i, (size, stride) in enumerate(self.stages):
             layers.append(
@@ -143,7 +157,7 @@ class ValidSubsampling(nn.Module):
             )
             layers.append(nn.ReLU(inplace=True))
         self.conv = nn.Sequential(*layers)
-        self.out = nn.Linear(channels * ((num_mels - self.lookahead) // self.factor), dim)
+        self.out = nn.Linear(channels * ((num_mels - rate.lookahead) // rate.factor), dim)
 
     def forward(
         self, feats: Tensor, real: Tensor, past_feats: Tensor, past_hidden: Tensor
@@ -168,24 +182,24 @@ class Conv4ValidSubsampling(ValidSubsampling):
     """As `Conv4Subsampling` without padding, WeNet's `conv2d`: frame e sees frames 4e … 4e+6."""
 
     stages: ClassVar = [(3, 2), (3, 2)]
-    factor, lookahead = 4, 3
+    lookahead = 3
 
 
 class Conv6ValidSubsampling(ValidSubsampling):
     """WeNet's `conv2d6`: frame e sees frames 6e … 6e+10."""
 
     stages: ClassVar = [(3, 2), (5, 3)]
-    factor, lookahead = 6, 5
+    lookahead = 5
 
 
 class Conv8ValidSubsampling(ValidSubsampling):
     """WeNet's `conv2d8`: frame e sees frames 8e … 8e+14."""
 
     stages: ClassVar = [(3, 2), (3, 2), (3, 2)]
-    factor, lookahead = 8, 7
+    lookahead = 7
 
 
-class Conv8Subsampling(nn.Module):
+class Conv8Subsampling(Subsampling):
     """Three 3x3 convolutions of stride 2, the later two depthwise-separable, then a linear layer.
 
     FastConformer's (Rekesh et al. 2023), causal as NeMo's `dw_striding` builds it: in frequency
@@ -201,19 +215,15 @@ class Conv8Subsampling(nn.Module):
             before their first: these, and what stages make of them alone, are zero.
     """
 
-    factor: Final[int] = 8
-    lookahead: Final[int] = 0
-
     def __init__(
         self, num_mels: int, dim: int, channels: int | None = None, pad_stages: bool = False
     ) -> None:
-        super().__init__()
-        self.lead_frames = self.factor - 1 if pad_stages else 0
         channels = dim if channels is None else channels
-        self.width1 = num_mels // 2 + 1
-        self.width2 = self.width1 // 2 + 1
-        self.feats_shape = [1, num_mels]
-        self.hidden_shape = [channels, 1, self.width1 + self.width2]  # of both pasts between stages
+        width1 = num_mels // 2 + 1
+        width2 = width1 // 2 + 1
+        rate = FrameRate(8, lead_frames=7 if pad_stages else 0)
+        super().__init__(rate, [1, num_mels], [channels, 1, width1 + width2])
+        self.width1, self.width2 = width1, width2
         self.conv1 = OneChannelConvolution(1, channels, 3, stride=2)
         self.conv2 = separable_convolution(channels)
         self.conv3 = separable_convolution(channels)
@@ -237,11 +247,11 @@ class Conv8Subsampling(nn.Module):
         past1, past2 = past_hidden.split([self.width1, self.width2], dim=3)
         x = torch.cat([past_feats, feats], dim=1)[:, None]  # (B, 1, 1+T, F)
         x = functional.relu_(self.conv1(functional.pad(x, (2, 1))))  # (B, S, T/2, F1)
-        if self.lead_frames > 0:
+        if self.rate.lead_frames > 0:
             x, real = inside(x, real)
         hidden1 = torch.cat([past1, x], dim=2)  # (B, S, 1+T/2, F1)
         x = functional.relu_(self.conv2(functional.pad(hidden1, (2, 1))))  # (B, S, T/4, F2)
-        if self.lead_frames > 0:
+        if self.rate.lead_frames > 0:
             x, _ = inside(x, real)
         hidden2 = torch.cat([past2, x], dim=2)  # (B, S, 1+T/4, F2)
         x = functional.relu_(self.conv3(functional.pad(hidden2, (2, 1))))  # (B, S, T/8, F3)
@@ -272,33 +282,19 @@ def separable_convolution(channels: int) -> nn.Sequential:
     )
 
 
-def rounding(factor: int, lookahead: int) -> int:
-    """What is added to the feature frames before they are divided by `factor`, see `num_frames`."""
-    return factor - 1 if lookahead == 0 else -lookahead
-
-
-def num_frames(feature_frames: int, factor: int, lookahead: int) -> int:
-    """E of T feature frames.
-
-    Without look-ahead a part of `factor` frames counts, zeros take the place of what is missing;
-    with it, an encoder frame needs all that it sees.
-    """
-    return max(0, feature_frames + rounding(factor, lookahead)) // factor
-
-
 def split_steps(
     feats: Tensor, frames: int, lookahead: int, ahead_frames: int | None = None
 ) -> Iterator[tuple[Tensor, int]]:
-    """(B, T, F) in the pieces that steps take, and how many frames of each are of the stream.
+    """Yield the part of (B, T, F) that each step takes, and how many of its frames are real.
 
-    Each begins so many frames after the one before. The last ones end after the stream, so that
-    nothing is left that was only seen.
+    A part begins `frames` after the one before. The last parts end after the stream, so that every
+    frame that was only seen ahead is also returned.
 
     Args:
-        feats: of whole streams.
-        frames: of whole chunks.
-        lookahead: of the subsampling.
-        ahead_frames: that a step takes beyond its chunks; `lookahead` if None.
+        feats: features of whole streams.
+        frames: feature frames of whole chunks.
+        lookahead: feature frames beyond its own that an encoder frame sees.
+        ahead_frames: feature frames that a step takes beyond its chunks; `lookahead` if None.
     """
     ahead, total = lookahead if ahead_frames is None else ahead_frames, feats.size(1)
     feats = functional.pad(feats, (0, 0, 0, ahead - lookahead))
@@ -320,11 +316,12 @@ KINDS: Kinds[Any] = Kinds(
 )
 
 
-def build_subsampling(subsampling: str | Mapping[str, Any], num_mels: int, dim: int) -> nn.Module:
+def build_subsampling(subsampling: str | Mapping[str, Any], num_mels: int, dim: int) -> Subsampling:
     """The subsampling of a kind, or of a kind with its options.
 
     Raises:
         ValueError: for a kind or an option that is not one, or numbers that do not fit.
     """
     cls, options = KINDS.chosen(subsampling)
-    return cls(num_mels, dim, **options)
+    built: Subsampling = cls(num_mels, dim, **options)
+    return built

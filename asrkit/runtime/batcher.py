@@ -274,7 +274,7 @@ class Batcher:
     def _step_live(self, rows: list[Stream]) -> list[Stream]:
         """A chunk of each of these streams."""
         engine = self.recognizer.engine
-        chunks = [row.feats(min(row.due, engine.spec.window_frames)) for row in rows]
+        chunks = [row.feats(min(row.due, engine.spec.step_frames)) for row in rows]
         output = engine.step_of(chunks, self._joined(rows))
         self._unshare(rows, moving=rows)  # not before: a step that fails leaves all as it was
         rows_of_fields = (field.split(1) for field in output.state)
@@ -293,7 +293,8 @@ class Batcher:
         second = waiting[0].second
         assert second is not None
         alike = [row for row in waiting if row.second and row.second.backend is second.backend]
-        most = MOST_ENDED_MS // engine.spec.frame_ms * engine.spec.factor  # feature frames
+        rate = engine.spec.rate
+        most = MOST_ENDED_MS // rate.frame_ms * rate.factor  # feature frames
         rows, longest = alike[:1], len(alike[0].ended_feats[0])
         for stream in alike[1 : self.max_rows]:
             longest = max(longest, len(stream.ended_feats[0]))

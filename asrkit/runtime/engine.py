@@ -13,7 +13,7 @@ from asrkit.runtime.vad import SpeechDetector
 
 
 class Engine:
-    """A network at one chunk size and left context, with its frontend. Never changes.
+    """A network in one context, with its frontend. Never changes.
 
     Past in, past out: it keeps nothing of any stream, so any number of them share it.
 

@@ -47,11 +47,11 @@ def network(backend: Backend) -> dict[str, Any]:
     found = {
         "backend": backend.kind,
         "precision": str(spec.dtype).removeprefix("torch."),
-        "chunk_size": spec.chunk_size,
-        "left_context": spec.left_context,
+        "chunk_size": spec.context.chunk_size,
+        "left_context": spec.context.left,
     }
     # Streams that were saved before there was one go on.
-    return found | ({"right_context": spec.right_context} if spec.right_context else {})
+    return found | ({"right_context": spec.context.right} if spec.context.right else {})
 
 
 def frontend(frontend: Frontend) -> dict[str, Any] | None:

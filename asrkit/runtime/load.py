@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from asrkit.backends import build_backend, build_second, milliseconds
+from asrkit.backends import build_backend, build_second
 from asrkit.build import build_frontend, build_fusion, build_normalizer, build_search
 from asrkit.config import (
     LanguageModelConfig,
@@ -15,8 +15,8 @@ from asrkit.config import (
     parse_language_model,
     parse_search,
 )
-from asrkit.errors import UserError, shown, whole_number
-from asrkit.model import FULL_CONTEXT
+from asrkit.errors import UserError, shown
+from asrkit.model import FULL, FULL_CONTEXT, Context
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime.endpoint import Endpointer
 from asrkit.runtime.origin import Origin
@@ -24,8 +24,6 @@ from asrkit.runtime.recognizer import Recognizer
 from asrkit.runtime.rewrite import find_postprocess
 from asrkit.runtime.threads import leave_cores, set_threads
 from asrkit.search import Search, takes_fusion
-
-LONGEST_CONTEXT_MS = 3_600_000  # an hour: more would ask for all memory
 
 
 def load(
@@ -86,9 +84,11 @@ def load(
     rewrite = None if postprocess is None else find_postprocess(postprocess)
     file = load_model(path)
     number = set_threads(threads, file.num_parameters)
+    rate, own = file.model.encoder.rate, file.config.context.live
+    context = rate.context(own, chunk_size, left_context, right_context)
     recognizer = recognizer_of(
-        file, chunk_size, left_context, right_context, chosen, device, model,
-        endpointer, rewrite, backend, second_pass, chosen_second,
+        file, context, chosen, device, model, endpointer, rewrite, backend, second_pass,
+        chosen_second,
     )  # fmt: skip
     leave_cores(recognizer.backend.kind, number)
     here = None if file.path is None else file.path.absolute()
@@ -98,9 +98,7 @@ def load(
 
 def recognizer_of(
     file: ModelFile,
-    chunk_size: int | str | None = None,
-    left_context: int | None = None,
-    right_context: int | None = None,
+    context: Context | None = None,
     search: SearchConfig | None = None,
     device: str = "cpu",
     lm: LanguageModelConfig | None = None,
@@ -115,17 +113,17 @@ def recognizer_of(
         raise UserError(f"endpointer must be an asrkit.Endpointer, got {shown(endpointer)}")
     if second_search is not None and second_pass is None:
         raise UserError("second_search is of a second_pass, and there is none")
-    context = file.config.context
-    chunk = chunk_of("chunk_size", context.chunk_size if chunk_size is None else chunk_size, file)
-    second = None if second_pass is None else chunk_of("second_pass", second_pass, file)
-    left = beside_chunk("left_context", left_context, context.left_context, file)
-    right = beside_chunk("right_context", right_context, context.right_context, file)
+    context = file.config.context.live if context is None else context
+    second = None
+    if second_pass is not None:
+        chunk_size = file.model.encoder.rate.chunk_size("second_pass", second_pass)
+        second = FULL if chunk_size == FULL_CONTEXT else Context(chunk_size, context.left)
     file = on_device(file, known_device(device))
     search = search or file.config.search
     searches = searches_of(lm, search, second_search, file)
     normalizer = build_normalizer(file.config.text)
-    network = build_backend(backend, file, chunk, left, right)
-    larger = None if second is None else build_second(backend, file, second, left)
+    network = build_backend(backend, file, context)
+    larger = None if second is None else build_second(backend, file, second)
     try:
         return Recognizer(
             network, file.tokenizer, searches[0], normalizer, endpointer, postprocess, larger,
@@ -133,38 +131,6 @@ def recognizer_of(
         )  # fmt: skip
     except ValueError as error:
         raise UserError(str(error)) from None
-
-
-def beside_chunk(name: str, value: int | None, own: int, file: ModelFile) -> int:
-    """M or R; the model's `own` if None.
-
-    Raises:
-        UserError: for a value that is neither.
-    """
-    longest = longest_context(file)
-    frames = whole_number(own if value is None else value, 0, longest)
-    if frames is None:
-        raise UserError(f"{name} must be 0 to {longest} frames, got {shown(value)}")
-    return frames
-
-
-def chunk_of(name: str, value: int | str, file: ModelFile) -> int:
-    """C, or FULL_CONTEXT.
-
-    Raises:
-        UserError: for a value that is neither.
-    """
-    longest = longest_context(file)
-    full = value in ("full", FULL_CONTEXT)
-    chunk = FULL_CONTEXT if full else whole_number(value, 1, longest)
-    if chunk is None:
-        raise UserError(f"{name} must be 1 to {longest} frames or 'full', got {shown(value)}")
-    return chunk
-
-
-def longest_context(file: ModelFile) -> int:
-    """Encoder frames that a context may have."""
-    return LONGEST_CONTEXT_MS // milliseconds(file.model.encoder.factor)
 
 
 def searches_of(

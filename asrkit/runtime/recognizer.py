@@ -17,7 +17,6 @@ from asrkit.backends import Backend
 from asrkit.build import build_hotwords, refused_hotwords
 from asrkit.errors import UserError, reason
 from asrkit.lm import weighed
-from asrkit.model import FULL_CONTEXT
 from asrkit.runtime.content import UnknownContentError, content_of
 from asrkit.runtime.endpoint import Endpointer
 from asrkit.runtime.engine import Engine
@@ -90,27 +89,27 @@ class Recognizer:
                 self._postprocess = content_of(postprocess)
             except UnknownContentError as error:  # raised where the content is needed
                 self._postprocess = error
-        if self.decoding.resets_encoder and spec.chunk_size == FULL_CONTEXT:
+        if self.decoding.resets_encoder and spec.context.full:
             raise ValueError("in full context there is no encoder state to reset")
         vad = endpointer is not None and endpointer.vad
-        detector = SpeechDetector(spec.frame_ms) if vad else None
-        frontend = frontend or audio.Fbank(spec.num_mels, spec.lead_frames)
-        if (frontend.num_mels, frontend.lead_frames) != (spec.num_mels, spec.lead_frames):
+        detector = SpeechDetector(spec.rate.frame_ms) if vad else None
+        frontend = frontend or audio.Fbank(spec.num_mels, spec.rate.lead_frames)
+        if (frontend.num_mels, frontend.lead_frames) != (spec.num_mels, spec.rate.lead_frames):
             raise ValueError(
                 f"the frontend gives {frontend.num_mels} mel bins with {frontend.lead_frames} "
                 f"frames before the stream, the network takes {spec.num_mels} with "
-                f"{spec.lead_frames}"
+                f"{spec.rate.lead_frames}"
             )
         frontend = copy.deepcopy(frontend).to(spec.device, spec.dtype)
         self.engine = Engine(backend, frontend, detector)
         if second_pass is None:
             return
-        if second_pass.spec.chunk_size <= spec.chunk_size:
+        if second_pass.spec.context.chunk_size <= spec.context.chunk_size:
             raise ValueError(
-                f"the second pass needs a larger context than the first, {spec.context}; its own "
-                f"is {second_pass.spec.context}"
+                f"the second pass needs a larger context than the first, {spec.context_name}; its "
+                f"own is {second_pass.spec.context_name}"
             )
-        if second_pass.spec.right_context:
+        if second_pass.spec.context.right:
             raise ValueError("the second pass sees nothing ahead: its right context must be 0")
         second = SecondPass(Engine(second_pass, frontend), second_search or search)
         self.decoding = self.decoding._replace(second=second)
@@ -122,19 +121,19 @@ class Recognizer:
     @property
     def chunk_size(self) -> int:
         """C, or FULL_CONTEXT."""
-        return self.engine.spec.chunk_size
+        return self.engine.spec.context.chunk_size
 
     @property
     def left_context(self) -> int:
         """M."""
-        return self.engine.spec.left_context
+        return self.engine.spec.context.left
 
     @property
     def context(self) -> str:
         """Names its context, or contexts: "full", "640 ms", "320 ms, full"."""
         second = self.decoding.second
-        last = "" if second is None else f", {second.engine.spec.context}"
-        return self.engine.spec.context + last
+        last = "" if second is None else f", {second.engine.spec.context_name}"
+        return self.engine.spec.context_name + last
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -164,7 +163,7 @@ class Recognizer:
     @property
     def frame_ms(self) -> int:
         """Milliseconds of an encoder frame."""
-        return self.engine.spec.frame_ms
+        return self.engine.spec.rate.frame_ms
 
     @property
     def takes_rows(self) -> bool:
@@ -367,9 +366,9 @@ class Recognizer:
         samples = pad_sequence(rows, batch_first=True).to(spec.device, spec.dtype)
         with torch.inference_mode():
             feats, lengths = audio.features(engine.frontend, samples, num_samples)
-        if spec.chunk_size != FULL_CONTEXT:
+        if not spec.context.full:
             return self._in_one_step(feats, lengths)
-        windows, sizes = Windows(spec, self.search.quiet), lengths.tolist()
+        windows, sizes = Windows(spec.rate, self.search.quiet), lengths.tolist()
         short = [i for i, size in enumerate(sizes) if not windows.whole(0, size)]
         found: dict[int, Tensor] = {}
         if short:
@@ -384,7 +383,7 @@ class Recognizer:
     def _in_one_step(self, feats: Tensor, lengths: Tensor) -> list[Tensor]:
         """Rows of features, (B, T, F) and (B,), through the network at once: (E, V) of each."""
         engine, spec = self.engine, self.engine.spec
-        ahead = spec.factor * spec.right_context  # only seen: no row has frames there
+        ahead = spec.rate.factor * spec.context.right  # only seen: no row has frames there
         feats = functional.pad(feats, (0, 0, 0, ahead))
         output = engine.step(feats, lengths, engine.init_state(len(feats)))
         return [row[:n] for row, n in zip(output.log_probs, output.lengths.tolist(), strict=True)]
@@ -394,7 +393,7 @@ class Recognizer:
         pass."""
         spec = self.engine.spec
         transcript = Transcript(
-            self.decoding._replace(second=None), spec.frame_ms, spec.context,
+            self.decoding._replace(second=None), spec.rate.frame_ms, spec.context_name,
             self.engine.frontend.lead_ms,
         )  # fmt: skip
         seconds = duration(num_samples)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from asrkit import audio
 from asrkit.errors import shown
-from asrkit.model import FULL_CONTEXT, EncoderState
+from asrkit.model import EncoderState
 from asrkit.runtime.engine import Engine
 from asrkit.runtime.saved import require
 from asrkit.runtime.second_pass import KeptFeatures
@@ -83,13 +83,13 @@ class Stream:
         if engine.detector is not None:
             self._speech_state = engine.detector.start()
         # Of encoder frames to come; the first of them may lie before the samples.
-        self._speech = [False] * -(-engine.spec.lead_frames // engine.spec.factor)
+        self._speech = [False] * -(-engine.spec.rate.lead_frames // engine.spec.rate.factor)
         self._transcript = Transcript(
-            decoding, engine.spec.frame_ms, engine.spec.context, engine.frontend.lead_ms
+            decoding, engine.spec.rate.frame_ms, engine.spec.context_name, engine.frontend.lead_ms
         )
         self._windows: Windows | None = None
-        if engine.spec.chunk_size == FULL_CONTEXT:
-            self._windows = Windows(engine.spec, decoding.search.quiet)
+        if engine.spec.context.full:
+            self._windows = Windows(engine.spec.rate, decoding.search.quiet)
         self.second = decoding.second and decoding.second.engine
         self.ended_feats: deque[Tensor] = deque()
         self._kept = KeptFeatures()
@@ -211,7 +211,7 @@ class Stream:
             if window:
                 return window
         if self.ended:
-            return self._pending if spec.num_frames(self._pending) else 0
+            return self._pending if spec.rate.num_frames(self._pending) else 0
         whole = self._pending - spec.ahead_frames
         whole -= whole % spec.chunk_frames
         return whole + spec.ahead_frames if whole > 0 else 0
@@ -222,7 +222,7 @@ class Stream:
 
         A state that may be reset after any chunk has to be there after every chunk.
         """
-        return min(self.due, self.engine.spec.window_frames) if self._resets else self.due
+        return min(self.due, self.engine.spec.step_frames) if self._resets else self.due
 
     def feats(self, frames: int) -> Tensor:
         """(T, F), T = `frames` of those that wait. They stay until `give`."""
@@ -246,7 +246,7 @@ class Stream:
         elif self._windows is not None:
             log_probs, _ = self._window_text(log_probs, last=True)
         else:
-            frames = min(frames, self.engine.spec.factor * len(log_probs))
+            frames = min(frames, self.engine.spec.rate.factor * len(log_probs))
         count, ended = len(log_probs), self._transcript.ended
         if self.second is not None:
             self._kept.append(self.feats(frames))
@@ -268,7 +268,7 @@ class Stream:
         text = self._windows.text(log_probs, start, last)
         end = start + len(text)
         seen = end - self._windows.before(end) - (start - self._windows.before(start))
-        return text, self.engine.spec.factor * seen
+        return text, self.engine.spec.rate.factor * seen
 
     def settle(self, log_probs: Tensor) -> None:
         """What the second pass made of `ended_feats[0]`: (E, V)."""
@@ -294,9 +294,9 @@ class Stream:
 
     def _move_on(self) -> None:
         """The result anew, and what new pieces need."""
-        factor, transcript = self.engine.spec.factor, self._transcript
+        factor, transcript = self.engine.spec.rate.factor, self._transcript
         for piece, _ in list(transcript.waiting)[len(self.ended_feats) :]:
-            ahead = self.feats(self.engine.spec.lookahead)
+            ahead = self.feats(self.engine.spec.rate.lookahead)
             last = factor * piece.last + len(ahead)
             self.ended_feats.append(self._kept.read(factor * piece.first, last, ahead))
         self._kept.forget(factor * transcript.pieces.first)
@@ -333,7 +333,7 @@ class Stream:
         self.check()
         if self.over and not self.result.is_final:
             raise RuntimeError("this session was dropped; nothing is left of it")
-        first = self.engine.spec.factor * self._transcript.pieces.first
+        first = self.engine.spec.rate.factor * self._transcript.pieces.first
         return StreamValue(
             self._packets, self._unresampled, self._past, self._samples,
             torch.cat([*self._feats, self._no_feats]), self._speech_state, tuple(self._speech),
@@ -360,7 +360,7 @@ class Stream:
         self._speech_state = value.detector
         self.ended_feats = deque(each.to(self._past.device) for each in value.ended_feats)
         if value.kept is not None:
-            first = self.engine.spec.factor * self._transcript.pieces.first
+            first = self.engine.spec.rate.factor * self._transcript.pieces.first
             self._kept.restore(value.kept.to(self._past.device), first)
         self.state = EncoderState(*(each.to(self._past.device) for each in value.state))
         self._move_on()
@@ -368,7 +368,7 @@ class Stream:
     def _check(self, value: StreamValue) -> None:
         """Raises ValueError unless the parts of a value fit each other, and this stream."""
         spec, given, transcript = self.engine.spec, value.resampler.given, value.transcript
-        factor, ahead, frame = spec.factor, spec.lookahead, transcript.frame
+        factor, ahead, frame = spec.rate.factor, spec.rate.lookahead, transcript.frame
         for found, own in zip(value.state, self.state, strict=True):
             require(
                 found.shape == own.shape and found.dtype == own.dtype, "another network's state"
@@ -398,7 +398,7 @@ class Stream:
         require((detector is None) == (value.detector is None), "a speech detector is missing")
         if detector is not None and value.detector is not None:
             detector.check(value.detector, given)
-            lead = -(-self.engine.spec.lead_frames // factor)
+            lead = -(-self.engine.spec.rate.lead_frames // factor)
             complete = max(frame, lead + given // detector.frame)
             require(
                 frame + len(value.speech) == complete, "frames of the speech detector are missing"

@@ -244,7 +244,7 @@ class Transcript:
         piece, _ = self.waiting.popleft()
         self.again.accept(piece.of(log_probs))
         if piece.ends:
-            self.add(self.again, piece.end, duration, second.engine.spec.context)
+            self.add(self.again, piece.end, duration, second.engine.spec.context_name)
             self.again = self.begin(second.search, piece.end)
 
     @property

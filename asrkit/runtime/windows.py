@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from asrkit.backends import Spec
+from asrkit.model import FrameRate
 from asrkit.runtime.endpoint import frames
 from asrkit.runtime.engine import Engine
 from asrkit.runtime.second_pass import LEFT_MS, LONGEST_MS, middle_of_pause
@@ -26,15 +26,15 @@ class Windows:
     """The windows of a stream in full context, one after another.
 
     Args:
-        spec: numbers of the network.
+        rate: how feature frames become encoder frames.
         quiet: finds the frames in which nothing is said.
     """
 
-    def __init__(self, spec: Spec, quiet: Quiet) -> None:
-        self._spec, self._quiet = spec, quiet
+    def __init__(self, rate: FrameRate, quiet: Quiet) -> None:
+        self._rate, self._quiet = rate, quiet
         self._left, self._longest = (
-            frames(LEFT_MS, spec.frame_ms),
-            frames(LONGEST_MS, spec.frame_ms),
+            frames(LEFT_MS, rate.frame_ms),
+            frames(LONGEST_MS, rate.frame_ms),
         )
 
     def before(self, start: int) -> int:
@@ -49,10 +49,10 @@ class Windows:
             waiting: feature frames that are there, from those before the text on.
         """
         size = self.before(start) + self._longest
-        if self._spec.num_frames(waiting) <= size:
+        if self._rate.num_frames(waiting) <= size:
             return 0
         report_windows()
-        return self._spec.factor * size + self._spec.lookahead
+        return self._rate.factor * size + self._rate.lookahead
 
     def text(self, log_probs: Tensor, start: int, last: bool) -> Tensor:
         """The frames of a window's text, of all that it sees: (E, V) -> (E', V)."""
@@ -65,7 +65,7 @@ class Windows:
         """The log-probabilities of a whole recording: (T, F) -> (E, V)."""
         parts, start, last = [], 0, False
         while not last:
-            rest = feats[self._spec.factor * (start - self.before(start)) :]
+            rest = feats[self._rate.factor * (start - self.before(start)) :]
             size = self.whole(start, len(rest))
             last = size == 0
             output = engine.step_of([rest[:size] if size else rest], engine.init_state(1))

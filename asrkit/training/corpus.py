@@ -102,7 +102,7 @@ def shared_corpus(config: Config, ranks: Ranks) -> Corpus:
 def text_encoder(config: Config, tokenizer: Tokenizer) -> TextEncoder:
     """The encoder of texts for the configuration's model."""
     return TextEncoder(
-        tokenizer, build_normalizer(config.text), config.model.num_frames,
+        tokenizer, build_normalizer(config.text), config.model.rate.num_frames,
         build_frontend(config.model),
     )  # fmt: skip
 

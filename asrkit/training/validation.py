@@ -10,7 +10,7 @@ from asrkit.build import build_search
 from asrkit.config import Config
 from asrkit.data.dataset import Batch
 from asrkit.evaluation import Outcome, Score, Utterance, recognize, scores
-from asrkit.model import FULL_CONTEXT, ConformerCTC
+from asrkit.model import FULL, ConformerCTC, Context
 from asrkit.runtime import Recognizer
 from asrkit.search import Search
 from asrkit.text import Tokenizer
@@ -41,15 +41,12 @@ def scores_on_dev(
         frontend: of the model.
         align: the references too, which measures delays and takes its time.
     """
-    context, data, encode = config.context, config.data, corpus.encode
-    contexts = [(FULL_CONTEXT, 0, 0)] if context.full_share > 0 else []
-    around = max(context.left_contexts), context.right_context
-    contexts += [(chunk, *around) for chunk in dict.fromkeys(context.chunk_sizes)]
+    data, encode = config.data, corpus.encode
     dev = held_out(
         corpus.dev, encode, data.max_batch_seconds, data.num_workers, ranks.rank, ranks.size
     )
     search = build_search(config.search)
-    own = validate(model, encode.tokenizer, search, dev, contexts, align, frontend)
+    own = validate(model, encode.tokenizer, search, dev, config.context.validated, align, frontend)
     # In the order that one rank would have them, for sums of floats depend on it.
     rounds = zip_longest(*ranks.gather([list(own)]), fillvalue=[])
     return scores(chain.from_iterable(batch for each in rounds for batch in each))
@@ -60,7 +57,7 @@ def validate(
     tokenizer: Tokenizer,
     search: Search,
     batches: Iterable[Batch],
-    contexts: Sequence[tuple[int, int, int]],
+    contexts: Sequence[Context],
     align: bool = False,
     frontend: Frontend | None = None,
 ) -> Iterator[list[dict[str, Outcome]]]:
@@ -71,19 +68,19 @@ def validate(
         tokenizer: of its labels.
         search: for the texts.
         batches: with their references.
-        contexts: (chunk_size, left_context, right_context) of each.
+        contexts: contexts in which the utterances are recognised.
         align: the references too, for delays and the times of words.
         frontend: of the model; Kaldi's if None.
     """
     model.eval()
 
-    def recognizer(chunk_size: int, left_context: int, right_context: int) -> Recognizer:
+    def recognizer(context: Context) -> Recognizer:
         # A backend keeps tables made of the weights: a new one for weights that have changed.
-        backend = eager(model, chunk_size, left_context, right_context)
+        backend = eager(model, context)
         return Recognizer(backend, tokenizer, search, frontend=frontend)
 
-    aligner = recognizer(FULL_CONTEXT, 0, 0)
-    recognizers = {each.context: each for each in (recognizer(*each) for each in contexts)}
+    aligner = recognizer(FULL)
+    recognizers = {each.context: each for each in map(recognizer, contexts)}
     for batch in batches:
         yield list(recognize([utterances_of(batch)], recognizers, aligner if align else None))
 

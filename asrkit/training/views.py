@@ -1,4 +1,4 @@
-"""Random views of a training batch: augmented features, each with a chunk size and left context."""
+"""Random views of a training batch: augmented features, each with a context."""
 
 import random
 
@@ -7,7 +7,7 @@ from torch.nn import functional
 
 from asrkit.audio import Frontend, SpecAugment, change_gain, warp_frequencies
 from asrkit.config import AugmentationConfig, Config, ContextConfig
-from asrkit.model import FULL_CONTEXT, View
+from asrkit.model import FULL, Context, View
 from asrkit.training.optimizer import ramp
 
 
@@ -28,7 +28,7 @@ def draw_views(
     masked *= ramp(progress, config.augmentation.spec_ramp)
     return [
         View(
-            spec_augment(perturbed(feats, config.augmentation, frontend), lengths, masked), *context
+            spec_augment(perturbed(feats, config.augmentation, frontend), lengths, masked), context
         )
         for context in draw_contexts(config.context, config.training.views, draw)
     ]
@@ -51,23 +51,22 @@ def perturbed(feats: Tensor, config: AugmentationConfig, frontend: Frontend) -> 
     return change_gain(warped, config.gain_db)
 
 
-def draw_contexts(
-    config: ContextConfig, views: str, draw: random.Random
-) -> list[tuple[int, int, int]]:
-    """Chunk size, left and right context of each view of a batch.
+def draw_contexts(config: ContextConfig, views: str, draw: random.Random) -> list[Context]:
+    """Return the context of each view of a batch.
 
     "one" view, or two in the "same" context, have full context with the probability `full_share`;
     with "full_and_chunks" the first view has full context and the second never has.
     """
     if views == "full_and_chunks":
-        return [(FULL_CONTEXT, 0, 0), draw_chunks(config, draw)]
+        return [FULL, draw_chunks(config, draw)]
     full = draw.random() < config.full_share
-    context = (FULL_CONTEXT, 0, 0) if full else draw_chunks(config, draw)
+    context = FULL if full else draw_chunks(config, draw)
     return [context] * (1 if views == "one" else 2)
 
 
-def draw_chunks(config: ContextConfig, draw: random.Random) -> tuple[int, int, int]:
+def draw_chunks(config: ContextConfig, draw: random.Random) -> Context:
     chunk_size, left_context = draw.choice(config.chunk_sizes), draw.choice(config.left_contexts)
     # One is not drawn, so that trainings without right context stay what they were, bit for bit.
     right = config.right_contexts
-    return chunk_size, left_context, right[0] if len(right) == 1 else draw.choice(right)
+    right_context = right[0] if len(right) == 1 else draw.choice(right)
+    return Context(chunk_size, left_context, right_context)

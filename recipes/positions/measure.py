@@ -58,9 +58,10 @@ def load(path: str, start: float, duration: float | None) -> Any:
 
 def measures_of(file: ModelFile, utterances: Sequence[Utterance]) -> dict[str, Any]:
     """The word and letter errors of a model, for the report."""
-    frame_ms = file.model.encoder.frame_ms
+    rate, live = file.model.encoder.rate, file.config.context.live
     recognizers = {
-        name: recognizer_of(file, ms // frame_ms if ms else "full") for name, ms in CONTEXTS.items()
+        name: recognizer_of(file, rate.context(live, ms // rate.frame_ms if ms else "full"))
+        for name, ms in CONTEXTS.items()
     }
     longest = longest_heard(file.config)
     rows = {times: join(utterances, times * longest * audio.SAMPLE_RATE) for times in TIMES}

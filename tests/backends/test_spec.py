@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from asrkit.backends import eager, milliseconds
+from asrkit.backends import eager
 from asrkit.backends.compare import aged
 from asrkit.backends.description import Exported, describe, described, export_path
 from asrkit.backends.registry import check
 from asrkit.errors import UserError
-from asrkit.model import FULL_CONTEXT
+from asrkit.model import FULL, FULL_CONTEXT, Context, FrameRate
 from asrkit.runtime.load import on_device
 from tests.conftest import tiny_model
 from tests.test_model_file import a_file
@@ -20,17 +20,18 @@ from tests.test_model_file import a_file
 @pytest.mark.parametrize(("kind", "factor", "ms"), [("conv4", 4, 40), ("conv8", 8, 80)])
 def test_a_spec_is_the_network_in_numbers(kind: str, factor: int, ms: int) -> None:
     model = tiny_model(vocab_size=7, subsampling=kind)
-    spec = eager(model, 4, 16).spec
-    assert spec == (80, factor, 0, 7, torch.device("cpu"), torch.float64, 4, 16, 0, 0)
-    assert (spec.frame_ms, spec.chunk_frames) == (ms, 4 * factor)
-    assert eager(model, FULL_CONTEXT, 16).spec.left_context == 0
-    check(eager(model, 4, 16), a_file(), eager(model, 4, 16))
-    state = eager(model, 4, 16).init_state(2)
-    assert aged(state, spec.frame_ms).position.tolist() == [0, 3_600_000 // ms]
+    spec = eager(model, Context(4, 16)).spec
+    rate, context = FrameRate(factor), Context(4, 16)
+    assert spec == (80, rate, 7, torch.device("cpu"), torch.float64, context)
+    assert (spec.rate.frame_ms, spec.chunk_frames) == (ms, 4 * factor)
+    assert eager(model, Context(FULL_CONTEXT, 16)).spec.context == FULL
+    check(eager(model, Context(4, 16)), a_file(), eager(model, Context(4, 16)))
+    state = eager(model, Context(4, 16)).init_state(2)
+    assert aged(state, spec.rate.frame_ms).position.tolist() == [0, 3_600_000 // ms]
 
 
 def test_an_export_says_how_long_its_frames_are() -> None:
-    exported = Exported("ctc", 4, 16, milliseconds(8))
+    exported = Exported("ctc", Context(4, 16), FrameRate(8).frame_ms)
     assert str(exported) == "ctc, chunks of 320 ms with 1280 ms before them"
     assert export_path(Path("exp/m.safetensors"), exported, "onnx") == Path("exp/m.320-1280ms.onnx")
     values = json.loads(describe(exported, a_file()))
@@ -43,7 +44,9 @@ def test_an_export_says_how_long_its_frames_are() -> None:
 
 
 def test_control_a_backend_of_another_factor_is_noticed() -> None:
-    four, eight = (eager(tiny_model(subsampling=kind), 4, 16) for kind in ("conv4", "conv8"))
+    four, eight = (
+        eager(tiny_model(subsampling=kind), Context(4, 16)) for kind in ("conv4", "conv8")
+    )
     with pytest.raises(UserError, match="differs from eager by inf"):
         check(eight._replace(spec=four.spec), a_file(), four)
 

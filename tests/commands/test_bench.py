@@ -7,6 +7,7 @@ import pytest
 
 from asrkit.__main__ import COMMANDS
 from asrkit.commands.bench import main, rows_of
+from asrkit.model import Context
 from asrkit.model_file import save_model
 from asrkit.runtime import recognizer_of
 from tests.laws.test_export import file_of
@@ -41,7 +42,7 @@ def test_the_table_and_the_file(model: Path, capsys: pytest.CaptureFixture[str])
 
 def test_every_stream_is_stepped(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step that leaves a stream out would look fast."""
-    recognizer = recognizer_of(file_of(), 4, 8)
+    recognizer = recognizer_of(file_of(), Context(4, 8))
     assert rows_of({"eager": (recognizer, 0.0)}, 1, 4, 2)[0].streams == 4
     assert rows_of({"eager": (recognizer, 0.0)}, 1, 5, 2, batchers=2)[0].streams == 5
     monkeypatch.setattr("asrkit.runtime.batcher.Batcher.step", lambda self: [None] * 3)

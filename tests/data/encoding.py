@@ -4,4 +4,4 @@ from asrkit.config import ModelConfig
 from asrkit.data.dataset import TextEncoder
 from asrkit.text import CharTokenizer, normalize
 
-ENCODE = TextEncoder(CharTokenizer(list(" enosy")), normalize, ModelConfig().num_frames)
+ENCODE = TextEncoder(CharTokenizer(list(" enosy")), normalize, ModelConfig().rate.num_frames)

@@ -99,7 +99,7 @@ def test_equal_letters_need_a_blank_between_them() -> None:
 def test_longer_frames_need_more_audio() -> None:
     """Of a network that makes one of 8 feature frames: ceil((n-240)/1280)."""
     network = ModelConfig.model_validate({"subsampling": "conv8"})
-    encode = TextEncoder(ENCODE.tokenizer, ENCODE.normalize, network.num_frames)
+    encode = TextEncoder(ENCODE.tokenizer, ENCODE.normalize, network.rate.num_frames)
     assert encode.why_not("nosy", 240 + 1280 * 3) == (
         "too short: 3 encoder frames, but CTC needs 4 for its labels"
     )

@@ -12,7 +12,7 @@ from asrkit.evaluation.delays import Delay
 from asrkit.evaluation.outcomes import Loss
 from asrkit.evaluation.scoring import losses_of, rates
 from asrkit.evaluation.wer import ErrorRate
-from asrkit.model import FULL_CONTEXT, CTCLoss, View
+from asrkit.model import FULL_CONTEXT, Context, CTCLoss, View
 from asrkit.runtime import Engine, Recognizer, Result
 from asrkit.search import GreedySearch
 from asrkit.text import CharTokenizer
@@ -83,7 +83,7 @@ def test_loss_is_the_trainings_and_takes_no_second_pass(monkeypatch: pytest.Monk
     ]
     contexts = {"full": (FULL_CONTEXT, 0), "160 ms": (4, 8)}
     recognizers = {
-        name: Recognizer(eager(model, *context), tokenizer, GreedySearch())
+        name: Recognizer(eager(model, Context(*context)), tokenizer, GreedySearch())
         for name, context in contexts.items()
     }
     calls, step = 0, Engine.step
@@ -107,8 +107,8 @@ def test_loss_is_the_trainings_and_takes_no_second_pass(monkeypatch: pytest.Monk
             feats, _ = audio.Fbank()(samples, samples[:, :0])
             tokens = torch.tensor([tokenizer.encode(texts[i])])
             expected = CTCLoss(model, [], 0.0)(
-                [View(feats, chunk_size, left_context)], torch.tensor([feats.size(1)]), tokens,
-                torch.tensor([tokens.size(1)]),
+                [View(feats, Context(chunk_size, left_context))],
+                torch.tensor([feats.size(1)]), tokens, torch.tensor([tokens.size(1)]),
             )  # fmt: skip
             found = outcomes[i][name].loss
             assert found is not None

@@ -19,7 +19,7 @@ from asrkit.data.cuts import load_cuts
 from asrkit.data.dataset import TextEncoder
 from asrkit.evaluation import Utterance, recognize, scores
 from asrkit.evaluation.outcomes import aligned, traced
-from asrkit.model import FULL_CONTEXT
+from asrkit.model import FULL, Context
 from asrkit.model_file import load_model
 from asrkit.runtime import Endpointer, Recognizer
 from asrkit.search import GreedySearch
@@ -116,11 +116,11 @@ def test_all_users_give_one_number(folder: Path, capsys: pytest.CaptureFixture[s
     shown = f"({sum(counts)} of 6: {counts[0]} sub, {counts[1]} del, {counts[2]} ins)"
     assert run("decode", "--model", "m.safetensors", *context, "--manifest", "dev.jsonl") == 0
     assert shown in capsys.readouterr().err
-    plain = eager(file.model, 4, 8)
+    plain = eager(file.model, Context(4, 8))
     of_gate = export.score(plain, file, list(read_scored("dev.jsonl", [])))
-    encode = TextEncoder(file.tokenizer, str, file.config.model.num_frames)
+    encode = TextEncoder(file.tokenizer, str, file.config.model.rate.num_frames)
     batches = held_out(load_cuts("dev.jsonl", []), encode, 60.0)
-    outcomes = validate(file.model, file.tokenizer, GreedySearch(), batches, [(4, 8, 0)])
+    outcomes = validate(file.model, file.tokenizer, GreedySearch(), batches, [Context(4, 8)])
     trained = scores(chain.from_iterable(outcomes))
     assert shown in str(of_gate.words)
     assert shown in str(trained["160 ms"].words)
@@ -153,8 +153,10 @@ def test_long_recordings_go_in_pieces_and_are_scored_alike(
     """Those too long for full context have no alignment, and so no delay."""
     file = load_model("m.safetensors")
     batch = [Utterance(str(i), speech(2.0, seed=i), "ab ba") for i in range(2)]
-    recognizers = {"160 ms": Recognizer(eager(file.model, 4, 8), file.tokenizer, GreedySearch())}
-    full = eager(file.model, FULL_CONTEXT, 0)
+    recognizers = {
+        "160 ms": Recognizer(eager(file.model, Context(4, 8)), file.tokenizer, GreedySearch())
+    }
+    full = eager(file.model, FULL)
     aligner = Recognizer(full, file.tokenizer, GreedySearch())
     (score,) = scores(recognize([batch], recognizers, aligner)).values()
     monkeypatch.setattr("asrkit.evaluation.outcomes.PIECES_SECONDS", 1.0)

@@ -19,6 +19,7 @@ from asrkit import audio
 from asrkit.backends.description import Exported
 from asrkit.export import onnx
 from asrkit.export.replay import eager_step
+from asrkit.model import Context
 from asrkit.model_file import ModelFile, load_model
 from tests.conftest import PROJECT, SHARED_DATA, skip
 from tests.running import run
@@ -69,7 +70,7 @@ def of_one_stream(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 "state": module.init_state(1)}, None  # fmt: skip
 
     path, file = tmp_path_factory.mktemp("export") / "model.onnx", load_model(MODEL)
-    exported = Exported("model", CHUNK, LEFT)
+    exported = Exported("model", Context(CHUNK, LEFT))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(onnx, "chunk_inputs", inputs)
         onnx.write(eager_step(file, exported), path, exported, file)

@@ -12,10 +12,11 @@ from asrkit.backends.compare import TOLERANCE
 from asrkit.backends.description import Exported
 from asrkit.commands.export import main as export
 from asrkit.export.replay import eager_step, largest_difference, tolerance
+from asrkit.model import Context
 from asrkit.model_file import ModelFile, load_model
 from tests.conftest import skip, speech
 
-WHOLE = Exported("model", 16, 64)
+WHOLE = Exported("model", Context(16, 64))
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +73,7 @@ def test_control_other_weights_are_more_than_rounding(
 
 
 def test_from_features_the_bound_is_as_ever(file: ModelFile, quiet_above: torch.Tensor) -> None:
-    assert tolerance(file, Exported("ctc", 16, 64), quiet_above) == TOLERANCE
+    assert tolerance(file, Exported("ctc", Context(16, 64)), quiet_above) == TOLERANCE
 
 
 @pytest.mark.slow

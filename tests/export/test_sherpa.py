@@ -15,13 +15,13 @@ from asrkit.commands.export import main
 from asrkit.config import parse_config
 from asrkit.errors import UserError
 from asrkit.export import sherpa, sherpa_folder
-from asrkit.model import CTCStep
+from asrkit.model import Context, CTCStep
 from asrkit.model_file import ModelFile, load_model, save_model
 from tests.conftest import SHARED_DATA, speech
 from tests.laws.test_export import file_of
 from tests.test_model_file import a_file
 
-CONTEXT = Exported("ctc", 8, 16, 40)
+CONTEXT = Exported("ctc", Context(8, 16))
 PHONE = {"kind": "kaldi", "high_frequency": 7600.0, "snip_edges": False}
 
 
@@ -81,7 +81,7 @@ def test_its_caches_carry_a_stream(tmp_path: Path) -> None:
     samples = torch.from_numpy(speech(4.0))[None]
     feats, _ = Fbank(80)(samples, samples[:, :0])
     feats = feats[:, : 32 * (feats.size(1) // 32)]
-    step = CTCStep(small.model, CONTEXT.chunk_size, CONTEXT.left_context)
+    step = CTCStep(small.model, Context(CONTEXT.chunk_size, CONTEXT.left_context))
     with torch.no_grad():
         expected = step(feats, torch.tensor([feats.size(1)]), step.init_state(1))[0][0].numpy()
     found = streamed(folder, feats[0].numpy())
@@ -132,7 +132,7 @@ def test_int8_and_its_own_features(tmp_path: Path, file: ModelFile) -> None:
             soundfile.read(path, dtype="float32")[0]
             for path in SHARED_DATA.glob("an4/audio/f*/*5-*")
         ],
-        sherpa_folder.tail_samples(Exported("ctc", 16, 64, 40)),
+        sherpa_folder.tail_samples(Exported("ctc", Context(16, 64))),
     )
 
 
@@ -178,4 +178,4 @@ def test_spaces_of_any_tokenizer(file: ModelFile) -> None:
     assert lines[0] == "<blk> 0"
     assert len(lines) == file.tokenizer.vocab_size
     assert all(len(line.split(" ")) == 2 for line in lines)
-    assert file.model.encoder.factor == sherpa.FACTOR
+    assert file.model.encoder.rate.factor == sherpa.FACTOR

@@ -323,7 +323,7 @@ def test_a_conformer_of_40_ms(kind: str, tmp_path: Path) -> None:
         weights["encoder.pre_encode.out.weight"] = torch.randn(16, 4 * 21)
 
     file = import_checkpoint("nemo", checkpoint(tmp_path / "m.nemo", change)).file
-    assert (file.model.encoder.frame_ms, file.model.encoder.lead_frames) == (40, 3)
+    assert (file.model.encoder.rate.frame_ms, file.model.encoder.rate.lead_frames) == (40, 3)
 
 
 def test_mutated_checkpoints(nemo: Path, tmp_path: Path) -> None:

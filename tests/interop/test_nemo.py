@@ -12,6 +12,7 @@ from asrkit import audio
 from asrkit.build import build_frontend
 from asrkit.interop import Imported, import_checkpoint
 from asrkit.interop.checkpoint import CheckpointError
+from asrkit.model import Context
 from asrkit.model_file import ModelFile
 from asrkit.runtime import Recognizer, recognizer_of
 from tests.conftest import SHARED_FIXTURES
@@ -92,9 +93,12 @@ def features(fixture: Fixture, clip: str) -> Tensor:
 @torch.no_grad()
 def test_features_and_subsampling(fixture: Fixture, clip: str) -> None:
     encoder, feats = fixture.file.model.encoder, features(fixture, clip)
-    assert difference(feats[0, encoder.lead_frames :], fixture.tensor(f"{clip}/feats")) < TOLERANCE
+    assert (
+        difference(feats[0, encoder.rate.lead_frames :], fixture.tensor(f"{clip}/feats"))
+        < TOLERANCE
+    )
     lengths, state = torch.tensor([feats.size(1)]), encoder.init_state(1, 0)
-    normal = encoder.normalize(feats, lengths, state.position, 1)
+    normal = encoder.normalize(feats, lengths, state.position, Context(1))
     subsampled = encoder.subsampling(*normal, state.feats, state.hidden)[0][0]
     assert (
         difference(subsampled / encoder.dim**0.5, fixture.tensor(f"{clip}/subsampled")) < TOLERANCE
@@ -138,7 +142,7 @@ def streamed(recognizer: Recognizer, samples: np.ndarray, seed: int) -> tuple[Te
 def test_streamed_in_every_context(fixture: Fixture, clip: str) -> None:
     samples = fixture.arrays[f"{clip}/audio"]
     for seed, (name, chunk, left) in enumerate(fixture.contexts()):
-        recognizer = recognizer_of(fixture.file, chunk, left)
+        recognizer = recognizer_of(fixture.file, Context(chunk, left))
         log_probs, text = streamed(recognizer, samples, seed)
         expected = blank_first(fixture.tensor(f"{clip}/{name}/log_probs"))
         assert difference(log_probs, expected) < TOLERANCE
@@ -153,7 +157,7 @@ def test_the_settings(fixture: Fixture) -> None:
     assert context.left_contexts == [70]
     assert (context.chunk_size, context.left_context) == (14, 70)
     encoder = fixture.file.model.encoder
-    assert (model.frontend.kind, encoder.lead_frames, encoder.factor) == ("slaney", 7, 8)
+    assert (model.frontend.kind, encoder.rate.lead_frames, encoder.rate.factor) == ("slaney", 7, 8)
     hybrid = fixture.imported.left_out.keys() == {"decoder", "joint"}
     assert hybrid or not fixture.imported.left_out
 

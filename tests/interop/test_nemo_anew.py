@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from asrkit.interop import import_checkpoint
+from asrkit.model import Context
 from asrkit.runtime import recognizer_of
 from tests.conftest import PROJECT, speech
 from tests.interop.test_nemo import (
@@ -158,11 +159,11 @@ def without_spaces_before_marks(text: str) -> str:
 
 def differences(fixture: Fixture, seed: int) -> tuple[dict[str, float], list[tuple[str, str]]]:
     """The largest of each kind over the contexts, and the texts, asrkit's and NeMo's."""
-    lead = fixture.file.model.encoder.lead_frames
+    lead = fixture.file.model.encoder.rate.lead_frames
     feats = difference(features(fixture, CLIP)[0, lead:], fixture.tensor(f"{CLIP}/feats"))
     rows, texts = [], []
     for name, chunk, left in fixture.contexts():
-        recognizer = recognizer_of(fixture.file, chunk, left)
+        recognizer = recognizer_of(fixture.file, Context(chunk, left))
         log_probs, text = streamed(recognizer, fixture.arrays[f"{CLIP}/audio"], seed)
         expected = blank_first(fixture.tensor(f"{CLIP}/{name}/log_probs"))
         rows.append((*offline(fixture, CLIP, name, chunk, left), difference(log_probs, expected)))

@@ -20,7 +20,7 @@ from asrkit.backends import eager
 from asrkit.backends.compare import difference
 from asrkit.interop import Imported, import_checkpoint
 from asrkit.interop.checkpoint import CheckpointError
-from asrkit.model import FULL_CONTEXT
+from asrkit.model import FULL_CONTEXT, Context
 from asrkit.model_file import load_model
 from asrkit.runtime import Recognizer
 from tests.conftest import PROJECT
@@ -86,8 +86,8 @@ def test_features_and_subsampling(imported: Imported, expected: Expected, clip: 
     assert apart.max() < 2e-2
     encoder = imported.file.model.encoder
     state, lengths = encoder.init_state(1, 0), torch.tensor([feats.size(1)])
-    frames = encoder.num_frames(feats.size(1))
-    normalized = encoder.normalize(feats, lengths, state.position, frames)
+    frames = encoder.rate.num_frames(feats.size(1))
+    normalized = encoder.normalize(feats, lengths, state.position, Context(frames))
     subsampled, _, _ = encoder.subsampling(*normalized, state.feats, state.hidden)
     assert off(subsampled[0], expected, f"{clip}/subsampled") < 1e-4
 
@@ -122,7 +122,7 @@ def test_samples_to_text(imported: Imported, expected: Expected, clip: str, cont
     found = []
     for given in ([samples], packets(samples, 1), packets(samples, 2)):
         search = Recorder()
-        backend = eager(imported.file.model, *CONTEXTS[context])
+        backend = eager(imported.file.model, Context(*CONTEXTS[context]))
         session = Recognizer(backend, tokenizer, search).start()
         for packet in given:
             session.accept(packet)
@@ -247,7 +247,7 @@ def test_other_subsamplings(
     settings = yaml.safe_load((copy / "train.yaml").read_text())["encoder_conf"]
     encoder = import_checkpoint("wenet", copy).file.model.encoder
     wanted = wenet_reference.encode(weights, settings, feats)
-    assert len(wanted) == encoder.num_frames(len(feats))
+    assert len(wanted) == encoder.rate.num_frames(len(feats))
     assert difference(offline(encoder, feats[None], FULL_CONTEXT, 0)[0], wanted) < 1e-4
 
 

@@ -87,9 +87,9 @@ def outputs(path: Path, feats: torch.Tensor, lengths: torch.Tensor) -> Arrays:
         found[name] = rows(encoded, frames)
     encoded, frames, _ = encoder(feats, lengths, encoder.init_state(2, 0), FULL)
     found["log_probs"] = rows(model.log_probs(encoded), frames)
-    size, state, parts = encoder.factor * CHUNK, encoder.init_state(1, LEFT), []
-    for start in range(0, feats.size(1) - encoder.lookahead, size):
-        part = feats[:1, start : start + size + encoder.lookahead]
+    size, state, parts = encoder.rate.factor * CHUNK, encoder.init_state(1, LEFT), []
+    for start in range(0, feats.size(1) - encoder.rate.lookahead, size):
+        part = feats[:1, start : start + size + encoder.rate.lookahead]
         encoded, _, state = encoder(part, torch.tensor([part.size(1)]), state, CHUNK)
         parts.append(encoded[0])
     found["stream"] = torch.cat(parts).numpy()
@@ -101,7 +101,7 @@ def losses(path: Path, feats: torch.Tensor, lengths: torch.Tensor) -> Arrays:
 
     The last layer's alone, with an intermediate layer's, and of two views that are to agree.
     """
-    from asrkit.model import CTCLoss, View
+    from asrkit.model import Context, CTCLoss, View
 
     found = {}
     for name, layers, views in (
@@ -111,7 +111,7 @@ def losses(path: Path, feats: torch.Tensor, lengths: torch.Tensor) -> Arrays:
     ):
         model = network(path).requires_grad_()
         inputs = feats.clone().requires_grad_()
-        seen = [View(inputs, *view) for view in views]
+        seen = [View(inputs, Context(*view)) for view in views]
         loss = CTCLoss(model, layers, 0.3)(seen, lengths, TOKENS, torch.tensor([4, 2]), 0.2)
         loss.sum().backward()
         assert inputs.grad is not None

@@ -14,7 +14,7 @@ from torch import Tensor
 from asrkit import audio
 from asrkit.backends import eager
 from asrkit.backends.compare import difference
-from asrkit.model import FULL_CONTEXT, ConformerEncoder, EncoderState, EncoderStep
+from asrkit.model import FULL_CONTEXT, ConformerEncoder, Context, EncoderState, EncoderStep
 from asrkit.model.positions import KINDS, FramePosition
 from asrkit.model.positions.absolute_keys import AbsoluteKeysPosition
 from asrkit.runtime import Recognizer
@@ -116,7 +116,7 @@ def samples_to_text(case: dict[str, Any]) -> float:
         for given in ([samples], packets(samples, seed)):
             search = Recorder()
             tokenizer = CharTokenizer(list("abcdefghij "))
-            session = Recognizer(eager(model, chunk, left), tokenizer, search).start()
+            session = Recognizer(eager(model, Context(chunk, left)), tokenizer, search).start()
             for packet in given:
                 session.accept(packet)
             results.append(timed(session.finish()))
@@ -216,7 +216,7 @@ def slope_error(
 
 
 def torchscript(case: dict[str, Any]) -> float:
-    step = EncoderStep(encoder(case), 16, 24)
+    step = EncoderStep(encoder(case), Context(16, 24))
     return replayed(step, torch.jit.script(step))
 
 

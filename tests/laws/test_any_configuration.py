@@ -16,7 +16,7 @@ from asrkit.build import pieces_of
 from asrkit.lm import Hotwords, TokenFusion, Weighted, WordFusion, read_arpa
 from asrkit.lm.fusion import as_word
 from asrkit.lm.kneser_ney import arpa_lines, estimate
-from asrkit.model import FULL_CONTEXT, CTCOutput, EncoderState
+from asrkit.model import FULL_CONTEXT, Context, CTCOutput, EncoderState
 from asrkit.model.convolution import NORMS, PADDINGS
 from asrkit.model.positions import KINDS
 from asrkit.runtime import BatchedSession, Recognizer, Result, Session
@@ -82,7 +82,7 @@ def case(seed: int, folder: Path) -> Case:
         shape["subsampling"] = PADDED
     model = tiny_model(tokenizer.vocab_size, **shape)
     kind = drawn_later.choice(sorted(audio.KINDS))
-    frontend = audio.build_frontend(kind, 80, model.encoder.lead_frames)
+    frontend = audio.build_frontend(kind, 80, model.encoder.rate.lead_frames)
     feats, _ = audio.features(frontend.double(), whole, torch.tensor([whole.size(1)]))
     model = fitted(model, feats, chunk_size, left_context)
     with torch.no_grad():
@@ -100,9 +100,9 @@ def case(seed: int, folder: Path) -> Case:
     larger = [size for size in (0, 0, 4, 16, FULL_CONTEXT) if size == 0 or size > chunk_size]
     second = draw.choice(larger) if chunk_size != FULL_CONTEXT else 0
     other_search = drawn_search(draw, tokenizer, folder) if draw.random() < 0.5 else None
-    larger_pass = eager(model, second, left_context) if second else None
+    larger_pass = eager(model, Context(second, left_context)) if second else None
     recognizer = Recognizer(
-        eager(model, chunk_size, left_context, right_context), tokenizer, search,
+        eager(model, Context(chunk_size, left_context, right_context)), tokenizer, search,
         endpointer=endpointer, postprocess=rewrite, second_pass=larger_pass,
         second_search=other_search, frontend=frontend,
     )  # fmt: skip

@@ -19,7 +19,7 @@ from asrkit.commands.export import main as export
 from asrkit.errors import UserError
 from asrkit.export import int8, onnx
 from asrkit.export.replay import eager_step, largest_difference
-from asrkit.model import CTCStep
+from asrkit.model import Context, CTCStep
 from asrkit.model.positions import KINDS
 from asrkit.model.positions.sinusoidal import SinusoidalPosition
 from asrkit.model_file import ModelFile, load_model, save_model
@@ -51,7 +51,7 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> Exports:
     save_model(model, file)
     samples = speech(3.0)
     wav = write_wav(folder / "a.wav", samples)
-    text = recognizer_of(file, CHUNK, LEFT).transcribe(samples).text
+    text = recognizer_of(file, Context(CHUNK, LEFT)).transcribe(samples).text
     dev = write_manifest(folder / "dev.jsonl", {"id": "a", "audio": str(wav), "text": text})
     exports = Exports(model, dev)
     for kind in ("onnx", "onnx-int8"):
@@ -85,7 +85,9 @@ def test_streaming_is_what_eager_makes_offline(
     exports: Exports, recording: np.ndarray, kind: str
 ) -> None:
     file = exports.file()
-    ours, plain = (recognizer_of(file, CHUNK, LEFT, backend=each) for each in (kind, "eager"))
+    ours, plain = (
+        recognizer_of(file, Context(CHUNK, LEFT), backend=each) for each in (kind, "eager")
+    )
     assert ours.backend.kind == kind
     wanted = plain.transcribe(recording)
     assert len(wanted.text) > 5
@@ -102,7 +104,10 @@ def test_streaming_is_what_eager_makes_offline(
 def test_states_join_and_split(exports: Exports) -> None:
     """Two streams at different points share a step of ONNX."""
     file = exports.file()
-    backend, plain = build_backend("onnx", file, CHUNK, LEFT), eager(file.model, CHUNK, LEFT)
+    backend, plain = (
+        build_backend("onnx", file, Context(CHUNK, LEFT)),
+        eager(file.model, Context(CHUNK, LEFT)),
+    )
     feats = 17 + torch.randn(2, 3 * 4 * CHUNK, 80)
     lengths = torch.tensor([4 * CHUNK])
     with torch.inference_mode():
@@ -121,7 +126,7 @@ def test_states_join_and_split(exports: Exports) -> None:
 def test_onnx_of_other_parts(what: str, tmp_path: Path) -> None:
     """With absolute positions, which a step has to count, also an hour and a day later."""
     file = file_of("sinusoidal", num_layers=1)
-    exported = Exported(what, 4, 0)  # type: ignore[arg-type]
+    exported = Exported(what, Context(4, 0))  # type: ignore[arg-type]
     assert onnx_difference(file, exported, tmp_path) < POSITION_ROUNDING
 
 
@@ -130,23 +135,25 @@ def test_onnx_of_other_parts(what: str, tmp_path: Path) -> None:
 def test_onnx_of_every_position_encoding(kind: str, tmp_path: Path) -> None:
     """Also of streams that began an hour and a day ago."""
     file = file_of(kind, num_layers=1)
-    assert onnx_difference(file, Exported("ctc", CHUNK, LEFT), tmp_path) < POSITION_ROUNDING
+    assert (
+        onnx_difference(file, Exported("ctc", Context(CHUNK, LEFT)), tmp_path) < POSITION_ROUNDING
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_compiled_of_every_position_encoding(kind: str) -> None:
-    assert build_backend("compiled", file_of(kind), CHUNK, LEFT).kind == "compiled"
+    assert build_backend("compiled", file_of(kind), Context(CHUNK, LEFT)).kind == "compiled"
 
 
 def test_control_angles_in_float32_are_noticed_after_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the comparison of every backend; in a stream's first seconds nothing shows."""
     file, table = file_of("sinusoidal"), SinusoidalPosition.table
-    plain = eager(file.model, CHUNK, LEFT)
+    plain = eager(file.model, Context(CHUNK, LEFT))
     monkeypatch.setattr(
         SinusoidalPosition, "table", lambda self, like: table(self, like).float().double()
     )
-    rounded = eager(file.model, CHUNK, LEFT)
+    rounded = eager(file.model, Context(CHUNK, LEFT))
     with pytest.raises(UserError, match="differs from eager by"):
         check(rounded, file, plain)
     monkeypatch.setattr("asrkit.backends.registry.aged", lambda state, frame_ms: state)
@@ -160,7 +167,7 @@ def test_control_angles_in_float32_are_noticed_after_a_day(monkeypatch: pytest.M
 def test_onnx_of_other_subsamplings_in_float32_and_int8(
     subsampling: object, frontend: str, tmp_path: Path
 ) -> None:
-    exported, path = Exported("ctc", 4, 16), tmp_path / "step.onnx"
+    exported, path = Exported("ctc", Context(4, 16)), tmp_path / "step.onnx"
     file = file_of(subsampling=subsampling, num_layers=1, frontend=frontend)
     assert onnx_difference(file, exported, tmp_path) < 1e-4
     observed = int8.ObservedStep(path, eager_step(file, exported))
@@ -190,7 +197,9 @@ def test_the_fastest_at_hand(exports: Exports, caplog: pytest.LogCaptureFixture)
     assert not caplog.records
     assert chosen(chunk_size=CHUNK, left_context=LEFT + 1) == "eager"
     assert not caplog.records
-    assert recognizer_of(exports.file(), CHUNK, LEFT).backend.kind == "eager"  # unless asked
+    assert (
+        recognizer_of(exports.file(), Context(CHUNK, LEFT)).backend.kind == "eager"
+    )  # unless asked
 
 
 def test_control_an_export_of_other_weights_is_refused(
@@ -200,14 +209,17 @@ def test_control_an_export_of_other_weights_is_refused(
     with torch.no_grad():
         file.model.head.bias[3] += 1e-3
     with pytest.raises(UserError, match="exported from another model"):
-        recognizer_of(file, CHUNK, LEFT, backend="onnx")
-    assert recognizer_of(file, CHUNK, LEFT, backend=None).backend.kind == "eager"
+        recognizer_of(file, Context(CHUNK, LEFT), backend="onnx")
+    assert recognizer_of(file, Context(CHUNK, LEFT), backend=None).backend.kind == "eager"
     assert "running eagerly: " in caplog.text
 
 
 def test_control_a_backend_that_computes_something_else_is_refused(exports: Exports) -> None:
     file = exports.file()
-    backend, plain = build_backend("onnx", file, CHUNK, LEFT), eager(file.model, CHUNK, LEFT)
+    backend, plain = (
+        build_backend("onnx", file, Context(CHUNK, LEFT)),
+        eager(file.model, Context(CHUNK, LEFT)),
+    )
     check(backend, file, plain)
 
     def forgetful(feats, lengths, state):  # type: ignore[no-untyped-def]
@@ -218,7 +230,7 @@ def test_control_a_backend_that_computes_something_else_is_refused(exports: Expo
 
 
 def beside(exports: Exports, kind: str) -> Path:
-    return export_path(exports.model, Exported("ctc", CHUNK, LEFT), kind)
+    return export_path(exports.model, Exported("ctc", Context(CHUNK, LEFT)), kind)
 
 
 def swapped(source: Path, target: Path, **description: object) -> Path:
@@ -263,7 +275,7 @@ def test_exchanged_labels_are_noticed(exports: Exports, tmp_path: Path, kind: st
     """By the comparison, where a file has no digest, as in those of before."""
     path = swapped(beside(exports, kind), tmp_path / "swapped.onnx", digest=None)
     with pytest.raises(UserError, match="differs from eager by"):
-        recognizer_of(exports.file(), CHUNK, LEFT, backend=path)
+        recognizer_of(exports.file(), Context(CHUNK, LEFT), backend=path)
 
 
 def test_int8_of_a_trained_model_is_told_from_exchanged_labels(
@@ -271,26 +283,26 @@ def test_int8_of_a_trained_model_is_told_from_exchanged_labels(
 ) -> None:
     monkeypatch.undo()  # the bound that holds for models that learned something
     file = load_model("small-en-alnum")
-    plain = eager(file.model, CHUNK, LEFT)
+    plain = eager(file.model, Context(CHUNK, LEFT))
     other = load_model("small-en-alnum").model
     with torch.no_grad():
         for module in other.modules():
             if isinstance(module, torch.nn.Linear):
                 step = module.weight.abs().amax(dim=1, keepdim=True) / 63
                 module.weight.copy_((module.weight / step).round() * step)
-    check(eager(other, CHUNK, LEFT)._replace(kind="onnx-int8"), file, plain)
+    check(eager(other, Context(CHUNK, LEFT))._replace(kind="onnx-int8"), file, plain)
     first, second = (file.tokenizer.encode(word)[0] for word in ("go", "a"))
     for parameter in (other.head.weight, other.head.bias):
         parameter.data[[first, second]] = parameter.data[[second, first]]
     with pytest.raises(UserError, match="of what a label's log-probability varies by, over 50%"):
-        check(eager(other, CHUNK, LEFT)._replace(kind="onnx-int8"), file, plain)
+        check(eager(other, Context(CHUNK, LEFT))._replace(kind="onnx-int8"), file, plain)
 
 
 @pytest.mark.parametrize("kind", ["onnx", "onnx-int8"])
 def test_a_changed_export_is_refused(exports: Exports, tmp_path: Path, kind: str) -> None:
     path = swapped(beside(exports, kind), tmp_path / "swapped.onnx")
     with pytest.raises(UserError, match="was changed since asrkit export wrote it: export it anew"):
-        recognizer_of(exports.file(), CHUNK, LEFT, backend=path)
+        recognizer_of(exports.file(), Context(CHUNK, LEFT), backend=path)
 
 
 def test_an_export_of_before_digests_loads(exports: Exports, tmp_path: Path) -> None:
@@ -302,7 +314,9 @@ def test_an_export_of_before_digests_loads(exports: Exports, tmp_path: Path) -> 
         (said,) = (each for each in model.metadata_props if each.key == "asrkit")
         said.value = json.dumps({k: v for k, v in json.loads(said.value).items() if k != "digest"})
         package.save(model, path)
-        assert recognizer_of(exports.file(), CHUNK, LEFT, backend=path).backend.kind == kind
+        assert (
+            recognizer_of(exports.file(), Context(CHUNK, LEFT), backend=path).backend.kind == kind
+        )
 
 
 @pytest.mark.parametrize(
@@ -325,12 +339,12 @@ def test_a_state_of_another_size(
     said.value = json.dumps(json.loads(said.value) | {"digest": None})
     package.save(model, tmp_path / "other.onnx")
     with pytest.raises(UserError, match=problem):
-        recognizer_of(exports.file(), CHUNK, LEFT, backend=tmp_path / "other.onnx")
+        recognizer_of(exports.file(), Context(CHUNK, LEFT), backend=tmp_path / "other.onnx")
 
 
 @pytest.mark.parametrize("size", [10**9, -1, True, "4"])
 def test_a_description_of_absurd_sizes(exports: Exports, size: object) -> None:
-    text = describe(Exported("ctc", 4, 0), exports.file())
+    text = describe(Exported("ctc", Context(4, 0)), exports.file())
     with pytest.raises(ValueError, match=r"damaged|beyond 3000 frames"):
         described(json.dumps(json.loads(text) | {"left_context": size}))
 
@@ -338,19 +352,22 @@ def test_a_description_of_absurd_sizes(exports: Exports, size: object) -> None:
 def test_int8_is_smaller_and_near(exports: Exports, recording: np.ndarray) -> None:
     file = exports.file()
     sizes = [
-        export_path(exports.model, Exported("ctc", CHUNK, LEFT), kind).stat().st_size
+        export_path(exports.model, Exported("ctc", Context(CHUNK, LEFT)), kind).stat().st_size
         for kind in ("onnx", "onnx-int8")
     ]
     linear = sum(
         module.weight.numel()
-        for module in CTCStep(file.model, CHUNK, LEFT).modules()
+        for module in CTCStep(file.model, Context(CHUNK, LEFT)).modules()
         if isinstance(module, torch.nn.Linear)
     )
     folded = sum(
         layer.attention.position.projection.weight.numel() for layer in file.model.encoder.layers
     )  # into the tables
     assert sizes[0] - sizes[1] > 2 * (linear - folded)  # of three bytes saved, scales take some
-    backend, plain = build_backend("onnx-int8", file, CHUNK, LEFT), eager(file.model, CHUNK, LEFT)
+    backend, plain = (
+        build_backend("onnx-int8", file, Context(CHUNK, LEFT)),
+        eager(file.model, Context(CHUNK, LEFT)),
+    )
     assert backend.kind == "onnx-int8"
     samples = torch.from_numpy(recording)[None]
     feats = audio.Fbank(80)(samples, samples[:, :0])[0]
@@ -363,7 +380,7 @@ def test_int8_is_smaller_and_near(exports: Exports, recording: np.ndarray) -> No
 
 @torch.inference_mode()
 def test_int8_is_the_same_for_any_packets_and_neighbours(exports: Exports) -> None:
-    backend = build_backend("onnx-int8", exports.file(), CHUNK, LEFT)
+    backend = build_backend("onnx-int8", exports.file(), Context(CHUNK, LEFT))
     size, count = 4 * CHUNK, 5
     feats = 17 + torch.randn(3, count * size, 80)
     feats[1] += 20.0  # a loud neighbour, whose steps would be coarse
@@ -408,7 +425,7 @@ def test_int8_that_recognises_worse_is_not_written(
 
 def copy(exports: Exports, path: Path) -> None:
     """The float32 file, from which the command makes that of int8, written no second time."""
-    source = export_path(exports.model, Exported("ctc", CHUNK, LEFT), "onnx")
+    source = export_path(exports.model, Exported("ctc", Context(CHUNK, LEFT)), "onnx")
     path.write_bytes(source.read_bytes())
 
 
@@ -430,12 +447,12 @@ def test_mistakes(exports: Exports, options: dict, problem: str) -> None:
 def test_a_graph_that_does_not_fit_its_description(exports: Exports, tmp_path: Path) -> None:
     import onnx as package
 
-    model = package.load(export_path(exports.model, Exported("ctc", CHUNK, LEFT), "onnx"))
+    model = package.load(export_path(exports.model, Exported("ctc", Context(CHUNK, LEFT)), "onnx"))
     del model.graph.input[-1]
     path = tmp_path / "other.onnx"
     package.save(model, path)
     with pytest.raises(UserError, match=r"other\.onnx"):
-        recognizer_of(exports.file(), CHUNK, LEFT, backend=path)
+        recognizer_of(exports.file(), Context(CHUNK, LEFT), backend=path)
 
 
 @pytest.mark.parametrize(("kind", "threads"), [("onnx", 1), ("onnx-int8", 1), ("eager", 2)])
@@ -468,7 +485,7 @@ def test_a_file_that_is_no_export(exports: Exports, tmp_path: Path) -> None:
 
 def test_a_recognizer_does_not_know_its_backend(exports: Exports, recording: np.ndarray) -> None:
     """Steps are all that a recogniser asks of its backend."""
-    recognizer = recognizer_of(exports.file(), CHUNK, LEFT, backend="onnx")
+    recognizer = recognizer_of(exports.file(), Context(CHUNK, LEFT), backend="onnx")
     calls = []
 
     def step(feats, lengths, state):  # type: ignore[no-untyped-def]

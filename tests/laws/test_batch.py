@@ -30,7 +30,7 @@ def test_rows_of_a_padded_batch(
     expected = {
         (4, 0): [54, 50, 16, 2, 1, 0], (4, 3): [52, 49, 15, 0, 0, 0], (8, 0): [27, 25, 8, 1, 1, 0]
     }  # fmt: skip
-    assert encoded_lengths.tolist() == expected[encoder.factor, encoder.lookahead]
+    assert encoded_lengths.tolist() == expected[encoder.rate.factor, encoder.rate.lookahead]
     assert torch.isfinite(encoded).all()
     for row, length in enumerate(lengths.tolist()):
         alone = encoder(
@@ -50,8 +50,8 @@ def join(states: list[EncoderState]) -> EncoderState:
 @torch.no_grad()
 def test_streams_at_different_positions(encoder: ConformerEncoder) -> None:
     """Three streams that began at different times step together as they would alone."""
-    feats, window = torch.randn(3, 5 * 64, 20, dtype=torch.float64), 64 + encoder.lookahead
-    chunk, chunk_size = torch.tensor([window]), 64 // encoder.factor
+    feats, window = torch.randn(3, 5 * 64, 20, dtype=torch.float64), 64 + encoder.rate.lookahead
+    chunk, chunk_size = torch.tensor([window]), 64 // encoder.rate.factor
 
     def part(row: int, number: int) -> Tensor:
         return feats[row : row + 1, 64 * number : 64 * number + window]

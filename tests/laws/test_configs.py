@@ -29,7 +29,7 @@ def test_trains_one_step(path: Path) -> None:
     set_learning_rate(optimizers, options.learning_rate)
     before = [p.detach().clone() for p in model.parameters()]
     tokens, feats = torch.randint(1, 30, (2, 5)), torch.randn(2, 160, config.model.num_mels)
-    view = View(feats, config.context.chunk_size, config.context.left_context)
+    view = View(feats, config.context.live)
     losses = loss([view], torch.tensor([160, 120]), tokens, torch.tensor([5, 3]))
     losses.mean().backward()
     for optimizer in optimizers:

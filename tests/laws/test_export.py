@@ -12,6 +12,7 @@ from asrkit.backends.description import Exported
 from asrkit.config import parse_config
 from asrkit.export import torchscript
 from asrkit.export.replay import eager_step, largest_difference
+from asrkit.model import Context
 from asrkit.model.positions import KINDS
 from asrkit.model_file import ModelFile
 from asrkit.text import CharTokenizer
@@ -57,7 +58,7 @@ def file() -> ModelFile:
 def test_torchscript(
     file: ModelFile, what: str, chunk_size: int, left_context: int, tmp_path: Path
 ) -> None:
-    exported = Exported(what, chunk_size, left_context)  # type: ignore[arg-type]
+    exported = Exported(what, Context(chunk_size, left_context))  # type: ignore[arg-type]
     path = tmp_path / "step.ts"
     torchscript.write(eager_step(file, exported), path, exported, file)
     module, read = torchscript_files.read(path)
@@ -68,7 +69,7 @@ def test_torchscript(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_position_encoding(kind: str, tmp_path: Path) -> None:
-    file, exported, path = file_of(kind), Exported("model", 16, 32), tmp_path / "step.ts"
+    file, exported, path = file_of(kind), Exported("model", Context(16, 32)), tmp_path / "step.ts"
     torchscript.write(eager_step(file, exported), path, exported, file)
     module, _ = torchscript_files.read(path)
     samples = torch.from_numpy(speech(2.0))[None]
@@ -90,7 +91,7 @@ def test_loading_needs_only_torch(file: ModelFile, tmp_path: Path) -> None:
     import subprocess
     import sys
 
-    exported = Exported("encoder", 16, 32)
+    exported = Exported("encoder", Context(16, 32))
     torchscript.write(eager_step(file, exported), tmp_path / "encoder.ts", exported, file)
     program = (
         "import sys, torch\n"
@@ -119,7 +120,7 @@ def test_a_number_that_is_not_finite_is_a_difference() -> None:
 
 
 def test_control_other_weights_are_noticed(file: ModelFile, tmp_path: Path) -> None:
-    exported = Exported("encoder", 16, 32)
+    exported = Exported("encoder", Context(16, 32))
     torchscript.write(eager_step(file, exported), tmp_path / "step.ts", exported, file)
     module, _ = torchscript_files.read(tmp_path / "step.ts")
     with torch.no_grad():

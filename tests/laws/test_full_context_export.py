@@ -16,7 +16,7 @@ from asrkit.commands.export import main as export
 from asrkit.commands.verify import main as verify
 from asrkit.export import onnx
 from asrkit.export.replay import eager_step, largest_difference
-from asrkit.model import FULL_CONTEXT
+from asrkit.model import FULL, FULL_CONTEXT
 from asrkit.model.attention import MAX_ROWS
 from asrkit.model.positions import KINDS
 from asrkit.model_file import ModelFile, load_model, save_model
@@ -24,7 +24,7 @@ from asrkit.runtime import load, recognizer_of
 from tests.conftest import skip, speech, timed, write_wav
 from tests.laws.test_export import file_of
 
-FULL = Exported("ctc", FULL_CONTEXT, 0)
+FULL = Exported("ctc", FULL)
 NOT_EXPORTED = ["compact"]  # ONNX Runtime has no arctangent of float64
 REFUSED = ["t5"]  # the graph puts distances at the borders of buckets into the wrong one
 
@@ -100,7 +100,7 @@ def test_control_another_models_export(model: Path, tmp_path: Path) -> None:
     other = file_of()
     with torch.no_grad():
         other.model.head.bias[0] += 1.0
-    plain = recognizer_of(other, "full").backend
+    plain = recognizer_of(other, FULL).backend
     with pytest.raises(UserError, match="was exported from another model"):
         of_file(path, other, plain)
     samples = torch.from_numpy(speech(2.0))[None]

@@ -14,7 +14,7 @@ LAYERS, KERNEL = 3, 5
 def touched(chunk_size: int, left_context: int, frame: int, kind: object = "conv4") -> Tensor:
     """Which feature frames (T,) of 100 encoder frames the output of one of these depends on."""
     encoder = tiny_encoder(num_layers=LAYERS, kernel_size=KERNEL, subsampling=kind)
-    frames = 100 * encoder.factor + encoder.lookahead
+    frames = 100 * encoder.rate.factor + encoder.rate.lookahead
     feats = torch.randn(1, frames, 20, dtype=torch.float64, requires_grad=True)
     state = encoder.init_state(1, left_context)
     encoded = encoder(feats, torch.tensor([frames]), state, chunk_size).encoded
@@ -51,7 +51,7 @@ def test_reach(kind: object, chunk_size: int, left_context: int, frame: int) -> 
     frames = touched(chunk_size, left_context, frame, kind).nonzero().flatten()
     name = str(kind["kind"] if isinstance(kind, dict) else kind)
     first, last = reach(chunk_size, left_context, frame, name)
-    lead = KINDS[name].factor - 1 if isinstance(kind, dict) else 0
+    lead = tiny_encoder(subsampling=kind).rate.lead_frames
     assert frames.min() == max(lead, first)  # no further, and no less: nothing is masked by mistake
     assert frames.max() == last
 

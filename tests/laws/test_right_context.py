@@ -7,7 +7,6 @@ the chunk's.
 
 import random
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -22,7 +21,7 @@ from asrkit.commands import export, info, verify
 from asrkit.config import ContextConfig
 from asrkit.errors import UserError
 from asrkit.export.replay import eager_step, largest_difference
-from asrkit.model import FULL_CONTEXT, ConformerEncoder, CTCLoss, EncoderState, View
+from asrkit.model import FULL, FULL_CONTEXT, ConformerEncoder, Context, CTCLoss, EncoderState, View
 from asrkit.model.positions import KINDS
 from asrkit.model.subsampling import split_steps
 from asrkit.model_file import save_model
@@ -49,18 +48,12 @@ TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
 SUBSAMPLINGS = ["conv4", "conv4_valid", "conv8", PADDED, PADDED4]
 
 
-class Context(NamedTuple):
-    chunk_size: int
-    left: int
-    right: int
-
-
 def stream(encoder: ConformerEncoder, feats: Tensor, context: Context, at_once: int) -> Tensor:
     """Encoder output, so many chunks a step."""
     chunk_size, left, right = context
     state, outputs = encoder.init_state(len(feats), left), []
-    size, ahead = encoder.factor * chunk_size * at_once, encoder.ahead_frames(right)
-    for part, length in split_steps(feats, size, encoder.lookahead, ahead):
+    size, ahead = encoder.rate.factor * chunk_size * at_once, encoder.rate.ahead_frames(context)
+    for part, length in split_steps(feats, size, encoder.rate.lookahead, ahead):
         lengths = torch.full((len(feats),), length)
         encoded, frames, state = encoder(part, lengths, state, chunk_size, right)
         outputs.append(encoded[:, : int(frames[0])])
@@ -71,7 +64,7 @@ def offline(encoder: ConformerEncoder, feats: Tensor, context: Context) -> Tenso
     """One step, of as many frames more as are seen ahead."""
     chunk_size, left, right = context
     lengths = torch.full((len(feats),), feats.size(1))
-    ahead = encoder.factor * right
+    ahead = encoder.rate.factor * right
     feats = functional.pad(feats, (0, 0, 0, ahead), value=9.0)  # no row has frames there
     state = encoder.init_state(len(feats), left)
     encoded, frames, _ = encoder(feats, lengths, state, chunk_size, right)
@@ -138,7 +131,7 @@ def test_streaming_is_offline(chunk_size: int, right_context: int, subsampling: 
         for dtype, tolerance in TOLERANCE.items():
             encoder, feats = encoder.to(dtype), feats.to(dtype)
             expected = offline(encoder, feats, context)
-            assert expected.size(1) == encoder.num_frames(length)
+            assert expected.size(1) == encoder.rate.num_frames(length)
             for at_once in (1, 3):
                 streamed = stream(encoder, feats, context, at_once)
                 assert streamed.shape == expected.shape
@@ -192,7 +185,7 @@ def test_no_frame_sees_beyond(encoder: ConformerEncoder) -> None:
 def recognizer_for(chunk_size: int, right_context: int, samples: np.ndarray) -> Recognizer:
     feats = audio.Fbank().double()(torch.from_numpy(samples).double()[None], torch.zeros(1, 0))[0]
     tokenizer = CharTokenizer(list("abcdefghij "))
-    backend = eager(fitted(tiny_model(), feats), chunk_size, 16, right_context)
+    backend = eager(fitted(tiny_model(), feats), Context(chunk_size, 16, right_context))
     return Recognizer(backend, tokenizer, Recorder())
 
 
@@ -203,7 +196,7 @@ def test_samples_to_text(chunk_size: int, right_context: int) -> None:
     recognizer = recognizer_for(chunk_size, right_context, samples)
     expected = recognizer.transcribe(samples)
     assert len(expected.text) > 10
-    assert len(torch.cat(recognizer.search.frames)) == recognizer.engine.spec.num_frames(319)
+    assert len(torch.cat(recognizer.search.frames)) == recognizer.engine.spec.rate.num_frames(319)
     for seed in (1, 2):
         session = recognizer.start()
         for packet in packets(samples, seed):
@@ -228,20 +221,20 @@ def test_a_trainings_loss_is_that_of_the_streams_frames() -> None:
     model = tiny_model()
     feats, tokens = torch.randn(1, 200, 80, dtype=torch.float64), torch.tensor([[1, 2, 3]])
     lengths, counts = torch.tensor([197]), torch.tensor([3])
-    loss = CTCLoss(model, [], 0.0)([View(feats, 4, 16, 3)], lengths, tokens, counts)
+    loss = CTCLoss(model, [], 0.0)([View(feats, Context(4, 16, 3))], lengths, tokens, counts)
     encoded = stream(model.encoder, feats[:, :197], Context(4, 16, 3), 1)
     expected = functional.ctc_loss(
         model.log_probs(encoded).transpose(0, 1), tokens, torch.tensor([50]), counts,
         reduction="none",
     )  # fmt: skip
     assert (loss - expected).abs().max() < 1e-4
-    views = [View(feats, FULL_CONTEXT, 0), View(feats, 4, 16, 3)]  # that are made to agree
+    views = [View(feats, FULL), View(feats, Context(4, 16, 3))]  # that are made to agree
     assert torch.isfinite(CTCLoss(model, [1], 0.3)(views, lengths, tokens, counts, 0.1)).all()
 
 
 @pytest.mark.parametrize("kind", ["relative", "sinusoidal"])
 def test_torchscript(kind: str) -> None:
-    file, exported = file_of(kind), Exported("ctc", 4, 16, right_context=3)
+    file, exported = file_of(kind), Exported("ctc", Context(4, 16, 3))
     module = torch.jit.script(eager_step(file, exported))
     samples = torch.from_numpy(speech(2.0))[None]
     assert largest_difference(file, exported, module, samples) <= 1e-4
@@ -250,9 +243,9 @@ def test_torchscript(kind: str) -> None:
 @pytest.mark.slow
 def test_onnx(tmp_path: Path) -> None:
     """A chunk a step, and three of a batch of streams of different ages."""
-    file, exported = file_of(num_layers=1), Exported("ctc", 4, 16, right_context=3)
+    file, exported = file_of(num_layers=1), Exported("ctc", Context(4, 16, 3))
     assert onnx_difference(file, exported, tmp_path) <= 1e-4
-    plain = eager(file.model, 4, 16, 3)
+    plain = eager(file.model, Context(4, 16, 3))
     backend = onnx.of_file(tmp_path / "step.onnx", file, plain)
     samples, results = speech(3.21), []
     for each in (backend, plain):
@@ -288,8 +281,8 @@ def test_the_models_own_right_context(tmp_path: Path, capsys: pytest.CaptureFixt
     file = file._replace(config=file.config.model_copy(update={"context": context}))
     path = tmp_path / "m.safetensors"
     save_model(path, file)
-    assert load(path).engine.spec.right_context == 3
-    assert load(path, right_context=0).engine.spec.right_context == 0
+    assert load(path).engine.spec.context.right == 3
+    assert load(path, right_context=0).engine.spec.context.right == 0
     with pytest.raises(UserError, match="right_context must be 0 to 90000 frames, got -1"):
         load(path, right_context=-1)
     write_wav(tmp_path / "x.wav", speech(2.0))
@@ -304,7 +297,7 @@ def test_a_second_pass_sees_nothing_ahead() -> None:
     tokenizer, samples = CharTokenizer(list("abcdefghij ")), speech(2.0)
     feats = audio.Fbank().double()(torch.from_numpy(samples).double()[None], torch.zeros(1, 0))[0]
     model = fitted(tiny_model(), feats)
-    live, larger = eager(model, 4, 16, 3), eager(model, 16, 16)
+    live, larger = eager(model, Context(4, 16, 3)), eager(model, Context(16, 16))
     recognizer = Recognizer(live, tokenizer, GreedySearch(), second_pass=larger)
     expected, session = recognizer.transcribe(samples), recognizer.start()
     for packet in packets(samples, 1):
@@ -312,7 +305,7 @@ def test_a_second_pass_sees_nothing_ahead() -> None:
     assert timed(session.finish()) == timed(expected)
     assert len(expected.text) > 5
     with pytest.raises(ValueError, match="its right context must be 0"):
-        Recognizer(live, tokenizer, GreedySearch(), second_pass=eager(model, 16, 16, 3))
+        Recognizer(live, tokenizer, GreedySearch(), second_pass=eager(model, Context(16, 16, 3)))
 
 
 def test_it_is_drawn_with_the_chunks() -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from asrkit import audio
 from asrkit.backends import eager
-from asrkit.model import FULL_CONTEXT, ConformerEncoder, EncoderState
+from asrkit.model import FULL_CONTEXT, ConformerEncoder, Context, EncoderState
 from asrkit.model.subsampling import split_steps
 from asrkit.runtime import Recognizer
 from asrkit.search import GreedySearch, PrefixBeamSearch
@@ -28,8 +28,8 @@ def stream(
     """Encoder output step by step."""
     state = encoder.init_state(len(feats), left_context)
     outputs = []
-    size = encoder.factor * chunk_size * chunks_a_step
-    for part, _ in split_steps(feats, size, encoder.lookahead):
+    size = encoder.rate.factor * chunk_size * chunks_a_step
+    for part, _ in split_steps(feats, size, encoder.rate.lookahead):
         lengths = torch.full((len(feats),), part.size(1))
         encoded, _, state = encoder(part, lengths, state, chunk_size)
         outputs.append(encoded)
@@ -68,7 +68,7 @@ def test_other_subsamplings(chunk_size: int, subsampling: object) -> None:
         encoder, feats = encoder.to(dtype), feats.to(dtype)
         expected = offline(encoder, feats, chunk_size, 7)
         frames = {(4, 0): 104, (8, 0): 52, (4, 3): 102, (6, 5): 68}
-        assert expected.shape == (2, frames[encoder.factor, encoder.lookahead], 24)
+        assert expected.shape == (2, frames[encoder.rate.factor, encoder.rate.lookahead], 24)
         for chunks_a_step in (1, 3):
             streamed = stream(encoder, feats, chunk_size, 7, chunks_a_step)
             assert (streamed - expected).abs().max() < tolerance
@@ -157,7 +157,9 @@ def test_samples_to_text(chunk_size: int, left_context: int, rate: int) -> None:
             search = Recorder()
             tokenizer = CharTokenizer(list("abcdefghij "))
             model = fitted(tiny_model(), feats, chunk_size, left_context).to(dtype)
-            recognizer = Recognizer(eager(model, chunk_size, left_context), tokenizer, search)
+            recognizer = Recognizer(
+                eager(model, Context(chunk_size, left_context)), tokenizer, search
+            )
             if seed is None:
                 results.append(recognizer.transcribe(samples, rate))
             else:
@@ -191,7 +193,9 @@ def test_words_of_pieces_do_not_depend_on_the_packets(chunk_size: int) -> None:
         samples = speech(2.0, seed=seed)
         feats = audio.Fbank().double()(torch.from_numpy(samples).double()[None], torch.zeros(1, 0))
         model = fitted(tiny_model(), feats[0], chunk_size, 16)
-        recognizer = Recognizer(eager(model, chunk_size, 16), SubWords(), PrefixBeamSearch())
+        recognizer = Recognizer(
+            eager(model, Context(chunk_size, 16)), SubWords(), PrefixBeamSearch()
+        )
         whole, session = recognizer.transcribe(samples), recognizer.start()
         for packet in packets(samples, seed):
             session.accept(packet)
@@ -208,7 +212,7 @@ def test_control_another_sample_is_another_result() -> None:
     for start in (0, 640):
         search = Recorder()
         recognizer = Recognizer(
-            eager(tiny_model(), 4, 16), CharTokenizer(list("abcdefghij ")), search
+            eager(tiny_model(), Context(4, 16)), CharTokenizer(list("abcdefghij ")), search
         )
         recognizer.transcribe(samples[start:])
         outputs.append(torch.cat(search.frames)[:40])

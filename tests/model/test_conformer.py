@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from asrkit.model import FULL_CONTEXT, ConformerEncoder, EncoderState, EncoderStep
+from asrkit.model import FULL_CONTEXT, ConformerEncoder, Context, EncoderState, EncoderStep
 from asrkit.model.positions import KINDS
 from tests.conftest import tiny_encoder
 
@@ -82,7 +82,7 @@ def test_gradient_reaches_every_parameter(encoder: ConformerEncoder) -> None:
 
 def test_torch_export_keeps_the_state() -> None:
     """The same step exports with a dynamic batch, state in and out, for the backends to come."""
-    step = EncoderStep(tiny_encoder().float(), 4, 8)
+    step = EncoderStep(tiny_encoder().float(), Context(4, 8))
     state = step.init_state(2)
     feats, lengths = torch.randn(2, 16, 20), torch.tensor([16, 16])
     batch = torch.export.Dim("batch", min=1, max=64)
@@ -110,7 +110,7 @@ def test_bfloat16_is_finite(chunk_size: int) -> None:
 def test_a_chunk_that_is_not_full_costs_what_it_has(kind: str) -> None:
     """The last one of a stream, or the only one of a short recording."""
     encoder = tiny_encoder(position=kind)
-    step, frames = EncoderStep(encoder, 40, 7), []
+    step, frames = EncoderStep(encoder, Context(40, 7)), []
     encoder.layers[0].register_forward_hook(lambda _, inputs, __: frames.append(inputs[0].size(1)))
     feats = torch.randn(2, 4 * 40 + 37, 20, dtype=torch.float64)
     length = feats.size(1)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from asrkit.model import ConformerCTC, ConformerEncoder, CTCLoss, View
+from asrkit.model import ConformerCTC, ConformerEncoder, Context, CTCLoss, View
 from asrkit.model.positions import KINDS
 
 
@@ -17,7 +17,7 @@ def test_context_before_the_first_frame_changes_nothing(kind: str) -> None:
     feats, tokens = torch.randn(2, 83, 20).double(), torch.randint(1, 9, (2, 3))
 
     def of(left_context: int) -> torch.Tensor:
-        view = View(feats, 4, left_context)
+        view = View(feats, Context(4, left_context))
         return loss([view], lengths, tokens, torch.tensor([3, 2]))
 
     last_chunk_starts = 20  # of 21 encoder frames
@@ -36,7 +36,7 @@ def keys_made(
     """The width of the windows of keys that the first layer is given."""
     widths = []
     layer = loss.model.encoder.layers[0]
-    hook = layer.register_forward_pre_hook(lambda _, inputs: widths.append(inputs[1].size(4)))
-    loss([View(feats, 4, left)], lengths, tokens, torch.tensor([3, 2]))
+    hook = layer.register_forward_pre_hook(lambda _, inputs: widths.append(inputs[1].valid.size(4)))
+    loss([View(feats, Context(4, left))], lengths, tokens, torch.tensor([3, 2]))
     hook.remove()
     return widths[0]

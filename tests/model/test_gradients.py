@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from asrkit.model import CTCLoss, View, gradients
-from asrkit.model.ctc import FULL_CONTEXT, ConformerCTC
+from asrkit.model import FULL, CTCLoss, View, gradients
+from asrkit.model.ctc import ConformerCTC
 from tests.conftest import tiny_encoder
 
 Convolution = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -68,7 +68,7 @@ def test_a_training_step_uses_them(bfloat16: bool, monkeypatch: pytest.MonkeyPat
         feats, lengths = torch.randn(2, 64, encoder.num_mels), torch.tensor([64, 50])
         with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
             loss = CTCLoss(model, [], 0.0)(
-                [View(feats, FULL_CONTEXT, 0)], lengths, torch.ones(2, 3), torch.tensor([3, 2])
+                [View(feats, FULL)], lengths, torch.ones(2, 3), torch.tensor([3, 2])
             )
         return list(torch.autograd.grad(loss.sum(), list(model.parameters()), allow_unused=True))
 

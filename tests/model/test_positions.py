@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from asrkit.model import Context
 from asrkit.model.attention import ChunkAttention
 from asrkit.model.blocks import valid_keys
 from asrkit.model.positions import KINDS, build_positions
@@ -81,7 +82,7 @@ def blocks(module: ChunkAttention, x: Tensor, chunk: int, left: int) -> Tensor:
     past = torch.zeros(1, heads, left, size + position.extra_key_dim, dtype=torch.float64)
     of_frames, start = position.on_frames(x.size(1)), torch.zeros(1, dtype=torch.int64)
     vectors = of_frames.vectors(x[None], start, of_frames.table(x))
-    valid = valid_keys(start, length, left, chunk, x.size(0))
+    valid = valid_keys(start, length, Context(chunk, left), x.size(0))
     table = position.table(left, chunk, x)
     return module(x[None], valid, table, vectors, past, past[..., :size])[0][0]
 

@@ -41,7 +41,7 @@ def by_loops(weight: Tensor, bias: Tensor, x: Tensor) -> Tensor:
 
 def ours(module: Conv4Subsampling | Conv8Subsampling, feats: Tensor) -> Tensor:
     """The module over the stream with the frames before it, which the encoder makes zero."""
-    factor = module.factor
+    factor = module.rate.factor
     before, length = factor - 1, factor - 1 + feats.size(1)
     frames = -(-length // factor)
     padded = functional.pad(feats, (0, 0, before, factor * frames - length))

@@ -9,10 +9,11 @@ from torch.nn import functional
 from asrkit import Batcher, Endpointer
 from asrkit.backends import eager
 from asrkit.backends.compare import difference
+from asrkit.model import Context
+from asrkit.model.context import num_valid
 from asrkit.model.subsampling import (
     ValidSubsampling,
     build_subsampling,
-    num_frames,
     split_steps,
 )
 from asrkit.runtime import Recognizer, Result
@@ -48,7 +49,7 @@ def test_equals_the_published_computation(kind: str, num_mels: int) -> None:
     torch.manual_seed(0)
     module = build_subsampling({"kind": kind, "channels": 6}, num_mels, 12).double()
     assert isinstance(module, ValidSubsampling)
-    factor, lookahead = module.factor, module.lookahead
+    factor, lookahead = module.rate.factor, module.rate.lookahead
     feats = torch.randn(2, factor * 9 + lookahead, num_mels, dtype=torch.float64)
     past = feats[:, :0], feats.new_zeros(2, *module.hidden_shape)
     real = torch.ones(feats.shape[:2], dtype=torch.bool)
@@ -66,9 +67,8 @@ def test_every_number_of_frames(kind: str) -> None:
     feats = torch.randn(1, 40, 20, dtype=torch.float64)
     for count in range(24):
         frames = frames_of(kind, count)
-        assert num_frames(count, encoder.factor, encoder.lookahead) == frames
-        assert encoder.num_frames(count) == frames
-        assert encoder.num_valid(torch.tensor([count])).tolist() == [frames]
+        assert encoder.rate.num_frames(count) == frames
+        assert num_valid(torch.tensor([count]), encoder.rate).tolist() == [frames]
         whole = offline(encoder, feats[:, :count], 2, 5)
         streamed = stream(encoder, feats[:, :count], 2, 5, 1)
         assert whole.shape == streamed.shape == (1, frames, 24)
@@ -94,8 +94,8 @@ def recognizer() -> Recognizer:
     with torch.no_grad():
         model.head.bias[0] += 1.0  # pauses
     return Recognizer(
-        eager(model, 2, 8), CharTokenizer(list("abcdefghij ")), GreedySearch(),
-        endpointer=Endpointer(80, min_segment_ms=0), second_pass=eager(model, 8, 8),
+        eager(model, Context(2, 8)), CharTokenizer(list("abcdefghij ")), GreedySearch(),
+        endpointer=Endpointer(80, min_segment_ms=0), second_pass=eager(model, Context(8, 8)),
     )  # fmt: skip
 
 

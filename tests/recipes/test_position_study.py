@@ -13,7 +13,7 @@ from asrkit.build import build_model, train_tokenizer
 from asrkit.config import load_config
 from asrkit.data.manifest import read_manifest
 from asrkit.errors import UserError
-from asrkit.model import EncoderStep
+from asrkit.model import Context, EncoderStep
 from asrkit.model.positions import KINDS
 from asrkit.model_file import ModelFile
 from recipes import jobs
@@ -185,7 +185,9 @@ def test_costs_of_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(costs, name, value)
     small = ["model.num_layers=1", "training.intermediate_layers=[]"]
     encoders = {kind: costs.encoder_of(kind, small) for kind in ("none", "relative")}
-    steps = {kind: EncoderStep(encoder, 16, 64).eval() for kind, encoder in encoders.items()}
+    steps = {
+        kind: EncoderStep(encoder, Context(16, 64)).eval() for kind, encoder in encoders.items()
+    }
     times = costs.step_times(steps)
     assert all(0 < low <= median <= high for median, low, high in times.values())
     assert costs.table_bytes(steps["none"]) < costs.table_bytes(steps["relative"])

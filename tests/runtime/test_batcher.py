@@ -13,7 +13,7 @@ import torch
 from asrkit import Batcher, Endpointer
 from asrkit.backends import eager
 from asrkit.errors import UserError
-from asrkit.model import FULL_CONTEXT, CTCOutput, EncoderState
+from asrkit.model import FULL, Context, CTCOutput, EncoderState
 from asrkit.runtime import BatchedSession, Recognizer, Result
 from asrkit.runtime.batcher import PATIENT_ROWS, PATIENT_TURN
 from asrkit.search import GreedySearch, PrefixBeamSearch
@@ -29,7 +29,7 @@ def recognizer_of(
     beam: int = 3,
     **options: object,
 ) -> Recognizer:
-    backend = eager(tiny_model().to(dtype), CHUNK, LEFT)
+    backend = eager(tiny_model().to(dtype), Context(CHUNK, LEFT))
     tokenizer = CharTokenizer(list("abcdefghij "))
     return Recognizer(backend, tokenizer, PrefixBeamSearch(beam), **options)  # type: ignore[arg-type]
 
@@ -388,7 +388,7 @@ def test_results_grow_and_sessions_leave() -> None:
 
 
 def test_mistakes() -> None:
-    full = Recognizer(eager(tiny_model(), FULL_CONTEXT, 0), CharTokenizer(["a"]), GreedySearch())
+    full = Recognizer(eager(tiny_model(), FULL), CharTokenizer(["a"]), GreedySearch())
     with pytest.raises(UserError, match="full context"):
         Batcher(full)
     for wrong in (0, True, "3", 1.5, None, float("inf")):

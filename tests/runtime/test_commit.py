@@ -9,6 +9,7 @@ import torch
 from asrkit import Batcher, Endpointer, audio
 from asrkit.backends import eager
 from asrkit.errors import UserError
+from asrkit.model import Context
 from asrkit.runtime import Recognizer, Result, Segment, Word
 from asrkit.runtime.batcher import AheadError
 from asrkit.runtime.stream import Stream
@@ -25,9 +26,9 @@ def recognizer_of(
     search: Search | None = None, two: bool = False, pauses: bool = False
 ) -> Recognizer:
     return Recognizer(
-        eager(MODEL, 4, 12), CharTokenizer(list("abcdefghij ")), search or GreedySearch(),
+        eager(MODEL, Context(4, 12)), CharTokenizer(list("abcdefghij ")), search or GreedySearch(),
         endpointer=Endpointer(pause_ms=80) if pauses else None,
-        second_pass=eager(MODEL, 8, 12) if two else None,
+        second_pass=eager(MODEL, Context(8, 12)) if two else None,
     )  # fmt: skip
 
 
@@ -179,13 +180,13 @@ def test_updates_add_up_to_the_result_and_cost_what_is_new() -> None:
 
 
 def test_sessions_with_recognizers_of_their_own() -> None:
-    backend = eager(MODEL, 4, 12)
+    backend = eager(MODEL, Context(4, 12))
     tokenizer = CharTokenizer(list("abcdefghij "))
     recognizers = [
         Recognizer(backend, tokenizer, GreedySearch()),
         Recognizer(backend, tokenizer, PrefixBeamSearch(3), endpointer=Endpointer(pause_ms=80)),
-        Recognizer(backend, tokenizer, GreedySearch(), second_pass=eager(MODEL, 8, 12)),
-        Recognizer(backend, tokenizer, GreedySearch(), second_pass=eager(MODEL, 16, 12)),
+        Recognizer(backend, tokenizer, GreedySearch(), second_pass=eager(MODEL, Context(8, 12))),
+        Recognizer(backend, tokenizer, GreedySearch(), second_pass=eager(MODEL, Context(16, 12))),
         Recognizer(backend, tokenizer, GreedySearch(), postprocess=str.upper),
     ]
     batcher = Batcher(recognizers[0])

@@ -15,7 +15,7 @@ import asrkit
 from asrkit import audio
 from asrkit.backends import eager
 from asrkit.errors import UserError
-from asrkit.model import FULL_CONTEXT
+from asrkit.model import FULL_CONTEXT, Context
 from asrkit.runtime import Endpointer, Recognizer, Result
 from asrkit.runtime.endpoint import EndpointState
 from asrkit.runtime.results import LEAD
@@ -247,7 +247,7 @@ def recognizer(endpointer: Endpointer | None, chunk_size: int = 4) -> Recognizer
         model.head.bias[0] += (log_probs[:, 1:].amax(dim=1) - log_probs[:, 0]).median() + 1e-3
     tokenizer = CharTokenizer(list("abcdefghij "))
     return Recognizer(
-        eager(model, chunk_size, 16), tokenizer, GreedySearch(), endpointer=endpointer
+        eager(model, Context(chunk_size, 16)), tokenizer, GreedySearch(), endpointer=endpointer
     )
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from asrkit import Batcher, Endpointer, audio
 from asrkit.backends import eager
+from asrkit.model import Context
 from asrkit.runtime import Recognizer
 from asrkit.runtime.endpoint import BREATH_MS
 from asrkit.runtime.stream import Stream
@@ -24,7 +25,7 @@ WORDS = WordTokenizer(["yes", "no", "go", "stop"])
 
 def recognizer_of(subsampling: Any = "conv4", endpointer: Endpointer | None = None) -> Recognizer:
     model = tiny_model(subsampling=subsampling)
-    return Recognizer(eager(model, 4, 16), LETTERS, GreedySearch(), endpointer=endpointer)
+    return Recognizer(eager(model, Context(4, 16)), LETTERS, GreedySearch(), endpointer=endpointer)
 
 
 def packets(samples: np.ndarray, sizes: list[int]) -> list[np.ndarray]:
@@ -127,14 +128,16 @@ def test_a_sound_has_its_time_where_streams_begin_early(kind: str) -> None:
     """The first encoder frame that a click changes begins before it, and ends after it."""
     model = tiny_model(subsampling=PADDED)
     frontend = audio.build_frontend(kind, 80, 7)
-    engine = Recognizer(eager(model, 1, 0), LETTERS, GreedySearch(), frontend=frontend).engine
+    engine = Recognizer(
+        eager(model, Context(1, 0)), LETTERS, GreedySearch(), frontend=frontend
+    ).engine
     samples = 0.1 * torch.randn(1, 32000, dtype=torch.float64).repeat(2, 1)
     samples[1, 16000] += 0.5  # at 1 s
     with torch.no_grad():
         feats, _ = audio.features(engine.frontend, samples, torch.tensor([32000, 32000]))
     feats, past = feats[:, :192], engine.init_state(2)
     lengths = torch.tensor([192, 192])
-    normal = model.encoder.normalize(feats, lengths, past.position, 24)
+    normal = model.encoder.normalize(feats, lengths, past.position, Context(24))
     quiet, click = model.encoder.subsampling(*normal, past.feats, past.hidden)[0]
     first = int((quiet - click).abs().amax(dim=1).gt(1e-9).nonzero()[0])
     begins = (80 * first - engine.frontend.lead_ms) / 1000

@@ -12,6 +12,7 @@ import torch
 import asrkit
 from asrkit import audio
 from asrkit.config import parse_language_model
+from asrkit.model_file import save_model
 from asrkit.runtime import recognizer_of
 from asrkit.runtime.results import WordReader, joined
 from asrkit.search import GreedySearch, Hypothesis
@@ -33,7 +34,6 @@ def recognizer() -> asrkit.Recognizer:
 
 
 def test_load_and_its_defaults(tmp_path: Path) -> None:
-    from asrkit.model_file import save_model
 
     save_model(tmp_path / "m.safetensors", a_file())
     recognizer = asrkit.load(tmp_path / "m.safetensors")
@@ -70,9 +70,12 @@ def test_load_and_its_defaults(tmp_path: Path) -> None:
         ("endpointer", asrkit.Endpointer, "^endpointer must be an asrkit.Endpointer, got <class"),
     ],
 )
-def test_loading_with_what_does_not_fit(option: str, value: Any, message: str) -> None:
+def test_loading_with_what_does_not_fit(
+    tmp_path: Path, option: str, value: Any, message: str
+) -> None:
+    save_model(tmp_path / "model.safetensors", a_file())
     with pytest.raises(asrkit.UserError, match=message) as error:
-        recognizer_of(a_file(), **{option: value})
+        asrkit.load(tmp_path, **{option: value})
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 120
 
@@ -90,8 +93,10 @@ def test_a_path_of_a_language_model() -> None:
         parse_language_model({"path": 5})
 
 
-def test_whole_numbers_of_any_type() -> None:
-    recognizer = recognizer_of(a_file(), chunk_size=np.int64(8), left_context=32.0)
+def test_whole_numbers_of_any_type(tmp_path: Path) -> None:
+    save_model(tmp_path / "model.safetensors", a_file())
+    chunk_size: Any = np.int64(8)
+    recognizer = asrkit.load(tmp_path, chunk_size, left_context=32.0)  # type: ignore[arg-type]
     assert (recognizer.chunk_size, recognizer.left_context) == (8, 32)
     samples = speech(1.0, rate=8000)
     expected = timed(recognizer.transcribe(samples, 8000))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from asrkit import Batcher, Endpointer, UserError, audio, load
 from asrkit.backends import eager
-from asrkit.model import FULL_CONTEXT, ConformerCTC
+from asrkit.model import FULL_CONTEXT, ConformerCTC, Context
 from asrkit.runtime import Recognizer, Result, second_pass
 from asrkit.runtime.results import WordReader
 from asrkit.runtime.second_pass import KeptFeatures, Piece, Pieces, longest_pause
@@ -49,13 +49,14 @@ def recognizer_of(
     rewrite: Callable[[str], str] | None = None,
 ) -> Recognizer:
     return Recognizer(
-        eager(model, 4, 16), LETTERS, GreedySearch(), endpointer=endpointer, postprocess=rewrite,
-        second_pass=eager(model, second, 16), second_search=PrefixBeamSearch(3),
+        eager(model, Context(4, 16)), LETTERS, GreedySearch(), endpointer=endpointer,
+        postprocess=rewrite, second_pass=eager(model, Context(second, 16)),
+        second_search=PrefixBeamSearch(3),
     )  # fmt: skip
 
 
 def full_of(model: ConformerCTC, chunk_size: int = FULL_CONTEXT) -> Recognizer:
-    return Recognizer(eager(model, chunk_size, 16), LETTERS, PrefixBeamSearch(3))
+    return Recognizer(eager(model, Context(chunk_size, 16)), LETTERS, PrefixBeamSearch(3))
 
 
 def pieces_of(quiet: list[bool], cuts: list[int], sizes: list[int]) -> list[Piece]:
@@ -112,7 +113,7 @@ def test_a_final_text_is_that_of_the_larger_context(model: ConformerCTC) -> None
         found = recognizer_of(model, second=second).transcribe(samples)
         assert_same(found, expected)
         assert found.segments[0].context == ("full" if second == FULL_CONTEXT else "640 ms")
-    live = Recognizer(eager(model, 4, 16), LETTERS, GreedySearch()).transcribe(samples)
+    live = Recognizer(eager(model, Context(4, 16)), LETTERS, GreedySearch()).transcribe(samples)
     assert live.text != expected.text  # the control
 
 

@@ -9,6 +9,7 @@ import pytest
 import asrkit
 from asrkit.audio import AudioError
 from asrkit.config import parse_search
+from asrkit.model import Context
 from asrkit.model_file import load_model
 from asrkit.runtime import recognizer_of
 from asrkit.text import normalize
@@ -27,7 +28,7 @@ def model(tmp_path: Path) -> Path:
 def recognizer(model: Path) -> asrkit.Recognizer:
     file = load_model(model)
     file.model.double()
-    return recognizer_of(file, 4, 16, search=parse_search("prefix_beam"))
+    return recognizer_of(file, Context(4, 16), search=parse_search("prefix_beam"))
 
 
 def test_any_packets(recognizer: asrkit.Recognizer) -> None:

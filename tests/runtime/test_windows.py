@@ -10,6 +10,7 @@ import torch
 
 from asrkit import audio
 from asrkit.config import parse_search
+from asrkit.model import FULL
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Recognizer, recognizer_of, second_pass, windows
 from asrkit.runtime.second_pass import middle_of_pause
@@ -35,7 +36,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> ModelFile:
 
 @pytest.fixture(params=["greedy", "prefix_beam"])
 def recognizer(request: pytest.FixtureRequest, file: ModelFile) -> Recognizer:
-    return recognizer_of(file, "full", search=parse_search(request.param))
+    return recognizer_of(file, FULL, search=parse_search(request.param))
 
 
 @pytest.fixture
@@ -55,10 +56,12 @@ def by_hand(recognizer: Recognizer, samples: np.ndarray) -> tuple[torch.Tensor, 
         recognizer.engine,
         recognizer.engine.spec,
     )
-    total, start, parts, cuts = spec.num_frames(len(feats)), 0, [], []
+    total, start, parts, cuts = spec.rate.num_frames(len(feats)), 0, [], []
     while True:
         first, end = max(0, start - LEFT), min(total, start + LONGEST)
-        seen = feats[4 * first :] if end == total else feats[4 * first : 4 * end + spec.lookahead]
+        seen = (
+            feats[4 * first :] if end == total else feats[4 * first : 4 * end + spec.rate.lookahead]
+        )
         output = engine.step_of([seen], engine.init_state(1)).log_probs[0, start - first :]
         if end == total:
             return torch.cat([*parts, output]), cuts
@@ -104,11 +107,11 @@ def test_streaming_equals_offline_beyond_a_window(
 @pytest.mark.parametrize("length", [31999, 32000, 32240, 32879, 32880, 33520, 33521, 64000, 7])
 def test_recordings_around_the_length_of_a_window(file: ModelFile, length: int) -> None:
     samples, search = speech(6.0)[:length], Recorder()
-    session = recognizer_of(file, "full").with_search(search).start()
+    session = recognizer_of(file, FULL).with_search(search).start()
     for packet in packets(samples, length):
         session.accept(packet)
     session.finish()
-    (offline,) = recognizer_of(file, "full").log_probs([samples])
+    (offline,) = recognizer_of(file, FULL).log_probs([samples])
     streamed = torch.cat([*search.frames, offline[:0]])
     assert streamed.shape == offline.shape
     assert torch.equal(streamed, offline)
@@ -125,7 +128,7 @@ def test_a_recording_of_one_window_is_one_step_to_the_digit(recognizer: Recogniz
 
 @pytest.mark.usefixtures("short_windows")
 def test_what_waits_does_not_grow_with_the_recording(file: ModelFile) -> None:
-    session = recognizer_of(file, "full").start()
+    session = recognizer_of(file, FULL).start()
     stream, most = session._streams.stream, 0
     for _ in range(30):
         session.accept(speech(1.0))
@@ -142,7 +145,7 @@ def _unreported() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_unreported")
 def test_windows_are_reported_once(file: ModelFile, caplog: pytest.LogCaptureFixture) -> None:
-    recognizer = recognizer_of(file, "full")
+    recognizer = recognizer_of(file, FULL)
     with caplog.at_level(logging.WARNING):
         recognizer.transcribe(speech(30.0))
         assert caplog.messages == []

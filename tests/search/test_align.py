@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from asrkit.evaluation.delays import Delay, agreeing, delays, summarize
+from asrkit.model import Context
 from asrkit.search.align import align, frames_needed, likeliest_path
 from asrkit.search.hypothesis import Hypothesis
 
@@ -87,15 +88,15 @@ def test_delays() -> None:
     that ends at 11; "b" was heard as something else."""
     reference = Hypothesis((1, 2, 3), (0, 4, 8), (2, 5, 9), (1.0,) * 3)
     hypothesis = Hypothesis((1, 7, 3), (1, 5, 10), (2, 6, 11), (1.0,) * 3)
-    assert delays(reference, hypothesis, 4, 11) == ([4 - 2, 11 - 9], [2])
-    assert delays(reference, hypothesis, 1, 11) == ([2 - 2, 11 - 9], [2])
-    assert delays(reference, hypothesis, 1 << 30, 11) == ([11 - 2, 11 - 9], [2])
+    assert delays(reference, hypothesis, Context(4), 11) == ([4 - 2, 11 - 9], [2])
+    assert delays(reference, hypothesis, Context(1), 11) == ([2 - 2, 11 - 9], [2])
+    assert delays(reference, hypothesis, Context(1 << 30), 11) == ([11 - 2, 11 - 9], [2])
 
 
 def test_a_last_token_that_was_not_heard_has_no_delay() -> None:
     reference = Hypothesis((1, 2), (0, 4), (1, 5), (1.0,) * 2)
     hypothesis = Hypothesis((1,), (0,), (1,), (1.0,))
-    assert delays(reference, hypothesis, 4, 8) == ([3], [])
+    assert delays(reference, hypothesis, Context(4), 8) == ([3], [])
 
 
 def test_agreeing() -> None:

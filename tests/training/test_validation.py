@@ -10,6 +10,7 @@ from asrkit.commands.report.events import read_scalars
 from asrkit.commands.train import main
 from asrkit.data.cuts import load_cuts
 from asrkit.data.dataset import TextEncoder
+from asrkit.model import Context
 from asrkit.search import GreedySearch
 from asrkit.text import CharTokenizer
 from asrkit.training.batches import held_out
@@ -32,11 +33,11 @@ def test_a_run_stuck_at_all_wrong_shows_its_loss(corpus: Path, tmp_path: Path) -
 def test_weights_that_changed_are_validated_as_they_are(corpus: Path) -> None:
     """Backends keep tables made of the weights: those of the step before must not be used."""
     model, tokenizer = tiny_model().float(), CharTokenizer(list("eno syabcdf"))
-    encode = TextEncoder(tokenizer, str, model.encoder.num_frames)
+    encode = TextEncoder(tokenizer, str, model.encoder.rate.num_frames)
     batches = list(held_out(load_cuts(corpus / "dev.jsonl", []), encode, 60.0))
 
     def losses() -> list[float]:
-        found = validate(model, tokenizer, GreedySearch(), batches, [(4, 8, 0)])
+        found = validate(model, tokenizer, GreedySearch(), batches, [Context(4, 8)])
         return [each["160 ms"].loss.nats for batch in found for each in batch]  # type: ignore[union-attr]
 
     before = losses()

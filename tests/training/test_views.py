@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.distributions import Categorical, kl_divergence
 
 from asrkit.config import ContextConfig
-from asrkit.model import FULL_CONTEXT, CTCLoss, View
+from asrkit.model import FULL, FULL_CONTEXT, Context, CTCLoss, View
 from asrkit.model.ctc import disagreement
 from asrkit.training.views import draw_contexts, to_few_lengths
 from tests.conftest import tiny_model
@@ -45,7 +45,7 @@ def test_loss_of_two_views_is_their_mean_and_their_disagreement() -> None:
     model = tiny_model()
     feats, lengths = torch.randn(2, 80, 80, dtype=torch.float64), torch.tensor([80, 60])
     targets = (torch.tensor([[1, 2], [3, 0]]), torch.tensor([2, 1]))
-    views = [View(feats, FULL_CONTEXT, 0), View(0.5 * feats, 4, 8)]
+    views = [View(feats, FULL), View(0.5 * feats, Context(4, 8))]
     loss = CTCLoss(model, [1], 0.3)
     alone = [loss([view], lengths, *targets) for view in views]
     outputs = [loss.of_view(view, lengths, *targets)[1] for view in views]
@@ -87,9 +87,9 @@ def test_zeros_after_the_features_change_no_loss() -> None:
     assert torch.equal(padded[:, :145], feats)
     assert not padded[:, 145:].any()
     tokens, token_lengths = torch.ones(2, 3, dtype=torch.long), torch.tensor([3, 2])
-    for context in ((FULL_CONTEXT, 0), (4, 8), (4, 8, 2)):
+    for context in (FULL, Context(4, 8), Context(4, 8, 2)):
         before, after, longer = (
-            loss([View(each, *context)], counted, tokens, token_lengths)
+            loss([View(each, context)], counted, tokens, token_lengths)
             for each, counted in ((feats, lengths), (padded, lengths), (padded, lengths + 12))
         )
         assert (after - before).abs().max() < 1e-9

@@ -39,7 +39,7 @@ from asrkit.errors import UserError
 from asrkit.evaluation import Outcome, recognize, scores
 from asrkit.extras import need
 from asrkit.files import replacing
-from asrkit.model import FULL_CONTEXT
+from asrkit.model import FULL, FULL_CONTEXT
 from asrkit.model_file import ModelFile, load_model, model_path
 from asrkit.runtime import Recognizer, recognizer_of
 from asrkit.runtime.threads import set_threads
@@ -145,13 +145,14 @@ def recognizers_of(
     """By name, the longest chunk first: one at each chunk that the model was trained at and at
     the chosen one; the one that aligns references; and the chosen one's name."""
     chosen = recognizer_as(options, file)
-    context, around = file.config.context, context_of(options, file)[1:]
+    context, around = file.config.context, context_of(options, file)
     chunks = {chosen.chunk_size, *context.chunk_sizes}
     if context.full_share > 0:
         chunks.add(FULL_CONTEXT)
 
     def at(chunk: int) -> Recognizer:
-        other = recognizer_of(file, chunk, *around, device=options.device)
+        context = FULL if chunk == FULL_CONTEXT else around._replace(chunk_size=chunk)
+        other = recognizer_of(file, context, device=options.device)
         return other.with_search(chosen.search)  # a language model is read once
 
     found = {each.context: each for each in map(at, sorted(chunks, reverse=True))}
@@ -160,14 +161,12 @@ def recognizers_of(
 
 def decoding(options: argparse.Namespace, file: ModelFile, recognizer: Recognizer) -> str:
     """How the recordings were decoded, in words."""
-    left_context = context_of(options, file)[1]
-    if left_context is None:
-        left_context = file.config.context.left_context
+    left = context_of(options, file).left
     return (
         f"{search_of(options, file).kind.replace('_', ' ')} search, "
         f"{f'language model {options.lm}' if options.lm else 'no language model'}, "
         f"{f'hotwords {options.hotwords}, ' if options.hotwords else ''}"
-        f"{left_context * recognizer.frame_ms} ms of left context"
+        f"{left * recognizer.frame_ms} ms of left context"
     )
 
 

@@ -1,0 +1,158 @@
+"""How much of a stream a frame sees, and how long an encoder frame is.
+
+The functions at the end are scripted; the methods call them.
+"""
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+from asrkit.errors import UserError, shown, whole_number
+
+FULL_CONTEXT = 1 << 30  # a chunk_size that no utterance reaches
+FEATURE_FRAME_MS = 10
+LONGEST_CONTEXT_MS = 3_600_000  # an hour: more would ask for all memory
+
+
+class Context(NamedTuple):
+    """The encoder frames that a frame sees: its chunk, and those before and after the chunk."""
+
+    chunk_size: int  # C; FULL_CONTEXT: all frames are one chunk
+    left: int = 0  # M
+    right: int = 0  # R
+
+    @property
+    def full(self) -> bool:
+        """Whether all frames are one chunk."""
+        return self.chunk_size >= FULL_CONTEXT
+
+
+FULL = Context(FULL_CONTEXT)
+
+
+class FrameRate(NamedTuple):
+    """How feature frames become encoder frames.
+
+    Encoder frame e sees the feature frames before (e+1)·factor + lookahead, and ends with feature
+    frame (e+1)·factor - lead_frames - 1 of the samples.
+    """
+
+    factor: int  # feature frames from one encoder frame to the next
+    lookahead: int = 0  # feature frames that an encoder frame sees beyond these
+    lead_frames: int = 0  # feature frames of a stream before its first sample
+
+    @property
+    def frame_ms(self) -> int:
+        """Milliseconds of an encoder frame."""
+        return self.factor * FEATURE_FRAME_MS
+
+    def num_frames(self, feature_frames: int) -> int:
+        """Return E of T feature frames."""
+        return num_frames(feature_frames, self)
+
+    def chunk_frames(self, context: Context) -> int:
+        """Return the feature frames of a chunk."""
+        return self.factor * context.chunk_size
+
+    def ahead_frames(self, context: Context) -> int:
+        """Return the feature frames that a step takes beyond its chunks."""
+        return self.factor * context.right + self.lookahead
+
+    def step_frames(self, context: Context, num_chunks: int = 1) -> int:
+        """Return the feature frames that a step of n chunks takes."""
+        return num_chunks * self.chunk_frames(context) + self.ahead_frames(context)
+
+    def name(self, context: Context) -> str:
+        """Return "full", or the chunk's length such as "640 ms"."""
+        return "full" if context.full else f"{context.chunk_size * self.frame_ms} ms"
+
+    def context(
+        self,
+        default: Context,
+        chunk_size: int | str | None = None,
+        left: int | None = None,
+        right: int | None = None,
+    ) -> Context:
+        """Return a context of the given numbers, in encoder frames; None: the one of `default`.
+
+        Args:
+            default: context with the numbers that are None.
+            chunk_size: C, or "full".
+            left: M.
+            right: R.
+
+        Raises:
+            UserError: if a number is out of range; the message names it.
+        """
+        chunk_size = default.chunk_size if chunk_size is None else chunk_size
+        chunk_size = self.chunk_size("chunk_size", chunk_size)
+        left = self.checked("left_context", default.left if left is None else left, 0)
+        right = self.checked("right_context", default.right if right is None else right, 0)
+        return FULL if chunk_size == FULL_CONTEXT else Context(chunk_size, left, right)
+
+    def chunk_size(self, name: str, value: int | str) -> int:
+        """Return a chunk size, which may be "full".
+
+        Raises:
+            UserError: if the value is neither; the message begins with `name`.
+        """
+        full = value in ("full", FULL_CONTEXT)
+        return FULL_CONTEXT if full else self.checked(name, value, 1)
+
+    def checked(self, name: str, value: object, lowest: int) -> int:
+        """Return a number of frames of a context.
+
+        Raises:
+            UserError: if it is not one; the message begins with `name`.
+        """
+        longest = LONGEST_CONTEXT_MS // self.frame_ms
+        frames = whole_number(value, lowest, longest)
+        if frames is None:
+            allowed = f"{lowest} to {longest} frames" + (" or 'full'" if lowest else "")
+            raise UserError(f"{name} must be {allowed}, got {shown(value)}")
+        return frames
+
+    def frames(self, name: str, milliseconds: str, lowest: int = 0) -> int:
+        """Return the encoder frames of a time that a user wrote.
+
+        Raises:
+            UserError: if it is not a multiple of a frame, or has fewer frames than `lowest`; the
+                message begins with `name`.
+        """
+        count, rest = -1, 0
+        if milliseconds.isdecimal() and len(milliseconds) <= len(str(LONGEST_CONTEXT_MS)):
+            count, rest = divmod(int(milliseconds), self.frame_ms)
+        if rest or not lowest <= count <= LONGEST_CONTEXT_MS // self.frame_ms:
+            raise UserError(
+                f"{name} must be a multiple of {self.frame_ms} ms from {lowest * self.frame_ms} to "
+                f"{LONGEST_CONTEXT_MS}, got {shown(milliseconds)}"
+            )
+        return count
+
+
+def fitted(context: Context, frames: int) -> Context:
+    """Return the context for a step of so many encoder frames.
+
+    A chunk is at most the whole step, which then has nothing after its chunk.
+    """
+    right = context.right if frames > context.chunk_size else 0
+    return Context(min(context.chunk_size, max(1, frames)), context.left, right)
+
+
+def rounding(rate: FrameRate) -> int:
+    """Return the feature frames that are added before the division by `factor`.
+
+    Without look-ahead, zeros complete a part of `factor` frames. With look-ahead, an encoder frame
+    needs every frame that it sees.
+    """
+    return rate.factor - 1 if rate.lookahead == 0 else -rate.lookahead
+
+
+def num_frames(feature_frames: int, rate: FrameRate) -> int:
+    """Return E of T feature frames."""
+    return max(0, feature_frames + rounding(rate)) // rate.factor
+
+
+def num_valid(lengths: Tensor, rate: FrameRate) -> Tensor:
+    """Return E of each row's feature frames: (B,) -> (B,)."""
+    return (lengths + rounding(rate)).clamp(min=0) // rate.factor
