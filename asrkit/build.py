@@ -1,7 +1,7 @@
 """Building objects from a configuration; the only place that depends on both."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,8 @@ from asrkit.lm import (
     read_language_model,
     weighed,
 )
-from asrkit.model import ConformerCTC, ConformerEncoder
+from asrkit.model import ConformerEncoder, CTCHead, Network
+from asrkit.model.head import ctc_frames
 from asrkit.search import Fusion, Search
 from asrkit.text import (
     CharTokenizer,
@@ -52,7 +53,7 @@ TOKENIZERS: dict[str, Any] = {
 }
 
 
-def build_model(config: ModelConfig, vocab_size: int) -> ConformerCTC:
+def build_model(config: ModelConfig, vocab_size: int) -> Network:
     """The network with fresh weights."""
     encoder = ConformerEncoder(
         num_mels=config.num_mels,
@@ -69,7 +70,12 @@ def build_model(config: ModelConfig, vocab_size: int) -> ConformerCTC:
         after_norm=config.after_norm,
         kernels=config.kernels == "auto",
     )
-    return ConformerCTC(encoder, vocab_size)
+    return Network(encoder, CTCHead(encoder.dim, vocab_size))
+
+
+def frames_needed(tokens: Sequence[int]) -> int:
+    """Return the fewest frames that the network's head needs for these tokens."""
+    return ctc_frames(tokens)
 
 
 def build_frontend(config: ModelConfig) -> Frontend:

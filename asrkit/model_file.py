@@ -25,7 +25,7 @@ from asrkit.build import build_model, read_tokenizer
 from asrkit.config import Config, ConfigError, parse_record
 from asrkit.errors import UserError, reason, shown
 from asrkit.files import replacing
-from asrkit.model import ConformerCTC
+from asrkit.model import Network
 from asrkit.pretrained import ready_models
 from asrkit.terms import UNKNOWN, Terms, checked_licence, read_terms
 from asrkit.text import TextError, Tokenizer
@@ -66,7 +66,7 @@ class ModelFileError(UserError):
 class ModelFile(NamedTuple):
     """The contents of a model file."""
 
-    model: ConformerCTC  # in eval mode
+    model: Network  # in eval mode
     tokenizer: Tokenizer
     config: Config
     training: dict[str, Any]  # how it was trained, and its scores

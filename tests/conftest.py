@@ -17,7 +17,7 @@ import soundfile
 import torch
 from torch import nn
 
-from asrkit.model import FULL_CONTEXT, ConformerCTC, ConformerEncoder
+from asrkit.model import FULL_CONTEXT, ConformerEncoder, CTCHead, Network
 from asrkit.runtime import Result
 
 os.environ["TRITON_INTERPRET"] = "1"  # before anything imports triton: kernels run on the CPU
@@ -82,9 +82,10 @@ def encoder() -> ConformerEncoder:
     return tiny_encoder()
 
 
-def tiny_model(vocab_size: int = 12, **changes: object) -> ConformerCTC:
+def tiny_model(vocab_size: int = 12, **changes: object) -> Network:
     """A small recogniser in float64 that says more than blanks."""
-    model = ConformerCTC(tiny_encoder(**({"num_mels": 80} | changes)), vocab_size).double().eval()
+    encoder = tiny_encoder(**({"num_mels": 80} | changes))
+    model = Network(encoder, CTCHead(encoder.dim, vocab_size)).double().eval()
     nn.init.normal_(model.head.weight, std=0.5)
     feats = 17.8 + 1.4 * torch.randn(1, 400, model.encoder.num_mels, dtype=torch.float64)
     return fitted(model, feats)
@@ -92,8 +93,8 @@ def tiny_model(vocab_size: int = 12, **changes: object) -> ConformerCTC:
 
 @torch.no_grad()
 def fitted(
-    model: ConformerCTC, feats: torch.Tensor, chunk_size: int = FULL_CONTEXT, left_context: int = 0
-) -> ConformerCTC:
+    model: Network, feats: torch.Tensor, chunk_size: int = FULL_CONTEXT, left_context: int = 0
+) -> Network:
     """The model made for features (1, T, F) as training makes it: no label wins on average."""
     model.encoder.mean.copy_(feats[0].mean(0))
     model.encoder.scale.copy_(1 / feats[0].std(0).clamp(min=0.5))
@@ -104,7 +105,7 @@ def fitted(
 
 
 @pytest.fixture
-def model() -> ConformerCTC:
+def model() -> Network:
     return tiny_model()
 
 

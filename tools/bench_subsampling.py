@@ -14,14 +14,15 @@ from benchmarks import QUICK_SECONDS, Row, environment, parser, ratio, report, r
 from asrkit.backends import eager
 from asrkit.build import build_model
 from asrkit.config import load_config
-from asrkit.model import FULL, ConformerCTC, Context, CTCLoss, View
+from asrkit.model import FULL, Context, Network
+from asrkit.training.loss import Loss, View
 
 KINDS = ("conv4", "conv8")
 VOCABULARY, LABELS = 100, 10
 CHUNK_MS, LEFT_MS, CHUNKS = 640, 2560, 10
 
 
-def model_of(config: str, kind: str) -> ConformerCTC:
+def model_of(config: str, kind: str) -> Network:
     """The network of a configuration with another subsampling."""
     settings = load_config(config).model
     options = {"kind": kind, "channels": settings.subsampling.model_dump()["channels"]}
@@ -37,9 +38,9 @@ def cpu_seconds(run: Callable[[], object]) -> float:
     return time.process_time() - started
 
 
-def training(model: ConformerCTC, seconds: float) -> Callable[[], list[float]]:
+def training(model: Network, seconds: float) -> Callable[[], list[float]]:
     """A step on a batch: full context and chunks, as conf/an4.yaml trains, and AdamW."""
-    loss = CTCLoss(model.train(), [2], 0.3)
+    loss = Loss(model.train(), [2], 0.3)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     torch.manual_seed(1)
     feats = torch.randn(4, round(25 * seconds), model.encoder.num_mels)
@@ -64,7 +65,7 @@ def training(model: ConformerCTC, seconds: float) -> Callable[[], list[float]]:
     return run
 
 
-def streaming(model: ConformerCTC) -> Callable[[], list[float]]:
+def streaming(model: Network) -> Callable[[], list[float]]:
     """Chunks of one stream."""
     frame_ms = model.encoder.rate.frame_ms
     backend = eager(model.eval(), Context(CHUNK_MS // frame_ms, LEFT_MS // frame_ms))

@@ -15,7 +15,8 @@ import torch
 import asrkit
 from asrkit.commands.kernels import device_of_kernels, verify_kernels
 from asrkit.errors import UserError
-from asrkit.model import FULL, ConformerCTC, ConformerEncoder, Context, CTCLoss, View
+from asrkit.model import FULL, ConformerEncoder, Context, CTCHead, Network
+from asrkit.training.loss import Loss, View
 
 VOCABULARY = 30
 ROWS, FRAMES = 8, 1000  # of the batch of a training step
@@ -74,9 +75,10 @@ def waits(device: str) -> tuple[bool, str]:
     )
 
 
-def network() -> ConformerCTC:
+def network() -> Network:
     torch.manual_seed(0)
-    return ConformerCTC(ConformerEncoder(dim=144, num_layers=4, ffn_dim=576), VOCABULARY)
+    encoder = ConformerEncoder(dim=144, num_layers=4, ffn_dim=576)
+    return Network(encoder, CTCHead(encoder.dim, VOCABULARY))
 
 
 def step(device: str, bfloat16: bool) -> tuple[float, float, int]:
@@ -94,7 +96,7 @@ def step(device: str, bfloat16: bool) -> tuple[float, float, int]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with torch.autocast(device, torch.bfloat16, enabled=bfloat16):
-            loss = CTCLoss(model, [2], 0.3)(views, lengths, tokens, counts, 0.1).mean()
+            loss = Loss(model, [2], 0.3)(views, lengths, tokens, counts, 0.1).mean()
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
     if on_card:

@@ -18,7 +18,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from asrkit.build import build_model
 from asrkit.config import load_config
-from asrkit.model import FULL_CONTEXT, Context, CTCLoss, View
+from asrkit.model import FULL_CONTEXT, Context
+from asrkit.training.loss import Loss, View
 from asrkit.training.optimizer import build_optimizers
 
 VOCABULARY, LABELS = 30, 20
@@ -43,7 +44,7 @@ class Step:
         training = config.training
         torch.manual_seed(0)
         self.model = build_model(config.model, VOCABULARY).train()
-        self.loss = CTCLoss(self.model, training.intermediate_layers, training.intermediate_weight)
+        self.loss = Loss(self.model, training.intermediate_layers, training.intermediate_weight)
         self.optimizers = build_optimizers(self.model, training.optimizer, training.weight_decay)
         batch, frames = options.batch, round(100 * options.seconds)
         self.view = View(torch.randn(batch, frames, config.model.num_mels), context)

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from asrkit.model import Context, CTCOutput, EncoderState, FrameRate
+from asrkit.model import Context, EncoderState, FrameRate, Head, NetworkOutput
 
-Step = Callable[[Tensor, Tensor, EncoderState], CTCOutput]
+Step = Callable[[Tensor, Tensor, EncoderState], NetworkOutput]
 
 
 class Spec(NamedTuple):
@@ -56,5 +56,6 @@ class Backend(NamedTuple):
     kind: str
     spec: Spec
     init_state: Callable[[int], EncoderState]
-    step: Step  # (B, T, F), (B,), state -> CTCOutput
+    step: Step  # (B, T, F), (B,), state -> NetworkOutput
     weights: Callable[[], str]  # SHA-256 of the network's
+    head: Head  # of the network in PyTorch: the loss of a text

@@ -22,7 +22,7 @@ from asrkit.backends.description import (
 )
 from asrkit.errors import UserError, reason, shown
 from asrkit.extras import need
-from asrkit.model import CTCOutput, EncoderState
+from asrkit.model import EncoderState, NetworkOutput
 from asrkit.model_file import ModelFile, fingerprint
 
 if TYPE_CHECKING:
@@ -155,25 +155,25 @@ def of_step(step: OnnxStep, plain: Backend) -> Backend:
         return plain._replace(kind=kind, step=partial(whole, step, plain))
     spec, chunk = plain.spec, plain.spec.chunk_frames
 
-    def run(feats: Tensor, lengths: Tensor, state: EncoderState) -> CTCOutput:
+    def run(feats: Tensor, lengths: Tensor, state: EncoderState) -> NetworkOutput:
         frames = feats.size(1)
         missing = max(spec.step_frames - frames, (spec.ahead_frames - frames) % chunk)
         log_probs, lengths, state = step(functional.pad(feats, (0, 0, 0, missing)), lengths, state)
-        return CTCOutput(log_probs[:, : spec.rate.num_frames(frames)], lengths, state)
+        return NetworkOutput(log_probs[:, : spec.rate.num_frames(frames)], lengths, state)
 
     return plain._replace(kind=kind, init_state=step.init_state, step=run)
 
 
 def whole(
     step: OnnxStep, plain: Backend, feats: Tensor, lengths: Tensor, state: EncoderState
-) -> CTCOutput:
+) -> NetworkOutput:
     """A step in full context, of streams that begin with it; by eager if it is very long."""
     spec, size = plain.spec, plain.spec.rate.num_frames(feats.size(1))
     if not 0 < size <= MOST_WHOLE:
         return plain.step(feats, lengths, state)
     missing = spec.rate.factor * size + spec.rate.lookahead - feats.size(1)
     log_probs, frames = step(functional.pad(feats, (0, 0, 0, missing)), lengths)
-    return CTCOutput(log_probs, frames, state)
+    return NetworkOutput(log_probs, frames, state)
 
 
 def read(path: str | Path) -> tuple[OnnxStep, Exported]:

@@ -154,7 +154,7 @@ def check(backend: Backend, file: ModelFile, plain: Backend) -> None:
             each.step(feats.to(spec.device, spec.dtype), lengths.to(spec.device), state)
             for each, state in zip((backend, plain), states, strict=True)
         )
-        log_probs.append((ours.log_probs, theirs.log_probs))
+        log_probs.append((ours.frames, theirs.frames))
         worst = difference(*log_probs[-1])
         if not full:
             worst = max(worst, *map(difference, ours.state, theirs.state))

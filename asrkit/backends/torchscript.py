@@ -13,7 +13,7 @@ from torch import nn
 from asrkit.backends.backend import Backend
 from asrkit.backends.description import KEY, Exported, described
 from asrkit.errors import UserError, reason, shown
-from asrkit.model import CTCStep
+from asrkit.model import NetworkStep
 from asrkit.model_file import ModelFile
 
 DESCRIPTION = f"{KEY}.json"  # the file in the archive that says what it holds
@@ -21,7 +21,7 @@ DESCRIPTION = f"{KEY}.json"  # the file in the archive that says what it holds
 
 def build(file: ModelFile, plain: Backend) -> Backend:
     """The network scripted and frozen, for the context of the eager backend."""
-    step = CTCStep(file.model, plain.spec.context).eval()
+    step = NetworkStep(file.model, plain.spec.context).eval()
     frozen = torch.jit.freeze(script(step), preserved_attrs=["init_state"])
     return plain._replace(kind="torchscript", init_state=frozen.init_state, step=frozen)
 

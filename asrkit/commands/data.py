@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from asrkit.build import build_frontend, build_normalizer, train_tokenizer
+from asrkit.build import build_normalizer, train_tokenizer
 from asrkit.commands.arguments import whole
 from asrkit.commands.check import Facts, Finding, Rules, examine
 from asrkit.commands.check.clean import write_clean
@@ -31,6 +31,7 @@ from asrkit.data.packing import pack
 from asrkit.errors import UserError
 from asrkit.model_file import load_model
 from asrkit.text import Tokenizer, is_visible
+from asrkit.training.corpus import text_encoder
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -94,12 +95,8 @@ def check(options: argparse.Namespace) -> int:
     facts = [each for path in options.manifests for each in read_facts(path, options, findings)]
     normalize = build_normalizer(config.text)
     first = (each.text for each in facts if each.manifest == options.manifests[0])
-    encode = TextEncoder(
-        tokenizer or train_tokenizer(config.text, filter(is_visible, map(normalize, first))),
-        normalize,
-        config.model.rate.num_frames,
-        build_frontend(config.model),
-    )
+    tokenizer = tokenizer or train_tokenizer(config.text, filter(is_visible, map(normalize, first)))
+    encode = text_encoder(config, tokenizer)
     fastest = max(config.augmentation.speed_factors)
     limits = config.data.min_seconds, config.data.max_seconds
     findings += examine(facts, Rules(encode, *limits, fastest))

@@ -19,7 +19,7 @@ from asrkit.commands.kernels import device_of_kernels, verify_kernels
 from asrkit.commands.options import MODEL, parser, run_command
 from asrkit.errors import UserError
 from asrkit.export.replay import largest_difference, tolerance
-from asrkit.model import FULL, ConformerCTC, Context, EncoderStep
+from asrkit.model import FULL, Context, EncoderStep, Network
 from asrkit.model.context import fitted
 from asrkit.model.subsampling import split_steps
 from asrkit.model_file import ModelFile, load_model
@@ -154,7 +154,7 @@ def verify_setting(
     return Row(name, subsampling, blocks, log_probs, batch, len(texts) == 1)
 
 
-def stations(model: ConformerCTC, step: EncoderStep, feats: Tensor, frames: int) -> list[Tensor]:
+def stations(model: Network, step: EncoderStep, feats: Tensor, frames: int) -> list[Tensor]:
     """Outputs of the subsampling, of every layer and of the head, `frames` features a step."""
     encoder, context, state = step.encoder, step.context, step.init_state(1)
     outputs: list[list[Tensor]] = []
@@ -162,7 +162,7 @@ def stations(model: ConformerCTC, step: EncoderStep, feats: Tensor, frames: int)
     for part, length in split_steps(feats, frames, encoder.rate.lookahead, ahead):
         lengths = torch.tensor([length])
         run = encoder.run(part, lengths, state, context, step.tables(), [*layers])
-        state, parts = run.state, [*run.layers, model.log_probs(run.encoded)]
+        state, parts = run.state, [*run.layers, model.head.frames(run.encoded)]
         outputs.append([x[:, : int(run.lengths)] for x in parts])
     return [torch.cat(pieces, dim=1) for pieces in zip(*outputs, strict=True)]
 
@@ -174,7 +174,7 @@ def verify_batch(recognizer: Recognizer, feats: Tensor, alone: Tensor) -> float:
     batch = torch.nn.functional.pad(batch, (0, 0, 0, recognizer.engine.spec.ahead_frames))
     lengths = torch.tensor([feats.size(1), longer.size(1)])
     output = recognizer.engine.step(batch, lengths, recognizer.engine.init_state(2))
-    return difference(alone, output.log_probs[:1, : int(output.lengths[0])])
+    return difference(alone, output.frames[:1, : int(output.lengths[0])])
 
 
 def verify_exported(file: ModelFile, path: str, samples: np.ndarray) -> bool:

@@ -1,9 +1,8 @@
 """From cuts to batches: load, augment, encode, pad. Utterances that fail are left out by id."""
 
-import itertools
 import random
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -44,8 +43,9 @@ class TextEncoder:
     Args:
         tokenizer: of normalised text.
         normalize: gives every text one spelling.
-        num_frames: encoder frames of so many feature frames, in the network that learns it.
-        frontend: of this network; Kaldi's if None.
+        num_frames: function that returns the encoder frames of a number of feature frames.
+        frames_needed: function that returns the fewest frames which the head needs for tokens.
+        frontend: the network's frontend; Kaldi's if None.
     """
 
     def __init__(
@@ -53,9 +53,11 @@ class TextEncoder:
         tokenizer: Tokenizer,
         normalize: Callable[[str], str],
         num_frames: Callable[[int], int],
+        frames_needed: Callable[[Sequence[int]], int],
         frontend: audio.Frontend | None = None,
     ) -> None:
-        self.tokenizer, self.normalize, self.num_frames = tokenizer, normalize, num_frames
+        self.tokenizer, self.normalize = tokenizer, normalize
+        self.num_frames, self.frames_needed = num_frames, frames_needed
         self.frontend = frontend or audio.Fbank()
 
     def __call__(self, text: str) -> tuple[str, list[int]]:
@@ -63,19 +65,27 @@ class TextEncoder:
         text = self.normalize(text)
         return text, self.tokenizer.encode(text)
 
-    def why_not(self, text: str, num_samples: int) -> str | None:
-        """The reason that CTC cannot learn this text from so many samples at 16 kHz, or None."""
+    def learnable(self, text: str, num_samples: int) -> tuple[str, list[int]]:
+        """Return what `__call__` returns, for a text that fits its samples at 16 kHz.
+
+        Raises:
+            TextError: if the network cannot learn the text from so many samples.
+        """
         if not text.strip():
-            return "empty text"
+            raise TextError("empty text")
+        text, tokens = self(text)
+        frames = self.num_frames(self.frontend.num_frames(num_samples))
+        needed = self.frames_needed(tokens)
+        if frames < needed:
+            raise TextError(f"too short: {frames} encoder frames, but its labels need {needed}")
+        return text, tokens
+
+    def why_not(self, text: str, num_samples: int) -> str | None:
+        """Return why the network cannot learn a text from so many samples, or None if it can."""
         try:
-            _, tokens = self(text)
+            self.learnable(text, num_samples)
         except TextError as error:
             return str(error)
-        frames = self.num_frames(self.frontend.num_frames(num_samples))
-        # CTC needs a frame for each label and a blank between equal ones.
-        needed = len(tokens) + sum(a == b for a, b in itertools.pairwise(tokens))
-        if frames < needed:
-            return f"too short: {frames} encoder frames, but CTC needs {needed} for its labels"
         return None
 
 
@@ -146,7 +156,7 @@ class SpeechDataset(torch.utils.data.Dataset[Batch]):
         cuts: the utterances.
         encode: raw text to tokens.
         augmentation: of the audio, or None.
-        to_train: leave out utterances that CTC cannot learn from. Otherwise, for scoring, only
+        to_train: leave out utterances that cannot be learnt from. Otherwise, for scoring, only
             those without a text: a word that the tokenizer cannot encode counts as an error.
     """
 
@@ -178,17 +188,15 @@ class SpeechDataset(torch.utils.data.Dataset[Batch]):
                 left_out.append(LeftOut(name, str(error) or type(error).__name__))
                 num_bad += 1
                 continue
-            if self.to_train:
-                reason = self.encode.why_not(text_of(cut), len(loaded))
-            else:
-                reason = None if has_text(cut) else "no text"
-            if reason is not None:
-                left_out.append(LeftOut(cut.id, reason))
+            try:
+                text, labels = self.read(cut, len(loaded))
+            except TextError as error:
+                left_out.append(LeftOut(cut.id, str(error)))
                 continue
             ids.append(cut.id)
             samples.append(torch.from_numpy(loaded))
-            texts.append(self.encode.normalize(text_of(cut)))
-            tokens.append(torch.tensor(self.encode(text_of(cut))[1] if self.to_train else [0]))
+            texts.append(text)
+            tokens.append(torch.tensor(labels))
         return Batch(
             seed=seed,
             ids=ids,
@@ -201,6 +209,18 @@ class SpeechDataset(torch.utils.data.Dataset[Batch]):
             num_bad=num_bad,
             seconds=sum(self.durations[places].tolist()),
         )
+
+    def read(self, cut: Cut, num_samples: int) -> tuple[str, list[int]]:
+        """Return a cut's normalised text and its tokens; [0] for scoring.
+
+        Raises:
+            TextError: if the cut has no text, or one that cannot be learnt from its samples.
+        """
+        if self.to_train:
+            return self.encode.learnable(text_of(cut), num_samples)
+        if not has_text(cut):
+            raise TextError("no text")
+        return self.encode.normalize(text_of(cut)), [0]
 
 
 def seed_everything(seed: str) -> None:

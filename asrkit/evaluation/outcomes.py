@@ -6,17 +6,15 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from asrkit.audio import SAMPLE_RATE
 from asrkit.evaluation.delays import delays
 from asrkit.evaluation.trace import Trace
 from asrkit.evaluation.wer import ErrorRate, wer
-from asrkit.model import BLANK
 from asrkit.runtime import Recognizer, Result, Word
 from asrkit.runtime.word import whole
 from asrkit.search import NOTHING, Hypothesis
-from asrkit.search.align import AlignmentError, ForcedAlignment, frames_needed
+from asrkit.search.align import AlignmentError, ForcedAlignment
 from asrkit.text import TextError
 
 PIECES_SECONDS = 60.0  # what is longer is recognised alone and in pieces, which bounds memory
@@ -36,7 +34,7 @@ class Utterance(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """CTC loss of a reference."""
+    """The head's loss of a reference."""
 
     nats: float
     tokens: int
@@ -59,7 +57,7 @@ class Outcome(NamedTuple):
         result: of the recogniser.
         frame_ms: milliseconds of an encoder frame, which hypothesis, alignment and delays count.
         hypothesis: the tokens of the result.
-        loss: of the network; None if CTC cannot write or align the reference.
+        loss: of the network; None if the reference cannot be written or aligned.
         alignment: of the reference; None if it is not wanted, or there is none.
         delays: of `delays.delays`; None without an alignment, and of a second pass, whose text
             comes when a segment has ended.
@@ -175,16 +173,16 @@ def aligned(
 
 
 def loss_of(recognizer: Recognizer, log_probs: Tensor, reference: str) -> Loss | None:
-    """CTC loss of a reference; None if it cannot be written, or not be aligned with (E, V)."""
+    """The head's loss of a reference; None if it cannot be written, or not aligned with (E, V)."""
     try:
         tokens = recognizer.tokenizer.encode(reference)
     except TextError:
         return None
-    frames = len(log_probs)
-    if not tokens or frames_needed(tokens) > frames:
+    head, frames = recognizer.backend.head, len(log_probs)
+    if not tokens or head.frames_needed(tokens) > frames:
         return None
-    loss = functional.ctc_loss(
-        log_probs[:, None], torch.tensor([tokens], device=log_probs.device),
-        torch.tensor([frames]), torch.tensor([len(tokens)]), BLANK, reduction="sum",
+    loss = head.loss(
+        log_probs[None], torch.tensor([frames]), torch.tensor([tokens], device=log_probs.device),
+        torch.tensor([len(tokens)]),
     )  # fmt: skip
     return Loss(float(loss), len(tokens))

@@ -20,7 +20,7 @@ class Score(NamedTuple):
         each: errors in words of every utterance, by id.
         accuracy: of the words' confidences and times.
         delay: of tokens, against the forced alignment; None if none was measured.
-        loss: CTC, nats a token; None where no reference can be written and aligned.
+        loss: the head's, nats a token; None where no reference can be written and aligned.
     """
 
     words: ErrorRate
@@ -98,5 +98,5 @@ def rates(found: Mapping[str, Score]) -> dict[str, dict[str, float]]:
 
 
 def losses_of(found: Mapping[str, Score]) -> dict[str, float]:
-    """CTC loss a token, by the recognisers' names."""
+    """The head's loss a token, by the recognisers' names."""
     return {name: score.loss for name, score in found.items() if score.loss is not None}

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from asrkit.audio import HOP, Frontend
-from asrkit.model import FULL_CONTEXT, ConformerCTC, Context, CTCStep, EncoderState
+from asrkit.model import FULL_CONTEXT, Context, EncoderState, Network, NetworkStep
 from asrkit.model.attention import ChunkAttention
 
 
@@ -29,7 +29,7 @@ class SamplesStep(nn.Module):
 
     hop: Final[int] = HOP
 
-    def __init__(self, frontend: Frontend, step: CTCStep) -> None:
+    def __init__(self, frontend: Frontend, step: NetworkStep) -> None:
         super().__init__()
         self.frontend, self.step = frontend, step
         rate, context = step.encoder.encoder.rate, step.encoder.context
@@ -65,7 +65,7 @@ class WholeStep(nn.Module):
     The lengths of the graph are dynamic, so the queries of the attention cannot be cut into tiles.
     """
 
-    def __init__(self, model: ConformerCTC) -> None:
+    def __init__(self, model: Network) -> None:
         super().__init__()
         self.model = copy.deepcopy(model)
         for module in self.model.modules():
@@ -78,4 +78,4 @@ class WholeStep(nn.Module):
         state = encoder.init_state(feats.size(0), 0)
         context = Context((feats.size(1) - encoder.rate.lookahead) // encoder.rate.factor)
         run = encoder.run(feats, lengths, state, context, encoder.tables(context))
-        return self.model.log_probs(run.encoded), run.lengths
+        return self.model.head.frames(run.encoded), run.lengths

@@ -13,7 +13,7 @@ from asrkit.backends.description import Exported
 from asrkit.backends.onnx import MOST_WHOLE
 from asrkit.build import build_frontend
 from asrkit.export.adapter import SamplesStep, WholeStep, of_stream
-from asrkit.model import CTCStep, EncoderStep
+from asrkit.model import EncoderStep, NetworkStep
 from asrkit.model.subsampling import split_steps
 from asrkit.model_file import ModelFile
 
@@ -32,7 +32,7 @@ def eager_step(file: ModelFile, exported: Exported) -> nn.Module:
         return WholeStep(file.model).eval()
     if exported.what == "encoder":
         return EncoderStep(file.model.encoder, exported.context).eval()
-    step = CTCStep(file.model, exported.context).eval()
+    step = NetworkStep(file.model, exported.context).eval()
     if exported.what == "ctc":
         return step
     return SamplesStep(build_frontend(file.config.model), step).eval()

@@ -8,25 +8,15 @@ frames · F mel bins · D model dim · H heads · Dh = D/H · L layers · C chun
 
 from asrkit.model.conformer import ConformerEncoder, EncoderOutput, EncoderState
 from asrkit.model.context import FULL, FULL_CONTEXT, Context, FrameRate
-from asrkit.model.ctc import (
-    BLANK,
-    ConformerCTC,
-    CTCLoss,
-    CTCOutput,
-    CTCStep,
-    FullContextStep,
-    View,
-)
+from asrkit.model.head import BLANK, CTCHead, Head
+from asrkit.model.network import FullContextStep, Network, NetworkOutput, NetworkStep
 from asrkit.model.step import EncoderStep
 
 __all__ = [
     "BLANK",
     "FULL",
     "FULL_CONTEXT",
-    "CTCLoss",
-    "CTCOutput",
-    "CTCStep",
-    "ConformerCTC",
+    "CTCHead",
     "ConformerEncoder",
     "Context",
     "EncoderOutput",
@@ -34,5 +24,8 @@ __all__ = [
     "EncoderStep",
     "FrameRate",
     "FullContextStep",
-    "View",
+    "Head",
+    "Network",
+    "NetworkOutput",
+    "NetworkStep",
 ]

@@ -281,7 +281,7 @@ class Batcher:
         states = [EncoderState(*each) for each in zip(*rows_of_fields, strict=True)]
         for i, (row, count) in enumerate(zip(rows, output.lengths.tolist(), strict=True)):
             with suppress(Exception), row.changing():
-                row.give(output.log_probs[i, :count], states[i], len(chunks[i]))
+                row.give(output.frames[i, :count], states[i], len(chunks[i]))
         self._together[tuple(rows)] = output.state
         if any(row.state is not own for row, own in zip(rows, states, strict=True)):
             self._unshare(rows)
@@ -305,7 +305,7 @@ class Batcher:
         output = second.step_of(pieces, second.init_state(len(rows)))
         for i, (row, count) in enumerate(zip(rows, output.lengths.tolist(), strict=True)):
             with suppress(Exception), row.changing():
-                row.settle(output.log_probs[i, :count])
+                row.settle(output.frames[i, :count])
         return rows
 
     def _leave(self) -> None:

@@ -8,7 +8,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from asrkit.audio import Frontend
 from asrkit.backends import Backend, Spec
-from asrkit.model import CTCOutput, EncoderState
+from asrkit.model import EncoderState, NetworkOutput
 from asrkit.runtime.vad import SpeechDetector
 
 
@@ -48,11 +48,11 @@ class Engine:
         return self.backend.init_state(batch_size)
 
     @torch.inference_mode()
-    def step(self, feats: Tensor, lengths: Tensor, state: EncoderState) -> CTCOutput:
-        """(B, T, F), (B,) and the past -> CTCOutput. All steps but the last take whole chunks."""
+    def step(self, feats: Tensor, lengths: Tensor, state: EncoderState) -> NetworkOutput:
+        """(B, T, F), (B,) and the past -> NetworkOutput. Steps but the last take whole chunks."""
         return self.backend.step(feats, lengths, state)
 
-    def step_of(self, feats: Sequence[Tensor], state: EncoderState) -> CTCOutput:
+    def step_of(self, feats: Sequence[Tensor], state: EncoderState) -> NetworkOutput:
         """As `step`, of streams with (T, F) each, which may be of different lengths."""
         lengths = torch.tensor([len(each) for each in feats], device=feats[0].device)
         return self.step(pad_sequence([*feats], batch_first=True), lengths, state)

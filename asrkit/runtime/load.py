@@ -153,7 +153,7 @@ def searches_of(
 
 def on_device(file: ModelFile, device: torch.device) -> ModelFile:
     """The model file with its model on a device: a copy, unless it is there already."""
-    here = file.model.head.weight.device
+    here = file.model.encoder.mean.device
     if (here.type, here.index or 0) == (device.type, device.index or 0):
         return file
     return file._replace(model=copy.deepcopy(file.model).to(device))

@@ -386,7 +386,7 @@ class Recognizer:
         ahead = spec.rate.factor * spec.context.right  # only seen: no row has frames there
         feats = functional.pad(feats, (0, 0, 0, ahead))
         output = engine.step(feats, lengths, engine.init_state(len(feats)))
-        return [row[:n] for row, n in zip(output.log_probs, output.lengths.tolist(), strict=True)]
+        return [row[:n] for row, n in zip(output.frames, output.lengths.tolist(), strict=True)]
 
     def read(self, log_probs: Tensor, num_samples: int) -> Result:
         """The result of a whole recording of so many samples at 16 kHz, from its (E, V): in one

@@ -85,12 +85,12 @@ class Session:
             with stream.changing():
                 feats = stream.ended_feats[0]
                 output = stream.second.step_of([feats], stream.second.init_state(1))
-                stream.settle(output.log_probs[0, : int(output.lengths[0])])
+                stream.settle(output.frames[0, : int(output.lengths[0])])
             return True
         frames = stream.next_step
         if frames:
             with stream.changing():
                 feats = stream.feats(frames)
                 output = stream.engine.step_of([feats], stream.state)
-                stream.give(output.log_probs[0, : int(output.lengths[0])], output.state, frames)
+                stream.give(output.frames[0, : int(output.lengths[0])], output.state, frames)
         return bool(frames)

@@ -69,7 +69,7 @@ class Windows:
             size = self.whole(start, len(rest))
             last = size == 0
             output = engine.step_of([rest[:size] if size else rest], engine.init_state(1))
-            parts.append(self.text(output.log_probs[0, : int(output.lengths[0])], start, last))
+            parts.append(self.text(output.frames[0, : int(output.lengths[0])], start, last))
             start += len(parts[-1])
         return torch.cat(parts)
 

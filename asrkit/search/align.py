@@ -1,7 +1,5 @@
 """When the tokens of a known text were said, and how late a search wrote its own."""
 
-import itertools
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -50,23 +48,17 @@ class ForcedAlignment:
         Raises:
             AlignmentError: if the tokens need more frames than there are.
         """
-        needed, there = frames_needed(self.tokens), sum(map(len, state))
         found = align(torch.cat(state), self.tokens, self.blank) if state else None
         if found is None:
             raise AlignmentError(
-                f"the text is too long for the audio: its {len(self.tokens)} tokens need {needed} "
-                f"frames or more, but there are {there}"
+                f"the text is too long for the audio: its {len(self.tokens)} tokens do not fit "
+                f"into {sum(map(len, state))} frames"
             )
         return found
 
     def nbest(self, state: tuple[Tensor, ...]) -> list[Ranked]:
         """None: there is one text."""
         return []
-
-
-def frames_needed(tokens: list[int]) -> int:
-    """CTC needs a frame for each token, and a blank between equal ones."""
-    return len(tokens) + sum(a == b for a, b in itertools.pairwise(tokens))
 
 
 def align(log_probs: Tensor, tokens: list[int], blank: int = 0) -> Hypothesis | None:
@@ -81,11 +73,15 @@ def align(log_probs: Tensor, tokens: list[int], blank: int = 0) -> Hypothesis | 
         The tokens with their frames; None if they need more frames than there are, or a frame is
         not a number.
     """
-    if frames_needed(tokens) > len(log_probs) or log_probs.isnan().any():
+    if log_probs.isnan().any():
         return None
     if not tokens:
         return NOTHING
+    if len(tokens) > len(log_probs):
+        return None
     path = likeliest_path(log_probs.float().numpy(force=True), np.array(tokens), blank)
+    if path is None:
+        return None
     states = 2 * np.arange(len(tokens)) + 1
     starts = np.searchsorted(path, states).tolist()
     ends = np.searchsorted(path, states, side="right").tolist()
@@ -100,18 +96,19 @@ def align(log_probs: Tensor, tokens: list[int], blank: int = 0) -> Hypothesis | 
     )
 
 
-def likeliest_path(log_probs: np.ndarray, tokens: np.ndarray, blank: int) -> np.ndarray:
+def likeliest_path(log_probs: np.ndarray, tokens: np.ndarray, blank: int) -> np.ndarray | None:
     """The state of each frame on the Viterbi path: token u is 2u + 1, blanks are the even ones.
 
     Of equally likely paths, the one that stays longest in the later state.
 
     Args:
-        log_probs: (E, V) float32, as many frames as the tokens need or more.
+        log_probs: (E, V) float32, at least as many frames as tokens.
         tokens: (U,), at least one.
         blank: id of the blank.
 
     Returns:
-        (E,), never decreasing, with every token.
+        (E,), never decreasing, with every token; None if equal tokens leave no frame for the blanks
+        between them.
     """
     labels = np.full(2 * len(tokens) + 1, blank)  # (S,), of the states
     labels[1::2] = tokens
@@ -128,6 +125,8 @@ def likeliest_path(log_probs: np.ndarray, tokens: np.ndarray, blank: int) -> np.
         steps[frame] = before > same
         np.putmask(steps[frame], skipping > best, 2)
         scores[2:] = np.maximum(best, skipping) + log_probs[frame].take(labels)
+    if not np.isfinite(scores[-2:]).any():
+        return None
     state = len(labels) - (1 if scores[-1] > scores[-2] else 2)
     path = np.empty(len(log_probs), np.int64)
     for frame in range(len(log_probs) - 1, -1, -1):

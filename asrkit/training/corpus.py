@@ -14,7 +14,13 @@ from lhotse.cut import Cut
 from torch import Tensor
 
 from asrkit.audio import SAMPLE_RATE, Frontend, features
-from asrkit.build import build_frontend, build_normalizer, read_tokenizer, train_tokenizer
+from asrkit.build import (
+    build_frontend,
+    build_normalizer,
+    frames_needed,
+    read_tokenizer,
+    train_tokenizer,
+)
 from asrkit.config import Config
 from asrkit.data.cuts import load_cuts, perturb_speed, text_of, usable
 from asrkit.data.dataset import TextEncoder, load_samples
@@ -103,7 +109,7 @@ def text_encoder(config: Config, tokenizer: Tokenizer) -> TextEncoder:
     """The encoder of texts for the configuration's model."""
     return TextEncoder(
         tokenizer, build_normalizer(config.text), config.model.rate.num_frames,
-        build_frontend(config.model),
+        frames_needed, build_frontend(config.model),
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 
 from asrkit.errors import UserError
-from asrkit.model import CTCLoss
+from asrkit.training.loss import Loss
 from asrkit.training.sharded import shard
 
 Value = TypeVar("Value")
@@ -51,7 +51,7 @@ class Ranks:
     def is_first(self) -> bool:
         return self.rank == 0
 
-    def wrap(self, loss: CTCLoss, parallel: str) -> nn.Module:
+    def wrap(self, loss: Loss, parallel: str) -> nn.Module:
         """The loss on this rank's device, with gradients averaged over the ranks.
 
         Args:

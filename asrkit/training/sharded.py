@@ -13,11 +13,12 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from asrkit.build import build_model
 from asrkit.config import Config
-from asrkit.model import ConformerCTC, CTCLoss
+from asrkit.model import Network
 from asrkit.model.layer import ConformerLayer
+from asrkit.training.loss import Loss
 
 
-def shard(loss: CTCLoss, mesh: DeviceMesh) -> CTCLoss:
+def shard(loss: Loss, mesh: DeviceMesh) -> Loss:
     """Spread a loss's model over the ranks, in place, and move each rank's rows to its device.
 
     To be called before the optimisers are built: the parameters are others then.
@@ -71,16 +72,17 @@ def whole_weights(model: nn.Module) -> dict[str, Tensor]:
     }
 
 
-def whole_model(model: ConformerCTC, config: Config) -> ConformerCTC:
+def whole_model(model: Network, config: Config) -> Network:
     """The model itself if it is whole, else a copy that is, on this rank's device.
 
     Of one that is spread, all ranks have to call this.
     """
-    if not isinstance(model.head.weight, DTensor):
+    weight = next(iter(model.head.parameters()))
+    if not isinstance(weight, DTensor):
         return model
-    copy = build_model(config.model, model.head.out_features)
+    copy = build_model(config.model, model.head.vocab_size)
     copy.load_state_dict(whole_weights(model))
-    return copy.to(model.head.weight.device)
+    return copy.to(weight.device)
 
 
 def load_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:

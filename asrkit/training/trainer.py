@@ -31,10 +31,11 @@ from asrkit.errors import UserError
 from asrkit.evaluation import Score
 from asrkit.evaluation.scoring import losses_of, rates
 from asrkit.evaluation.wer import rate_shown
-from asrkit.model import ConformerCTC, CTCLoss
+from asrkit.model import Network
 from asrkit.training.batches import Epoch, Step, filler, loaded, report_left_out
 from asrkit.training.corpus import Corpus
 from asrkit.training.distributed import Ranks
+from asrkit.training.loss import Loss
 from asrkit.training.optimizer import (
     build_optimizers,
     learning_rate,
@@ -93,7 +94,7 @@ class Trainer:
 
     def __init__(
         self,
-        model: ConformerCTC,
+        model: Network,
         corpus: Corpus,
         config: Config,
         checkpoints: Checkpoints,
@@ -107,7 +108,7 @@ class Trainer:
         self.frontend = build_frontend(config.model).to(ranks.device)
         if self.options.gradient_checkpointing:
             recompute_layers(model)
-        loss = CTCLoss(model, self.options.intermediate_layers, self.options.intermediate_weight)
+        loss = Loss(model, self.options.intermediate_layers, self.options.intermediate_weight)
         self.loss = ranks.wrap(loss, self.options.parallel)
         self.optimizers = build_optimizers(model, self.options.optimizer, self.options.weight_decay)
         self.bfloat16 = wants_bfloat16(self.options.precision, ranks.device)
@@ -306,7 +307,7 @@ class Trainer:
         losses = self.backward(step.batches, tokens)
         clipped = nn.utils.clip_grad_norm_(self.model.parameters(), options.clip_norm)
         own = [each.sum().double() for _, each in losses]
-        # All that a GPU is waited for in a step, but for what torch's CTC loss waits.
+        # All that a GPU is waited for in a step, but for what the loss waits.
         norm, *totals = torch.stack([whole(clipped).double(), *own]).tolist()
         # Without tokens, the momentum alone would move the weights.
         taken = math.isfinite(norm) and tokens > 0
@@ -380,7 +381,7 @@ class Trainer:
         model = self.whole_model()
         return scores_on_dev(model, self.corpus, self.config, self.ranks, self.frontend, align)
 
-    def whole_model(self) -> ConformerCTC:
+    def whole_model(self) -> Network:
         """The model; of one that is spread over the ranks, a copy. All ranks have to call this."""
         return whole_model(self.model, self.config)
 
@@ -453,7 +454,7 @@ def not_finite(losses: list[tuple[list[str], Tensor]]) -> list[str]:
     ]
 
 
-def recompute_layers(model: ConformerCTC) -> None:
+def recompute_layers(model: Network) -> None:
     """Save memory by computing the activations inside a layer again in the backward pass."""
     for layer in model.encoder.layers:
         layer.forward = functools.partial(checkpoint, layer.forward, use_reentrant=False)

@@ -10,7 +10,7 @@ from asrkit.build import build_search
 from asrkit.config import Config
 from asrkit.data.dataset import Batch
 from asrkit.evaluation import Outcome, Score, Utterance, recognize, scores
-from asrkit.model import FULL, ConformerCTC, Context
+from asrkit.model import FULL, Context, Network
 from asrkit.runtime import Recognizer
 from asrkit.search import Search
 from asrkit.text import Tokenizer
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 def scores_on_dev(
-    model: ConformerCTC,
+    model: Network,
     corpus: Corpus,
     config: Config,
     ranks: Ranks,
@@ -53,7 +53,7 @@ def scores_on_dev(
 
 
 def validate(
-    model: ConformerCTC,
+    model: Network,
     tokenizer: Tokenizer,
     search: Search,
     batches: Iterable[Batch],

@@ -7,7 +7,8 @@ from torch.nn import functional
 
 from asrkit.audio import Frontend, SpecAugment, change_gain, warp_frequencies
 from asrkit.config import AugmentationConfig, Config, ContextConfig
-from asrkit.model import FULL, Context, View
+from asrkit.model import FULL, Context
+from asrkit.training.loss import View
 from asrkit.training.optimizer import ramp
 
 

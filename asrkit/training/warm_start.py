@@ -2,17 +2,15 @@
 
 from collections.abc import Iterable
 
-import torch
-
 from asrkit.build import build_normalizer
 from asrkit.config import Config, ModelConfig, TextConfig
 from asrkit.errors import UserError
-from asrkit.model import BLANK, ConformerCTC
+from asrkit.model import BLANK, Network
 from asrkit.model_file import load_model
 from asrkit.text import TextError, Tokenizer
 
 
-def start_from(name: str, model: ConformerCTC, tokenizer: Tokenizer, config: Config) -> int:
+def start_from(name: str, model: Network, tokenizer: Tokenizer, config: Config) -> int:
     """Copy a model's encoder with its normalisation, and the head's rows of labels that both have.
 
     Labels are the same if their texts are equal, or equal but for case. The rows of other labels
@@ -36,9 +34,7 @@ def start_from(name: str, model: ConformerCTC, tokenizer: Tokenizer, config: Con
     model.encoder.load_state_dict(other.model.encoder.state_dict())
     pairs = same_labels(other.tokenizer, tokenizer)
     old, new = map(list, zip(*pairs, strict=True))
-    with torch.no_grad():
-        model.head.weight[new] = other.model.head.weight[old]
-        model.head.bias[new] = other.model.head.bias[old]
+    model.head.copy_labels(other.model.head, old, new)
     return len(pairs) - 1
 
 

@@ -11,6 +11,7 @@ from lhotse import CutSet
 from lhotse.serialization import save_to_json, save_to_jsonl, save_to_yaml
 
 from asrkit.audio import AudioError
+from asrkit.build import frames_needed
 from asrkit.config import ModelConfig
 from asrkit.data import manifest
 from asrkit.data.cuts import load_cuts, perturb_speed, text_of, usable
@@ -86,7 +87,7 @@ def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
     assert "is not audio" in reasons["2"]
     assert reasons["3"] == "empty text"
     assert "not in the vocabulary: '!'" in reasons["4"]
-    assert reasons["5"] == "too short: 5 encoder frames, but CTC needs 8 for its labels"
+    assert reasons["5"] == "too short: 5 encoder frames, but its labels need 8"
 
 
 def test_equal_letters_need_a_blank_between_them() -> None:
@@ -99,9 +100,9 @@ def test_equal_letters_need_a_blank_between_them() -> None:
 def test_longer_frames_need_more_audio() -> None:
     """Of a network that makes one of 8 feature frames: ceil((n-240)/1280)."""
     network = ModelConfig.model_validate({"subsampling": "conv8"})
-    encode = TextEncoder(ENCODE.tokenizer, ENCODE.normalize, network.rate.num_frames)
+    encode = TextEncoder(ENCODE.tokenizer, ENCODE.normalize, network.rate.num_frames, frames_needed)
     assert encode.why_not("nosy", 240 + 1280 * 3) == (
-        "too short: 3 encoder frames, but CTC needs 4 for its labels"
+        "too short: 3 encoder frames, but its labels need 4"
     )
     assert encode.why_not("nosy", 240 + 1280 * 3 + 160) is None
     assert ENCODE.why_not("nosy", 240 + 1280 * 3) is None

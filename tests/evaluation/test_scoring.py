@@ -12,10 +12,11 @@ from asrkit.evaluation.delays import Delay
 from asrkit.evaluation.outcomes import Loss
 from asrkit.evaluation.scoring import losses_of, rates
 from asrkit.evaluation.wer import ErrorRate
-from asrkit.model import FULL_CONTEXT, Context, CTCLoss, View
+from asrkit.model import FULL_CONTEXT, Context
 from asrkit.runtime import Engine, Recognizer, Result
 from asrkit.search import GreedySearch
 from asrkit.text import CharTokenizer
+from asrkit.training import loss as training_loss
 from tests.conftest import speech, tiny_model
 
 
@@ -106,8 +107,8 @@ def test_loss_is_the_trainings_and_takes_no_second_pass(monkeypatch: pytest.Monk
             samples = torch.from_numpy(batch[i].samples)[None]
             feats, _ = audio.Fbank()(samples, samples[:, :0])
             tokens = torch.tensor([tokenizer.encode(texts[i])])
-            expected = CTCLoss(model, [], 0.0)(
-                [View(feats, Context(chunk_size, left_context))],
+            expected = training_loss.Loss(model, [], 0.0)(
+                [training_loss.View(feats, Context(chunk_size, left_context))],
                 torch.tensor([feats.size(1)]), tokens, torch.tensor([tokens.size(1)]),
             )  # fmt: skip
             found = outcomes[i][name].loss

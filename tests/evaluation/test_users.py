@@ -13,6 +13,7 @@ import soundfile
 
 import asrkit
 from asrkit.backends import eager
+from asrkit.build import frames_needed
 from asrkit.commands import export
 from asrkit.commands.held_out import read_scored
 from asrkit.data.cuts import load_cuts
@@ -118,7 +119,7 @@ def test_all_users_give_one_number(folder: Path, capsys: pytest.CaptureFixture[s
     assert shown in capsys.readouterr().err
     plain = eager(file.model, Context(4, 8))
     of_gate = export.score(plain, file, list(read_scored("dev.jsonl", [])))
-    encode = TextEncoder(file.tokenizer, str, file.config.model.rate.num_frames)
+    encode = TextEncoder(file.tokenizer, str, file.config.model.rate.num_frames, frames_needed)
     batches = held_out(load_cuts("dev.jsonl", []), encode, 60.0)
     outcomes = validate(file.model, file.tokenizer, GreedySearch(), batches, [Context(4, 8)])
     trained = scores(chain.from_iterable(outcomes))

@@ -15,7 +15,7 @@ from asrkit.commands.export import main
 from asrkit.config import parse_config
 from asrkit.errors import UserError
 from asrkit.export import sherpa, sherpa_folder
-from asrkit.model import Context, CTCStep
+from asrkit.model import Context, NetworkStep
 from asrkit.model_file import ModelFile, load_model, save_model
 from tests.conftest import SHARED_DATA, speech
 from tests.laws.test_export import file_of
@@ -81,7 +81,7 @@ def test_its_caches_carry_a_stream(tmp_path: Path) -> None:
     samples = torch.from_numpy(speech(4.0))[None]
     feats, _ = Fbank(80)(samples, samples[:, :0])
     feats = feats[:, : 32 * (feats.size(1) // 32)]
-    step = CTCStep(small.model, Context(CONTEXT.chunk_size, CONTEXT.left_context))
+    step = NetworkStep(small.model, Context(CONTEXT.chunk_size, CONTEXT.left_context))
     with torch.no_grad():
         expected = step(feats, torch.tensor([feats.size(1)]), step.init_state(1))[0][0].numpy()
     found = streamed(folder, feats[0].numpy())

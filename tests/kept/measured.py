@@ -86,7 +86,7 @@ def outputs(path: Path, feats: torch.Tensor, lengths: torch.Tensor) -> Arrays:
         encoded, frames, _ = encoder(feats, lengths, state, chunk_size, right)
         found[name] = rows(encoded, frames)
     encoded, frames, _ = encoder(feats, lengths, encoder.init_state(2, 0), FULL)
-    found["log_probs"] = rows(model.log_probs(encoded), frames)
+    found["log_probs"] = rows(model.head.frames(encoded), frames)
     size, state, parts = encoder.rate.factor * CHUNK, encoder.init_state(1, LEFT), []
     for start in range(0, feats.size(1) - encoder.rate.lookahead, size):
         part = feats[:1, start : start + size + encoder.rate.lookahead]
@@ -101,7 +101,8 @@ def losses(path: Path, feats: torch.Tensor, lengths: torch.Tensor) -> Arrays:
 
     The last layer's alone, with an intermediate layer's, and of two views that are to agree.
     """
-    from asrkit.model import Context, CTCLoss, View
+    from asrkit.model import Context
+    from asrkit.training.loss import Loss, View
 
     found = {}
     for name, layers, views in (
@@ -112,7 +113,7 @@ def losses(path: Path, feats: torch.Tensor, lengths: torch.Tensor) -> Arrays:
         model = network(path).requires_grad_()
         inputs = feats.clone().requires_grad_()
         seen = [View(inputs, Context(*view)) for view in views]
-        loss = CTCLoss(model, layers, 0.3)(seen, lengths, TOKENS, torch.tensor([4, 2]), 0.2)
+        loss = Loss(model, layers, 0.3)(seen, lengths, TOKENS, torch.tensor([4, 2]), 0.2)
         loss.sum().backward()
         assert inputs.grad is not None
         grads = [p.grad.double() for p in model.parameters() if p.grad is not None]

@@ -16,7 +16,7 @@ from asrkit.build import pieces_of
 from asrkit.lm import Hotwords, TokenFusion, Weighted, WordFusion, read_arpa
 from asrkit.lm.fusion import as_word
 from asrkit.lm.kneser_ney import arpa_lines, estimate
-from asrkit.model import FULL_CONTEXT, Context, CTCOutput, EncoderState
+from asrkit.model import FULL_CONTEXT, Context, EncoderState, NetworkOutput
 from asrkit.model.convolution import NORMS, PADDINGS
 from asrkit.model.positions import KINDS
 from asrkit.runtime import BatchedSession, Recognizer, Result, Session
@@ -263,7 +263,7 @@ def test_control_a_past_that_is_lost_is_noticed(tmp_path: Path) -> None:
 
         def forgetful(
             feats: Tensor, lengths: Tensor, _: EncoderState, honest: Backend = honest
-        ) -> CTCOutput:
+        ) -> NetworkOutput:
             return honest.step(feats, lengths, honest.init_state(len(feats)))
 
         drawn.recognizer.engine.backend = honest._replace(step=forgetful)

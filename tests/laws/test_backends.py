@@ -19,7 +19,7 @@ from asrkit.commands.export import main as export
 from asrkit.errors import UserError
 from asrkit.export import int8, onnx
 from asrkit.export.replay import eager_step, largest_difference
-from asrkit.model import Context, CTCStep
+from asrkit.model import Context, NetworkStep
 from asrkit.model.positions import KINDS
 from asrkit.model.positions.sinusoidal import SinusoidalPosition
 from asrkit.model_file import ModelFile, load_model, save_model
@@ -114,9 +114,9 @@ def test_states_join_and_split(exports: Exports) -> None:
         first = backend.step(feats[:1, : 4 * CHUNK], lengths, backend.init_state(1)).state
         joined = [torch.cat(pair) for pair in zip(first, backend.init_state(1), strict=True)]
         rows = torch.cat([feats[:1, 4 * CHUNK : 8 * CHUNK], feats[1:, : 4 * CHUNK]])
-        both = backend.step(rows, lengths.expand(2), type(first)(*joined)).log_probs
-        whole = plain.step(feats[:1], torch.tensor([feats.size(1)]), plain.init_state(1)).log_probs
-        alone = plain.step(feats[1:, : 4 * CHUNK], lengths, plain.init_state(1)).log_probs
+        both = backend.step(rows, lengths.expand(2), type(first)(*joined)).frames
+        whole = plain.step(feats[:1], torch.tensor([feats.size(1)]), plain.init_state(1)).frames
+        alone = plain.step(feats[1:, : 4 * CHUNK], lengths, plain.init_state(1)).frames
     assert (both[0] - whole[0, CHUNK : 2 * CHUNK]).abs().max() < 1e-4
     assert (both[1] - alone[0]).abs().max() < 1e-4
 
@@ -357,7 +357,7 @@ def test_int8_is_smaller_and_near(exports: Exports, recording: np.ndarray) -> No
     ]
     linear = sum(
         module.weight.numel()
-        for module in CTCStep(file.model, Context(CHUNK, LEFT)).modules()
+        for module in NetworkStep(file.model, Context(CHUNK, LEFT)).modules()
         if isinstance(module, torch.nn.Linear)
     )
     folded = sum(
@@ -372,7 +372,7 @@ def test_int8_is_smaller_and_near(exports: Exports, recording: np.ndarray) -> No
     samples = torch.from_numpy(recording)[None]
     feats = audio.Fbank(80)(samples, samples[:, :0])[0]
     ours, theirs = (
-        each.step(feats, torch.tensor([feats.size(1)]), each.init_state(1)).log_probs.exp()
+        each.step(feats, torch.tensor([feats.size(1)]), each.init_state(1)).frames.exp()
         for each in (backend, plain)
     )
     assert 1e-5 < (ours - theirs).abs().mean() < 0.02
@@ -384,15 +384,15 @@ def test_int8_is_the_same_for_any_packets_and_neighbours(exports: Exports) -> No
     size, count = 4 * CHUNK, 5
     feats = 17 + torch.randn(3, count * size, 80)
     feats[1] += 20.0  # a loud neighbour, whose steps would be coarse
-    whole = backend.step(feats, torch.full((3,), count * size), backend.init_state(3)).log_probs
+    whole = backend.step(feats, torch.full((3,), count * size), backend.init_state(3)).frames
     state, parts = backend.init_state(1), []
     for chunk in feats[:1].split(size, dim=1):
         output = backend.step(chunk, torch.tensor([size]), state)
-        parts.append(output.log_probs)
+        parts.append(output.frames)
         state = output.state
     assert (torch.cat(parts, dim=1) - whole[:1]).abs().max() < 1e-5
     # Control: the state matters to it.
-    other = backend.step(feats[:1, -size:], torch.tensor([size]), backend.init_state(1)).log_probs
+    other = backend.step(feats[:1, -size:], torch.tensor([size]), backend.init_state(1)).frames
     assert (other - whole[:1, -CHUNK:]).abs().max() > 1e-2
 
 

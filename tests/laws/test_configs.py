@@ -7,7 +7,7 @@ import torch
 
 from asrkit.build import build_model
 from asrkit.config import ConfigError, load_config, parse_config
-from asrkit.model import CTCLoss, View
+from asrkit.training.loss import Loss, View
 from asrkit.training.optimizer import build_optimizers, set_learning_rate
 from tests.conftest import PROJECT
 
@@ -24,7 +24,7 @@ def test_trains_one_step(path: Path) -> None:
     config = load_config(path)
     model = build_model(config.model, vocab_size=30)
     options = config.training
-    loss = CTCLoss(model, options.intermediate_layers, options.intermediate_weight)
+    loss = Loss(model, options.intermediate_layers, options.intermediate_weight)
     optimizers = build_optimizers(model, options.optimizer, options.weight_decay)
     set_learning_rate(optimizers, options.learning_rate)
     before = [p.detach().clone() for p in model.parameters()]

@@ -21,7 +21,7 @@ from asrkit.commands import export, info, verify
 from asrkit.config import ContextConfig
 from asrkit.errors import UserError
 from asrkit.export.replay import eager_step, largest_difference
-from asrkit.model import FULL, FULL_CONTEXT, ConformerEncoder, Context, CTCLoss, EncoderState, View
+from asrkit.model import FULL, FULL_CONTEXT, ConformerEncoder, Context, EncoderState
 from asrkit.model.positions import KINDS
 from asrkit.model.subsampling import split_steps
 from asrkit.model_file import save_model
@@ -29,6 +29,7 @@ from asrkit.runtime import Batcher, Recognizer
 from asrkit.runtime.load import load
 from asrkit.search import GreedySearch
 from asrkit.text import CharTokenizer
+from asrkit.training.loss import Loss, View
 from asrkit.training.views import draw_contexts
 from tests.conftest import (
     PADDED,
@@ -221,15 +222,15 @@ def test_a_trainings_loss_is_that_of_the_streams_frames() -> None:
     model = tiny_model()
     feats, tokens = torch.randn(1, 200, 80, dtype=torch.float64), torch.tensor([[1, 2, 3]])
     lengths, counts = torch.tensor([197]), torch.tensor([3])
-    loss = CTCLoss(model, [], 0.0)([View(feats, Context(4, 16, 3))], lengths, tokens, counts)
+    loss = Loss(model, [], 0.0)([View(feats, Context(4, 16, 3))], lengths, tokens, counts)
     encoded = stream(model.encoder, feats[:, :197], Context(4, 16, 3), 1)
     expected = functional.ctc_loss(
-        model.log_probs(encoded).transpose(0, 1), tokens, torch.tensor([50]), counts,
+        model.head.frames(encoded).transpose(0, 1), tokens, torch.tensor([50]), counts,
         reduction="none",
     )  # fmt: skip
     assert (loss - expected).abs().max() < 1e-4
     views = [View(feats, FULL), View(feats, Context(4, 16, 3))]  # that are made to agree
-    assert torch.isfinite(CTCLoss(model, [1], 0.3)(views, lengths, tokens, counts, 0.1)).all()
+    assert torch.isfinite(Loss(model, [1], 0.3)(views, lengths, tokens, counts, 0.1)).all()
 
 
 @pytest.mark.parametrize("kind", ["relative", "sinusoidal"])

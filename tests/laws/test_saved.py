@@ -143,7 +143,7 @@ def test_control_a_number_that_was_changed_is_noticed(recognizer: Recognizer) ->
         log_probs = [
             each._streams.stream.engine.step_of(
                 [torch.full((64, 80), 15.0)], each._streams.stream.state
-            ).log_probs
+            ).frames
             for each in (restored, same)
         ]
         assert not torch.equal(*log_probs)

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from asrkit.model import FULL, CTCLoss, View, gradients
-from asrkit.model.ctc import ConformerCTC
+from asrkit.model import FULL, CTCHead, Network, gradients
+from asrkit.training.loss import Loss, View
 from tests.conftest import tiny_encoder
 
 Convolution = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -61,13 +61,13 @@ def test_a_training_step_uses_them(bfloat16: bool, monkeypatch: pytest.MonkeyPat
         apply = kind.apply
         monkeypatch.setattr(kind, "apply", lambda *given, to=apply: calls.append(to) or to(*given))
     encoder = tiny_encoder()
-    model = ConformerCTC(encoder, 5).to(torch.float32)
+    model = Network(encoder, CTCHead(encoder.dim, 5)).to(torch.float32)
 
     def step() -> list[Tensor]:
         torch.manual_seed(1)
         feats, lengths = torch.randn(2, 64, encoder.num_mels), torch.tensor([64, 50])
         with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
-            loss = CTCLoss(model, [], 0.0)(
+            loss = Loss(model, [], 0.0)(
                 [View(feats, FULL)], lengths, torch.ones(2, 3), torch.tensor([3, 2])
             )
         return list(torch.autograd.grad(loss.sum(), list(model.parameters()), allow_unused=True))

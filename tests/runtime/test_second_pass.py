@@ -10,7 +10,7 @@ from torch import Tensor
 
 from asrkit import Batcher, Endpointer, UserError, audio, load
 from asrkit.backends import eager
-from asrkit.model import FULL_CONTEXT, ConformerCTC, Context
+from asrkit.model import FULL_CONTEXT, Context, Network
 from asrkit.runtime import Recognizer, Result, second_pass
 from asrkit.runtime.results import WordReader
 from asrkit.runtime.second_pass import KeptFeatures, Piece, Pieces, longest_pause
@@ -33,7 +33,7 @@ def recording(seed: int, seconds: float = 1.2, parts: int = 4) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def model() -> ConformerCTC:
+def model() -> Network:
     whole = torch.from_numpy(recording(0)).double()[None]
     feats = audio.Fbank().double()(whole, whole[:, :0])[0]
     built = fitted(tiny_model(LETTERS.vocab_size), feats, 4, 16)
@@ -43,7 +43,7 @@ def model() -> ConformerCTC:
 
 
 def recognizer_of(
-    model: ConformerCTC,
+    model: Network,
     endpointer: Endpointer | None = None,
     second: int = FULL_CONTEXT,
     rewrite: Callable[[str], str] | None = None,
@@ -55,7 +55,7 @@ def recognizer_of(
     )  # fmt: skip
 
 
-def full_of(model: ConformerCTC, chunk_size: int = FULL_CONTEXT) -> Recognizer:
+def full_of(model: Network, chunk_size: int = FULL_CONTEXT) -> Recognizer:
     return Recognizer(eager(model, Context(chunk_size, 16)), LETTERS, PrefixBeamSearch(3))
 
 
@@ -105,7 +105,7 @@ def test_the_longest_pause() -> None:
     assert longest_pause([]) is None
 
 
-def test_a_final_text_is_that_of_the_larger_context(model: ConformerCTC) -> None:
+def test_a_final_text_is_that_of_the_larger_context(model: Network) -> None:
     """In one segment: the same result as in one pass in that context, n-best and all."""
     samples = recording(3)
     for second in (FULL_CONTEXT, 16):
@@ -117,7 +117,7 @@ def test_a_final_text_is_that_of_the_larger_context(model: ConformerCTC) -> None
     assert live.text != expected.text  # the control
 
 
-def expected_words(model: ConformerCTC, samples: np.ndarray, piece: Piece) -> list[str]:
+def expected_words(model: Network, samples: np.ndarray, piece: Piece) -> list[str]:
     """What full context makes of the samples of exactly those frames."""
     hop, window = 4 * audio.HOP, audio.WINDOW - audio.HOP
     (log_probs,) = full_of(model).log_probs(
@@ -128,9 +128,7 @@ def expected_words(model: ConformerCTC, samples: np.ndarray, piece: Piece) -> li
     return [word.text for word in WordReader(LETTERS, 40)(search.best(state))]
 
 
-def test_a_segment_is_what_its_samples_are(
-    model: ConformerCTC, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_segment_is_what_its_samples_are(model: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each segment's text is that of a recording of its frames alone, whatever the packets."""
     samples, pieces = recording(5), list[Piece]()
     honest = Pieces._piece
@@ -157,7 +155,7 @@ def streamed(recognizer: Recognizer, samples: np.ndarray, seed: int) -> Iterator
     yield session.finish()
 
 
-def test_what_is_shown_changes_once(model: ConformerCTC) -> None:
+def test_what_is_shown_changes_once(model: Network) -> None:
     """At the end of its segment: what has ended never changes, and follows from the samples."""
     samples, changed = recording(7), 0
     recognizer = recognizer_of(model, Endpointer(300))
@@ -173,7 +171,7 @@ def test_what_is_shown_changes_once(model: ConformerCTC) -> None:
     assert changed
 
 
-def test_long_segments_in_pieces(model: ConformerCTC, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_segments_in_pieces(model: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounded memory, one segment, and the same text whatever the packets."""
     monkeypatch.setattr(second_pass, "LONGEST_MS", 3000)
     samples, kept = recording(9, seconds=2.0, parts=6), list[int]()
@@ -191,7 +189,7 @@ def test_long_segments_in_pieces(model: ConformerCTC, monkeypatch: pytest.Monkey
 
 
 def test_control_features_that_are_forgotten_too_early(
-    model: ConformerCTC, monkeypatch: pytest.MonkeyPatch
+    model: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What lies before a piece is lost as soon as the piece before it is cut."""
     samples, recognizer = recording(5), recognizer_of(model, Endpointer(300))
@@ -218,7 +216,7 @@ def batched(recognizer: Recognizer, all_samples: list[np.ndarray], seed: int) ->
     return [session.result for session in sessions]
 
 
-def test_streams_share_the_second_pass(model: ConformerCTC) -> None:
+def test_streams_share_the_second_pass(model: Network) -> None:
     """Each has the result that it has alone, and some of their pieces were in one step."""
     all_samples = [recording(seed, 0.4 + 0.2 * seed, 3) for seed in range(5)]
     recognizer = recognizer_of(model, Endpointer(300), rewrite=str.upper)
@@ -238,14 +236,14 @@ def test_streams_share_the_second_pass(model: ConformerCTC) -> None:
 
     def swapped(feats: Tensor, lengths: Tensor, state: object) -> object:
         output = honest.step(feats, lengths, state)  # type: ignore[arg-type]
-        return output._replace(log_probs=output.log_probs.flip(0))
+        return output._replace(frames=output.frames.flip(0))
 
     second.engine.backend = honest._replace(step=swapped)  # type: ignore[arg-type]
     others = batched(recognizer, all_samples, 1)
     assert [each.text for each in others] != [each.text for each in expected]  # the control
 
 
-def test_live_steps_wait_for_one_step_at_most(model: ConformerCTC) -> None:
+def test_live_steps_wait_for_one_step_at_most(model: Network) -> None:
     """Of the second pass, whose audio is bounded, however many streams have ended."""
     recognizer = recognizer_of(model)
     second, kinds = recognizer.decoding.second, list[tuple[str, int]]()
@@ -277,7 +275,7 @@ def test_live_steps_wait_for_one_step_at_most(model: ConformerCTC) -> None:
     assert all(session.result.is_final for session in ended)
 
 
-def test_hotwords_of_the_last_pass(model: ConformerCTC) -> None:
+def test_hotwords_of_the_last_pass(model: Network) -> None:
     """Greedy search takes none; the second pass does."""
     recognizer, samples = recognizer_of(model), recording(3)
     plain = recognizer.transcribe(samples)

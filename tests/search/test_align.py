@@ -8,7 +8,8 @@ import torch
 
 from asrkit.evaluation.delays import Delay, agreeing, delays, summarize
 from asrkit.model import Context
-from asrkit.search.align import align, frames_needed, likeliest_path
+from asrkit.model.head import ctc_frames
+from asrkit.search.align import align, likeliest_path
 from asrkit.search.hypothesis import Hypothesis
 
 
@@ -46,7 +47,7 @@ def test_the_path_of_torchaudio(sharpness: float) -> None:
         vocabulary = 2 + trial % 7  # few tokens: many repetitions
         tokens = torch.randint(1, vocabulary, (1 + trial // 2,), generator=draw).tolist()
         spare = int(torch.randint(0, 40, (), generator=draw))
-        shape = frames_needed(tokens) + spare, vocabulary
+        shape = ctc_frames(tokens) + spare, vocabulary
         log_probs = (sharpness * torch.randn(shape, generator=draw)).log_softmax(1)
         path, scores = forced_align(log_probs[None], torch.tensor([tokens], dtype=torch.int32))
         spans = merge_tokens(path[0], scores[0].exp())

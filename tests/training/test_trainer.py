@@ -20,10 +20,11 @@ from asrkit.data.indexing import index_of
 from asrkit.data.manifest import LeftOut, ManifestError
 from asrkit.data.sampling import EpochBatches
 from asrkit.evaluation import outcomes
-from asrkit.model import FULL, Context, CTCLoss, View
+from asrkit.model import FULL, Context
 from asrkit.model_file import load_model
 from asrkit.training.corpus import feature_statistics, hours_of_epoch, load_corpus
 from asrkit.training.distributed import Ranks
+from asrkit.training.loss import Loss, View
 from asrkit.training.optimizer import learning_rate
 from asrkit.training.snapshots import Checkpoints, EpochWeights, Progress
 from asrkit.training.trainer import Trainer, TrainingError, recompute_layers
@@ -290,9 +291,7 @@ def test_gradient_checkpointing_changes_no_gradient() -> None:
 
         model.encoder.layers[0].ffn1.register_forward_hook(count)
         torch.manual_seed(1)
-        loss = CTCLoss(model, [1], 0.3)(
-            [View(feats, Context(4, 8))], lengths, tokens, token_lengths
-        )
+        loss = Loss(model, [1], 0.3)([View(feats, Context(4, 8))], lengths, tokens, token_lengths)
         loss.sum().backward()
         gradients.append([p.grad for p in model.parameters()])
         assert calls == (2 if recompute else 1)
@@ -305,8 +304,8 @@ def test_intermediate_loss_is_the_weighted_mean() -> None:
     feats, lengths = torch.randn(1, 80, 80, dtype=torch.float64), torch.tensor([80])
     views = [View(feats, FULL)]
     batch = (views, lengths, torch.tensor([[1, 2]]), torch.tensor([2]))
-    last, first = CTCLoss(model, [], 0.3)(*batch), CTCLoss(model, [1], 1.0)(*batch)
-    both = CTCLoss(model, [1], 0.3)(*batch)
+    last, first = Loss(model, [], 0.3)(*batch), Loss(model, [1], 1.0)(*batch)
+    both = Loss(model, [1], 0.3)(*batch)
     assert both.item() == pytest.approx(0.7 * last.item() + 0.3 * first.item(), rel=1e-6)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from asrkit.build import frames_needed
 from asrkit.commands.report.events import read_scalars
 from asrkit.commands.train import main
 from asrkit.data.cuts import load_cuts
@@ -33,7 +34,7 @@ def test_a_run_stuck_at_all_wrong_shows_its_loss(corpus: Path, tmp_path: Path) -
 def test_weights_that_changed_are_validated_as_they_are(corpus: Path) -> None:
     """Backends keep tables made of the weights: those of the step before must not be used."""
     model, tokenizer = tiny_model().float(), CharTokenizer(list("eno syabcdf"))
-    encode = TextEncoder(tokenizer, str, model.encoder.rate.num_frames)
+    encode = TextEncoder(tokenizer, str, model.encoder.rate.num_frames, frames_needed)
     batches = list(held_out(load_cuts(corpus / "dev.jsonl", []), encode, 60.0))
 
     def losses() -> list[float]:

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from asrkit.audio import SpecAugment
-from asrkit.model import ctc
+from asrkit.training import loss
 from asrkit.training.trainer import Trainer
 from tests.conftest import write_config
 from tests.training.ranks import train_with
@@ -40,7 +41,7 @@ class OnGPU(TorchDispatchMode):
         for name in ("tolist", "cpu", "numpy"):
             change.setattr(Tensor, name, self.watched(name, getattr(Tensor, name)))
         change.setattr(Tensor, "to", self.copied(Tensor.to))
-        change.setattr(ctc.functional, "ctc_loss", self.of_lengths(ctc.functional.ctc_loss))
+        change.setattr(functional, "ctc_loss", self.of_lengths(functional.ctc_loss))
 
     def put(self, tensor: Tensor) -> Tensor:
         self.there[tensor.untyped_storage().data_ptr()] = tensor.detach()
@@ -125,7 +126,7 @@ def test_control_another_read_is_seen(
     what: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     subject = trainer(corpus, tmp_path, **OVERRIDES)
-    backward, of_view = Trainer.backward, ctc.CTCLoss.of_view
+    backward, of_view = Trainer.backward, loss.Loss.of_view
 
     def tampered(self: Trainer, *args: Any) -> Any:
         losses = backward(self, *args)
@@ -135,7 +136,7 @@ def test_control_another_read_is_seen(
             losses[0][1][torch.isfinite(losses[0][1])]
         return losses
 
-    def on_gpu(self: ctc.CTCLoss, view: ctc.View, lengths: Tensor, *rest: Tensor) -> Any:
+    def on_gpu(self: loss.Loss, view: loss.View, lengths: Tensor, *rest: Tensor) -> Any:
         return of_view(self, view, lengths.to(view.feats.device, non_blocking=True), *rest)
 
     def masked(self: SpecAugment, feats: Tensor, lengths: Tensor, probability: float) -> Tensor:
@@ -143,7 +144,7 @@ def test_control_another_read_is_seen(
 
     monkeypatch.setattr(Trainer, "backward", tampered)
     if what == "lengths":
-        monkeypatch.setattr(ctc.CTCLoss, "of_view", on_gpu)
+        monkeypatch.setattr(loss.Loss, "of_view", on_gpu)
     if what == "masks":
         monkeypatch.setattr(SpecAugment, "__call__", masked)
     assert len(waits_of_a_step(subject, monkeypatch)) > 1

@@ -73,7 +73,7 @@ CASES: dict[str, tuple[list[Facts], str, list[Facts]]] = {
     "unknown": ([utterance(text="yes!")], "not in the vocabulary: '!'", [utterance()]),
     "ctc": (
         [utterance(signal={"seconds": 0.3}, text="noyes noyes")],
-        "7 encoder frames, but CTC needs 11",
+        "7 encoder frames, but its labels need 11",
         [utterance(signal={"seconds": 0.3}, text="noyes n")],
     ),
     "limits": (
@@ -127,7 +127,7 @@ CASES: dict[str, tuple[list[Facts], str, list[Facts]]] = {
     ),
     "ctc-speed": (
         [utterance(signal={"seconds": 0.3}, text="noyes n")],
-        "at speed 1.25: 6 encoder frames, but CTC needs 7",
+        "at speed 1.25: 6 encoder frames, but its labels need 7",
         [utterance(signal={"seconds": 0.36}, text="noyes n")],
     ),
     "dc-offset": (

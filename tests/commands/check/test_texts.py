@@ -2,6 +2,7 @@
 
 import pytest
 
+from asrkit.build import frames_needed
 from asrkit.commands.check import ADVICE, OF_CORPORA, OF_UTTERANCES, Rules, examine
 from asrkit.commands.check.texts import marks_in
 from asrkit.data.dataset import TextEncoder
@@ -44,7 +45,10 @@ def kinds(text: str) -> set[str]:
 def encoder(texts: list[str], tokenizer: type = CharTokenizer, case: str = "keep") -> TextEncoder:
     spell = lambda text: normalize(text, case)  # type: ignore[arg-type] # noqa: E731
     return TextEncoder(
-        tokenizer.train(filter(is_visible, map(spell, texts))), spell, ENCODE.num_frames
+        tokenizer.train(filter(is_visible, map(spell, texts))),
+        spell,
+        ENCODE.num_frames,
+        frames_needed,
     )  # type: ignore[attr-defined]
 
 

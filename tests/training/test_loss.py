@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from asrkit.model import ConformerCTC, ConformerEncoder, Context, CTCLoss, View
+from asrkit.model import ConformerEncoder, Context, CTCHead, Network
 from asrkit.model.positions import KINDS
+from asrkit.training.loss import Loss, View
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -12,7 +13,7 @@ def test_context_before_the_first_frame_changes_nothing(kind: str) -> None:
     """No key is made for frames before the utterance, however long the left context."""
     torch.manual_seed(0)
     encoder = ConformerEncoder(20, 16, 2, 2, 32, 5, position=kind)
-    loss = CTCLoss(ConformerCTC(encoder, 9), [1], 0.3).double()
+    loss = Loss(Network(encoder, CTCHead(encoder.dim, 9)), [1], 0.3).double()
     lengths = torch.tensor([83, 60])
     feats, tokens = torch.randn(2, 83, 20).double(), torch.randint(1, 9, (2, 3))
 
@@ -31,7 +32,7 @@ def test_context_before_the_first_frame_changes_nothing(kind: str) -> None:
 
 
 def keys_made(
-    loss: CTCLoss, feats: torch.Tensor, lengths: torch.Tensor, tokens: torch.Tensor, left: int
+    loss: Loss, feats: torch.Tensor, lengths: torch.Tensor, tokens: torch.Tensor, left: int
 ) -> int:
     """The width of the windows of keys that the first layer is given."""
     widths = []

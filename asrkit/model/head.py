@@ -1,0 +1,124 @@
+"""Heads: encoder frames to the frames that a search reads, and the loss of a text.
+
+Nothing outside this file, its configuration and its searches knows which head a network has.
+"""
+
+import itertools
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+BLANK = 0
+
+
+class Head(nn.Module):
+    """The base of all heads.
+
+    Attributes:
+        vocab_size: V, with the blank.
+    """
+
+    vocab_size: int
+
+    def frames(self, encoded: Tensor) -> Tensor:
+        """Return the frames that a search reads: (B, E, D) -> (B, E, V)."""
+        raise NotImplementedError
+
+    def loss(
+        self, frames: Tensor, lengths: Tensor, tokens: Tensor, token_lengths: Tensor
+    ) -> Tensor:
+        """Return the loss of each row's tokens in nats.
+
+        Args:
+            frames: (B, E, V) from `frames`.
+            lengths: (B,) valid frames.
+            tokens: (B, U).
+            token_lengths: (B,) valid tokens.
+
+        Returns:
+            (B,); infinite for a row with fewer frames than `frames_needed`.
+        """
+        raise NotImplementedError
+
+    def disagreement(self, first: Tensor, second: Tensor, lengths: Tensor) -> Tensor:
+        """Return how far two views of the same utterances are apart: (B,) in nats.
+
+        Each view learns from the other, which is held fixed.
+
+        Args:
+            first: (B, E, V) from `frames`.
+            second: (B, E, V) from `frames`.
+            lengths: (B,) valid frames.
+        """
+        raise NotImplementedError
+
+    def frames_needed(self, tokens: Sequence[int]) -> int:
+        """Return the fewest frames that can hold these tokens."""
+        raise NotImplementedError
+
+    def copy_labels(self, other: "Head", old: list[int], new: list[int]) -> None:
+        """Copy the weights of the labels `old` of another head to the labels `new` of this one."""
+        raise NotImplementedError
+
+
+class CTCHead(Head, nn.Linear):
+    """Connectionist temporal classification (Graves et al. 2006): a distribution over the labels
+    and a blank in each frame.
+
+    Args:
+        dim: D.
+        vocab_size: V, with the blank, which is label 0.
+    """
+
+    def __init__(self, dim: int, vocab_size: int) -> None:
+        super().__init__(dim, vocab_size)
+        self.vocab_size = vocab_size
+
+    def frames(self, encoded: Tensor) -> Tensor:
+        """Return log-probabilities: (B, E, D) -> (B, E, V)."""
+        return self(encoded).log_softmax(dim=2)
+
+    @torch.jit.unused
+    def loss(
+        self, frames: Tensor, lengths: Tensor, tokens: Tensor, token_lengths: Tensor
+    ) -> Tensor:
+        """Return the negative log-likelihood of the tokens, summed over all paths.
+
+        Lengths are best on the CPU, where torch's CTC loss reads them: elsewhere it waits for them.
+        """
+        return functional.ctc_loss(
+            frames.transpose(0, 1), tokens, lengths, token_lengths, BLANK, reduction="none"
+        )
+
+    @torch.jit.unused
+    def disagreement(self, first: Tensor, second: Tensor, lengths: Tensor) -> Tensor:
+        """Return the symmetric Kullback-Leibler divergence, summed over an utterance's frames
+        (CR-CTC, Yao et al. 2024, equation 4)."""
+        valid = torch.arange(first.size(1), device=first.device) < lengths[:, None]  # (B, E)
+
+        def learn(student: Tensor, teacher: Tensor) -> Tensor:
+            divergence = functional.kl_div(student, teacher, reduction="none", log_target=True)
+            return divergence.sum(dim=2)  # (B, E)
+
+        both = learn(first, second.detach()) + learn(second, first.detach())
+        return 0.5 * both.masked_fill(~valid, 0.0).sum(dim=1)
+
+    @torch.jit.unused
+    def frames_needed(self, tokens: Sequence[int]) -> int:
+        """Return the tokens' number, and one frame more for the blank between equal ones."""
+        return ctc_frames(tokens)
+
+    @torch.jit.unused
+    @torch.no_grad()
+    def copy_labels(self, other: Head, old: list[int], new: list[int]) -> None:
+        """Copy rows of the weight and of the bias."""
+        assert isinstance(other, CTCHead)
+        self.weight[new] = other.weight[old]
+        self.bias[new] = other.bias[old]
+
+
+def ctc_frames(tokens: Sequence[int]) -> int:
+    """Return the fewest frames of a CTC path: one for each token and each blank between equals."""
+    return len(tokens) + sum(a == b for a, b in itertools.pairwise(tokens))

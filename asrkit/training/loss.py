@@ -1,0 +1,89 @@
+"""The training loss of views of the utterances of a batch."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from asrkit.model import Context, Network
+from asrkit.model.context import fitted, num_frames, num_valid
+
+
+class View(NamedTuple):
+    """One look at the utterances of a batch: masked in its own way, in its own context."""
+
+    feats: Tensor  # (B, T, F)
+    context: Context
+
+
+class Loss(nn.Module):
+    """The head's loss of each utterance, on the last layer and on some layers before it.
+
+    Two views of the same utterances are also made to agree, frame by frame.
+
+    Args:
+        model: the network.
+        intermediate_layers: layers (counted from 1) whose output goes through the same head
+            (Lee and Watanabe 2021).
+        intermediate_weight: share of their mean in the loss; the rest is the last layer's.
+    """
+
+    def __init__(
+        self, model: Network, intermediate_layers: list[int], intermediate_weight: float
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.intermediate_layers = sorted(intermediate_layers)
+        self.intermediate_weight = intermediate_weight if intermediate_layers else 0.0
+
+    def forward(
+        self,
+        views: list[View],
+        lengths: Tensor,
+        tokens: Tensor,
+        token_lengths: Tensor,
+        consistency_weight: float = 0.0,
+    ) -> Tensor:
+        """One or two views, (B,) feature frames, (B, U), (B,) -> (B,) losses in nats.
+
+        The views' mean, and `consistency_weight` times their disagreement.
+        """
+        losses, outputs = [], []
+        for view in views:
+            loss, frames = self.of_view(view, lengths, tokens, token_lengths)
+            losses.append(loss)
+            outputs.append(frames)
+        total = torch.stack(losses).mean(dim=0)
+        if len(views) > 1:
+            counts = num_valid(lengths, self.model.encoder.rate)
+            counts = counts.to(total.device, non_blocking=True)
+            total = total + consistency_weight * self.model.head.disagreement(
+                outputs[0], outputs[1], counts
+            )
+        return total
+
+    def of_view(
+        self, view: View, lengths: Tensor, tokens: Tensor, token_lengths: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return (B,) losses, and the head's frames (B, E, V) of the last layer."""
+        encoder, head = self.model.encoder, self.model.head
+        frames = num_frames(view.feats.size(1), encoder.rate)
+        chunk_size, left, right = fitted(view.context, frames)
+        # The frames after the last chunk are zeros.
+        feats = functional.pad(view.feats, (0, 0, 0, right * encoder.rate.factor))
+        # No frame of the last chunk has more frames before it: more keys would all be invalid.
+        left = min(left, max(0, frames - 1) // chunk_size * chunk_size)
+        state = encoder.init_state(view.feats.size(0), left)
+        on_device = lengths.to(feats.device, non_blocking=True)
+        context = Context(chunk_size, left, right)
+        run = encoder.run(feats, on_device, state, context, layers=self.intermediate_layers)
+        lengths = num_valid(lengths, encoder.rate)
+        last = head.frames(run.encoded[:, :frames]).float()
+        loss = head.loss(last, lengths, tokens, token_lengths)
+        total = (1.0 - self.intermediate_weight) * loss
+        for encoded in run.layers:
+            share = self.intermediate_weight / len(run.layers)
+            frames_of_layer = head.frames(encoded[:, :frames]).float()
+            total = total + share * head.loss(frames_of_layer, lengths, tokens, token_lengths)
+        return total, last
