@@ -61,13 +61,14 @@ def train(options: argparse.Namespace) -> int:
     if options.change_schedule and not options.resume:
         raise ConfigError("--change-schedule goes with --resume")
     config = load_config(options.config, options.overrides)
-    ranks = Ranks()
+    ranks = Ranks(config.training.device)
     try:
         folder = Path(config.training.output_dir)
         if ranks.is_first:
             prepare(config, folder, options.resume, options.overrides)
         ranks.wait()
         start_log(folder, ranks.is_first)
+        logger.info("training on %s", ranks.where)
         config = with_terms(config, folder / CONFIG if options.resume else None)
         return run(config, folder, options, ranks)
     finally:
@@ -180,9 +181,9 @@ def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) 
         trainer.writer = SummaryWriter(str(folder / "tensorboard"))
     parameters = sum(p.numel() for p in model.parameters())
     logger.info(
-        "%.2f M parameters, %d tokens, an epoch of %s on %s",
+        "%.2f M parameters, %d tokens, an epoch of %s",
         parameters / 1e6, corpus.encode.tokenizer.vocab_size,
-        hours_of_epoch(corpus.seconds / 3600, config.augmentation.speed_factors), ranks.device,
+        hours_of_epoch(corpus.seconds / 3600, config.augmentation.speed_factors),
     )  # fmt: skip
     with stopping_on_interrupt(trainer):
         try:

@@ -1,5 +1,6 @@
 """Checks of settings that fit by their types and ranges, but not together."""
 
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -27,6 +28,13 @@ def ascending(pair: tuple[float, float], info: ValidationInfo) -> tuple[float, f
     if low > high and info.context != RECORD:
         raise ValueError(f"the lowest comes first, got [{low:g}, {high:g}]")
     return pair
+
+
+def device_name(name: str) -> str:
+    """The name; ValueError if it is not one that a training's device has."""
+    if not re.fullmatch(r"auto|cpu|cuda(:\d{1,3})?", name, re.ASCII):
+        raise ValueError(f"must be auto, cpu, cuda, or cuda:N as in cuda:0, got {shown(name)}")
+    return name
 
 
 class Need(NamedTuple):

@@ -27,7 +27,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from asrkit import audio, search
-from asrkit.config.checks import RECORD, ascending, distinct, refuse_idle
+from asrkit.config.checks import RECORD, ascending, device_name, distinct, refuse_idle
 from asrkit.config.kinds import Number, any_of, sections_of
 from asrkit.config.mistakes import explained
 from asrkit.config.yaml import ConfigError, read_values
@@ -355,6 +355,9 @@ class TrainingConfig(Section):
     """Weight of the loss between two views."""
     consistency_ramp: Share = 0.1
     """Share of training over which `consistency_weight` grows from 0."""
+    device: Annotated[str, AfterValidator(device_name)] = "auto"
+    """auto: a GPU of NVIDIA's for each process if torch finds one, else the CPU; cpu, cuda, or
+    cuda:N for the GPU of this number."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: bfloat16 on a GPU that has it."""
     parallel: Literal["ddp", "fsdp"] = "ddp"

@@ -38,15 +38,21 @@ class Step(NamedTuple):
 
 
 def loaded(
-    dataset: SpeechDataset, batches: Iterable[Planned], num_workers: int
+    dataset: SpeechDataset, batches: Iterable[Planned], num_workers: int, pinned: bool = False
 ) -> DataLoader[Batch]:
-    """Loader of these batches, read ahead by worker processes, in memory that a GPU copies from.
+    """Loader of these batches, read ahead by worker processes.
 
     The processes live as long as the loader: iterated anew, it starts no others.
+
+    Args:
+        dataset: makes the batches.
+        batches: planned ones.
+        num_workers: number of processes.
+        pinned: put batches into memory that a GPU copies from.
     """
     return DataLoader(
         dataset, batch_size=None, sampler=batches, num_workers=num_workers,
-        pin_memory=torch.cuda.is_available(), persistent_workers=num_workers > 0,
+        pin_memory=pinned, persistent_workers=num_workers > 0,
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 
 from asrkit.errors import UserError
+from asrkit.training.device import AUTO, CUDA, chosen_device
 from asrkit.training.loss import Loss
 from asrkit.training.sharded import shard
 
@@ -21,18 +22,21 @@ Value = TypeVar("Value")
 
 
 class Ranks:
-    """This process's rank and the collective operations; under torchrun, joins the group.
+    """This process's rank, its device and the collective operations; torchrun's join a group.
+
+    Args:
+        device: training.device of the configuration.
 
     Raises:
-        UserError: if torchrun would restart processes that do not find each other.
+        UserError: if torchrun would restart processes that do not find each other, or there is no
+            such device.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, device: str = AUTO) -> None:
         self.rank = int(os.environ.get("RANK", "0"))
         self.size = int(os.environ.get("WORLD_SIZE", "1"))
-        local = int(os.environ.get("LOCAL_RANK", "0"))
-        cuda = torch.cuda.is_available()
-        self.device = torch.device("cuda", local) if cuda else torch.device("cpu")
+        self.device, self.where = chosen_device(device)
+        cuda = self.device.type == CUDA
         if cuda:
             torch.cuda.set_device(self.device)
         if self.size > 1:

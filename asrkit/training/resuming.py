@@ -31,6 +31,7 @@ FREE = {
     "context.left_context",
     "context.right_context",
     "training.output_dir",
+    "training.device",
     "training.precision",
     "training.parallel",
     "training.gradient_checkpointing",

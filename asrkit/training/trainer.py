@@ -233,7 +233,8 @@ class Trainer:
             options.telephone_probability,
         )  # fmt: skip
         dataset = SpeechDataset(self.corpus.train, self.corpus.encode, augmentation)
-        return loaded(dataset, self.epoch, self.config.data.num_workers)
+        pinned = self.ranks.device.type == "cuda"
+        return loaded(dataset, self.epoch, self.config.data.num_workers, pinned)
 
     def steps(self) -> Iterator[Step]:
         """The optimiser steps in the rest of the epoch, until a rank is to stop.

@@ -1,0 +1,77 @@
+"""Which device a training takes, and that it says so."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from asrkit.commands.train import main
+from asrkit.errors import UserError
+from asrkit.training.device import chosen_device
+from tests.conftest import write_config
+
+
+@pytest.fixture
+def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As torch sees them; nothing is computed there."""
+    for module in (torch.cuda, torch.accelerator):
+        monkeypatch.setattr(module, "is_available", lambda: True)
+        monkeypatch.setattr(module, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a card")
+
+
+@pytest.mark.usefixtures("two_gpus")
+@pytest.mark.parametrize(
+    ("asked", "local", "device", "where"),
+    [
+        ("auto", 0, "cuda:0", "cuda:0, a card: training.device is auto"),
+        ("auto", 1, "cuda:1", "cuda:1, a card: training.device is auto"),
+        ("cuda", 1, "cuda:1", "cuda:1, a card: training.device is cuda"),
+        ("cuda:1", 0, "cuda:1", "cuda:1, a card: training.device is cuda:1"),
+        ("cpu", 0, "cpu", "cpu: training.device is cpu"),
+    ],
+)
+def test_with_gpus(
+    asked: str, local: int, device: str, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCAL_RANK", str(local))
+    assert chosen_device(asked) == (torch.device(device), where)
+
+
+@pytest.mark.usefixtures("two_gpus")
+@pytest.mark.parametrize(
+    ("asked", "local", "processes", "message"),
+    [
+        ("auto", 2, 3, "process 3 of this machine has no GPU of its own, torch finds 2: start 2"),
+        ("cuda:1", 1, 2, "cuda:1, one GPU for several processes: training.device=cuda gives each"),
+        ("cuda:7", 0, 1, "training.device: device 'cuda:7' is not here; there is cpu, cuda:0, cud"),
+    ],
+)
+def test_gpus_that_are_not_there(
+    asked: str, local: int, processes: int, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCAL_RANK", str(local))
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", str(processes))
+    with pytest.raises(UserError, match=message):
+        chosen_device(asked)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = ["--config", str(write_config(tmp_path / "c.yaml", corpus, tmp_path / "out"))]
+    assert main([*config, "training.device=cuda"]) == 2
+    message = capsys.readouterr().err
+    assert "training.device is cuda, but torch" in message
+    assert "finds no GPU: install" in message
+    assert "or set training.device=cpu" in message
+    assert not (tmp_path / "out").exists()
+    assert main([*config, "training.device=gpu"]) == 2
+    assert "'training.device': must be auto, cpu, cuda, or cuda:N as in cuda:0, got 'gpu'" in (
+        capsys.readouterr().err
+    )
+    assert main([*config, "training.epochs=1"]) == 0
+    first, *_ = (tmp_path / "out" / "train.log").read_text().splitlines()
+    assert f"training on cpu: training.device is auto, and torch {torch.__version__} finds" in first
+    # It may change where the training goes on.
+    assert main([*config, "training.epochs=1", "training.device=cpu", "--resume"]) == 0
