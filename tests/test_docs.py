@@ -119,9 +119,26 @@ def test_fine_tune_trains_on_ten_and_tests_on_the_rest(
     train, test = (set(Path("exp", f"{name}.jsonl").read_text().splitlines()) for name in
                    ("train", "test"))  # fmt: skip
     assert (len(train), len(test), len(train & test)) == (10, 2, 0)
-    monkeypatch.setattr(sys, "argv", ["fine_tune.py", "exp/test.jsonl"])
-    with pytest.raises(SystemExit):
-        program["main"]()
+
+
+@pytest.mark.parametrize("count", [9, 10, 11])
+def test_fine_tune_on_exactly_ten_measures_nothing(
+    count: int, recordings: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    each = [{"id": str(i), "audio": "a.wav", "text": SPOKEN} for i in range(count)]
+    write_manifest(recordings / "all.jsonl", *each)
+    program = runpy.run_path(str(EXAMPLES / "fine_tune.py"))
+    done: list[str] = []
+    program["main"].__globals__["run"] = lambda command, *arguments: done.append(command)
+    monkeypatch.setattr(sys, "argv", ["fine_tune.py", "all.jsonl", "--output-dir", "exp"])
+    if count < 10:
+        with pytest.raises(SystemExit):
+            program["main"]()
+        assert "10 recordings are needed; all.jsonl has 9" in capsys.readouterr().err
+        return
+    program["main"]()
+    assert done == (["train"] if count == 10 else ["train", "evaluate", "evaluate"])
+    assert ("not measured" in capsys.readouterr().out) == (count == 10)
 
 
 def test_the_python_is_typed(tmp_path: Path) -> None:

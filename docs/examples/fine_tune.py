@@ -3,6 +3,7 @@
     python docs/examples/fine_tune.py my/recordings.jsonl
 
 Ten recordings of the manifest, drawn at random, are trained on; all others are only measured with.
+With exactly ten nothing is measured.
 The new model writes the words of those ten and no others: let them hold every word that you need.
 """
 
@@ -28,8 +29,8 @@ def main() -> None:
     options = parser.parse_args()
     lines = options.manifest.read_text(encoding="utf-8").splitlines()
     recordings = [json.loads(line) for line in lines if line.strip()]
-    if len(recordings) <= 10:
-        parser.error(f"more than 10 recordings are needed; {options.manifest} has fewer")
+    if len(recordings) < 10:
+        parser.error(f"10 recordings are needed; {options.manifest} has {len(recordings)}")
     for recording in recordings:
         recording["audio"] = str((options.manifest.parent / recording["audio"]).resolve())
     random.Random(0).shuffle(recordings)
@@ -41,6 +42,9 @@ def main() -> None:
     # No setting is chosen by the test: training validates on what it trains on.
     run("train", "--config", "alnum", f"data.train={train}", f"data.dev={train}",
         f"training.output_dir={options.output_dir}", *SETTINGS)  # fmt: skip
+    if not recordings[10:]:
+        print("not measured: all ten were trained on; add recordings to measure the gain with")
+        return
     for model in ("small-en-alnum", options.output_dir / "model.safetensors"):
         run("evaluate", "--model", str(model), str(test))
 
