@@ -89,6 +89,11 @@ NEEDS = (
 )  # fmt: skip
 
 
+def has_effect(config: BaseModel, option: str) -> bool:
+    """Whether the setting is on that an option needs, named after its section and a dot."""
+    return all(need.is_on(config) for need in NEEDS if option in need.options)
+
+
 def refuse_idle(config: BaseModel, overridden: set[str]) -> None:
     """Refuse options that were set and have no effect.
 

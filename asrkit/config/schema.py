@@ -27,7 +27,14 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from asrkit import audio, search
-from asrkit.config.checks import RECORD, ascending, device_name, distinct, refuse_idle
+from asrkit.config.checks import (
+    RECORD,
+    ascending,
+    device_name,
+    distinct,
+    has_effect,
+    refuse_idle,
+)
 from asrkit.config.kinds import Number, any_of, sections_of
 from asrkit.config.mistakes import explained
 from asrkit.config.yaml import ConfigError, read_values
@@ -398,10 +405,12 @@ class Config(Section):
                 f"data.min_seconds {self.data.min_seconds:g} must be at most data.max_seconds "
                 f"{self.data.max_seconds:g}"
             )
-        if self.augmentation.spec_frequency_bins > self.model.num_mels:
+        bins = self.augmentation.spec_frequency_bins
+        masked = info.context != RECORD and has_effect(self, "augmentation.spec_frequency_bins")
+        if masked and bins > self.model.num_mels:
             raise ValueError(
-                f"augmentation.spec_frequency_bins {self.augmentation.spec_frequency_bins} must be "
-                f"at most model.num_mels {self.model.num_mels}"
+                f"augmentation.spec_frequency_bins {bins} must be at most model.num_mels "
+                f"{self.model.num_mels}"
             )
         if self.training.views == "full_and_chunks" and not self.context.chunk_sizes:
             raise ValueError("training.views full_and_chunks needs context.chunk_sizes")

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from asrkit.build import build_model
-from asrkit.config import parse_config
+from asrkit.config import parse_record
 from asrkit.errors import shown
 from asrkit.interop.checkpoint import CheckpointError
 from asrkit.model_file import ModelFile
@@ -40,7 +40,7 @@ def assemble(
         CheckpointError: for weights that do not fit.
     """
     missing = {"data": {"train": UNKNOWN, "dev": UNKNOWN}, "training": {"output_dir": UNKNOWN}}
-    config = parse_config(missing | dict(settings))
+    config = parse_record(missing | dict(settings))
     with torch.device("meta"):
         network = build_model(config.model, tokenizer.vocab_size)
     expected = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}

@@ -391,12 +391,31 @@ def test_a_switch_that_is_off_makes_its_options_idle(off: str, option: str, plai
             load_config(with_settings(*set_there), overrides)
 
 
+FEW_MELS = "model.num_mels=20"
+NO_MASKS = "augmentation.spec_probability=0"
+
+
+def test_a_default_without_effect_need_not_fit(plain: Path, tmp_path: Path) -> None:
+    """The widest mask is 27 mel bins, unless no masks are drawn: also as training writes it all."""
+    config = load_config(plain, [FEW_MELS, NO_MASKS])
+    whole = tmp_path / "whole.yaml"
+    whole.write_text(json.dumps(config.model_dump(mode="json")))
+    assert load_config(whole) == config
+    # Controls: with masks, and for a value of the user's own.
+    for path, options in ((plain, [FEW_MELS]), (whole, ["augmentation.spec_probability=0.5"])):
+        with pytest.raises(ConfigError, match=r"bins 27 must be at most model\.num_mels 20"):
+            load_config(path, options)
+    with pytest.raises(ConfigError, match="28 has no effect while"):
+        load_config(plain, [FEW_MELS, NO_MASKS, "augmentation.spec_frequency_bins=28"])
+
+
 def test_a_model_file_of_an_older_version_still_loads() -> None:
     """What does not concern its network or its decoding is a record of how it was trained."""
     values = load_config(CONF).model_dump(mode="json")
     values["augmentation"] |= {"noise_snr_db": [20, 10], "speed_factors": [1, 1]}
     values["training"]["intermediate_layers"] = [2, 2]
     values["data"]["min_seconds"] = 99
+    values["model"]["num_mels"] = 20  # fewer than in the widest mask of training
     assert parse_record(values).augmentation.noise_snr_db == (20.0, 10.0)
     with pytest.raises(ConfigError):
         parse_config(values)

@@ -21,7 +21,7 @@ from asrkit.backends.compare import difference
 from asrkit.interop import Imported, import_checkpoint
 from asrkit.interop.checkpoint import CheckpointError
 from asrkit.model import FULL_CONTEXT, Context
-from asrkit.model_file import load_model
+from asrkit.model_file import load_model, save_model
 from asrkit.runtime import Recognizer
 from tests.conftest import PROJECT
 from tests.interop import wenet_reference
@@ -249,6 +249,23 @@ def test_other_subsamplings(
     wanted = wenet_reference.encode(weights, settings, feats)
     assert len(wanted) == encoder.rate.num_frames(len(feats))
     assert difference(offline(encoder, feats[None], FULL_CONTEXT, 0)[0], wanted) < 1e-4
+
+
+def test_fewer_mel_bins_than_the_widest_mask_of_training(copy: Path) -> None:
+    """An imported model names no masks; their default does not concern it."""
+
+    def change(weights: dict[str, Any]) -> None:
+        for name in ("encoder.global_cmvn.mean", "encoder.global_cmvn.istd"):
+            weights[name] = weights[name][:20].clone()
+        weights["encoder.embed.out.0.weight"] = torch.randn(32, 32 * 4)
+
+    weigh(copy, change)
+    values = yaml.safe_load((copy / "train.yaml").read_text())
+    values["dataset_conf"]["fbank_conf"]["num_mel_bins"] = 20
+    (copy / "train.yaml").write_text(yaml.safe_dump(values))
+    file = import_checkpoint("wenet", copy).file
+    save_model(copy / "few.safetensors", file)
+    assert load_model(copy / "few.safetensors").config.model.num_mels == 20
 
 
 def test_an_older_folder(copy: Path, small: Path) -> None:
