@@ -14,12 +14,15 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from asrkit import audio
+from asrkit.audio.file import name_of
 from asrkit.audio.io import refuse_too_many
 from asrkit.data.cuts import has_text, text_of
 from asrkit.data.index import Cuts, durations_of
 from asrkit.data.manifest import LeftOut
 from asrkit.errors import printable
 from asrkit.text import TextError, Tokenizer
+
+OTHER_LENGTH = "declared samples in the recording diverged"  # in lhotse's message
 
 
 class Batch(NamedTuple):
@@ -252,25 +255,62 @@ def audio_of(cut: Cut) -> np.ndarray:
     Raises:
         AudioError: if the audio cannot be read.
     """
+    reader = _Reader(rates_of_files(cut))
     try:
         refuse_too_many(cut.duration * cut.sampling_rate, cut.num_channels)
-        with audio_backend(_Reader()):
+        with audio_backend(reader):
             samples: np.ndarray = cut.load_audio()
     except Exception as error:  # lhotse and the decoders below it raise a dozen unrelated types
         reason = str(error).partition("[extra info]")[0]  # lhotse's: the cut with all it holds
-        if not isinstance(error, audio.AudioError):
+        if OTHER_LENGTH in reason and reader.last is not None:
+            name, seconds = reader.last
+            reason = (
+                f"{name} has {seconds:.2f} s, which is not the length that the manifest says: "
+                "correct duration (num_samples in lhotse's cuts), or remove sample_rate from its "
+                "line, so that the file's header is read"
+            )
+        elif not isinstance(error, audio.AudioError):
             reason = f"{type(error).__name__}: {reason}"
         raise audio.AudioError(printable(" ".join(reason.split())[:500])) from error
     return samples
 
 
+def rates_of_files(cut: Cut) -> set[int]:
+    """The sample rates in Hz that a cut states for its files, before lhotse's transforms."""
+    parts = [track.cut for track in cut.tracks] if hasattr(cut, "tracks") else [cut]
+    found = set()
+    for recording in (part.recording for part in parts if part.has_recording):
+        stated = [transform.to_dict() for transform in recording.transforms or ()]
+        sources = [each["kwargs"].get("source_sampling_rate") for each in stated]
+        found.add(next(filter(None, sources), recording.sampling_rate))
+    return found
+
+
 class _Reader(LibsndfileBackend):
-    """The backend by which lhotse reads audio through asrkit's reader, with its errors."""
+    """The backend by which lhotse reads audio through asrkit's reader, with its errors.
+
+    A rate that is not the file's is an error. lhotse would use other samples for a part of a file,
+    and for a whole one name all that it holds.
+
+    Args:
+        stated: sample rates of the files, in Hz.
+    """
+
+    def __init__(self, stated: set[int]) -> None:
+        self.stated = stated
+        self.last: tuple[str, float] | None = None  # name and seconds that were read
 
     def read_audio(  # type: ignore[no-untyped-def]
         self, path_or_fd, offset=0.0, duration=None, force_opus_sampling_rate=None
     ):
         samples, rate = audio.read(path_or_fd, offset, duration)
+        if rate not in self.stated:
+            wrong = " or ".join(map(str, sorted(self.stated)))
+            raise audio.AudioError(
+                f"{name_of(path_or_fd)}: the manifest says {wrong} Hz, the file has {rate} Hz: "
+                "remove sample_rate from its line, or correct it (sampling_rate in lhotse's cuts)"
+            )
+        self.last = name_of(path_or_fd), len(samples) / rate
         return samples.T, rate
 
     def is_applicable(self, path_or_fd: object) -> bool:

@@ -98,3 +98,43 @@ def test_rooms_are_heard_in_stereo_recordings_too(cuts: CutSet) -> None:
         assert output.dtype == np.float32
         assert not np.array_equal(output, clean)
         assert np.std(output) == pytest.approx(np.std(clean), rel=0.05)
+
+
+@pytest.mark.parametrize("change", ["whole", "part", "faster", "resampled", "mixed"])
+def test_a_sample_rate_that_is_not_the_files(change: str, tmp_path: Path) -> None:
+    """One line with the file, both rates and what to do; lhotse reads other samples of a part."""
+    changes = {
+        "whole": lambda cut: cut,
+        "part": lambda cut: cut.truncate(offset=0.5, duration=0.5),
+        "faster": lambda cut: cut.perturb_speed(1.1),
+        "resampled": lambda cut: cut.resample(4000),
+        "mixed": lambda cut: cut.mix(cut, offset_other_by=0.2),
+    }
+    path = write_wav(tmp_path / "x.wav", speech(2.0))
+    line = {"id": "x", "audio": path.name, "text": "no", "duration": 2.0}
+    for rate in (8000, 16000):
+        manifest = write_manifest(tmp_path / "m.jsonl", line | {"sample_rate": rate})
+        (cut,) = load_cuts(manifest, [])
+        if rate == 16000:  # a control
+            assert len(load_samples(changes[change](cut)))
+            continue
+        with pytest.raises(audio.AudioError) as error:
+            load_samples(changes[change](cut))
+        assert str(error.value) == (
+            f"{path}: the manifest says 8000 Hz, the file has 16000 Hz: remove sample_rate from "
+            "its line, or correct it (sampling_rate in lhotse's cuts)"
+        )
+
+
+@pytest.mark.parametrize("seconds", [1.0, 3.0])
+def test_a_length_that_is_not_the_files(seconds: float, tmp_path: Path) -> None:
+    path = write_wav(tmp_path / "x.wav", speech(2.0))
+    line = {"id": "x", "audio": path.name, "text": "no", "duration": seconds}
+    (cut,) = load_cuts(write_manifest(tmp_path / "m.jsonl", line | {"sample_rate": 16000}), [])
+    with pytest.raises(audio.AudioError) as error:
+        load_samples(cut)
+    assert str(error.value).startswith(f"{path} has 2.00 s, which is not the length that the")
+    assert "remove sample_rate" in str(error.value)
+    assert "Lhotse" not in str(error.value)
+    (cut,) = load_cuts(write_manifest(tmp_path / "m.jsonl", line), [])  # what it says to do
+    assert len(load_samples(cut)) == 16000 * min(seconds, 2.0)
