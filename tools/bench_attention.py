@@ -28,6 +28,7 @@ from benchmarks import (
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from asrkit.model import Context
 from asrkit.model.attention import ChunkAttention
 from asrkit.model.blocks import valid_keys
 from asrkit.model.positions import build_positions
@@ -43,7 +44,7 @@ def ours(layer: ChunkAttention, chunk_size: int, left_context: int, kernels: boo
     def attend(x: Tensor) -> Tensor:
         batch, frames, _ = x.shape
         position, lengths = x.new_zeros(batch).long(), x.new_full([batch], frames).long()
-        valid = valid_keys(position, lengths, left_context, chunk_size, frames)
+        valid = valid_keys(position, lengths, Context(chunk_size, left_context), frames)
         past = x.new_zeros(batch, NUM_HEADS, left_context, DIM // NUM_HEADS)
         layer.kernels = kernels
         table = layer.position.table(left_context, chunk_size, x)

@@ -24,7 +24,7 @@ from asrkit.build import build_model
 from asrkit.config import parse_config
 from asrkit.files import replacing
 from asrkit.model import ConformerEncoder
-from asrkit.model.conformer import FEATURE_FRAME_MS
+from asrkit.model.context import FEATURE_FRAME_MS
 from asrkit.model_file import ModelFile
 from asrkit.text import CharTokenizer
 

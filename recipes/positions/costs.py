@@ -22,7 +22,7 @@ from asrkit.build import build_model
 from asrkit.commands.options import parser, run_command
 from asrkit.config import load_config
 from asrkit.files import replacing
-from asrkit.model import FULL_CONTEXT, ConformerEncoder, EncoderStep
+from asrkit.model import FULL_CONTEXT, ConformerEncoder, Context, EncoderStep
 from asrkit.model.positions import KINDS
 from recipes.positions.corpora import CONFIG
 
@@ -66,7 +66,9 @@ def costs(options: argparse.Namespace) -> int:
     # Before anything is built here: on Linux a child's peak starts at its parent's.
     memory = {kind: memory_of(kind, options.overrides) for kind in tqdm(options.kinds, "memory")}
     steps = {
-        kind: EncoderStep(encoder_of(kind, options.overrides), CHUNK_SIZE, LEFT_CONTEXT).eval()
+        kind: EncoderStep(
+            encoder_of(kind, options.overrides), Context(CHUNK_SIZE, LEFT_CONTEXT)
+        ).eval()
         for kind in options.kinds
     }
     times = step_times(steps)

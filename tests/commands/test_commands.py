@@ -313,13 +313,13 @@ def test_verify_control_a_model_that_looks_ahead_fails(
     """A state that is dropped between steps is noticed, named by station, and is exit status 1."""
     from asrkit.model import ConformerEncoder
 
-    step = ConformerEncoder.step
+    encoder_run = ConformerEncoder.run
 
-    def forgetful(self, feats, lengths, state, *rest):  # type: ignore[no-untyped-def]
-        layers, lengths, new = step(self, feats, lengths, state, *rest)
-        return layers, lengths, new._replace(conv=new.conv * 0)
+    def forgetful(self, *given):  # type: ignore[no-untyped-def]
+        output = encoder_run(self, *given)
+        return output._replace(state=output.state._replace(conv=output.state.conv * 0))
 
-    monkeypatch.setattr(ConformerEncoder, "step", forgetful)
+    monkeypatch.setattr(ConformerEncoder, "run", forgetful)
     assert run("verify", "--model", model, "--chunk-ms", 320, wav) == 1
     shown = capsys.readouterr().out
     assert "FAILED" in shown

@@ -171,8 +171,7 @@ def test_align_a_manifest(
     assert messages.keys() == {"odd", "long", "none", "empty", "missing"}
     assert "not in the vocabulary: '!'" in messages["odd"]
     assert messages["long"] == (
-        "the text is too long for the audio: its 200 tokens need 200 frames or more, but there "
-        "are 50"
+        "the text is too long for the audio: its 200 tokens do not fit into 50 frames"
     )
     assert messages["none"] == messages["empty"] == "there is no text to align"
 

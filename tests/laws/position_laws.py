@@ -222,7 +222,7 @@ def torchscript(case: dict[str, Any]) -> float:
 
 def torch_export(case: dict[str, Any]) -> float:
     """Exported with a batch of three and any batch allowed, run with two."""
-    step = EncoderStep(tiny_encoder(num_layers=1, **changes(case)), 16, 24)
+    step = EncoderStep(tiny_encoder(num_layers=1, **changes(case)), Context(16, 24))
     batch = {0: torch.export.Dim("batch", min=2, max=64)}
     state = step.init_state(3)
     shapes = (batch, batch, EncoderState(*[batch] * len(state)))

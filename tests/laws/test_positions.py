@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from asrkit.backends.compare import difference
-from asrkit.model import FULL_CONTEXT, ConformerEncoder, EncoderStep, conformer
+from asrkit.model import FULL_CONTEXT, ConformerEncoder, Context, EncoderStep, conformer
 from asrkit.model.attention import MAX_ROWS, ChunkAttention
 from asrkit.model.positions import KINDS
 from asrkit.model.positions.relative import RelativePosition
@@ -42,13 +42,13 @@ def test_law(law: Law, case: dict[str, Any]) -> None:
 
 def forget(patch: pytest.MonkeyPatch) -> None:
     """A state that is dropped between steps."""
-    step = ConformerEncoder.step
+    run = ConformerEncoder.run
 
-    def forgetful(self, feats, lengths, state, *rest):  # type: ignore[no-untyped-def]
-        layers, lengths, new = step(self, feats, lengths, state, *rest)
-        return layers, lengths, new._replace(values=new.values * 0)
+    def forgetful(self, *given):  # type: ignore[no-untyped-def]
+        output = run(self, *given)
+        return output._replace(state=output.state._replace(values=output.state.values * 0))
 
-    patch.setattr(ConformerEncoder, "step", forgetful)
+    patch.setattr(ConformerEncoder, "run", forgetful)
 
 
 def one_position(patch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ def test_control_a_broken_encoder_is_noticed(name: str, monkeypatch: pytest.Monk
 
 def test_control_another_export_is_noticed() -> None:
     """The comparison that both exports go through."""
-    step, other = (EncoderStep(encoder({"kind": "relative"}), 16, 24) for _ in range(2))
+    step, other = (EncoderStep(encoder({"kind": "relative"}), Context(16, 24)) for _ in range(2))
     with torch.no_grad():
         other.encoder.layers[1].attention.position.content_bias.add_(0.5)
     assert replayed(step, other) > 1e-3
