@@ -6,12 +6,15 @@ from pathlib import Path
 import torch
 
 from asrkit import audio
+from asrkit.__main__ import COMMANDS
 from asrkit.commands import MODULES
 from asrkit.model_file import save_model
 from asrkit.text import CharTokenizer
 from tests.conftest import fitted, speech
 from tests.test_model_file import a_file
 
+# Commands with a parser, as words: `data` has one for each of its actions.
+PARSERS = [*(name for name in COMMANDS if name != "data"), "data check", "data shard"]
 ONE_PASS = ("--second-pass", "off")  # of stream, to compare it with decode
 
 

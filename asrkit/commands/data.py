@@ -9,7 +9,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from asrkit.build import build_normalizer, train_tokenizer
-from asrkit.commands.arguments import whole
+from asrkit.commands.arguments import complain, whole
 from asrkit.commands.check import Facts, Finding, Rules, examine
 from asrkit.commands.check.clean import write_clean
 from asrkit.commands.check.reading import inspect_all, read_entries
@@ -29,27 +29,51 @@ from asrkit.data.dataset import TextEncoder
 from asrkit.data.manifest import LeftOut, is_lhotse
 from asrkit.data.packing import pack
 from asrkit.errors import UserError
+from asrkit.kinds import refusal
 from asrkit.model_file import load_model
 from asrkit.text import Tokenizer, is_visible
 from asrkit.training.corpus import text_encoder
 
 
 def main(argv: list[str] | None = None) -> int:
+    action, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]
+    if action in ACTIONS:
+        return ACTIONS[action](rest)
+    if action in ("-h", "--help"):
+        print(USAGE)
+        return 0
+    complain("asrkit data", f"the first argument {refusal(action, ACTIONS)}; --help says more")
+    return 2
+
+
+def shard_main(argv: list[str]) -> int:
+    """Pack a manifest: `asrkit data shard`."""
     arguments = parser(
-        "asrkit data", __doc__,
-        "python -m asrkit.data check train.jsonl dev.jsonl --config conf/mine.yaml\n"
-        "  python -m asrkit.data check train.jsonl --list --write clean.jsonl\n"
-        "  python -m asrkit.data shard train.jsonl --output train-shards\n\n"
-        "exit status: 0 no errors, 1 errors, 2 nothing could be checked or packed",
+        "asrkit data shard", PURPOSES["shard"],
+        "python -m asrkit.data shard train.jsonl --output train-shards\n\n"
+        "exit status: 0 packed, 2 nothing could be packed",
     )  # fmt: skip
-    arguments.add_argument("action", choices=["check", "shard"])
+    arguments.add_argument("manifest", help="a JSONL or lhotse manifest")
+    arguments.add_argument(
+        "--output", required=True, metavar="DIR", help="new folder of the shards and their index"
+    )
+    arguments.add_argument(
+        "--shard-size", type=whole(1, 1_000_000), default=1000, metavar="N",
+        help="utterances in a shard (default 1000)",
+    )  # fmt: skip
+    return run_command(shard, arguments, argv)
+
+
+def check_main(argv: list[str]) -> int:
+    """Check manifests: `asrkit data check`."""
+    arguments = parser(
+        "asrkit data check", PURPOSES["check"],
+        "python -m asrkit.data check train.jsonl dev.jsonl --config conf/mine.yaml\n"
+        "  python -m asrkit.data check train.jsonl --list --write clean.jsonl\n\n"
+        "exit status: 0 no errors, 1 errors, 2 nothing could be checked",
+    )  # fmt: skip
     arguments.add_argument(
         "manifests", nargs="+", help="JSONL or lhotse manifests, the training set first"
-    )
-    shards = arguments.group("shard")
-    shards.add_argument("--output", metavar="DIR", help="new folder of the shards and their index")
-    shards.add_argument(
-        "--shard-size", type=whole(1, 1_000_000), default=1000, help="utterances (default 1000)"
     )
     rules = arguments.add_mutually_exclusive_group()
     rules.add_argument(
@@ -63,20 +87,30 @@ def main(argv: list[str] | None = None) -> int:
     arguments.add_argument("--strict", action="store_true", help="let warnings count as errors")
     arguments.add_argument("--no-audio", action="store_true", help="read headers only: seconds")
     arguments.add_argument(
-        "--jobs", type=whole(1, 1024), default=os.cpu_count() or 1, help="reading threads"
-    )
+        "--jobs", type=whole(1, 1024), metavar="N",
+        help="threads that read files (default: one for each core)",
+    )  # fmt: skip
     arguments.add_argument(
         "--write", metavar="CLEAN", help="write the manifest's utterances without errors here"
     )
-    actions = {"check": check, "shard": shard}
-    return run_command(lambda options: actions[options.action](options), arguments, argv)
+    return run_command(check, arguments, argv)
+
+
+PURPOSES = {
+    "check": "Find what is wrong with a corpus before training",
+    "shard": "Pack a manifest and its audio in shards, which read faster than files",
+}
+ACTIONS = {"check": check_main, "shard": shard_main}
+USAGE = "\n".join([
+    "usage: asrkit data <action> [options]; asrkit data <action> --help says more\n",
+    *(f"  {name:7}{PURPOSES[name]}" for name in ACTIONS),
+    "\nexample:\n  asrkit data check train.jsonl dev.jsonl --config conf/mine.yaml",
+])  # fmt: skip
 
 
 def shard(options: argparse.Namespace) -> int:
-    if len(options.manifests) != 1 or options.output is None:
-        raise UserError("shard takes one manifest, and --output names a new folder")
     left_out: list[LeftOut] = []
-    cuts = load_cuts(options.manifests[0], left_out)
+    cuts = load_cuts(options.manifest, left_out)
     index = pack(cuts, Path(options.output), options.shard_size, left_out)
     for each in left_out[:5]:
         print(f"left out {each}", file=sys.stderr)
@@ -114,6 +148,13 @@ def check_options(options: argparse.Namespace) -> None:
     """Refuse options that do not go together, before audio is read for an hour."""
     if len(set(options.manifests)) < len(options.manifests):
         raise UserError("a manifest is named twice")
+    if options.list and options.format == "json":
+        raise UserError(
+            "--list has no effect with --format json, which has every finding: leave one of them "
+            "out"
+        )
+    if options.jobs is not None and all(is_lhotse(Path(path)) for path in options.manifests):
+        raise UserError("--jobs has no effect on lhotse's manifests, which one thread reads")
     if options.write and (len(options.manifests) > 1 or is_lhotse(Path(options.manifests[0]))):
         raise UserError("--write cleans one plain manifest: check the others in runs of their own")
 
@@ -132,7 +173,7 @@ def read_facts(path: str, options: argparse.Namespace, findings: list[Finding]) 
     """The facts of one manifest, read with a progress bar; bad lines are appended to `findings`."""
     entries = read_entries(path, findings)
     # lhotse's reader is chosen by a global variable, which threads would overwrite.
-    jobs = options.jobs if isinstance(entries, list) else 1
+    jobs = (options.jobs or os.cpu_count() or 1) if isinstance(entries, list) else 1
     total = len(entries) if isinstance(entries, list) else None
     facts = inspect_all(entries, jobs, decode=not options.no_audio)
     return list(tqdm(facts, path, total, unit=" file", disable=None, leave=False))

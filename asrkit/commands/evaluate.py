@@ -84,6 +84,10 @@ def evaluate(options: argparse.Namespace) -> int:
     recognizers, aligner = recognizers_of(options, file)
     if options.by_place and "full" not in recognizers:
         raise UserError("--by-place compares with full context: add full to --chunk-ms")
+    if options.by_place and len(recognizers) == 1:
+        raise UserError(
+            "--by-place compares chunks with full context: add a chunk to --chunk-ms full"
+        )
     left_out: list[LeftOut] = []
     normalize = build_normalizer(file.config.text)
     batches = read_batches(options.manifest, normalize, options.batch_seconds, left_out)

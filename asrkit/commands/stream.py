@@ -112,13 +112,23 @@ def add_source(arguments: Parser) -> None:
 
 def stream(options: argparse.Namespace) -> int:
     check_source(options)
+    screen = screen_of(options)
     recognizer, _ = load_recognizer(options)
-    with screen_of(options) as screen:
+    with screen:
         return run(options, recognizer.start, screen)
 
 
 def screen_of(options: argparse.Namespace) -> Screen:
-    """What prints results as the options ask for."""
+    """The screen that prints results as the options ask for.
+
+    Raises:
+        UserError: for an option that has no effect.
+    """
+    if options.partials and options.format == "jsonl":
+        raise UserError(
+            "--partials has no effect with --format jsonl, which has every partial result: leave "
+            "one of them out"
+        )
     return JsonLines() if options.format == "jsonl" else Screen(options.partials)
 
 

@@ -69,6 +69,11 @@ def train(options: argparse.Namespace) -> int:
         ranks.wait()
         start_log(folder, ranks.is_first)
         logger.info("training on %s", ranks.where)
+        if ranks.size == 1 and config.training.parallel != "ddp":
+            logger.warning(
+                "training.parallel=%s has no effect in one process, which holds the whole model: "
+                "start several with torchrun --nproc-per-node N", config.training.parallel,
+            )  # fmt: skip
         config = with_terms(config, folder / CONFIG if options.resume else None)
         return run(config, folder, options, ranks)
     finally:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from asrkit.__main__ import COMMANDS
 from asrkit.commands.arguments import (
     LONGEST_LINE,
     MOST_LINES,
@@ -18,7 +17,7 @@ from asrkit.commands.arguments import (
     whole,
 )
 from tests.conftest import speech, write_manifest, write_wav
-from tests.running import run, talkative_model
+from tests.running import PARSERS, run, talkative_model
 
 ODD = ["x", "", "nan", "-1e99", "1e99", "9" * 5000, "\x1b]0;title\x07", "\ud800", "x" * 10**6]
 
@@ -33,7 +32,7 @@ def parser_of(command: str, monkeypatch: pytest.MonkeyPatch) -> Parser:
 
     with monkeypatch.context() as patch:
         patch.setattr(Parser, "parse_intermixed_args", note)
-        assert run(command) == 130
+        assert run(*command.split()) == 130
     return made[0]
 
 
@@ -47,7 +46,7 @@ def one_line(command: str, capsys: pytest.CaptureFixture[str]) -> str:
     return shown
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", PARSERS)
 def test_options_are_explained_and_bounded(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -65,11 +64,11 @@ def test_options_are_explained_and_bounded(
             if value == "x" and option.dest == "backends":  # names, which mean something later
                 break
             name = option.option_strings[0]
-            assert run(command, f"{name}={value}") == 2
+            assert run(*command.split(), f"{name}={value}") == 2
             assert name in one_line(command, capsys)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", PARSERS)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -81,7 +80,7 @@ def test_options_are_explained_and_bounded(
 def test_unknown_arguments(
     command: str, options: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(command, *options) == 2
+    assert run(*command.split(), *options) == 2
     shown = capsys.readouterr().err
     assert any(part in shown for part in message.split("|"))
     assert shown.rstrip("\n").replace("\n", "").isprintable()

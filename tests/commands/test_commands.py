@@ -11,7 +11,7 @@ import soundfile
 import asrkit
 from asrkit.__main__ import COMMANDS, main
 from tests.conftest import PROJECT, speech, write_manifest
-from tests.running import ONE_PASS, run, talkative_model
+from tests.running import ONE_PASS, PARSERS, run, talkative_model
 from tests.test_model_file import edit
 
 
@@ -26,10 +26,10 @@ def wav(tmp_path: Path) -> Path:
     return tmp_path / "x.wav"
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", PARSERS)
 def test_help_has_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
-        run(command, "--help")
+        run(*command.split(), "--help")
     assert stop.value.code == 0
     shown = capsys.readouterr().out
     assert "example:" in shown

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import speech, write_wav
+from tests.conftest import speech, write_config, write_wav
 from tests.running import run, talkative_model
 
 
@@ -42,4 +42,95 @@ def test_control_full_context_is_that_of_the_others_in_a_list(
     chunks = ["--chunk-ms", "full,320", "--left-ms", "640", "--second-pass", "full"]
     assert run("evaluate", "--model", model, *chunks, tmp_path / "x.jsonl") == 0
     assert run("stream", "--model", model, "--chunk-ms", "full", path) == 0
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (
+            ["evaluate", "--chunk-ms", "full", "--by-place", "x.jsonl"],
+            "--by-place compares chunks with full context: add a chunk to --chunk-ms full",
+        ),
+        (
+            ["stream", "--partials", "--format", "jsonl", "x.wav"],
+            "--partials has no effect with --format jsonl",
+        ),
+    ],
+)
+def test_options_that_change_nothing_are_refused(
+    command: list[str],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name, *options = command
+    model = talkative_model(Path("m.safetensors"))
+    write_wav(Path("x.wav"), speech(0.5))
+    Path("x.jsonl").write_text('{"id": "x", "audio": "x.wav", "text": "a"}')
+    assert run(name, "--model", model, *options) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("action", "options", "message"),
+    [
+        ("check", ["--shard-size", "5"], "asrkit data check: unrecognized arguments: --shard-size"),
+        ("check", ["--output", "d"], "unrecognized arguments: --output d"),
+        *(
+            ("shard", ["--output", "d", *option], f"unrecognized arguments: {option[0]}")
+            for option in (
+                ["--list"], ["--strict"], ["--no-audio"], ["--jobs", "2"], ["--write", "c"],
+                ["--config", "c"], ["--model", "m"], ["--format", "json"],
+            )
+        ),
+        ("shard", ["--output", "d", "y.jsonl"], "unrecognized arguments: y.jsonl"),
+        ("check", ["--list", "--format", "json"], "--list has no effect with --format json"),
+        ("check", ["--jobs", "2", "cuts"], "--jobs has no effect on lhotse's manifests"),
+        ("chek", [], "the first argument must be one of check, shard, got 'chek'; did you mean"),
+    ],
+)  # fmt: skip
+def test_data_has_options_for_each_action(
+    action: str,
+    options: list[str],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("cuts").mkdir()
+    manifests = [] if "cuts" in options else ["x.jsonl"]
+    Path("x.jsonl").write_text('{"id": "x", "audio": "x.wav", "text": "a"}')
+    assert run("data", action, *manifests, *options) == 2
+    assert message in capsys.readouterr().err
+    assert not Path("d").exists()
+
+
+def test_control_data_takes_the_options_of_an_action(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_wav(Path("x.wav"), speech(2.0))
+    Path("x.jsonl").write_text('{"id": "x", "audio": "x.wav", "text": "ab a"}')
+    assert run("data", "check", "x.jsonl", "--jobs", "2", "--no-audio", "--list") == 0
+    assert run("data", "shard", "x.jsonl", "--output", "d", "--shard-size", "5") == 0
+    capsys.readouterr()
+    assert run("data", "--help") == 0
+    shown = capsys.readouterr().out
+    assert all(f"  {action}  " in shown for action in ("check", "shard"))
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_a_share_of_the_weights_in_one_process_is_named(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = "training.parallel=fsdp has no effect in one process"
+    for parallel in ("fsdp", "ddp"):
+        out = tmp_path / parallel
+        config = write_config(tmp_path / "c.yaml", corpus, out, epochs=1, parallel=parallel)
+        assert run("train", "--config", config) == 0
+        assert (told in (out / "train.log").read_text()) == (parallel == "fsdp")
     capsys.readouterr()
