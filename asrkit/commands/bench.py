@@ -96,7 +96,7 @@ def main(argv: list[str] | None = None) -> int:
         metavar="N",
         help="of each stream (default 100)",
     )
-    add_second_pass(arguments)
+    add_second_pass(arguments, search=False)  # only the network is timed
     arguments.add_argument("--json", type=Target, metavar="FILE", help="write everything there too")
     return run_command(bench, arguments, argv)
 

@@ -118,16 +118,17 @@ def recognizers_of(
     """A recogniser for each chunk of --chunk-ms, by name, and the one that aligns references."""
     endpointer, postprocess = endpointer_of(options), postprocess_of(options)
     hotwords, search = hotwords_of(options), search_of(options, file)
-    recognizers = {}
+    recognizers, passes = {}, []
     chunks = options.chunk_ms.split(",")
-    for i, chunk_ms in enumerate(chunks):
+    for chunk_ms in chunks:
         asked = argparse.Namespace(**vars(options) | {"chunk_ms": chunk_ms})
         if chunk_ms == "full" and len(chunks) > 1:  # these options are for the other chunks
-            asked.left_ms = asked.right_ms = None
+            asked.left_ms = asked.right_ms = asked.second_search = None
             asked.second_pass = "off"
-        second_pass, second_search = second_pass_of(asked, file)
-        if i == 0:  # a language model is read once
-            first, second = searches_of(lm_of(options), search, second_search, file)
+        passes.append((asked, *second_pass_of(asked, file)))
+    second_search = next((chosen for *_, chosen in passes if chosen is not None), None)
+    first, second = searches_of(lm_of(options), search, second_search, file)
+    for asked, second_pass, _ in passes:
         recognizer = recognizer_of(
             file, context_of(asked, file), device=options.device, endpointer=endpointer,
             postprocess=postprocess, backend=options.backend, second_pass=second_pass,

@@ -76,6 +76,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def export(options: argparse.Namespace) -> int:
+    if options.manifest is not None and not options.format.endswith("int8"):
+        raise UserError(
+            f"--manifest has no effect with --format {options.format}: its recordings are what "
+            "int8 is tried on"
+        )
     file = load_model(options.model)
     set_threads(None, file.num_parameters)
     exported = exported_of(options, file)

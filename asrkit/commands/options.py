@@ -152,7 +152,8 @@ def add_segments(arguments: Parser, live: bool = False) -> None:
     )  # fmt: skip
 
 
-def add_second_pass(arguments: Parser, default: str = "off") -> None:
+def add_second_pass(arguments: Parser, default: str = "off", search: bool = True) -> None:
+    """The second pass and, if there is a `search`, that of its own."""
     group = arguments.group("second pass")
     group.add_argument(
         "--second-pass", metavar="MS", default=default,
@@ -160,9 +161,10 @@ def add_second_pass(arguments: Parser, default: str = "off") -> None:
         f" full, a time in ms, or off (default {default})",
     )  # fmt: skip
     arguments.set_defaults(second_pass_default=default)
-    group.add_argument(
-        "--second-search", metavar="KIND", help="of the second pass, as --search (default: its)"
-    )
+    if search:
+        group.add_argument(
+            "--second-search", metavar="KIND", help="of the second pass, as --search (default: its)"
+        )
 
 
 def add_channel(arguments: Parser, split: bool = False) -> None:
@@ -367,7 +369,7 @@ def second_pass_of(
     In full context a command that has a second pass by default has none.
 
     Raises:
-        UserError: for a search of no second pass, or a context that is none.
+        UserError: for a search without a second pass, or a context that cannot be.
     """
     given = getattr(options, "second_pass", "off")
     search = getattr(options, "second_search", None)
@@ -378,7 +380,12 @@ def second_pass_of(
             "leave one of them out"
         )
     if given == "off" or given == options.chunk_ms == "full":
-        return None, chosen
+        if chosen is not None:
+            raise UserError(
+                "--second-search has no effect without a second pass: give --second-pass MS, or "
+                "leave it out"
+            )
+        return None, None
     if given == "full":
         return given, chosen
     return file.model.encoder.rate.frames("--second-pass", given, 1), chosen

@@ -69,6 +69,8 @@ def main(argv: list[str] | None = None) -> int:
 
 def verify(options: argparse.Namespace) -> int:
     if options.kernels:
+        if options.model or options.files or options.exported:
+            raise UserError("--kernels takes neither a model nor recordings: leave them out")
         return verify_kernels(device_of_kernels())
     if options.model is None or not options.files:
         raise UserError("give --model and recordings, or --kernels")

@@ -21,6 +21,7 @@ from tests.running import run, talkative_model
         ),
         (["--chunk-ms", "full", "--second-pass", "full"], "--second-pass full has no effect with"),
         (["--lease-seconds", "5"], "--lease-seconds needs --shards N"),
+        (["--second-search", "greedy"], "--second-search has no effect without a second pass"),
     ],
 )
 def test_options_without_effect_are_refused(
@@ -40,6 +41,7 @@ def test_control_full_context_is_that_of_the_others_in_a_list(
     path = write_wav(tmp_path / "x.wav", speech(0.5))
     (tmp_path / "x.jsonl").write_text('{"id": "x", "audio": "x.wav", "text": "a"}')
     chunks = ["--chunk-ms", "full,320", "--left-ms", "640", "--second-pass", "full"]
+    chunks += ["--second-search", "prefix_beam"]
     assert run("evaluate", "--model", model, *chunks, tmp_path / "x.jsonl") == 0
     assert run("stream", "--model", model, "--chunk-ms", "full", path) == 0
     capsys.readouterr()
@@ -56,6 +58,20 @@ def test_control_full_context_is_that_of_the_others_in_a_list(
             ["stream", "--partials", "--format", "jsonl", "x.wav"],
             "--partials has no effect with --format jsonl",
         ),
+        (
+            ["evaluate", "--second-search", "greedy", "x.jsonl"],
+            "--second-search has no effect without a second pass",
+        ),
+        (
+            ["stream", "--chunk-ms", "full", "--second-search", "greedy", "x.wav"],
+            "--second-search has no effect without a second pass",
+        ),
+        (["bench", "--second-search", "greedy"], "unrecognized arguments: --second-search"),
+        (
+            ["export", "--manifest", "x.jsonl", "--output", "x.ts"],
+            "--manifest has no effect with --format torchscript",
+        ),
+        (["verify", "--kernels", "x.wav"], "--kernels takes neither a model nor recordings"),
     ],
 )
 def test_options_that_change_nothing_are_refused(
