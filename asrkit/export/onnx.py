@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -21,6 +21,9 @@ from asrkit.build import build_frontend
 from asrkit.export.replay import chunk_length
 from asrkit.extras import need
 from asrkit.model_file import ModelFile
+
+if TYPE_CHECKING:
+    from onnxscript import ir
 
 LARGEST = 1 << 20  # of the dynamic dimensions: some limit has to be named
 
@@ -43,9 +46,20 @@ def write(module: nn.Module, path: str | Path, exported: Exported, file: ModelFi
             output_names=output_names(exported),
         )  # fmt: skip
         assert result is not None
+        strip(result.model.graph)
         result.model.metadata_props.update(metadata(exported, file))
         result.save(str(path))
     seal(Path(path))
+
+
+def strip(graph: "ir.Graph") -> None:
+    """Drop the exporter's notes: paths and source lines of this machine, half of a small file."""
+    from onnxscript import ir
+
+    nodes = [*ir.traversal.RecursiveGraphIterator(graph)]
+    made = [value for node in nodes for value in node.outputs]
+    for each in (graph, *nodes, *graph.inputs, *graph.initializers.values(), *made):
+        each.metadata_props.clear()
 
 
 def metadata(exported: Exported, file: ModelFile) -> dict[str, str]:

@@ -17,7 +17,7 @@ from asrkit.errors import UserError
 from asrkit.export import sherpa, sherpa_folder
 from asrkit.model import Context, NetworkStep
 from asrkit.model_file import ModelFile, load_model, save_model
-from tests.conftest import SHARED_DATA, speech
+from tests.conftest import PROJECT, SHARED_DATA, speech
 from tests.laws.test_export import file_of
 from tests.test_model_file import a_file
 
@@ -78,6 +78,7 @@ def test_its_caches_carry_a_stream(tmp_path: Path) -> None:
     small = a_file()
     save_model(tmp_path / "small.safetensors", small)
     folder = exported(str(tmp_path / "small.safetensors"), tmp_path / "folder")
+    assert str(PROJECT).encode() not in (folder / "model.onnx").read_bytes()
     samples = torch.from_numpy(speech(4.0))[None]
     feats, _ = Fbank(80)(samples, samples[:, :0])
     feats = feats[:, : 32 * (feats.size(1) // 32)]
