@@ -13,11 +13,13 @@ from pathlib import Path
 import numpy as np
 import soundfile
 from lhotse import AudioSource, MonoCut, MultiCut, Recording
+from lhotse.audio.utils import get_audio_duration_mismatch_tolerance as lhotse_allows
 from lhotse.cut import Cut
 from lhotse.utils import fastcopy
 from tqdm import tqdm
 
 from asrkit.audio import AudioError
+from asrkit.audio.open_file import opened
 from asrkit.data.dataset import audio_of
 from asrkit.data.index import MAX_MEMBER, Index
 from asrkit.data.indexing import index_of
@@ -105,9 +107,22 @@ def copied(cut: Cut) -> tuple[Cut, bytes, str] | None:
         or [source.type for source in recording.sources] != ["file"]
         or path.suffix.lower() not in COPIED
         or path.stat().st_size > MAX_MEMBER
+        or contradicts(path, recording)
     ):
         return None
     return fastcopy(cut, recording=in_shard(recording)), path.read_bytes(), path.suffix.lower()
+
+
+def contradicts(path: Path, recording: Recording) -> bool:
+    """Whether a file has another rate or length than its recording: nothing could read a copy.
+
+    Raises:
+        AudioError: if the file cannot be read.
+    """
+    with opened(path) as file:
+        rate, count = file.sample_rate, file.num_samples
+    others = 0 if count is None else abs(count - recording.num_samples)
+    return rate != recording.sampling_rate or others > lhotse_allows() * rate
 
 
 def converted(cut: Cut) -> tuple[Cut, bytes, str]:

@@ -251,6 +251,7 @@ def feature_statistics(
     """Mean (F,) and 1 / standard deviation (F,) of the log mels of about `max_seconds` of audio."""
     sums = torch.zeros(2, frontend.num_mels, dtype=torch.float64)
     frames, seconds = 0, 0.0
+    unread: UserError | None = None
     for place in in_random_order(len(cuts), random.Random(0)):
         if seconds > max_seconds:
             logger.info("mean and variance of the features are those of %.0f s", seconds)
@@ -258,14 +259,15 @@ def feature_statistics(
         try:
             cut = cuts[place]
             samples = torch.from_numpy(load_samples(cut))[None]
-        except UserError:  # the training loop logs it
+        except UserError as error:  # the training loop logs it
+            unread = error
             continue
         feats = features(frontend, samples, torch.tensor([samples.size(1)]))[0][0]  # (T, F)
         feats = feats[frontend.lead_frames :].double()
         sums += torch.stack([feats.sum(0), feats.square().sum(0)])
         frames, seconds = frames + len(feats), seconds + cut.duration
     if frames == 0:
-        raise ManifestError("the audio of no training utterance could be read")
+        raise ManifestError(f"the audio of no training utterance could be read: {unread}")
     mean = sums[0] / frames
     variance = (sums[1] / frames - mean.square()).clamp(min=1e-4)
     return mean.float(), variance.rsqrt().float()

@@ -52,3 +52,26 @@ def test_a_channel_of_a_manifest_is_read_and_packed(tmp_path: Path) -> None:
     pack([cut], tmp_path / "shards", 10, [])
     (after,) = load_cuts(tmp_path / "shards", [])
     assert np.array_equal(load_samples(after), load_samples(cut))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"sample_rate": 8000}, "the manifest says 8000 Hz, the file has 16000 Hz"),
+        ({"sample_rate": 16000, "duration": 2.0}, "has 1.00 s, which is not the length that"),
+    ],
+)
+def test_a_file_that_its_manifest_contradicts_is_not_packed(
+    wrong: dict[str, object], told: str, tmp_path: Path
+) -> None:
+    """No reader of the shards could use it."""
+    soundfile.write(tmp_path / "x.wav", LEVEL, 16000)
+    right = {"id": "right", "audio": "x.wav", "text": "a", "duration": 1.0, "sample_rate": 16000}
+    lines = [right, right | {"id": "wrong"} | wrong]
+    (tmp_path / "x.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    left_out: list = []
+    pack(load_cuts(tmp_path / "x.jsonl", []), tmp_path / "shards", 10, left_out)
+    ((name, reason),) = left_out
+    assert name == "wrong"
+    assert told in reason
+    assert [len(load_samples(cut)) for cut in load_cuts(tmp_path / "shards", [])] == [16000]

@@ -13,7 +13,8 @@ from asrkit.commands.data import main as data
 from asrkit.commands.train import main
 from asrkit.config import load_config
 from asrkit.data.cuts import load_cuts
-from asrkit.training.corpus import at_speeds, empty_bins, opened
+from asrkit.data.manifest import ManifestError
+from asrkit.training.corpus import at_speeds, empty_bins, feature_statistics, opened
 from tests.conftest import speech, write_config, write_manifest, write_wav
 
 
@@ -82,3 +83,11 @@ def test_the_named_key_leaves_no_bin_empty(
     assert spread[1] < spread[0] / 2
     again = ["--config", str(config), override, f"training.output_dir={tmp_path / 'next'}"]
     assert main([*again, f"training.start_from={tmp_path / '2' / 'model.safetensors'}"]) == 0
+
+
+def test_audio_that_cannot_be_read_is_an_error_with_its_reason(tmp_path: Path) -> None:
+    manifest = recordings(tmp_path, 16000)
+    line = {"id": "x", "audio": "0.wav", "text": "a", "duration": 1.0, "sample_rate": 8000}
+    cuts = load_cuts(write_manifest(manifest, line), [])
+    with pytest.raises(ManifestError, match=r"be read: .*0\.wav: the manifest says"):
+        feature_statistics(cuts, audio.Fbank(80))
