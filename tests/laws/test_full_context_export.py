@@ -24,7 +24,7 @@ from asrkit.runtime import load, recognizer_of
 from tests.conftest import skip, speech, timed, write_wav
 from tests.laws.test_export import file_of
 
-FULL = Exported("ctc", FULL)
+WHOLE = Exported("ctc", FULL)
 NOT_EXPORTED = ["compact"]  # ONNX Runtime has no arctangent of float64
 REFUSED = ["t5"]  # the graph puts distances at the borders of buckets into the wrong one
 
@@ -40,7 +40,7 @@ def _packages() -> None:
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model file with its export in full context beside it, as the command writes it."""
     folder = tmp_path_factory.mktemp("full")
-    save_model(folder / "model.safetensors", file_of())
+    save_model(folder / "model.safetensors", file_of(num_layers=1))
     wav = write_wav(folder / "a.wav", speech(3.0))
     arguments = ["--model", str(folder / "model.safetensors"), "--format", "onnx"]
     assert export([*arguments, "--chunk-ms", "full", "--audio", str(wav)]) == 0
@@ -78,26 +78,26 @@ def test_a_second_pass_of_a_stream(model: Path) -> None:
     assert timed(found.transcribe(samples)) == timed(plain.transcribe(samples))
     with pytest.raises(UserError, match="no export of this model for chunks of 320 ms"):
         load(model, backend="onnx", **options)  # type: ignore[arg-type]
-    export_path(model, FULL, "onnx").rename(model.parent / "moved.onnx")
+    export_path(model, WHOLE, "onnx").rename(model.parent / "moved.onnx")
     try:
         told = "no export of this model for full context lies beside it; asrkit export --format"
         with pytest.raises(UserError, match=f"{told} onnx --chunk-ms full"):
             load(model, "full", backend="onnx")
     finally:
-        (model.parent / "moved.onnx").rename(export_path(model, FULL, "onnx"))
+        (model.parent / "moved.onnx").rename(export_path(model, WHOLE, "onnx"))
 
 
 def test_verify(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wav = write_wav(tmp_path / "a.wav", speech(1.0))
-    exported = str(export_path(model, FULL, "onnx"))
+    exported = str(export_path(model, WHOLE, "onnx"))
     assert verify(["--model", str(model), "--exported", exported, str(wav)]) == 0
     assert f"{exported}: ctc, full context, against eager" in capsys.readouterr().out
 
 
 def test_control_another_models_export(model: Path, tmp_path: Path) -> None:
     """Other weights, or attention that sees less: the file is refused, the numbers are not near."""
-    file, path = load_model(model), export_path(model, FULL, "onnx")
-    other = file_of()
+    file, path = load_model(model), export_path(model, WHOLE, "onnx")
+    other = file_of(num_layers=1)
     with torch.no_grad():
         other.model.head.bias[0] += 1.0
     plain = recognizer_of(other, FULL).backend
@@ -105,15 +105,15 @@ def test_control_another_models_export(model: Path, tmp_path: Path) -> None:
         of_file(path, other, plain)
     samples = torch.from_numpy(speech(2.0))[None]
     module, _ = read(path)
-    assert largest_difference(file, FULL, module, samples) < 1e-4
-    assert largest_difference(other, FULL, module, samples) > 1e-2
+    assert largest_difference(file, WHOLE, module, samples) < 1e-4
+    assert largest_difference(other, WHOLE, module, samples) > 1e-2
 
 
 def exported_difference(file: ModelFile, path: Path) -> float:
-    onnx.write(eager_step(file, FULL), path, FULL, file)
+    onnx.write(eager_step(file, WHOLE), path, WHOLE, file)
     module, found = read(path)
-    assert found == FULL
-    return largest_difference(file, FULL, module, torch.from_numpy(speech(6.0))[None])
+    assert found == WHOLE
+    return largest_difference(file, WHOLE, module, torch.from_numpy(speech(6.0))[None])
 
 
 @pytest.mark.slow
@@ -158,8 +158,9 @@ def test_mistakes(
 
 def test_descriptions_of_full_context() -> None:
     """Of the network with its head alone, with nothing before it."""
-    known = FULL._asdict() | {"format_version": 1, "weights": "", "precision": "float32"}
-    assert described(json.dumps(known)).exported == FULL
+    known = {"what": "ctc", "chunk_size": FULL_CONTEXT, "left_context": 0}
+    known |= {"format_version": 1, "weights": "", "precision": "float32"}
+    assert described(json.dumps(known)).exported == WHOLE
     for bad in ({"what": "encoder"}, {"left_context": 1}, {"chunk_size": FULL_CONTEXT + 1}):
         with pytest.raises(ValueError, match="beyond 3000 frames"):
             described(json.dumps(known | bad))
