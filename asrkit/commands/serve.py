@@ -127,6 +127,7 @@ def serve(options: argparse.Namespace) -> int:
     token = token_of(options)
     if options.tls_key is not None and options.tls_cert is None:
         raise UserError("--tls-key needs --tls-cert")
+    store, key = store_of(options, Limits().resume_s)
     torch.set_num_threads(1)  # of a step, ONNX Runtime's too: the desks share the cores
     # The event loop asks a desk for the interpreter after each packet, and waited 5 ms for it.
     sys.setswitchinterval(0.0005)
@@ -139,7 +140,7 @@ def serve(options: argparse.Namespace) -> int:
     )  # fmt: skip
     server = Server(
         models, limits, options.threads, token, tuple(options.origin), tuple(options.allow_host),
-        *store_of(options, limits.resume_s),
+        store, key,
     )  # fmt: skip
     config = config_of(
         app_of(server), server, options.host, options.port, ssl_certfile=options.tls_cert,
