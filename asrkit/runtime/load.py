@@ -92,7 +92,7 @@ def load(
     )  # fmt: skip
     leave_cores(recognizer.backend.kind, number)
     here = None if file.path is None else file.path.absolute()
-    recognizer.origin = Origin(arguments | {"path": here or path})
+    recognizer.origin = Origin(load, arguments | {"path": here or path})
     return recognizer
 
 
