@@ -2,6 +2,7 @@
 
 import ast
 import sys
+from collections.abc import Container, Mapping
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -70,6 +71,54 @@ def upward(path: Path, source: str) -> set[str]:
     return imported(source) - MAY_IMPORT.get(layer, set()) - ROOTS - {layer}
 
 
+def circles(sources: Mapping[str, str]) -> list[list[str]]:
+    """The groups of modules that import each other, anywhere in them.
+
+    Args:
+        sources: modules of asrkit by their dotted names.
+    """
+    graph = {name: modules_in(source, sources) - {name} for name, source in sources.items()}
+    reached: dict[str, set[str]] = {}
+    for name in graph:
+        found, waiting = set[str](), [*graph[name]]
+        while waiting:
+            if (module := waiting.pop()) not in found:
+                found.add(module)
+                waiting += graph[module]
+        reached[name] = found
+    groups = {
+        tuple(sorted(each for each in reached[name] if name in reached[each])) for name in graph
+    }
+    return sorted([*group] for group in groups if group)
+
+
+def modules_in(source: str, known: Container[str]) -> set[str]:
+    """The modules that a file imports: the file of a name, not the package around it."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            while name not in known and "." in name:
+                name = name.rpartition(".")[0]
+            if name in known:
+                found.add(name)
+    return found
+
+
+def sources() -> dict[str, str]:
+    """The text of each module of asrkit, by its dotted name."""
+    return {
+        ".".join(path.relative_to(PROJECT).with_suffix("").parts).removesuffix(".__init__"):
+        path.read_text(encoding="utf-8")
+        for path in sorted(PACKAGE.rglob("*.py"))
+    }  # fmt: skip
+
+
 def picture() -> list[str]:
     """A line for each layer, from the top to the bottom: its lines, and what it imports."""
     lines: dict[str, int] = {}
@@ -94,7 +143,11 @@ def main() -> int:
             print(f"up: {path.relative_to(PROJECT)} imports {layer}")
             wrong += 1
     print(f"{wrong} imports point up" if wrong else "all imports point down")
-    return 1 if wrong else 0
+    found = circles(sources())
+    for modules in found:
+        print(f"circle: {' '.join(modules)}")
+    print(f"{len(found)} circles" if found else "no circles")
+    return 1 if wrong or found else 0
 
 
 if __name__ == "__main__":

@@ -14,15 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asrkit.data.index import (
-    DESCRIPTION,
-    LINES,
-    ROW,
-    ROWS,
-    Description,
-    IndexedCuts,
-    opened_index,
-)
+from asrkit.data.index import DESCRIPTION, LINES, ROW, ROWS, Description, opened_index
+from asrkit.data.indexed_cuts import IndexedCuts
 from asrkit.data.sampling import EpochBatches
 from asrkit.data.store import Folder, Stamp
 

@@ -17,7 +17,7 @@ from asrkit import audio
 from asrkit.audio.file import name_of
 from asrkit.audio.io import refuse_too_many
 from asrkit.data.cuts import has_text, text_of
-from asrkit.data.index import Cuts, durations_of
+from asrkit.data.indexed_cuts import Cuts, durations_of
 from asrkit.data.manifest import LeftOut
 from asrkit.errors import printable
 from asrkit.text import TextError, Tokenizer

@@ -8,13 +8,11 @@ was made of. Rows are mapped into memory, so that all ranks of a machine share t
 import hashlib
 import json
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import pydantic
-from lhotse import CutSet
 from lhotse.cut import Cut
 from lhotse.serialization import deserialize_item
 from pydantic import BaseModel, ConfigDict, Field
@@ -141,119 +139,6 @@ class Index(NamedTuple):
         except (OSError, tarfile.HeaderError) as error:
             raise AudioError(f"{where} cannot be read at {offset}: {shown(error, 200)}") from None
         return found[HEADER:]
-
-
-class IndexedCuts:
-    """Utterances of an index at some speeds, read when they are asked for, in any order.
-
-    Sent to another process, it opens the index there, and refuses another one.
-
-    Args:
-        index: of the corpus.
-        factors: speeds; the utterances are there at each of them, one after another.
-        kept: (n,) the numbers of those to use; None for all.
-    """
-
-    def __init__(
-        self, index: Index, factors: tuple[float, ...] = (1.0,), kept: np.ndarray | None = None
-    ) -> None:
-        self.index, self.factors, self.kept = index, factors, kept
-        durations, rates = index.rows["duration"], index.rows["rate"]
-        each = np.stack([at_speed(durations, rates, factor) for factor in factors], axis=1)
-        self.durations = each.ravel() if kept is None else each.ravel()[kept]  # seconds
-
-    def __len__(self) -> int:
-        return len(self.durations)
-
-    def __getitem__(self, place: int) -> Cut:
-        number, factor = self.at(place)
-        cut = self.index.read(number)
-        return cut if factor == 1.0 else cut.perturb_speed(factor)
-
-    def __iter__(self) -> Iterator[Cut]:
-        return (self[place] for place in range(len(self)))
-
-    def at(self, place: int) -> tuple[int, float]:
-        """The row and the speed of an utterance."""
-        if not 0 <= place < len(self):
-            raise IndexError(place)
-        number, speed = divmod(int(place if self.kept is None else self.kept[place]),
-                               len(self.factors))  # fmt: skip
-        return number, self.factors[speed]
-
-    def id(self, place: int) -> str:
-        """The id of an utterance, without its audio."""
-        number, factor = self.at(place)
-        name: str = self.index.values(number)["id"]
-        return name if factor == 1.0 else f"{name}_sp{factor}"
-
-    @property
-    def text_lengths(self) -> np.ndarray:
-        """(n,) characters of each text."""
-        return self.of_rows("text")
-
-    @property
-    def rates(self) -> np.ndarray:
-        """(n,) sample rates in Hz."""
-        return self.of_rows("rate")
-
-    def of_rows(self, name: str) -> np.ndarray:
-        """(n,) values of the index, one for each utterance."""
-        values = np.repeat(self.index.rows[name], len(self.factors))
-        return values if self.kept is None else values[self.kept]
-
-    def chosen(self, mask: np.ndarray) -> "IndexedCuts":
-        """Those for which the mask (n,) is true."""
-        places = np.flatnonzero(mask).astype(np.uint32)
-        kept = places if self.kept is None else self.kept[places]
-        return IndexedCuts(self.index, self.factors, kept)
-
-    def fingerprint(self) -> str:
-        """SHA-256 of all ids, texts and durations in order."""
-        found = hashlib.sha256(self.index.description.lines_sha256.encode())
-        found.update(self.durations.tobytes())
-        return found.hexdigest()
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return _reopened, (self.index.corpus, self.fingerprint(), self.factors, self.kept)
-
-
-def _reopened(
-    corpus: str, fingerprint: str, factors: tuple[float, ...], kept: np.ndarray | None
-) -> IndexedCuts:
-    from asrkit.data.indexing import index_of  # which makes what is opened here
-
-    cuts = IndexedCuts(index_of(corpus), factors, kept)
-    if cuts.fingerprint() != fingerprint:
-        raise ManifestError(f"{corpus} is not the same here as for the first rank")
-    return cuts
-
-
-Cuts: TypeAlias = CutSet | IndexedCuts  # in memory, or read when they are asked for
-
-
-def durations_of(cuts: Cuts) -> np.ndarray:
-    """(n,) seconds."""
-    if isinstance(cuts, IndexedCuts):
-        return cuts.durations
-    return np.fromiter((cut.duration for cut in cuts), np.float64, len(cuts))
-
-
-def rates_of(cuts: Cuts) -> np.ndarray:
-    """(n,) sample rates in Hz."""
-    if isinstance(cuts, IndexedCuts):
-        return cuts.rates
-    return np.fromiter((cut.sampling_rate for cut in cuts), np.int64, len(cuts))
-
-
-def at_speed(durations: np.ndarray, rates: np.ndarray, factor: float) -> np.ndarray:
-    """(n,) seconds of utterances at another speed, in whole samples, as lhotse rounds them."""
-    if factor == 1.0:
-        return np.array(durations)
-    samples = np.floor(np.round(durations * rates, 8) + 0.5)
-    samples = np.round(samples / factor, 8)
-    samples = np.floor(samples + 0.5) if factor > 1.0 else np.ceil(samples - 0.5)
-    return samples / rates
 
 
 def opened_index(corpus: str, folder: Folder, place: Path) -> Index:

@@ -8,16 +8,13 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
 from asrkit.errors import UserError
-from asrkit.runtime import BatchedSession, Recognizer, Result, Segment, Word
+from asrkit.runtime import BatchedSession, Batcher, Recognizer, Result, Segment, Word
 from asrkit.runtime.results import Update
-
-if TYPE_CHECKING:
-    from asrkit.serve.desk import Desk
 
 MOST_ITEMS = 200  # of a call that wait for its desk: packets of audio, however short, and requests
 
@@ -64,6 +61,19 @@ class News:
         self.seconds, self.commits, self.is_final = seconds, commits, new.is_final
 
 
+class Worker(Protocol):
+    """The thread that makes the steps of calls, as calls see it: `desk.Desk`."""
+
+    batcher: Batcher
+    max_ahead: float  # seconds
+
+    def ready(self, call: "Call") -> None:
+        """Take the items of a call that wait."""
+
+    def drop(self, call: "Call") -> None:
+        """Forget a call."""
+
+
 class Call:
     """A session as an event loop uses it. Made by `Desk.start`.
 
@@ -81,7 +91,7 @@ class Call:
 
     def __init__(
         self,
-        desk: "Desk",
+        desk: Worker,
         sample_rate: int,
         recognizer: Recognizer | None = None,
         saved: SavedCall | None = None,

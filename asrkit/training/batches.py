@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import DataLoader, Sampler
 
 from asrkit.data.dataset import Batch, SpeechDataset, TextEncoder
-from asrkit.data.index import Cuts
+from asrkit.data.indexed_cuts import Cuts
 from asrkit.data.sampling import EpochBatches
 
 logger = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from asrkit.build import (
 from asrkit.config import Config
 from asrkit.data.cuts import load_cuts, perturb_speed, text_of, usable
 from asrkit.data.dataset import TextEncoder, load_samples
-from asrkit.data.index import Cuts, IndexedCuts, durations_of, rates_of
+from asrkit.data.indexed_cuts import Cuts, IndexedCuts, durations_of, rates_of
 from asrkit.data.indexing import can_be_indexed, index_of
 from asrkit.data.manifest import LeftOut, ManifestError
 from asrkit.errors import UserError

@@ -17,7 +17,8 @@ from lhotse import CutSet
 from asrkit.data import indexing
 from asrkit.data.cuts import load_cuts, perturb_speed, text_of
 from asrkit.data.dataset import SpeechDataset, load_samples
-from asrkit.data.index import DESCRIPTION, ROW, ROWS, IndexedCuts, durations_of
+from asrkit.data.index import DESCRIPTION, ROW, ROWS
+from asrkit.data.indexed_cuts import IndexedCuts, durations_of
 from asrkit.data.indexing import index_of
 from asrkit.data.manifest import ManifestError
 from asrkit.data.sampling import EpochBatches

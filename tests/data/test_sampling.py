@@ -16,7 +16,7 @@ from lhotse.dataset import DynamicBucketingSampler
 from asrkit.config import DataConfig
 from asrkit.data.cuts import load_cuts
 from asrkit.data.dataset import Augmentation, SpeechDataset
-from asrkit.data.index import durations_of
+from asrkit.data.indexed_cuts import durations_of
 from asrkit.data.sampling import EpochBatches
 from tests.conftest import speech, write_manifest, write_wav
 from tests.data.encoding import ENCODE

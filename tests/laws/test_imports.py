@@ -8,7 +8,7 @@ import pytest
 
 from asrkit.extras import PACKAGES
 from tests.conftest import PROJECT
-from tools.imports import PACKAGE, picture, upward
+from tools.imports import PACKAGE, circles, picture, sources, upward
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,18 @@ def test_control_an_upward_import_is_noticed() -> None:
     assert upward(path, "from asrkit.config import Config") == {"config"}
     assert upward(path, "def f():\n    from asrkit import audio") == {"audio"}
     assert upward(PACKAGE / "runtime" / "x.py", "import asrkit.training.trainer") == {"training"}
+
+
+def test_no_modules_import_in_a_circle() -> None:
+    assert circles(sources()) == []
+
+
+def test_control_a_circle_is_noticed() -> None:
+    two = {"asrkit.a": "from asrkit.b import c", "asrkit.b": "def f():\n    import asrkit.a"}
+    three = {"asrkit.d": "import asrkit.e", "asrkit.e": "import asrkit.a, asrkit.f"}
+    assert circles(two | three | {"asrkit.f": "from asrkit import d"}) == [
+        ["asrkit.a", "asrkit.b"], ["asrkit.d", "asrkit.e", "asrkit.f"],
+    ]  # fmt: skip
 
 
 def test_the_picture_has_every_line() -> None:
