@@ -3,7 +3,7 @@
 import sys
 
 from asrkit.commands import run
-from asrkit.kinds import refusal
+from asrkit.registry import refusal
 from asrkit.version import __version__
 
 COMMANDS = {

@@ -21,10 +21,10 @@ from safetensors.torch import save
 from torch import Tensor
 
 from asrkit import hub
+from asrkit.atomic_write import replacing
 from asrkit.build import build_model, read_tokenizer
 from asrkit.config import Config, ConfigError, parse_record
 from asrkit.errors import UserError, reason, shown
-from asrkit.files import replacing
 from asrkit.model import Network
 from asrkit.pretrained import ready_models
 from asrkit.terms import UNKNOWN, Terms, checked_licence, read_terms

@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 from tqdm import tqdm
 
 from asrkit.config import load_config, parse_config
-from asrkit.config.yaml import read_yaml
+from asrkit.config.read_yaml import read_yaml
 from asrkit.errors import UserError
 
 TAIL_LINES = 12  # of the log of what failed

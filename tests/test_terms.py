@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import asrkit
-from asrkit.backends.description import Exported
+from asrkit.backends.export_metadata import Exported
 from asrkit.build import build_model
 from asrkit.commands import train
 from asrkit.config import load_config

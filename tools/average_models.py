@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from asrkit.commands.arguments import complain
+from asrkit.cli.parser import complain
 from asrkit.commands.terms import add_terms, terms_of
 from asrkit.errors import UserError
 from asrkit.model_file import ModelFile, load_model, save_model

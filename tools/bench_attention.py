@@ -1,7 +1,7 @@
 """One layer's attention, forward and backward: time and memory beside torch's without positions.
 
-On an NVIDIA GPU also the kernels that take their distances in (`asrkit/model/kernels.py`). In full
-context, and in chunks of 640 ms with 2560 ms before them, of frames of 40 ms.
+On an NVIDIA GPU also the kernels that take their distances in: `asrkit/model/triton_kernels.py`.
+In full context, and in chunks of 640 ms with 2560 ms before them, of frames of 40 ms.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from asrkit.model import Context
 from asrkit.model.attention import ChunkAttention
-from asrkit.model.blocks import valid_keys
+from asrkit.model.chunks import valid_keys
 from asrkit.model.positions import build_positions
 
 KERNELS, BLOCKS = "asrkit, kernels", "asrkit, block by block"

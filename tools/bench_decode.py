@@ -18,12 +18,12 @@ import torch
 from benchmarks import Failure, Row, environment, parser, ratio, report, round_robin
 
 from asrkit import audio
-from asrkit.backends.description import Exported
-from asrkit.commands.decoded import batches
-from asrkit.commands.recordings import jobs_of
+from asrkit.backends.export_metadata import Exported
+from asrkit.data.recordings import jobs_of
 from asrkit.export.sherpa_folder import tail_samples, text_of, wheel
 from asrkit.model_file import load_model
 from asrkit.runtime import recognizer_of
+from asrkit.transcription.batches import batches
 
 BATCHED = "asrkit"  # what the others are compared with
 BATCH_SECONDS = 120.0  # as `asrkit decode` has

@@ -41,9 +41,9 @@ from peers import EmformerStep, SpeechBrainStep
 from torch import Tensor
 
 from asrkit.backends import onnx as onnx_files
-from asrkit.backends.description import Exported
+from asrkit.backends.export_metadata import Exported
 from asrkit.export import int8, onnx, torchscript
-from asrkit.export.replay import eager_step
+from asrkit.export.verification import eager_step
 from asrkit.model import Context
 
 EXPORTED = Exported("encoder", Context(CHUNK_SIZE, LEFT_CONTEXT))

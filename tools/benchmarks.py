@@ -20,9 +20,9 @@ import torchaudio
 from torch import Tensor
 from tqdm import tqdm
 
+from asrkit.atomic_write import replacing
 from asrkit.build import build_model
 from asrkit.config import parse_config
-from asrkit.files import replacing
 from asrkit.model import ConformerEncoder
 from asrkit.model.context import FEATURE_FRAME_MS
 from asrkit.model_file import ModelFile

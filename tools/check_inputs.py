@@ -25,8 +25,8 @@ import torch
 from load_test import serving
 from people_files import make
 
-from asrkit.commands.check.reading import Entry, inspect
-from asrkit.commands.check.utterance import cancelled
+from asrkit.data.checks.measure import Entry, inspect
+from asrkit.data.checks.utterance_checks import cancelled
 from asrkit.data.cuts import load_cuts
 from asrkit.data.dataset import load_samples
 from asrkit.data.manifest import Utterance

@@ -10,12 +10,14 @@ PACKAGE = PROJECT / "asrkit"
 
 # Import nothing of asrkit.
 ROOTS = {
-    "errors", "extras", "files", "hub", "kinds",
-    "leases", "lines", "pretrained", "terms", "version",
+    "atomic_write", "errors", "extras", "hub", "lines",
+    "pretrained", "registry", "terms", "version",
 }  # fmt: skip
 LEAVES = {"audio", "text", "model", "search", "lm"}  # import roots alone
 UP_TO_MODEL_FILE = LEAVES | {"config", "build", "model_file"}
 UP_TO_RUNTIME = UP_TO_MODEL_FILE | {"backends"}
+UP_TO_EVALUATION = UP_TO_RUNTIME | {"data", "runtime", "evaluation"}
+LIBRARIES = {"training", "transcription", "export", "report", "interop", "serve"}
 MAY_IMPORT = {  # from the bottom to the top
     **{leaf: set() for leaf in sorted(LEAVES)},
     "data": LEAVES,
@@ -24,14 +26,16 @@ MAY_IMPORT = {  # from the bottom to the top
     "model_file": LEAVES | {"config", "build"},
     "backends": UP_TO_RUNTIME,
     "runtime": UP_TO_RUNTIME,
-    "evaluation": UP_TO_RUNTIME | {"runtime"},
+    "evaluation": UP_TO_RUNTIME | {"data", "runtime"},
     "interop": UP_TO_MODEL_FILE,
-    "export": UP_TO_RUNTIME | {"runtime", "evaluation"},
-    "training": UP_TO_RUNTIME | {"data", "runtime", "evaluation"},
+    "export": UP_TO_EVALUATION,
+    "training": UP_TO_EVALUATION,
+    "transcription": UP_TO_EVALUATION,
+    "report": UP_TO_EVALUATION | {"training"},
     "serve": {"audio", "search", "runtime"},
-    "commands": UP_TO_RUNTIME
-    | {"data", "runtime", "evaluation", "training", "export", "interop", "serve", "asrkit"},
-    "entry": {"commands"},  # `python -m asrkit.train`, and the command `asrkit`
+    "cli": UP_TO_RUNTIME | {"data", "runtime"},  # no library imports it
+    "commands": UP_TO_EVALUATION | LIBRARIES | {"cli", "asrkit"},
+    "entry": {"cli", "commands"},  # `python -m asrkit.train`, and the command `asrkit`
     "asrkit": {"model", "runtime"},  # the package's own names, imported when they are used
 }
 

@@ -17,7 +17,7 @@ import torch
 
 from asrkit import Batcher, Endpointer
 from asrkit.audio import SAMPLE_RATE
-from asrkit.commands.held_out import read_scored
+from asrkit.evaluation.testset import read_scored
 from asrkit.model_file import load_model
 from asrkit.runtime import BatchedSession, recognizer_of
 

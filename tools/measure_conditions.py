@@ -9,7 +9,7 @@ import torch
 import asrkit
 from asrkit.audio import through_telephone
 from asrkit.build import build_normalizer
-from asrkit.commands.options import parser, run_command
+from asrkit.cli.options import parser, run_command
 from asrkit.data.cuts import load_cuts, text_of
 from asrkit.data.dataset import load_samples
 from asrkit.evaluation.wer import wer

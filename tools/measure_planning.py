@@ -17,7 +17,7 @@ import numpy as np
 from asrkit.data.index import DESCRIPTION, LINES, ROW, ROWS, Description, opened_index
 from asrkit.data.indexed_cuts import IndexedCuts
 from asrkit.data.sampling import EpochBatches
-from asrkit.data.store import Folder, Stamp
+from asrkit.data.storage import Folder, Stamp
 
 LINE, AUDIO = 400, 200_000  # bytes of an utterance
 IN_SHARD = 10_000  # utterances

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 import torch
 
 from asrkit.build import build_fusion, build_normalizer
-from asrkit.commands.held_out import name_left_out, read_batches
-from asrkit.commands.options import (
+from asrkit.cli.options import (
     add_batch,
     add_context,
     add_model_file,
     context_of,
+    name_left_out,
     parser,
     run_command,
 )
@@ -24,6 +24,7 @@ from asrkit.commands.tune import Known, log_probs, read
 from asrkit.config import SearchConfig, parse_language_model, parse_search
 from asrkit.data.manifest import LeftOut
 from asrkit.evaluation.scoring import score_of
+from asrkit.evaluation.testset import read_batches
 from asrkit.evaluation.wer import interval_shown
 from asrkit.model_file import load_model
 from asrkit.runtime import Recognizer, recognizer_of

@@ -22,10 +22,10 @@ import torch
 from asrkit import Endpointer, Recognizer
 from asrkit.audio import SAMPLE_RATE
 from asrkit.build import build_normalizer
-from asrkit.commands.held_out import read_scored, utterances
 from asrkit.config import parse_language_model, parse_search
 from asrkit.data.manifest import LeftOut
 from asrkit.evaluation import Utterance
+from asrkit.evaluation.testset import read_scored, utterances
 from asrkit.evaluation.wer import bootstrap, interval_shown, wer
 from asrkit.model_file import load_model
 from asrkit.runtime import recognizer_of

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from asrkit.audio.file import AudioError
-from asrkit.audio.io import Mixer, blocks, info, load, mono, mono_blocks, read
+from asrkit.audio.read import Mixer, blocks, info, load, mono, mono_blocks, read
 from asrkit.audio.resampler import SAMPLE_RATE, Resampler, ResamplerPast, resample
 
 __all__ = [
@@ -45,14 +45,14 @@ if TYPE_CHECKING:
         through_telephone,
         warp_frequencies,
     )
-    from asrkit.audio.fbank import Fbank
-    from asrkit.audio.frontend import HOP, WINDOW, Frontend, features
-    from asrkit.audio.kinds import KINDS, build_frontend
+    from asrkit.audio.frontends.base import HOP, WINDOW, Frontend, features
+    from asrkit.audio.frontends.kaldi import Fbank
+    from asrkit.audio.frontends.registry import KINDS, build_frontend
 else:  # imported when first used: a process that only reads files does without torch
     MODULES = {
-        "fbank": ("Fbank",),
-        "frontend": ("HOP", "WINDOW", "Frontend", "features"),
-        "kinds": ("KINDS", "build_frontend"),
+        "frontends.kaldi": ("Fbank",),
+        "frontends.base": ("HOP", "WINDOW", "Frontend", "features"),
+        "frontends.registry": ("KINDS", "build_frontend"),
     }
 
     def __getattr__(name: str) -> object:

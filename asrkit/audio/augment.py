@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from asrkit.audio.frontend import NYQUIST, SAMPLE_RATE, Frontend
+from asrkit.audio.frontends.base import NYQUIST, SAMPLE_RATE, Frontend
 from asrkit.audio.resampler import resample
 
 SILENCE_DB = (-110.0, -45.0)  # dBFS, range of the level of a silence's white noise

@@ -1,7 +1,7 @@
 """Backends run a network in one context: one file a kind, chosen in `registry`."""
 
 from asrkit.backends.backend import Backend, Spec
-from asrkit.backends.eager import eager
+from asrkit.backends.pytorch import eager
 from asrkit.backends.registry import BACKENDS, build_backend, build_second
 
 __all__ = ["BACKENDS", "Backend", "Spec", "build_backend", "build_second", "eager"]

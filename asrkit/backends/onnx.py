@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from asrkit.backends.backend import Backend
-from asrkit.backends.description import (
+from asrkit.backends.export_metadata import (
     KEY,
     Description,
     Exported,

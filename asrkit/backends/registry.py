@@ -16,13 +16,13 @@ from torch import Tensor
 from asrkit.audio import SAMPLE_RATE, Frontend, features
 from asrkit.backends import compiled, onnx, torchscript
 from asrkit.backends.backend import Backend
-from asrkit.backends.compare import TOLERANCE, aged, difference
-from asrkit.backends.eager import eager
+from asrkit.backends.pytorch import eager
+from asrkit.backends.tolerance import TOLERANCE, aged, difference
 from asrkit.build import build_frontend
 from asrkit.errors import UserError, reason, shown
-from asrkit.kinds import refusal
 from asrkit.model import Context
 from asrkit.model_file import ModelFile
+from asrkit.registry import refusal
 
 WHOLE_FRAMES = 20  # of the recordings on which backends in full context are compared
 MOST_ROUNDING = 0.5  # of int8; honest files have 0.04 to 0.1, two labels exchanged 0.95

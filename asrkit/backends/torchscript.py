@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from asrkit.backends.backend import Backend
-from asrkit.backends.description import KEY, Exported, described
+from asrkit.backends.export_metadata import KEY, Exported, described
 from asrkit.errors import UserError, reason, shown
 from asrkit.model import NetworkStep
 from asrkit.model_file import ModelFile

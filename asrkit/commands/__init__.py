@@ -3,12 +3,11 @@
 import importlib
 import sys
 
-from asrkit.commands.interrupt import end_at_next_interrupt
+from asrkit.cli.interrupt import end_at_next_interrupt
 from asrkit.extras import EXTRA_OF, missing
 
 MODULES = {  # of commands whose module has not their name
     "import": "import_",
-    "report": "report.command",
 }
 
 

@@ -7,31 +7,27 @@ from collections.abc import Callable
 from pathlib import Path
 
 from asrkit.build import build_normalizer
-from asrkit.commands.options import (
+from asrkit.cli.options import (
     add_channel,
     add_context,
     add_model,
+    add_output,
     context_of,
     parser,
     refuse_channel,
     run_command,
     threads_for,
 )
-from asrkit.commands.recordings import (
-    Output,
-    add_output,
-    as_text,
-    jobs_of,
-    timed,
-)
 from asrkit.data.labelled import Labelled
 from asrkit.data.manifest import LeftOut
+from asrkit.data.recordings import as_text, jobs_of, timed
 from asrkit.errors import UserError, shown
 from asrkit.lines import Kind, lines_in
 from asrkit.model_file import load_model
 from asrkit.runtime import Recognizer, recognizer_of
 from asrkit.runtime.formats import Recording
-from asrkit.search.align import ForcedAlignment
+from asrkit.search.forced_alignment import ForcedAlignment
+from asrkit.transcription.output import Output
 
 LONGEST_TEXT = 10_000_000  # bytes: 200 hours of speech
 

@@ -12,9 +12,9 @@ import torch
 from tqdm import tqdm
 
 from asrkit import audio
+from asrkit.atomic_write import replacing
 from asrkit.backends import BACKENDS
-from asrkit.commands.arguments import Target, whole
-from asrkit.commands.options import (
+from asrkit.cli.options import (
     add_model_file,
     add_right_context,
     add_second_pass,
@@ -23,8 +23,8 @@ from asrkit.commands.options import (
     run_command,
     second_pass_of,
 )
+from asrkit.cli.parser import Target, whole
 from asrkit.errors import UserError
-from asrkit.files import replacing
 from asrkit.model.subsampling import split_steps
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Batcher, Recognizer, recognizer_of

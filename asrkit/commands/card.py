@@ -8,7 +8,7 @@ import yaml
 
 from asrkit.commands.info import described
 from asrkit.config import ConfigError
-from asrkit.config.yaml import parse_yaml
+from asrkit.config.read_yaml import parse_yaml
 from asrkit.hub import Address
 from asrkit.model_file import ModelFile, TrainingRecord
 from asrkit.terms import spelled

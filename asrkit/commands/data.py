@@ -9,11 +9,13 @@ from pathlib import Path
 from tqdm import tqdm
 
 from asrkit.build import build_normalizer, train_tokenizer
-from asrkit.commands.arguments import complain, whole
-from asrkit.commands.check import Facts, Finding, Rules, examine
-from asrkit.commands.check.clean import write_clean
-from asrkit.commands.check.reading import inspect_all, read_entries
-from asrkit.commands.check.report import (
+from asrkit.cli.options import MODEL, parser, run_command
+from asrkit.cli.parser import complain, whole
+from asrkit.config import Config, load_config, parse_config
+from asrkit.data.checks import Facts, Finding, Rules, examine
+from asrkit.data.checks.clean import write_clean
+from asrkit.data.checks.measure import inspect_all, read_entries
+from asrkit.data.checks.report import (
     advice,
     as_json,
     by_manifest,
@@ -22,17 +24,15 @@ from asrkit.commands.check.report import (
     table,
     verdict,
 )
-from asrkit.commands.options import MODEL, parser, run_command
-from asrkit.config import Config, load_config, parse_config
 from asrkit.data.cuts import load_cuts
 from asrkit.data.dataset import TextEncoder
 from asrkit.data.manifest import LeftOut, is_lhotse
 from asrkit.data.packing import pack
 from asrkit.errors import UserError
-from asrkit.kinds import refusal
 from asrkit.model_file import load_model
+from asrkit.registry import refusal
 from asrkit.text import Tokenizer, is_visible
-from asrkit.training.corpus import text_encoder
+from asrkit.training.dataset import text_encoder
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -3,19 +3,18 @@
 import argparse
 import sys
 from functools import partial
+from pathlib import Path
 
 from tqdm import tqdm
 
 from asrkit.build import build_normalizer
-from asrkit.commands.arguments import whole
-from asrkit.commands.corpus import add_corpus, check, decode_corpus
-from asrkit.commands.decoded import Decoded, outcomes, recording_of, report
-from asrkit.commands.options import (
+from asrkit.cli.options import (
     add_backend,
     add_batch,
     add_channel,
     add_context,
     add_model,
+    add_output,
     add_search,
     add_second_pass,
     add_segments,
@@ -24,11 +23,17 @@ from asrkit.commands.options import (
     refuse_channel,
     run_command,
 )
-from asrkit.commands.recordings import Output, add_output, jobs_of
+from asrkit.cli.parser import Parser, real, same_file, whole
 from asrkit.data.labelled import Labelled
 from asrkit.data.manifest import LeftOut
-from asrkit.errors import UserError
+from asrkit.data.recordings import jobs_of
+from asrkit.errors import UserError, shown
 from asrkit.runtime import Recognizer
+from asrkit.runtime.formats import FORMATS
+from asrkit.transcription.batches import Decoded, outcomes
+from asrkit.transcription.output import Output, recording_of, report
+from asrkit.transcription.shards import LEASE_SECONDS, decode_corpus, merged
+from asrkit.transcription.workers import STARTERS
 
 JSON = ("json", "jsonl")
 
@@ -114,3 +119,46 @@ def show(job: Labelled, outcome: Decoded, output: Output, nbest: int) -> None:
         print(f"asrkit decode: {LeftOut(job.id, str(outcome.result))}", file=sys.stderr)
     else:
         output.write(job, recording_of(job, outcome.result, outcome.seconds, nbest))
+
+
+def add_corpus(arguments: Parser) -> None:
+    """Add the options of a corpus that is decoded in shards."""
+    group = arguments.group("a corpus")
+    group.add_argument(
+        "--shards", type=whole(1, 1_000_000), metavar="N",
+        help="decode a manifest in N parts, and join them to one file in --output-dir; the same"
+        " command shares the work with others that run, and resumes what was stopped",
+    )  # fmt: skip
+    group.add_argument(
+        "--workers", type=whole(0, 1024), metavar="W", default=1,
+        help="processes to start here; 0: only help others, which join the parts (default 1)",
+    )  # fmt: skip
+    group.add_argument(
+        "--engine", choices=STARTERS, default="processes",
+        help="what starts the workers (default processes)",
+    )  # fmt: skip
+    group.add_argument(
+        "--lease-seconds", type=real(0.1, 86_400.0), metavar="SECONDS",
+        help="after which a part whose process has gone is another's (default "
+        f"{LEASE_SECONDS:g}; equal for all)",
+    )  # fmt: skip
+
+
+def check(options: argparse.Namespace) -> None:
+    """Raises UserError for options that do not fit together."""
+    if options.shards is None:
+        if options.workers != 1 or options.engine != "processes":
+            raise UserError("--workers and --engine need --shards N, the parts of the corpus")
+        if options.lease_seconds is not None:
+            raise UserError("--lease-seconds needs --shards N: it is how long a shard is taken")
+        return
+    if options.files or not options.manifest or not options.output_dir:
+        raise UserError("--shards needs a --manifest and an --output-dir, and takes no files")
+    if not FORMATS[options.format].joins:
+        joining = ", ".join(form for form in FORMATS if FORMATS[form].joins)
+        raise UserError(
+            f"--shards writes one file, and one of {options.format} holds one recording: "
+            f"--format must be one of {joining}"
+        )
+    if same_file(str(merged(options)), options.manifest):
+        raise UserError(f"{shown(Path(options.manifest))} is read: name another --output-dir")

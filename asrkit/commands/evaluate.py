@@ -7,10 +7,9 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
+from asrkit.atomic_write import replacing
 from asrkit.build import build_normalizer
-from asrkit.commands.arguments import Target
-from asrkit.commands.held_out import name_left_out, read_batches
-from asrkit.commands.options import (
+from asrkit.cli.options import (
     add_backend,
     add_batch,
     add_model,
@@ -22,6 +21,7 @@ from asrkit.commands.options import (
     endpointer_of,
     hotwords_of,
     lm_of,
+    name_left_out,
     parser,
     postprocess_of,
     run_command,
@@ -29,13 +29,14 @@ from asrkit.commands.options import (
     second_pass_of,
     threads_for,
 )
+from asrkit.cli.parser import Target
 from asrkit.data.manifest import LeftOut
 from asrkit.errors import UserError
 from asrkit.evaluation import Score, recognize, scores
 from asrkit.evaluation.places import Place, places, places_table
+from asrkit.evaluation.testset import read_batches
 from asrkit.evaluation.wer import interval_shown
 from asrkit.extras import need
-from asrkit.files import replacing
 from asrkit.model import FULL
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Recognizer, recognizer_of

@@ -11,26 +11,26 @@ import torch
 from tqdm import tqdm
 
 from asrkit import audio
+from asrkit.atomic_write import replacing
 from asrkit.backends import Backend, eager
-from asrkit.backends.compare import TOLERANCE
-from asrkit.backends.description import CONTENTS, Exported, What, export_path
+from asrkit.backends.export_metadata import CONTENTS, Exported, What, export_path
 from asrkit.backends.onnx import of_file, of_step
 from asrkit.backends.onnx import read as read_onnx
 from asrkit.backends.registry import check
+from asrkit.backends.tolerance import TOLERANCE
 from asrkit.backends.torchscript import read as read_torchscript
 from asrkit.build import build_frontend, build_normalizer, build_search
-from asrkit.commands.arguments import Target
-from asrkit.commands.held_out import read_scored, utterances
-from asrkit.commands.options import add_context, add_model_file, context_of, parser, run_command
+from asrkit.cli.options import add_context, add_model_file, context_of, parser, run_command
+from asrkit.cli.parser import Target
 from asrkit.config import MOST_FRAMES
 from asrkit.data.labelled import Labelled
 from asrkit.data.manifest import ManifestError, read_manifest
 from asrkit.errors import UserError, shown
 from asrkit.evaluation import Score, recognize, scores
+from asrkit.evaluation.testset import read_scored, utterances
 from asrkit.export import int8, onnx, sherpa, sherpa_folder, torchscript
-from asrkit.export.replay import eager_step, largest_difference, tolerance
+from asrkit.export.verification import eager_step, largest_difference, tolerance
 from asrkit.extras import need, pip_install
-from asrkit.files import replacing
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Recognizer
 from asrkit.runtime.threads import set_threads

@@ -4,8 +4,8 @@ import argparse
 import hashlib
 from pathlib import Path
 
-from asrkit.commands.arguments import Target
-from asrkit.commands.options import parser, run_command
+from asrkit.cli.options import parser, run_command
+from asrkit.cli.parser import Target
 from asrkit.commands.terms import add_terms, terms_of
 from asrkit.errors import UserError, shown
 from asrkit.interop import FORMATS, import_checkpoint

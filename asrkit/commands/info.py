@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from asrkit.commands.options import MODEL, parser, run_command
+from asrkit.cli.options import MODEL, parser, run_command
 from asrkit.errors import printable, shown
 from asrkit.model_file import FORMAT_VERSION, ModelFile, load_model, model_path
 from asrkit.terms import listed

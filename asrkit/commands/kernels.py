@@ -6,11 +6,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from asrkit.backends.compare import difference
+from asrkit.backends.tolerance import difference
 from asrkit.errors import UserError
 from asrkit.model.attention import ChunkAttention
-from asrkit.model.fused_attention import HAS_TRITON
 from asrkit.model.positions import KINDS, build_positions
+from asrkit.model.triton_attention import HAS_TRITON
 
 DIM, NUM_HEADS = 256, 4
 # Largest differences allowed, as shares of the largest number where that is above 1. What the

@@ -8,8 +8,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from asrkit.audio.opus import RATE
-from asrkit.commands.arguments import whole
-from asrkit.commands.options import add_hotwords, hotwords_of, parser, run_command
+from asrkit.cli.options import add_hotwords, hotwords_of, parser, run_command
+from asrkit.cli.parser import whole
 from asrkit.commands.serve import given_token
 from asrkit.commands.stream import add_output, add_source, check_source, run, screen_of
 from asrkit.errors import UserError
@@ -52,7 +52,7 @@ def main(argv: list[str] | None = None) -> int:
 def listen(options: argparse.Namespace) -> int:
     need("websockets")
     from asrkit.serve.client import RemoteSession, address_of
-    from asrkit.serve.messages import Start, problem
+    from asrkit.serve.protocols.messages import Start, problem
 
     check_source(options)
     if options.encoding is None:

@@ -7,15 +7,15 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from asrkit.atomic_write import replacing
 from asrkit.build import build_normalizer
-from asrkit.commands.arguments import Target, whole
-from asrkit.commands.options import parser, run_command
+from asrkit.cli.options import parser, run_command
+from asrkit.cli.parser import Target, whole
 from asrkit.config import TextConfig
 from asrkit.data.manifest import LeftOut, is_lhotse, lines_of, read_manifest
 from asrkit.errors import UserError
-from asrkit.files import replacing
-from asrkit.lm.fusion import as_word
 from asrkit.lm.kneser_ney import Entry, Words, arpa_lines, estimate
+from asrkit.lm.lm_fusion import as_word
 from asrkit.lm.mixture import best_weights, interpolate, perplexity, probabilities
 from asrkit.lm.ngram import MAX_NGRAMS, MAX_ORDER
 from asrkit.model_file import load_model

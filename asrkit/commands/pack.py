@@ -5,8 +5,8 @@ from pathlib import Path
 
 import torch
 
-from asrkit.commands.arguments import Target
-from asrkit.commands.options import add_model_file, parser, run_command
+from asrkit.cli.options import add_model_file, parser, run_command
+from asrkit.cli.parser import Target
 from asrkit.commands.terms import add_terms, changed_terms
 from asrkit.model_file import load_model, save_model
 

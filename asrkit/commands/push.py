@@ -2,10 +2,10 @@
 
 import argparse
 
-from asrkit.commands.arguments import complain
+from asrkit.cli.options import MODEL, parser, run_command
+from asrkit.cli.parser import complain
 from asrkit.commands.card import card_of, stated_licence
 from asrkit.commands.info import card_beside
-from asrkit.commands.options import MODEL, parser, run_command
 from asrkit.commands.terms import add_terms, changed_terms
 from asrkit.errors import UserError, shown
 from asrkit.hub import CARD, PREFIX, address_of, upload

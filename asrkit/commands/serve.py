@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from asrkit import hub
-from asrkit.commands.arguments import real, whole
-from asrkit.commands.options import (
+from asrkit.cli.options import (
     MODEL,
     add_backend,
     add_context,
@@ -22,6 +21,7 @@ from asrkit.commands.options import (
     parser,
     run_command,
 )
+from asrkit.cli.parser import real, whole
 from asrkit.errors import UserError, shown
 from asrkit.extras import need
 from asrkit.runtime import Recognizer
@@ -29,7 +29,7 @@ from asrkit.runtime import Recognizer
 DEFAULT = "small-en-alnum"
 
 if TYPE_CHECKING:
-    from asrkit.serve.store import Store
+    from asrkit.serve.call_store import Store
 
 
 LOGS = ("off", "text", "json")
@@ -191,7 +191,7 @@ def store_of(options: argparse.Namespace, seconds: float) -> "tuple[Store | None
     Raises:
         UserError: for options that do not go together, and for a key that cannot be read.
     """
-    from asrkit.serve.store import FolderStore, RedisStore
+    from asrkit.serve.call_store import FolderStore, RedisStore
 
     folder, url, path = options.state_dir, options.redis, options.state_key_file
     if folder is not None and url is not None:

@@ -14,12 +14,11 @@ import numpy as np
 from asrkit import audio
 from asrkit.audio.devices import input_devices, table
 from asrkit.audio.microphone import Microphone
-from asrkit.audio.piped import piped
-from asrkit.audio.recording import check_recording, recording
-from asrkit.audio.watch import Watch
-from asrkit.commands.arguments import Parser, complain, whole
-from asrkit.commands.interrupt import until_interrupted
-from asrkit.commands.options import (
+from asrkit.audio.pcm_pipe import piped
+from asrkit.audio.recorder import check_recording, recording
+from asrkit.cli.interrupt import until_interrupted
+from asrkit.cli.microphone_monitor import Watch
+from asrkit.cli.options import (
     add_backend,
     add_channel,
     add_context,
@@ -31,7 +30,8 @@ from asrkit.commands.options import (
     parser,
     run_command,
 )
-from asrkit.commands.screen import JsonLines, Screen
+from asrkit.cli.parser import Parser, complain, whole
+from asrkit.cli.terminal import JsonLines, Screen
 from asrkit.errors import UserError, shown
 from asrkit.runtime import Result
 

@@ -2,7 +2,7 @@
 
 import argparse
 
-from asrkit.commands.arguments import complain
+from asrkit.cli.parser import complain
 from asrkit.terms import Terms, checked_languages, checked_licence, differences
 
 

@@ -14,23 +14,23 @@ from typing import TextIO
 import torch
 import yaml
 
+from asrkit.atomic_write import replacing
 from asrkit.build import build_frontend, build_model
-from asrkit.commands.options import parser, run_command
+from asrkit.cli.options import parser, run_command
 from asrkit.config import Config, ConfigError, DataConfig, load_config
-from asrkit.config.shipped import recipes
+from asrkit.config.locate import recipes
 from asrkit.data.manifest import LeftOut
 from asrkit.evaluation.scoring import rates
-from asrkit.files import replacing
-from asrkit.kinds import refusal
 from asrkit.model_file import ModelFile, save_model
+from asrkit.registry import refusal
 from asrkit.terms import Terms
-from asrkit.training.corpus import empty_bins, feature_statistics, hours_of_epoch, shared_corpus
+from asrkit.training.checkpoints import Checkpoints, EpochWeights
+from asrkit.training.dataset import empty_bins, feature_statistics, hours_of_epoch, shared_corpus
 from asrkit.training.dev_texts import dev_warning
 from asrkit.training.distributed import Ranks
+from asrkit.training.fsdp import load_weights
 from asrkit.training.schedule import resolved
-from asrkit.training.sharded import load_weights
-from asrkit.training.snapshots import Checkpoints, EpochWeights
-from asrkit.training.spread_checkpoints import SpreadCheckpoints
+from asrkit.training.sharded_checkpoints import SpreadCheckpoints
 from asrkit.training.terms import with_terms
 from asrkit.training.trainer import Trainer
 from asrkit.training.warm_start import start_from

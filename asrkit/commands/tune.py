@@ -14,8 +14,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from asrkit.build import build_fusion, build_normalizer
-from asrkit.commands.held_out import name_left_out, read_batches
-from asrkit.commands.options import (
+from asrkit.cli.options import (
     add_batch,
     add_context,
     add_model,
@@ -23,6 +22,7 @@ from asrkit.commands.options import (
     context_of,
     hotwords_of,
     lm_of,
+    name_left_out,
     parser,
     run_command,
     search_of,
@@ -33,6 +33,7 @@ from asrkit.errors import UserError
 from asrkit.evaluation import Outcome, Utterance
 from asrkit.evaluation.outcomes import traced
 from asrkit.evaluation.scoring import score_of
+from asrkit.evaluation.testset import read_batches
 from asrkit.evaluation.wer import interval_shown
 from asrkit.extras import need
 from asrkit.lm import LIMIT

@@ -12,13 +12,13 @@ from torch import Tensor
 
 from asrkit import audio
 from asrkit.backends import onnx, torchscript
-from asrkit.backends.compare import TOLERANCE, difference
+from asrkit.backends.tolerance import TOLERANCE, difference
 from asrkit.build import build_frontend
-from asrkit.commands.arguments import whole
+from asrkit.cli.options import MODEL, parser, run_command
+from asrkit.cli.parser import whole
 from asrkit.commands.kernels import device_of_kernels, verify_kernels
-from asrkit.commands.options import MODEL, parser, run_command
 from asrkit.errors import UserError
-from asrkit.export.replay import largest_difference, tolerance
+from asrkit.export.verification import largest_difference, tolerance
 from asrkit.model import FULL, Context, EncoderStep, Network
 from asrkit.model.context import fitted
 from asrkit.model.subsampling import split_steps

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationInfo
 
-from asrkit.config.yaml import ConfigError
+from asrkit.config.read_yaml import ConfigError
 from asrkit.errors import shown
 
 # A validation context. A model file's record of its training is not checked for mistakes without

@@ -35,11 +35,11 @@ from asrkit.config.checks import (
     has_effect,
     refuse_idle,
 )
-from asrkit.config.kinds import Number, any_of, sections_of
-from asrkit.config.mistakes import explained
-from asrkit.config.yaml import ConfigError, read_values
-from asrkit.kinds import Kinds
+from asrkit.config.error_messages import explained
+from asrkit.config.read_yaml import ConfigError, read_values
+from asrkit.config.sections import Number, any_of, sections_of
 from asrkit.model import FULL, Context, FrameRate, positions, subsampling
+from asrkit.registry import Kinds
 from asrkit.terms import checked_languages, checked_licence
 
 Share = Annotated[float, Field(strict=False, ge=0.0, le=1.0)]

@@ -21,7 +21,7 @@ from asrkit.audio import AudioError
 from asrkit.audio.file import MAX_RATE, MAX_SECONDS, MIN_RATE
 from asrkit.data.cuts import inert, objects
 from asrkit.data.manifest import MAX_LINE, LeftOut, ManifestError
-from asrkit.data.store import Folder, Stamp
+from asrkit.data.storage import Folder, Stamp
 from asrkit.errors import shown
 
 ROW = np.dtype([

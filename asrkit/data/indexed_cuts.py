@@ -9,7 +9,7 @@ from lhotse import CutSet
 from lhotse.cut import Cut
 
 from asrkit.data.index import Index
-from asrkit.data.indexing import index_of
+from asrkit.data.index_writer import index_of
 from asrkit.data.manifest import ManifestError
 
 

@@ -90,7 +90,7 @@ def read_labelled(path: str, left_out: list[LeftOut]) -> Iterator[Labelled]:
             )
         return
     from asrkit.data.cuts import load_cuts
-    from asrkit.data.indexing import index_of
+    from asrkit.data.index_writer import index_of
 
     if not Path(path).is_dir():
         for cut in load_cuts(path, left_out):

@@ -22,7 +22,7 @@ from asrkit.audio import AudioError
 from asrkit.audio.open_file import opened
 from asrkit.data.dataset import audio_of
 from asrkit.data.index import MAX_MEMBER, Index
-from asrkit.data.indexing import index_of
+from asrkit.data.index_writer import index_of
 from asrkit.data.manifest import LeftOut, ManifestError
 from asrkit.errors import UserError, shown
 

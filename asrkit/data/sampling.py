@@ -2,13 +2,16 @@
 
 import random
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from itertools import chain
+from typing import TypeVar
 
 import numpy as np
 
 PIECE = 1 << 16  # numbers that are Python objects at a time: each takes four times its memory
+
+Item = TypeVar("Item")
 
 
 class EpochBatches:
@@ -102,3 +105,20 @@ def within(durations: np.ndarray, max_batch_seconds: float) -> np.ndarray:
     if len(durations):
         begins.append(len(durations))
     return np.array(begins, np.int64)
+
+
+def by_length(
+    items: Iterable[Item], seconds: Callable[[Item], float], batch_seconds: float
+) -> Iterator[list[Item]]:
+    """Batches of items of similar length, the longest first; of one if it is longer than a batch.
+
+    Args:
+        items: recordings.
+        seconds: how long one is.
+        batch_seconds: audio in a batch at most, all of them as long as its longest.
+    """
+    waiting = sorted(items, key=seconds)
+    while waiting:
+        count = max(1, int(batch_seconds / max(seconds(waiting[-1]), 0.1)))
+        yield waiting[-count:]
+        del waiting[-count:]

@@ -9,12 +9,12 @@ from torch import Tensor
 
 from asrkit.audio import SAMPLE_RATE
 from asrkit.evaluation.delays import delays
-from asrkit.evaluation.trace import Trace
+from asrkit.evaluation.recording_search import Trace
 from asrkit.evaluation.wer import ErrorRate, wer
 from asrkit.runtime import Recognizer, Result, Word
 from asrkit.runtime.word import whole
 from asrkit.search import NOTHING, Hypothesis
-from asrkit.search.align import AlignmentError, ForcedAlignment
+from asrkit.search.forced_alignment import AlignmentError, ForcedAlignment
 from asrkit.text import TextError
 
 PIECES_SECONDS = 60.0  # what is longer is recognised alone and in pieces, which bounds memory

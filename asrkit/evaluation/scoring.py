@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from asrkit.errors import UserError
-from asrkit.evaluation.accuracy import WordAccuracy, word_accuracy
 from asrkit.evaluation.delays import Delay, summarize
 from asrkit.evaluation.outcomes import Outcome
 from asrkit.evaluation.wer import ErrorRate, Interval, bootstrap, cer, wer
+from asrkit.evaluation.word_accuracy import WordAccuracy, word_accuracy
 from asrkit.runtime.word import whole
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import nn
 
-from asrkit.backends.description import KEY, seal, unsealed
+from asrkit.backends.export_metadata import KEY, seal, unsealed
 from asrkit.backends.onnx import OnnxStep, open_session
 from asrkit.extras import need
 

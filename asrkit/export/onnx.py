@@ -15,10 +15,10 @@ import torch
 from torch import nn
 
 from asrkit.audio import SAMPLE_RATE
-from asrkit.backends.description import KEY, Exported, describe, seal, unsealed
+from asrkit.backends.export_metadata import KEY, Exported, describe, seal, unsealed
 from asrkit.backends.onnx import MOST_WHOLE, STATE
 from asrkit.build import build_frontend
-from asrkit.export.replay import chunk_length
+from asrkit.export.verification import chunk_length
 from asrkit.extras import need
 from asrkit.model_file import ModelFile
 

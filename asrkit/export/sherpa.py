@@ -10,7 +10,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from asrkit.backends.description import Exported
+from asrkit.backends.export_metadata import Exported
 from asrkit.backends.onnx import STATE
 from asrkit.errors import UserError
 from asrkit.extras import need

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from asrkit.audio import SAMPLE_RATE
-from asrkit.backends.description import Exported
+from asrkit.backends.export_metadata import Exported
 from asrkit.errors import UserError, shown
 from asrkit.extras import need
 from asrkit.model_file import ModelFile

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from asrkit.backends.description import Exported, describe
+from asrkit.backends.export_metadata import Exported, describe
 from asrkit.backends.torchscript import DESCRIPTION, script
 from asrkit.model_file import ModelFile
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from asrkit.config import ConfigError
-from asrkit.config.yaml import parse_yaml
+from asrkit.config.read_yaml import parse_yaml
 from asrkit.errors import UserError, reason, shown
 
 MOST_MEMBERS = 1000  # of an archive; published ones have ten

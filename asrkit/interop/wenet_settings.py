@@ -6,7 +6,7 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from asrkit.config import MOST_FRAMES
-from asrkit.config.mistakes import explained
+from asrkit.config.error_messages import explained
 from asrkit.interop.checkpoint import CheckpointError
 
 EPSILON = 1e-5  # of LayerNorm

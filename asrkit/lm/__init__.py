@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from asrkit.lm.fusion import LIMIT, LanguageModel, TokenFusion, Weighted, WordFusion
 from asrkit.lm.hotwords import Hotwords, read_hotwords, weighed
 from asrkit.lm.kenlm import KenLM, is_binary
+from asrkit.lm.lm_fusion import LIMIT, LanguageModel, TokenFusion, Weighted, WordFusion
 from asrkit.lm.ngram import ArpaError, NGram, read_arpa
 
 __all__ = [

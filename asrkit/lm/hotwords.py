@@ -19,7 +19,7 @@ from pathlib import Path
 
 from asrkit.errors import UserError, shown
 from asrkit.lines import Kind, lines_in
-from asrkit.lm.fusion import LIMIT
+from asrkit.lm.lm_fusion import LIMIT
 
 WEIGHT = 2.0  # natural logarithm, for each word of a phrase; measured by tools/measure_hotwords.py
 MAX_PHRASE = 1000  # characters

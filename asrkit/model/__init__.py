@@ -10,7 +10,7 @@ from asrkit.model.conformer import ConformerEncoder, EncoderOutput, EncoderState
 from asrkit.model.context import FULL, FULL_CONTEXT, Context, FrameRate
 from asrkit.model.head import BLANK, CTCHead, Head
 from asrkit.model.network import FullContextStep, Network, NetworkOutput, NetworkStep
-from asrkit.model.step import EncoderStep
+from asrkit.model.streaming import EncoderStep
 
 __all__ = [
     "BLANK",

@@ -5,8 +5,8 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from asrkit.model import fused_attention
-from asrkit.model.blocks import joined_windows, split_ahead
+from asrkit.model import triton_attention
+from asrkit.model.chunks import joined_windows, split_ahead
 from asrkit.model.dropout import Dropout
 from asrkit.model.positions import Position
 
@@ -123,7 +123,7 @@ class ChunkAttention(nn.Module):
         """
         if not torch.jit.is_scripting():
             possible = self.kernels and keys_ahead is None
-            if possible and fused_attention.serves(self.position, queries):
+            if possible and triton_attention.serves(self.position, queries):
                 return self.by_kernels(queries, keys, values, valid, table)
         return self.by_blocks(queries, keys, values, valid, table, keys_ahead, values_ahead)
 
@@ -136,7 +136,7 @@ class ChunkAttention(nn.Module):
             x.flatten(2, 3).to(queries.dtype) for x in self.position.terms(queries)
         )
         dropout = self.dropout.p if self.training else 0.0
-        return fused_attention.attend(content, positions, keys, values, table, valid, dropout)
+        return triton_attention.attend(content, positions, keys, values, table, valid, dropout)
 
     def by_blocks(
         self,

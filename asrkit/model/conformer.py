@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from asrkit.model.attention import ChunkAttention
-from asrkit.model.blocks import blocks_of, own_frames, valid_keys
+from asrkit.model.chunks import blocks_of, own_frames, valid_keys
 from asrkit.model.context import Context, FrameRate, fitted, num_frames, num_valid
 from asrkit.model.dropout import Dropout
 from asrkit.model.layer import ConformerLayer, LayerPast, Step

@@ -4,10 +4,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from asrkit.kinds import refusal
-from asrkit.model import gradients
-from asrkit.model.blocks import joined_windows, split_ahead
+from asrkit.model import cpu_gradients
+from asrkit.model.chunks import joined_windows, split_ahead
 from asrkit.model.dropout import Dropout
+from asrkit.registry import refusal
 
 
 class Affine(nn.Module):
@@ -107,6 +107,6 @@ class CausalConvolution(nn.Module):
     def convolve(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """(B, D, n, K-1+C), (D, 1, 1, K), (D,) -> (B, D, n, C)."""
         if not torch.jit.is_scripting():  # noqa: SIM102, or TorchScript would compile it
-            if gradients.serves(x, weight):
-                return gradients.Depthwise.apply(x, weight, bias)
+            if cpu_gradients.serves(x, weight):
+                return cpu_gradients.Depthwise.apply(x, weight, bias)
         return functional.conv2d(x, weight, bias, groups=self.depthwise.groups)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from asrkit.model.conformer import ConformerEncoder, EncoderState
 from asrkit.model.context import FULL_CONTEXT, Context
 from asrkit.model.head import Head
-from asrkit.model.step import EncoderStep
+from asrkit.model.streaming import EncoderStep
 
 
 class NetworkOutput(NamedTuple):

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from asrkit.kinds import Kinds
-from asrkit.model import gradients
+from asrkit.model import cpu_gradients
 from asrkit.model.context import FrameRate
+from asrkit.registry import Kinds
 
 
 class OneChannelConvolution(nn.Conv2d):
@@ -26,8 +26,8 @@ class OneChannelConvolution(nn.Conv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         if not torch.jit.is_scripting():  # noqa: SIM102, or TorchScript would compile it
-            if gradients.serves(x, self.weight):
-                return gradients.OneChannel.apply(
+            if cpu_gradients.serves(x, self.weight):
+                return cpu_gradients.OneChannel.apply(
                     x, self.weight, self.bias, self.stride, self.padding
                 )
         return self._conv_forward(x, self.weight, self.bias)

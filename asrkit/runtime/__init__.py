@@ -6,7 +6,7 @@ from asrkit.runtime.engine import Engine
 from asrkit.runtime.load import load, recognizer_of
 from asrkit.runtime.recognizer import Recognizer
 from asrkit.runtime.results import Candidate, Result, Segment
-from asrkit.runtime.saved import SavedStreamError
+from asrkit.runtime.serialization import SavedStreamError
 from asrkit.runtime.session import Session
 from asrkit.runtime.word import Word
 

@@ -14,7 +14,7 @@ from asrkit.model import FULL_CONTEXT, EncoderState
 from asrkit.runtime.recognizer import Phrases, Recognizer
 from asrkit.runtime.results import Result
 from asrkit.runtime.stream import Stream
-from asrkit.runtime.streams import Streams
+from asrkit.runtime.turns import Streams
 
 # Of audio in a step of the second pass of several streams: live chunks wait for it. Of 50 streams
 # one live result in a hundred came later than 120 ms with 30 s, and than 80 ms with 10 s.

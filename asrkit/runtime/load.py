@@ -20,8 +20,8 @@ from asrkit.model import FULL, FULL_CONTEXT, Context
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime.endpoint import Endpointer
 from asrkit.runtime.origin import Origin
+from asrkit.runtime.postprocess import find_postprocess
 from asrkit.runtime.recognizer import Recognizer
-from asrkit.runtime.rewrite import find_postprocess
 from asrkit.runtime.threads import leave_cores, set_threads
 from asrkit.search import Search, takes_fusion
 

@@ -20,17 +20,17 @@ from asrkit.lm import weighed
 from asrkit.runtime.content import UnknownContentError, content_of
 from asrkit.runtime.endpoint import Endpointer
 from asrkit.runtime.engine import Engine
-from asrkit.runtime.identity import differences, identity
+from asrkit.runtime.fingerprint import differences, identity
 from asrkit.runtime.origin import Origin, pickled
+from asrkit.runtime.postprocess import applied
 from asrkit.runtime.results import Result
-from asrkit.runtime.rewrite import applied
-from asrkit.runtime.saved import SavedStreamError, read, unpack
 from asrkit.runtime.second_pass import SecondPass
+from asrkit.runtime.serialization import SavedStreamError, read, unpack
 from asrkit.runtime.session import Session
 from asrkit.runtime.stream import PIECE_SECONDS, Stream, duration
-from asrkit.runtime.streams import Streams, StreamsValue
 from asrkit.runtime.threads import survive_forks
 from asrkit.runtime.transcript import DecodingOptions, Transcript
+from asrkit.runtime.turns import Streams, StreamsValue
 from asrkit.runtime.vad import SpeechDetector
 from asrkit.runtime.windows import Windows
 from asrkit.search import Search, is_fusing, plus

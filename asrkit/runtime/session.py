@@ -5,7 +5,7 @@ import numpy as np
 from asrkit import audio
 from asrkit.runtime.results import Result
 from asrkit.runtime.stream import Stream
-from asrkit.runtime.streams import Streams
+from asrkit.runtime.turns import Streams
 
 
 class Session:

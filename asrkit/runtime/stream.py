@@ -13,8 +13,8 @@ from asrkit import audio
 from asrkit.errors import shown
 from asrkit.model import EncoderState
 from asrkit.runtime.engine import Engine
-from asrkit.runtime.saved import require
 from asrkit.runtime.second_pass import KeptFeatures
+from asrkit.runtime.serialization import require
 from asrkit.runtime.transcript import DecodingOptions, Transcript, TranscriptValue
 from asrkit.runtime.vad import SpeechState
 from asrkit.runtime.windows import Windows

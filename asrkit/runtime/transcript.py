@@ -14,6 +14,7 @@ from torch import Tensor
 
 from asrkit.errors import UserError
 from asrkit.runtime.endpoint import Endpointer, EndpointState
+from asrkit.runtime.postprocess import applied, rewritten
 from asrkit.runtime.results import (
     Candidate,
     Grown,
@@ -24,9 +25,8 @@ from asrkit.runtime.results import (
     joined,
     seconds,
 )
-from asrkit.runtime.rewrite import applied, rewritten
-from asrkit.runtime.saved import read, require
 from asrkit.runtime.second_pass import Piece, Pieces, PiecesValue, SecondPass
+from asrkit.runtime.serialization import read, require
 from asrkit.runtime.word import Word
 from asrkit.search import SavableSearch, Search
 from asrkit.text import Tokenizer, decode

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from asrkit.errors import UserError
-from asrkit.kinds import Kinds
+from asrkit.registry import Kinds
+from asrkit.search.base import NOTHING, Hypothesis, Ranked, SavableSearch, Search
 from asrkit.search.fusion import Both, Fusion
 from asrkit.search.greedy import GreedySearch
-from asrkit.search.hypothesis import NOTHING, Hypothesis, Ranked, SavableSearch, Search
 from asrkit.search.prefix_beam import PrefixBeamSearch
 
 __all__ = [

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from asrkit.search.blank import checked_penalty, is_quiet, penalize_blank
-from asrkit.search.hypothesis import NOTHING, Hypothesis, Ranked, checked
+from asrkit.search.base import NOTHING, Hypothesis, Ranked, checked
+from asrkit.search.blank_penalty import checked_penalty, is_quiet, penalize_blank
 
 
 class GreedyState(NamedTuple):

@@ -20,10 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from asrkit.search.blank import checked_penalty, is_quiet, penalize_blank
-from asrkit.search.fusion import Fusion, NoFusion
-from asrkit.search.hypothesis import Hypothesis, Ranked, checked
-from asrkit.search.path import (
+from asrkit.search.backtrace import (
     UNSETTLED,
     Chains,
     Path,
@@ -33,6 +30,9 @@ from asrkit.search.path import (
     paths_of,
     settle,
 )
+from asrkit.search.base import Hypothesis, Ranked, checked
+from asrkit.search.blank_penalty import checked_penalty, is_quiet, penalize_blank
+from asrkit.search.fusion import Fusion, NoFusion
 
 
 class Prefix(NamedTuple):

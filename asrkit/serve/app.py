@@ -22,16 +22,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from asrkit.errors import reason, shown
-from asrkit.serve import fair, messages
-from asrkit.serve.decoding import Decoders
+from asrkit.serve import fair
 from asrkit.serve.logs import log
 from asrkit.serve.memory import trim
-from asrkit.serve.openapi import described
-from asrkit.serve.realtime import realtime
+from asrkit.serve.protocols import messages
+from asrkit.serve.protocols.asrkit_stream import stream
+from asrkit.serve.protocols.openai_realtime import realtime
+from asrkit.serve.protocols.openai_transcriptions import refused, transcriptions
+from asrkit.serve.protocols.openapi import described
+from asrkit.serve.protocols.vosk import vosk
 from asrkit.serve.server import RefusedError, Server
-from asrkit.serve.stream import stream
-from asrkit.serve.transcriptions import refused, transcriptions
-from asrkit.serve.vosk import vosk
+from asrkit.serve.uploads import Decoders
 
 logger = logging.getLogger(__name__)
 

@@ -16,8 +16,17 @@ from asrkit.audio.opus import OpusEncoder
 from asrkit.errors import UserError, printable, reason, shown
 from asrkit.runtime import Result, Segment, Word
 from asrkit.runtime.results import Grown
-from asrkit.serve import messages
-from asrkit.serve.messages import Ended, Error, Final, Partial, Resume, Start, Started, TimedWord
+from asrkit.serve.protocols import messages
+from asrkit.serve.protocols.messages import (
+    Ended,
+    Error,
+    Final,
+    Partial,
+    Resume,
+    Start,
+    Started,
+    TimedWord,
+)
 
 PATH = "/v1/stream"
 SCHEMES = {"http": "ws", "ws": "ws", "https": "wss", "wss": "wss"}

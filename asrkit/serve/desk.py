@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from asrkit.runtime import BatchedSession, Batcher, Recognizer
-from asrkit.serve.calls import Call, CallError, Item, SavedCall
+from asrkit.serve.worker import Call, CallError, Item, SavedCall
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from asrkit.errors import reason
-from asrkit.serve.store import Entry, Store
+from asrkit.serve.call_store import Entry, Store
 
 logger = logging.getLogger(__name__)
 

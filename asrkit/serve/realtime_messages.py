@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from asrkit.errors import UserError, shown
-from asrkit.serve.messages import problem
+from asrkit.serve.protocols.messages import problem
 
 MOST_NAMED = 5  # fields in a warning
 Value = TypeVar("Value")

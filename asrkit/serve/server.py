@@ -16,13 +16,13 @@ from asrkit.errors import UserError, shown
 from asrkit.runtime import Endpointer, Recognizer
 from asrkit.search import is_fusing
 from asrkit.serve import fair
-from asrkit.serve.calls import Call, SavedCall
+from asrkit.serve.call_store import MOST_ENTRIES, SHORTEST_KEY, MemoryStore, Store
 from asrkit.serve.desk import Desk
 from asrkit.serve.kept import Kept
 from asrkit.serve.logs import log
-from asrkit.serve.parked import Version
 from asrkit.serve.places import Place, displaced, is_free
-from asrkit.serve.store import MOST_ENTRIES, SHORTEST_KEY, MemoryStore, Store
+from asrkit.serve.resumption import Version
+from asrkit.serve.worker import Call, SavedCall
 
 UNPREFERRED = "the search of the server takes none; asrkit serve --second-search prefix_beam does"
 NAMED = 5  # phrases in a warning

@@ -5,7 +5,7 @@ from collections import Counter
 from asrkit.config import Config
 from asrkit.errors import shown
 from asrkit.text import TextError, Tokenizer
-from asrkit.training.corpus import Corpus, texts_of
+from asrkit.training.dataset import Corpus, texts_of
 
 EXAMPLES = 5
 ADVICE = {

@@ -15,8 +15,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from asrkit.errors import UserError
 from asrkit.training.device import AUTO, CUDA, chosen_device
+from asrkit.training.fsdp import shard
 from asrkit.training.loss import Loss
-from asrkit.training.sharded import shard
 
 Value = TypeVar("Value")
 

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import TypedDict  # pydantic does not take typing's before Python 3.12
 
+from asrkit.training.fsdp import like
 from asrkit.training.muon import Muon
-from asrkit.training.sharded import like
 
 # Keys of an optimiser's state of each parameter.
 STATE_KEYS = {Muon: {"momentum"}, torch.optim.AdamW: {"step", "exp_avg", "exp_avg_sq"}}

@@ -3,7 +3,7 @@
 import math
 
 from asrkit.config import Config
-from asrkit.training.corpus import recorded
+from asrkit.training.dataset import recorded
 
 PASSES = 56.0  # over an hour of recordings, one at each speed; 4 hours get half as many
 FEWEST_PASSES = 24.0

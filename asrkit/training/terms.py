@@ -4,7 +4,7 @@ import logging
 from pathlib import Path
 
 from asrkit.config import Config, ConfigError
-from asrkit.config.yaml import parse_yaml
+from asrkit.config.read_yaml import parse_yaml
 from asrkit.errors import UserError
 from asrkit.model_file import read_terms_of
 from asrkit.terms import UNKNOWN, Terms, inherited, read_terms

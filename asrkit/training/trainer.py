@@ -32,9 +32,18 @@ from asrkit.evaluation import Score
 from asrkit.evaluation.scoring import losses_of, rates
 from asrkit.evaluation.wer import rate_shown
 from asrkit.model import Network
-from asrkit.training.batches import Epoch, Step, filler, loaded, report_left_out
-from asrkit.training.corpus import Corpus
+from asrkit.training.checkpoint_parts import CheckpointError
+from asrkit.training.checkpoints import (
+    Checkpoint,
+    Checkpoints,
+    EpochWeights,
+    Progress,
+    check_fit,
+)
+from asrkit.training.dataset import Corpus
 from asrkit.training.distributed import Ranks
+from asrkit.training.fsdp import load_weights, own, whole, whole_model, whole_weights
+from asrkit.training.loaders import Epoch, Step, filler, loaded, report_left_out
 from asrkit.training.loss import Loss
 from asrkit.training.optimizer import (
     build_optimizers,
@@ -43,16 +52,7 @@ from asrkit.training.optimizer import (
     restore,
     set_learning_rate,
 )
-from asrkit.training.parts import CheckpointError
-from asrkit.training.resuming import check_same, identity
-from asrkit.training.sharded import load_weights, own, whole, whole_model, whole_weights
-from asrkit.training.snapshots import (
-    Checkpoint,
-    Checkpoints,
-    EpochWeights,
-    Progress,
-    check_fit,
-)
+from asrkit.training.resume_checks import check_same, identity
 from asrkit.training.validation import scores_on_dev
 from asrkit.training.views import draw_views, to_few_lengths
 

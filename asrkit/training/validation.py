@@ -14,9 +14,9 @@ from asrkit.model import FULL, Context, Network
 from asrkit.runtime import Recognizer
 from asrkit.search import Search
 from asrkit.text import Tokenizer
-from asrkit.training.batches import held_out
-from asrkit.training.corpus import Corpus
+from asrkit.training.dataset import Corpus
 from asrkit.training.distributed import Ranks
+from asrkit.training.loaders import held_out
 
 logger = logging.getLogger(__name__)
 

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from asrkit.commands.options import parser, run_command
-from asrkit.config.yaml import ConfigError, read_yaml
+from asrkit.atomic_write import replacing
+from asrkit.cli.options import parser, run_command
+from asrkit.config.read_yaml import ConfigError, read_yaml
 from asrkit.errors import UserError
-from asrkit.files import replacing
 from recipes.ablations.folds import joined, write_folds
 from recipes.ablations.report import Row, Scores, report
 from recipes.jobs import positive, refuse_other, run_all

@@ -18,9 +18,9 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from corpus import RecipeError, explain, refused
 
+from asrkit.atomic_write import replacing
 from asrkit.data.manifest import read_manifest
 from asrkit.errors import UserError
-from asrkit.files import replacing
 
 LARGEST = 100_000_000  # bytes of a file, unpacked
 SHORTEST, LONGEST = 3, 60  # words of a sentence

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from asrkit.atomic_write import replacing
 from asrkit.extras import need
-from asrkit.files import replacing
 
 Line = Sequence[tuple[float, float]]  # (seconds, percent), by length
 MARKERS = "osD^vP*X"

@@ -18,10 +18,10 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from asrkit.atomic_write import replacing
 from asrkit.build import build_model
-from asrkit.commands.options import parser, run_command
+from asrkit.cli.options import parser, run_command
 from asrkit.config import load_config
-from asrkit.files import replacing
 from asrkit.model import FULL_CONTEXT, ConformerEncoder, Context, EncoderStep
 from asrkit.model.positions import KINDS
 from recipes.positions.corpora import CONFIG

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from asrkit import audio
+from asrkit.atomic_write import replacing
 from asrkit.build import build_normalizer
-from asrkit.commands.decoded import batches
-from asrkit.commands.options import parser, run_command
+from asrkit.cli.options import parser, run_command
 from asrkit.config import Config
 from asrkit.data.manifest import read_manifest
 from asrkit.evaluation.wer import cer, wer
-from asrkit.files import replacing
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Recognizer, recognizer_of
+from asrkit.transcription.batches import batches
 from recipes.positions.lengths import TIMES, Utterance, join
 
 CONTEXTS: dict[str, int | None] = {"full": None, "640": 640, "160": 160}  # ms of a chunk

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from asrkit.files import replacing
+from asrkit.atomic_write import replacing
 from recipes.positions.chart import draw
 from recipes.positions.compare import Comparison, Score, compare
 from recipes.positions.lengths import TIMES

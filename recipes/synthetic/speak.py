@@ -26,9 +26,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from corpus import RecipeError, Utterance, audio_seconds, refused, write_manifests
 from digits import prepare as digits  # its espeak-ng voices, noise and levels
 
+from asrkit.atomic_write import replacing
 from asrkit.data.manifest import lines_of, read_manifest
 from asrkit.errors import UserError
-from asrkit.files import replacing
 
 # Awb is Scottish; kal and ked are diphones, the others were estimated from hours of one speaker.
 VOICES = {

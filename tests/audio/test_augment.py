@@ -19,7 +19,7 @@ from asrkit.audio import (
     warp_frequencies,
 )
 from asrkit.audio.augment import mu_law
-from asrkit.audio.fbank import KALDI
+from asrkit.audio.frontends.kaldi import KALDI
 
 FBANK = Fbank(80)
 

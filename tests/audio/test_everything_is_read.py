@@ -15,7 +15,7 @@ import soundfile
 from asrkit import audio
 from asrkit.audio import ffmpeg
 from asrkit.audio.open_file import opened
-from asrkit.audio.piped import piped
+from asrkit.audio.pcm_pipe import piped
 from tests.conftest import speech
 
 RATE = 16000

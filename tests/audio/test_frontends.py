@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from asrkit.audio import KINDS, Fbank, Frontend, build_frontend, features
-from asrkit.audio.slaney import SlaneyFbank
+from asrkit.audio.frontends.nemo import SlaneyFbank
 from tests.conftest import SHARED_FIXTURES, speech
 
 PHONES = {"kind": "kaldi", "high_frequency": 7600.0, "snip_edges": False}

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from asrkit.backends import eager
-from asrkit.backends.compare import aged
-from asrkit.backends.description import Exported, describe, described, export_path
+from asrkit.backends.export_metadata import Exported, describe, described, export_path
 from asrkit.backends.registry import check
+from asrkit.backends.tolerance import aged
 from asrkit.errors import UserError
 from asrkit.model import FULL, FULL_CONTEXT, Context, FrameRate
 from asrkit.runtime.load import on_device

@@ -200,7 +200,7 @@ def test_align_a_text_file(
 
 def test_an_alignment_is_what_one_call_gives(model: str, wavs: list[str]) -> None:
     """The search that knows its text, in packets and at once."""
-    from asrkit.search.align import ForcedAlignment
+    from asrkit.search.forced_alignment import ForcedAlignment
 
     recognizer = asrkit.load(model)
     recognizer = recognizer.with_search(ForcedAlignment(recognizer.tokenizer.encode("ab cd")))

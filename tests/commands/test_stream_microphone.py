@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from asrkit.commands.interrupt import until_interrupted
+from asrkit.cli.interrupt import until_interrupted
 from asrkit.runtime import Result, Session
 from tests.conftest import FAKE_SOUND, PROJECT, speech
 from tests.running import ONE_PASS, run, talkative_model

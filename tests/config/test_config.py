@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from asrkit.build import build_model, build_search
-from asrkit.commands.options import asked_search
+from asrkit.cli.options import asked_search
 from asrkit.config import (
     Config,
     ConfigError,
@@ -19,8 +19,8 @@ from asrkit.config import (
     parse_record,
     parse_search,
 )
+from asrkit.config.read_yaml import parse_yaml
 from asrkit.config.schema import POSITIONS, Section
-from asrkit.config.yaml import parse_yaml
 from asrkit.errors import UserError
 from asrkit.model.positions import KINDS
 from tests.conftest import PROJECT

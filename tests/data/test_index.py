@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 from lhotse import CutSet
 
-from asrkit.data import indexing
+from asrkit.data import index_writer
 from asrkit.data.cuts import load_cuts, perturb_speed, text_of
 from asrkit.data.dataset import SpeechDataset, load_samples
 from asrkit.data.index import DESCRIPTION, ROW, ROWS
+from asrkit.data.index_writer import index_of
 from asrkit.data.indexed_cuts import IndexedCuts, durations_of
-from asrkit.data.indexing import index_of
 from asrkit.data.manifest import ManifestError
 from asrkit.data.sampling import EpochBatches
-from asrkit.data.store import Folder
+from asrkit.data.storage import Folder
 from tests.conftest import speech, write_manifest, write_wav
 from tests.data.encoding import ENCODE
 from tests.running import run
@@ -145,7 +145,7 @@ def test_an_index_is_made_once_and_anew_for_other_files(
     shards: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = index_of(str(shards))
-    monkeypatch.setattr(indexing, "make_index", None)  # not called
+    monkeypatch.setattr(index_writer, "make_index", None)  # not called
     index_of(str(shards))
     monkeypatch.undo()
     change_line(shards / "cuts.000001.jsonl.gz", "yes no", "no yes")
@@ -172,14 +172,14 @@ def test_where_nothing_can_be_written_the_index_is_in_the_cache(
     shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (shards / "cuts.index").rename(tmp_path / "moved")
-    make = indexing.tempfile.mkdtemp
+    make = index_writer.tempfile.mkdtemp
 
     def refused(prefix: str, dir: Path) -> str:
         if dir == shards:
             raise PermissionError(13, "Permission denied", str(dir))
         return make(prefix=prefix, dir=dir)
 
-    monkeypatch.setattr(indexing.tempfile, "mkdtemp", refused)
+    monkeypatch.setattr(index_writer.tempfile, "mkdtemp", refused)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for _ in range(2):
         assert index_of(str(shards)).place.parent == tmp_path / "cache" / "asrkit" / "index"
@@ -195,7 +195,7 @@ def test_an_object_store(shards: Path, tmp_path: Path, monkeypatch: pytest.Monke
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / f"cache{number}"))
         with monkeypatch.context() as patch:
             if number == 0:  # it is not made
-                patch.setattr(indexing, "write_index", None)
+                patch.setattr(index_writer, "write_index", None)
             there = IndexedCuts(index_of(url), SPEEDS)
         assert there.fingerprint() == here.fingerprint()
         assert np.array_equal(load_samples(there[20]), load_samples(here[20]))
@@ -361,7 +361,7 @@ def test_a_folder_that_is_none_of_shards(tmp_path: Path) -> None:
     with pytest.raises(ManifestError, match=r"has no cuts"):
         index_of(str(tmp_path))
     plain = write_manifest(tmp_path / "m.jsonl", {"id": "a", "audio": "x.wav", "text": "no"})
-    assert not indexing.can_be_indexed(str(plain))
+    assert not index_writer.can_be_indexed(str(plain))
 
 
 def test_the_command_shard(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from asrkit.evaluation.accuracy import word_accuracy
+from asrkit.evaluation.word_accuracy import word_accuracy
 from asrkit.runtime import Word
 
 

@@ -7,11 +7,11 @@ from asrkit import audio
 from asrkit.backends import eager
 from asrkit.errors import UserError
 from asrkit.evaluation import Outcome, Score, Utterance, recognize, scores
-from asrkit.evaluation.accuracy import WordAccuracy
 from asrkit.evaluation.delays import Delay
 from asrkit.evaluation.outcomes import Loss
 from asrkit.evaluation.scoring import losses_of, rates
 from asrkit.evaluation.wer import ErrorRate
+from asrkit.evaluation.word_accuracy import WordAccuracy
 from asrkit.model import FULL_CONTEXT, Context
 from asrkit.runtime import Engine, Recognizer, Result
 from asrkit.search import GreedySearch

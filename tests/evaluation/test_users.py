@@ -15,19 +15,19 @@ import asrkit
 from asrkit.backends import eager
 from asrkit.build import frames_needed
 from asrkit.commands import export
-from asrkit.commands.held_out import read_scored
 from asrkit.data.cuts import load_cuts
 from asrkit.data.dataset import TextEncoder
 from asrkit.evaluation import Utterance, recognize, scores
 from asrkit.evaluation.outcomes import aligned, traced
+from asrkit.evaluation.testset import read_scored
 from asrkit.model import FULL, Context
 from asrkit.model_file import load_model
 from asrkit.runtime import Endpointer, Recognizer
 from asrkit.search import GreedySearch
-from asrkit.training.batches import held_out
+from asrkit.training.loaders import held_out
 from asrkit.training.validation import validate
-from tests.commands.report.pages import Page
 from tests.conftest import PROJECT, speech, write_manifest
+from tests.report.pages import Page
 from tests.running import run, talkative_model
 
 TEXTS = ["ab ba cd", "ba", "dc ab"]

@@ -16,9 +16,9 @@ import torch
 
 import asrkit
 from asrkit import audio
-from asrkit.backends.description import Exported
+from asrkit.backends.export_metadata import Exported
 from asrkit.export import onnx
-from asrkit.export.replay import eager_step
+from asrkit.export.verification import eager_step
 from asrkit.model import Context
 from asrkit.model_file import ModelFile, load_model
 from tests.conftest import PROJECT, SHARED_DATA, skip

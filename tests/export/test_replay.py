@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from asrkit.backends.compare import TOLERANCE
-from asrkit.backends.description import Exported
+from asrkit.backends.export_metadata import Exported
+from asrkit.backends.tolerance import TOLERANCE
 from asrkit.commands.export import main as export
-from asrkit.export.replay import eager_step, largest_difference, tolerance
+from asrkit.export.verification import eager_step, largest_difference, tolerance
 from asrkit.model import Context
 from asrkit.model_file import ModelFile, load_model
 from tests.conftest import skip, speech

@@ -10,7 +10,7 @@ import torch
 
 import asrkit
 from asrkit.audio import Fbank
-from asrkit.backends.description import Exported
+from asrkit.backends.export_metadata import Exported
 from asrkit.commands.export import main
 from asrkit.config import parse_config
 from asrkit.errors import UserError

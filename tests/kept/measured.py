@@ -159,8 +159,8 @@ def resumed(config: Path) -> Path:
 
 def corpus(path: Path) -> dict[str, Any]:
     """The utterances of shards, read with their index."""
-    from asrkit.data.index import IndexedCuts
-    from asrkit.data.indexing import index_of
+    from asrkit.data.index_writer import index_of
+    from asrkit.data.indexed_cuts import IndexedCuts
 
     cuts = IndexedCuts(index_of(str(path)))
     return {

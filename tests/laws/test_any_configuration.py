@@ -14,8 +14,8 @@ from asrkit import Batcher, Endpointer, audio
 from asrkit.backends import Backend, eager
 from asrkit.build import pieces_of
 from asrkit.lm import Hotwords, TokenFusion, Weighted, WordFusion, read_arpa
-from asrkit.lm.fusion import as_word
 from asrkit.lm.kneser_ney import arpa_lines, estimate
+from asrkit.lm.lm_fusion import as_word
 from asrkit.model import FULL_CONTEXT, Context, EncoderState, NetworkOutput
 from asrkit.model.convolution import NORMS, PADDINGS
 from asrkit.model.positions import KINDS

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from asrkit.backends import torchscript as torchscript_files
-from asrkit.backends.compare import difference
-from asrkit.backends.description import Exported
+from asrkit.backends.export_metadata import Exported
+from asrkit.backends.tolerance import difference
 from asrkit.config import parse_config
 from asrkit.export import torchscript
-from asrkit.export.replay import eager_step, largest_difference
+from asrkit.export.verification import eager_step, largest_difference
 from asrkit.model import Context
 from asrkit.model.positions import KINDS
 from asrkit.model_file import ModelFile

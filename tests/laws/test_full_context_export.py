@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from asrkit import Endpointer, UserError
-from asrkit.backends.compare import TOLERANCE
-from asrkit.backends.description import Exported, described, export_path
+from asrkit.backends.export_metadata import Exported, described, export_path
 from asrkit.backends.onnx import of_file, read
+from asrkit.backends.tolerance import TOLERANCE
 from asrkit.commands.export import main as export
 from asrkit.commands.verify import main as verify
 from asrkit.export import onnx
-from asrkit.export.replay import eager_step, largest_difference
+from asrkit.export.verification import eager_step, largest_difference
 from asrkit.model import FULL, FULL_CONTEXT
 from asrkit.model.attention import MAX_ROWS
 from asrkit.model.positions import KINDS

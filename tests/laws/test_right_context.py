@@ -16,11 +16,11 @@ from torch.nn import functional
 
 from asrkit import audio
 from asrkit.backends import eager, onnx
-from asrkit.backends.description import Exported
+from asrkit.backends.export_metadata import Exported
 from asrkit.commands import export, info, verify
 from asrkit.config import ContextConfig
 from asrkit.errors import UserError
-from asrkit.export.replay import eager_step, largest_difference
+from asrkit.export.verification import eager_step, largest_difference
 from asrkit.model import FULL, FULL_CONTEXT, ConformerEncoder, Context, EncoderState
 from asrkit.model.positions import KINDS
 from asrkit.model.subsampling import split_steps

@@ -20,7 +20,7 @@ from asrkit import load as load_recognizer
 from asrkit.errors import UserError
 from asrkit.model import FULL_CONTEXT
 from asrkit.runtime import Session
-from asrkit.runtime.saved import JSON, MAGIC, SavedStreamError, tag
+from asrkit.runtime.serialization import JSON, MAGIC, SavedStreamError, tag
 from tests.conftest import speech
 from tests.laws.test_any_configuration import case
 from tests.laws.test_streaming import packets

@@ -12,8 +12,8 @@ from asrkit.build import pieces_of
 from asrkit.errors import UserError
 from asrkit.lm import Hotwords, NGram, TokenFusion, Weighted, WordFusion
 from asrkit.lm.fit import unfamiliar
-from asrkit.lm.fusion import as_word
 from asrkit.lm.kneser_ney import arpa_lines, estimate
+from asrkit.lm.lm_fusion import as_word
 from asrkit.lm.ngram import read_arpa
 from asrkit.search import Both, Fusion, GreedySearch, PrefixBeamSearch, plus
 from asrkit.text import CharTokenizer, SentencePieceTokenizer, Tokenizer, WordTokenizer, decode

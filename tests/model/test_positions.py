@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from asrkit.model import Context
 from asrkit.model.attention import ChunkAttention
-from asrkit.model.blocks import valid_keys
+from asrkit.model.chunks import valid_keys
 from asrkit.model.positions import KINDS, build_positions
 from tests.model import reference
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from asrkit.runtime import rewrite
+from asrkit.runtime import postprocess
 from asrkit.runtime.content import UnknownContentError, content_of
 
 SOURCE = '''
@@ -186,7 +186,7 @@ def test_the_content_is_the_same_in_every_process(
         (re.compile("a").sub, re.compile("b").sub),
         (str.upper, str.lower),
         ("abc".join, "abd".join),
-        (rewrite.BUILT_IN["spelled"], str.upper),
+        (postprocess.BUILT_IN["spelled"], str.upper),
     ],
 )
 def test_functions_of_every_kind(one: Callable[..., str], other: Callable[..., str]) -> None:

@@ -20,7 +20,7 @@ from asrkit.runtime.results import (
     seconds,
     widened,
 )
-from asrkit.runtime.saved import plain, read
+from asrkit.runtime.serialization import plain, read
 from asrkit.runtime.word import whole
 from asrkit.search import GreedySearch, Hypothesis, PrefixBeamSearch, Ranked
 from asrkit.text import CharTokenizer, SentencePieceTokenizer, Tokenizer, WordTokenizer, decode

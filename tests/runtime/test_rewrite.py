@@ -9,7 +9,7 @@ import pytest
 import asrkit
 from asrkit.model_file import save_model
 from asrkit.runtime import Word
-from asrkit.runtime.rewrite import applied, find_postprocess, rewritten
+from asrkit.runtime.postprocess import applied, find_postprocess, rewritten
 from asrkit.runtime.word import joined
 from asrkit.text import CharTokenizer
 from asrkit.text.spelled import join_spelled

@@ -12,9 +12,9 @@ import pytest
 from asrkit.audio import resampler
 from asrkit.errors import UserError
 from asrkit.runtime import Recognizer
-from asrkit.serve.calls import MOST_ITEMS, CallError, News
 from asrkit.serve.desk import Desk
 from asrkit.serve.server import Server
+from asrkit.serve.worker import MOST_ITEMS, CallError, News
 from tests.conftest import PROJECT
 
 Recordings = list[tuple[Path, np.ndarray]]

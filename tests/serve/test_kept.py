@@ -15,9 +15,9 @@ from websockets.sync.client import connect
 
 from asrkit.errors import UserError
 from asrkit.runtime import Recognizer
+from asrkit.serve.call_store import Entry, FolderStore, MemoryStore
 from asrkit.serve.kept import Kept
 from asrkit.serve.server import Limits, Server
-from asrkit.serve.store import Entry, FolderStore, MemoryStore
 from tests.serve.running import serving
 from tests.serve.test_restart import Caller
 
@@ -121,7 +121,7 @@ def test_a_saved_call_that_is_swapped_or_replayed_is_refused(
 
 
 def test_a_flood_of_short_calls_pushes_no_long_one_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("asrkit.serve.store.MOST_MEMORY", 10_000)
+    monkeypatch.setattr("asrkit.serve.call_store.MOST_MEMORY", 10_000)
     store = MemoryStore(60.0)
     store.put("long", Entry(0, bytes(500), "a", 60.0))
     store.put("of another", Entry(0, bytes(500), "b", 0.1))

@@ -12,9 +12,9 @@ from starlette.routing import Route
 
 from asrkit.runtime import Recognizer
 from asrkit.serve.app import app_of
-from asrkit.serve.openapi import ERROR, REFUSALS, described
+from asrkit.serve.protocols.openai_transcriptions import KNOWN
+from asrkit.serve.protocols.openapi import ERROR, REFUSALS, described
 from asrkit.serve.server import Limits, Server
-from asrkit.serve.transcriptions import KNOWN
 from tests.serve.running import serving
 
 # Requests have a file that is audio: what is made up of a schema never is.

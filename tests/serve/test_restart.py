@@ -22,8 +22,8 @@ from websockets.sync.client import ClientConnection, connect
 import asrkit
 from asrkit.commands.serve import main
 from asrkit.runtime import Recognizer
+from asrkit.serve.call_store import Entry, FolderStore, MemoryStore, RedisStore, Store
 from asrkit.serve.server import Limits, Server
-from asrkit.serve.store import Entry, FolderStore, MemoryStore, RedisStore, Store
 from tests.conftest import PROJECT
 from tests.serve.running import serving
 from tests.serve.test_stream import assert_is
@@ -91,7 +91,7 @@ def test_entries_are_kept_for_a_while(store: Store) -> None:
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("asrkit.serve.store.MOST_MEMORY", 100)
+    monkeypatch.setattr("asrkit.serve.call_store.MOST_MEMORY", 100)
     store = MemoryStore(60.0)
     for i in range(10):
         store.put(str(i), Entry(0, bytes(30)))

@@ -18,7 +18,7 @@ import pytest
 import soundfile
 
 from asrkit.runtime import Recognizer
-from asrkit.serve import decoding
+from asrkit.serve import uploads
 from asrkit.serve.server import Limits, Server
 from tests.conftest import PROJECT
 from tests.serve.running import serving
@@ -118,7 +118,7 @@ def test_a_long_file_that_waits_loses_and_repeats_nothing(
     served: Recognizer, recordings: list[tuple[Path, np.ndarray]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It gives its process to others, and another one begins it anew."""
-    monkeypatch.setattr(decoding, "LONG_S", 3.0)
+    monkeypatch.setattr(uploads, "LONG_S", 3.0)
     samples = np.concatenate([each for _, each in recordings])
     file = io.BytesIO()
     soundfile.write(file, samples, 16_000, format="FLAC")

@@ -14,7 +14,7 @@ from asrkit.commands.train import main
 from asrkit.config import load_config
 from asrkit.data.cuts import load_cuts
 from asrkit.data.manifest import ManifestError
-from asrkit.training.corpus import at_speeds, empty_bins, feature_statistics, opened
+from asrkit.training.dataset import at_speeds, empty_bins, feature_statistics, opened
 from tests.conftest import speech, write_config, write_manifest, write_wav
 
 

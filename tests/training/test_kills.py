@@ -19,7 +19,7 @@ RANK = """
 import os, random, signal, sys, threading
 from pathlib import Path
 from asrkit.commands.train import main
-from asrkit.training.spread_checkpoints import SpreadCheckpoints
+from asrkit.training.sharded_checkpoints import SpreadCheckpoints
 from asrkit.training.trainer import Trainer
 
 folder, kills, careless = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "careless"

@@ -10,10 +10,10 @@ import torch
 from torch.distributed.device_mesh import DeviceMesh
 
 from asrkit.model_file import read_tensors, write_tensors
-from asrkit.training.parts import CheckpointError, part_name, part_of, read_parts, share
-from asrkit.training.snapshots import Checkpoints, read_checkpoint
-from asrkit.training.spread_checkpoints import rename
-from tests.training.test_snapshots import flipped, same, state, step_of
+from asrkit.training.checkpoint_parts import CheckpointError, part_name, part_of, read_parts, share
+from asrkit.training.checkpoints import Checkpoints, read_checkpoint
+from asrkit.training.sharded_checkpoints import rename
+from tests.training.test_checkpoints import flipped, same, state, step_of
 
 
 def flat(saved: dict[str, Any]) -> dict[str, torch.Tensor]:

@@ -13,8 +13,8 @@ import torch
 from asrkit.commands.train import main
 from asrkit.config import ConfigError, ModelConfig, load_config
 from asrkit.data.cuts import load_cuts
-from asrkit.training.resuming import FREE, check_same, dotted, former_spelling
-from asrkit.training.snapshots import Checkpoint, Progress
+from asrkit.training.checkpoints import Checkpoint, Progress
+from asrkit.training.resume_checks import FREE, check_same, dotted, former_spelling
 from tests.conftest import write_config
 
 SCHEDULE = {

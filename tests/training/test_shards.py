@@ -9,7 +9,7 @@ import pytest
 
 from asrkit.commands.train import main
 from asrkit.data.index import Index
-from asrkit.training import corpus as training_corpus
+from asrkit.training import dataset as training_corpus
 from asrkit.training.trainer import Trainer
 from tests.conftest import write_config, write_manifest
 from tests.laws.test_resume import same, stop_after, weights

@@ -16,17 +16,17 @@ from safetensors.torch import load_file
 import asrkit
 from asrkit.commands.train import main, report, start_log
 from asrkit.config import load_config
-from asrkit.data.indexing import index_of
+from asrkit.data.index_writer import index_of
 from asrkit.data.manifest import LeftOut, ManifestError
 from asrkit.data.sampling import EpochBatches
 from asrkit.evaluation import outcomes
 from asrkit.model import FULL, Context
 from asrkit.model_file import load_model
-from asrkit.training.corpus import feature_statistics, hours_of_epoch, load_corpus
+from asrkit.training.checkpoints import Checkpoints, EpochWeights, Progress
+from asrkit.training.dataset import feature_statistics, hours_of_epoch, load_corpus
 from asrkit.training.distributed import Ranks
 from asrkit.training.loss import Loss, View
 from asrkit.training.optimizer import learning_rate
-from asrkit.training.snapshots import Checkpoints, EpochWeights, Progress
 from asrkit.training.trainer import Trainer, TrainingError, recompute_layers
 from asrkit.training.views import draw_views, to_few_lengths
 from tests.conftest import PROJECT, tiny_model, write_config, write_manifest
@@ -323,8 +323,8 @@ def test_feature_statistics(corpus: Path, tmp_path: Path) -> None:
 # measures the features.
 RANK = """
 import os, pathlib, sys
-from asrkit.data.store import Folder
-from asrkit.training import corpus
+from asrkit.data.storage import Folder
+from asrkit.training import dataset as corpus
 
 def recorded(self, name, start, size, read=Folder.read):
     if name.endswith(".tar"):

@@ -8,7 +8,6 @@ and num_heads, with their defaults.
 from collections.abc import Mapping
 from typing import Any
 
-from asrkit.kinds import Kinds
 from asrkit.model.positions.absolute_keys import AbsoluteKeysPosition
 from asrkit.model.positions.base import FramePosition, Position
 from asrkit.model.positions.bias import ALiBiPosition, T5Position
@@ -22,6 +21,7 @@ from asrkit.model.positions.rotary import RotaryPosition
 from asrkit.model.positions.shaw import ShawPosition
 from asrkit.model.positions.sinusoidal import SinusoidalPosition
 from asrkit.model.positions.urpe import URPEPosition
+from asrkit.registry import Kinds
 
 KINDS: Kinds[Position | FramePosition] = Kinds(
     "position",

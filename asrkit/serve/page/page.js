@@ -1,4 +1,4 @@
-// The page: microphone or file -> /v1/stream -> text. Messages are those of asrkit/serve/messages.py.
+// The page: microphone or file -> /v1/stream -> text. Messages are those of asrkit/serve/protocols/messages.py.
 const $ = (id) => document.getElementById(id);
 const MOST_BUFFERED = 1 << 20; // bytes that may wait for the network
 const KEPT_BLOCKS = 600; // a minute of them

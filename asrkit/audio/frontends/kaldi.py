@@ -1,0 +1,89 @@
+"""Kaldi's log mel filterbank features, computed in steps of any size."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from asrkit.audio.frontends.base import HOP, NYQUIST, WINDOW, Frontend, MelScale, frequencies
+
+KALDI = MelScale(
+    lambda hertz: 1127.0 * torch.log1p(hertz / 700.0), lambda mel: 700.0 * torch.expm1(mel / 1127.0)
+)
+
+
+class Fbank(Frontend):
+    """Log mel features, equal to Kaldi's with dither 0.
+
+    25 ms povey windows every 10 ms, each minus its mean, pre-emphasis 0.97, power spectrum,
+    triangular mel filters.
+
+    Args:
+        num_mels: F.
+        lead_frames: see `Frontend`.
+        low_frequency: Hz, where the first filter begins.
+        high_frequency: Hz, where the last one ends; 8000 if None. sherpa-onnx, unless told
+            otherwise, has 7600.
+        snip_edges: as Kaldi's. False, which sherpa-onnx has: the first frame begins 120 samples
+            before the stream, and these are its first samples backwards.
+
+    Raises:
+        ValueError: for frequencies that are no band below 8000 Hz.
+    """
+
+    scale = KALDI
+    window: Tensor  # (400,)
+
+    def __init__(
+        self,
+        num_mels: int = 80,
+        lead_frames: int = 0,
+        low_frequency: float = 20.0,
+        high_frequency: float | None = None,
+        snip_edges: bool = True,
+    ) -> None:
+        before = 0 if snip_edges else (WINDOW - HOP) // 2
+        super().__init__(num_mels, WINDOW, before, 0, lead_frames, mirrored=not snip_edges)
+        self.low = low_frequency
+        self.high = NYQUIST if high_frequency is None else high_frequency
+        if not 0.0 <= self.low < self.high <= NYQUIST:
+            raise ValueError(
+                f"low_frequency {self.low} must be from 0 and below high_frequency {self.high}, "
+                f"and that at most {NYQUIST}"
+            )
+        self.int16_scale = 32768.0  # Kaldi's features are those of int16 samples
+        self.floor = 1.1920928955078125e-07  # lowest mel energy: float32's epsilon
+        self.register_buffer("window", povey_window(), persistent=False)
+        self.register_buffer("filters", self.mel_filters(), persistent=False)
+
+    def power(self, frames: Tensor) -> Tensor:
+        frames = frames - frames.mean(dim=2, keepdim=True)
+        # A frame's first sample has none before it for the pre-emphasis; the window is 0 there.
+        frames = frames[:, :, 1:] - self.preemphasis * frames[:, :, :-1]
+        frames = functional.pad(frames, (1, 0)) * (self.int16_scale * self.window)  # (B, T, 400)
+        spectrum = torch.fft.rfft(frames, n=self.fft_size, dim=2)  # (B, T, 257)
+        return spectrum.real.square() + spectrum.imag.square()
+
+    def log(self, mels: Tensor) -> Tensor:
+        return mels.clamp(min=self.floor).log()
+
+    def edges(self) -> Tensor:
+        return self.scale.edges(self.low, self.high, self.num_mels)
+
+    def mel_filters(self) -> Tensor:
+        """(257, F) triangular filters of equal width on the mel scale 1127 ln(1 + f/700)."""
+        edges, bins = self.edges(), self.scale.of_hertz(frequencies())
+        left, centre, right = edges[:-2], edges[1:-1], edges[2:]
+        rising = (bins - left) / (centre - left)
+        falling = (right - bins) / (right - centre)
+        filters = torch.minimum(rising, falling).clamp(min=0.0)
+        filters[-1] = 0.0  # Kaldi leaves the Nyquist bin out
+        return filters.float()
+
+
+def povey_window() -> Tensor:
+    """Kaldi's povey window (400,): a Hann window to the power of 0.85."""
+    return (
+        torch.hann_window(WINDOW, periodic=False, dtype=torch.float64, device="cpu")
+        .pow(0.85)
+        .float()
+    )

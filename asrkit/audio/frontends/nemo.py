@@ -1,0 +1,85 @@
+"""NeMo's log mel features, with the filters of Slaney's Auditory Toolbox, in steps of any size."""
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from asrkit.audio.frontends.base import (
+    FFT_SIZE,
+    HOP,
+    NYQUIST,
+    WINDOW,
+    Frontend,
+    MelScale,
+    frequencies,
+)
+
+BEND = 1000.0  # Hz, up to which the scale is linear, 3 mel for 200 Hz; above, logarithmic
+BEND_MEL = 15.0
+STEP = math.log(6.4) / 27.0  # of a mel above
+
+
+def mel(hertz: Tensor) -> Tensor:
+    above = BEND_MEL + torch.log(hertz.clamp(min=BEND) / BEND) / STEP
+    return torch.where(hertz < BEND, hertz * (BEND_MEL / BEND), above)
+
+
+def hertz(mel: Tensor) -> Tensor:
+    above = BEND * torch.exp((mel.clamp(min=BEND_MEL) - BEND_MEL) * STEP)
+    return torch.where(mel < BEND_MEL, mel * (BEND / BEND_MEL), above)
+
+
+SLANEY = MelScale(mel, hertz)
+
+
+class SlaneyFbank(Frontend):
+    """Log mel features, equal to those of NeMo's AudioToMelSpectrogramPreprocessor.
+
+    Pre-emphasis 0.97, a Hann window of 25 ms around every 10th ms, with zeros before and after the
+    stream, power spectrum, triangular filters of equal area from 0 to 8 kHz (Slaney 1998), and
+    log(x + 2^-24). Nothing is normalised over the utterance. N samples give N // 160 frames.
+
+    Args:
+        num_mels: F.
+        lead_frames: see `Frontend`.
+    """
+
+    scale = SLANEY
+    window: Tensor  # (400,)
+
+    def __init__(self, num_mels: int = 80, lead_frames: int = 0) -> None:
+        # The pre-emphasis needs a sample more than the window.
+        super().__init__(num_mels, WINDOW + 1, WINDOW // 2 + 1, WINDOW // 2 - HOP, lead_frames)
+        self.margin = (FFT_SIZE - WINDOW) // 2
+        self.guard = 2.0**-24
+        self.register_buffer("window", hann_window(), persistent=False)
+        self.register_buffer("filters", self.mel_filters(), persistent=False)
+
+    def power(self, frames: Tensor) -> Tensor:
+        frames = frames[:, :, 1:] - self.preemphasis * frames[:, :, :-1]  # (B, T, 400)
+        # The window in the middle, as NeMo has it: the same rounding in the spectrum.
+        frames = functional.pad(frames * self.window, (self.margin, self.margin))
+        spectrum = torch.fft.rfft(frames, dim=2)  # (B, T, 257)
+        return spectrum.real.square() + spectrum.imag.square()
+
+    def log(self, mels: Tensor) -> Tensor:
+        return (mels + self.guard).log()
+
+    def edges(self) -> Tensor:
+        return self.scale.edges(0.0, NYQUIST, self.num_mels)
+
+    def mel_filters(self) -> Tensor:
+        """(257, F) triangular filters, as high as makes their areas equal."""
+        edges, bins = self.scale.to_hertz(self.edges()), frequencies()
+        left, centre, right = edges[:-2], edges[1:-1], edges[2:]
+        rising = (bins - left) / (centre - left)
+        falling = (right - bins) / (right - centre)
+        filters = torch.minimum(rising, falling).clamp(min=0.0) * (2.0 / (right - left))
+        return filters.float()
+
+
+def hann_window() -> Tensor:
+    """(400,), with a zero at both ends."""
+    return torch.hann_window(WINDOW, periodic=False, device="cpu")

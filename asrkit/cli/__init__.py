@@ -1,0 +1,1 @@
+"""What commands share: the parser, common options, the terminal, interrupts."""

@@ -1,0 +1,160 @@
+"""Output of `asrkit stream`: lines of final text, and below them a line that is redrawn.
+
+A server may send any text: what acts on a terminal is escaped.
+"""
+
+import json
+import math
+import os
+import shutil
+import sys
+import unicodedata
+from types import TracebackType
+
+from asrkit.cli.microphone_monitor import Level
+from asrkit.errors import acts, harmless
+from asrkit.runtime import Result, Segment
+
+BAR = 10  # columns of the meter's bar, from -60 to 0 dBFS
+GREY, PLAIN = "\x1b[90m", "\x1b[0m"  # of text that may still change
+WIDE = 60  # columns of a terminal from which on there is room for the bar
+
+
+class Screen:
+    """Results as text on standard output. On a terminal, the line of the open segment is redrawn.
+
+    Args:
+        lines: print each partial result on a line of its own instead.
+    """
+
+    def __init__(self, lines: bool) -> None:
+        self.lines, self.redraw = lines, sys.stdout.isatty() and not lines
+        self.text = ""  # of the open segment
+        self.segments = 0  # number of segments that were printed
+        self.status = ""  # the meter, printed before the text
+        self.width = shutil.get_terminal_size().columns
+
+    def __enter__(self) -> "Screen":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.redraw and (self.text or self.status):  # stopped: the open text stays
+            self.clear()
+            print(harmless(self.text), end="\n" if self.text else "", flush=True)
+
+    def partial(self, result: Result) -> None:
+        """Print the segments that are new, and the open one if it changed."""
+        self.final(result)
+        if result.open_text == self.text:
+            return
+        self.text = result.open_text
+        self.show_open(result)
+
+    def final(self, result: Result) -> None:
+        """Print the segments that are new, each on a line."""
+        for segment in result.segments[self.segments :]:
+            self.text = self.status = ""
+            self.show_ended(segment)
+        self.segments = len(result.segments)
+
+    def show_open(self, result: Result) -> None:
+        if self.lines and self.text:
+            print(f"… {harmless(self.text)}", flush=True)
+        self.draw()
+
+    def show_ended(self, segment: Segment) -> None:
+        self.clear()
+        print(harmless(segment.text), flush=True)
+
+    def note(self, text: str) -> None:
+        """Print a line on standard error, above the open one."""
+        self.clear()
+        print(text, file=sys.stderr, flush=True)
+        self.draw()
+
+    def meter(self, level: Level, behind: float) -> None:
+        """Show the input level, and by how many seconds decoding is behind."""
+        late = f"{behind:.1f} s behind  " if behind >= 1 else ""
+        self.status = meter_text(level, with_bar=self.width >= WIDE) + late
+        self.draw()
+
+    def draw(self) -> None:
+        """Draw the open line: the end of it that fits into the terminal."""
+        if not self.redraw:
+            return
+        width = shutil.get_terminal_size().columns
+        if width != self.width:  # while a window is resized, every redraw would wrap the line
+            self.width = width
+            return
+        line = tail(harmless(self.text), width - 1 - len(self.status))
+        line = f"{GREY}{line}{PLAIN}" if line and "NO_COLOR" not in os.environ else line
+        print(f"\r\x1b[K{self.status}{line}", end="", flush=True)
+
+    def clear(self) -> None:
+        if self.redraw:
+            print("\r\x1b[K", end="", flush=True)
+
+
+class JsonLines(Screen):
+    """Results on standard output, a JSON object a line, for programs to read.
+
+    {"type": "partial", "text": …, "start": …, "end": …, "words": [{"text": …, "start": …, …}]}
+
+    "partial" is the open segment, which may still change, up to the end of its last word; "final"
+    is a segment that has ended, and has a "context" besides: of the network that its text is from,
+    "full" or a chunk such as "640 ms". Times are in seconds from the start of the stream.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(lines=True)
+
+    def show_open(self, result: Result) -> None:
+        start = result.segments[-1].end if result.segments else 0.0
+        words = result.words[sum(len(each.words) for each in result.segments) :]
+        end = words[-1].end if words else start
+        self.show("partial", Segment(self.text, words, start, end))
+
+    def show_ended(self, segment: Segment) -> None:
+        self.show("final", segment, context=segment.context)
+
+    def show(self, kind: str, segment: Segment, **more: str) -> None:
+        words = [word.as_json() for word in segment.words]
+        times = {"start": segment.start, "end": segment.end}
+        line = {"type": kind, "text": segment.text, **times, "words": words, **more}
+        text = json.dumps(line, ensure_ascii=False)
+        print("".join(json.dumps(each)[1:-1] if acts(each) else each for each in text), flush=True)
+
+
+def meter_text(level: Level, with_bar: bool) -> str:
+    """The meter as text of a fixed width: `███████▌   -15 dBFS `."""
+    peak = "  -∞" if level.peak == -math.inf else f"{round(level.peak):4}"
+    number = "   CLIP! " if level.clipped else f"{peak} dBFS"
+    eighths = round(8 * BAR * min(1.0, max(0.0, level.peak / 60 + 1)))
+    bar = "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8]
+    return f"{bar[:BAR]:{BAR}}{number}  " if with_bar else f"{number}  "
+
+
+def width_of(letter: str) -> int:
+    """Columns of a character: two of wide ones such as Chinese, none of combining marks."""
+    if unicodedata.combining(letter):
+        return 0
+    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+
+
+def tail(text: str, width: int) -> str:
+    """A text that fits into so many columns: whole, or … and its end."""
+    start, room = len(text), width
+    while start > 0 and width_of(text[start - 1]) <= room:
+        start -= 1
+        room -= width_of(text[start])
+    if start == 0:
+        return text
+    while room < 1 and start < len(text):  # for the …
+        room += width_of(text[start])
+        start += 1
+    return "…" + text[start:] if room > 0 else ""

@@ -1,0 +1,198 @@
+"""A training as one page to look at: python -m asrkit.report EXP"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from tqdm import tqdm
+
+from asrkit.atomic_write import replacing
+from asrkit.build import build_normalizer
+from asrkit.cli.options import (
+    MODEL,
+    add_batch,
+    add_context,
+    add_search,
+    context_of,
+    name_left_out,
+    parser,
+    recognizer_as,
+    run_command,
+    search_of,
+)
+from asrkit.cli.parser import Target, whole
+from asrkit.data.manifest import LeftOut
+from asrkit.errors import UserError
+from asrkit.evaluation import Outcome, recognize, scores
+from asrkit.evaluation.testset import read_batches, read_scored, utterances
+from asrkit.extras import need
+from asrkit.model import FULL, FULL_CONTEXT
+from asrkit.model_file import ModelFile, load_model, model_path
+from asrkit.report.errors import (
+    confusions_section,
+    evenly_chosen,
+    examples_section,
+    groups_section,
+    worst,
+    worst_section,
+)
+from asrkit.report.html import Html, page, tag
+from asrkit.report.players import Players
+from asrkit.report.posteriorgram import example_of
+from asrkit.report.tensorboard import read_scalars
+from asrkit.report.training import Experiment, curves_section, scores_section, tiles
+from asrkit.report.words import Recognized, word_pairs
+from asrkit.runtime import Recognizer, recognizer_of
+from asrkit.runtime.threads import set_threads
+
+PARTS = {
+    "scores": "Scores", "curves": "Curves", "examples": "Alignments", "worst": "Worst utterances",
+    "confusions": "Confusions", "groups": "Duration and speaker",
+}  # fmt: skip
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser(
+        "asrkit report", __doc__,
+        "python -m asrkit.report exp/conformer\n"
+        "  python -m asrkit.report exp/conformer --manifest data/digits/test.jsonl --chunk-ms 320",
+    )  # fmt: skip
+    add_context(arguments)
+    add_search(arguments)
+    arguments.add_argument("--manifest", help="recordings with texts (default: the training's dev)")
+    arguments.add_argument(
+        "--output",
+        type=Target,
+        help="the page (default: EXP/report.html, or NAME.html here for a model)",
+    )
+    arguments.add_argument(
+        "--examples", type=whole(0, 1000), default=4, help="alignments shown (default 4)"
+    )
+    arguments.add_argument(
+        "--worst", type=whole(0, 100_000), default=20, help="utterances shown (default 20)"
+    )
+    add_batch(arguments)
+    arguments.add_argument("--device", default="cpu", help="of torch: cpu, cuda, … (default cpu)")
+    arguments.add_argument("experiment", metavar="EXP", help=f"a training's output_dir, {MODEL}")
+    return run_command(report, arguments, argv)
+
+
+def report(options: argparse.Namespace) -> int:
+    need("jiwer")
+    experiment, output = read_experiment(options.experiment)
+    file = experiment.file
+    recognizers, aligner, chunk = recognizers_of(options, file)
+    manifest = known_manifest(options.manifest or file.config.data.dev)
+    normalize = build_normalizer(file.config.text)
+    left_out: list[LeftOut] = []
+    batches = read_batches(manifest, normalize, options.batch_seconds, left_out)
+    each = recognize(batches, recognizers, aligner)
+    outcomes = list(tqdm(each, "recognising", unit=" utterance", disable=None, leave=False))
+    status = name_left_out("asrkit report", left_out)
+    results = scores(outcomes)
+    recognized = with_speakers([outcome[chunk] for outcome in outcomes], manifest)
+    chosen = evenly_chosen(recognized, options.examples)
+    bad = worst(recognized, options.worst)
+    wanted = {each.id for each in chosen + bad}
+    recordings = {each.id: each for each in read_scored(manifest, []) if each.id in wanted}
+    of_chosen = utterances((recordings[each.id] for each in chosen), normalize, [])
+    examples = [example_of(utterance, recognizers[chunk], aligner) for utterance in of_chosen]
+    play = Players()
+    corpus = described(manifest, recognized)
+    made = page(
+        f"{experiment.name} – asrkit report",
+        heading(experiment.name),
+        tiles(results, chunk, experiment),
+        scores_section(results, f"{corpus}: {decoding(options, file, aligner)}", experiment),
+        curves_section(experiment),
+        examples_section(chosen, examples, play, chunk),
+        worst_section(bad, lambda name: play(recordings[name].load()), chunk),
+        confusions_section(recognized, chunk),
+        groups_section(recognized, chunk),
+        tag("footer", f"Made by python -m asrkit.report {options.experiment}"),
+    )
+    write(Path(options.output or output), made)
+    return status
+
+
+def read_experiment(named: str) -> tuple[Experiment, Path]:
+    """A training's folder, or a model file alone; and where its page goes."""
+    folder = Path(named)
+    if folder.is_dir():
+        path, name, output = folder / "model.safetensors", folder.resolve().name, "report.html"
+    else:
+        path = model_path(named)
+        folder, name, output = Path(), path.stem, f"{path.stem}.html"
+    scalars = read_scalars(path.parent / "tensorboard")
+    file = load_model(path)
+    set_threads(None, file.num_parameters)
+    return Experiment(name, path, file, scalars), folder / output
+
+
+def known_manifest(path: str) -> str:
+    """The path of a manifest that is there.
+
+    Raises:
+        UserError: if it is not.
+    """
+    if not Path(path).exists():
+        raise UserError(f"no manifest {path} (from {Path.cwd()}); --manifest names another")
+    return path
+
+
+def recognizers_of(
+    options: argparse.Namespace, file: ModelFile
+) -> tuple[dict[str, Recognizer], Recognizer, str]:
+    """By name, the longest chunk first: one at each chunk that the model was trained at and at
+    the chosen one; the one that aligns references; and the chosen one's name."""
+    chosen = recognizer_as(options, file)
+    context, around = file.config.context, context_of(options, file)
+    chunks = {chosen.chunk_size, *context.chunk_sizes}
+    if context.full_share > 0:
+        chunks.add(FULL_CONTEXT)
+
+    def at(chunk: int) -> Recognizer:
+        context = FULL if chunk == FULL_CONTEXT else around._replace(chunk_size=chunk)
+        other = recognizer_of(file, context, device=options.device)
+        return other.with_search(chosen.search)  # a language model is read once
+
+    found = {each.context: each for each in map(at, sorted(chunks, reverse=True))}
+    return found, at(FULL_CONTEXT), chosen.context
+
+
+def decoding(options: argparse.Namespace, file: ModelFile, recognizer: Recognizer) -> str:
+    """How the recordings were decoded, in words."""
+    left = context_of(options, file).left
+    return (
+        f"{search_of(options, file).kind.replace('_', ' ')} search, "
+        f"{f'language model {options.lm}' if options.lm else 'no language model'}, "
+        f"{f'hotwords {options.hotwords}, ' if options.hotwords else ''}"
+        f"{left * recognizer.frame_ms} ms of left context"
+    )
+
+
+def with_speakers(outcomes: list[Outcome], manifest: str) -> list[Recognized]:
+    """What was recognised, word by word."""
+    speakers = {each.id: each.speaker for each in read_scored(manifest, [])}
+    return [
+        Recognized(o.id, speakers[o.id], o.seconds, word_pairs(o.reference, o.text))
+        for o in outcomes
+    ]
+
+
+def described(manifest: str, recognized: list[Recognized]) -> str:
+    """How much there is of a corpus."""
+    minutes = sum(each.seconds for each in recognized) / 60
+    return f"{manifest} ({len(recognized)} utterances, {minutes:.1f} min)"
+
+
+def heading(name: str) -> Html:
+    links = (tag("a", title, href=f"#{part}") for part, title in PARTS.items())
+    return tag("header", tag("h1", name), tag("nav", *links))
+
+
+def write(path: Path, made: str) -> None:
+    """Write the page, and say where."""
+    with replacing(path) as temporary:  # "replace": a lone surrogate in a transcript
+        temporary.write_text(made, encoding="utf-8", errors="replace")
+    print(f"{path}: {path.stat().st_size / 1e6:.1f} MB", file=sys.stderr)

@@ -1,0 +1,162 @@
+"""Reading YAML safely, and a YAML file with overrides as nested dicts, not yet checked."""
+
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from asrkit.config.locate import configurations
+from asrkit.errors import UserError, printable, shown
+from asrkit.registry import refusal
+
+MAX_BYTES = 100_000  # of a YAML text; a configuration has some thousands
+MAX_NODES = 100_000  # of a YAML text, with all aliases expanded
+
+
+class ConfigError(UserError):
+    """A configuration that cannot be used; the message names the key and what would be right."""
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """A safe loader that also refuses repeated keys and texts that aliases make too large."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.sizes: dict[yaml.Node, int] = {}
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        alias = self.check_event(yaml.AliasEvent)
+        node = super().compose_node(parent, index)
+        if node is not None and not alias:
+            parts = node.value if isinstance(node, yaml.CollectionNode) else []
+            if isinstance(node, yaml.MappingNode):
+                parts = chain.from_iterable(parts)
+            self.sizes[node] = 1 + sum(self.sizes[part] for part in parts)
+        # A node without a size yet is an alias inside the node that it refers to.
+        if node is not None and self.sizes.get(node, MAX_NODES) >= MAX_NODES:
+            raise yaml.YAMLError(f"its aliases stand for {MAX_NODES} values or more")
+        return node
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            value = super().construct_object(node, deep)
+            if isinstance(value, int):
+                str(value)  # raises for too many digits, here rather than in a message
+            return value
+        except (yaml.YAMLError, RecursionError):
+            raise
+        except Exception:  # of int(), datetime() and others, about a part of the value
+            kind = node.tag.rpartition(":")[2]
+            raise yaml.MarkedYAMLError(
+                problem=f"{shown(node.value)} is no {kind}", problem_mark=node.start_mark
+            ) from None
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in keys:
+                    raise yaml.MarkedYAMLError(
+                        problem=f"key {shown(key.value)} stands twice", problem_mark=key.start_mark
+                    )
+                keys.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def parse_yaml(text: str, longest: int = MAX_BYTES) -> Any:
+    """The value of a YAML text of at most `longest` characters: dicts, lists, numbers, dates.
+
+    Raises:
+        ConfigError: for a text that is not YAML, or is larger than any configuration.
+    """
+    if len(text) > longest:
+        raise ConfigError(f"it has more than {longest} characters")
+    try:
+        return yaml.load(text, _StrictLoader)
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
+        raise ConfigError(_reason(error)) from None
+
+
+def _reason(error: Exception) -> str:
+    """An error of the YAML loader in one line."""
+    if isinstance(error, RecursionError):
+        return "nested too deep"
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return printable(str(error).partition("\n")[0]) or type(error).__name__
+    mark = error.problem_mark or error.context_mark
+    place = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+    return printable(error.problem or error.context or "") + place
+
+
+def read_yaml(path: str | Path) -> Any:
+    """The value of a YAML file.
+
+    Raises:
+        ConfigError: for a file that is missing, not YAML, or larger than any configuration.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ConfigError(f"no file {shown(path)}")
+    with path.open("rb") as file:
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise ConfigError(f"{shown(path)} is no configuration: it has more than {MAX_BYTES} bytes")
+    try:
+        return parse_yaml(data.decode("utf-8"))
+    except (ConfigError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{shown(path)} is not YAML: {error}") from None
+
+
+def read_values(path: str | Path, overrides: list[str]) -> dict[str, Any]:
+    """The sections of a file with `section.key=value` overrides.
+
+    Args:
+        path: of a YAML file, or the name of one of asrkit's own configurations.
+        overrides: applied in their order.
+
+    Raises:
+        ConfigError: for a missing file, bad YAML, or a bad override.
+    """
+    path = find_config(path)
+    values = read_yaml(path)
+    if not isinstance(values, dict):
+        raise ConfigError(f"{shown(path)} must hold sections such as 'data:', got {shown(values)}")
+    for override in overrides:
+        _apply(values, override)
+    return values
+
+
+def find_config(config: str | Path) -> Path:
+    """The file at this path or, if there is none, asrkit's own configuration of this name.
+
+    Raises:
+        ConfigError: if there is neither.
+    """
+    path, own = Path(config), configurations()
+    if path.is_file():
+        return path
+    if str(config) in own:
+        return own[str(config)]
+    problem = f"no configuration file {shown(path)}"
+    if path.stem in own:
+        problem += f"; asrkit's own of that name is {shown(path.stem)}, without folder or .yaml"
+    elif path.name == str(config) and not path.suffix:
+        problem += f"; a name {refusal(str(config), own)}"
+    raise ConfigError(problem)
+
+
+def _apply(values: dict[str, Any], override: str) -> None:
+    key, separator, text = override.partition("=")
+    if not separator or not key:
+        raise ConfigError(f"an override is section.key=value, got {shown(override)}")
+    *sections, name = key.split(".")
+    target = values
+    for section in sections:
+        target = target.setdefault(section, {})
+        if not isinstance(target, dict):
+            raise ConfigError(f"{shown(section)} in {shown(override)} is a value, not a section")
+    try:
+        target[name] = parse_yaml(text)
+    except ConfigError as error:
+        raise ConfigError(f"{shown(override)}: {error}") from None

@@ -1,0 +1,37 @@
+"""Checks of a corpus before it is trained on (`asrkit data check`).
+
+`reading` turns manifests into facts, with the measurements of `sound`. `utterance`, `texts`,
+`corpus` and `spelling` are lists of checks, functions from facts to findings. `report` prints the
+findings, and `clean` writes a manifest without the errors.
+"""
+
+from collections.abc import Sequence
+
+from asrkit.data.checks.corpus_checks import CORPUS_CHECKS
+from asrkit.data.checks.facts import Facts, Finding, Rules
+from asrkit.data.checks.spelling import SPELLING_CHECKS
+from asrkit.data.checks.texts import TEXT_CHECKS
+from asrkit.data.checks.utterance_checks import UTTERANCE_CHECKS
+
+__all__ = ["ADVICE", "Facts", "Finding", "Rules", "examine"]
+
+OF_UTTERANCES = [*UTTERANCE_CHECKS, *TEXT_CHECKS]
+OF_CORPORA = [*CORPUS_CHECKS, *SPELLING_CHECKS]
+# What to do about the findings of each check; "line" is the check of `reading`.
+ADVICE = {
+    **{check.name: check.advice for check in OF_UTTERANCES},
+    **{check.name: check.advice for check in OF_CORPORA},
+    "line": "write one JSON object a line with id, audio and text: docs/training.md",
+}
+
+
+def examine(facts: Sequence[Facts], rules: Rules) -> list[Finding]:
+    """The findings of all checks, in their order."""
+    found: list[Finding] = []
+    for check in OF_UTTERANCES:
+        messages = ((each, check.find(each, rules)) for each in facts)
+        found += (Finding.of(check, each, message) for each, message in messages if message)
+    for corpus_check in OF_CORPORA if facts else ():
+        pairs = corpus_check.find(facts, rules)
+        found += (Finding.of(corpus_check, each, message) for each, message in pairs)
+    return found

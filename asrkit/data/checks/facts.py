@@ -1,0 +1,112 @@
+"""The input and output of the checks: facts of an utterance, rules, findings."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
+
+from asrkit.audio.read import AudioInfo
+from asrkit.data.dataset import TextEncoder
+from asrkit.data.manifest import Utterance
+
+# error: training leaves the utterance out, or learns something wrong. warning: usable, but suspect.
+Severity = Literal["error", "warning", "note"]
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+
+
+class Signal(NamedTuple):
+    """Measurements of an utterance's samples; full scale is 1."""
+
+    seconds: float  # of audio that could be read
+    peak: float  # half of the distance from the lowest to the highest sample
+    rms: float  # around the mean
+    mean: float
+    clipped: float  # share of samples at full scale in runs of three or more
+    not_finite: int  # number of samples
+    digest: bytes  # equal for equal samples, whatever the file format
+    quiet: tuple[float, float] = (0.0, 0.0)  # start and end of the longest quiet stretch, s
+    highest_hz: float | None = None  # with sound; None if not known
+    mix_db: float = 0.0  # level of the mix of its channels against the loudest of them
+
+
+class Facts(NamedTuple):
+    """What is known of an utterance: by its manifest, its file's header, and its samples."""
+
+    manifest: str
+    line: int  # from 1
+    utterance: Utterance  # with `audio` relative to the working directory
+    header: AudioInfo | None = None  # None: not readable, or audio inside a lhotse manifest
+    signal: Signal | None = None  # None: not readable, or not decoded
+    problem: str | None = None  # why the audio cannot be read
+    notes: tuple[str, ...] = ()  # parts of the file that are not read, a line each
+
+    @property
+    def text(self) -> str:
+        return self.utterance.text or ""
+
+    @property
+    def sample_rate(self) -> int | None:
+        """The rate in Hz, by the file's header or the manifest; None if unknown."""
+        return self.header.sample_rate if self.header else self.utterance.sample_rate
+
+    @property
+    def file_seconds(self) -> float | None:
+        """Length of the whole file, by its header."""
+        return self.header and self.header.num_samples / self.header.sample_rate
+
+    @property
+    def seconds(self) -> float | None:
+        """Length of the utterance, by its samples, the header or the manifest; None if unknown."""
+        if self.problem:
+            return None
+        if self.signal:
+            return self.signal.seconds
+        start, duration = self.utterance.start or 0.0, self.utterance.duration
+        if self.file_seconds is None:
+            return duration
+        rest = max(0.0, self.file_seconds - start)
+        return rest if duration is None else min(duration, rest)
+
+
+class Rules(NamedTuple):
+    """The settings by which a corpus is judged."""
+
+    encode: TextEncoder
+    min_seconds: float
+    max_seconds: float
+    fastest: float  # highest speed factor of the augmentation
+
+
+Find = TypeVar("Find")
+
+
+@dataclass(frozen=True)
+class Check(Generic[Find]):
+    """A function from facts to findings, and the name, severity and meaning of its findings."""
+
+    name: str
+    severity: Severity
+    meaning: str
+    find: Find
+    advice: str  # what a user can do about its findings
+
+
+Found = Iterator[tuple[Facts, str]]  # utterances with what is wrong with them
+UtteranceCheck = Check[Callable[[Facts, Rules], str | None]]
+CorpusCheck = Check[Callable[[Sequence[Facts], Rules], Found]]
+
+
+class Finding(NamedTuple):
+    """A problem that a check found in a line of a manifest."""
+
+    check: str
+    severity: Severity
+    meaning: str
+    manifest: str
+    line: int
+    id: str
+    message: str  # with the value that is wrong
+
+    @classmethod
+    def of(cls, check: Check[Any], facts: Facts, message: str) -> "Finding":
+        where = (facts.manifest, facts.line, facts.utterance.id)
+        return cls(check.name, check.severity, check.meaning, *where, message)

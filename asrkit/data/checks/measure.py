@@ -1,0 +1,174 @@
+"""From manifests to facts. Bad lines become findings; audio that cannot be read is a fact."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from lhotse.cut import Cut
+
+from asrkit import audio
+from asrkit.audio.file import AudioFile
+from asrkit.audio.open_file import opened
+from asrkit.audio.read import AudioInfo, block_size, level_db, no_channel
+from asrkit.data.checks.facts import Facts, Finding, Signal
+from asrkit.data.checks.sound import Sound
+from asrkit.data.cuts import load_cuts, utterance_of
+from asrkit.data.dataset import load_samples
+from asrkit.data.manifest import (
+    ManifestError,
+    Utterance,
+    is_lhotse,
+    lines_of,
+    name_unused,
+    parse_line,
+    refuse_foreign,
+    what_is_wrong,
+)
+
+FULL_SCALE = 0.99  # 8-bit audio ends at 0.992
+BLOCK_SECONDS = 30.0  # so that an hour of audio is never in memory at once
+
+
+class Entry(NamedTuple):
+    """An utterance whose audio is still to be read."""
+
+    manifest: str
+    line: int
+    utterance: Utterance
+    cut: Cut | None = None  # of a lhotse manifest
+
+
+def read_entries(path: str, bad_lines: list[Finding]) -> list[Entry] | Iterator[Entry]:
+    """The utterances of a manifest; lhotse's, which may hold their audio, are read one by one.
+
+    Args:
+        path: of the manifest.
+        bad_lines: findings of lines that are no utterance are appended to it.
+
+    Raises:
+        ManifestError: if it is missing, has no lines, or is not a manifest.
+    """
+    refuse_foreign(Path(path))
+    if is_lhotse(Path(path)):
+        return _lhotse_entries(path)
+    entries, bad, unused = [], len(bad_lines), Counter[str]()
+    for number, line in lines_of(path):
+        try:
+            entries.append(Entry(path, number, parse_line(line, Path(path).parent, unused)))
+        except ValueError as error:
+            bad_lines.append(bad_line(path, number, error))
+    if not entries and len(bad_lines) == bad:
+        raise ManifestError(f"{path} is empty: a manifest has an utterance a line")
+    name_unused(Path(path), unused)
+    return entries
+
+
+def bad_line(path: str, number: int, error: ValueError) -> Finding:
+    """The finding of a line that is no utterance."""
+    return Finding(
+        "line", "error", "lines that are no utterance", path, number, "", what_is_wrong(error)
+    )
+
+
+def _lhotse_entries(path: str) -> Iterator[Entry]:
+    for number, cut in enumerate(load_cuts(path, []), start=1):
+        yield Entry(path, number, utterance_of(cut, path), cut)
+
+
+def inspect_all(
+    entries: Iterable[Entry], jobs: int = 1, decode: bool = True, window: int = 64
+) -> Iterator[Facts]:
+    """The facts of all utterances, in order, read by `jobs` threads: decoding frees the GIL."""
+    entries = iter(entries)
+    with ThreadPoolExecutor(jobs) as pool:
+        while part := list(islice(entries, window * jobs)):
+            yield from pool.map(partial(inspect, decode=decode), part)
+
+
+def inspect(entry: Entry, decode: bool = True) -> Facts:
+    """The facts of an utterance, from its audio or the error that reading it raises."""
+    manifest, line, utterance, cut = entry
+    header = signal = problem = None
+    notes: list[str] = []
+    try:
+        if cut is None:
+            with opened(utterance.audio) as file:
+                header = AudioInfo(file.sample_rate, file.count(), file.num_channels)
+                if decode:
+                    signal = measure(_blocks(file, utterance), header.sample_rate)
+                notes = file.problems
+        elif decode:
+            signal = measure([load_samples(cut)[:, None]], audio.SAMPLE_RATE)
+    except audio.AudioError as error:
+        problem = str(error)
+    return Facts(manifest, line, utterance, header, signal, problem, tuple(notes))
+
+
+def _blocks(file: AudioFile, utterance: Utterance) -> Iterator[np.ndarray]:
+    """The samples (n, channels) of an utterance that are inside the file.
+
+    Unlike `audio.blocks`, no error for a part that is outside: a check reports it.
+    """
+    rate, start, end = file.sample_rate, utterance.start or 0.0, file.count()
+    first = round(min(start * rate, end))
+    if utterance.duration is not None:
+        end = round(min((start + utterance.duration) * rate, end))
+    channel = utterance.channel
+    if channel is not None and channel >= file.num_channels:
+        raise no_channel(file.name, channel, file.num_channels)
+    for block in file.blocks(block_size(file, BLOCK_SECONDS), first, end - first):
+        yield block if channel is None else block[:, [channel]]
+
+
+def measure(blocks: Iterable[np.ndarray], rate: int) -> Signal | None:
+    """The signal of one recording, blocks (n, channels) at `rate` Hz; None without a sample."""
+    digest = hashlib.blake2b(digest_size=16)
+    low, high, total, squares = float("inf"), -float("inf"), 0.0, 0.0
+    frames = size = clipped = not_finite = 0
+    sound = Sound(rate)
+    channels: np.ndarray | float = 0.0  # energy of each
+    for block in blocks:
+        digest.update(block.tobytes())
+        finite = np.isfinite(block)
+        if not finite.all():
+            not_finite += int(np.count_nonzero(~finite))
+            block = np.where(finite, block, np.float32(0))
+        clipped += in_runs(np.abs(block) >= FULL_SCALE)
+        mono = block.mean(axis=1, dtype=np.float64)  # as training mixes it down
+        channels = channels + np.square(block, dtype=np.float64).sum(axis=0)
+        low, high = min(low, float(mono.min())), max(high, float(mono.max()))
+        total, squares = total + float(mono.sum()), squares + float(mono @ mono)
+        sound.add(mono)
+        frames, size = frames + len(block), size + block.size
+    if not frames:
+        return None
+    mean = total / frames
+    return Signal(
+        seconds=frames / rate,
+        peak=(high - low) / 2,
+        rms=max(0.0, squares / frames - mean**2) ** 0.5,
+        mean=mean,
+        clipped=clipped / size,
+        not_finite=not_finite,
+        mix_db=level_db(squares, float(np.max(channels))),
+        digest=digest.digest(),
+        quiet=sound.quiet(),
+        highest_hz=sound.highest_hz(),
+    )
+
+
+def in_runs(high: np.ndarray) -> int:
+    """The number of true values, (n, channels), in runs of three or more samples of a channel."""
+    if not high.any():
+        return 0
+    threes = high[:-2] & high[1:-1] & high[2:]
+    inside = np.zeros_like(high)
+    for shift in range(3):
+        inside[shift : len(high) - 2 + shift] |= threes
+    return int(np.count_nonzero(inside))

@@ -1,0 +1,161 @@
+"""Checks of the spelling of all texts of a corpus: one word, one letter and one sign, one form."""
+
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+
+from asrkit.data.checks.facts import CorpusCheck, Facts, Found, Rules
+from asrkit.data.checks.texts import ALPHABETS, WORD, alphabet, marks_in
+from asrkit.errors import shown
+from asrkit.text import WordTokenizer
+
+FORMS = ("'’‘ʼ＇′´`ʹ", "-‐‑", '"“”„‟«»″＂')  # signs of one meaning, the usual one first
+FEW, OFTEN = 0.1, 5.0  # share of letters; median number of utterances that have a label
+SHORTEST = 3  # letters of a word whose forms are compared: "US" and "us" are two words
+
+
+def style(text: str) -> str | None:
+    """The case of a text; None without letters that have cases, or with one such letter."""
+    letters = [c for c in text if c.isupper() or c.islower()]
+    upper = sum(c.isupper() for c in letters)
+    if upper == 0:
+        return "lower case" if letters else None
+    if upper == len(letters):
+        return "upper case" if len(letters) > 1 else None
+    return "sentence case" if letters[0].isupper() and 2 * upper <= len(letters) else "mixed case"
+
+
+def other_case(facts: Sequence[Facts], rules: Rules) -> Found:
+    """Texts in another case than most texts of the first manifest, and words in capitals.
+
+    Mixed case is not compared: names have capitals in the middle of sentences.
+    """
+    texts = [rules.encode.normalize(each.text) for each in facts]
+    styles = [style(text) for text in texts]
+    training = Counter(
+        s for each, s in zip(facts, styles, strict=True) if s and _first(each, facts)
+    )
+    usual = max(training, key=lambda name: training[name], default=None)
+    words = Counter(word for text in texts for word in text.split())
+    for each, text, its in zip(facts, texts, styles, strict=True):
+        if its and its != usual and "mixed case" not in (its, usual):
+            yield each, f"{its} in {shown(text)}, most texts of {facts[0].manifest} are {usual}"
+        elif its != "upper case":
+            shouted = (w for w in text.split() if w.isupper() and len(w) >= SHORTEST)
+            word = next((w for w in shouted if words[w] <= words[w.lower()]), None)
+            if word:
+                count = words[word.lower()]
+                yield each, f"{shown(word)} in {shown(text)} is {shown(word.lower())} {count} times"
+
+
+def some_punctuation(facts: Sequence[Facts], rules: Rules) -> Found:
+    """Punctuation in less than half of the texts of the first manifest: it is not their style."""
+    if not _punctuated(facts):
+        for each in facts:
+            if marks := marks_in(each.text).get("punctuation"):
+                yield each, f"{', '.join(map(shown, dict.fromkeys(marks)))} in {shown(each.text)}"
+
+
+def all_punctuation(facts: Sequence[Facts], rules: Rules) -> Found:
+    """Punctuation as the style of the texts: one finding for each manifest."""
+    if not _punctuated(facts):
+        return
+    for manifest in dict.fromkeys(each.manifest for each in facts):
+        texts = [each for each in facts if each.manifest == manifest]
+        marked = [each for each in texts if "punctuation" in marks_in(each.text)]
+        if marked:
+            signs = Counter(c for each in marked for c in marks_in(each.text)["punctuation"])
+            most = ", ".join(f"{c!r} {count}" for c, count in signs.most_common(5))
+            yield marked[0], f"{len(marked)} of {len(texts)} texts: {most}"
+
+
+def _punctuated(facts: Sequence[Facts]) -> bool:
+    """Whether at least half of the texts of the first manifest have punctuation."""
+    texts = [each for each in facts if each.text and _first(each, facts)]
+    return 2 * sum("punctuation" in marks_in(each.text) for each in texts) >= max(1, len(texts))
+
+
+def _first(each: Facts, facts: Sequence[Facts]) -> bool:
+    """Whether an utterance is of the first manifest, whose texts are trained on."""
+    return each.manifest == facts[0].manifest
+
+
+def forms_of_signs(facts: Sequence[Facts], rules: Rules) -> Found:
+    """Apostrophes, hyphens and quotes in another form than the usual one of these texts.
+
+    A typographic apostrophe is found though it is the only form: the next text has the plain one.
+    """
+    texts = [rules.encode.normalize(each.text) for each in facts]
+    count = Counter(c for text in texts for c in text)
+    odd: dict[str, str] = {}
+    for forms in FORMS:
+        used = [c for c in forms if count[c]]
+        usual = max(used, key=lambda c: count[c], default="")
+        if forms is FORMS[0] and used:
+            usual = forms[0]
+        if forms is not FORMS[2] or ('"' in used and len(used) > 1):
+            odd |= {c: usual for c in used if c != usual}
+    for each, text in zip(facts, texts, strict=True):
+        if found := [c for c in dict.fromkeys(text) if c in odd]:
+            wrong = ", ".join(f"{c} (U+{ord(c):04X}) for {odd[c]}" for c in found)
+            yield each, f"{wrong} in {shown(text)}"
+
+
+def rare_labels(facts: Sequence[Facts], rules: Rules) -> Found:
+    """Letters, or the words of a tokenizer of words, that one text of the first manifest has.
+
+    Only where most labels are frequent: in texts of few words all labels are rare, and so are most
+    characters of Chinese.
+    """
+    whole = isinstance(rules.encode.tokenizer, WordTokenizer)
+    holders: dict[str, Facts] = {}
+    count: Counter[str] = Counter()
+    for each in facts:
+        if _first(each, facts):
+            text = rules.encode.normalize(each.text)
+            for label in set(text.split() if whole else text):
+                count[label] += 1
+                holders.setdefault(label, each)
+    if count and statistics.median(count.values()) >= OFTEN:
+        for label, number in count.items():
+            if number == 1 and label.isprintable():
+                yield holders[label], f"{shown(label)} in {shown(holders[label].text)}"
+
+
+def other_alphabet(facts: Sequence[Facts], rules: Rules) -> Found:
+    """Words in an alphabet that few letters are of, such as a Cyrillic "С" among Latin letters."""
+    count: Counter[str] = Counter()
+    for each in facts:
+        text = each.text
+        if text.isascii():
+            count["LATIN"] += sum(map(str.isalpha, text))
+        else:
+            count.update(name for c in text if c.isalpha() and (name := alphabet(c)))
+    rare = {name for name in ALPHABETS if 0 < count[name] < FEW * count.total()}
+    if not rare:
+        return
+    usual = count.most_common(1)[0][0]
+    for each in facts:
+        for word in WORD.findall(each.text):
+            names = {alphabet(c) for c in word} - {None}
+            if len(names) == 1 and names <= rare:
+                name = next(iter(names)) or ""
+                yield each, f"{shown(word)} is {name.title()}, most letters are {usual.title()}"
+                break
+
+
+SPELLING_CHECKS: list[CorpusCheck] = [
+    CorpusCheck("case", "warning", "texts or words in another case than most", other_case,
+        "set text.case to lower or upper, or write them like the others"),
+    CorpusCheck("some-punctuation", "warning", "punctuation in some texts", some_punctuation,
+        "remove it, or write it in all texts: glued to a word it makes another word"),
+    CorpusCheck("signs", "warning", "two forms of one apostrophe, hyphen or quote", forms_of_signs,
+        "write one form in all texts, as a rule ' and -"),
+    CorpusCheck("alphabet", "warning", "words in another alphabet than most", other_alphabet,
+        "replace letters that only look alike; keep words that are spoken in that language"),
+    CorpusCheck("punctuation", "note", "punctuation", all_punctuation,
+        "keep it if you want to read it: the model learns to write it, and each wrong sign makes"
+        " a wrong word in the WER; else remove it"),
+    CorpusCheck("rare", "note", "labels of one text only", rare_labels,
+        "too few to be learned: add texts with them, or write them otherwise"),
+]  # fmt: skip

@@ -1,0 +1,246 @@
+"""Checks of one utterance: each returns a message with the wrong value, or None."""
+
+import math
+import unicodedata
+from itertools import pairwise
+
+from asrkit import audio
+from asrkit.audio.read import CANCELLED_DB
+from asrkit.data.checks.facts import Facts, Rules, UtteranceCheck
+from asrkit.data.checks.texts import alphabet
+from asrkit.text import TextError
+
+TOLERANCE = 0.1  # s, as when reading: headers of lossy formats give a little too much
+# The 4645 recordings of five real corpora (an4, fsdd, yesno, librispeech-mini, kerstin) all lie
+# above -48 dBFS; rounding to 16 bits alone is -101.
+SILENT_DB, FAINT_DB = -70.0, -55.0
+CLIPPED_SHARE = 0.001  # 16 samples a second at 16 kHz; those recordings have 0.00002 at most
+DC_OFFSET = 0.02  # those recordings have 0.011 at most
+# Those recordings have 3.7 s at most, a quarter of their length; where it is half, 0.8 s.
+LONG_SILENCE, SILENCE, SILENT_SHARE = 5.0, 2.5, 0.6
+NARROW_HZ = 5500.0  # above 4000: resamplers leave a little beside the edge
+JOINERS = "\u200c\u200d"  # spelling in Persian and Hindi; not in ALPHABETS
+
+
+def unreadable(facts: Facts, rules: Rules) -> str | None:
+    return facts.problem
+
+
+def other_header(facts: Facts, rules: Rules) -> str | None:
+    """Training uses the manifest's values without reading the header."""
+    if facts.header is None:
+        return None
+    stated, actual = facts.utterance, facts.header
+    if stated.sample_rate not in (None, actual.sample_rate):
+        return f"sample_rate {stated.sample_rate}, the file's is {actual.sample_rate}"
+    if "num_channels" in stated.model_fields_set and stated.num_channels != actual.num_channels:
+        return f"num_channels {stated.num_channels}, the file's are {actual.num_channels}"
+    return None
+
+
+def outside_file(facts: Facts, rules: Rules) -> str | None:
+    if facts.file_seconds is None:
+        return None
+    start = facts.utterance.start or 0.0
+    end = start + (facts.utterance.duration or 0.0)
+    if start < facts.file_seconds and end <= facts.file_seconds + TOLERANCE:
+        return None
+    return f"{start:g} to {end:g} s of a file of {facts.file_seconds:.2f} s"
+
+
+def cut_off(facts: Facts, rules: Rules) -> str | None:
+    if facts.signal is None:
+        return None
+    if noted := [each for each in facts.notes if "cut off" in each]:
+        return "; ".join(noted)
+    expected = facts._replace(signal=None).seconds  # by the header
+    if expected is None or facts.signal.seconds >= expected - TOLERANCE:
+        return None
+    return f"ends after {facts.signal.seconds:.2f} of {expected:.2f} s"
+
+
+def longer_file(facts: Facts, rules: Rules) -> str | None:
+    """A duration without `start` is most often meant to be that of the file."""
+    duration = facts.utterance.duration
+    if facts.file_seconds is None or duration is None or facts.utterance.start is not None:
+        return None
+    if facts.file_seconds <= duration + TOLERANCE:
+        return None
+    return f"duration {duration:.2f} s, the file has {facts.file_seconds:.2f} s"
+
+
+def not_read(facts: Facts, rules: Rules) -> str | None:
+    return "; ".join(each for each in facts.notes if "cut off" not in each) or None
+
+
+def cancelled(facts: Facts, rules: Rules) -> str | None:
+    if facts.signal is None or facts.signal.mix_db >= CANCELLED_DB:
+        return None
+    return (
+        f"the mix of its {facts.header and facts.header.num_channels} channels is "
+        f"{-facts.signal.mix_db:.0f} dB below the loudest"
+    )
+
+
+def not_finite(facts: Facts, rules: Rules) -> str | None:
+    if facts.signal is None or not facts.signal.not_finite:
+        return None
+    return f"{facts.signal.not_finite} samples"
+
+
+def silent(facts: Facts, rules: Rules) -> str | None:
+    if facts.signal is None or decibels(facts.signal.rms) >= SILENT_DB:
+        return None
+    if not facts.signal.rms:
+        return f"all samples are {facts.signal.mean:g}"
+    return f"RMS {decibels(facts.signal.rms):.0f} dBFS"
+
+
+def faint(facts: Facts, rules: Rules) -> str | None:
+    if facts.signal is None or not SILENT_DB <= decibels(facts.signal.rms) < FAINT_DB:
+        return None
+    return f"RMS {decibels(facts.signal.rms):.0f} dBFS"
+
+
+def clipped(facts: Facts, rules: Rules) -> str | None:
+    if facts.signal is None or facts.signal.clipped < CLIPPED_SHARE:
+        return None
+    return f"{facts.signal.clipped:.1%} of the samples"
+
+
+def dc_offset(facts: Facts, rules: Rules) -> str | None:
+    """Harmless for asrkit, whose features subtract the mean of each window."""
+    if facts.signal is None or abs(facts.signal.mean) < DC_OFFSET:
+        return None
+    return f"mean {facts.signal.mean:.3f}"
+
+
+def long_silence(facts: Facts, rules: Rules) -> str | None:
+    """A long stretch at 30 dB or more below the loudest sounds, or with little else beside it."""
+    if facts.signal is None or silent(facts, rules):
+        return None
+    (start, end), seconds = facts.signal.quiet, facts.signal.seconds
+    length = end - start
+    if length < LONG_SILENCE and not (length >= SILENCE and length >= SILENT_SHARE * seconds):
+        return None
+    return f"{length:.1f} of {seconds:.1f} s, from {start:.1f} to {end:.1f} s"
+
+
+def empty_band(facts: Facts, rules: Rules) -> str | None:
+    """A file at 16 kHz or more whose sound ends where that of a telephone does."""
+    highest = facts.signal and facts.signal.highest_hz
+    rate = facts.sample_rate or 0
+    if highest is None or highest >= NARROW_HZ or rate < audio.SAMPLE_RATE or silent(facts, rules):
+        return None
+    return f"nothing above {highest / 1000:.1f} kHz in a file of {rate} Hz"
+
+
+def decibels(level: float) -> float:
+    return 20 * math.log10(level) if level > 0 else -math.inf
+
+
+def empty_text(facts: Facts, rules: Rules) -> str | None:
+    if rules.encode.normalize(facts.text):
+        return None
+    return "no text" if facts.utterance.text is None else repr(facts.text)
+
+
+def unknown_symbols(facts: Facts, rules: Rules) -> str | None:
+    try:
+        rules.encode(facts.text)
+    except TextError as error:
+        return str(error)
+    return None
+
+
+def invisible_characters(facts: Facts, rules: Rules) -> str | None:
+    """Control, format and unassigned characters, and U+FFFD, the trace of a wrong encoding."""
+    text = rules.encode.normalize(facts.text)
+    if text.isascii() and text.isprintable():
+        return None
+    odd = {c for c in text if unicodedata.category(c)[0] == "C" or c == "\ufffd"} - set(JOINERS)
+    odd |= {c for before, c in pairwise(text) if c in JOINERS and alphabet(before)}
+    named = ", ".join(f"U+{ord(c):04X}" for c in sorted(odd))
+    return f"{named} in {facts.text!r}" if odd else None
+
+
+def unicode_form(facts: Facts, rules: Rules) -> str | None:
+    """Two Unicode forms of a letter become two labels, unless text.unicode_form unites them."""
+    if facts.text != unicodedata.normalize("NFC", facts.text):
+        return f"not NFC: {facts.text!r}"
+    odd = sorted({c for c in facts.text if unicodedata.normalize("NFKC", c) != c})
+    plain = (f"{c!r} for {unicodedata.normalize('NFKC', c)!r}" for c in odd)
+    return f"not NFKC: {', '.join(plain)}" if odd else None
+
+
+def too_short_for_ctc(facts: Facts, rules: Rules) -> str | None:
+    return _why_not(facts, rules, speed=1.0)
+
+
+def too_short_when_fast(facts: Facts, rules: Rules) -> str | None:
+    if _why_not(facts, rules, speed=1.0):
+        return None
+    reason = _why_not(facts, rules, rules.fastest)
+    return reason and f"at speed {rules.fastest:g}: {reason}"
+
+
+def _why_not(facts: Facts, rules: Rules, speed: float) -> str | None:
+    """Why training would leave the utterance out as too short; other checks judge the text."""
+    if facts.seconds is None or empty_text(facts, rules) or unknown_symbols(facts, rules):
+        return None
+    reason = rules.encode.why_not(facts.text, int(facts.seconds / speed * audio.SAMPLE_RATE))
+    return reason and reason.removeprefix("too short: ")
+
+
+def outside_limits(facts: Facts, rules: Rules) -> str | None:
+    if facts.seconds is None or rules.min_seconds <= facts.seconds <= rules.max_seconds:
+        return None
+    return f"{facts.seconds:.2f} s, not {rules.min_seconds:g} to {rules.max_seconds:g}"
+
+
+UTTERANCE_CHECKS: list[UtteranceCheck] = [
+    UtteranceCheck("unreadable", "error", "audio cannot be read", unreadable,
+        "copy or convert the file again, or leave the line out: --write does"),
+    UtteranceCheck("header", "error", "rate or channels are not the file's", other_header,
+        "remove sample_rate and num_channels from the manifest: the file says them"),
+    UtteranceCheck("outside", "error", "start or end outside the file", outside_file,
+        "start and duration are seconds of this file: look for milliseconds or another file"),
+    UtteranceCheck("cut-off", "error", "file ends before its header says", cut_off,
+        "copy the file again, or cut the text to what can be heard"),
+    UtteranceCheck("not-finite", "error", "samples that are NaN or infinite", not_finite,
+        "write the file again from its source"),
+    UtteranceCheck("silent", "error", "silence", silent,
+        "record it again, or leave the line out: --write does"),
+    UtteranceCheck("empty-text", "error", "no text", empty_text,
+        "write what is said, or leave the line out: --write does"),
+    UtteranceCheck("unknown", "error", "text that the tokenizer cannot write", unknown_symbols,
+        "spell the text with the labels of the training texts, or add such texts to them"),
+    UtteranceCheck("ctc", "error", "too short for its text: CTC cannot align", too_short_for_ctc,
+        "look for another recording's text, start or duration"),
+    UtteranceCheck("limits", "error", "shorter or longer than training takes", outside_limits,
+        "cut long recordings at pauses; data.min_seconds and data.max_seconds are the limits"),
+    UtteranceCheck("duration", "warning", "file longer than the manifest says", longer_file,
+        "remove duration to use the whole file, or give start to use a part"),
+    UtteranceCheck("not-read", "warning", "files of which parts are not read", not_read,
+        "copy or convert the file again; name another track's file by converting it"),
+    UtteranceCheck("cancelled", "warning", "channels that cancel each other out", cancelled,
+        'add "channel": N to the line, from 0'),
+    UtteranceCheck("faint", "warning", "very quiet", faint,
+        "listen to it: the microphone may have been off, or the channel be another"),
+    UtteranceCheck("clipped", "warning", "clipped", clipped,
+        "record at a lower level; augmentation.gain_db does not mend it"),
+    UtteranceCheck("silence", "warning", "long silence", long_silence,
+        "cut it with start and duration, or complete a text that has only a part of the words"),
+    UtteranceCheck("empty-band", "warning", "no sound in the upper band", empty_band,
+        "it was at 8 kHz before: look for its source; if all audio is like this, "
+        "model.frontend.high_frequency=4000 leaves no mel bin empty"),
+    UtteranceCheck("invisible", "warning", "invisible characters", invisible_characters,
+        "remove them from the texts"),
+    UtteranceCheck("ctc-speed", "warning", "too short for its text when sped up",
+        too_short_when_fast,
+        "its fast copy is left out of training; lower augmentation.speed_factors keep it"),
+    UtteranceCheck("dc-offset", "note", "DC offset", dc_offset,
+        "nothing: the features subtract the mean of each window"),
+    UtteranceCheck("unicode", "note", "unusual Unicode form", unicode_form,
+        "set text.unicode_form to NFKC, or write the usual letters"),
+]  # fmt: skip

@@ -1,0 +1,129 @@
+"""An exported file against eager over a whole stream."""
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from asrkit.audio import HOP, features
+from asrkit.backends.export_metadata import Exported
+from asrkit.backends.onnx import MOST_WHOLE
+from asrkit.backends.tolerance import TOLERANCE, aged, difference
+from asrkit.build import build_frontend
+from asrkit.export.modules import SamplesStep, WholeStep, of_stream
+from asrkit.model import EncoderStep, NetworkStep
+from asrkit.model.subsampling import split_steps
+from asrkit.model_file import ModelFile
+
+ROUNDINGS = 8.0  # of eager's own; ONNX Runtime's are up to four times as large
+
+
+def chunk_length(exported: Exported, file: ModelFile) -> int:
+    """What a chunk takes: feature frames, or samples."""
+    frames = file.model.encoder.rate.chunk_frames(exported.context)
+    return frames * HOP if exported.what == "model" else frames
+
+
+def eager_step(file: ModelFile, exported: Exported) -> nn.Module:
+    """The module that is exported, and that the export has to equal."""
+    if exported.context.full:
+        return WholeStep(file.model).eval()
+    if exported.what == "encoder":
+        return EncoderStep(file.model.encoder, exported.context).eval()
+    step = NetworkStep(file.model, exported.context).eval()
+    if exported.what == "ctc":
+        return step
+    return SamplesStep(build_frontend(file.config.model), step).eval()
+
+
+def largest_difference(file: ModelFile, exported: Exported, module: Any, samples: Tensor) -> float:
+    """Over all outputs and states of a stream of samples (1, N): alone, a chunk a step; and in a
+    batch, three chunks a step, of streams that have begun now, an hour ago and a day ago.
+
+    In full context: alone, and in a batch of different lengths.
+    """
+    found = [
+        outputs(step, exported, samples, file) for step in (eager_step(file, exported), module)
+    ]
+    return max(map(difference, *found))
+
+
+def tolerance(file: ModelFile, exported: Exported, samples: Tensor) -> float:
+    """How far from eager an export may be over these samples (1, N).
+
+    TOLERANCE. From samples, ROUNDINGS times as far as eager itself is from its results in float64,
+    where that is more: the logarithm of a band with hardly any energy is made of the rounding of
+    the loud ones, so that what follows from it has no more digits than that in either program.
+    """
+    if exported.what != "model":
+        return TOLERANCE
+    precise = file._replace(model=copy.deepcopy(file.model).double())
+    ours, exact = (
+        outputs(step, exported, samples, file)
+        for step in (eager_step(file, exported), eager_step(precise, exported).double())
+    )
+    rounding = max(difference(a.double(), b.double()) for a, b in zip(ours, exact, strict=True))
+    return max(TOLERANCE, ROUNDINGS * rounding)
+
+
+def outputs(step: Any, exported: Exported, samples: Tensor, file: ModelFile) -> list[Tensor]:
+    """What `largest_difference` compares."""
+    if exported.context.full:
+        return whole(step, samples, file)
+    together = torch.cat([samples.flip(1), samples, samples.flip(1)])
+    return [
+        output
+        for rows, chunks in ((samples, 1), (together, 3))
+        for output in replay(step, exported, file, rows, chunks)
+    ]
+
+
+@torch.inference_mode()
+def replay(
+    step: Any, exported: Exported, file: ModelFile, samples: Tensor, chunks: int
+) -> list[Tensor]:
+    """Every output of a step over samples (B, N), N ≥ 400, some chunks at a time; rows `aged`."""
+    from_samples, size = exported.what == "model", chunk_length(exported, file)
+    state, outputs = aged(step.init_state(len(samples)), exported.frame_ms), []
+    frontend = build_frontend(file.config.model)
+    ahead_frames = file.model.encoder.rate.ahead_frames(exported.context)
+    stream = of_stream(frontend, samples)
+    past_size = frontend.frame_size - HOP + HOP * ahead_frames
+    source, past = stream[:, past_size:], stream[:, :past_size].to(state.feats.dtype)
+    if not from_samples:
+        source = frontend(stream, stream[:, :0])[0]
+    source, ahead = source.to(state.feats.dtype), 0 if from_samples else ahead_frames
+    lookahead = 0 if from_samples else file.model.encoder.rate.lookahead
+    for chunk, length in split_steps(source, chunks * size, lookahead, ahead):
+        lengths = torch.full((len(samples),), length)
+        padding = [0, 0] * (chunk.dim() - 2) + [0, (ahead - chunk.size(1)) % size]
+        chunk = functional.pad(chunk, padding)
+        if from_samples:
+            output, lengths, past, state = step(chunk, lengths, past, state)
+        else:
+            output, lengths, state = step(chunk, lengths, state)
+        outputs.append(output[:, : int(lengths[0])])
+    return [torch.cat(outputs, dim=1), past, *state]
+
+
+@torch.inference_mode()
+def whole(step: Any, samples: Tensor, file: ModelFile) -> list[Tensor]:
+    """Log-probabilities in full context of samples (1, N), alone and in rows of several lengths."""
+    encoder = file.model.encoder
+    frontend, length = build_frontend(file.config.model), torch.tensor([samples.size(1)])
+    feats = features(frontend, samples, length)[0][:, : MOST_WHOLE * encoder.rate.factor]
+    feats = feats.to(encoder.mean.dtype)
+    frames = encoder.rate.num_frames(feats.size(1))
+    found = []
+    for count in (frames, max(1, frames // 3)):
+        size = encoder.rate.factor * count + encoder.rate.lookahead
+        feats = functional.pad(feats, (0, 0, 0, max(0, size - feats.size(1))))  # (1, T, F)
+        lengths = torch.tensor([size, max(1, size // 2), 1])
+        found += [step(feats[:, :size], lengths[:1])[0]]
+        rows = step(feats[:, :size].expand(3, -1, -1).contiguous(), lengths)[0]
+        found += [
+            row[: encoder.rate.num_frames(int(n))] for row, n in zip(rows, lengths, strict=True)
+        ]
+    return found

@@ -1,0 +1,158 @@
+"""Attention in chunks on NVIDIA GPUs: no scores, biases or windows in memory, see `kernels`.
+
+What `ChunkAttention` computes block by block, for the position encodings whose scores are
+
+    score(t, s) = content_t·k_s + positions_t·table_distance(t, s)
+
+`ChunkAttention` takes them only if told to: they equal block by block in Triton's interpreter, but
+have run on no card yet. `asrkit verify --kernels` compares them on the card that is there.
+"""
+
+import os
+import shutil
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from asrkit.model.positions import Position
+
+PRECISIONS = (torch.float32, torch.bfloat16, torch.float16)
+LARGEST_HEAD = 128  # what a tile of float32 leaves room for in an SM's shared memory
+# One of these Triton needs, to build what launches a kernel.
+COMPILERS = (os.environ.get("CC", "cc"), "gcc", "clang")
+HAS_TRITON = find_spec("triton") is not None and any(map(shutil.which, COMPILERS))
+
+
+def serves(position: Position, queries: Tensor) -> bool:
+    """Whether the kernels can take this attention."""
+    return queries.is_cuda and queries.dtype in PRECISIONS and why_not(position) is None
+
+
+def why_not(position: Position) -> str | None:
+    """Why the kernels cannot compute attention with this encoding here; None if they can."""
+    if not HAS_TRITON:
+        return "Triton or a C compiler is missing"
+    if not position.fused:
+        return "its position encoding is not one of theirs"
+    if position.head_dim > LARGEST_HEAD:
+        return f"its heads are wider than {LARGEST_HEAD}"
+    return None
+
+
+def attend(
+    content: Tensor,
+    positions: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    table: Tensor,
+    valid: Tensor,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Context of every query.
+
+    Sums are in float32 (of float64 in float64), whatever the precision of the inputs.
+
+    Args:
+        content: (B, H, T, Dh), T = n·C.
+        positions: (B, H, T, X); both as `Position.terms` gives them.
+        keys: (B, H, M+T, Dh).
+        values: (B, H, M+T, Dh).
+        table: (H, X, M+2C); of any shape if X = 0.
+        valid: (B, 1, n, 1, M+C) bool.
+        dropout: of the weights; its seed is drawn from torch's generator.
+
+    Returns:
+        (B, H, T, Dh); zeros for a query without a valid key.
+
+    Raises:
+        ValueError: for keys or distances that are not as many as the blocks need.
+    """
+    chunk_size, window = content.size(2) // valid.size(2), valid.size(4)
+    if positions.size(3) == 0:
+        table = content.new_zeros([content.size(1), 0, window + chunk_size])
+    for what, found, needed in (
+        ("keys", keys.size(2), content.size(2) + window - chunk_size),
+        ("values", values.size(2), keys.size(2)),
+        ("distances", table.size(2), window + chunk_size),
+    ):
+        if found != needed:
+            raise ValueError(f"{found} {what}, {needed} needed")
+    seed = int(torch.randint(1 << 30, [1])) if dropout > 0.0 else 0
+    rows = table.transpose(1, 2)  # (H, M+2C, X)
+    matrices = [x.to(content.dtype).contiguous() for x in (content, positions, keys, values, rows)]
+    return FusedAttention.apply(*matrices, valid[:, 0, :, 0].contiguous(), dropout, seed)
+
+
+def launch(
+    kernel: Any, length: int, inputs: tuple[Tensor, ...], others: tuple[Tensor, ...],
+    dropout: float, seed: int,
+) -> None:  # fmt: skip
+    """Run a kernel over tiles of `length` queries or keys of every row and head."""
+    q, p, _, _, _, valid = inputs
+    size = 32 if q.element_size() == 2 else 16  # larger tiles spill registers
+    batch, heads, frames, dim = q.shape
+    chunk_size, window = frames // valid.size(1), valid.size(2)
+    with torch.cuda.device_of(q):  # Triton launches on the current device
+        kernel[(-(-length // size), batch * heads)](
+            *inputs, seed, *others, heads, frames, chunk_size, window, dim, p.size(3),
+            SIZE=size, DIM=padded(dim), EXTRA=padded(p.size(3)), DROPOUT=dropout,
+            PRECISION="tf32" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "ieee",
+        )  # fmt: skip
+
+
+def padded(width: int) -> int:
+    """The next power of two from 16 on: what a tile's products can have."""
+    return max(16, 1 << (width - 1).bit_length())
+
+
+def accumulator(x: Tensor) -> torch.dtype:
+    return torch.float64 if x.dtype == torch.float64 else torch.float32
+
+
+class FusedAttention(torch.autograd.Function):
+    """The triton_kernels, forward and backward; names as in `kernels`, `rows` is the table."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, p: Tensor, k: Tensor, v: Tensor, rows: Tensor, valid: Tensor,
+        dropout: float, seed: int,
+    ) -> Tensor:  # fmt: skip
+        from asrkit.model import triton_kernels
+
+        out = torch.empty_like(q)
+        log_total = torch.empty(q.shape[:3], dtype=accumulator(q), device=q.device)
+        launch(
+            triton_kernels.attend,
+            q.size(2),
+            (q, p, k, v, rows, valid),
+            (out, log_total),
+            dropout,
+            seed,
+        )
+        ctx.save_for_backward(q, p, k, v, rows, valid, out, log_total)
+        ctx.dropout, ctx.seed = dropout, seed
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        from asrkit.model import triton_kernels
+
+        q, p, k, v, rows, valid, out, log_total = ctx.saved_tensors
+        inputs = (q, p, k, v, rows, valid)
+        grad = grad.contiguous()
+        delta = (out.to(log_total.dtype) * grad).sum(dim=3)  # (B, H, T)
+        drows = torch.zeros_like(rows, dtype=log_total.dtype)  # summed by atomic additions
+        dq, dp, dk, dv = (torch.empty_like(x) for x in (q, p, k, v))
+        given = (log_total, grad, delta)
+        chosen = (ctx.dropout, ctx.seed)
+        launch(
+            triton_kernels.attend_backward_queries,
+            q.size(2),
+            inputs,
+            (*given, dq, dp, drows),
+            *chosen,
+        )
+        launch(triton_kernels.attend_backward_keys, k.size(2), inputs, (*given, dk, dv), *chosen)
+        return dq, dp, dk, dv, drows.to(rows.dtype), None, None, None

@@ -1,0 +1,157 @@
+"""The sections on what was recognised: examples, the worst utterances, confusions, groups."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from asrkit.evaluation.wer import rate_shown
+from asrkit.report.html import Html, join, note, section, table, tag
+from asrkit.report.players import Players
+from asrkit.report.posteriorgram import Example, picture
+from asrkit.report.training import context_phrase, gauge
+from asrkit.report.words import Group, Pair, Recognized, by_duration, confusions, grouped
+
+SIGNS = {"substitution": "≠", "deletion": "−", "insertion": "+", "equal": ""}
+MOST = 15  # rows of a list of confusions
+HANDY_SECONDS = 5.0  # what a picture shows well
+
+
+def examples_section(
+    utterances: Sequence[Recognized], examples: Sequence[Example], play: Players, chunk: str
+) -> Html:
+    """A picture of each example, with its recording."""
+    figures = []
+    for each, example in zip(utterances, examples, strict=True):
+        caption = tag("figcaption", tag("b", each.id), f" · {about(each)}")
+        drawing = tag("div", picture(example), class_="scroll")
+        figures.append(tag("figure", caption, drawing, play(example.samples)))
+    explained = (
+        f"In {context_phrase(chunk)}. The stronger the colour, the likelier; what is empty is the"
+        " blank."
+        " Under the tokens, the words of the streaming result where their tokens stand, and those"
+        " of the reference where the model in full context aligns them. Dashed lines are the ends"
+        " of chunks, where words are written. A click on a picture moves its recording there."
+    )
+    text = explained if figures else "None were asked for."
+    return section("examples", "Alignments", note(text), *figures)
+
+
+def about(each: Recognized) -> str:
+    errors = f"{counted(each.errors, 'error')} in {counted(each.words, 'word')}"
+    speaker = f" · speaker {each.speaker}" if each.speaker else ""
+    return f"{errors} · {each.seconds:.1f} s{speaker}"
+
+
+def counted(number: int, name: str) -> str:
+    return f"{number} {name}" if number == 1 else f"{number} {name}s"
+
+
+def evenly_chosen(utterances: Sequence[Recognized], count: int) -> list[Recognized]:
+    """From the best recognised to the worst by evenly spaced rates, each of a handy length."""
+    left = sorted(utterances, key=lambda each: (abs(each.seconds - HANDY_SECONDS), each.id))
+    chosen: list[Recognized] = []
+    for rate in np.linspace(0.0, max(each.rate for each in left), min(count, len(left))):
+        chosen.append(min(left, key=lambda each: abs(each.rate - rate)))
+        left.remove(chosen[-1])
+    return chosen
+
+
+def worst(utterances: Sequence[Recognized], count: int) -> list[Recognized]:
+    """Those with most errors, the higher rate first among equals; none without an error."""
+    wrong = [each for each in utterances if each.errors]
+    ranked = sorted(wrong, key=lambda each: (-each.errors, -each.rate, each.id))
+    return ranked[:count]
+
+
+def worst_section(
+    utterances: Sequence[Recognized], player_of: Callable[[str], Html], chunk: str
+) -> Html:
+    """Utterances word by word."""
+    if not utterances:
+        return section("worst", "Worst utterances", note("None: no errors, or none asked for."))
+    entries = [
+        tag(
+            "article",
+            tag("header", tag("b", each.id), tag("span", about(each))),
+            pairs(each.pairs),
+            player_of(each.id),
+            class_="utterance",
+        )
+        for each in utterances
+    ]
+    keys = [
+        tag("span", f"{SIGNS[kind]} {kind}", class_=f"key {kind}")
+        for kind in ("substitution", "deletion", "insertion")
+    ]
+    explained = note(f"Above the reference, below what was recognised in {context_phrase(chunk)}.")
+    return section("worst", "Worst utterances", explained, tag("p", join(keys, " ")), *entries)
+
+
+def pairs(aligned: Sequence[Pair]) -> Html:
+    """The reference over what was recognised, errors with their sign."""
+    columns = [
+        tag(
+            "span",
+            tag("span", pair.reference or "·", class_="reference-word"),
+            tag("span", pair.hypothesis or "·"),
+            tag("small", SIGNS[pair.kind]),
+            class_=f"pair {pair.kind}",
+            title=None if pair.kind == "equal" else pair.kind,
+        )
+        for pair in aligned
+    ]
+    return tag("p", *columns, class_="pairs")
+
+
+def confusions_section(utterances: Sequence[Recognized], chunk: str) -> Html:
+    """Which words are taken for which, which are dropped, which come from nowhere."""
+    columns = []
+    for kind, counts in confusions(utterances).items():
+        heading = tag("h3", f"{SIGNS[kind]} {kind}s: {counts.total()}")
+        rows = [(confused(pair), count) for pair, count in ranked(counts.items())[:MOST]]
+        shown = table(["word", "times"], rows) if rows else note("None.")
+        more = [note(f"and {len(counts) - MOST} more")] if len(counts) > MOST else []
+        columns.append(tag("div", heading, shown, *more))
+    where = note(f"In {context_phrase(chunk)}.")
+    return section("confusions", "Confusions", where, tag("div", *columns, class_="columns"))
+
+
+def ranked(counts):  # type: ignore[no-untyped-def]
+    """Pairs with their counts, most frequent first, then by the alphabet."""
+    return sorted(
+        counts, key=lambda item: (-item[1], item[0].reference or "", item[0].hypothesis or "")
+    )
+
+
+def confused(pair: Pair) -> str:
+    return " → ".join(word for word in pair if word is not None)
+
+
+def groups_section(utterances: Sequence[Recognized], chunk: str) -> Html:
+    """WER by duration and by speaker."""
+    speakers = grouped(utterances, lambda each: each.speaker)
+    speakers.sort(key=lambda group: (-(group.rate or 0.0), group.name))
+    by_speaker = (
+        group_table("speaker", speakers) if speakers else note("The manifest names no speakers.")
+    )
+    return section(
+        "groups", "By duration and by speaker", note(f"In {context_phrase(chunk)}."),
+        tag("h3", "By duration"), group_table("duration", by_duration(utterances)),
+        tag("h3", "By speaker"), by_speaker,
+    )  # fmt: skip
+
+
+def group_table(name: str, groups: Sequence[Group]) -> Html:
+    """A sortable table."""
+    end = max(group.rate or 0.0 for group in groups)
+    titles = [name, "utterances", "minutes", "words", "errors", "WER"]
+    buttons: list[object] = [tag("button", title, type="button") for title in titles]
+    rows = [
+        [
+            group.name, group.utterances, f"{group.seconds / 60:.1f}", group.words, group.errors,
+            tag("td", rate_shown(group.rate), data_value=f"{group.rate or 0.0:.4f}"),
+            gauge(group.rate, end),
+        ]
+        for group in groups
+    ]  # fmt: skip
+    return table([*buttons, ""], rows, class_="sortable")

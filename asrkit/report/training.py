@@ -1,0 +1,202 @@
+"""The sections on the training itself: how it ended, and how it went."""
+
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+
+from asrkit.evaluation import Score
+from asrkit.model_file import ModelFile
+from asrkit.report.charts import legend, line_chart
+from asrkit.report.html import Html, join, note, section, table, tag
+from asrkit.report.tensorboard import Point, Scalar, thinned
+from asrkit.training.dataset import hours_of_epoch
+
+
+class Experiment(NamedTuple):
+    """A training's folder, or a model file alone, read."""
+
+    name: str
+    path: Path  # of the model file
+    file: ModelFile
+    scalars: dict[str, list[Scalar]]  # logged, by tag
+
+    @property
+    def folder(self) -> Path:
+        return self.path.parent
+
+    @property
+    def finished(self) -> str | None:
+        """When the last value was logged."""
+        logged = [line[-1].time for line in self.scalars.values() if line]
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(max(logged))) if logged else None
+
+    @property
+    def steps_per_epoch(self) -> float | None:
+        steps, epochs = (self.file.training.get(key) for key in ("steps", "epochs"))
+        return steps / epochs if steps and epochs else None
+
+
+def tiles(scores: dict[str, Score], chunk: str, experiment: Experiment) -> Html:
+    """The few numbers that one looks for first."""
+    parameters = sum(p.numel() for p in experiment.file.model.parameters())
+    shown = [(scores[name].words.percent, f"WER, {context_phrase(name)}")
+             for name in dict.fromkeys(["full", chunk]) if name in scores]  # fmt: skip
+    shown.append((scores[chunk].characters.percent, f"CER, {context_phrase(chunk)}"))
+    delay = scores[chunk].delay
+    if delay is not None:
+        shown.append((f"{delay.median:.0f} ms", f"median delay, {context_phrase(chunk)}"))
+    shown.append((f"{parameters / 1e6:.2f} M", "parameters"))
+    seconds = experiment.file.training.get("wall_seconds")
+    if seconds is not None:
+        shown.append((duration(seconds), "of training"))
+    return tag(
+        "div", *(tag("div", tag("b", value), tag("span", name), class_="tile")
+                 for value, name in shown), class_="tiles",
+    )  # fmt: skip
+
+
+def context_phrase(name: str) -> str:
+    return "full context" if name == "full" else f"{name} chunks"
+
+
+def duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02} min"
+    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+
+
+def scores_section(scores: dict[str, Score], decoded: str, experiment: Experiment) -> Html:
+    """Error rates and delay by chunk size, and what was trained.
+
+    Args:
+        decoded: the corpus, and how it was decoded.
+    """
+    titles = ["chunk", "WER", "95 % interval", "sub", "del", "ins", "CER", "delay, mean ms",
+              "median", "90 %", "last token", ""]  # fmt: skip
+    intervals = {name: score.interval for name, score in scores.items()}
+    end = max(interval.high if interval else 0.0 for interval in intervals.values())
+    rows = []
+    for name, score in scores.items():
+        words, interval = score.words, intervals[name]
+        between = "–" if interval is None else f"{interval.low:.2f} to {interval.high:.2f}"
+        late = ["–" if ms is None else f"{ms:.0f}" for ms in score.delay or [None] * 4]
+        rows.append([
+            name, tag("td", tag("b", words.percent)), between,
+            words.substitutions, words.deletions, words.insertions,
+            score.characters.percent, *late,
+            gauge(words.rate, end, interval),
+        ])  # fmt: skip
+    explained = (
+        f"On {decoded}. CER is of characters, spaces among them. The interval is the WER's, of a"
+        " bootstrap over utterances; models compared on the same utterances can differ clearly even"
+        " where their intervals overlap. A token's delay runs from its end, by forced alignment, to"
+        " the end of the chunk in which it is written; computing time is not in it."
+    )
+    return section(
+        "scores", "Errors and delay", table(titles, rows), note(explained), facts(experiment)
+    )
+
+
+def gauge(rate: float | None, end: float, span: tuple[float, float] | None = None) -> Html:
+    """A cell with the rate on a track from 0 to `end`: a bar, or a mark in its interval."""
+    percent, marks = 100.0 / max(end, 1e-9), []
+    if rate is None:
+        pass
+    elif span is None:
+        marks = [tag("i", style=f"left:0;width:{rate * percent:.1f}%")]
+    else:
+        low, high = (bound * percent for bound in span)
+        marks = [tag("i", class_="span", style=f"left:{low:.1f}%;width:{high - low:.1f}%"),
+                 tag("i", class_="at", style=f"left:{rate * percent:.1f}%")]  # fmt: skip
+    return tag("td", tag("span", *marks, class_="track"), class_="gauge", aria_hidden="true")
+
+
+def facts(experiment: Experiment) -> Html:
+    """From the model file: what was trained, for how long, and with which command."""
+    file, training = experiment.file, experiment.file.training
+    config = experiment.folder / "config.yaml"
+    again = f"python -m asrkit.train --config {config}" if config.is_file() else None
+    command = training.get("command", again)
+    hours, factors = training.get("audio_hours_per_epoch"), file.config.augmentation.speed_factors
+    known = {
+        "model": experiment.path,
+        "finished": experiment.finished,
+        "command": command and tag("code", command),
+        "vocabulary": f"{file.tokenizer.vocab_size} with the blank, {file.config.text.tokenizer}",
+        "epochs": training.get("epochs"),
+        "average of epochs": ", ".join(map(str, training.get("averaged_epochs", []))) or None,
+        "steps": training.get("steps"),
+        "audio in an epoch": hours and hours_of_epoch(hours, factors),
+        "training time": training.get("wall_seconds") and duration(training["wall_seconds"]),
+    }
+    entries = [
+        join([tag("dt", name), tag("dd", value)])
+        for name, value in known.items() if value is not None
+    ]  # fmt: skip
+    text = yaml.safe_dump(file.config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    return join([
+        tag("dl", *entries),
+        tag("details", tag("summary", "The whole configuration"), tag("pre", text)),
+    ])  # fmt: skip
+
+
+def curves_section(experiment: Experiment) -> Html:
+    """Loss, learning rate, gradient norm, and on dev WER, CER and loss over the steps."""
+    scalars, folder = experiment.scalars, experiment.folder / "tensorboard"
+    if not any(scalars.values()):
+        return section("curves", "Curves", note(f"There are no TensorBoard events in {folder}."))
+    charts = [
+        single(tag_, title, scalars[tag_], log, experiment)
+        for tag_, title, log in (
+            ("loss", "loss per token", True),
+            ("learning_rate", "learning rate", False),
+            ("gradient_norm", "gradient norm", True),
+        )
+        if tag_ in scalars
+    ]
+    for prefix, title, label, form in (
+        ("wer", "Word error rate", "WER on dev, %", "{:.2f} %"),
+        ("cer", "Character error rate", "CER on dev, %", "{:.2f} %"),
+        ("dev_loss", "Loss per token", "loss on dev", "{:.3f}"),
+    ):
+        lines = {name.removeprefix(f"{prefix}/"): thinned(line) for name, line in scalars.items()
+                 if name.startswith(f"{prefix}/")}  # fmt: skip
+        if lines:
+            chart = line_chart(lines, label, describing(experiment, form), dots=True)
+            heading = tag("h3", f"{title} on dev, by chunk size")
+            charts.append(tag("div", heading, chart, legend(list(lines))))
+    return section(
+        "curves", "Curves", tag("div", *charts, class_="charts"),
+        note("Lines are means of neighbouring steps, bands go from their lowest to their highest "
+             "value. Loss and gradient norm have logarithmic axes."),
+    )  # fmt: skip
+
+
+def single(tag_: str, title: str, line: list[Scalar], log: bool, experiment: Experiment) -> Html:
+    points = thinned(line)
+    describe = describing(experiment, "{:.3g}")
+    chart = line_chart({tag_: points}, title, describe, log=log)
+    lost = sum(not math.isfinite(scalar.value) for scalar in line)
+    heading = tag("h3", title[0].upper() + title[1:])
+    warning = [note(f"{lost} of {len(line)} values are not finite.")] if lost else []
+    return tag("div", heading, chart, *warning, class_="single")
+
+
+def describing(experiment: Experiment, form: str) -> Callable[[Point], str]:
+    """The text of a point: its value, its step, its epoch."""
+    per_epoch = experiment.steps_per_epoch
+
+    def describe(point: Point) -> str:
+        text = form.format(point.value)
+        if point.low < point.high:
+            text += f" ({form.format(point.low)} to {form.format(point.high)})"
+        epoch = f", epoch {point.step / per_epoch:.1f}" if per_epoch else ""
+        return f"{text} at step {point.step:.0f}{epoch}"
+
+    return describe

@@ -1,0 +1,135 @@
+"""When the tokens of a known text were said, and how late a search wrote its own."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from asrkit.errors import UserError
+from asrkit.search.base import NOTHING, Hypothesis, Ranked
+from asrkit.search.blank_penalty import is_quiet
+
+LEAST = -1e30  # log-probability of what is impossible, so that a path leads through it at need
+
+
+class AlignmentError(UserError):
+    """A text that audio cannot hold."""
+
+
+class ForcedAlignment:
+    """A search that knows the text and finds its times; a stream has none before it ends.
+
+    Args:
+        tokens: (U,), without blanks.
+        blank: id of the blank.
+    """
+
+    def __init__(self, tokens: list[int], blank: int = 0) -> None:
+        self.tokens, self.blank = tokens, blank
+
+    def start(self) -> tuple[Tensor, ...]:
+        return ()
+
+    def step(self, state: tuple[Tensor, ...], log_probs: Tensor) -> tuple[Tensor, ...]:
+        """The state after (E, V) more frames: all of them."""
+        return (*state, log_probs)
+
+    def quiet(self, log_probs: Tensor) -> list[bool]:
+        return is_quiet(log_probs, self.blank, 0.0)
+
+    def partial(self, state: tuple[Tensor, ...]) -> Hypothesis:
+        return NOTHING
+
+    def stable(self, state: tuple[Tensor, ...]) -> tuple[int, ...]:
+        return ()
+
+    def best(self, state: tuple[Tensor, ...]) -> Hypothesis:
+        """The likeliest path.
+
+        Raises:
+            AlignmentError: if the tokens need more frames than there are.
+        """
+        found = align(torch.cat(state), self.tokens, self.blank) if state else None
+        if found is None:
+            raise AlignmentError(
+                f"the text is too long for the audio: its {len(self.tokens)} tokens do not fit "
+                f"into {sum(map(len, state))} frames"
+            )
+        return found
+
+    def nbest(self, state: tuple[Tensor, ...]) -> list[Ranked]:
+        """None: there is one text."""
+        return []
+
+
+def align(log_probs: Tensor, tokens: list[int], blank: int = 0) -> Hypothesis | None:
+    """The likeliest CTC path of these tokens (forced alignment).
+
+    Args:
+        log_probs: (E, V).
+        tokens: (U,), without blanks.
+        blank: id of the blank.
+
+    Returns:
+        The tokens with their frames; None if they need more frames than there are, or a frame is
+        not a number.
+    """
+    if log_probs.isnan().any():
+        return None
+    if not tokens:
+        return NOTHING
+    if len(tokens) > len(log_probs):
+        return None
+    path = likeliest_path(log_probs.float().numpy(force=True), np.array(tokens), blank)
+    if path is None:
+        return None
+    states = 2 * np.arange(len(tokens)) + 1
+    starts = np.searchsorted(path, states).tolist()
+    ends = np.searchsorted(path, states, side="right").tolist()
+    return Hypothesis(
+        tuple(tokens),
+        tuple(starts),
+        tuple(ends),
+        tuple(
+            float(log_probs[start:end, token].max().exp())
+            for start, end, token in zip(starts, ends, tokens, strict=True)
+        ),
+    )
+
+
+def likeliest_path(log_probs: np.ndarray, tokens: np.ndarray, blank: int) -> np.ndarray | None:
+    """The state of each frame on the Viterbi path: token u is 2u + 1, blanks are the even ones.
+
+    Of equally likely paths, the one that stays longest in the later state.
+
+    Args:
+        log_probs: (E, V) float32, at least as many frames as tokens.
+        tokens: (U,), at least one.
+        blank: id of the blank.
+
+    Returns:
+        (E,), never decreasing, with every token; None if equal tokens leave no frame for the blanks
+        between them.
+    """
+    labels = np.full(2 * len(tokens) + 1, blank)  # (S,), of the states
+    labels[1::2] = tokens
+    # A state comes after itself, after the state before, or, past a blank, after another token.
+    barred = np.full(len(labels), -np.inf, np.float32)
+    barred[3::2][tokens[1:] != tokens[:-1]] = 0.0
+    log_probs = log_probs.clip(LEAST)
+    scores = np.full(2 + len(labels), -np.inf, np.float32)  # after two states that do not exist
+    scores[2:4] = log_probs[0].take(labels[:2])
+    steps = np.zeros((len(log_probs), len(labels)), np.int8)  # how many states back
+    for frame in range(1, len(log_probs)):
+        same, before, skipping = scores[2:], scores[1:-1], scores[:-2] + barred
+        best = np.maximum(same, before)
+        steps[frame] = before > same
+        np.putmask(steps[frame], skipping > best, 2)
+        scores[2:] = np.maximum(best, skipping) + log_probs[frame].take(labels)
+    if not np.isfinite(scores[-2:]).any():
+        return None
+    state = len(labels) - (1 if scores[-1] > scores[-2] else 2)
+    path = np.empty(len(log_probs), np.int64)
+    for frame in range(len(log_probs) - 1, -1, -1):
+        path[frame] = state
+        state -= int(steps[frame, state])
+    return path

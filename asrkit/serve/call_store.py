@@ -1,0 +1,355 @@
+"""Where calls are kept as bytes: while no connection has them, and in case the process dies.
+
+Whoever takes an entry owns it from then on: each time it is taken its generation grows, and what is
+put with an older one is refused. So a call goes on in one place only, also where several processes
+share a store and one of them has not noticed that its connection is dead.
+"""
+
+import os
+import secrets
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from asrkit.atomic_write import replacing
+from asrkit.errors import UserError, shown
+from asrkit.extras import need
+
+LARGEST = 1 << 26  # bytes of an entry: a call of 4 hours is a hundredth of it
+MOST_MEMORY = 1 << 28  # bytes of all, of a store in memory
+MOST_DISK = 1 << 31  # bytes of all, of a folder
+MOST_ENTRIES = 20_000
+HEAD = 8  # bytes of the generation in a file
+LOCK_S = 0.4  # that a process waits for a folder's lock, which others have for milliseconds
+SHORTEST_KEY = 16  # bytes
+
+
+class Entry(NamedTuple):
+    generation: int
+    data: bytes
+    owner: str = ""  # address of the client
+    seconds: float = 0.0  # of audio
+
+
+class Store(Protocol):
+    """Entries by name. Its methods wait for a disk or a network: call them in a thread.
+
+    Attributes:
+        survives: whether the entries outlive the process.
+    """
+
+    survives: bool
+
+    def put(self, name: str, entry: Entry) -> bool:
+        """Write an entry; False if a newer generation is there, and nothing is written then."""
+
+    def take(self, name: str) -> Entry | None:
+        """The entry, with the generation in which it is put from now on; None if there is none.
+
+        Raises:
+            OSError: if the store cannot be reached.
+        """
+
+    def drop(self, name: str, generation: int) -> None:
+        """Remove the entry, if it is of this generation."""
+
+    def sweep(self) -> None:
+        """Remove what is too old."""
+
+    def check(self) -> None:
+        """Raises OSError if the store cannot be used."""
+
+
+class MemoryStore:
+    """Entries of this process.
+
+    When they are too many, or too large, those with the least audio go first, of the client that
+    has the most: a flood of short calls does not push the long ones of others out.
+
+    Args:
+        seconds: that an entry is kept after it was put.
+    """
+
+    survives = False
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._lock = seconds, threading.Lock()
+        self._entries: dict[str, tuple[float, Entry]] = {}  # the one put last comes last
+        self._size, self._owners = 0, Counter[str]()  # bytes of all, and of each client
+
+    def put(self, name: str, entry: Entry) -> bool:
+        with self._lock:
+            if name in self._entries and self._entries[name][1].generation > entry.generation:
+                return False
+            self._remove(name)
+            self._entries[name] = time.monotonic(), entry
+            self._size += len(entry.data)
+            self._owners[entry.owner] += len(entry.data)
+            while self._size > MOST_MEMORY or len(self._entries) > MOST_ENTRIES:
+                self._evict()
+        return True
+
+    def take(self, name: str) -> Entry | None:
+        with self._lock:
+            put, entry = self._entries.get(name, (0.0, None))
+            if entry is None or time.monotonic() - put > self._seconds:
+                return None
+            taken = entry._replace(generation=entry.generation + 1)
+            self._entries[name] = put, taken
+        return taken
+
+    def drop(self, name: str, generation: int) -> None:
+        with self._lock:
+            if name in self._entries and self._entries[name][1].generation == generation:
+                self._remove(name)
+
+    def sweep(self) -> None:
+        with self._lock:
+            oldest = time.monotonic() - self._seconds
+            for name in [name for name, (put, _) in self._entries.items() if put < oldest]:
+                self._remove(name)
+
+    def check(self) -> None:
+        """It can be used."""
+
+    def _evict(self) -> None:
+        """Remove a sixteenth of what may be there, or more, of one client."""
+        (owner, _), *_ = self._owners.most_common(1)
+        own = [(each.seconds, name) for name, (_, each) in self._entries.items() if
+               each.owner == owner]  # fmt: skip
+        size, count = 15 * MOST_MEMORY // 16, 15 * MOST_ENTRIES // 16
+        for _, name in sorted(own, key=itemgetter(0)):  # stable: the oldest of those alike
+            if self._size <= size and len(self._entries) <= count:
+                return
+            self._remove(name)
+
+    def _remove(self, name: str) -> None:
+        if name in self._entries:
+            entry = self._entries.pop(name)[1]
+            self._size -= len(entry.data)
+            self._owners[entry.owner] -= len(entry.data)
+            if not self._owners[entry.owner]:
+                del self._owners[entry.owner]
+
+
+class FolderStore:
+    """Entries as files of a folder that processes of one machine share, and only their user reads.
+
+    Args:
+        folder: made if it is missing.
+        seconds: that an entry is kept after it was put.
+        most: bytes of all entries; new ones are refused when there are as many.
+
+    Raises:
+        UserError: where files cannot be locked, and for a folder that others can read.
+    """
+
+    survives = True
+
+    def __init__(self, folder: Path, seconds: float, most: int = MOST_DISK) -> None:
+        try:
+            import fcntl
+        except ImportError:  # on Windows
+            raise UserError("a folder of calls needs a system that locks files as POSIX") from None
+        self._lock_file = fcntl.flock
+        self._exclusively = fcntl.LOCK_EX | fcntl.LOCK_NB
+        self._folder, self._seconds, self._most = folder, seconds, most
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(folder)
+        self._size = self._count = 0  # of the entries, as far as this process knows
+        with suppress(OSError):  # it is locked: a sweep comes later
+            self.sweep()
+
+    def put(self, name: str, entry: Entry) -> bool:
+        with self._locked():
+            there = self._read(name, HEAD)
+            if there is not None and there.generation > entry.generation:
+                return False
+            if there is None:
+                if self._size + len(entry.data) > self._most or self._count >= MOST_ENTRIES:
+                    raise OSError(f"{shown(self._folder)} holds as many calls as it may")
+                self._size, self._count = self._size + len(entry.data), self._count + 1
+            else:
+                grown = len(entry.data) + HEAD - self._path(name).stat().st_size
+                self._size += max(0, grown)
+            with replacing(self._path(name), is_private=True) as temporary:
+                temporary.write_bytes(entry.generation.to_bytes(HEAD, "big") + entry.data)
+        return True
+
+    def take(self, name: str) -> Entry | None:
+        with self._locked():
+            entry = self._read(name, LARGEST)
+            if entry is None or self._age(self._path(name)) > self._seconds:
+                return None
+            taken = entry._replace(generation=entry.generation + 1)
+            with open(self._path(name), "r+b") as file:
+                file.write(taken.generation.to_bytes(HEAD, "big"))
+        return taken
+
+    def drop(self, name: str, generation: int) -> None:
+        with self._locked():
+            there = self._read(name, HEAD)
+            if there is not None and there.generation == generation:
+                self._path(name).unlink()
+
+    def sweep(self) -> None:
+        size = count = 0
+        with self._locked():
+            for path in self._folder.glob("*.call"):
+                if self._age(path) > self._seconds:
+                    path.unlink()
+                else:
+                    size, count = size + path.stat().st_size, count + 1
+        self._size, self._count = size, count
+
+    def check(self) -> None:
+        with self._locked():
+            pass
+
+    def key(self) -> bytes:
+        """A secret that all who share the folder have: made by the first of them.
+
+        Raises:
+            UserError: for one that is too short.
+        """
+        path = self._folder / "key"
+        with self._locked():
+            if not path.exists():
+                with replacing(path, is_private=True) as temporary:
+                    temporary.write_bytes(secrets.token_bytes(32))
+            path.chmod(0o600)
+            key = path.read_bytes()
+        if len(key) < SHORTEST_KEY:
+            raise UserError(
+                f"{shown(path)} has {len(key)} bytes: a key has {SHORTEST_KEY} or more; remove the "
+                "file, and another one is made"
+            )
+        return key
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{name}.call"
+
+    def _age(self, path: Path) -> float:
+        """Seconds since it was written, on the clock that all processes share."""
+        return time.time() - path.stat().st_mtime
+
+    def _read(self, name: str, size: int) -> Entry | None:
+        with suppress(FileNotFoundError), open(self._path(name), "rb") as file:
+            return Entry(int.from_bytes(file.read(HEAD), "big"), file.read(size - HEAD))
+        return None
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with open(self._folder / "lock", "ab") as lock:
+            until = time.monotonic() + LOCK_S
+            while True:
+                try:
+                    self._lock_file(lock, self._exclusively)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > until:
+                        text = f"another process has held the lock of it for {LOCK_S:g} s"
+                        raise TimeoutError(f"{shown(self._folder)}: {text}") from None
+                    time.sleep(0.005)
+            yield
+
+
+def make_private(folder: Path) -> None:
+    """Let only the owner of a folder of calls into it.
+
+    Raises:
+        UserError: for a folder of others, and for one with other files that others can read.
+    """
+    about = folder.stat()
+    if about.st_uid != os.getuid() and os.getuid() != 0:
+        raise UserError(f"{shown(folder)} belongs to another user: name a folder of your own")
+    if not about.st_mode & 0o077:
+        return
+    others = [path.name for path in folder.iterdir() if not is_own(path.name)]
+    if others:
+        raise UserError(
+            f"{shown(folder)} can be read by other users and holds other files "
+            f"({shown(min(others), 40)}): name an empty folder, or chmod 700 this one"
+        )
+    folder.chmod(0o700)
+
+
+def is_own(name: str) -> bool:
+    """Whether a folder's file is one that a store makes."""
+    return name in ("lock", "key") or name.endswith((".call", ".part"))
+
+
+class RedisStore:
+    """Entries in Redis, for processes on several machines.
+
+    Args:
+        url: `redis://host:port/0`, with a password if there is one; `rediss://` for TLS.
+        seconds: that an entry is kept after it was put.
+
+    Raises:
+        UserError: if nothing answers at this address.
+    """
+
+    survives = True
+
+    def __init__(self, url: str, seconds: float) -> None:
+        need("redis")
+        import redis
+
+        self._seconds, self._error = seconds, redis.RedisError
+        self._timeout = redis.TimeoutError
+        try:
+            self._redis = redis.Redis.from_url(url, socket_timeout=1, socket_connect_timeout=1)
+            self._redis.ping()
+        except (redis.RedisError, ValueError) as error:
+            raise UserError(f"Redis does not answer: {error}") from None
+        # Whole in itself, as all scripts of Redis: nobody comes in between.
+        self._put = self._redis.register_script(
+            "local there = redis.call('HGET', KEYS[1], 'generation') "
+            "if there and tonumber(there) > tonumber(ARGV[1]) then return 0 end "
+            "redis.call('HSET', KEYS[1], 'generation', ARGV[1], 'data', ARGV[2]) "
+            "redis.call('PEXPIRE', KEYS[1], ARGV[3]) return 1"
+        )
+        self._take = self._redis.register_script(
+            "if redis.call('EXISTS', KEYS[1]) == 0 then return nil end "
+            "redis.call('HINCRBY', KEYS[1], 'generation', 1) "
+            "return redis.call('HMGET', KEYS[1], 'generation', 'data')"
+        )
+        self._drop = self._redis.register_script(
+            "if redis.call('HGET', KEYS[1], 'generation') == ARGV[1] then "
+            "redis.call('DEL', KEYS[1]) end"
+        )
+
+    def put(self, name: str, entry: Entry) -> bool:
+        arguments = [entry.generation, entry.data, round(1000 * self._seconds)]
+        return bool(self._run(self._put, name, arguments))
+
+    def take(self, name: str) -> Entry | None:
+        found = self._run(self._take, name, [])
+        return None if found is None else Entry(int(found[0]), found[1])
+
+    def drop(self, name: str, generation: int) -> None:
+        self._run(self._drop, name, [generation])
+
+    def sweep(self) -> None:
+        """Redis does."""
+
+    def check(self) -> None:
+        self._asked(self._redis.ping)
+
+    def _run(self, script: Callable[..., Any], name: str, arguments: list[Any]) -> Any:
+        return self._asked(lambda: script(keys=[f"asrkit:call:{name}"], args=arguments))
+
+    def _asked(self, ask: Callable[[], Any]) -> Any:
+        """Redis's answer; OSError if there is none, and TimeoutError if it does not come."""
+        try:
+            return ask()
+        except self._timeout as error:
+            raise TimeoutError(f"Redis: {error}") from error
+        except self._error as error:
+            raise OSError(f"Redis: {error}") from error

@@ -1,0 +1,264 @@
+"""asrkit's own protocol, /v1/stream: a start message, binary audio, partial and final texts.
+
+Messages are those of `asrkit.serve.protocols.messages`. A call outlives its connection, and its
+process where the store does: the client comes back with a resume message, and goes on with the
+first sample that has not come.
+"""
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from asrkit.audio.opus import OpusDecoder
+from asrkit.errors import UserError, reason
+from asrkit.serve import fair, resumption
+from asrkit.serve.call_store import Entry
+from asrkit.serve.protocols import messages
+from asrkit.serve.protocols.messages import (
+    ENCODINGS,
+    Commit,
+    End,
+    Ended,
+    Error,
+    Partial,
+    Resume,
+    Start,
+    Started,
+)
+from asrkit.serve.protocols.websockets import (
+    both_ways,
+    cut_off,
+    next_message,
+    put,
+    samples_of,
+    telling,
+)
+from asrkit.serve.resumption import Parked, Version
+from asrkit.serve.server import RefusedError, Server
+from asrkit.serve.worker import Call
+
+logger = logging.getLogger(__name__)
+
+
+def error(reason: str, message: str) -> str:
+    return Error(reason=reason, message=message).model_dump_json()
+
+
+async def stream(websocket: WebSocket, server: Server) -> None:
+    """One connection: a call from its first message to its last, or a part of one."""
+    async with telling(websocket, server, error):
+        first = await first_message(websocket, server)
+        if isinstance(first, Resume):
+            line = Line(server, first.id, first.token)
+            async with line.alone():
+                await line.run(websocket, await line.taken_up(first.ack), first.finals)
+        else:
+            line = Line(server, secrets.token_urlsafe(12), secrets.token_urlsafe(24))
+            async with line.alone():
+                await line.run(websocket, Parked(first))
+
+
+async def first_message(websocket: WebSocket, server: Server) -> Start | Resume:
+    message = await next_message(websocket, server, is_first=True)
+    first = messages.parsed(message) if isinstance(message, str) else None
+    if not isinstance(first, Start | Resume):
+        raise UserError("the first message has to be a start or a resume")
+    return first
+
+
+class MovedError(RefusedError):
+    """The call goes on by another connection."""
+
+    def __init__(self) -> None:
+        super().__init__(409, "moved", "the call goes on by another connection")
+
+
+class Line:
+    """One connection of a call. Between two of them the call is bytes in the server's store.
+
+    Args:
+        server: whose call it is.
+        id: of the call, by which its client comes back.
+        token: likewise.
+    """
+
+    def __init__(self, server: Server, id: str, token: str) -> None:
+        self.server, self.id, self.token = server, id, token
+        self.name = resumption.name_of(id, token)
+        self.version = Version(0, 0)  # of the call in the store
+        self.last: Parked  # what is there, and when it was put there
+        self.last_at = 0.0
+        self.told = False  # whether the client was told anything since
+        self.opus: OpusDecoder | None = None
+        self.warning = ""  # for the last message
+        self.moved = asyncio.Event()  # set when another connection takes over
+        self.left = asyncio.Event()
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """While no other connection to this process has the call."""
+        lines = self.server.lines
+        while (other := lines.get(self.name)) is not None:
+            other.moved.set()
+            await other.left.wait()
+        lines[self.name] = self
+        try:
+            yield
+        finally:
+            del lines[self.name]
+            self.left.set()
+
+    async def taken_up(self, ack: int) -> Parked:
+        """The call as it is in the store, and from now on this connection's.
+
+        Raises:
+            RefusedError: if there is none, or with another token, or only an older state of it,
+                as where files were exchanged.
+        """
+        try:
+            entry = await self.server.kept.take(self.name)
+        except OSError as error:
+            raise RefusedError(503, "streams", f"calls cannot be read: {reason(error)}") from None
+        if entry is None:
+            raise RefusedError(404, "unknown", "there is no such call, or no more")
+        call, version = resumption.from_bytes(entry.data, self.server.key, self.name)
+        newest = self.server.newest.get(self.name, version)
+        if version.generation >= entry.generation or version < newest or call.received < ack:
+            raise RefusedError(409, "stale", "only an older state of the call is left")
+        self.version = Version(entry.generation, 0)
+        return call
+
+    async def run(self, websocket: WebSocket, first: Parked, finals: int = 0) -> None:
+        """Begin or go on with the call, whose client has so many final segments."""
+        start, saved, _ = self.last = first
+        if start.encoding == "opus":
+            self.opus = OpusDecoder(first.received, first.packets)
+        model = self.server.model(start.model)
+        recognizer = await self.server.recognizer_for(model, start.hotwords, start.pause_ms)
+        with self.server.call(model, start.sample_rate, recognizer, saved) as call:
+            started = Started(
+                model=model.name, context=recognizer.context, id=self.id, token=self.token,
+                ack=call.received, commits=call.commits,
+            )  # fmt: skip
+            try:
+                if self.server.store.survives:
+                    await self.put(first, call)
+                try:
+                    await both_ways(
+                        self.leave(), self.keep_on(call), self.read(websocket, call, start),
+                        self.write(websocket, call, start, started, finals),
+                    )  # fmt: skip
+                finally:  # also after the end: the last messages may be lost
+                    await self.keep_last(call)
+            except (WebSocketDisconnect, MovedError):
+                raise
+            except UserError:
+                await self.server.kept.drop(self.name, self.version.generation)
+                raise
+
+    async def keep(self, call: Call) -> None:
+        """Put the call into the store as it is.
+
+        Raises:
+            MovedError: if it is another process's by now.
+        """
+        self.told = False
+        saved = await call.save()
+        packets = tuple(self.opus.past(saved.received)) if self.opus else ()
+        await self.put(Parked(self.last.start, saved, packets), call)
+
+    async def keep_last(self, call: Call) -> None:
+        """Put the call into the store when its connection ends.
+
+        What its client can send again need not be there: all that it was not told about. Its
+        place is free by then, however long the store takes.
+        """
+        self.server.calls.pop(call, None)
+        if not self.server.store.survives:
+            await (self.keep(call) if self.told else self.put(self.last, call))
+        elif call.seconds > self.last.received / self.last.start.sample_rate or self.told:
+            age, server = time.monotonic() - self.last_at, self.server
+            if age >= server.limits.save_s or server.may_keep():
+                await self.keep(call)
+
+    async def put(self, value: Parked, call: Call) -> None:
+        """Put a state of the call into the store.
+
+        Raises:
+            MovedError: if it is another process's by now.
+        """
+        self.version = version = self.version._replace(number=self.version.number + 1)
+        data = resumption.to_bytes(value, self.server.key, self.name, version)
+        owner = fair.address()
+        entry = Entry(version.generation, data, owner, call.seconds)
+        try:
+            if not await self.server.kept.put(self.name, entry):
+                raise MovedError
+        except OSError as error:
+            logger.warning("a call could not be kept: %s", reason(error))  # and goes on
+            return
+        self.server.note_newest(self.name, version)
+        self.last, self.last_at = value, time.monotonic()
+
+    async def keep_on(self, call: Call) -> None:
+        """Keep the call now and then, in a store that survives this process."""
+        while self.server.store.survives:
+            await asyncio.sleep(self.server.limits.save_s)
+            if call.seconds > self.last.received / self.last.start.sample_rate or self.told:
+                await self.keep(call)
+
+    async def leave(self) -> None:
+        """Raises MovedError when another connection takes over."""
+        await self.moved.wait()
+        raise MovedError
+
+    async def read(self, websocket: WebSocket, call: Call, start: Start) -> None:
+        """Audio and requests of the client, until it ends the call."""
+        past = b""
+        while True:
+            message = await next_message(websocket, self.server)
+            if isinstance(message, bytes):
+                await call.room()  # a wait may be cancelled, decoding not undone
+                if self.opus is None:
+                    samples, past = samples_of(past, message, ENCODINGS[start.encoding])
+                else:
+                    samples = self.opus.decode(message)
+                await put(call, self.server, samples, start.sample_rate)
+                continue
+            asked = messages.parsed(message)
+            if isinstance(asked, End):
+                self.warning = cut_off(past)
+                return call.end()
+            if not isinstance(asked, Commit):
+                raise UserError("the call has started already")
+            call.commit()
+
+    async def write(
+        self, websocket: WebSocket, call: Call, start: Start, started: Started, finals: int
+    ) -> None:
+        """What is new to the client, which has so many finals, until the call has ended."""
+        await websocket.send_text(started.model_dump_json())
+        num_finals = 0
+        while (news := await call.news()) is not None:
+            ack = self.last.received if self.server.store.survives else call.received
+            self.told = True
+            recognized = round(news.seconds * start.sample_rate)
+            for segment in news.segments:
+                num_finals += 1
+                if num_finals > finals:
+                    final = messages.final(segment, ack, recognized)
+                    await websocket.send_text(final.model_dump_json())
+            if not news.is_final:
+                words = messages.timed(news.words)
+                partial = Partial(
+                    text=news.text, stable=news.stable_text, words=words, ack=ack,
+                    recognized=recognized,
+                )  # fmt: skip
+                await websocket.send_text(partial.model_dump_json())
+        ended = Ended(ack=call.received, warning=self.warning or None)
+        await websocket.send_text(ended.model_dump_json(exclude_none=True))

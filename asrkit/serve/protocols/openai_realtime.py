@@ -1,0 +1,239 @@
+"""OpenAI's realtime transcription, /v1/realtime?intent=transcription: events, audio in base64.
+
+Segments are items. With `turn_detection` they end at pauses, without it where the client commits.
+Deltas are stable text: what was sent is never taken back.
+"""
+
+import base64
+import binascii
+import json
+import math
+from contextlib import ExitStack
+from itertools import count
+from typing import Any
+
+import numpy as np
+from starlette.websockets import WebSocket
+
+from asrkit.errors import UserError
+from asrkit.runtime import Segment
+from asrkit.runtime.endpoint import PAUSE_MS
+from asrkit.serve.protocols.g711 import A_LAW, MU_LAW
+from asrkit.serve.protocols.websockets import both_ways, next_message, put, samples_of, telling
+from asrkit.serve.realtime_messages import (
+    G711,
+    AnyEvent,
+    Append,
+    Clear,
+    Commit,
+    Session,
+    changed,
+    error_event,
+    event_of,
+    first_session,
+    id_of,
+    loaded,
+    no_effect,
+    rate_of,
+    unused,
+)
+from asrkit.serve.server import RefusedError, Server, phrases_of
+from asrkit.serve.worker import Call, News
+
+ITEM = "conversation.item.input_audio_transcription"
+
+
+async def realtime(websocket: WebSocket, server: Server) -> None:
+    """One connection."""
+
+    def error(reason: str, message: str) -> str:
+        return json.dumps(error_event(reason, message))
+
+    async with telling(websocket, server, error):
+        if websocket.query_params.get("intent") != "transcription":
+            raise UserError("only /v1/realtime?intent=transcription is served")
+        with ExitStack() as stack:
+            connection, name = (
+                Connection(websocket, server, stack),
+                websocket.query_params.get("model"),
+            )
+            await connection.start(first_session(server.model().pause_ms, name))
+            await both_ways(connection.read(), connection.write())
+
+
+class Connection:
+    """One client's session and the call that goes on.
+
+    Args:
+        websocket: of the client.
+        server: whose calls these are.
+        stack: ends the call with the connection.
+    """
+
+    def __init__(self, websocket: WebSocket, server: Server, stack: ExitStack) -> None:
+        self.websocket, self.server, self.stack = websocket, server, stack
+        self.numbers = count(1)
+        self.session: Session  # with its call and the call's item, from `begin`
+        self.call: Call
+        self.item: Item
+        self.past, self.commits = b"", 0  # of the call
+        self.previous: str | None = None  # item that was completed
+
+    async def tell(self, kind: str, **fields: object) -> None:
+        event = {"type": kind, "event_id": f"event_{next(self.numbers)}", **fields}
+        await self.websocket.send_text(json.dumps(event, ensure_ascii=False))
+
+    async def start(self, session: Session) -> None:
+        """Begin the first call of the connection."""
+        warnings = await self.begin(session)
+        await self.tell("session.created", session=session.model_dump())
+        await self.warn(warnings)
+
+    async def warn(self, warnings: list[str]) -> None:
+        """Say what of a session has no effect; "" is not a warning."""
+        for warning in filter(None, warnings):
+            await self.tell("warning", message=warning)
+
+    async def begin(self, session: Session) -> list[str]:
+        """Begin a call with a session; returns warnings, of which some may be "".
+
+        Raises:
+            UserError: for a session that cannot be; the one before goes on, nothing has changed.
+        """
+        settings, server = session.audio.input, self.server
+        asked = settings.transcription
+        model, instead = server.openai_model(asked.model)
+        phrases, left_out = await server.preferred(model, phrases_of(asked.prompt))
+        vad, pause_ms = settings.turn_detection, 0
+        if vad is not None:
+            pause_ms = vad.silence_duration_ms or model.pause_ms or PAUSE_MS
+            vad.silence_duration_ms = pause_ms  # of the session that the client is told
+        asked.model = model.name if instead else asked.model
+        recognizer = await server.recognizer_for(model, phrases, pause_ms)
+        self.stack.close()
+        calling = server.call(model, rate_of(settings), recognizer)
+        self.call = self.stack.enter_context(calling)
+        self.session, self.past, self.commits = session, b"", 0
+        self.item = Item(f"item_{next(self.numbers)}")
+        return [instead, left_out, model.other_language(asked.language or "")]
+
+    async def read(self) -> None:
+        """Events of the client; those that cannot be followed are answered with an error."""
+        while True:
+            message = await next_message(self.websocket, self.server)
+            value: object = None
+            try:
+                value = loaded(message)
+                await self.follow(event_of(value))
+            except RefusedError:
+                raise
+            except UserError as error:
+                await self.websocket.send_text(
+                    json.dumps(error_event("invalid_request", str(error), id_of(value)))
+                )
+
+    async def follow(self, event: AnyEvent) -> None:
+        if isinstance(event, Append):
+            await self.append(event.audio)
+        elif isinstance(event, Commit):
+            if not self.call.seconds:
+                raise UserError("there is no audio to commit")
+            self.call.commit()
+        elif isinstance(event, Clear):
+            await self.begin(self.session)
+            await self.tell("input_audio_buffer.cleared")
+        else:
+            await self.update(event.session)
+
+    async def update(self, asked: dict[str, Any]) -> None:
+        """Change the fields of the session that a client names, all of them or none."""
+        if self.call.seconds:
+            raise UserError("the session has audio already: clear it first")
+        session = changed(self.session, asked)
+        warnings = await self.begin(session)
+        await self.tell("session.updated", session=session.model_dump())
+        await self.warn([*warnings, no_effect(unused(asked, session, "session"))])
+
+    async def append(self, text: str) -> None:
+        try:
+            data = base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError):
+            raise UserError("audio: expected base64") from None
+        settings = self.session.audio.input
+        if isinstance(settings.format, G711):
+            table = MU_LAW if settings.format.type == "audio/pcmu" else A_LAW
+            samples = table[np.frombuffer(data, np.uint8)]
+        else:
+            samples, self.past = samples_of(self.past, data, np.dtype("<i2"))
+        await put(self.call, self.server, samples, rate_of(settings))
+
+    async def write(self) -> None:
+        """What is new, item by item; a call that was cleared is followed by the next one."""
+        while True:
+            call = self.call
+            while (news := await call.news()) is not None and call is self.call:
+                await self.report(news)
+            if call is self.call:
+                return
+
+    async def report(self, news: News) -> None:
+        """The events of what is new."""
+        vad = self.session.audio.input.turn_detection is not None
+        for segment in news.segments:
+            if vad:
+                await self.started(segment.start)
+                await self.complete([segment], segment.end)
+            else:
+                self.item.segments.append(segment)
+        while self.commits < news.commits:
+            self.commits += 1
+            if not vad:
+                await self.complete(self.item.segments, news.seconds)
+        if news.words and vad:
+            await self.started(news.words[0].start)
+        if news.stable_text:
+            known = [segment.text for segment in self.item.segments]
+            await self.delta(" ".join([*known, news.stable_text]))
+
+    async def started(self, seconds: float) -> None:
+        """The first words of an item."""
+        if not self.item.started:
+            self.item.started = True
+            await self.tell(
+                "input_audio_buffer.speech_started",
+                audio_start_ms=round(1000 * seconds), item_id=self.item.id,
+            )  # fmt: skip
+
+    async def delta(self, text: str) -> None:
+        """What is new of an item's stable text."""
+        new = text[len(self.item.sent) :]
+        if new:
+            self.item.sent = text
+            await self.tell(f"{ITEM}.delta", item_id=self.item.id, content_index=0, delta=new)
+
+    async def complete(self, segments: list[Segment], end: float) -> None:
+        """The item ends with these segments, and the next one begins."""
+        item, text = self.item, " ".join(segment.text for segment in segments)
+        if item.started:
+            await self.tell(
+                "input_audio_buffer.speech_stopped",
+                audio_end_ms=round(1000 * end), item_id=item.id,
+            )  # fmt: skip
+        await self.tell(
+            "input_audio_buffer.committed", item_id=item.id, previous_item_id=self.previous
+        )
+        await self.delta(text)
+        start = segments[0].start if segments else end
+        usage = {"type": "duration", "seconds": math.ceil(end - start)}
+        await self.tell(
+            f"{ITEM}.completed", item_id=item.id, content_index=0, transcript=text, usage=usage
+        )
+        self.previous, self.item = item.id, Item(f"item_{next(self.numbers)}")
+
+
+class Item:
+    """What has been sent of an item that goes on."""
+
+    def __init__(self, id: str) -> None:
+        self.id, self.started, self.sent = id, False, ""
+        self.segments: list[Segment] = []

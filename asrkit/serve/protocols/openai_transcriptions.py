@@ -1,0 +1,322 @@
+"""OpenAI's POST /v1/audio/transcriptions: a file in, its text out, whole or as it is recognised."""
+
+import asyncio
+import json
+import math
+import os
+import tempfile
+import zlib
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.types import Message, Receive, Scope, Send
+
+from asrkit.errors import UserError, shown
+from asrkit.registry import refusal
+from asrkit.runtime import Recognizer, Segment, formats
+from asrkit.serve import fair
+from asrkit.serve.server import RefusedError, Server, phrases_of
+from asrkit.serve.uploads import Decoders, Decoding
+from asrkit.serve.worker import Call, CallError
+
+FORMATS = ("json", "text", "srt", "vtt", "verbose_json")
+GRANULARITIES = ("segment", "word")
+UNDETERMINED = "und"  # ISO 639's code of a language that nobody stated
+SWITCH = {"true": True, "1": True, "false": False, "0": False}
+# Of OpenAI's that change nothing here: nothing is sampled.
+IGNORED = ("temperature", "chunking_strategy", "include[]")
+KNOWN = (
+    "file", "model", "language", "prompt", "response_format", "stream", "timestamp_granularities[]",
+    *IGNORED,
+)  # fmt: skip
+HEADERS = {
+    # A client would send what is refused to its end, if its connection were not closed.
+    401: {"WWW-Authenticate": "Bearer", "Connection": "close"},
+    403: {"Connection": "close"},
+    413: {"Connection": "close"},
+    503: {"Retry-After": "5", "Connection": "close"},
+}
+DESCRIPTORS = Path(f"/proc/{os.getpid()}/fd")  # where another process opens a file without a name
+CLIENT_LEFT = 499  # status in the log; nobody receives it
+WARNING = "X-Asrkit-Warning"  # header of a response
+FIELDS_BYTES = 1_000_000  # of a form beside its file
+
+
+async def transcriptions(request: Request, server: Server, decoders: Decoders) -> Response:
+    """One request."""
+    try:
+        async with AsyncExitStack() as stack:
+            async with bounded(request, server).form(max_files=1, max_fields=20) as form:
+                asked = Asked(form, server)
+                path = await saved(asked.file, server, stack)
+            return await unless_left(request, answer(asked, path, server, decoders, stack))
+    except CallError as error:
+        return refused(error.__cause__ if isinstance(error.__cause__, UserError) else error)
+    except UserError as error:
+        return refused(error)
+    except HTTPException as error:  # a form that cannot be read
+        return refused(UserError(error.detail))
+    except OSError as error:  # a full disk, too many processes
+        text = f"no file can be taken now: {error.strerror}"
+        return refused(RefusedError(503, "system", text))
+
+
+async def answer(
+    asked: "Asked", path: Path, server: Server, decoders: Decoders, stack: AsyncExitStack
+) -> Response:
+    """The response to a request whose file lies at `path`; the stack ends what it begins."""
+    decoding = await stack.enter_async_context(decoders.decoding(path))
+    phrases, left_out = await server.preferred(asked.model, asked.phrases)
+    asked.warnings.append(left_out)
+    recognizer = await server.recognizer_for(asked.model, phrases)
+    calling = server.call(asked.model, decoding.sample_rate, recognizer, patient=True)
+    call = stack.enter_context(calling)
+    await stack.enter_async_context(fed(call, decoding))
+    if asked.stream:
+        return asked.warned(Events(events(call, decoding), stack.pop_all()))
+    segments = await call.segments()
+    asked.warnings += decoding.warnings
+    return asked.warned(asked.written(segments, decoding.seconds, recognizer))
+
+
+async def unless_left(request: Request, work: Coroutine[Any, Any, Response]) -> Response:
+    """The result of the work, which is cancelled when the client has left.
+
+    Hours of audio would otherwise take the place of files that somebody waits for.
+    """
+    working, leaving = fair.task(work), fair.task(left(request))
+    try:
+        await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else Response(status_code=CLIENT_LEFT)
+    finally:
+        working.cancel()
+        leaving.cancel()
+        await asyncio.gather(working, leaving, return_exceptions=True)
+
+
+async def left(request: Request) -> None:
+    """Wait until the client of a request that has been read leaves."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def bounded(request: Request, server: Server) -> Request:
+    """The request, whose body is a form with a file that is not too large.
+
+    Raises:
+        UserError: for another kind of body; RefusedError, when it is read, for one too large.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "multipart/form-data":
+        raise UserError(f"expected multipart/form-data with a file, got {shown(kind)}")
+    left = server.limits.upload_mb * 1_000_000 + FIELDS_BYTES
+
+    async def receive() -> Message:
+        nonlocal left
+        message = await request.receive()
+        left -= len(message.get("body", b""))
+        if left < 0:
+            raise too_large(server)
+        return message
+
+    return Request(request.scope, receive)
+
+
+def too_large(server: Server) -> RefusedError:
+    return RefusedError(413, "too_large", f"at most {server.limits.upload_mb} MB are taken")
+
+
+def refused(error: UserError) -> JSONResponse:
+    """An error as OpenAI words them."""
+    status = error.status if isinstance(error, RefusedError) else 400
+    reason = error.reason if isinstance(error, RefusedError) else "invalid_request"
+    kind = "server_error" if status >= 500 else "invalid_request_error"
+    body = {"message": str(error), "type": kind, "param": None, "code": reason}
+    return JSONResponse({"error": body}, status, HEADERS.get(status))
+
+
+class Asked:
+    """What a request asks for.
+
+    Raises:
+        UserError: for a field that is unknown, missing or has no such value.
+    """
+
+    def __init__(self, form: FormData, server: Server) -> None:
+        for name in form:
+            if name not in KNOWN:
+                raise UserError(f"the field {refusal(name, KNOWN)}")
+            if len(form.getlist(name)) > 1 and not name.endswith("[]"):
+                raise UserError(f"{name}: given more than once")
+        texts = {name: value for name, value in form.items() if isinstance(value, str)}
+        file = form.get("file")
+        if not isinstance(file, UploadFile):
+            raise UserError("file: expected an audio file")
+        if others := form.keys() - texts.keys() - {"file"}:
+            raise UserError(f"{shown(min(others))}: expected text, not a file")
+        try:
+            self.model, instead = server.openai_model(texts.get("model"))
+        except UserError as error:
+            raise RefusedError(404, "model_not_found", str(error)) from None
+        self.file, self.form = file, texts.get("response_format", "json")
+        if self.form not in FORMATS:
+            raise UserError(f"response_format {refusal(self.form, FORMATS)}")
+        self.language = texts.get("language", "")
+        stream = texts.get("stream", "false").lower()
+        if stream not in SWITCH:
+            raise UserError(f"stream {refusal(stream, SWITCH)}")
+        self.stream = SWITCH[stream]
+        self.phrases = phrases_of(texts.get("prompt", ""))
+        self.times = set(map(str, form.getlist("timestamp_granularities[]"))) or {"segment"}
+        if unknown := self.times.difference(GRANULARITIES):
+            raise UserError(f"timestamp_granularities[] {refusal(min(unknown), GRANULARITIES)}")
+        self.warnings = [instead, *self.without_effect(form)]
+        self.warnings.append(self.model.other_language(self.language))
+
+    def without_effect(self, form: FormData) -> Iterator[str]:
+        """Warnings about fields of the request that change nothing."""
+        if given := [name for name in IGNORED if name in form]:
+            yield f"{', '.join(given)}: no effect here"
+        if "timestamp_granularities[]" in form and (self.stream or self.form != "verbose_json"):
+            yield "timestamp_granularities[]: no effect but in response_format verbose_json"
+        if self.stream and self.form != "json":
+            yield f"response_format {self.form}: no effect on a stream of events"
+
+    def warned(self, response: Response) -> Response:
+        """The response with a header that says what of the request has no effect."""
+        if warning := "; ".join(filter(None, self.warnings)):
+            response.headers[WARNING] = ascii(warning)[1:-1]  # headers have no other letters
+        return response
+
+    def written(self, segments: list[Segment], seconds: float, recognizer: Recognizer) -> Response:
+        """The recognised segments in the form that is asked for."""
+        words = [word for segment in segments for word in segment.words]
+        text = " ".join(segment.text for segment in segments)
+        if self.form == "text":
+            return PlainTextResponse(text + "\n")
+        if self.form in ("srt", "vtt"):
+            recording = formats.Recording(words, duration=seconds)
+            return PlainTextResponse(formats.write(self.form, [recording]))
+        usage = {"type": "duration", "seconds": math.ceil(seconds)}
+        if self.form == "json":
+            return JSONResponse({"text": text, "usage": usage})
+        body = {
+            "task": "transcribe", "language": self.language_of(recognizer), "duration": seconds,
+            "text": text, "usage": usage,
+        }  # fmt: skip
+        if "word" in self.times:
+            body["words"] = [
+                {"word": w.text, "start": w.start, "end": w.end}
+                | ({} if w.spaced else {"spaced": False})
+                for w in words
+            ]
+        if "segment" in self.times:
+            body["segments"] = [verbose(i, segment) for i, segment in enumerate(segments)]
+        return JSONResponse(body)
+
+    def language_of(self, recognizer: Recognizer) -> str:
+        """The language of the text: the model's, which of several the request chooses."""
+        if self.language in recognizer.languages:
+            return self.language
+        return recognizer.language or self.language or UNDETERMINED
+
+
+def verbose(number: int, segment: Segment) -> dict[str, Any]:
+    """A segment with all that OpenAI's schema requires; what a CTC network has not got is 0."""
+    data = segment.text.encode()
+    logs = [math.log(max(word.confidence, 1e-9)) for word in segment.words]
+    return {
+        "id": number, "seek": 0, "start": segment.start, "end": segment.end, "text": segment.text,
+        "tokens": [], "temperature": 0.0, "avg_logprob": sum(logs) / max(1, len(logs)),
+        "compression_ratio": len(data) / max(1, len(zlib.compress(data))), "no_speech_prob": 0.0,
+    }  # fmt: skip
+
+
+async def saved(file: UploadFile, server: Server, stack: AsyncExitStack) -> Path:
+    """A copy of an upload, in a file that is deleted with the stack.
+
+    On Linux the file has no name, and a process that is killed leaves nothing behind.
+
+    Raises:
+        RefusedError: for one that is too large.
+    """
+    left = server.limits.upload_mb * 1_000_000
+    nameless = DESCRIPTORS.is_dir()
+    if nameless:
+        copy: Any = tempfile.TemporaryFile(prefix="asrkit-")  # noqa: SIM115
+        stack.enter_context(copy)
+        path = DESCRIPTORS / str(copy.fileno())
+    else:
+        copy = tempfile.NamedTemporaryFile(prefix="asrkit-", delete=False)  # noqa: SIM115
+        stack.callback(os.unlink, copy.name)
+        path = Path(copy.name)
+    with nullcontext(copy) if nameless else copy:
+        while data := await file.read(1 << 20):
+            left -= len(data)
+            if left < 0:
+                raise too_large(server)
+            copy.write(data)
+        copy.flush()
+    return path
+
+
+@asynccontextmanager
+async def fed(call: Call, decoding: Decoding) -> AsyncIterator[None]:
+    """A file's audio goes into a call in this block, as fast as the network takes it."""
+    feeding = asyncio.ensure_future(feed(call, decoding))
+    try:
+        yield
+    finally:
+        feeding.cancel()
+        await asyncio.gather(feeding, return_exceptions=True)
+
+
+async def feed(call: Call, decoding: Decoding) -> None:
+    try:
+        async for samples in decoding.blocks():
+            await call.accept(samples)
+        call.end()
+    except Exception as error:  # whatever it is: the call must not wait for more
+        call.fail(error)
+
+
+class Events(StreamingResponse):
+    """Server-sent events, after which, or when nobody takes them any more, a stack is closed."""
+
+    def __init__(self, texts: AsyncIterator[str], stack: AsyncExitStack) -> None:
+        super().__init__(texts, media_type="text/event-stream")
+        self.stack = stack
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self.stack:
+            await super().__call__(scope, receive, send)
+
+
+async def events(call: Call, decoding: Decoding) -> AsyncIterator[str]:
+    """Server-sent events: what stays of the text as it is recognised, and the whole at the end."""
+    text = sent = ""
+    try:
+        while (news := await call.news()) is not None:
+            text = joined([text, *(segment.text for segment in news.segments)])
+            stable = joined([text, news.stable_text])
+            if stable != sent:
+                yield event({"type": "transcript.text.delta", "delta": stable[len(sent) :]})
+                sent = stable
+        more = {"warnings": decoding.warnings} if decoding.warnings else {}
+        yield event({"type": "transcript.text.done", "text": text, **more})
+    except UserError as error:
+        yield event({"type": "error", "error": {"message": str(error), "type": "server_error"}})
+
+
+def joined(texts: list[str]) -> str:
+    return " ".join(filter(None, texts))
+
+
+def event(value: dict[str, Any]) -> str:
+    return f"data: {json.dumps(value, ensure_ascii=False)}\n\n"

@@ -1,0 +1,128 @@
+"""The OpenAPI description of what is not a WebSocket, at /openapi.json."""
+
+from collections.abc import Collection
+from typing import Any
+
+from asrkit.serve.protocols.openai_transcriptions import FORMATS, GRANULARITIES
+from asrkit.serve.server import Server
+from asrkit.version import __version__
+
+Schema = dict[str, Any]
+TEXT: Schema = {"type": "string"}
+NUMBER: Schema = {"type": "number"}
+ADDRESSES = {  # that are only read: what each gives, and its media type
+    "/healthz": ("Whether the server runs", "text/plain"),
+    "/readyz": ("Whether it takes calls", "text/plain"),
+    "/metrics": ("Figures for Prometheus", "text/plain"),
+    "/schema.json": ("JSON schema of the messages at /v1/stream", "application/json"),
+    "/openapi.json": ("This description", "application/json"),
+}
+REFUSALS = {
+    400: "A field, a form or a file that cannot be used",
+    404: "No such model",
+    413: "Too large, too long, or too much work to decode",
+    503: "Full: try again later",
+}
+
+
+def described(server: Server) -> Schema:
+    """The description of a server, with the names of its models."""
+    paths: Schema = {
+        path: {"get": {"summary": what, "responses": responses({kind: {}})}}
+        for path, (what, kind) in ADDRESSES.items()
+    }
+    paths["/v1/models"] = {
+        "get": {
+            "summary": "The models that are served",
+            "responses": responses({"application/json": MODELS}),
+        }
+    }
+    paths["/v1/audio/transcriptions"] = {
+        "post": {
+            "summary": "The text of an audio file",
+            "requestBody": {
+                "required": True,
+                "content": {"multipart/form-data": {"schema": form(server)}},
+            },
+            "responses": responses(
+                {"application/json": TRANSCRIPTION, "text/plain": TEXT, "text/event-stream": {}},
+                REFUSALS,
+            ),
+        }
+    }
+    description: Schema = {
+        "openapi": "3.1.0", "info": {"title": "asrkit", "version": __version__}, "paths": paths,
+    }  # fmt: skip
+    if server.token is not None:
+        description["components"] = {
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}
+        }
+        description["security"] = [{"token": []}]
+    return description
+
+
+def responses(content: dict[str, Schema], refusals: Collection[int] = ()) -> Schema:
+    """What an address answers, by status."""
+    found: Schema = {
+        "200": {
+            "description": "Done",
+            "content": {kind: {"schema": schema} for kind, schema in content.items()},
+        }
+    }
+    error = {"application/json": {"schema": ERROR}}
+    for status in sorted({401, 403, *refusals}):
+        what = REFUSALS.get(status, "Without the token, or from another site's page")
+        found[str(status)] = {"description": what, "content": error}
+    return found
+
+
+def form(server: Server) -> Schema:
+    """The fields of an upload."""
+    return record(
+        ["file"],
+        file={"type": "string", "format": "binary"},
+        model={
+            "enum": list(server.models),
+            "description": "the first if left out; it also takes the place of OpenAI's models",
+        },
+        response_format={"enum": list(FORMATS), "default": FORMATS[0]},
+        stream={"type": "boolean", "default": False},
+        prompt=TEXT | {"description": "hotwords, with commas between them"},
+        language=TEXT,
+        temperature=TEXT | {"description": "changes nothing, as the fields that follow"},
+        chunking_strategy=TEXT,
+        **{
+            "timestamp_granularities[]": array({"enum": list(GRANULARITIES)}),
+            "include[]": array(TEXT),
+        },
+    ) | {"additionalProperties": False}
+
+
+def record(required: Collection[str], **properties: Schema) -> Schema:
+    """An object with these properties."""
+    return {"type": "object", "required": list(required), "properties": properties}
+
+
+def array(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+TIMES = {"start": NUMBER, "end": NUMBER}
+TRANSCRIPTION = record(
+    ["text", "usage"],
+    text=TEXT,
+    usage=record(["type", "seconds"], type={"const": "duration"}, seconds={"type": "integer"}),
+    task={"const": "transcribe"},
+    language=TEXT,
+    duration=NUMBER,
+    words=array(record(["word", *TIMES], word=TEXT, **TIMES)),
+    segments=array(record(["id", "text", *TIMES], id={"type": "integer"}, text=TEXT, **TIMES)),
+)
+MODELS = record(
+    ["object", "data"],
+    object={"const": "list"},
+    data=array(record(["id", "object"], id=TEXT, object={"const": "model"})),
+)
+ERROR = record(
+    ["error"], error=record(["message", "type", "code"], message=TEXT, type=TEXT, code=TEXT)
+)

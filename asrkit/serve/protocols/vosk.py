@@ -1,0 +1,184 @@
+"""Vosk's protocol, /vosk: 16-bit samples in, one JSON reply to every message but a config."""
+
+import json
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field, ValidationError
+from starlette.websockets import WebSocket
+
+from asrkit.errors import UserError, printable, shown
+from asrkit.runtime import Segment
+from asrkit.serve.protocols.messages import ENCODINGS
+from asrkit.serve.protocols.websockets import cut_off, next_message, put, samples_of, telling
+from asrkit.serve.server import Server
+from asrkit.serve.worker import Call, News
+
+FIXED = ("model", "sample_rate", "phrase_list")  # settings of a call that has audio
+MOST_WARNINGS = 5  # in one reply
+ONE_OF = "expected audio, or an object with one of config, eof and reset"
+
+
+class Config(BaseModel):
+    """What a client may set. Vosk's own server takes a model's path: here it is a model's name."""
+
+    model: str | None = None
+    sample_rate: Annotated[int, Field(ge=1000, le=768_000)] = 8000
+    words: bool = True
+    phrase_list: list[str] = []
+    max_alternatives: Annotated[int, Field(ge=0, le=100)] = 0
+
+
+def error(reason: str, message: str) -> str:
+    return json.dumps({"error": message, "reason": reason})
+
+
+async def vosk(websocket: WebSocket, server: Server) -> None:
+    """Calls of one client, one after another: a reset begins another one."""
+    async with telling(websocket, server, error):
+        client = Client(websocket, server)
+        while await client.call():
+            pass
+
+
+class Client:
+    """A connection with its settings.
+
+    Args:
+        websocket: of the client.
+        server: whose calls these are.
+    """
+
+    def __init__(self, websocket: WebSocket, server: Server) -> None:
+        self.websocket, self.server, self.config = websocket, server, Config()
+        self.warnings: list[str] = []  # for the next reply
+        self.is_new = True  # it has sent no message yet
+
+    async def call(self) -> bool:
+        """Serve one call; returns whether it ended with a reset, so that another one may follow."""
+        message = await self.message()
+        config, server = self.config, self.server
+        model = server.model(config.model)
+        phrases, left_out = await server.preferred(model, config.phrase_list)
+        self.warn(left_out)
+        if config.max_alternatives > 1 and not model.ranks_texts:
+            self.warn("config.max_alternatives: the search of the server finds one text")
+        recognizer = await server.recognizer_for(model, phrases)
+        with server.call(model, config.sample_rate, recognizer) as call:
+            return await self.converse(call, message)
+
+    async def converse(self, call: Call, message: str | bytes) -> bool:
+        """The messages of a call from its first one on."""
+        past, text, rate = b"", "", self.config.sample_rate
+        waiting: list[Segment] = []
+        while isinstance(message, bytes):
+            samples, past = samples_of(past, message, ENCODINGS["pcm_s16le"])
+            await put(call, self.server, samples, rate)
+            news = call.take() or News()
+            waiting += news.segments
+            text = news.text if news.seconds else text
+            if waiting:
+                await self.reply(result_of([waiting.pop(0)], self.config))
+            else:
+                await self.reply({"partial": text})
+            message = await self.message(call)
+        self.warn(cut_off(past))
+        call.end()
+        waiting += await call.segments()
+        await self.reply(result_of(waiting, self.config))
+        return request_of(message) == "reset"
+
+    async def message(self, call: Call | None = None) -> str | bytes:
+        """The next message that has a reply: audio, eof or reset.
+
+        Raises:
+            UserError: for another one, and for settings that a call with audio cannot change.
+        """
+        while True:
+            message = await next_message(self.websocket, self.server, self.is_new)
+            self.is_new = False
+            if isinstance(message, bytes) or (kind := request_of(message)) != "config":
+                return message
+            config = self.changed(object_of(message)["config"])
+            self.server.model(config.model)  # raises for a model that is not served
+            for name in FIXED if call is not None else ():
+                if getattr(config, name) != getattr(self.config, name):
+                    raise UserError(
+                        f"{kind}.{name}: the call has audio already; send a reset first"
+                    )
+            self.config = config
+
+    def changed(self, asked: object) -> Config:
+        """The settings with those that a client changes; it keeps the others.
+
+        Raises:
+            UserError: for a value that a setting cannot have.
+        """
+        if not isinstance(asked, dict):
+            raise UserError(f"config: expected an object, got {shown(asked)}")
+        if unknown := sorted(asked.keys() - Config.model_fields.keys()):
+            self.warn(
+                f"config has no effect here: {', '.join(shown(each) for each in unknown[:5])}"
+            )
+        try:
+            return Config.model_validate(self.config.model_dump() | asked)
+        except ValidationError as failed:
+            first = failed.errors(include_url=False, include_input=False)[0]
+            text = f"config.{'.'.join(map(str, first['loc']))}: {first['msg']}"
+            raise UserError(printable(text[:200])) from None
+
+    def warn(self, text: str) -> None:
+        """Add a warning to the next reply."""
+        if text and text not in self.warnings and len(self.warnings) < MOST_WARNINGS:
+            self.warnings.append(text)
+
+    async def reply(self, value: dict[str, Any]) -> None:
+        if self.warnings:
+            value, self.warnings = value | {"warning": "; ".join(self.warnings)}, []
+        await self.websocket.send_text(json.dumps(value))
+
+
+def request_of(text: str) -> str:
+    """The request that a text message is: config, eof or reset.
+
+    Raises:
+        UserError: for a message that is not exactly one of them.
+    """
+    value = object_of(text)
+    if len(value) != 1 or (kind := next(iter(value))) not in ("config", "eof", "reset"):
+        raise UserError(f"{ONE_OF}, got {shown(text)}")
+    if kind != "config" and not value[kind]:
+        raise UserError(f"{ONE_OF}, got {shown(text)}")
+    return kind
+
+
+def object_of(text: str) -> dict[str, Any]:
+    """A JSON object.
+
+    Raises:
+        UserError: for text that is none.
+    """
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise UserError("expected a JSON object or audio")
+    return value
+
+
+def result_of(segments: list[Segment], config: Config) -> dict[str, Any]:
+    """Segments as one result of Vosk's."""
+    text = " ".join(segment.text for segment in segments)
+    if config.max_alternatives:
+        ranked = segments[0].nbest if len(segments) == 1 else ()
+        texts = [(each.text, each.score) for each in ranked] or [(text, 0.0)]
+        rows = texts[: config.max_alternatives]
+        return {"alternatives": [{"text": text, "confidence": score} for text, score in rows]}
+    if not config.words:
+        return {"text": text}
+    words = [
+        {"conf": word.confidence, "end": word.end, "start": word.start, "word": word.text}
+        for segment in segments
+        for word in segment.words
+    ]
+    return {"result": words, "text": text} if words else {"text": text}

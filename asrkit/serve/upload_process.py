@@ -1,0 +1,86 @@
+"""The process that decodes one upload: python -m asrkit.serve.upload_process MEMORY SECONDS STORAGE
+
+A file can be made to crash what reads it, to hang it or to fill its memory. That is this process,
+which has no more than MEMORY bytes, SECONDS of processor time and STORAGE bytes of a file. It
+imports no torch, so that it starts fast. It reads the path of one file from standard input, and
+writes frames to standard output: a kind, the number of bytes, the bytes.
+"""
+
+import os
+import struct
+import sys
+from contextlib import suppress
+from typing import BinaryIO
+
+import numpy as np
+
+from asrkit.audio.file import AudioError
+from asrkit.audio.open_file import opened
+from asrkit.audio.read import Mixer, block_size
+
+FRAME = struct.Struct("<cI")
+HEADER, SAMPLES, WARNING, END, ERROR, NO_MEMORY = b"h", b"s", b"w", b"e", b"!", b"m"
+FORMAT = struct.Struct("<IQ")  # of a header: sample rate in Hz, number of samples or UNKNOWN
+UNKNOWN = 2**64 - 1  # number of samples of a file whose header does not state it
+DTYPE = np.dtype("<f4")  # of samples, one channel
+BLOCK_S = 5.0
+
+
+def main(memory: str, seconds: str, storage: str) -> None:
+    """Write the frames of a file: header, samples and end, or why there are no more."""
+    path, sink = os.fsdecode(sys.stdin.buffer.readline()).rstrip("\n"), sys.stdout.buffer
+    if not path:  # the server has ended
+        return
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())  # what decoders complain of
+    with suppress(AttributeError, OSError):  # not on Windows
+        os.nice(5)  # live calls come first
+    confine(int(memory), int(seconds), int(storage))
+    try:
+        write(path, sink)
+    except AudioError as error:  # whose message names the file
+        put(sink, ERROR, str(error).replace(path, "the file").encode())
+    except MemoryError:
+        put(sink, NO_MEMORY)
+
+
+def confine(memory: int, seconds: int, storage: int) -> None:
+    """Limit what this process may use, where the system can: not on Windows."""
+    try:
+        import resource
+    except ImportError:
+        return
+    for kind, limit in (
+        ("RLIMIT_AS", memory), ("RLIMIT_CPU", seconds), ("RLIMIT_FSIZE", storage),
+        ("RLIMIT_NOFILE", 32), ("RLIMIT_CORE", 0),
+    ):  # fmt: skip
+        with suppress(ValueError, OSError):  # there is a lower limit already, or no such limit
+            # A second more, or the signal would be that of any other kill.
+            resource.setrlimit(getattr(resource, kind), (limit, limit + (kind == "RLIMIT_CPU")))
+
+
+def write(path: str, sink: BinaryIO) -> None:
+    """Write the frames of a file.
+
+    Raises:
+        AudioError: for a file that cannot be read.
+    """
+    with opened(path) as file:
+        known = UNKNOWN if file.num_samples is None else file.num_samples
+        put(sink, HEADER, FORMAT.pack(file.sample_rate, known))
+        mixer = Mixer(file.name)
+        for block in file.blocks(block_size(file, BLOCK_S)):
+            put(sink, SAMPLES, mixer(block).astype(DTYPE).tobytes())
+        for problem in [*file.problems, *mixer.problems()]:
+            put(sink, WARNING, problem.replace(path, "the file").encode())
+    put(sink, END)
+
+
+def put(sink: BinaryIO, kind: bytes, data: bytes = b"") -> None:
+    """One frame."""
+    sink.write(FRAME.pack(kind, len(data)) + data)
+    sink.flush()
+
+
+if __name__ == "__main__":
+    with suppress(BrokenPipeError):  # nobody wants it any more
+        main(*sys.argv[1:])

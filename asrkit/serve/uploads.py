@@ -1,0 +1,310 @@
+"""Uploads decoded in processes of their own, whose memory and time are limited.
+
+What comes from such a process is checked like what comes from a client. A quarter of the
+processes are for short files, so that these do not wait for long ones.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import numpy as np
+
+from asrkit.audio.file import MAX_RATE, MIN_RATE
+from asrkit.audio.read import BLOCK_VALUES
+from asrkit.errors import UserError, printable
+from asrkit.serve import fair
+from asrkit.serve.places import SHARED
+from asrkit.serve.server import RefusedError, Server
+from asrkit.serve.upload_process import (
+    DTYPE,
+    END,
+    ERROR,
+    FORMAT,
+    FRAME,
+    HEADER,
+    NO_MEMORY,
+    SAMPLES,
+    UNKNOWN,
+    WARNING,
+)
+
+COMMAND = (sys.executable, "-m", "asrkit.serve.upload_process")
+LARGEST = {  # bytes of a frame
+    HEADER: FORMAT.size, SAMPLES: DTYPE.itemsize * BLOCK_VALUES, WARNING: 10_000, ERROR: 10_000,
+}  # fmt: skip
+MAX_WARNINGS = 10  # of a file
+STORAGE = 0  # bytes that a process may write to a file: what it decodes goes through its pipe
+LONG_S = 30.0  # audio of a file that is long: hours of it keep a process for minutes
+
+
+class Decoding:
+    """A file that is being decoded.
+
+    Attributes:
+        sample_rate: Hz.
+        num_samples: by the file's header, or of the blocks so far if the header does not state it;
+            after `blocks`, the number that was read.
+        warnings: a line for each thing that is not read of the file; complete after `blocks`.
+    """
+
+    def __init__(self, decoders: "Decoders", path: Path) -> None:
+        self._decoders, self._path, self._limits = decoders, path, decoders.limits
+        self._process: Process | None = None  # none while it waits for a place
+        self._is_long = False  # whether it has a place of long files
+        self.sample_rate = self.num_samples = 0
+        self.warnings: list[str] = []
+        self._is_stated = True
+
+    @property
+    def seconds(self) -> float:
+        """Length by the file's header, or of the blocks so far."""
+        return self.num_samples / self.sample_rate
+
+    async def start(self) -> None:
+        """Have the file decoded; waits for a place, and for its header.
+
+        Raises:
+            RefusedError: if too many wait already.
+            UserError: for a file that cannot be decoded within the limits.
+        """
+        await self._open()
+        if self.seconds > LONG_S:
+            await self._be_long()
+
+    async def close(self) -> None:
+        """End the process, and leave the places to others."""
+        process, self._process = self._process, None
+        try:
+            if process is not None:
+                await self._decoders.leave(process)
+        finally:
+            if self._is_long:
+                self._is_long = False
+                self._decoders.leave_long()
+
+    async def _open(self) -> None:
+        self._process = await self._decoders.enter()
+        assert self._process.stdin is not None  # for mypy
+        self._process.stdin.write(os.fsencode(self._path) + b"\n")
+        kind, data = await self._frame()
+        if kind != HEADER or len(data) != FORMAT.size:
+            raise self._broken("no header")
+        self.sample_rate, self.num_samples = FORMAT.unpack(data)
+        if not MIN_RATE <= self.sample_rate <= MAX_RATE or not self.num_samples:
+            raise self._broken("a wrong header")
+        if self.num_samples == UNKNOWN:
+            self.num_samples, self._is_stated = 0, False
+        self._check_length()
+
+    async def _be_long(self) -> bool:
+        """Take a place of long files; whether another process begins the file anew for it.
+
+        A file that has to wait for it leaves its process to short ones meanwhile.
+        """
+        waits = not self._decoders.has_room_for_long
+        if waits and (process := self._process) is not None:
+            self._process = None
+            await self._decoders.leave(process)
+        await self._decoders.enter_long()
+        self._is_long = True
+        if waits:
+            await self._open()
+        return waits
+
+    async def blocks(self) -> AsyncIterator[np.ndarray]:
+        """Float32 samples (n,), decoded as fast as they are taken.
+
+        Raises:
+            UserError: for a file that cannot be decoded within the limits.
+        """
+        taken = count = 0  # samples that were returned, and those of the process that decodes
+        while (frame := await self._frame())[0] != END:
+            kind, data = frame
+            if kind == WARNING and len(self.warnings) < MAX_WARNINGS:
+                self.warnings.append("the file " + printable(data.decode(errors="replace")))
+                continue
+            count += len(data) // DTYPE.itemsize
+            if kind != SAMPLES or len(data) % DTYPE.itemsize:
+                raise self._broken("wrong samples")
+            if not self._is_stated:
+                self.num_samples = max(count, taken)
+                self._check_length()
+            elif count > self.num_samples:
+                raise self._broken("wrong samples")
+            if count > taken:
+                yield np.frombuffer(data, DTYPE)[taken - count :]
+                taken = count
+            if self.seconds > LONG_S and not self._is_long and await self._be_long():
+                count = 0
+        self.num_samples = taken  # fewer than the header states if the file is cut off
+
+    def _check_length(self) -> None:
+        """Raises RefusedError for a file that is too long."""
+        if self.seconds > (longest := self._limits.call_s):
+            more = "" if self._is_stated else "at least "
+            text = f"{more}{self.seconds:.0f} s of audio: at most {longest:.0f} are taken"
+            raise RefusedError(413, "too_long", text)
+
+    async def _frame(self) -> tuple[bytes, bytes]:
+        """The next frame of the process: its kind, and its data.
+
+        Raises:
+            UserError: if it is an error, or none comes.
+        """
+        try:
+            kind, data = await asyncio.wait_for(self._read(), self._limits.decode_s)
+        except asyncio.TimeoutError:
+            raise self._too_long() from None
+        except asyncio.IncompleteReadError:
+            raise await self._death() from None
+        if kind == ERROR:
+            raise UserError(printable(data.decode(errors="replace")))
+        if kind == NO_MEMORY:
+            text = f"decoding the file takes more than {self._limits.decode_mb} MB of memory"
+            raise RefusedError(413, "decoding", text)
+        return kind, data
+
+    async def _read(self) -> tuple[bytes, bytes]:
+        assert self._process is not None  # for mypy
+        pipe = self._process.stdout
+        assert pipe is not None
+        kind, size = FRAME.unpack(await pipe.readexactly(FRAME.size))
+        if size > LARGEST.get(kind, 0):
+            raise self._broken("a wrong frame")
+        return kind, await pipe.readexactly(size)
+
+    async def _death(self) -> UserError:
+        """Why the process has ended."""
+        assert self._process is not None  # for mypy
+        try:
+            code = await asyncio.wait_for(self._process.wait(), self._limits.decode_s)
+        except asyncio.TimeoutError:  # it has closed its pipe, and goes on
+            return self._too_long()
+        if code == -getattr(signal, "SIGXCPU", 0):
+            return self._too_long()
+        name = signal.Signals(-code).name if -code in set(signal.Signals) else f"status {code}"
+        return self._broken(name)
+
+    def _too_long(self) -> RefusedError:
+        text = f"decoding the file takes more than {self._limits.decode_s:g} s"
+        return RefusedError(413, "decoding", text)
+
+    def _broken(self, what: str) -> RefusedError:
+        return RefusedError(400, "decoding", f"the file broke what decodes it ({what})")
+
+
+class Decoders:
+    """Processes that decode uploads, each a single one; another is ready then.
+
+    Args:
+        server: whose limits say how many at a time, and what each may use.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self.limits, self.refused = server.limits, server.figures.refused.labels("uploads")
+        self._waiting, self._waiting_long = Counter[str](), 0  # by the address of the client
+        self._spare: list[Process] = []  # that wait for a file
+        self._free = asyncio.Semaphore(self.limits.decoders)
+        self._long = asyncio.Semaphore(self.limits.decoders - self.limits.decoders // 4)
+
+    @asynccontextmanager
+    async def decoding(self, path: Path) -> AsyncIterator[Decoding]:
+        """A file's header and samples; waits for a free process.
+
+        Raises:
+            RefusedError: if too many wait already.
+            UserError: for a file that cannot be decoded within the limits.
+        """
+        decoding = Decoding(self, path)
+        try:
+            await decoding.start()
+            yield decoding
+            if not self._spare:
+                self._spare.append(await self._started())
+        finally:
+            await decoding.close()
+
+    async def enter(self) -> Process:
+        """A free process, until `leave`.
+
+        Raises:
+            RefusedError: if too many wait already, of all clients or of this one.
+        """
+        address, most = fair.address(), self.limits.uploads_waiting
+        own = 0 if address in SHARED else 2 * self._waiting[address]
+        if self._free.locked():
+            self._refuse_beyond(most, max(self._waiting.total(), own))
+        self._waiting[address] += 1
+        try:
+            await self._free.acquire()
+        finally:
+            self._waiting -= Counter([address])
+        try:
+            self._spare = [each for each in self._spare if each.returncode is None]
+            return self._spare.pop() if self._spare else await self._started()
+        except BaseException:
+            self._free.release()
+            raise
+
+    async def leave(self, process: Process) -> None:
+        """End a process, so that another file has a place."""
+        try:
+            await stop(process)
+        finally:
+            self._free.release()
+
+    @property
+    def has_room_for_long(self) -> bool:
+        """Whether a long file need not wait for its place."""
+        return not self._long.locked()
+
+    async def enter_long(self) -> None:
+        """Take a place of long files, until `leave_long`.
+
+        Raises:
+            RefusedError: if too many wait already.
+        """
+        if self._long.locked():
+            self._refuse_beyond(self.limits.uploads_waiting // 2, self._waiting_long)
+        self._waiting_long += 1
+        try:
+            await self._long.acquire()
+        finally:
+            self._waiting_long -= 1
+
+    def leave_long(self) -> None:
+        """Another long file has a place."""
+        self._long.release()
+
+    def _refuse_beyond(self, most: int, waiting: int) -> None:
+        if waiting >= most:
+            self.refused.inc()
+            raise RefusedError(503, "uploads", f"{waiting} uploads are waiting already")
+
+    async def close(self) -> None:
+        """End the processes that wait for a file."""
+        for process in self._spare:
+            await stop(process)
+
+    async def _started(self) -> Process:
+        memory = self.limits.decode_mb * 1_000_000
+        seconds = max(1, round(self.limits.decode_s))
+        return await asyncio.create_subprocess_exec(
+            *COMMAND, str(memory), str(seconds), str(STORAGE), stdin=PIPE, stdout=PIPE,
+            cwd=Path(__file__).parents[2],  # where python -m finds asrkit
+            # Every thread of a library's pool takes memory.
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+
+
+async def stop(process: Process) -> None:
+    with suppress(ProcessLookupError):  # it has ended
+        process.kill()
+    await process.communicate()  # not wait: what is still in its pipe keeps it from being closed

@@ -1,0 +1,282 @@
+"""The training data: checked utterances, the tokenizer, the statistics of the features."""
+
+import hashlib
+import logging
+import os
+import random
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from lhotse import CutSet
+from lhotse.cut import Cut
+from torch import Tensor
+
+from asrkit.audio import SAMPLE_RATE, Frontend, features
+from asrkit.build import (
+    build_frontend,
+    build_normalizer,
+    frames_needed,
+    read_tokenizer,
+    train_tokenizer,
+)
+from asrkit.config import Config
+from asrkit.data.cuts import load_cuts, perturb_speed, text_of, usable
+from asrkit.data.dataset import TextEncoder, load_samples
+from asrkit.data.index_writer import can_be_indexed, index_of
+from asrkit.data.indexed_cuts import Cuts, IndexedCuts, durations_of, rates_of
+from asrkit.data.manifest import LeftOut, ManifestError
+from asrkit.errors import UserError
+from asrkit.text import Tokenizer
+from asrkit.training.distributed import Ranks
+from asrkit.training.warm_start import kept_tokenizer
+
+logger = logging.getLogger(__name__)
+
+MAX_TEXTS = 100_000  # of an index that a tokenizer is made of
+
+
+class Fingerprint(NamedTuple):
+    """Hashes of a set of utterances, in order. Of an index `utterances` covers all of them."""
+
+    utterances: str  # ids and durations
+    ids: str
+    texts: str
+    audio: str  # paths from the manifest's folder, starts and channels
+
+
+class Corpus(NamedTuple):
+    """The training and dev sets, checked, with their tokenizer."""
+
+    train: Cuts  # each utterance at each speed
+    dev: Cuts
+    encode: TextEncoder
+    seconds: float  # of train
+    left_out: list[LeftOut]
+    fingerprints: tuple[Fingerprint, Fingerprint]  # of train and dev
+    noise: CutSet | None = None  # recordings to mix in
+
+
+def load_corpus(config: Config) -> Corpus:
+    """Read and check both manifests; the tokenizer is made from the training texts, or kept.
+
+    Of an index only durations and the lengths of texts are checked here. Texts that cannot be
+    learned are left out of their batches.
+
+    Raises:
+        ManifestError: if nothing usable is left, or too little of the training set can be read.
+    """
+    left_out: list[LeftOut] = []
+    train = opened(config.data.train, left_out)
+    check_share(left_out, len(train) + len(left_out), config)
+    dev = opened(config.data.dev, left_out)
+    name = config.training.start_from
+    kept = kept_tokenizer(name, config.text, texts_of(train)) if name else None
+    tokenizer = kept or train_tokenizer(config.text, texts_of(train))
+    if len(train) > MAX_TEXTS and not isinstance(train, CutSet):
+        logger.info("the tokenizer is made of %d of %d texts", MAX_TEXTS, len(train))
+    encode = text_encoder(config, tokenizer)
+    train = fitting(at_speeds(train, config.augmentation.speed_factors), config, left_out, encode)
+    dev = fitting(dev, config, left_out)  # texts that cannot be encoded count as errors
+    for cuts, path in ((train, config.data.train), (dev, config.data.dev)):
+        if not len(cuts):
+            reasons = "".join(f"\n  {u}" for u in left_out[:5])
+            raise ManifestError(f"{path} has no usable utterance{reasons}")
+    seconds = float(np.add.accumulate(durations_of(train))[-1])
+    noise = config.augmentation.noise
+    noises = None
+    if noise is not None:
+        noises = load_cuts(noise, left_out).to_eager()
+        if not len(noises):
+            raise ManifestError(f"augmentation.noise {noise} has no usable recording")
+    fingerprints = fingerprint(train, config.data.train), fingerprint(dev, config.data.dev)
+    return Corpus(train, dev, encode, seconds, left_out, fingerprints, noises)
+
+
+def shared_corpus(config: Config, ranks: Ranks) -> Corpus:
+    """What `load_corpus` returns on the first rank, on all ranks: the others read nothing."""
+
+    def packed() -> tuple[dict[str, Any], bytes]:
+        found = load_corpus(config)._asdict()
+        return found, found.pop("encode").tokenizer.to_bytes()
+
+    found, tokenizer = ranks.from_first(packed)
+    return Corpus(**found, encode=text_encoder(config, read_tokenizer(config.text, tokenizer)))
+
+
+def text_encoder(config: Config, tokenizer: Tokenizer) -> TextEncoder:
+    """The encoder of texts for the configuration's model."""
+    return TextEncoder(
+        tokenizer, build_normalizer(config.text), config.model.rate.num_frames,
+        frames_needed, build_frontend(config.model),
+    )  # fmt: skip
+
+
+def opened(path: str, left_out: list[LeftOut]) -> Cuts:
+    """The utterances of a manifest in memory, or of the index of shards and of lhotse's cuts."""
+    if not can_be_indexed(path):
+        return load_cuts(path, left_out)
+    index = index_of(path)
+    left_out += index.left_out
+    return IndexedCuts(index)
+
+
+def fitting(
+    cuts: Cuts, config: Config, left_out: list[LeftOut], encode: TextEncoder | None = None
+) -> Cuts:
+    """The utterances of the right length, and, for training, with texts that can be learned.
+
+    Args:
+        cuts: utterances; of an index only whether there is a text is checked.
+        config: with the limits.
+        left_out: the other utterances are appended to it.
+        encode: of the training texts.
+    """
+    shortest, longest = config.data.min_seconds, config.data.max_seconds
+
+    def wrong_length(seconds: float) -> str | None:
+        if shortest <= seconds <= longest:
+            return None
+        limits = f"data.min_seconds {shortest} and data.max_seconds {longest}"
+        return f"{seconds:.2f} s long: not between {limits}"
+
+    def why_not(cut: Cut) -> str | None:
+        reason = wrong_length(cut.duration)
+        if reason is None and encode is not None:
+            reason = encode.why_not(text_of(cut), int(cut.duration * SAMPLE_RATE))
+        return reason
+
+    if isinstance(cuts, CutSet):
+        return usable(cuts, why_not, left_out)
+    seconds = cuts.durations
+    fits = (shortest <= seconds) & (seconds <= longest)
+    if encode is not None:
+        fits &= cuts.text_lengths > 0
+    for place in np.flatnonzero(~fits).tolist():
+        left_out.append(LeftOut(cuts.id(place), wrong_length(seconds[place]) or "empty text"))
+    return cuts.chosen(fits)
+
+
+def at_speeds(cuts: Cuts, factors: list[float]) -> Cuts:
+    """Every utterance once at each of these speeds."""
+    if isinstance(cuts, IndexedCuts):
+        return IndexedCuts(cuts.index, tuple(factors))
+    return perturb_speed(cuts, factors)
+
+
+def check_share(bad: list[LeftOut], count: int, config: Config) -> None:
+    """Raises ManifestError if more than data.max_bad_share of all cannot be read."""
+    share = config.data.max_bad_share
+    if len(bad) > share * count:
+        reasons = "".join(f"\n  {each}" for each in bad[:5])
+        raise ManifestError(
+            f"{config.data.train}: {len(bad)} of {count} utterances cannot be read, more than "
+            f"data.max_bad_share {share:g}{reasons}"
+        )
+
+
+def texts_of(cuts: Cuts) -> Iterator[str]:
+    """The texts of a set: all, or MAX_TEXTS at equal distances in an index."""
+    if isinstance(cuts, CutSet):
+        yield from map(text_of, cuts)
+        return
+    places = np.linspace(0, len(cuts) - 1, min(len(cuts), MAX_TEXTS)).astype(int).tolist()
+    yield from (cuts.index.text(cuts.at(place)[0]) for place in places)
+
+
+def fingerprint(cuts: Cuts, manifest: str) -> Fingerprint:
+    """Hashes of the utterances of a manifest."""
+    utterances, ids, texts, audio = (hashlib.sha256() for _ in range(4))
+    if isinstance(cuts, IndexedCuts):
+        nothing = ids.hexdigest()
+        return Fingerprint(cuts.fingerprint(), nothing, nothing, nothing)
+    folder = os.path.abspath(os.path.dirname(manifest))
+    for number, cut in enumerate(cuts):
+        line = f"{cut.id} {cut.duration}"
+        utterances.update((f"\n{line}" if number else line).encode(errors="surrogatepass"))
+        for digest, value in ((ids, cut.id), (texts, text_of(cut)), (audio, audio_of(cut, folder))):
+            digest.update(f"{value!r}\n".encode(errors="surrogatepass"))
+    return Fingerprint(*(each.hexdigest() for each in (utterances, ids, texts, audio)))
+
+
+def audio_of(cut: Cut, folder: str) -> list[Any]:
+    """The place of an utterance's audio: files by their paths from a folder, starts, channels."""
+    if hasattr(cut, "tracks"):
+        return [(track.offset, audio_of(track.cut, folder)) for track in cut.tracks]
+    if not cut.has_recording:
+        return []
+    sources = [
+        source.type if source.type == "memory" else os.path.relpath(source.source, folder)
+        for source in cut.recording.sources
+    ]
+    return [cut.start, cut.channel, *sources]
+
+
+def hours_of_epoch(hours: float, speed_factors: list[float]) -> str:
+    """The hours of an epoch as text, with those of the recordings if there are several speeds."""
+    shown = f"{hours:.2f} h"
+    if speed_factors == [1.0]:
+        return shown
+    count = len(speed_factors)
+    once = recorded(hours, speed_factors)
+    return f"{shown} ({once:.2f} h at {count} speed{'s' if count > 1 else ''})"
+
+
+def recorded(hours: float, speed_factors: list[float]) -> float:
+    """Return the hours of the recordings of an epoch, which has them at each speed."""
+    return hours / sum(1.0 / factor for factor in speed_factors)
+
+
+def empty_bins(cuts: Cuts, frontend: Frontend) -> str | None:
+    """A warning if most of the audio has a sample rate too low for the upper mel bins, or None."""
+    rates, seconds = rates_of(cuts), durations_of(cuts)
+    above = {rate: frontend.num_mels_above(rate / 2) for rate in np.unique(rates).tolist()}
+    low = np.isin(rates, [rate for rate, count in above.items() if count])
+    share = float(seconds[low].sum() / seconds.sum())
+    if share < 0.5:
+        return None
+    rate = int(rates[low].max())
+    return (
+        f"{100 * share:.0f} % of the training audio is sampled at {rate} Hz or less: the upper "
+        f"{above[rate]} of {frontend.num_mels} mel bins, above {rate // 2} Hz, hold only what the "
+        f"resampler leaves; model.frontend.high_frequency={rate // 2} (of kind kaldi) puts all "
+        "bins below"
+    )
+
+
+def feature_statistics(
+    cuts: Cuts, frontend: Frontend, max_seconds: float = 1200.0
+) -> tuple[Tensor, Tensor]:
+    """Mean (F,) and 1 / standard deviation (F,) of the log mels of about `max_seconds` of audio."""
+    sums = torch.zeros(2, frontend.num_mels, dtype=torch.float64)
+    frames, seconds = 0, 0.0
+    unread: UserError | None = None
+    for place in in_random_order(len(cuts), random.Random(0)):
+        if seconds > max_seconds:
+            logger.info("mean and variance of the features are those of %.0f s", seconds)
+            break
+        try:
+            cut = cuts[place]
+            samples = torch.from_numpy(load_samples(cut))[None]
+        except UserError as error:  # the training loop logs it
+            unread = error
+            continue
+        feats = features(frontend, samples, torch.tensor([samples.size(1)]))[0][0]  # (T, F)
+        feats = feats[frontend.lead_frames :].double()
+        sums += torch.stack([feats.sum(0), feats.square().sum(0)])
+        frames, seconds = frames + len(feats), seconds + cut.duration
+    if frames == 0:
+        raise ManifestError(f"the audio of no training utterance could be read: {unread}")
+    mean = sums[0] / frames
+    variance = (sums[1] / frames - mean.square()).clamp(min=1e-4)
+    return mean.float(), variance.rsqrt().float()
+
+
+def in_random_order(count: int, draw: random.Random) -> Iterator[int]:
+    """The numbers from 0 to `count` - 1 as `draw.sample` draws all, but one at a time."""
+    moved: dict[int, int] = {}
+    for last in reversed(range(count)):
+        place = draw.randrange(last + 1)
+        yield moved.get(place, place)
+        moved[place] = moved.pop(last, last)

@@ -1,0 +1,1 @@
+"""Many recordings to text: batches, shards, workers, and what is written of them."""

@@ -1,0 +1,71 @@
+"""Results of many recordings, those of similar length together."""
+
+from collections.abc import Iterator
+from itertools import chain, islice
+from typing import Any, NamedTuple
+
+from asrkit import audio
+from asrkit.audio.read import at_16_khz
+from asrkit.data.labelled import Labelled
+from asrkit.data.recordings import timed
+from asrkit.data.sampling import by_length
+from asrkit.errors import UserError
+from asrkit.runtime import Recognizer, Result
+
+
+class Decoded(NamedTuple):
+    """What became of a job."""
+
+    number: int  # of the job
+    result: Result | UserError
+    seconds: float = 0.0  # of audio
+
+
+def outcomes(
+    recognizer: Recognizer, jobs: list[Labelled], batch_seconds: float
+) -> Iterator[Decoded]:
+    """A result or the error of every job, in batches of similar length as files come in.
+
+    Long recordings go alone and piece by piece; the numbers are the same either way.
+    """
+    waiting: list[tuple[int, Any]] = []
+    seconds = 0.0
+    for index, job in enumerate(jobs):
+        try:
+            lengths: list[float] = []
+            blocks = timed(job.blocks(), lengths)
+            begun = list(islice(blocks, 2))
+            if len(begun) > 1:  # too long to be read at once
+                result = recognizer.transcribe_blocks(chain(begun, blocks))
+                yield Decoded(index, result, sum(lengths))
+                continue
+            samples = at_16_khz(chain(begun, blocks))
+        except UserError as error:
+            yield Decoded(index, error)
+            continue
+        waiting.append((index, samples))
+        seconds += sum(lengths)
+        if seconds > 8 * batch_seconds:
+            yield from batches(recognizer, waiting, batch_seconds)
+            waiting, seconds = [], 0.0
+    yield from batches(recognizer, waiting, batch_seconds)
+
+
+def batches(
+    recognizer: Recognizer, waiting: list[tuple[int, Any]], batch_seconds: float
+) -> Iterator[Decoded]:
+    """Results of loaded recordings, those of similar length together."""
+    for batch in by_length(waiting, lambda item: len(item[1]) / audio.SAMPLE_RATE, batch_seconds):
+        results = results_of(recognizer, [samples for _, samples in batch])
+        for (index, samples), result in zip(batch, results, strict=True):
+            yield Decoded(index, result, len(samples) / audio.SAMPLE_RATE)
+
+
+def results_of(recognizer: Recognizer, batch: list[Any]) -> list[Result | UserError]:
+    """A result for each recording, or what is wrong with it: the others have theirs."""
+    try:
+        return [*recognizer.transcribe_batch(batch)]
+    except UserError as error:
+        if len(batch) == 1:
+            return [error]
+        return [result for samples in batch for result in results_of(recognizer, [samples])]

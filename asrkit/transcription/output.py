@@ -1,0 +1,161 @@
+"""Transcripts as they are written, one after another or each to a file, and their error rates."""
+
+import hashlib
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from asrkit.atomic_write import replacing
+from asrkit.data.labelled import Labelled
+from asrkit.data.recordings import as_text
+from asrkit.errors import UserError, printable
+from asrkit.evaluation.wer import cer, wer
+from asrkit.extras import need
+from asrkit.lm import WordFusion
+from asrkit.lm.fit import unfamiliar
+from asrkit.runtime import Recognizer, Result, Segment
+from asrkit.runtime.formats import FORMATS, Recording, write
+from asrkit.search import Both
+
+LONGEST_NAME = 200  # bytes: file systems allow 255, with the ending and the prefix of `replacing`
+
+
+def file_name(job: Labelled) -> str:
+    """The name of a recording's output file, without an ending; a long one is cut and hashed."""
+    path = as_text(job.path)
+    name = job.id
+    if name.startswith(path):
+        name = Path(path).stem + name.removeprefix(path)
+    name = re.sub(r"[/\\\x00-\x1f\x7f]", "_", name)
+    if len(name.encode()) <= LONGEST_NAME:
+        return name
+    digest = hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
+    return name.encode()[: LONGEST_NAME - 9].decode(errors="ignore") + "-" + digest
+
+
+def in_a_row(form: str, job: Labelled, transcript: Recording, several: bool) -> str:
+    """What is written of a recording, without the header, where there may be several."""
+    shown = FORMATS[form].write(transcript)
+    return f"{printable(job.id)}\t{shown}" if form == "txt" and several else shown
+
+
+class Output:
+    """Writes transcripts: one after another to standard output, or each to a file of its own.
+
+    Args:
+        form: name of the format.
+        folder: of the files; None for standard output.
+        jobs: all recordings.
+
+    Raises:
+        UserError: if a file of the format cannot hold all recordings, or two would be written to
+            the same file.
+    """
+
+    def __init__(self, form: str, folder: str | None, jobs: Sequence[Labelled]) -> None:
+        self.form, self.several = form, len(jobs) > 1
+        self.folder = None if folder is None else Path(folder)
+        self.fresh = True
+        if self.folder is None:
+            if self.several and not FORMATS[form].joins:
+                raise UserError(
+                    f"a file of {form} holds one recording, not {len(jobs)}: --output-dir DIR "
+                    "writes a file for each"
+                )
+            return
+        first: dict[str, Labelled] = {}
+        for job in jobs:
+            other = first.setdefault(file_name(job), job)
+            if other is not job:
+                raise UserError(
+                    f"{other.id} and {job.id} would both be {self.path(job)}: decode them into "
+                    "folders of their own"
+                )
+
+    def path(self, job: Labelled) -> Path:
+        return (self.folder or Path()) / f"{file_name(job)}.{self.form}"
+
+    def write(self, job: Labelled, transcript: Recording) -> None:
+        if self.folder is not None:
+            with replacing(self.path(job)) as temporary:
+                temporary.write_text(write(self.form, [transcript]), encoding="utf-8")
+            return
+        shown = in_a_row(self.form, job, transcript, self.several)
+        if self.fresh:
+            shown = FORMATS[self.form].header + shown
+        self.fresh = False
+        print(shown, end="", flush=True)
+
+
+def recording_of(job: Labelled, result: Result, seconds: float, nbest: int) -> Recording:
+    """What is written of a result of so many seconds of audio."""
+    more: dict[str, Any] = {} if job.text is None else {"reference": job.text}
+    if len(result.segments) > 1:
+        more["segments"] = [
+            {
+                "text": each.text,
+                "start": each.start,
+                "end": each.end,
+                "context": each.context,
+                **texts(each, nbest),
+            }
+            for each in result.segments
+        ]
+    else:
+        more |= texts(result, nbest)
+    return Recording(result.words, job.id, seconds, more)
+
+
+def texts(result: Result | Segment, nbest: int) -> dict[str, Any]:
+    """The likeliest texts, if they are asked for."""
+    return {"nbest": [each._asdict() for each in result.nbest[:nbest]]} if nbest else {}
+
+
+def report(
+    jobs: Sequence[Labelled],
+    texts: Sequence[str | None],
+    recognizer: Recognizer,
+    normalizer: Callable[[str], str],
+) -> None:
+    """Error rates of the recordings that have a reference, on standard error.
+
+    A language model that lacks many of the recognised words is reported as well.
+
+    Args:
+        jobs: the recordings.
+        texts: of each, None for one that could not be decoded.
+        recognizer: wrote the texts.
+        normalizer: of the recogniser's texts.
+    """
+    found = [text for text in texts if text is not None]
+    model = word_model(getattr(recognizer.final_search, "fusion", None))
+    # The model has its words as they are before a postprocess rewrites them.
+    if model is not None and recognizer.decoding.postprocess is None:
+        line = unfamiliar(found, model.has_word)
+        if line:
+            print(f"asrkit decode: {printable(line)}", file=sys.stderr)
+    references, hypotheses, failed = [], [], 0
+    for job, text in zip(jobs, texts, strict=True):
+        if job.text is not None and text is not None:
+            references.append(recognizer.rewrite(normalizer(job.text)))
+            hypotheses.append(text)
+        failed += job.text is not None and text is None
+    if not references:
+        return
+    try:
+        need("jiwer")
+    except UserError as error:
+        print(f"asrkit decode: no error rates: {error}", file=sys.stderr)
+    else:
+        without = f" without {failed} that could not be decoded" if failed else ""
+        print(f"WER {wer(references, hypotheses)}{without}", file=sys.stderr)
+        print(f"CER {cer(references, hypotheses)}{without}", file=sys.stderr)
+
+
+def word_model(fusion: object) -> WordFusion | None:
+    """The language model of words in a fusion, if there is one."""
+    if isinstance(fusion, Both):
+        return word_model(fusion.first) or word_model(fusion.second)
+    return fusion if isinstance(fusion, WordFusion) else None

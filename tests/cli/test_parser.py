@@ -1,0 +1,186 @@
+"""Every option of every command: its help, and the error for a wrong value."""
+
+import argparse
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+from asrkit.cli.parser import (
+    LONGEST_LINE,
+    MOST_LINES,
+    Parser,
+    Target,
+    complain,
+    real,
+    whole,
+)
+from tests.conftest import speech, write_manifest, write_wav
+from tests.running import PARSERS, run, talkative_model
+
+ODD = ["x", "", "nan", "-1e99", "1e99", "9" * 5000, "\x1b]0;title\x07", "\ud800", "x" * 10**6]
+
+
+def parser_of(command: str, monkeypatch: pytest.MonkeyPatch) -> Parser:
+    """The parser that a command makes."""
+    made: list[Parser] = []
+
+    def note(self: Parser, argv: object) -> argparse.Namespace:
+        made.append(self)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Parser, "parse_intermixed_args", note)
+        assert run(*command.split()) == 130
+    return made[0]
+
+
+def one_line(command: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """What a command has printed on standard error: a line that a terminal can show."""
+    shown = capsys.readouterr().err
+    assert shown.startswith(f"asrkit {command}: ")
+    assert shown.endswith("\n")
+    assert shown[:-1].isprintable()
+    assert len(shown) < 500
+    return shown
+
+
+@pytest.mark.parametrize("command", PARSERS)
+def test_options_are_explained_and_bounded(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    parser = parser_of(command, monkeypatch)
+    capsys.readouterr()
+    assert all(len(line) <= 100 for line in parser.format_help().splitlines())
+    assert not parser.allow_abbrev
+    for option in parser._actions:
+        assert option.help or option.choices or option.metavar
+        assert option.type not in (int, float)  # of any size
+        if option.type in (None, Path, Target) or not option.option_strings:
+            continue
+        for value in ODD:
+            if value == "x" and option.dest == "backends":  # names, which mean something later
+                break
+            name = option.option_strings[0]
+            assert run(*command.split(), f"{name}={value}") == 2
+            assert name in one_line(command, capsys)
+
+
+@pytest.mark.parametrize("command", PARSERS)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--modle=x"], "unrecognized arguments: --modle=x|are required"),
+        (["--no-such-option"], "unrecognized arguments: --no-such-option|are required"),
+        (["\x1b]0;title\x07" * 10**5], "|"),
+    ],
+)
+def test_unknown_arguments(
+    command: str, options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*command.split(), *options) == 2
+    shown = capsys.readouterr().err
+    assert any(part in shown for part in message.split("|"))
+    assert shown.rstrip("\n").replace("\n", "").isprintable()
+    assert len(shown) < 2 * LONGEST_LINE
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["decode", "stream", "align", "evaluate", "tune", "report", "export", "bench", "verify"],
+)
+def test_contexts(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = talkative_model(tmp_path / "m.safetensors")
+    wav = write_wav(tmp_path / "x.wav", speech(1.0))
+    manifest = write_manifest(tmp_path / "m.jsonl", {"id": "x", "audio": "x.wav", "text": "a"})
+    (tmp_path / "texts").write_text("ab\n")
+    assert run("ngram", "--output", tmp_path / "lm.arpa", tmp_path / "texts") == 0
+    capsys.readouterr()
+    rest = {
+        "align": [wav, "--text", "a"], "evaluate": [manifest],
+        "tune": ["--lm", tmp_path / "lm.arpa", manifest], "report": ["--manifest", manifest],
+        "export": ["--output", tmp_path / "x.ts"], "bench": [],
+    }.get(command, [wav])  # fmt: skip
+    named = [model] if command == "report" else ["--model", model]
+    for option in ("--chunk-ms", "--left-ms"):
+        for value in ["-40", "100", "9" * 5000, "\x1b"]:
+            assert run(command, *named, *rest, f"{option}={value}") == 2
+            assert f"{option} must be " in one_line(command, capsys)
+
+
+def test_files_whose_names_begin_with_a_dash() -> None:
+    parser = Parser("x", "", "")
+    parser.add_argument("--beam")
+    parser.add_argument("files", nargs="*")
+    for before in ([], ["a"]):
+        given = parser.parse_intermixed_args([*before, "--beam", "5", "--", "-b", "-", "c"])
+        assert given.files == [*before, "./-b", "-", "c"]
+
+
+def test_a_file_that_is_read_is_not_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An n-gram took the place of its texts, an export that of the model."""
+    monkeypatch.chdir(tmp_path)
+    model = talkative_model(Path("m.safetensors"))
+    wav = write_wav(Path("x.wav"), speech(2.0))
+    manifest = write_manifest(Path("x.jsonl"), {"id": "x", "audio": "x.wav", "text": "a"})
+    texts = Path("texts")
+    texts.write_text("ab\n")
+    for read, command in [
+        (texts, ["ngram", texts, "--output"]),
+        (model, ["pack", "--model", model, "--output"]),
+        (model, ["export", "--model", model, "--audio", wav, "--output"]),
+        (wav, ["export", "--model", model, "--audio", wav, "--output"]),
+        (model, ["bench", "--model", model, "--json"]),
+        (manifest, ["evaluate", "--model", model, manifest, "--output"]),
+        (manifest, ["report", model, "--manifest", manifest, "--output"]),
+    ]:
+        before = read.read_bytes()
+        assert run(str(command[0]), *command[1:], f"./{read}") == 2
+        assert f"{read} is read" in one_line(str(command[0]), capsys)
+        assert read.read_bytes() == before
+
+
+def test_streams_that_are_closed_or_write_ascii(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wav = write_wav(tmp_path / "ö.wav", speech(2.0))
+    arguments = ["--model", talkative_model(tmp_path / "m.safetensors"), "--format", "csv", wav]
+    shown = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", shown)
+    monkeypatch.setattr(sys, "stderr", None)
+    assert run("decode", *arguments) == 0
+    shown.seek(0)
+    assert "\\xf6.wav,a" in shown.read()
+    monkeypatch.setattr(sys, "stdin", None)
+    monkeypatch.setattr(sys, "stdout", None)
+    assert run("stream", *arguments[:2], "-") == 0
+
+
+def test_numbers() -> None:
+    assert [whole(0, 10)(text) for text in ("0", "10", " 7 ", "+1")] == [0, 10, 7, 1]
+    assert real(-20.0, 20.0)("-1e1") == -10.0
+    for text in ("-1", "11", "1.5", "nan"):
+        with pytest.raises(argparse.ArgumentTypeError, match="must be a whole number from 0 to 10"):
+            whole(0, 10)(text)
+
+
+def test_complaints_are_bounded(capsys: pytest.CaptureFixture[str]) -> None:
+    complain("asrkit x", "two\nlines\x1b[0m")
+    assert capsys.readouterr().err == "asrkit x: two\nlines\\x1b[0m\n"
+    complain("asrkit x", "\x07" * 10**7 + "\ny" * 10**6)
+    shown = capsys.readouterr().err
+    assert len(shown.splitlines()) == MOST_LINES
+    assert len(shown) < 5 * LONGEST_LINE
+
+
+def test_a_text_without_end_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, wav = (
+        talkative_model(tmp_path / "m.safetensors"),
+        write_wav(tmp_path / "x.wav", speech(1.0)),
+    )
+    assert run("align", "--model", model, wav, "--text-file", "/dev/zero") == 2
+    assert "/dev/zero: a text must be of 10000000 bytes at most" in one_line("align", capsys)

@@ -1,0 +1,117 @@
+"""What a terminal shows of a stream: one line, redrawn, as wide as there is room."""
+
+import itertools
+import json
+import math
+import sys
+
+import numpy as np
+import pytest
+
+from asrkit.cli.microphone_monitor import Level
+from asrkit.cli.terminal import JsonLines, Screen, meter_text, tail, width_of
+from asrkit.runtime import Result, Segment, Word
+
+LETTERS = "abc 好あ한e\u0301"
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_a_tail_fits_and_wastes_no_room(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    text = "".join(draw.choice(list(LETTERS), size=draw.integers(0, 60)))
+    size = sum(map(width_of, text))
+    for width in range(-1, 70):
+        shown = tail(text, width)
+        if size <= width:
+            assert shown == text
+            continue
+        assert shown[:1] in ("…", "")
+        assert text.endswith(shown[1:])
+        taken = sum(map(width_of, shown))
+        assert taken <= max(0, width)
+        assert width - taken <= 1  # half of a wide letter
+
+
+def test_wide_letters() -> None:
+    assert tail("好好学习", 8) == "好好学习"
+    assert tail("好好学习", 7) == "…学习"[:1] + "好学习"
+    assert tail("好好学习", 6) == "…学习"
+
+
+@pytest.mark.parametrize("with_bar", [True, False])
+def test_a_meter_is_always_as_wide(with_bar: bool) -> None:
+    """The text beside it must not jump."""
+    level = Level()
+    widths = set()
+    for loudness in [0.0, *np.logspace(-5, 0.2, 200)]:
+        level = Level()
+        level(np.array([loudness]), 0.1)
+        widths.add(len(meter_text(level, with_bar)))
+    assert widths == {21 if with_bar else 11}
+    level.peak = -15.2
+    assert "CLIP" in meter_text(level, with_bar)
+    level = Level()
+    level.peak = -15.2
+    assert meter_text(level, with_bar).removeprefix("███████▌  ") == " -15 dBFS  "
+    level.peak = -math.inf
+    assert meter_text(level, with_bar).lstrip() == "-∞ dBFS  "
+
+
+def result(ended: list[str], text: str) -> Result:
+    """Of segments that have ended, and of the open segment."""
+    words = {part: tuple(Word(word, 0.0, 0.1, 1.0) for word in part.split()) for part in ended}
+    segments = tuple(Segment(part, words[part], 0.0, 1.0) for part in ended)
+    spoken = (*itertools.chain(*words.values()), *(Word(w, 0.0, 0.1, 1.0) for w in text.split()))
+    return Result(" ".join([*ended, text]), spoken, False, segments)
+
+
+def test_notes_and_final_lines_stay_above_the_open_one(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "stderr", sys.stdout)
+    monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setenv("NO_COLOR", "1")
+    screen = Screen(lines=False)
+    screen.meter(Level(), behind=2.5)
+    screen.partial(result([], "one two three four"))
+    screen.note("a note")
+    screen.partial(result(["one two three four five"], ""))
+    screen.partial(result(["one two three four five", "six"], "seven"))
+    clear = "\r\x1b[K"
+    meter, open_line = "  -∞ dBFS  2.5 s behind  ", "  -∞ dBFS  2.5 s behind  …our"
+    assert capsys.readouterr().out == (
+        f"{clear}{meter}{clear}{open_line}{clear}a note\n{clear}{open_line}"
+        f"{clear}one two three four five\n{clear}six\n{clear}seven"
+    )
+
+
+def test_what_may_still_change_is_grey(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a terminal; what has ended has the terminal's own colour."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    screen = Screen(lines=False)
+    screen.partial(result([], "one two"))
+    screen.partial(result(["one two three"], ""))
+    clear = "\r\x1b[K"
+    shown = f"{clear}\x1b[90mone two\x1b[0m{clear}one two three\n"
+    assert capsys.readouterr().out == shown
+
+
+@pytest.mark.parametrize("screen", [Screen(lines=True), JsonLines()], ids=["text", "json"])
+def test_a_text_cannot_act_on_the_terminal(
+    screen: Screen, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A server may send anything; joiners and spaces of scripts stay."""
+    hostile, script = "\x1b]0;x\x07\x9b2J\u202eab\u2028", "می\u200cخواهم\u3000か\xa0👩\u200d💻"
+    for text in (hostile, script):
+        screen.partial(result([], text))
+    screen.final(result([hostile, script], ""))
+    out = capsys.readouterr().out
+    assert not set("\x1b\x07\x9b\u202e\u2028").intersection(out)
+    assert script in out
+    if isinstance(screen, JsonLines):
+        texts = [json.loads(line)["text"] for line in out.splitlines()]
+        assert texts[-2:] == [hostile, script]

@@ -1,0 +1,239 @@
+"""conf/ and recipes/ are found by name, in a checkout and from a wheel; when a recipe runs."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import soundfile
+
+from asrkit.commands.train import main, make_manifests
+from asrkit.config import ConfigError, DataConfig, load_config, locate
+from tests.conftest import PROJECT, skip, write_config
+
+PIP = [sys.executable, "-m", "pip"]
+
+
+def test_a_configuration_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In another folder; a file of that name there comes first, as a path always means a file."""
+    monkeypatch.chdir(tmp_path)
+    expected = load_config(PROJECT / "conf" / "digits.yaml")
+    assert load_config("digits") == expected
+    assert load_config("digits", ["training.epochs=7"]).training.epochs == 7
+    assert list(locate.configurations()) == sorted(p.stem for p in PROJECT.glob("conf/*.yaml"))
+    (tmp_path / "digits").mkdir()  # a folder is no file
+    assert load_config("digits") == expected
+    shutil.copy(PROJECT / "conf" / "an4.yaml", tmp_path / "yesno")
+    assert load_config("yesno") == load_config("an4")
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("digts", "; a name must be one of aishell, alnum, "),
+        ("digts", "got 'digts'; did you mean 'digits'?"),
+        ("conf/digits.yaml", "; asrkit's own of that name is 'digits', without folder or .yaml"),
+        ("my/other.yaml", "no configuration file my/other.yaml"),
+    ],
+)
+def test_no_such_configuration(
+    name: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        load_config(name)
+    assert str(caught.value).startswith(f"no configuration file {name}")
+    assert told in str(caught.value)
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[Any]]:
+    """The commands of recipes, which are not run."""
+    commands: list[list[Any]] = []
+
+    def run(command: list[Any], check: bool) -> subprocess.CompletedProcess[str]:
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr("asrkit.commands.train.subprocess.run", run)
+    return commands
+
+
+def data(train: str, dev: str, recipe: str | None = "digits") -> DataConfig:
+    return DataConfig(train=train, dev=dev, recipe=recipe)
+
+
+def test_a_recipe_makes_the_configurations_own_manifests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: list[list[Any]]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_manifests(data("x/digits/train.jsonl", "x/digits/dev.jsonl"), ["training.epochs=2"])
+    script = PROJECT / "recipes" / "digits" / "prepare.py"
+    assert ran == [[sys.executable, script, "--output-dir", Path("x/digits")]]
+    # Who gives a recipe with the manifests means it.
+    given = ["data.train=y/train.jsonl", "data.dev=y/dev.jsonl", "data.recipe=digits"]
+    make_manifests(data("y/train.jsonl", "y/dev.jsonl"), given)
+    assert ran[1][-1] == Path("y")
+    # One of the user's own project.
+    own = tmp_path / "recipes" / "mine" / "prepare.py"
+    own.parent.mkdir(parents=True)
+    own.touch()
+    make_manifests(data("mine/train.jsonl", "mine/dev.jsonl", "mine"), [])
+    assert ran[2][1] == own.relative_to(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        (["data.train={t}", "data.dev={d}"], None),
+        (["data.train={t}"], "data.dev: no manifest data/x/dev.jsonl; data.recipe digits is not run"
+         " where you give data.train"),
+        (["data.train={t}", "data.dev=nope.jsonl"], "data.dev: no manifest nope.jsonl; data.recipe"
+         " digits is not run where you give data.train and data.dev"),
+        # In a copied configuration: the recipe would write over a dev.jsonl that is there.
+        ([], "data.train: no manifest data/x/train.jsonl; data.recipe digits is not run for a"
+         " folder named data/x"),
+        (["data.recipe=null"], "data.train: no manifest data/x/train.jsonl"),
+        (["data.recipe=digts"], "'data.recipe': no recipes/digts/prepare.py here; asrkit's own must"
+         " be one of aishell, alnum, an4, commonvoice, digits, fsdd, librispeech, yesno, got"
+         " 'digts'; did you mean 'digits'?"),
+    ],
+)  # fmt: skip
+def test_it_never_makes_a_users_own(
+    overrides: list[str],
+    told: str | None,
+    corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    ran: list[list[Any]],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = write_config(tmp_path / "c.yaml", Path("data/x"), tmp_path / "out", epochs=1)
+    path.write_text(path.read_text().replace("data:\n", "data:\n  recipe: digits\n"))
+    manifests = {"t": corpus / "train.jsonl", "d": corpus / "dev.jsonl"}
+    given = [override.format(**manifests) for override in overrides]
+    assert main(["--config", str(path), *given]) == (2 if told else 0)
+    if told:
+        assert capsys.readouterr().err == f"asrkit train: {told}\n"
+        assert not (tmp_path / "out").exists()
+    assert ran == []
+
+
+def test_every_package_is_in_the_wheel() -> None:
+    tomllib = pytest.importorskip("tomllib")
+    settings = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))
+    folders = {path.parent for path in PROJECT.glob("asrkit/**/__init__.py")}
+    packages = {".".join(folder.relative_to(PROJECT).parts) for folder in folders}
+    listed = settings["tool"]["setuptools"]["packages"]
+    assert sorted(packages | {"asrkit.conf", "asrkit.recipes"}) == listed
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
+    source.mkdir()
+    for name in ("asrkit", "conf", "recipes", "pyproject.toml", "README.md", "LICENSE"):
+        copy = shutil.copytree if (PROJECT / name).is_dir() else shutil.copy
+        copy(PROJECT / name, source / name)
+    built = subprocess.run(
+        [*PIP, "wheel", "-q", "--no-deps", "-w", str(folder), str(source)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if built.returncode and "No matching distribution" in built.stderr:
+        skip("nowhere to get setuptools from")
+    assert built.returncode == 0, built.stderr
+    (path,) = folder.glob("*.whl")
+    return path
+
+
+# Commands of each layer, with its torch; then what another one says that needs more.
+MODEL = "--model small-en-alnum"
+RUNS_MODELS = [
+    f"decode {MODEL} --manifest one.jsonl",
+    f"align {MODEL} --manifest one.jsonl",
+    f"stream {MODEL} x.wav",
+    f"export {MODEL} --format torchscript --output e.ts --audio x.wav",
+    f"verify {MODEL} --chunk-ms 320 --left-ms 2560 --exported e.ts x.wav",
+]
+EVALUATES = [f"evaluate {MODEL} one.jsonl", "data check one.jsonl"]
+EXPORTS = f"export {MODEL} --format onnx --output e.onnx --audio x.wav"
+LAYERS = {  # name: (extra, constraint, commands, one that needs another extra, which)
+    "oldest": ("", "torch==2.6.*", RUNS_MODELS, EVALUATES[0], "train"),
+    "newest": ("", "torch==2.13.*", RUNS_MODELS, EVALUATES[0], "train"),
+    "train": ("[train]", "torch", RUNS_MODELS + EVALUATES, EXPORTS, "onnx"),
+    "onnx": ("[onnx]", "torch==2.13.*", [*RUNS_MODELS, EXPORTS], EVALUATES[0], "train"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_layer_in_an_empty_environment(
+    layer: str, wheel: Path, tmp_path: Path, shared_data: Path
+) -> None:
+    """It does what it promises, to the same text with any torch, and says what is not in it."""
+    extra, torch, commands, other, needed = LAYERS[layer]
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    python = str(tmp_path / "venv" / "bin" / "python")
+    installed = subprocess.run(
+        [python, *PIP[1:], "install", "-q", f"{wheel}{extra}", torch],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if "No matching distribution" in installed.stderr:
+        skip(f"nowhere to get {torch} from")
+    assert installed.returncode == 0, installed.stderr
+    line = json.loads((shared_data / "an4" / "dev.jsonl").read_text().splitlines()[0])
+    recording = shared_data / "an4" / line["audio"]
+    soundfile.write(tmp_path / "x.wav", *soundfile.read(recording, dtype="float32"))
+    (tmp_path / "one.jsonl").write_text(json.dumps(line | {"audio": "x.wav"}) + "\n")
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
+
+    def run(interpreter: str, command: str, paths: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [interpreter, "-m", "asrkit", *command.split()], cwd=tmp_path,
+            env=environment | {"PYTHONPATH": paths}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    for command in commands:
+        done = run(python, command)
+        assert done.returncode == 0, (command, done.stderr)
+        assert "Warning" not in done.stderr, (command, done.stderr)
+    here = run(sys.executable, commands[0], str(PROJECT)).stdout
+    assert run(python, commands[0]).stdout == here != ""
+    lacking = run(python, other)
+    assert lacking.returncode == 2
+    assert lacking.stderr.count("\n") == 1
+    assert f"not installed: pip install 'asrkit[{needed}]'" in lacking.stderr
+
+
+@pytest.mark.slow
+def test_from_a_wheel(wheel: Path, tmp_path: Path) -> None:
+    """Unpacked, and used from another folder."""
+    installed = tmp_path / "installed"
+    subprocess.run([*PIP, "install", "-q", "--no-deps", "--target", installed, wheel], check=True)
+    environment = os.environ | {"PYTHONPATH": str(installed), "OMP_NUM_THREADS": "1"}
+
+    def run(*command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, *command], cwd=tmp_path, env=environment, capture_output=True,
+            text=True, check=False,
+        )  # fmt: skip
+
+    program = (
+        "from asrkit.config import load_config\n"
+        "from asrkit.config.locate import configurations, recipes\n"
+        "print(load_config('digits').data.recipe, len(configurations()), *recipes().values())"
+    )
+    told = run("-c", program).stdout.split()
+    assert told[:2] == ["digits", str(len(list(PROJECT.glob("conf/*.yaml"))))]
+    assert len(told) - 2 == len(list(PROJECT.glob("recipes/*/prepare.py")))
+    for script in told[2:]:
+        assert script.startswith(str(installed))
+        assert "--output-dir" in run(script, "--help").stdout, script
+    assert "digits" in run("-m", "asrkit.train", "--config", "digts").stderr

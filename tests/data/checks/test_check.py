@@ -1,0 +1,227 @@
+"""The data doctor's checks: each with what it finds and with what it must not find."""
+
+from typing import Any
+
+import pytest
+
+from asrkit.audio.read import AudioInfo
+from asrkit.data.checks import Facts, Finding, Rules, examine
+from asrkit.data.checks.corpus_checks import CORPUS_CHECKS
+from asrkit.data.checks.facts import Signal
+from asrkit.data.checks.utterance_checks import UTTERANCE_CHECKS
+from asrkit.data.manifest import Utterance
+from tests.data.encoding import ENCODE
+
+RULES = Rules(ENCODE, min_seconds=0.1, max_seconds=30.0, fastest=1.25)
+SIGNAL = Signal(seconds=2.0, peak=0.5, rms=0.1, mean=0.0, clipped=0.0, not_finite=0, digest=b"0")
+
+
+def utterance(
+    manifest: str = "train.jsonl", line: int = 1, signal: dict | None = None,
+    header: tuple[int, int, int] | None = (16000, 32000, 1), problem: str | None = None,
+    notes: tuple[str, ...] = (), **keys: Any,
+) -> Facts:  # fmt: skip
+    """A good utterance of two seconds, but for what is named here."""
+    values = {"id": f"u{line}", "audio": f"{line}.wav", "text": "yes no"} | keys
+    measured = SIGNAL._replace(digest=f"{manifest}{line}".encode())._replace(**(signal or {}))
+    return Facts(
+        manifest, line, Utterance(**values), header and AudioInfo(*header),
+        None if problem else measured, problem, notes,
+    )  # fmt: skip
+
+
+def many(count: int = 30, **last: Any) -> list[Facts]:
+    return [utterance(line=i) for i in range(1, count)] + [utterance(line=count, **last)]
+
+
+def two(first: dict, second: dict, manifest: str = "dev.jsonl") -> list[Facts]:
+    return [utterance(line=1, **first), utterance(manifest, 2, **second)]
+
+
+def found(facts: list[Facts], check: str) -> list[Finding]:
+    return [finding for finding in examine(facts, RULES) if finding.check == check]
+
+
+# For each check: what it finds with a part of what it says, and what lies just beside that.
+CASES: dict[str, tuple[list[Facts], str, list[Facts]]] = {
+    "unreadable": ([utterance(problem="x.wav is empty")], "x.wav is empty", [utterance()]),
+    "header": (
+        [utterance(sample_rate=8000)],
+        "sample_rate 8000, the file's is 16000",
+        [utterance(sample_rate=16000, num_channels=1), utterance(line=2)],
+    ),
+    "outside": (
+        [utterance(start=1.5, duration=1.0)],
+        "1.5 to 2.5 s of a file of 2.00 s",
+        [utterance(start=1.0, duration=1.05)],
+    ),
+    "cut-off": (
+        [utterance(signal={"seconds": 1.2})],
+        "ends after 1.20 of 2.00 s",
+        [
+            utterance(signal={"seconds": 1.95}),
+            utterance(line=2, duration=1.2, signal={"seconds": 1.2}),
+        ],
+    ),
+    "not-finite": ([utterance(signal={"not_finite": 3})], "3 samples", [utterance()]),
+    "silent": (
+        [utterance(signal={"rms": 0.0})],
+        "all samples are 0",
+        [utterance(signal={"rms": 0.0004})],
+    ),
+    "empty-text": ([utterance(text=" \t")], "' \\t'", [utterance(text=" no ")]),
+    "unknown": ([utterance(text="yes!")], "not in the vocabulary: '!'", [utterance()]),
+    "ctc": (
+        [utterance(signal={"seconds": 0.3}, text="noyes noyes")],
+        "7 encoder frames, but its labels need 11",
+        [utterance(signal={"seconds": 0.3}, text="noyes n")],
+    ),
+    "limits": (
+        [utterance(signal={"seconds": 0.05}, text="n")],
+        "0.05 s, not 0.1 to 30",
+        [utterance(signal={"seconds": 0.1}, text="n")],
+    ),
+    "duration": (
+        [utterance(duration=1.0, signal={"seconds": 1.0})],
+        "duration 1.00 s, the file has 2.00 s",
+        [utterance(duration=1.95), utterance(line=2, start=0.0, duration=1.0)],
+    ),
+    "not-read": (
+        [utterance(notes=("has 2 audio tracks; track 0 is read",))],
+        "has 2 audio tracks",
+        [utterance()],
+    ),
+    "cancelled": (
+        [utterance(header=(16000, 32000, 2), signal={"mix_db": -40.0})],
+        "the mix of its 2 channels is 40 dB below the loudest",
+        [utterance(header=(16000, 32000, 2), signal={"mix_db": -14.0})],
+    ),
+    "faint": (
+        [utterance(signal={"rms": 0.001})],
+        "RMS -60 dBFS",
+        [utterance(signal={"rms": 0.004})],
+    ),
+    "clipped": (
+        [utterance(signal={"clipped": 0.02})],
+        "2.0% of the samples",
+        [utterance(signal={"clipped": 0.0009})],
+    ),
+    "silence": (
+        [utterance(signal={"seconds": 20.6, "quiet": (0.6, 20.6)})],
+        "20.0 of 20.6 s, from 0.6 to 20.6 s",
+        [
+            utterance(signal={"seconds": 20.0, "quiet": (8.0, 12.0)}),
+            utterance(line=2, signal={"seconds": 2.0, "quiet": (0.3, 2.0)}),
+        ],
+    ),
+    "empty-band": (
+        [utterance(signal={"highest_hz": 4100.0})],
+        "nothing above 4.1 kHz in a file of 16000 Hz",
+        [utterance(signal={"highest_hz": 6600.0}), utterance(line=2)],
+    ),
+    "invisible": (
+        [utterance(text="no\u200b yes\ufeff")],
+        "U+200B, U+FEFF",
+        # A joiner is spelling in Persian, white space is normalised.
+        [utterance(text="\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645\t\nyes")],
+    ),
+    "ctc-speed": (
+        [utterance(signal={"seconds": 0.3}, text="noyes n")],
+        "at speed 1.25: 6 encoder frames, but its labels need 7",
+        [utterance(signal={"seconds": 0.36}, text="noyes n")],
+    ),
+    "dc-offset": (
+        [utterance(signal={"mean": -0.03})],
+        "mean -0.030",
+        [utterance(signal={"mean": 0.01})],
+    ),
+    "unicode": ([utterance(text="ﬁn")], "'ﬁ' for 'fi'", [utterance(text="é")]),
+    "id": (
+        [utterance(id="a"), utterance(line=2, id="a")],
+        "the id of line 1 too",
+        two({"id": "a"}, {"id": "a"}),
+    ),
+    "audio-twice": (
+        [utterance(signal={"digest": b"1"}), utterance(line=2, signal={"digest": b"1"}, text="no")],
+        "as u1, but with another text",
+        [utterance(signal={"rms": 0.0, "digest": b"1"}) for _ in range(2)],  # silence is silence
+    ),
+    "pace": (
+        many(text="yes no " * 10),
+        "25.0/s, the median is 2.5",
+        many(text="yes no ny"),
+    ),
+    "audio-overlap": (
+        two({"signal": {"digest": b"1"}}, {"signal": {"digest": b"1"}}),
+        "as u1 in train.jsonl",
+        two({"signal": {"digest": b"1"}}, {"signal": {"digest": b"1"}}, "train.jsonl"),
+    ),
+    "speaker-overlap": (
+        two({"speaker": "anna"}, {"speaker": "anna"}),
+        "speaker 'anna': 1 here, 1 in train.jsonl",
+        [*two({"speaker": "anna"}, {"speaker": "ben"}), *two({}, {})],
+    ),
+    "text-overlap": (
+        [*two({}, {"text": "yes  no"}), utterance("dev.jsonl", 3, text="no")],
+        "'yes  no' is in train.jsonl too, like 50% of dev.jsonl",
+        two({"text": "yes"}, {"text": "no"}),
+    ),
+    "id-overlap": (
+        two({"id": "a"}, {"id": "a"}),
+        "in train.jsonl too",
+        two({"id": "a"}, {"id": "a"}, "train.jsonl"),
+    ),
+    "low-rate": (
+        [utterance(line=i, header=(8000, 16000, 1)) for i in range(1, 4)],
+        "3 of 3 recordings at 8000 Hz: the upper 20 of 80 mel bins hold only what the resampler",
+        many(header=(44100, 88200, 1)),
+    ),
+    "sample-rates": (
+        many(header=(8000, 16000, 1)),
+        "8000 Hz, most have 16000",
+        many(),
+    ),
+    "channels": (
+        many(header=(16000, 32000, 2)),
+        "2 channels, most have 1",
+        [utterance(line=i, header=(16000, 32000, 2)) for i in range(3)],
+    ),
+}
+
+
+def test_every_check_is_tested() -> None:
+    assert list(CASES) == [check.name for check in (*UTTERANCE_CHECKS, *CORPUS_CHECKS)]
+
+
+@pytest.mark.parametrize("check", CASES)
+def test_a_check_finds_it(check: str) -> None:
+    bad, message, _ = CASES[check]
+    (finding,) = found(bad, check)
+    assert message in finding.message
+    assert finding.id == bad[finding.line - 1].utterance.id
+
+
+@pytest.mark.parametrize("check", CASES)
+def test_control_a_check_finds_nothing_else(check: str) -> None:
+    _, _, good = CASES[check]
+    assert found(good, check) == []
+
+
+def test_more_of_what_checks_say() -> None:
+    assert found([utterance(text=None)], "empty-text")[0].message == "no text"
+    assert "num_channels 2" in found([utterance(num_channels=2)], "header")[0].message
+    assert "not NFC" in found([utterance(text="e\u0301")], "unicode")[0].message
+    assert found([utterance(signal={"rms": 0.0001})], "silent")[0].message == "RMS -80 dBFS"
+    assert found([utterance(start=3.0)], "outside")
+    slow = utterance(signal={"seconds": 29.0}, text="no")
+    assert found([slow], "pace")[0].message.startswith("0.1/s")  # bounds hold without a median
+    assert found(many(signal={"seconds": 2.0, "digest": b"x"}), "pace") == []
+    unread = [utterance(line=i, problem="missing", audio="x.wav") for i in (1, 2)]
+    assert {f.check for f in examine(unread, RULES)} == {"unreadable"}
+
+
+def test_ctc_agrees_with_training() -> None:
+    """The same function of the same numbers: what is found here is what training leaves out."""
+    for samples in range(1600, 8000, 91):
+        findings = found([utterance(signal={"seconds": samples / 16000}, text="noon")], "ctc")
+        assert bool(findings) == (ENCODE.why_not("noon", int(samples / 16000 * 16000)) is not None)

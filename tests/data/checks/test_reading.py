@@ -1,0 +1,122 @@
+"""What the data doctor measures of a recording, whatever its format and its damage."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from asrkit.data.checks import Facts
+from asrkit.data.checks.measure import Entry, in_runs, inspect, measure
+from asrkit.data.manifest import Utterance
+from tests.conftest import speech, write_wav
+from tests.data.checks.test_check import found
+
+
+def inspected(path: Path, **keys: Any) -> Facts:
+    return inspect(Entry("m", 1, Utterance(id="u", audio=str(path), text="no", **keys)))
+
+
+def test_signal(tmp_path: Path) -> None:
+    time = np.arange(16000) / 16000
+    sine = 0.5 * np.sin(2 * np.pi * 100 * time)
+    signal = inspected(write_wav(tmp_path / "a.wav", sine + 0.1)).signal
+    assert signal is not None
+    assert signal[:4] == pytest.approx((1.0, 0.5, 0.5 / 2**0.5, 0.1), abs=1e-4)
+    assert signal[4:6] == (0.0, 0)
+    loud = inspected(write_wav(tmp_path / "b.wav", np.clip(4 * sine, -1, 1))).signal
+    assert loud is not None
+    assert 0.6 < loud.clipped < 0.7  # |2 sin| > 1 two thirds of the time
+    broken = speech(1.0)
+    broken[7:10] = np.nan
+    facts = inspected(write_wav(tmp_path / "c.wav", broken, subtype="FLOAT"))
+    assert facts.signal is not None
+    assert facts.signal.not_finite == 3
+    assert 0 < facts.signal.rms < 1
+
+
+def test_signal_does_not_depend_on_blocks_or_the_file_format(tmp_path: Path) -> None:
+    samples = speech(2.0)[:, None].repeat(2, axis=1)
+    whole = measure([samples], 16000)
+    pieces = measure([samples[:999], samples[999:1000], samples[1000:]], 16000)
+    assert whole is not None
+    assert pieces is not None
+    assert whole.digest == pieces.digest
+    assert whole[:6] == pytest.approx(pieces[:6])
+    assert measure([], 16000) is None
+    wav, flac = (
+        inspected(write_wav(tmp_path / name, (speech(1.0) * 32767).astype(np.int16))).signal
+        for name in ("x.wav", "x.flac")
+    )
+    assert wav == flac
+
+
+def test_one_sample_at_full_scale_is_a_peak() -> None:
+    high = np.array([1, 1, 0, 1, 1, 1, 1, 0, 1], dtype=bool)[:, None]
+    assert in_runs(high) == 4
+    assert in_runs(high[:2]) == 0
+
+
+def test_parts_of_files(tmp_path: Path) -> None:
+    path = write_wav(tmp_path / "x.wav", speech(2.0))
+    for keys, seconds in (
+        ({}, 2.0), ({"start": 0.5}, 1.5), ({"start": 0.5, "duration": 0.25}, 0.25),
+        ({"start": 1.5, "duration": 3e5}, 0.5), ({"start": 3e5}, 0.0),
+    ):  # fmt: skip
+        facts = inspected(path, **keys)
+        assert facts.problem is None
+        assert facts.seconds == seconds
+    assert found([facts], "outside")
+
+
+def test_hostile_audio(tmp_path: Path) -> None:
+    (tmp_path / "folder.wav").mkdir()
+    (tmp_path / "empty.wav").write_bytes(b"")
+    (tmp_path / "text.wav").write_text("no audio")
+    write_wav(tmp_path / "x.mp3", speech(4.0))
+    (tmp_path / "cut.mp3").write_bytes((tmp_path / "x.mp3").read_bytes()[:4000])
+    write_wav(tmp_path / "x.flac", speech(4.0))
+    damaged = bytearray((tmp_path / "x.flac").read_bytes())
+    damaged[len(damaged) // 2 :] = bytes(len(damaged) // 2)
+    (tmp_path / "damaged.flac").write_bytes(damaged)
+    for name, message in (
+        ("missing.wav", "does not exist"), ("folder.wav", "is not a file"),
+        ("empty.wav", "is empty"), ("text.wav", "is not audio"), ("x" * 4000, "File name too long"),
+    ):  # fmt: skip
+        assert message in (inspected(tmp_path / name).problem or "")
+    assert inspected(tmp_path / "a\0b.wav").problem
+    assert found([inspected(tmp_path / "cut.mp3")], "cut-off")
+    bad = [inspected(tmp_path / "damaged.flac")]
+    assert found(bad, "cut-off") or found(bad, "unreadable")
+
+
+def test_silence_behind_a_word_is_measured(tmp_path: Path) -> None:
+    noise = 1e-4 * np.random.default_rng(0).standard_normal(20 * 16000)
+    word = speech(0.6)
+    for name, silence in (("zeros", 0 * noise), ("noise", noise)):
+        facts = inspected(write_wav(tmp_path / f"{name}.wav", np.concatenate([word, silence])))
+        (finding,) = found([facts], "silence")
+        assert finding.message.startswith("20.0 of 20.6 s, from 0.6")
+    assert found([inspected(write_wav(tmp_path / "word.wav", word))], "silence") == []
+
+
+def test_quiet_and_spectrum_do_not_depend_on_blocks() -> None:
+    samples = np.concatenate([speech(1.0), np.zeros(48000), speech(0.5)])[:, None]
+    whole, pieces = (
+        measure(np.split(samples, cuts), 16000) for cuts in ([], [1, 777, 16800, 50000])
+    )
+    assert whole is not None
+    assert pieces is not None
+    assert whole.quiet == pieces.quiet == pytest.approx((1.0, 4.0), abs=0.1)
+    assert whole.highest_hz == pieces.highest_hz
+
+
+@pytest.mark.parametrize("rate", [16000, 22050, 44100, 48000])
+def test_audio_that_was_at_8_khz_has_an_empty_band(rate: int, tmp_path: Path) -> None:
+    """Also at 16 bits, whose rounding fills the band with noise at -98 dBFS."""
+    noise = 0.1 * np.random.default_rng(0).standard_normal(2 * rate)
+    hertz = np.fft.rfftfreq(len(noise), 1 / rate)
+    for top, expected in ((4000, 1), (8000, 0)):
+        samples = np.fft.irfft(np.where(hertz <= top, np.fft.rfft(noise), 0.0))
+        facts = inspected(write_wav(tmp_path / f"{top}.wav", samples, rate))
+        assert len(found([facts], "empty-band")) == expected

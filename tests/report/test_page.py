@@ -1,0 +1,135 @@
+"""`asrkit report`: a page of a training, whole, self-contained, and harmless whatever is in it."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import soundfile
+
+from asrkit.commands import train
+from asrkit.data.cuts import load_cuts
+from asrkit.model_file import save_model
+from asrkit.report import PARTS, main
+from asrkit.text import CharTokenizer
+from tests.conftest import speech, write_config, write_manifest
+from tests.report.pages import Page
+from tests.test_model_file import a_file
+
+HOSTILE = "<script>alert('no')</script>"
+
+
+@pytest.fixture
+def experiment(tmp_path: Path) -> Path:
+    """A training's folder with nothing but its model."""
+    save_model(tmp_path / "exp" / "model.safetensors", a_file(CharTokenizer(list("eno sy"))))
+    return tmp_path / "exp"
+
+
+def edited(manifest: Path, **changes: object) -> Path:
+    lines = [json.loads(line) | changes for line in manifest.read_text().splitlines()]
+    return write_manifest(manifest.with_name("edited.jsonl"), *lines)
+
+
+def report(experiment: Path, manifest: Path, *options: object, status: int = 0) -> str:
+    output = manifest.with_name("r.html")
+    arguments = [experiment, "--manifest", manifest, "--output", output, *options]
+    assert main([str(argument) for argument in arguments]) == status
+    return output.read_text(encoding="utf-8")
+
+
+def test_a_training(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every section, of what asrkit train leaves behind."""
+    folder = tmp_path / "exp"
+    config = write_config(tmp_path / "c.yaml", corpus, folder, validate_every_epochs=1)
+    assert train.main(["--config", str(config)]) == 0
+    assert main([str(folder)]) == 0
+    assert "report.html: 0." in capsys.readouterr().err
+    page = Page.of((folder / "report.html").read_text(encoding="utf-8"))
+    assert page.open == []
+    assert [value for key, value in page.attributes if key == "id"] == list(PARTS)
+    assert {value for key, value in page.attributes if key == "href"} == {f"#{i}" for i in PARTS}
+    for part in ("full context", "640 ms", "160 ms", "loss per token", "gradient norm", "dev0",
+                 "WER on dev, %", "CER on dev, %", "loss on dev",
+                 "The manifest names no speakers", "1 to 2 s", "epoch 2.0", "dim: 16"):  # fmt: skip
+        assert part in page.text, part
+    assert page.tags.count("figure") == 3
+    assert page.tags.count("audio") == 3 + page.tags.count("article")
+
+
+def test_nothing_comes_from_outside(experiment: Path, corpus: Path) -> None:
+    text = report(experiment, corpus / "dev.jsonl")
+    assert not re.search(r"https?:|@import|url\(", text)
+    sources = [value or "" for key, value in Page.of(text).attributes if key in ("src", "href")]
+    assert all(source.startswith(("data:audio/", "#")) for source in sources)
+    assert any(source.startswith("data:audio/") for source in sources)
+
+
+def test_hostile_texts_do_not_run(experiment: Path, corpus: Path) -> None:
+    manifest = edited(corpus / "dev.jsonl", text=f"no {HOSTILE}", speaker=HOSTILE)
+    first, *others = manifest.read_text().splitlines()
+    manifest.write_text("\n".join([json.dumps(json.loads(first) | {"id": HOSTILE}), *others]))
+    folder = experiment.rename(experiment.with_name("<img src=x onerror=alert(1)>"))
+    page = Page.of(report(folder, manifest))
+    assert page.open == []
+    assert page.tags.count("script") == 1
+    assert "img" not in page.tags
+    assert not [key for key, _ in page.attributes if key.startswith("on")]
+    assert page.text.count("<script>alert") > 6
+    assert "By speaker" in page.text
+
+
+def test_half_a_character_in_lhotse_cuts(experiment: Path, corpus: Path) -> None:
+    cuts = corpus / "cuts.jsonl"
+    load_cuts(corpus / "dev.jsonl", []).to_file(cuts)
+    cuts.write_text(cuts.read_text().replace('"yes no"', r'"yes \ud800"'))
+    assert "yes" in Page.of(report(experiment, cuts)).text
+
+
+def test_missing_parts_leave_a_sentence(experiment: Path, corpus: Path) -> None:
+    manifest = edited(corpus / "dev.jsonl", text="")
+    text = report(experiment, manifest, "--examples", 0, "--worst", 0, "--chunk-ms", "full")
+    page = Page.of(text)
+    for sentence in ("There are no TensorBoard events in", "None were asked for.",
+                     "None: no errors, or none asked for.",
+                     "The manifest names no speakers."):  # fmt: skip
+        assert sentence in page.text
+    assert "audio" not in page.tags
+
+
+def test_another_chunk_and_what_cannot_be_read(
+    experiment: Path, corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest = corpus / "broken.jsonl"
+    broken = '{"id": "gone", "audio": "gone.flac", "text": "no"}\n'
+    manifest.write_text((corpus / "dev.jsonl").read_text() + broken)
+    options = ["--chunk-ms", 80, "--examples", 1, "--worst", 1]
+    page = Page.of(report(experiment, manifest, *options, status=1))
+    assert "not scored gone: " in capsys.readouterr().err
+    assert "In 80 ms chunks." in page.text
+    assert page.tags.count("figure") == page.tags.count("article") == 1
+
+
+def test_recordings_too_short_for_a_frame(experiment: Path, corpus: Path) -> None:
+    for i in range(3):
+        soundfile.write(corpus / "audio" / f"dev{i}.flac", speech(0.001), 16000)
+    assert Page.of(report(experiment, corpus / "dev.jsonl")).open == []
+
+
+def test_mistakes(
+    experiment: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = str(experiment)
+    (tmp_path / "empty.jsonl").write_text("")
+    for arguments, message in (
+        ([str(tmp_path)], f"no model file {tmp_path}/model.safetensors"),
+        ([folder], "no manifest b (from "),
+        ([folder, "--manifest", str(tmp_path / "empty.jsonl")], "no utterance"),
+        ([folder, "--chunk-ms", "0"], "--chunk-ms must be a multiple of 40 ms from 40"),
+        ([folder, "--chunk-ms", "100"], "--chunk-ms must be a multiple"),
+        ([folder, "--worst", "-1"], "--worst: must be a whole number from 0"),
+    ):
+        assert main(arguments) == 2
+        shown = capsys.readouterr().err
+        assert message in shown
+        assert len(shown.splitlines()) == 1

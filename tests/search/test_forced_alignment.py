@@ -1,0 +1,112 @@
+"""Forced alignment against all paths, and delays on cases worked out by hand."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from asrkit.evaluation.delays import Delay, agreeing, delays, summarize
+from asrkit.model import Context
+from asrkit.model.head import ctc_frames
+from asrkit.search.base import Hypothesis
+from asrkit.search.forced_alignment import align, likeliest_path
+
+
+def collapsed(path: tuple[int, ...]) -> list[int]:
+    return [token for token, _ in itertools.groupby(path) if token]
+
+
+@pytest.mark.parametrize("tokens", [[1], [1, 2], [1, 1], [2, 1, 2], [1, 2, 2]])
+def test_the_likeliest_of_all_paths(tokens: list[int]) -> None:
+    log_probs = torch.randn(6, 3, generator=torch.Generator().manual_seed(len(tokens)))
+    log_probs = log_probs.log_softmax(1)
+    best = max(
+        (path for path in itertools.product(range(3), repeat=6) if collapsed(path) == tokens),
+        key=lambda path: sum(float(log_probs[t, token]) for t, token in enumerate(path)),
+    )
+    runs, frame = [], 0
+    for token, run in itertools.groupby(best):
+        length = len(list(run))
+        if token:
+            runs.append((token, frame, frame + length))
+        frame += length
+    found = align(log_probs, tokens)
+    assert found is not None
+    assert list(zip(found.tokens, found.starts, found.ends, strict=True)) == runs
+    assert all(0 < score <= 1 for score in found.confidences)
+
+
+@pytest.mark.parametrize("sharpness", [0.0, 1.0, 10.0])
+def test_the_path_of_torchaudio(sharpness: float) -> None:
+    """Torchaudio's forced alignment is the reference; 0: all paths are equally likely."""
+    from torchaudio.functional import forced_align, merge_tokens
+
+    draw = torch.Generator().manual_seed(1)
+    for trial in range(60):
+        vocabulary = 2 + trial % 7  # few tokens: many repetitions
+        tokens = torch.randint(1, vocabulary, (1 + trial // 2,), generator=draw).tolist()
+        spare = int(torch.randint(0, 40, (), generator=draw))
+        shape = ctc_frames(tokens) + spare, vocabulary
+        log_probs = (sharpness * torch.randn(shape, generator=draw)).log_softmax(1)
+        path, scores = forced_align(log_probs[None], torch.tensor([tokens], dtype=torch.int32))
+        spans = merge_tokens(path[0], scores[0].exp())
+        found = align(log_probs, tokens)
+        assert found is not None
+        assert found.tokens == tuple(span.token for span in spans)
+        assert found.starts == tuple(span.start for span in spans)
+        assert found.ends == tuple(span.end for span in spans)
+
+
+def test_control_another_text_has_another_path() -> None:
+    log_probs = torch.randn(9, 4, generator=torch.Generator().manual_seed(2)).log_softmax(1)
+    numbers = log_probs.numpy()
+    paths = [likeliest_path(numbers, np.array(each), 0).tolist() for each in ([1, 1], [1, 2])]
+    assert paths[0] != paths[1]
+    assert max(paths[0]) >= 3  # a path ends with the last token, or the blank after it
+
+
+def test_what_is_impossible_is_passed_where_it_must_be() -> None:
+    """A log-probability of minus infinity: tokens keep frames of their own."""
+    log_probs = torch.full((6, 3), -torch.inf)
+    log_probs[:, 0] = 0.0
+    found = align(log_probs, [1, 1, 2])
+    assert found is not None
+    assert all(start < end for start, end in zip(found.starts, found.ends, strict=True))
+    assert found.confidences == (0.0,) * 3
+
+
+def test_too_many_tokens_and_none() -> None:
+    log_probs = torch.randn(3, 4).log_softmax(1)
+    assert align(log_probs, [1, 1]) is not None
+    assert align(log_probs, [1, 1, 2]) is None
+    assert align(log_probs * torch.nan, [1, 2]) is None  # not a number
+    assert align(log_probs, []) == Hypothesis((), (), (), ())
+
+
+def test_delays() -> None:
+    """Chunks of 4; "a" ends at 2 and starts at 1, "c" ends at 9 and comes at 10, in a last chunk
+    that ends at 11; "b" was heard as something else."""
+    reference = Hypothesis((1, 2, 3), (0, 4, 8), (2, 5, 9), (1.0,) * 3)
+    hypothesis = Hypothesis((1, 7, 3), (1, 5, 10), (2, 6, 11), (1.0,) * 3)
+    assert delays(reference, hypothesis, Context(4), 11) == ([4 - 2, 11 - 9], [2])
+    assert delays(reference, hypothesis, Context(1), 11) == ([2 - 2, 11 - 9], [2])
+    assert delays(reference, hypothesis, Context(1 << 30), 11) == ([11 - 2, 11 - 9], [2])
+
+
+def test_a_last_token_that_was_not_heard_has_no_delay() -> None:
+    reference = Hypothesis((1, 2), (0, 4), (1, 5), (1.0,) * 2)
+    hypothesis = Hypothesis((1,), (0,), (1,), (1.0,))
+    assert delays(reference, hypothesis, Context(4), 8) == ([3], [])
+
+
+def test_agreeing() -> None:
+    assert agreeing((1, 2, 3, 4), (1, 3, 4)) == [(0, 0), (2, 1), (3, 2)]
+    assert agreeing((1, 2), ()) == []
+    assert agreeing((5,), (6,)) == []
+
+
+def test_summary() -> None:
+    assert summarize([1, 2, 3, 10], [4, 6], 40) == Delay(160.0, 100.0, pytest.approx(316.0), 200.0)
+    assert summarize([1], [], 40) == Delay(40.0, 40.0, 40.0, None)
+    assert summarize([], [], 40) is None

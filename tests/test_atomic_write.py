@@ -1,0 +1,118 @@
+"""Atomic writes: the old file or the new one, and nothing left of a process that was killed."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from asrkit import atomic_write as files
+from asrkit.atomic_write import remove_leftovers, replacing
+from asrkit.errors import UserError
+
+HALF_WRITTEN = """
+import sys
+from asrkit.atomic_write import replacing
+with replacing(sys.argv[1]) as temporary:
+    temporary.write_text("half")
+    print("written", flush=True)
+    sys.stdin.read()
+"""
+
+
+def listed(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_what_a_killed_process_left_goes_and_a_living_ones_stays(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    """Any next write into the folder removes it, of whatever file; also the living can finish."""
+    command = [sys.executable, "-c", HALF_WRITTEN, str(tmp_path / "step-1.pt")]
+    writers = [
+        subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    ]
+    for writer in writers:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "written\n"
+    killed, living = writers
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.wait()
+    assert len(listed(tmp_path)) == 2
+    with replacing(tmp_path / "step-2.pt") as temporary:
+        temporary.write_text("whole")
+    left = [name for name in listed(tmp_path) if name.endswith(".part")]
+    assert [f"-{living.pid}-" in name for name in left] == [True]
+    living.communicate("go on")
+    assert listed(tmp_path) == ["step-1.pt", "step-2.pt"]
+
+
+@pytest.mark.parametrize(
+    ("name", "age", "stays"),
+    [
+        (".asrkit-elsewhere-1-0.part", 60.0, True),  # another machine's: may be living
+        (".asrkit-elsewhere-1-0.part", 2 * 24 * 3600.0, False),
+        ("{prefix}{living}-7.part", 60.0, True),  # or another process that has its number
+        ("{prefix}{living}-7.part", 2 * 24 * 3600.0, False),
+        ("{prefix}4194305-7.part", 60.0, False),  # no process has this number
+        (".notes-host-1-0.part", 1e6, True),  # not ours
+    ],
+)
+def test_leftovers(name: str, age: float, stays: bool, tmp_path: Path) -> None:
+    path = tmp_path / name.format(prefix=files.PREFIX, living=os.getpid())
+    path.touch()
+    os.utime(path, (time.time() - age,) * 2)
+    remove_leftovers(tmp_path)
+    assert path.exists() == stays
+
+
+def test_a_link_stays_and_its_file_is_written(tmp_path: Path) -> None:
+    (tmp_path / "old").write_text("old")
+    (tmp_path / "link").symlink_to("old")
+    with replacing(tmp_path / "link") as temporary:
+        temporary.write_text("new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "old").read_text() == "new"
+
+
+@pytest.mark.parametrize("name", ["pipe", "folder", "null", ""])
+def test_what_is_no_file_is_not_replaced(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As root, `--output /dev/null` put a file in the place of the device."""
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    Path("folder").mkdir()
+    Path("null").symlink_to(os.devnull)
+    before = listed(tmp_path)
+    with pytest.raises(UserError, match="it is no file"), replacing(name):
+        pass
+    assert listed(tmp_path) == before
+    assert not Path(os.devnull).is_file()
+
+
+def test_a_folder_that_cannot_be_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where removing fails as well as writing, as on a file system that is read-only."""
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(OSError, match="Read-only") as raised, replacing(tmp_path / "x") as part:
+        refuse(part)
+    assert raised.value.filename == str(tmp_path / "x")
+
+
+def test_a_name_as_long_as_names_can_be(tmp_path: Path) -> None:
+    with replacing(tmp_path / ("n" * 255)) as temporary:
+        temporary.write_text("x")
+    assert listed(tmp_path) == ["n" * 255]

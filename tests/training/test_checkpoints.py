@@ -1,0 +1,310 @@
+"""Checkpoints and weights of epochs: they rotate, and what is damaged or foreign is never used."""
+
+import logging
+import random
+import shutil
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from asrkit.commands.train import main
+from asrkit.training import checkpoints
+from asrkit.training.checkpoint_parts import CheckpointError
+from asrkit.training.checkpoints import (
+    Checkpoint,
+    Checkpoints,
+    EpochWeights,
+    check_fit,
+    read_checkpoint,
+)
+from asrkit.training.optimizer import build_optimizers
+from tests.conftest import tiny_model, write_config
+
+
+def network() -> nn.Module:
+    return tiny_model(vocab_size=3, num_layers=1, dim=8, num_heads=1, ffn_dim=8).float()
+
+
+def stepped(model: nn.Module) -> list[torch.optim.Optimizer]:
+    """Its optimisers, with something to remember."""
+    optimizers = build_optimizers(model, "muon", 0.01)
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    for optimizer in optimizers:
+        optimizer.step()
+    return optimizers
+
+
+def state(step: int = 1, **changes: Any) -> dict[str, Any]:
+    model = network()
+    whole = {
+        "training.optimizer": "0123",
+        "weights": model.state_dict(),
+        "optimizers": [optimizer.state_dict() for optimizer in stepped(model)],
+        "progress": {"epoch": 0, "batch": step, "step": step, "seconds": 2.5},
+        "history": {0: {"full": 50.0}},
+        "wall_seconds": 1.0,
+    }
+    return whole | changes
+
+
+def step_of(found: Checkpoint) -> int:
+    return found.progress.step
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, torch.Tensor):
+        return a.dtype == b.dtype and torch.equal(a, b)
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, list):
+        return len(a) == len(b) and all(map(same, a, b))
+    return bool(a == b)
+
+
+def test_checkpoints_rotate(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, 2)
+    assert checkpoints.newest(step_of) is None
+    for step in (1, 2, 30):
+        checkpoints.save(step, state(step))
+    (tmp_path / "step-best.pt").touch()  # no number, none of ours
+    assert list(checkpoints.paths()) == [2, 30]
+    assert checkpoints.newest(step_of) == 30
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As what it is, an OSError, which commands print as one line."""
+
+    @contextmanager
+    def full(path: Path) -> Iterator[Path]:
+        yield Path("/dev/full")
+
+    monkeypatch.setattr(checkpoints, "replacing", full)
+    with pytest.raises(OSError, match="No space left on device"):
+        Checkpoints(tmp_path, 2).save(1, state(1))
+
+
+def test_later_ones_that_could_not_be_used_do_not_push_out_a_good_one(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, 1)
+    checkpoints.save(30, state(30))
+    checkpoints.save(10, state(10))  # resumed from one before 30
+    assert list(checkpoints.paths()) == [10]
+
+
+def test_a_flipped_bit_anywhere_is_noticed_or_harmless(tmp_path: Path) -> None:
+    """In the tensors, the pickle, the file's directory and what lies between; every 5th byte."""
+    path = tmp_path / "step-1.pt"
+    weights = {"weight": torch.randn(20, 10), "bias": torch.randn(10)}
+    torch.save(state(weights=weights, optimizers=[]), path)
+    good, draw = path.read_bytes(), random.Random(0)
+    expected, noticed, harmless = read_checkpoint(path).model_dump(), 0, 0
+    for place in range(draw.randrange(5), len(good), 5):
+        damaged = bytearray(good)
+        damaged[place] ^= 1 << draw.randrange(8)
+        path.write_bytes(damaged)
+        try:
+            found = read_checkpoint(path)
+        except CheckpointError:
+            noticed += 1
+            continue
+        assert same(found.model_dump(), expected), place
+        harmless += 1  # padding, dates
+    assert noticed > harmless > 0
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def truncated(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-5000])
+
+
+def flipped(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def text(path: Path) -> None:
+    path.write_text("no checkpoint\n" * 99)
+
+
+def archive(path: Path) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as records:
+        records.writestr("zeros", bytes(10**6))
+
+
+def pickled(path: Path) -> None:
+    torch.save({"weights": Path("of a class that is not allowed")}, path)
+
+
+def a_list(path: Path) -> None:
+    torch.save([1, 2], path)
+
+
+def without_progress(path: Path) -> None:
+    saved = state()
+    del saved["progress"]
+    torch.save(saved, path)
+
+
+def folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (empty, "it is empty"),
+        (truncated, "it is damaged or no checkpoint: BadZipFile"),
+        (flipped, "it is damaged: wrong checksum of '"),
+        (text, "it is damaged or no checkpoint: BadZipFile"),
+        (archive, "it is another kind of .zip file"),
+        (pickled, "it is damaged or no checkpoint: UnpicklingError"),
+        (a_list, "it is no checkpoint of a training: Input should be a valid dictionary"),
+        (without_progress, "it is no checkpoint of a training: 'progress': Field required"),
+        (folder, "it is damaged or no checkpoint: IsADirectoryError"),
+    ],
+)
+def test_one_that_cannot_be_read_is_named_and_the_one_before_is_taken(
+    damage: Any, told: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    checkpoints = Checkpoints(tmp_path, 2)
+    for step in (1, 2):
+        checkpoints.save(step, state(step))
+    damage(tmp_path / "step-00000002.pt")
+    with caplog.at_level(logging.WARNING):
+        assert checkpoints.newest(step_of) == 1
+    (line,) = caplog.messages
+    assert line.startswith(f"cannot resume from {tmp_path}/step-00000002.pt: {told}")
+    assert len(line) < len(str(tmp_path)) + 250
+    damage(tmp_path / "step-00000001.pt")
+    with pytest.raises(
+        CheckpointError, match=r"no checkpoint can be used.*step-00000001.pt: it is"
+    ):
+        checkpoints.newest(step_of)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"weights": {}}, "is missing, expected torch.float32"),
+        ({"weights": network().double().state_dict()}, "is torch.float64"),
+        (
+            {"weights": network().state_dict() | {"x\n": torch.ones(2)}},
+            r"'x\n' is torch.float32 (2",
+        ),
+        ({"optimizers": []}, "0 optimisers where there are 2"),
+        ({"optimizers": [{"state": {99: {}}}, {"state": {}}]}, "Muon has no parameter 99"),
+        (
+            {"optimizers": [{"state": {0: {}}}, {"state": {}}]},
+            "Muon's parameter 0 has {}, expected",
+        ),
+        (
+            {"optimizers": [{"state": {}}, {"state": {0: {"step": torch.ones(())}}}]},
+            "AdamW's parameter 0 has {'step': ()}, expected",
+        ),
+    ],
+)
+def test_one_of_another_network_does_not_fit(change: dict[str, Any], told: str) -> None:
+    model = network()
+    optimizers = stepped(model)
+    check_fit(Checkpoint.model_validate(state()), model, optimizers)  # control
+    with pytest.raises(CheckpointError) as caught:
+        check_fit(Checkpoint.model_validate(state(**change)), model, optimizers)
+    assert f"{caught.value}".startswith("it does not fit this training: ")
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(("best", "kept"), [(False, [2, 3]), (True, [1, 3])])
+def test_average(best: bool, kept: list[int], tmp_path: Path) -> None:
+    epochs, model = EpochWeights(tmp_path, 2, best), nn.Linear(1, 1)
+    scores: dict[int, float] = {}
+    for epoch, score in enumerate([9.0, 2.0, 5.0, 3.0]):
+        scores[epoch] = score
+        epochs.save(epoch, all_of(float(epoch)), scores)
+    (tmp_path / "epoch-best.safetensors").touch()
+    assert list(epochs.paths()) == kept
+    average, used = epochs.average(model, scores)
+    assert sorted(used) == kept
+    assert average["weight"].item() == sum(kept) / 2
+
+
+def all_of(value: float) -> dict[str, torch.Tensor]:
+    return {"weight": torch.full((1, 1), value), "bias": torch.full((1,), value)}
+
+
+@pytest.mark.parametrize("place", [20, -1])  # in the header, in a weight
+def test_a_damaged_epoch_is_not_averaged(
+    place: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    epochs, model = EpochWeights(tmp_path, 3, False), nn.Linear(1, 1)
+    for epoch in range(3):
+        epochs.save(epoch, all_of(float(epoch)), {})
+    content = bytearray(epochs.paths()[1].read_bytes())
+    content[place] ^= 1
+    epochs.paths()[1].write_bytes(content)
+    with caplog.at_level(logging.WARNING):
+        average, used = epochs.average(model, {})
+    assert used == [0, 2]
+    assert average["weight"].item() == 1.0
+    assert f"epoch 2 is left out of the average: {epochs.paths()[1]} is damaged" in caplog.text
+    for epoch in (0, 2):
+        shutil.copy(epochs.paths()[1], epochs.paths()[epoch])
+    with pytest.raises(CheckpointError, match="no weights of an epoch that can be used"):
+        epochs.average(model, {})
+
+
+def test_epochs_written_without_a_checksum_are_averaged_but_not_of_another_network(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    epochs, model = EpochWeights(tmp_path, 3, False), nn.Linear(1, 1)
+    for epoch in range(2):
+        save_file(all_of(float(epoch)), tmp_path / f"epoch-{epoch:04d}.safetensors")
+    save_file({"weight": torch.ones(2)}, tmp_path / "epoch-0002.safetensors")
+    average, used = epochs.average(model, {})
+    assert (average["weight"].item(), used) == (0.5, [0, 1])
+    assert "'bias' is missing, expected torch.float32 (1,)" in caplog.text
+
+
+def test_epochs_of_a_later_time_go(tmp_path: Path) -> None:
+    epochs = EpochWeights(tmp_path, 2, False)
+    for epoch in (4, 5, 3):  # 3 is trained again, from an older checkpoint
+        epochs.save(epoch, all_of(0.0), {})
+    assert list(epochs.paths()) == [3]
+
+
+def test_training_resumes_from_the_checkpoint_before_a_damaged_one(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """To the same weights, bit for bit; with none that is good nothing is written."""
+    config = write_config(
+        tmp_path / "c.yaml", corpus, tmp_path / "out", epochs=1, checkpoint_every_steps=1
+    )
+    assert main(["--config", str(config)]) == 0
+    model = tmp_path / "out" / "model.safetensors"
+    whole = load_file(model)
+    model.unlink()
+    before, newest = sorted((tmp_path / "out" / "checkpoints").iterdir())
+    for path in (tmp_path / "out" / "epochs").iterdir():
+        path.unlink()
+    flipped(newest)
+    assert main(["--config", str(config), "--resume"]) == 0
+    assert same(load_file(model), whole)
+    assert f"cannot resume from {newest}: it is damaged" in capsys.readouterr().err
+    model.unlink()
+    for path in (tmp_path / "out" / "checkpoints").iterdir():
+        empty(path)
+    assert main(["--config", str(config), "--resume"]) == 2
+    assert f"{before.parent}" in capsys.readouterr().err
+    assert not model.exists()
