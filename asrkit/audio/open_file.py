@@ -57,7 +57,7 @@ def open_audio(source: Source, track: int | None = None) -> AudioFile:
     if isinstance(source, (str, Path)):
         check_path(Path(source), name)
     if looks_like_mp3(source):  # libmpg123 guesses lengths, and complains on standard error
-        with suppress(NotAudioError):
+        with suppress(AudioError):  # of free formats FFmpeg decodes nothing
             return open_ffmpeg(source, name, track)
     layout = layout_of(source)
     if len(layout.starts) > 1 and not track:
@@ -74,9 +74,11 @@ def open_audio(source: Source, track: int | None = None) -> AudioFile:
         return SndFile(file, source, ffmpeg, cut)
     try:
         other = ffmpeg()
-    except NotAudioError as error:
+    except AudioError as error:
         if file is not None and 0 < file.frames <= MAX_SECONDS * file.samplerate:
             return SndFile(file, source, ffmpeg, known)
+        if not isinstance(error, NotAudioError):
+            raise
         raise AudioError(
             f"{name} is not audio that soundfile or FFmpeg reads ({problem} {error})"
         ) from error

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 LOUDEST = 100.0  # largest float sample: 40 dB above full scale, more than any mix or recorder has
 MAX_VALUES = 2**28  # samples × channels that are read at once, 1 GiB
 BLOCK_VALUES = 2**22  # samples × channels in a block
-CANCELLED_DB = -15.0  # level of a mix against its loudest channel, below which channels cancel out
+CANCELLED_DB = -12.0  # `mix_db` below which channels cancel each other out
 
 
 class AudioInfo(NamedTuple):
@@ -175,9 +175,18 @@ def mono_blocks(
     mixer.warn()
 
 
-def level_db(energy: float, reference: float) -> float:
-    """Return the level of a signal against another, in decibels from -100; 0 for a silent one."""
-    return 10.0 * math.log10(max(energy / reference, 1e-10)) if reference else 0.0
+def mix_db(mixed: float, channels: "np.ndarray | float") -> float:
+    """Return the level of a mix against that of independent channels, in decibels from -100.
+
+    It is 0 where a single channel has sound, as in a film whose speech is in the centre, and where
+    channels have nothing in common; 0 also for silence.
+
+    Args:
+        mixed: energy of the mean of the channels.
+        channels: energy of each channel.
+    """
+    independent = float(np.sum(channels)) / np.size(channels) ** 2
+    return 10.0 * math.log10(max(mixed / independent, 1e-10)) if independent else 0.0
 
 
 def no_channel(name: str, channel: int, num_channels: int) -> AudioError:
@@ -221,13 +230,13 @@ class Mixer:
 
     def problems(self) -> list[str]:
         """Return a line if the channels cancelled each other out."""
-        level = level_db(self._mixed, float(np.max(self._energies)))
+        level = mix_db(self._mixed, self._energies)
         if level >= CANCELLED_DB:
             return []
         channel = int(np.argmax(self._energies))
         return [
-            f"has channels that cancel each other out: their mix is {-level:.0f} dB below channel "
-            f"{channel}; --channel {channel} reads that one alone"
+            f"has channels that cancel each other out: their mix is {-level:.0f} dB below that "
+            f"of independent channels; --channel {channel} reads the loudest alone"
         ]
 
     def warn(self) -> None:

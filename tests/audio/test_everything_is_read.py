@@ -13,7 +13,7 @@ import pytest
 import soundfile
 
 from asrkit import audio
-from asrkit.audio import ffmpeg
+from asrkit.audio import ffmpeg, open_file
 from asrkit.audio.open_file import opened
 from asrkit.audio.pcm_pipe import piped
 from tests.conftest import speech
@@ -259,6 +259,24 @@ def test_a_video_without_sound_is_named(tmp_path: Path) -> None:
         audio.load(tmp_path / "x.mp4")
 
 
+def test_what_ffmpeg_cannot_decode_is_read_by_libsndfile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As MP3 of a free format, of which FFmpeg decodes no packet; control: a file that neither
+    reads has FFmpeg's error."""
+
+    def undecodable(source: object, name: str, *rest: object) -> None:
+        raise audio.AudioError(f"{name}: none of 18 packets can be decoded")
+
+    monkeypatch.setattr(open_file, "open_ffmpeg", undecodable)
+    path = tmp_path / "x.mp3"
+    path.write_bytes(written(SPEECH, format="MP3"))
+    assert len(audio.read(path)[0]) / RATE == pytest.approx(2.0, abs=0.15)
+    path.write_bytes(b"\xff\xfb" + bytes(1000))
+    with pytest.raises(audio.AudioError, match="none of 18 packets"):
+        audio.read(path)
+
+
 def test_channels_that_cancel_out_are_named_and_can_be_chosen(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -268,9 +286,15 @@ def test_channels_that_cancel_out_are_named_and_can_be_chosen(
     assert "has channels that cancel each other out: their mix is 100 dB below" in caplog.text
     caplog.clear()
     assert np.array_equal(audio.load(path, channel=1), -SPEECH / np.float32(32768))
-    soundfile.write(path, np.stack([SPEECH, 0 * SPEECH], 1), RATE)  # a call, one of two speaks
+    silent = 0 * SPEECH
+    for channels in ([SPEECH, silent], [silent, silent, SPEECH, silent, silent, silent]):
+        soundfile.write(path, np.stack(channels, 1), RATE)  # one of two speaks; a film's centre
+        audio.load(path)
+        assert not caplog.text
+    soundfile.write(path, np.stack([SPEECH, -SPEECH, silent, silent, silent, silent], 1), RATE)
     audio.load(path)
-    assert not caplog.text
+    assert "cancel each other out" in caplog.text
+    soundfile.write(path, np.stack([SPEECH, silent], 1), RATE)
     with pytest.raises(audio.AudioError, match="has the channels 0 to 1, not 2"):
         audio.load(path, channel=2)
 

@@ -8,9 +8,9 @@ import pytest
 import soundfile
 
 from asrkit.commands import train
+from asrkit.commands.report import PARTS, main
 from asrkit.data.cuts import load_cuts
 from asrkit.model_file import save_model
-from asrkit.report import PARTS, main
 from asrkit.text import CharTokenizer
 from tests.conftest import speech, write_config, write_manifest
 from tests.report.pages import Page

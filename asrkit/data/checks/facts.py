@@ -25,7 +25,7 @@ class Signal(NamedTuple):
     digest: bytes  # equal for equal samples, whatever the file format
     quiet: tuple[float, float] = (0.0, 0.0)  # start and end of the longest quiet stretch, s
     highest_hz: float | None = None  # with sound; None if not known
-    mix_db: float = 0.0  # level of the mix of its channels against the loudest of them
+    mix_db: float = 0.0  # level of the mix of its channels, see `audio.read.mix_db`
 
 
 class Facts(NamedTuple):

@@ -15,7 +15,7 @@ from lhotse.cut import Cut
 from asrkit import audio
 from asrkit.audio.file import AudioFile
 from asrkit.audio.open_file import opened
-from asrkit.audio.read import AudioInfo, block_size, level_db, no_channel
+from asrkit.audio.read import AudioInfo, block_size, mix_db, no_channel
 from asrkit.data.checks.facts import Facts, Finding, Signal
 from asrkit.data.checks.sound import Sound
 from asrkit.data.cuts import load_cuts, utterance_of
@@ -156,7 +156,7 @@ def measure(blocks: Iterable[np.ndarray], rate: int) -> Signal | None:
         mean=mean,
         clipped=clipped / size,
         not_finite=not_finite,
-        mix_db=level_db(squares, float(np.max(channels))),
+        mix_db=mix_db(squares, channels),
         digest=digest.digest(),
         quiet=sound.quiet(),
         highest_hz=sound.highest_hz(),

@@ -78,7 +78,7 @@ def cancelled(facts: Facts, rules: Rules) -> str | None:
         return None
     return (
         f"the mix of its {facts.header and facts.header.num_channels} channels is "
-        f"{-facts.signal.mix_db:.0f} dB below the loudest"
+        f"{-facts.signal.mix_db:.0f} dB below that of independent channels"
     )
 
 

@@ -93,8 +93,8 @@ CASES: dict[str, tuple[list[Facts], str, list[Facts]]] = {
     ),
     "cancelled": (
         [utterance(header=(16000, 32000, 2), signal={"mix_db": -40.0})],
-        "the mix of its 2 channels is 40 dB below the loudest",
-        [utterance(header=(16000, 32000, 2), signal={"mix_db": -14.0})],
+        "the mix of its 2 channels is 40 dB below that of independent channels",
+        [utterance(header=(16000, 32000, 2), signal={"mix_db": -11.0})],
     ),
     "faint": (
         [utterance(signal={"rms": 0.001})],
