@@ -20,6 +20,9 @@ from asrkit.audio.file import (
 from asrkit.audio.joined import JoinedFile, layout_of
 from asrkit.audio.sndfile import SndFile, is_exact, open_sndfile
 
+# Endings of formats without a header, which are known by their ending alone.
+HEADERLESS = (".gsm", ".vox")
+
 
 @contextmanager
 def opened(source: Source, track: int | None = None) -> Iterator[AudioFile]:

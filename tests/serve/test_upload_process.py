@@ -193,6 +193,19 @@ def test_the_samples_are_those_of_the_file(
     assert upload(address, path).json()["text"] == expected.text
 
 
+def test_a_format_without_a_header_is_known_by_its_ending(
+    address: str, served: Recognizer, tmp_path: Path, recordings: list[tuple[Path, object]]
+) -> None:
+    """GSM as telephone systems store it; control: under another name it is not audio."""
+    samples, _ = soundfile.read(recordings[0][0])
+    path = tmp_path / "x.GSM"
+    soundfile.write(path, samples[::2], 8000, format="RAW", subtype="GSM610")
+    expected = served.transcribe(path)
+    assert expected.text
+    assert upload(address, path).json()["text"] == expected.text
+    assert upload(address, path.rename(tmp_path / "x.bin")).status_code == 400
+
+
 def encode(path: Path, samples: np.ndarray) -> None:
     """AAC."""
     av = pytest.importorskip("av")

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
+from asrkit.audio.open_file import HEADERLESS
 from asrkit.errors import UserError, shown
 from asrkit.registry import refusal
 from asrkit.runtime import Recognizer, Segment, formats
@@ -241,19 +242,22 @@ def verbose(number: int, segment: Segment) -> dict[str, Any]:
 async def saved(file: UploadFile, server: Server, stack: AsyncExitStack) -> Path:
     """A copy of an upload, in a file that is deleted with the stack.
 
-    On Linux the file has no name, and a process that is killed leaves nothing behind.
+    On Linux the file has no name, and a process that is killed leaves nothing behind. A format that
+    is known by its ending alone needs a name.
 
     Raises:
         RefusedError: for one that is too large.
     """
     left = server.limits.upload_mb * 1_000_000
-    nameless = DESCRIPTORS.is_dir()
+    ending = Path(file.filename or "").suffix.lower()
+    ending = ending if ending in HEADERLESS else ""
+    nameless = DESCRIPTORS.is_dir() and not ending
     if nameless:
         copy: Any = tempfile.TemporaryFile(prefix="asrkit-")  # noqa: SIM115
         stack.enter_context(copy)
         path = DESCRIPTORS / str(copy.fileno())
     else:
-        copy = tempfile.NamedTemporaryFile(prefix="asrkit-", delete=False)  # noqa: SIM115
+        copy = tempfile.NamedTemporaryFile(prefix="asrkit-", suffix=ending, delete=False)  # noqa: SIM115
         stack.callback(os.unlink, copy.name)
         path = Path(copy.name)
     with nullcontext(copy) if nameless else copy:
