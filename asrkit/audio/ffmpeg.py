@@ -33,6 +33,7 @@ CONTAINERS = (
 )
 FROM_ZERO = ("matroska", "mov", "avi", "flv", "asf", "nut", "mxf")  # formats whose times begin at 0
 CLOCKS = ("mpegts", "mpeg")  # formats whose times are of a clock
+COUNTED = ("aac",)  # formats without times: FFmpeg counts packets
 STATED = ("flac", "mov", "aiff", "caf", "au", "w64", "asf")  # formats with a length in the header
 XING = (b"Xing", b"Info")  # marks in the first frame of an MP3 that states its length
 MP3_RATES = (44100, 48000, 32000, 0)  # Hz, of MPEG-1; half and a quarter of them in MPEG-2 and 2.5
@@ -165,7 +166,7 @@ class FFmpegFile(AudioFile):
 
     def _placed(self, frames: Iterator[Frame]) -> Generator[np.ndarray, None, None]:
         """The samples (n, channels) of frames, at the file's rate, and silence between them."""
-        place = Placement(self._origin(), self._is(CLOCKS))
+        place = Placement(self._origin(), self._is(CLOCKS), not self._is(COUNTED))
         convert, position = Converter(self.sample_rate, self.num_channels), 0
         at_end = False
         try:

@@ -29,13 +29,15 @@ class Placement:
     Args:
         origin: time of the recording's start, seconds; None if the first frame begins it.
         is_clock: whether the times are of a clock, which may be set while it runs.
+        has_times: whether the format has time stamps. Those that FFmpeg counts for other formats
+            are wrong behind a change of rate, and only show where packets were lost.
 
     Attributes:
         holes: seconds of silence between frames so far.
     """
 
-    def __init__(self, origin: float | None, is_clock: bool) -> None:
-        self.origin, self.is_clock = origin, is_clock
+    def __init__(self, origin: float | None, is_clock: bool, has_times: bool = True) -> None:
+        self.origin, self.is_clock, self.has_times = origin, is_clock, has_times
         self.begun, self.holes = False, 0.0
 
     def silence_before(self, frame: Frame, position: float) -> float:
@@ -53,7 +55,8 @@ class Placement:
         gap = frame.time - self.origin - position
         if first:
             return max(0.0, gap)
-        if gap < -STEP_BACK or (self.is_clock and gap > CLOCK_JUMP):
+        is_counted = not (self.has_times or frame.after_damage)
+        if gap < -STEP_BACK or is_counted or (self.is_clock and gap > CLOCK_JUMP):
             self.origin += gap
             return 0.0
         if gap <= (ROUNDING if frame.after_damage else TOLERANCE):

@@ -39,19 +39,25 @@ def written(samples: np.ndarray, rate: int = RATE, **options: str) -> bytes:
     return file.getvalue()
 
 
-def muxed(path: Path, codec: str, parts: list[tuple[np.ndarray, float]], tracks: int = 1) -> bytes:
+def muxed(
+    path: Path,
+    codec: str,
+    parts: list[tuple[np.ndarray, float]],
+    tracks: int = 1,
+    rate: int = RATE,
+) -> bytes:
     """Parts of samples, each with the time where it begins, in a container of FFmpeg.
 
     Of several tracks the last one has the samples, the others are silent.
     """
     with av.open(str(path), "w") as file:
-        streams = [file.add_stream(codec, rate=RATE, layout="mono") for _ in range(tracks)]
+        streams = [file.add_stream(codec, rate=rate, layout="mono") for _ in range(tracks)]
         for number, stream in enumerate(streams):
             for samples, start in parts:
                 silent = number < tracks - 1
                 frame = av.AudioFrame.from_ndarray((samples * (not silent))[None], "s16", "mono")
-                frame.sample_rate, frame.time_base = RATE, Fraction(1, RATE)
-                frame.pts = round(start * RATE)
+                frame.sample_rate, frame.time_base = rate, Fraction(1, rate)
+                frame.pts = round(start * rate)
                 file.mux(stream.encode(frame))
             file.mux(stream.encode(None))
     return path.read_bytes()
@@ -105,6 +111,10 @@ FILES: dict[str, tuple[Make, float, str | None]] = {
     "joined.ogg": (lambda _: ogg(SPEECH, "VORBIS") * 3, 6.0, None),
     "joined.opus": (lambda _: ogg(SPEECH[:8000], "OPUS") * 4, 2.0, None),
     "joined.ts": (lambda p: muxed(p, "aac", [(SPEECH, 0.0)]) * 2, 4.2, None),
+    "rates.aac": (
+        lambda p: muxed(p, "aac", [(SPEECH, 0.0)], rate=8000) + muxed(p, "aac", [(SPEECH, 0.0)]),
+        6.3, None,
+    ),
     "gsm.wav": (lambda _: written(SPEECH[::2], 8000, format="WAV", subtype="GSM610"), 2.0, None),
     "g721.au": (lambda _: written(SPEECH[::2], 8000, format="AU", subtype="G721_32"), 2.0, None),
     "g723.au": (lambda _: written(SPEECH[::2], 8000, format="AU", subtype="G723_24"), 2.0, None),
