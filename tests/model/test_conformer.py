@@ -128,3 +128,26 @@ def test_a_chunk_that_is_not_full_costs_what_it_has(kind: str) -> None:
     assert frames == [80, 40, 10, 40]
     assert (whole.encoded[:, :10] - outputs[1]).abs().max() < 1e-9
     assert (step(part, torch.tensor([37, 37]), states[0]).encoded - outputs[1]).abs().max() > 1e-3
+
+
+@torch.no_grad()
+def test_the_layers_that_are_asked_for_are_returned_and_no_others() -> None:
+    """Each is the output of a network that ends there: own frames alone, through the last norm."""
+    torch.manual_seed(0)
+    encoder, context = tiny_encoder(num_layers=3, after_norm=True).eval(), Context(4, 8, 2)
+    encoder.after_norm.weight.copy_(torch.rand(encoder.dim))
+    feats, lengths = torch.randn(2, 90, 20, dtype=torch.float64), torch.tensor([90, 61])
+    state = encoder.init_state(2, 8)
+    run = encoder.run(feats, lengths, state, context, None, [0, 2, 3])
+    subsampled, second, last = run.layers
+    assert torch.equal(last, run.encoded)
+    assert subsampled.shape == second.shape == last.shape
+    assert encoder.run(feats, lengths, state, context).layers == []
+    shorter = tiny_encoder(num_layers=2, after_norm=True).eval()
+    weights = {name: part for name, part in encoder.state_dict().items() if "layers.2." not in name}
+    shorter.load_state_dict(weights)
+    ends = shorter.run(feats, lengths, shorter.init_state(2, 8), context).encoded
+    assert (second - ends).abs().max() < 1e-12
+    shorter.after_norm = torch.nn.Identity()  # control
+    ends = shorter.run(feats, lengths, shorter.init_state(2, 8), context).encoded
+    assert (second - ends).abs().max() > 1e-3
