@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from asrkit.audio.file import AudioError
-from asrkit.audio.read import Mixer, blocks, info, load, mono, mono_blocks, read
+from asrkit.audio.reading import Mixer, blocks, info, load, mono, mono_blocks, read
 from asrkit.audio.resampler import SAMPLE_RATE, Resampler, ResamplerPast, resample
 
 __all__ = [

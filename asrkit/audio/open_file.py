@@ -78,7 +78,7 @@ def open_audio(source: Source, track: int | None = None) -> AudioFile:
     try:
         other = ffmpeg()
     except AudioError as error:
-        if file is not None and 0 < file.frames <= MAX_SECONDS * file.samplerate:
+        if file is not None and not track and 0 < file.frames <= MAX_SECONDS * file.samplerate:
             return SndFile(file, source, ffmpeg, known)
         if not isinstance(error, NotAudioError):
             raise

@@ -7,7 +7,7 @@ from typing import BinaryIO, NamedTuple, cast
 import numpy as np
 
 from asrkit.audio.ffmpeg import FFmpegFile
-from asrkit.audio.read import MAX_CHANNELS, AudioError, Mixer, part_of_file
+from asrkit.audio.reading import MAX_CHANNELS, AudioError, Mixer, part_of_file
 from asrkit.audio.resampler import SAMPLE_RATE
 
 CONTAINERS = {

@@ -14,7 +14,7 @@ from lhotse.utils import fastcopy
 
 from asrkit import audio
 from asrkit.audio.file import MAX_RATE, MAX_SECONDS, MIN_RATE
-from asrkit.audio.read import no_channel
+from asrkit.audio.reading import no_channel
 from asrkit.data.foreign import described
 from asrkit.data.manifest import (
     LeftOut,

@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from asrkit import audio
 from asrkit.audio.file import name_of
-from asrkit.audio.read import refuse_too_many
+from asrkit.audio.reading import refuse_too_many
 from asrkit.data.cuts import has_text, text_of
 from asrkit.data.indexed_cuts import Cuts, durations_of
 from asrkit.data.manifest import LeftOut

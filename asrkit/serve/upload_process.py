@@ -16,7 +16,7 @@ import numpy as np
 
 from asrkit.audio.file import AudioError
 from asrkit.audio.open_file import opened
-from asrkit.audio.read import Mixer, block_size
+from asrkit.audio.reading import Mixer, block_size
 
 FRAME = struct.Struct("<cI")
 HEADER, SAMPLES, WARNING, END, ERROR, NO_MEMORY = b"h", b"s", b"w", b"e", b"!", b"m"

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from asrkit.audio.file import MAX_RATE, MIN_RATE
-from asrkit.audio.read import BLOCK_VALUES
+from asrkit.audio.reading import BLOCK_VALUES
 from asrkit.errors import UserError, printable
 from asrkit.serve import fair
 from asrkit.serve.places import SHARED

@@ -11,7 +11,7 @@ import pytest
 import soundfile
 
 from asrkit import audio
-from asrkit.audio import read as reading
+from asrkit.audio import reading
 from asrkit.audio.open_file import opened
 from tests.conftest import speech, write_wav
 

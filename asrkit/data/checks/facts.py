@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from asrkit.audio.read import AudioInfo
+from asrkit.audio.reading import AudioInfo
 from asrkit.data.dataset import TextEncoder
 from asrkit.data.manifest import Utterance
 
@@ -25,7 +25,7 @@ class Signal(NamedTuple):
     digest: bytes  # equal for equal samples, whatever the file format
     quiet: tuple[float, float] = (0.0, 0.0)  # start and end of the longest quiet stretch, s
     highest_hz: float | None = None  # with sound; None if not known
-    mix_db: float = 0.0  # level of the mix of its channels, see `audio.read.mix_db`
+    mix_db: float = 0.0  # level of the mix of its channels, see `audio.reading.mix_db`
 
 
 class Facts(NamedTuple):

@@ -15,7 +15,7 @@ from lhotse.cut import Cut
 from asrkit import audio
 from asrkit.audio.file import AudioFile
 from asrkit.audio.open_file import opened
-from asrkit.audio.read import AudioInfo, block_size, mix_db, no_channel
+from asrkit.audio.reading import AudioInfo, block_size, mix_db, no_channel
 from asrkit.data.checks.facts import Facts, Finding, Signal
 from asrkit.data.checks.sound import Sound
 from asrkit.data.cuts import load_cuts, utterance_of

@@ -5,7 +5,7 @@ import unicodedata
 from itertools import pairwise
 
 from asrkit import audio
-from asrkit.audio.read import CANCELLED_DB
+from asrkit.audio.reading import CANCELLED_DB
 from asrkit.data.checks.facts import Facts, Rules, UtteranceCheck
 from asrkit.data.checks.texts import alphabet
 from asrkit.text import TextError
