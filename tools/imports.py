@@ -2,7 +2,7 @@
 
 import ast
 import sys
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -54,19 +54,17 @@ def layer_of(path: Path) -> str:
 
 def imported(source: str) -> set[str]:
     """The layers that a file imports, anywhere in it."""
-    layers = set()
+    parts = (name.split(".") for name in names_in(source))
+    return {([*rest, "asrkit"])[0] for package, *rest in parts if package == "asrkit"}
+
+
+def names_in(source: str) -> Iterator[str]:
+    """The dotted names that a file imports, anywhere in it."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        else:
-            continue
-        for name in names:
-            package, _, rest = name.partition(".")
-            if package == "asrkit":
-                layers.add(rest.partition(".")[0] or "asrkit")
-    return layers
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def upward(path: Path, source: str) -> set[str]:
@@ -99,18 +97,11 @@ def circles(sources: Mapping[str, str]) -> list[list[str]]:
 def modules_in(source: str, known: Container[str]) -> set[str]:
     """The modules that a file imports: the file of a name, not the package around it."""
     found = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        else:
-            continue
-        for name in names:
-            while name not in known and "." in name:
-                name = name.rpartition(".")[0]
-            if name in known:
-                found.add(name)
+    for name in names_in(source):
+        while name not in known and "." in name:
+            name = name.rpartition(".")[0]
+        if name in known:
+            found.add(name)
     return found
 
 

@@ -80,6 +80,8 @@ def open_audio(source: Source, track: int | None = None) -> AudioFile:
     except AudioError as error:
         if file is not None and not track and 0 < file.frames <= MAX_SECONDS * file.samplerate:
             return SndFile(file, source, ffmpeg, known)
+        if file is not None:
+            file.close()
         if not isinstance(error, NotAudioError):
             raise
         raise AudioError(

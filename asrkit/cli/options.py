@@ -347,11 +347,13 @@ def context_of(options: argparse.Namespace, file: ModelFile) -> Context:
         UserError: for a context that cannot be, or one beside full context.
     """
     rate, full = file.model.encoder.rate, options.chunk_ms == "full"
-    asked = {"--chunk-ms": None if full else options.chunk_ms, "--left-ms": options.left_ms,
-             "--right-ms": options.right_ms}  # fmt: skip
     chunk_size, left, right = (
-        None if value is None else rate.frames(name, value, name == "--chunk-ms")
-        for name, value in asked.items()
+        None if value is None else rate.frames(name, value, lowest)
+        for name, value, lowest in (
+            ("--chunk-ms", None if full else options.chunk_ms, 1),
+            ("--left-ms", options.left_ms, 0),
+            ("--right-ms", options.right_ms, 0),
+        )
     )
     if full and (left is not None or right is not None):
         option = "--right-ms" if left is None else "--left-ms"

@@ -26,7 +26,7 @@ from asrkit.errors import UserError
 from asrkit.evaluation import Outcome, recognize, scores
 from asrkit.evaluation.testset import read_batches, read_scored, utterances
 from asrkit.extras import need
-from asrkit.model import FULL, FULL_CONTEXT
+from asrkit.model import FULL, FULL_CONTEXT, Context
 from asrkit.model_file import ModelFile, load_model, model_path
 from asrkit.report.errors import (
     confusions_section,
@@ -146,23 +146,30 @@ def recognizers_of(
     """By name, the longest chunk first: one at each chunk that the model was trained at and at
     the chosen one; the one that aligns references; and the chosen one's name."""
     chosen = recognizer_as(options, file)
-    context, around = file.config.context, context_of(options, file)
+    context, around = file.config.context, context_of_chunks(options, file)
     chunks = {chosen.chunk_size, *context.chunk_sizes}
     if context.full_share > 0:
         chunks.add(FULL_CONTEXT)
 
     def at(chunk: int) -> Recognizer:
-        context = FULL if chunk == FULL_CONTEXT else around._replace(chunk_size=chunk)
-        other = recognizer_of(file, context, device=options.device)
+        seen = FULL if chunk == FULL_CONTEXT else around._replace(chunk_size=chunk)
+        other = recognizer_of(file, seen, device=options.device)
         return other.with_search(chosen.search)  # a language model is read once
 
     found = {each.context: each for each in map(at, sorted(chunks, reverse=True))}
     return found, at(FULL_CONTEXT), chosen.context
 
 
+def context_of_chunks(options: argparse.Namespace, file: ModelFile) -> Context:
+    """Return the context around the chunks: the chosen one, or the model's own if full context,
+    which has nothing around it, is chosen."""
+    chosen = context_of(options, file)
+    return file.config.context.live if chosen.full else chosen
+
+
 def decoding(options: argparse.Namespace, file: ModelFile, recognizer: Recognizer) -> str:
     """How the recordings were decoded, in words."""
-    left = context_of(options, file).left
+    left = context_of_chunks(options, file).left
     return (
         f"{search_of(options, file).kind.replace('_', ' ')} search, "
         f"{f'language model {options.lm}' if options.lm else 'no language model'}, "

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from asrkit.model.conformer import ConformerEncoder, EncoderOutput, EncoderState, PositionTables
-from asrkit.model.context import Context, num_frames
+from asrkit.model.context import Context, fitted, num_frames
 
 
 class EncoderStep(nn.Module):
@@ -35,12 +35,12 @@ class EncoderStep(nn.Module):
 
     def forward(self, feats: Tensor, lengths: Tensor, state: EncoderState) -> EncoderOutput:
         """The encoder's forward; what is exported or compiled takes whole chunks alone."""
-        tables: PositionTables | None = self.tables()
-        if not torch.jit.is_scripting():  # noqa: SIM102, or TorchScript would compile it
-            if (
-                num_frames(feats.size(1), self.encoder.rate) < self.context.chunk_size
-                and not torch.compiler.is_compiling()
-            ):
-                tables = None  # The padding of a long chunk would cost its square.
-        run = self.encoder.run(feats, lengths, state, self.context, tables, None)
+        context, tables = self.context, self.tables()
+        if not torch.jit.is_scripting():
+            frames = num_frames(feats.size(1), self.encoder.rate)
+            if frames < context.chunk_size and not torch.compiler.is_compiling():
+                # The padding of a long chunk would cost its square.
+                context = fitted(context, frames)
+                tables = PositionTables(self.frame_table, self.encoder.layer_tables(context))
+        run = self.encoder.run(feats, lengths, state, context, tables, None)
         return EncoderOutput(run.encoded, run.lengths, run.state)
