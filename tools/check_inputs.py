@@ -27,8 +27,8 @@ from people_files import make
 
 from asrkit.data.checks.measure import Entry, inspect
 from asrkit.data.checks.utterance_checks import cancelled
+from asrkit.data.cut_audio import load_samples
 from asrkit.data.cuts import load_cuts
-from asrkit.data.dataset import load_samples
 from asrkit.data.manifest import Utterance
 
 TOLERANCE = 0.1  # seconds: encoders add some, and time stamps are rounded

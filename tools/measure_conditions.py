@@ -10,8 +10,8 @@ import asrkit
 from asrkit.audio import through_telephone
 from asrkit.build import build_normalizer
 from asrkit.cli.options import parser, run_command
+from asrkit.data.cut_audio import load_samples
 from asrkit.data.cuts import load_cuts, text_of
-from asrkit.data.dataset import load_samples
 from asrkit.evaluation.wer import wer
 from asrkit.model_file import load_model
 

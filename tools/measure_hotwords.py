@@ -12,8 +12,8 @@ from collections.abc import Iterable
 import torch
 
 import asrkit
+from asrkit.data.cut_audio import load_samples
 from asrkit.data.cuts import load_cuts, text_of
-from asrkit.data.dataset import load_samples
 from asrkit.evaluation.wer import wer
 
 BATCH = 20

@@ -8,21 +8,16 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from lhotse import CutSet
-from lhotse.audio.backend import LibsndfileBackend, audio_backend
 from lhotse.cut import Cut
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from asrkit import audio
-from asrkit.audio.file import name_of
-from asrkit.audio.reading import refuse_too_many
+from asrkit.data.cut_audio import load_samples
 from asrkit.data.cuts import has_text, text_of
 from asrkit.data.indexed_cuts import Cuts, durations_of
 from asrkit.data.manifest import LeftOut
-from asrkit.errors import printable
 from asrkit.text import TextError, Tokenizer
-
-OTHER_LENGTH = "declared samples in the recording diverged"  # in lhotse's message
 
 
 class Batch(NamedTuple):
@@ -235,83 +230,3 @@ def seed_everything(seed: str) -> None:
 def pad(rows: list[Tensor], dtype: torch.dtype) -> Tensor:
     """Rows of different lengths as one zero-padded tensor; (0, 0) if there are none."""
     return pad_sequence(rows, batch_first=True) if rows else torch.zeros(0, 0, dtype=dtype)
-
-
-def load_samples(cut: Cut) -> np.ndarray:
-    """Samples of a cut with all its lhotse transforms: float32 mono (n,) at 16 kHz.
-
-    Raises:
-        AudioError: if the audio cannot be read or is not finite.
-    """
-    mixer = audio.Mixer(cut.id)
-    samples = mixer(audio_of(cut).T)
-    mixer.warn()
-    return np.ascontiguousarray(audio.resample(samples, cut.sampling_rate), dtype=np.float32)
-
-
-def audio_of(cut: Cut) -> np.ndarray:
-    """Samples of a cut with all its lhotse transforms: (channels, n) at its own rate.
-
-    Raises:
-        AudioError: if the audio cannot be read.
-    """
-    reader = _Reader(rates_of_files(cut))
-    try:
-        refuse_too_many(cut.duration * cut.sampling_rate, cut.num_channels)
-        with audio_backend(reader):
-            samples: np.ndarray = cut.load_audio()
-    except Exception as error:  # lhotse and the decoders below it raise a dozen unrelated types
-        reason = str(error).partition("[extra info]")[0]  # lhotse's: the cut with all it holds
-        if OTHER_LENGTH in reason and reader.last is not None:
-            name, seconds = reader.last
-            reason = (
-                f"{name} has {seconds:.2f} s, which is not the length that the manifest says: "
-                "correct duration (num_samples in lhotse's cuts), or remove sample_rate from its "
-                "line, so that the file's header is read"
-            )
-        elif not isinstance(error, audio.AudioError):
-            reason = f"{type(error).__name__}: {reason}"
-        raise audio.AudioError(printable(" ".join(reason.split())[:500])) from error
-    return samples
-
-
-def rates_of_files(cut: Cut) -> set[int]:
-    """The sample rates in Hz that a cut states for its files, before lhotse's transforms."""
-    parts = [track.cut for track in cut.tracks] if hasattr(cut, "tracks") else [cut]
-    found = set()
-    for recording in (part.recording for part in parts if part.has_recording):
-        stated = [transform.to_dict() for transform in recording.transforms or ()]
-        sources = [each["kwargs"].get("source_sampling_rate") for each in stated]
-        found.add(next(filter(None, sources), recording.sampling_rate))
-    return found
-
-
-class _Reader(LibsndfileBackend):
-    """The backend by which lhotse reads audio through asrkit's reader, with its errors.
-
-    A rate that is not the file's is an error. lhotse would use other samples for a part of a file,
-    and for a whole one name all that it holds.
-
-    Args:
-        stated: sample rates of the files, in Hz.
-    """
-
-    def __init__(self, stated: set[int]) -> None:
-        self.stated = stated
-        self.last: tuple[str, float] | None = None  # name and seconds that were read
-
-    def read_audio(  # type: ignore[no-untyped-def]
-        self, path_or_fd, offset=0.0, duration=None, force_opus_sampling_rate=None
-    ):
-        samples, rate = audio.read(path_or_fd, offset, duration)
-        if rate not in self.stated:
-            wrong = " or ".join(map(str, sorted(self.stated)))
-            raise audio.AudioError(
-                f"{name_of(path_or_fd)}: the manifest says {wrong} Hz, the file has {rate} Hz: "
-                "remove sample_rate from its line, or correct it (sampling_rate in lhotse's cuts)"
-            )
-        self.last = name_of(path_or_fd), len(samples) / rate
-        return samples.T, rate
-
-    def is_applicable(self, path_or_fd: object) -> bool:
-        return True

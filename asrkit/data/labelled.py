@@ -68,7 +68,7 @@ class Labelled(NamedTuple):
         """
         if self.cut is None:
             return audio.load(self.path, self.start, self.duration, self.channel, self.track)
-        from asrkit.data.dataset import load_samples
+        from asrkit.data.cut_audio import load_samples
 
         return load_samples(self.cut())
 

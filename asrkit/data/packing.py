@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from asrkit.audio import AudioError
 from asrkit.audio.open_file import opened
-from asrkit.data.dataset import audio_of
+from asrkit.data.cut_audio import audio_of
 from asrkit.data.index import MAX_MEMBER, Index
 from asrkit.data.index_writer import index_of
 from asrkit.data.manifest import LeftOut, ManifestError

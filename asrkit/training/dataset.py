@@ -22,8 +22,9 @@ from asrkit.build import (
     train_tokenizer,
 )
 from asrkit.config import Config
+from asrkit.data.cut_audio import load_samples
 from asrkit.data.cuts import load_cuts, perturb_speed, text_of, usable
-from asrkit.data.dataset import TextEncoder, load_samples
+from asrkit.data.dataset import TextEncoder
 from asrkit.data.index_writer import can_be_indexed, index_of
 from asrkit.data.indexed_cuts import Cuts, IndexedCuts, durations_of, rates_of
 from asrkit.data.manifest import LeftOut, ManifestError

@@ -8,8 +8,9 @@ import pytest
 from lhotse import CutSet
 
 from asrkit import audio
+from asrkit.data.cut_audio import load_samples
 from asrkit.data.cuts import load_cuts, perturb_speed
-from asrkit.data.dataset import Augmentation, load_samples
+from asrkit.data.dataset import Augmentation
 from tests.conftest import speech, write_manifest, write_wav
 
 RECORDINGS = [(8000, 1), (16000, 2), (44100, 1), (48000, 2)]

@@ -15,8 +15,9 @@ import pytest
 from lhotse import CutSet
 
 from asrkit.data import index_writer
+from asrkit.data.cut_audio import load_samples
 from asrkit.data.cuts import load_cuts, perturb_speed, text_of
-from asrkit.data.dataset import SpeechDataset, load_samples
+from asrkit.data.dataset import SpeechDataset
 from asrkit.data.index import DESCRIPTION, ROW, ROWS
 from asrkit.data.index_writer import index_of
 from asrkit.data.indexed_cuts import IndexedCuts, durations_of

@@ -14,8 +14,9 @@ from asrkit.audio import AudioError
 from asrkit.build import frames_needed
 from asrkit.config import ModelConfig
 from asrkit.data import manifest
+from asrkit.data.cut_audio import load_samples
 from asrkit.data.cuts import load_cuts, perturb_speed, text_of, usable
-from asrkit.data.dataset import SpeechDataset, TextEncoder, load_samples
+from asrkit.data.dataset import SpeechDataset, TextEncoder
 from asrkit.data.manifest import LeftOut, ManifestError, read_manifest
 from tests.conftest import speech, write_manifest, write_wav
 from tests.data.encoding import ENCODE

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import soundfile
 
+from asrkit.data.cut_audio import audio_of, load_samples
 from asrkit.data.cuts import load_cuts
-from asrkit.data.dataset import audio_of, load_samples
 from asrkit.data.packing import lossless_form, pack
 from tests.conftest import speech
 

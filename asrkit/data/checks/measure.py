@@ -18,8 +18,8 @@ from asrkit.audio.open_file import opened
 from asrkit.audio.reading import AudioInfo, block_size, mix_db, no_channel
 from asrkit.data.checks.facts import Facts, Finding, Signal
 from asrkit.data.checks.sound import Sound
+from asrkit.data.cut_audio import load_samples
 from asrkit.data.cuts import load_cuts, utterance_of
-from asrkit.data.dataset import load_samples
 from asrkit.data.manifest import (
     ManifestError,
     Utterance,

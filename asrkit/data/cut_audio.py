@@ -1,0 +1,125 @@
+"""The samples of a cut: lhotse's transforms over what asrkit's reader reads, in any thread."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from lhotse.audio.backend import (
+    LibsndfileBackend,
+    get_current_audio_backend,
+    set_current_audio_backend,
+)
+from lhotse.cut import Cut
+
+from asrkit import audio
+from asrkit.audio.file import name_of
+from asrkit.audio.reading import refuse_too_many
+from asrkit.errors import printable
+
+OTHER_LENGTH = "declared samples in the recording diverged"  # in lhotse's message
+
+
+def load_samples(cut: Cut) -> np.ndarray:
+    """Samples of a cut with all its lhotse transforms: float32 mono (n,) at 16 kHz.
+
+    Raises:
+        AudioError: if the audio cannot be read or is not finite.
+    """
+    mixer = audio.Mixer(cut.id)
+    samples = mixer(audio_of(cut).T)
+    mixer.warn()
+    return np.ascontiguousarray(audio.resample(samples, cut.sampling_rate), dtype=np.float32)
+
+
+def audio_of(cut: Cut) -> np.ndarray:
+    """Samples of a cut with all its lhotse transforms: (channels, n) at its own rate.
+
+    Raises:
+        AudioError: if the audio cannot be read.
+    """
+    try:
+        refuse_too_many(cut.duration * cut.sampling_rate, cut.num_channels)
+        with _READER.expect(rates_of_files(cut)):
+            samples: np.ndarray = cut.load_audio()
+    except Exception as error:  # lhotse and the decoders below it raise a dozen unrelated types
+        reason = str(error).partition("[extra info]")[0]  # lhotse's: the cut with all it holds
+        if OTHER_LENGTH in reason and _READER.last is not None:
+            name, seconds = _READER.last
+            reason = (
+                f"{name} has {seconds:.2f} s, which is not the length that the manifest says: "
+                "correct duration (num_samples in lhotse's cuts), or remove sample_rate from its "
+                "line, so that the file's header is read"
+            )
+        elif not isinstance(error, audio.AudioError):
+            reason = f"{type(error).__name__}: {reason}"
+        raise audio.AudioError(printable(" ".join(reason.split())[:500])) from error
+    return samples
+
+
+def rates_of_files(cut: Cut) -> set[int]:
+    """The sample rates in Hz that a cut states for its files, before lhotse's transforms."""
+    parts = [track.cut for track in cut.tracks] if hasattr(cut, "tracks") else [cut]
+    found = set()
+    for recording in (part.recording for part in parts if part.has_recording):
+        stated = [transform.to_dict() for transform in recording.transforms or ()]
+        sources = [each["kwargs"].get("source_sampling_rate") for each in stated]
+        found.add(next(filter(None, sources), recording.sampling_rate))
+    return found
+
+
+class _Reader(threading.local, LibsndfileBackend):
+    """The backend by which lhotse reads audio through asrkit's reader, with its errors.
+
+    A rate that is not the file's is an error. lhotse would use other samples for a part of a file,
+    and for a whole one name all that it holds.
+
+    lhotse has one backend for all threads: this one is set while any thread reads, and what a
+    thread expects is its own. A thread that reads through lhotse alone meanwhile expects nothing.
+    """
+
+    _lock = threading.Lock()
+    _threads = 0  # that read now
+    _before: Any = None  # lhotse's own backend
+
+    def __init__(self) -> None:
+        self.stated: set[int] | None = None  # sample rates of the files, in Hz
+        self.last: tuple[str, float] | None = None  # name and seconds that were read
+
+    @contextmanager
+    def expect(self, stated: set[int]) -> Iterator[None]:
+        """Read for lhotse in this block; `stated`: sample rates of the files, in Hz."""
+        self.stated, self.last = stated, None
+        with _Reader._lock:
+            if _Reader._threads == 0:
+                _Reader._before = get_current_audio_backend()
+                set_current_audio_backend(self)
+            _Reader._threads += 1
+        try:
+            yield
+        finally:
+            self.stated = None
+            with _Reader._lock:
+                _Reader._threads -= 1
+                if _Reader._threads == 0:
+                    set_current_audio_backend(_Reader._before)
+
+    def read_audio(  # type: ignore[no-untyped-def]
+        self, path_or_fd, offset=0.0, duration=None, force_opus_sampling_rate=None
+    ):
+        samples, rate = audio.read(path_or_fd, offset, duration)
+        if self.stated is not None and rate not in self.stated:
+            wrong = " or ".join(map(str, sorted(self.stated)))
+            raise audio.AudioError(
+                f"{name_of(path_or_fd)}: the manifest says {wrong} Hz, the file has {rate} Hz: "
+                "remove sample_rate from its line, or correct it (sampling_rate in lhotse's cuts)"
+            )
+        self.last = name_of(path_or_fd), len(samples) / rate
+        return samples.T, rate
+
+    def is_applicable(self, path_or_fd: object) -> bool:
+        return True
+
+
+_READER = _Reader()
