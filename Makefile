@@ -1,32 +1,33 @@
-# make demo: everything once, on a corpus it makes itself. make test: the tests. make docs: the site.
-# make gpu-check: what was never tried without a GPU.
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test test-slow lint docs gpu-check install clean
+.PHONY: help demo test test-slow lint docs gpu-check install clean
 
-demo: $(INSTALLED)
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.* ## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+
+demo: $(INSTALLED) ## train, decode, stream and export once, on a corpus that it makes (7 to 9 minutes)
 	$(PYTHON) tools/demo.py
 
-test: lint
+test: lint ## ruff, mypy and the fast tests
 	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n 2
 
-test-slow: $(INSTALLED)
+test-slow: $(INSTALLED) ## the slow tests: trainings, an hour of audio
 	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -m slow
 
-lint: $(INSTALLED)
+lint: $(INSTALLED) ## ruff and mypy
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
-docs: $(VENV)/.docs
+docs: $(VENV)/.docs ## the site, into build/docs
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --config-file .mkdocs.yml
 
-gpu-check: $(INSTALLED)
+gpu-check: $(INSTALLED) ## what needs a GPU: tests, kernels, times
 	$(PYTHON) -m tools.gpu_check
 
-install: $(INSTALLED)
+install: $(INSTALLED) ## .venv with everything
 
 $(INSTALLED): pyproject.toml
 	@test -x $(PYTHON) || python3 -m venv $(VENV) 2>/dev/null || virtualenv $(VENV) 2>/dev/null || uv venv --seed $(VENV) || \
@@ -39,5 +40,5 @@ $(VENV)/.docs: $(INSTALLED)
 	$(PYTHON) -m pip install --quiet --editable '.[docs]'
 	@touch $@
 
-clean:
+clean: ## remove .venv, build, data and exp
 	rm -rf $(VENV) build data exp

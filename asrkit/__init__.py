@@ -10,8 +10,11 @@ final = session.finish()
 
 from typing import TYPE_CHECKING
 
+from asrkit.distribution import warn_of_another
 from asrkit.errors import UserError
 from asrkit.version import __version__
+
+warn_of_another()
 
 __all__ = [
     "Batcher",

@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from importlib.util import find_spec
 
+from asrkit.distribution import requirement
 from asrkit.errors import UserError
 
 PACKAGES = {  # of each extra, by the names that Python imports
@@ -28,10 +29,10 @@ def need(*packages: str) -> None:
 
 
 def missing(packages: Collection[str]) -> str:
-    """What to say of packages that are not installed."""
+    """Return the message about packages that are not installed."""
     return f"{' and '.join(packages)} not installed: {pip_install(*packages)}"
 
 
 def pip_install(*packages: str) -> str:
-    """The command that installs these packages."""
-    return f"pip install 'asrkit[{','.join(sorted({EXTRA_OF[each] for each in packages}))}]'"
+    """Return the command that installs these packages."""
+    return f"pip install {requirement(*sorted({EXTRA_OF[each] for each in packages}))}"

@@ -5,8 +5,9 @@ import sys
 
 import pytest
 
+from asrkit.distribution import requirement
 from asrkit.errors import UserError
-from asrkit.extras import EXTRA_OF, PACKAGES, missing, need
+from asrkit.extras import EXTRA_OF, PACKAGES, missing, need, pip_install
 from tests.conftest import PROJECT
 
 
@@ -43,6 +44,6 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "jiwer", None)
     with pytest.raises(UserError) as caught:
         need("asrkit", "jiwer")
-    assert str(caught.value) == "jiwer not installed: pip install 'asrkit[train]'"
-    several = "onnx and redis not installed: pip install 'asrkit[onnx,redis]'"
+    assert str(caught.value) == f"jiwer not installed: {pip_install('jiwer')}"
+    several = f"onnx and redis not installed: pip install {requirement('onnx', 'redis')}"
     assert missing(["onnx", "redis"]) == several

@@ -11,6 +11,7 @@ import pytest
 import asrkit
 from asrkit import hub
 from asrkit.errors import UserError
+from asrkit.extras import missing
 from asrkit.model_file import ModelFileError, load_model, model_path
 from tests import hub_server
 from tests.conftest import PROJECT
@@ -272,4 +273,4 @@ def test_a_hostile_hub_has_no_file_written_elsewhere(
 
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    assert refusal("hf://me/tiny") == "huggingface_hub not installed: pip install 'asrkit[hub]'"
+    assert refusal("hf://me/tiny") == missing(["huggingface_hub"])

@@ -23,7 +23,7 @@ CHUNK = re.compile(r"full|\d{1,7} ms")
 USE = """```python
 import asrkit
 
-recognizer = asrkit.load("{address}")  # pip install 'asrkit[hub]'
+recognizer = asrkit.load("{address}")  # pip install 'asrkit-streaming[hub]'
 print(recognizer.transcribe("a.wav"))
 ```
 """

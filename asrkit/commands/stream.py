@@ -33,6 +33,7 @@ from asrkit.cli.options import (
 from asrkit.cli.parser import Parser, complain, whole
 from asrkit.cli.terminal import JsonLines, Screen
 from asrkit.errors import UserError, shown
+from asrkit.extras import pip_install
 from asrkit.runtime import Result
 
 MAX_PACKET_MS = 60_000
@@ -94,7 +95,7 @@ def add_source(arguments: Parser) -> None:
     )
     group = arguments.group("microphone")
     group.add_argument(
-        "--mic", action="store_true", help="the microphone (pip install 'asrkit[mic]')"
+        "--mic", action="store_true", help=f"the microphone ({pip_install('sounddevice')})"
     )
     group.add_argument(
         "--list-devices", action=ListDevices, nargs=0, help="show the microphones, and exit"

@@ -1,4 +1,4 @@
-"""Live text from the microphone: pip install 'asrkit[mic]'."""
+"""Live text from the microphone: pip install '.[mic]'."""
 
 import queue
 

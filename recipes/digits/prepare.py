@@ -20,6 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from asrkit.extras import pip_install
+
 RECIPE_VERSION = 1
 SAMPLE_RATE, ESPEAK_RATE = 16000, 22050
 SPLITS = ("train", "dev", "test")
@@ -240,7 +242,7 @@ def main() -> int:
             importlib.import_module(package)
         prepare(arguments.output_dir, sizes, arguments.seed, arguments.jobs)
     except (ImportError, RecipeError, OSError) as error:
-        hint = "; try: pip install 'asrkit[recipes]'" if isinstance(error, ImportError) else ""
+        hint = f"; try: {pip_install('soxr')}" if isinstance(error, ImportError) else ""
         print(f"prepare.py: {error}{hint}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

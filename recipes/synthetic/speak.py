@@ -29,6 +29,7 @@ from digits import prepare as digits  # its espeak-ng voices, noise and levels
 from asrkit.atomic_write import replacing
 from asrkit.data.manifest import lines_of, read_manifest
 from asrkit.errors import UserError
+from asrkit.extras import pip_install
 
 # Awb is Scottish; kal and ked are diphones, the others were estimated from hours of one speaker.
 VOICES = {
@@ -173,7 +174,7 @@ def available(wanted: list[str]) -> list[str]:
         "flite": "apt-get install flite",
         "text2wave": "apt-get install festival festvox-kallpc16k festvox-kdlpc16k "
         "festvox-us-slt-hts",
-        "espeak-ng": "pip install 'asrkit[recipes]'",
+        "espeak-ng": pip_install("espeakng_loader"),
     }
     espeak = importlib.util.find_spec("espeakng_loader")  # a library, not the program
     found = [name for name in wanted if (espeak if name == "espeak-ng" else shutil.which(name))]

@@ -209,7 +209,7 @@ def test_a_layer_in_an_empty_environment(
     lacking = run(python, other)
     assert lacking.returncode == 2
     assert lacking.stderr.count("\n") == 1
-    assert f"not installed: pip install 'asrkit[{needed}]'" in lacking.stderr
+    assert f"not installed: pip install 'asrkit-streaming[{needed}]'" in lacking.stderr
 
 
 @pytest.mark.slow

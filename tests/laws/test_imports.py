@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from asrkit.extras import PACKAGES
+from asrkit.extras import PACKAGES, pip_install
 from tests.conftest import PROJECT
 from tools.imports import PACKAGE, circles, picture, sources, upward
 
@@ -139,21 +139,21 @@ def test_inference_works_without_the_extras(small: Path, environment: dict[str, 
         "ngram --order 2 two.jsonl --output lm.arpa",
     )
     assert done.stdout.splitlines()[-1] == str([0] * 8), done.stderr
-    told = "asrkit decode: no error rates: jiwer not installed: pip install 'asrkit[train]'\n"
+    told = f"asrkit decode: no error rates: jiwer not installed: {pip_install('jiwer')}\n"
     assert told in done.stderr
 
 
 def test_what_needs_an_extra_says_which(small: Path, environment: dict[str, str]) -> None:
     """In one line, before anything is done."""
-    model = "--model m.safetensors"
+    model, train = "--model m.safetensors", pip_install("lhotse")
     commands = {
-        f"evaluate {model} two.jsonl": "jiwer not installed: pip install 'asrkit[train]'",
-        f"tune {model} --lm lm.arpa two.jsonl": "jiwer not installed: pip install 'asrkit[train]'",
-        "train --config digits": "lhotse not installed: pip install 'asrkit[train]'",
-        "report exp": "lhotse not installed: pip install 'asrkit[train]'",
-        "data check two.jsonl": "lhotse not installed: pip install 'asrkit[train]'",
+        f"evaluate {model} two.jsonl": f"jiwer not installed: {train}",
+        f"tune {model} --lm lm.arpa two.jsonl": f"jiwer not installed: {train}",
+        "train --config digits": f"lhotse not installed: {train}",
+        "report exp": f"lhotse not installed: {train}",
+        "data check two.jsonl": f"lhotse not installed: {train}",
         f"export {model} --format onnx --output e.onnx --audio x.wav": (
-            "onnx and onnxscript and onnxruntime not installed: pip install 'asrkit[onnx]'"
+            f"onnx and onnxscript and onnxruntime not installed: {pip_install('onnx')}"
         ),
     }
     done = without_extras(small, environment, *commands)

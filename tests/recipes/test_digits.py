@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from asrkit.extras import pip_install
+
 soundfile = pytest.importorskip("soundfile")
 pytest.importorskip("espeakng_loader")
 pytest.importorskip("soxr")
@@ -127,7 +129,7 @@ def test_mistakes_get_one_line(corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "stub" / "espeakng_loader.py").write_text("raise ImportError('no espeakng_loader')")
     other_seed = run(corpus, "--seed", "7")
     missing = run(tmp_path / "corpus", path=tmp_path / "stub")
-    for done, hint in ((other_seed, "another corpus"), (missing, "pip install 'asrkit[recipes]'")):
+    for done, hint in ((other_seed, "another corpus"), (missing, pip_install("soxr"))):
         assert done.returncode == 2
         assert hint in done.stderr
         assert done.stderr.count("\n") == 1

@@ -13,6 +13,7 @@ import pytest
 import soundfile
 
 from asrkit.data.labelled import Labelled
+from asrkit.extras import pip_install
 from asrkit.runtime.formats import FORMATS
 from asrkit.transcription import shards as corpus
 from asrkit.transcription.leases import ATTEMPTS
@@ -257,7 +258,7 @@ def many(command: list[str], capfd: Printed) -> str:
 def test_workers_are_killed(engine: str, kills: int, command: list[str], many: str) -> None:
     """Nothing is lost or doubled: others are started, and take over."""
     if engine == "ray":
-        pytest.importorskip("ray", reason="pip install 'asrkit[ray]'")
+        pytest.importorskip("ray", reason=pip_install("ray"))
     call = [sys.executable, "-m", "asrkit.decode", *command, "--output-dir", "out", "--shards",
             "40", "--workers", "2", "--lease-seconds", "0.5", "--engine", engine]  # fmt: skip
     path = os.pathsep.join([str(PROJECT), os.environ.get("PYTHONPATH", "")])

@@ -1,0 +1,38 @@
+"""asrkit's distribution on the package index, where the name asrkit is another project's."""
+
+import json
+import shlex
+import warnings
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, distributions, version
+from urllib.parse import unquote, urlsplit
+
+DISTRIBUTION = "asrkit-streaming"  # imported as asrkit, run as asrkit
+
+
+def requirement(*extras: str) -> str:
+    """Return what pip installs to add extras to this installation, quoted for a shell.
+
+    The folder that asrkit was installed from, if it was one; else the distribution's name.
+    """
+    bracket = f"[{','.join(extras)}]"
+    for each in distributions(name=DISTRIBUTION):  # a clone's own egg-info comes before pip's
+        with suppress(ValueError, KeyError):
+            origin = json.loads(each.read_text("direct_url.json") or "{}")
+            folder = unquote(urlsplit(origin["url"]).path)
+            editable = "--editable " if origin["dir_info"].get("editable") else ""
+            return editable + shlex.quote(folder + bracket)
+    return shlex.quote(DISTRIBUTION + bracket)
+
+
+def warn_of_another() -> None:
+    """Warn if the other project's distribution is installed too: both write the folder asrkit."""
+    try:
+        other = version("asrkit")
+    except PackageNotFoundError:
+        return
+    warnings.warn(
+        f"another project's package, asrkit {other}, is installed over {DISTRIBUTION}: "
+        f"pip uninstall asrkit, then install {DISTRIBUTION} again",
+        stacklevel=3,
+    )
