@@ -12,7 +12,7 @@ from asrkit.evaluation.delays import delays
 from asrkit.evaluation.recording_search import Trace
 from asrkit.evaluation.wer import ErrorRate, wer
 from asrkit.runtime import Recognizer, Result, Word
-from asrkit.runtime.word import whole
+from asrkit.runtime.words import whole
 from asrkit.search import NOTHING, Hypothesis
 from asrkit.search.forced_alignment import AlignmentError, ForcedAlignment
 from asrkit.text import TextError

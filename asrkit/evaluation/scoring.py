@@ -8,7 +8,7 @@ from asrkit.evaluation.delays import Delay, summarize
 from asrkit.evaluation.outcomes import Outcome
 from asrkit.evaluation.wer import ErrorRate, Interval, bootstrap, cer, wer
 from asrkit.evaluation.word_accuracy import WordAccuracy, word_accuracy
-from asrkit.runtime.word import whole
+from asrkit.runtime.words import whole
 
 
 class Score(NamedTuple):

@@ -7,7 +7,7 @@ import numpy as np
 
 from asrkit.evaluation.calibration import calibration_error
 from asrkit.evaluation.delays import agreeing
-from asrkit.runtime.word import Word
+from asrkit.runtime.words import Word
 
 
 class WordAccuracy(NamedTuple):

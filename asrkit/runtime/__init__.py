@@ -8,7 +8,7 @@ from asrkit.runtime.recognizer import Recognizer
 from asrkit.runtime.results import Candidate, Result, Segment
 from asrkit.runtime.serialization import SavedStreamError
 from asrkit.runtime.session import Session
-from asrkit.runtime.word import Word
+from asrkit.runtime.words import Word
 
 __all__ = [
     "BatchedSession",

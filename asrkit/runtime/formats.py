@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from asrkit.errors import UserError, shown
-from asrkit.runtime.word import Word, joined
+from asrkit.runtime.words import Word, joined
 from asrkit.text.graphemes import clusters, columns
 
 LINE_COLUMNS, MAX_LINES = 42, 2

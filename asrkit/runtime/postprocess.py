@@ -3,12 +3,10 @@
 import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib.metadata import EntryPoint, distributions
 
 from asrkit.errors import UserError, reason, shown
-from asrkit.runtime.word import Word, joined
-from asrkit.text.graphemes import units
 from asrkit.text.spelled import join_spelled
 
 BUILT_IN: dict[str, Callable[[str], str]] = {"spelled": join_spelled}
@@ -73,48 +71,3 @@ def applied(postprocess: Callable[[str], str], text: str) -> str:
     if not isinstance(new, str):
         raise UserError(f"postprocess must return a text, got {shown(new)} for {shown(text)}")
     return new
-
-
-def rewritten(words: Sequence[Word], text: str) -> list[Word]:
-    """The words of a text that was made from these, with their times.
-
-    Words that stayed, and those that took the place of as many others, have their times. Others
-    share the time of what they took the place of, in equal parts; added ones stand in between.
-    """
-    if text.split() == joined(words).split():
-        return list(words)
-    parts = [units(word) for word in text.split()]
-    new = [unit for word in parts for unit in word]
-    spaced = [not number for word in parts for number in range(len(word))]
-    # Labels of several characters are compared character by character.
-    words = [unit for word in words for unit in shared([word], units(word.text))]
-    found: list[Word] = []
-    for old_part, new_part in changes([word.text for word in words], new):
-        before, after = words[old_part], new[new_part]
-        if len(before) == len(after):
-            found += [word._replace(text=text) for word, text in zip(before, after, strict=True)]
-        elif before:
-            found += shared(before, after)
-        else:
-            near = words[max(0, old_part.start - 1)]
-            at = near.end if old_part.start else near.start
-            found += [Word(text, at, at, near.confidence) for text in after]
-    return [word.with_space(each) for word, each in zip(found, spaced, strict=True)]
-
-
-def shared(before: Sequence[Word], after: Sequence[str]) -> list[Word]:
-    """Words in equal parts of the time of others, as sure as the least sure of them."""
-    if len(before) == len(after) == 1:
-        return [before[0]._replace(text=after[0])]
-    start, length = before[0].start, before[-1].end - before[0].start
-    confidence = min(word.confidence for word in before)
-    edges = [round(start + length * i / max(1, len(after)), 3) for i in range(len(after) + 1)]
-    return [Word(text, edges[i], edges[i + 1], confidence) for i, text in enumerate(after)]
-
-
-def changes(old: Sequence[str], new: Sequence[str]) -> list[tuple[slice, slice]]:
-    """What took the place of what: parts of both, in order; equal parts too."""
-    from difflib import SequenceMatcher
-
-    matcher = SequenceMatcher(None, old, new, autojunk=False)
-    return [(slice(i, j), slice(k, m)) for _, i, j, k, m in matcher.get_opcodes()]

@@ -9,17 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from asrkit.runtime import formats
-from asrkit.runtime.word import Word, joined
-from asrkit.search import NOTHING, Hypothesis, Ranked
+from asrkit.runtime.words import Word, joined
+from asrkit.search import Ranked
 from asrkit.text import Tokenizer, decode
-from asrkit.text.graphemes import divides_units
-
-# The first token of a word comes after its start, the last before its end: words are so much
-# longer than their tokens. Of digits in a row with known edges, nine of ten begin at least
-# LEAD before their first token, and half end TRAIL or more after their last.
-LEAD, TRAIL = 0.06, 0.04  # seconds
-
-RECENT = 32  # tokens of a hypothesis that are read anew: searches rarely think again of older ones
 
 
 class Candidate(NamedTuple):
@@ -268,99 +260,6 @@ class Result:
         return formats.write(form, [formats.Recording(self.words, id, duration)])
 
 
-class WordReader:
-    """Timed words of a segment's hypotheses, one after another.
-
-    In scripts without spaces each label that begins a unit begins a word, with the label's time.
-
-    All but RECENT tokens are read once, unless they change: the time for a partial result does not
-    depend on how long the stream has lasted, nor on how long its words are.
-
-    Args:
-        tokenizer: of the tokens.
-        frame_ms: milliseconds of an encoder frame.
-        start: encoder frames of the stream before the segment.
-        lead_ms: milliseconds from where the first of them begins to the stream's first sample.
-    """
-
-    def __init__(
-        self, tokenizer: Tokenizer, frame_ms: int, start: int = 0, lead_ms: int = 0
-    ) -> None:
-        self.tokenizer, self.frame_ms, self.start = tokenizer, frame_ms, start
-        self.lead_ms = lead_ms
-        self.closed: list[Word] = []
-        self.end = self.seconds(0)  # of the last closed word's tokens
-        self.last: list[Word] = []  # the word after, which the next token may make longer
-        self.prefix = NOTHING  # the tokens of all of these
-
-    def __call__(self, hypothesis: Hypothesis, duration: float = math.inf) -> list[Word]:
-        """The words of a hypothesis; `duration`: seconds of audio, which none goes beyond."""
-        last = self.last_words(hypothesis, duration)  # before those that it may close are read
-        return [*self.closed, *last]
-
-    def last_words(self, hypothesis: Hypothesis, duration: float = math.inf) -> list[Word]:
-        """Those of its words that are not in `closed`, to which it may add some.
-
-        `closed` only grows; when the search changes one of its words, it is another list.
-        """
-        size = len(self.prefix.tokens)
-        if part(hypothesis, 0, size) != self.prefix:  # the search thought better of it
-            self.closed, self.end, self.last = [], self.seconds(0), []
-            self.prefix, size = NOTHING, 0
-        if len(hypothesis.tokens) - RECENT > size:
-            prefix = part(hypothesis, 0, len(hypothesis.tokens) - RECENT)
-            words = self.read(prefix)
-            self.closed += widened(words, self.end, duration)[:-1]
-            self.end = words[-2].end if len(words) > 1 else self.end
-            self.last, self.prefix = words[-1:], prefix
-        return widened(self.read(hypothesis), self.end, duration)
-
-    def read(self, hypothesis: Hypothesis) -> list[Word]:
-        """The words after the closed ones, with the times of their tokens."""
-        words, size, piece_of = list(self.last), len(self.prefix.tokens), self.tokenizer.piece
-        # Whether the next piece starts a word.
-        fresh = not words or piece_of(hypothesis.tokens[size - 1]).endswith(" ")
-        for token, begin, end, confidence in zip(*part(hypothesis, size, None), strict=True):
-            piece = piece_of(token)
-            fresh = fresh or piece.startswith(" ")
-            text = piece.strip()
-            if not text:
-                continue
-            if fresh or divides_units(words[-1].text, text):
-                times = self.seconds(begin), self.seconds(end)
-                words.append(Word(text, *times, confidence).with_space(fresh))
-            else:  # the word becomes longer
-                word = words[-1]
-                words[-1] = word._replace(
-                    text=word.text + text,
-                    end=self.seconds(end),
-                    confidence=word.confidence * confidence,
-                )
-            fresh = piece.endswith(" ")
-        return words
-
-    def seconds(self, frame: int) -> float:
-        """When a frame of the segment begins, from the start of the stream."""
-        return seconds(self.start + frame, self.frame_ms, self.lead_ms)
-
-
-def widened(words: Sequence[Word], before: float, duration: float) -> list[Word]:
-    """Words as long as they are said, from their tokens' times; none reaches into another.
-
-    Args:
-        words: with the times of their tokens.
-        before: when the tokens of the word before them end.
-        duration: seconds of audio.
-    """
-    ends = [before, *(word.end for word in words)]
-    starts = [max(round(w.start - LEAD, 3), end) for w, end in zip(words, ends, strict=False)]
-    limits = [*starts, duration][1:]
-    return [
-        word._replace(start=start, end=min(round(word.end + TRAIL, 3), limit))
-        for word, start, limit in zip(words, starts, limits, strict=True)
-    ]
-
-
 def candidates(ranked: Sequence[Ranked], tokenizer: Tokenizer) -> tuple[Candidate, ...]:
     """The texts of an n-best list; what several token sequences write counts once."""
     scores: dict[str, list[float]] = {}
@@ -372,14 +271,3 @@ def candidates(ranked: Sequence[Ranked], tokenizer: Tokenizer) -> tuple[Candidat
         Candidate(text, score, math.exp(score - everything))
         for text, score in sorted(totals.items(), key=itemgetter(1), reverse=True)
     )
-
-
-def part(hypothesis: Hypothesis, start: int, end: int | None) -> Hypothesis:
-    """Some of the tokens, with all that is known of them."""
-    tokens, starts, ends, confidences = hypothesis
-    return Hypothesis(tokens[start:end], starts[start:end], ends[start:end], confidences[start:end])
-
-
-def seconds(frame: int, frame_ms: int, lead_ms: int = 0) -> float:
-    """When an encoder frame begins, the first of them `lead_ms` before the first sample."""
-    return max(0, frame * frame_ms - lead_ms) / 1000

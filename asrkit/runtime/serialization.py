@@ -20,7 +20,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from asrkit.errors import UserError, reason, shown
-from asrkit.runtime.word import AttachedWord, Word
+from asrkit.runtime.words import AttachedWord, Word
 
 MAGIC = b"asrkit stream 1\n"  # with the version of the format
 JSON = "json"  # name of the tensor whose bytes are the JSON text; the others have numbers

@@ -14,20 +14,17 @@ from torch import Tensor
 
 from asrkit.errors import UserError
 from asrkit.runtime.endpoint import Endpointer, EndpointState
-from asrkit.runtime.postprocess import applied, rewritten
+from asrkit.runtime.postprocess import applied
 from asrkit.runtime.results import (
     Candidate,
     Grown,
     Result,
     Segment,
-    WordReader,
     candidates,
-    joined,
-    seconds,
 )
 from asrkit.runtime.second_pass import Piece, Pieces, PiecesValue, SecondPass
 from asrkit.runtime.serialization import read, require
-from asrkit.runtime.word import Word
+from asrkit.runtime.words import Word, WordReader, joined, rewritten, seconds
 from asrkit.search import SavableSearch, Search
 from asrkit.text import Tokenizer, decode
 

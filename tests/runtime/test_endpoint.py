@@ -18,9 +18,9 @@ from asrkit.errors import UserError
 from asrkit.model import FULL_CONTEXT, Context
 from asrkit.runtime import Endpointer, Recognizer, Result
 from asrkit.runtime.endpoint import EndpointState
-from asrkit.runtime.results import LEAD
 from asrkit.runtime.transcript import DecodingOptions, Transcript
 from asrkit.runtime.vad import SpeechDetector
+from asrkit.runtime.words import LEAD
 from asrkit.search import GreedySearch, PrefixBeamSearch, Search
 from asrkit.text import CharTokenizer, WordTokenizer
 from recipes.digits.prepare import ESPEAK_RATE, synthesise

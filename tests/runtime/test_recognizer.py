@@ -14,13 +14,9 @@ from asrkit import audio
 from asrkit.config import parse_language_model
 from asrkit.model_file import save_model
 from asrkit.runtime import recognizer_of
-from asrkit.runtime.results import WordReader, joined
-from asrkit.search import GreedySearch, Hypothesis
+from asrkit.search import GreedySearch
 from asrkit.text import (
     CharTokenizer,
-    SentencePieceTokenizer,
-    WordTokenizer,
-    decode,
 )
 from tests.conftest import speech, timed
 from tests.test_model_file import a_file
@@ -272,55 +268,3 @@ def test_batch_of_nothing(recognizer: asrkit.Recognizer) -> None:
     mixed = recognizer.transcribe_batch([speech(1.0), np.zeros(0, dtype=np.float32)])
     assert timed(mixed[0]) == timed(recognizer.transcribe(speech(1.0)))
     assert mixed[1].text == ""
-
-
-class Pieces:
-    """A tokenizer whose pieces begin words, go on with them, end them, or do two of that."""
-
-    pieces = ("", " a", "b", "c ", " ", " d ")
-    vocab_size = len(pieces)
-
-    def piece(self, token: int) -> str:
-        return self.pieces[token]
-
-
-@pytest.mark.parametrize(
-    "tokenizer", [CharTokenizer(list(" ab")), Pieces()], ids=["chars", "pieces"]
-)
-def test_words_of_a_growing_and_changing_hypothesis(tokenizer: CharTokenizer | Pieces) -> None:
-    """Whatever was read before, the words are those of a reader that sees it for the first time."""
-    draw, size = np.random.default_rng(0), tokenizer.vocab_size
-    reader, tokens = WordReader(tokenizer, 40), []
-    for step in range(400):
-        if step % 2 == 0 and tokens:  # the search changes its mind
-            tokens[-1] = int(draw.integers(1, size))
-        if step % 7 == 0 and tokens:
-            tokens[draw.integers(len(tokens))] = int(draw.integers(1, size))
-        tokens += draw.integers(1, size, draw.integers(0, 4)).tolist()
-        frames = tuple(range(len(tokens)))
-        ends = tuple(i + 1 for i in frames)
-        hypothesis = Hypothesis(tuple(tokens), frames, ends, (0.5,) * len(tokens))
-        assert reader(hypothesis) == WordReader(tokenizer, 40)(hypothesis)
-        assert joined(reader(hypothesis)) == decode(tokenizer, tokens)
-    assert len(reader.closed) > 20
-
-
-def test_words() -> None:
-    tokenizer = CharTokenizer(list(" ab"))
-    hypothesis = Hypothesis(
-        (2, 3, 1, 3, 1), (0, 2, 3, 10, 12), (1, 3, 4, 12, 13), (0.9, 0.8, 0.5, 0.7, 0.6)
-    )
-    words = WordReader(tokenizer, 40)(hypothesis)
-    assert [word[:3] for word in words] == [("ab", 0.0, 0.16), ("b", 0.34, 0.52)]
-    assert [word.confidence for word in words] == pytest.approx([0.9 * 0.8, 0.7])
-    late = WordReader(tokenizer, 40, start=25)(hypothesis)
-    assert [(word.start, word.end) for word in late] == [(1.0, 1.16), (1.34, 1.52)]
-    led = WordReader(tokenizer, 40, lead_ms=70)(hypothesis)  # whose frame 0 begins at -70 ms
-    assert [(word.start, word.end) for word in led] == [(0.0, 0.09), (0.27, 0.45)]
-    pieces = SentencePieceTokenizer.train(["yes no", "no yes"] * 3, 12)
-    tokens = tuple(pieces.encode("yes no"))
-    spread = tuple(range(len(tokens)))
-    hypothesis = Hypothesis(tokens, spread, tuple(i + 1 for i in spread), (1.0,) * len(tokens))
-    assert joined(WordReader(pieces, 40)(hypothesis)) == "yes no"
-    hypothesis = Hypothesis((2, 1), (0, 5), (1, 6), (1.0, 0.5))
-    assert joined(WordReader(WordTokenizer(["no", "yes"]), 40)(hypothesis)) == "yes no"

@@ -12,8 +12,8 @@ from asrkit import Batcher, Endpointer, UserError, audio, load
 from asrkit.backends import eager
 from asrkit.model import FULL_CONTEXT, Context, Network
 from asrkit.runtime import Recognizer, Result, second_pass
-from asrkit.runtime.results import WordReader
 from asrkit.runtime.second_pass import KeptFeatures, Piece, Pieces, longest_pause
+from asrkit.runtime.words import WordReader
 from asrkit.search import GreedySearch, PrefixBeamSearch
 from asrkit.text import WordTokenizer
 from tests.conftest import fitted, speech, tiny_model

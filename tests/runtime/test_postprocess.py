@@ -8,9 +8,7 @@ import pytest
 
 import asrkit
 from asrkit.model_file import save_model
-from asrkit.runtime import Word
-from asrkit.runtime.postprocess import applied, find_postprocess, rewritten
-from asrkit.runtime.word import joined
+from asrkit.runtime.postprocess import applied, find_postprocess
 from asrkit.text import CharTokenizer
 from asrkit.text.spelled import join_spelled
 from tests.conftest import speech
@@ -34,30 +32,6 @@ from tests.test_model_file import a_file
 )
 def test_join_spelled(spoken: str, written: str) -> None:
     assert join_spelled(spoken) == written
-
-
-def words(text: str) -> list[Word]:
-    """A word a second, each less sure than the one before."""
-    return [Word(w, i, i + 0.5, 1.0 - i / 10) for i, w in enumerate(text.split())]
-
-
-def test_times_of_rewritten_words() -> None:
-    spoken = words("call four four seven at noon")
-    assert rewritten(spoken, "call four four seven at noon") == spoken
-    assert rewritten(spoken, "call 447 at noon") == [
-        spoken[0], Word("447", 1, 3.5, spoken[3].confidence), *spoken[4:]
-    ]  # fmt: skip
-    capital = rewritten(spoken, "Call four four seven at Noon")
-    assert [word.text for word in capital] == ["Call", "four", "four", "seven", "at", "Noon"]
-    assert [word[1:] for word in capital] == [word[1:] for word in spoken]
-    assert rewritten(words("gonna go"), "going to go")[:2] == [
-        Word("going", 0, 0.25, 1.0), Word("to", 0.25, 0.5, 1.0)
-    ]  # fmt: skip
-    assert rewritten(words("well yes"), "yes") == words("well yes")[1:]
-    assert rewritten(words("yes"), "« yes »") == [
-        Word("«", 0, 0, 1.0), Word("yes", 0, 0.5, 1.0), Word("»", 0.5, 0.5, 1.0)
-    ]  # fmt: skip
-    assert rewritten(words("yes"), "") == []
 
 
 def test_find_postprocess() -> None:
@@ -130,18 +104,3 @@ def test_a_result_is_rewritten_by_segments(tmp_path: Path) -> None:
         assert final.text == " ".join(word.text for word in final.words) == expected
         assert [word.start for word in final.words] == [word.start for word in plain.words]
         assert partial.open_text == partial.text != ""
-
-
-def test_times_of_rewritten_characters() -> None:
-    """A script without spaces: what stays has its time, what is added stands beside it."""
-    spoken = [Word(c, i, i + 0.5, 0.9).with_space(not i) for i, c in enumerate("今天好吗")]
-    assert rewritten(spoken, "今天好吗") == spoken
-    marked = rewritten(spoken, "今天好吗？")
-    assert marked == [*spoken[:3], spoken[3]._replace(text="吗？")]
-    other = rewritten(spoken, "今天 很好吗")
-    assert joined(other) == "今天 很好吗"
-    assert [word.start for word in other] == [0, 1, 1.5, 2, 3]
-    label = [Word("今天", 0.0, 1.0, 0.9), Word("好", 1.0, 2.0, 0.9).with_space(False)]
-    assert [word[:3] for word in rewritten(label, "今天坏")] == [
-        ("今", 0.0, 0.5), ("天", 0.5, 1.0), ("坏", 1.0, 2.0)
-    ]  # fmt: skip

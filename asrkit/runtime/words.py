@@ -1,0 +1,217 @@
+"""Words with their times: read from tokens, rewritten as another text, joined."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from asrkit.search import NOTHING, Hypothesis
+from asrkit.text import Tokenizer
+from asrkit.text.graphemes import divides_units, units
+
+# The first token of a word comes after its start, the last before its end: words are so much
+# longer than their tokens. Of digits in a row with known edges, nine of ten begin at least
+# LEAD before their first token, and half end TRAIL or more after their last.
+LEAD, TRAIL = 0.06, 0.04  # seconds
+
+RECENT = 32  # tokens of a hypothesis that are read anew: searches rarely think again of older ones
+
+
+class Word(NamedTuple):
+    """A word, or a unit of a script without spaces: a character with what belongs to it."""
+
+    text: str
+    start: float  # seconds from the start of the stream
+    end: float
+    confidence: float  # 0 to 1, the product of its tokens'
+
+    @property
+    def spaced(self) -> bool:
+        """Whether a space comes before it in the text."""
+        return True
+
+    def as_json(self) -> dict[str, Any]:
+        """Its fields; `spaced` only where it is false."""
+        return self._asdict() | ({} if self.spaced else {"spaced": False})
+
+    def with_space(self, spaced: bool) -> "Word":
+        """The same word with or without a space before it."""
+        return (Word if spaced else AttachedWord)(*self)
+
+
+class AttachedWord(Word):
+    """A word without a space before it, in a script that has none."""
+
+    __slots__ = ()
+
+    @property
+    def spaced(self) -> bool:
+        return False
+
+
+def joined(words: Sequence[Word]) -> str:
+    """The text of words."""
+    return "".join(f" {w.text}" if w.spaced and i else w.text for i, w in enumerate(words))
+
+
+def whole(words: Sequence[Word]) -> list[Word]:
+    """Words as spaces part them: units without a space before them are joined."""
+    found: list[Word] = []
+    for word in words:
+        if word.spaced or not found:
+            found.append(word)
+        else:
+            before = found[-1]
+            found[-1] = before._replace(
+                text=before.text + word.text, end=word.end,
+                confidence=before.confidence * word.confidence,
+            )  # fmt: skip
+    return found
+
+
+class WordReader:
+    """Timed words of a segment's hypotheses, one after another.
+
+    In scripts without spaces each label that begins a unit begins a word, with the label's time.
+
+    All but RECENT tokens are read once, unless they change: the time for a partial result does not
+    depend on how long the stream has lasted, nor on how long its words are.
+
+    Args:
+        tokenizer: of the tokens.
+        frame_ms: milliseconds of an encoder frame.
+        start: encoder frames of the stream before the segment.
+        lead_ms: milliseconds from where the first of them begins to the stream's first sample.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, frame_ms: int, start: int = 0, lead_ms: int = 0
+    ) -> None:
+        self.tokenizer, self.frame_ms, self.start = tokenizer, frame_ms, start
+        self.lead_ms = lead_ms
+        self.closed: list[Word] = []
+        self.end = self.seconds(0)  # of the last closed word's tokens
+        self.last: list[Word] = []  # the word after, which the next token may make longer
+        self.prefix = NOTHING  # the tokens of all of these
+
+    def __call__(self, hypothesis: Hypothesis, duration: float = math.inf) -> list[Word]:
+        """The words of a hypothesis; `duration`: seconds of audio, which none goes beyond."""
+        last = self.last_words(hypothesis, duration)  # before those that it may close are read
+        return [*self.closed, *last]
+
+    def last_words(self, hypothesis: Hypothesis, duration: float = math.inf) -> list[Word]:
+        """Those of its words that are not in `closed`, to which it may add some.
+
+        `closed` only grows; when the search changes one of its words, it is another list.
+        """
+        size = len(self.prefix.tokens)
+        if part(hypothesis, 0, size) != self.prefix:  # the search thought better of it
+            self.closed, self.end, self.last = [], self.seconds(0), []
+            self.prefix, size = NOTHING, 0
+        if len(hypothesis.tokens) - RECENT > size:
+            prefix = part(hypothesis, 0, len(hypothesis.tokens) - RECENT)
+            words = self.read(prefix)
+            self.closed += widened(words, self.end, duration)[:-1]
+            self.end = words[-2].end if len(words) > 1 else self.end
+            self.last, self.prefix = words[-1:], prefix
+        return widened(self.read(hypothesis), self.end, duration)
+
+    def read(self, hypothesis: Hypothesis) -> list[Word]:
+        """The words after the closed ones, with the times of their tokens."""
+        words, size, piece_of = list(self.last), len(self.prefix.tokens), self.tokenizer.piece
+        # Whether the next piece starts a word.
+        fresh = not words or piece_of(hypothesis.tokens[size - 1]).endswith(" ")
+        for token, begin, end, confidence in zip(*part(hypothesis, size, None), strict=True):
+            piece = piece_of(token)
+            fresh = fresh or piece.startswith(" ")
+            text = piece.strip()
+            if not text:
+                continue
+            if fresh or divides_units(words[-1].text, text):
+                times = self.seconds(begin), self.seconds(end)
+                words.append(Word(text, *times, confidence).with_space(fresh))
+            else:  # the word becomes longer
+                word = words[-1]
+                words[-1] = word._replace(
+                    text=word.text + text,
+                    end=self.seconds(end),
+                    confidence=word.confidence * confidence,
+                )
+            fresh = piece.endswith(" ")
+        return words
+
+    def seconds(self, frame: int) -> float:
+        """When a frame of the segment begins, from the start of the stream."""
+        return seconds(self.start + frame, self.frame_ms, self.lead_ms)
+
+
+def widened(words: Sequence[Word], before: float, duration: float) -> list[Word]:
+    """Words as long as they are said, from their tokens' times; none reaches into another.
+
+    Args:
+        words: with the times of their tokens.
+        before: when the tokens of the word before them end.
+        duration: seconds of audio.
+    """
+    ends = [before, *(word.end for word in words)]
+    starts = [max(round(w.start - LEAD, 3), end) for w, end in zip(words, ends, strict=False)]
+    limits = [*starts, duration][1:]
+    return [
+        word._replace(start=start, end=min(round(word.end + TRAIL, 3), limit))
+        for word, start, limit in zip(words, starts, limits, strict=True)
+    ]
+
+
+def part(hypothesis: Hypothesis, start: int, end: int | None) -> Hypothesis:
+    """Some of the tokens, with all that is known of them."""
+    tokens, starts, ends, confidences = hypothesis
+    return Hypothesis(tokens[start:end], starts[start:end], ends[start:end], confidences[start:end])
+
+
+def seconds(frame: int, frame_ms: int, lead_ms: int = 0) -> float:
+    """When an encoder frame begins, the first of them `lead_ms` before the first sample."""
+    return max(0, frame * frame_ms - lead_ms) / 1000
+
+
+def rewritten(words: Sequence[Word], text: str) -> list[Word]:
+    """The words of a text that was made from these, with their times.
+
+    Words that stayed, and those that took the place of as many others, have their times. Others
+    share the time of what they took the place of, in equal parts; added ones stand in between.
+    """
+    if text.split() == joined(words).split():
+        return list(words)
+    parts = [units(word) for word in text.split()]
+    new = [unit for word in parts for unit in word]
+    spaced = [not number for word in parts for number in range(len(word))]
+    # Labels of several characters are compared character by character.
+    words = [unit for word in words for unit in shared([word], units(word.text))]
+    found: list[Word] = []
+    for old_part, new_part in changes([word.text for word in words], new):
+        before, after = words[old_part], new[new_part]
+        if len(before) == len(after):
+            found += [word._replace(text=text) for word, text in zip(before, after, strict=True)]
+        elif before:
+            found += shared(before, after)
+        else:
+            near = words[max(0, old_part.start - 1)]
+            at = near.end if old_part.start else near.start
+            found += [Word(text, at, at, near.confidence) for text in after]
+    return [word.with_space(each) for word, each in zip(found, spaced, strict=True)]
+
+
+def shared(before: Sequence[Word], after: Sequence[str]) -> list[Word]:
+    """Words in equal parts of the time of others, as sure as the least sure of them."""
+    if len(before) == len(after) == 1:
+        return [before[0]._replace(text=after[0])]
+    start, length = before[0].start, before[-1].end - before[0].start
+    confidence = min(word.confidence for word in before)
+    edges = [round(start + length * i / max(1, len(after)), 3) for i in range(len(after) + 1)]
+    return [Word(text, edges[i], edges[i + 1], confidence) for i, text in enumerate(after)]
+
+
+def changes(old: Sequence[str], new: Sequence[str]) -> list[tuple[slice, slice]]:
+    """What took the place of what: parts of both, in order; equal parts too."""
+    from difflib import SequenceMatcher
+
+    matcher = SequenceMatcher(None, old, new, autojunk=False)
+    return [(slice(i, j), slice(k, m)) for _, i, j, k, m in matcher.get_opcodes()]
