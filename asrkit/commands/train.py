@@ -29,6 +29,7 @@ from asrkit.training.dataset import empty_bins, feature_statistics, hours_of_epo
 from asrkit.training.dev_texts import dev_warning
 from asrkit.training.distributed import Ranks
 from asrkit.training.fsdp import load_weights
+from asrkit.training.progress import duration
 from asrkit.training.schedule import resolved
 from asrkit.training.sharded_checkpoints import SpreadCheckpoints
 from asrkit.training.terms import with_terms
@@ -275,7 +276,7 @@ def finish(trainer: Trainer, config: Config, folder: Path) -> None:
     trainer.writer.close()
     seconds = round(trainer.wall_seconds())
     training = {
-        "epochs": config.training.epochs,
+        "epochs": trainer.progress.epoch,
         "averaged_epochs": averaged,
         "steps": trainer.progress.step,
         "audio_hours_per_epoch": round(trainer.corpus.seconds / 3600, 3),
@@ -297,4 +298,4 @@ def finish(trainer: Trainer, config: Config, folder: Path) -> None:
     logger.info("average of epochs %s", ", ".join(map(str, averaged)))
     for name, score in results.items():
         logger.info("  dev WER %8s  %s", name, score)
-    logger.info("%s written after %d min %02d s", path, seconds // 60, seconds % 60)
+    logger.info("%s written after %s", path, duration(seconds))

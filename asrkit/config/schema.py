@@ -378,6 +378,8 @@ class TrainingConfig(Section):
     """Average the last epochs, or those with the lowest dev WER."""
     validate_every_epochs: Positive = 1
     """Epochs from one validation to the next; the last epoch is always validated."""
+    patience: Positive | None = None
+    """Validations without a lower mean dev WER after which the training ends; null: never."""
     checkpoint_every_steps: Positive = 200
     """Steps from one checkpoint to the next; there is also one after every epoch."""
     keep_checkpoints: Positive = 2

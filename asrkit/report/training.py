@@ -14,6 +14,7 @@ from asrkit.report.charts import legend, line_chart
 from asrkit.report.html import Html, join, note, section, table, tag
 from asrkit.report.tensorboard import Point, Scalar, thinned
 from asrkit.training.dataset import hours_of_epoch
+from asrkit.training.progress import duration
 
 
 class Experiment(NamedTuple):
@@ -61,14 +62,6 @@ def tiles(scores: dict[str, Score], chunk: str, experiment: Experiment) -> Html:
 
 def context_phrase(name: str) -> str:
     return "full context" if name == "full" else f"{name} chunks"
-
-
-def duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes:02} min"
-    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
 
 
 def scores_section(scores: dict[str, Score], decoded: str, experiment: Experiment) -> Html:

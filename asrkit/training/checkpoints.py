@@ -5,6 +5,7 @@ import shutil
 import textwrap
 import zipfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -202,13 +203,17 @@ class EpochWeights:
     """Weights of the last or the best epochs, and their average.
 
     Args:
-        folder: made if missing.
+        folder: made if missing; epoch-0013.safetensors is the log's epoch 13, here number 12.
         keep: number of epochs.
         best: keep those with the lowest scores, rather than the last.
     """
 
     def __init__(self, folder: Path, keep: int, best: bool) -> None:
         self.folder, self.keep, self.best = folder, keep, best
+        for number, path in reversed(numbered(folder, "epoch-", ".safetensors").items()):
+            with suppress(ModelFileError):
+                if "epoch" not in (read_tensors(path)[1] or {}):  # earlier versions began at 0
+                    path.rename(self.file(number))
 
     def save(self, epoch: int, weights: dict[str, Tensor], scores: dict[int, float]) -> None:
         """Write an epoch's weights; delete those not chosen by the `scores` of all epochs so far.
@@ -216,7 +221,7 @@ class EpochWeights:
         Later epochs, left from a checkpoint that was not usable, are deleted too.
         """
         tensors = {name: t.cpu().contiguous() for name, t in weights.items()}
-        write_tensors(self.folder / f"epoch-{epoch:04d}.safetensors", tensors, {})
+        write_tensors(self.file(epoch), tensors, {"epoch": epoch + 1})
         paths = self.paths()
         kept = self.chosen([number for number in paths if number <= epoch], scores)
         for number in paths.keys() - kept:
@@ -259,4 +264,9 @@ class EpochWeights:
 
     def paths(self) -> dict[int, Path]:
         """The files by epoch."""
-        return numbered(self.folder, "epoch-", ".safetensors")
+        files = numbered(self.folder, "epoch-", ".safetensors")
+        return {number - 1: path for number, path in files.items()}
+
+    def file(self, epoch: int) -> Path:
+        """Return the path of an epoch's weights."""
+        return self.folder / f"epoch-{epoch + 1:04d}.safetensors"

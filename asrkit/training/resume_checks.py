@@ -37,6 +37,7 @@ FREE = {
     "training.gradient_checkpointing",
     "training.num_threads",
     "training.validate_every_epochs",
+    "training.patience",
     "training.checkpoint_every_steps",
     "training.keep_checkpoints",
 }

@@ -20,7 +20,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader
-from tqdm import tqdm
 
 from asrkit.audio import features
 from asrkit.build import build_frontend, build_spec_augment
@@ -52,6 +51,7 @@ from asrkit.training.optimizer import (
     restore,
     set_learning_rate,
 )
+from asrkit.training.progress import EpochProgress
 from asrkit.training.resume_checks import check_same, identity
 from asrkit.training.validation import scores_on_dev
 from asrkit.training.views import draw_views, to_few_lengths
@@ -158,8 +158,8 @@ class Trainer:
         return True
 
     def run(self) -> bool:
-        """Train to the last epoch; False if stopped before."""
-        while self.progress.epoch < self.num_epochs:
+        """Train to the last epoch, or until dev WER no longer falls; False if stopped before."""
+        while self.progress.epoch < self.num_epochs and not self.has_converged():
             self.train_epoch()
             if self.stop:
                 self.save()
@@ -176,7 +176,19 @@ class Trainer:
             del weights
             self.progress = Progress(epoch + 1, 0, self.progress.step, 0.0)
             self.save()
+        if self.progress.epoch < self.num_epochs:
+            logger.info(
+                "no lower dev WER in %d validations (training.patience): the training ends",
+                self.options.patience,
+            )
         return True
+
+    def has_converged(self) -> bool:
+        """Return whether the last `training.patience` validations had no lower mean dev WER."""
+        patience, scores = self.options.patience, list(self.scores().values())
+        if patience is None or len(scores) <= patience:
+            return False
+        return min(scores[-patience:]) >= min(scores[:-patience])
 
     def train_epoch(self) -> None:
         """Train the rest of the current epoch.
@@ -187,21 +199,17 @@ class Trainer:
         start, before = time.monotonic(), self.progress
         self.num_left_out = self.num_bad = self.num_tokens = 0
         self.total_loss = 0.0
-        total = round(self.corpus.seconds)
-        bar = tqdm(
-            total=total, initial=min(total, round(self.progress.seconds)), unit=" s", leave=False,
-            desc=f"epoch {self.progress.epoch + 1}/{self.num_epochs}", dynamic_ncols=True,
-            disable=None if self.ranks.is_first else True,  # None: only on a terminal
-        )  # fmt: skip
+        shown = EpochProgress(
+            before.epoch, self.num_epochs, self.corpus.seconds, before.seconds, self.ranks.is_first
+        )
         for step in self.steps():
             self.train_step(step)
-            if self.last is not None:
-                mean = self.ranks.size * self.last.loss / max(1.0, self.last.tokens)
-                bar.set_postfix_str(f"loss {mean:.3f}", refresh=False)
-            bar.update(min(total, round(self.progress.seconds)) - bar.n)
+            last = self.last
+            mean = last and self.ranks.size * last.loss / max(1.0, last.tokens)
+            shown.update(self.progress.seconds, mean)
             if self.progress.step % self.options.checkpoint_every_steps == 0:
                 self.save()
-        bar.close()
+        shown.close()
         self.check_finite()
         if self.progress.step == before.step:  # the run before was stopped after the last step
             return

@@ -1,0 +1,63 @@
+"""A training that is seen: a line every 30 seconds without a terminal; it ends when dev does."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from asrkit.training import progress
+from asrkit.training.progress import EpochProgress, duration
+from tests.training.test_trainer import trainer
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"), [(40.4, "40 s"), (307, "5 min 07 s"), (11100, "3 h 05 min")]
+)
+def test_duration(seconds: float, expected: str) -> None:
+    assert duration(seconds) == expected
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_line_every_30_seconds_without_a_terminal(
+    shown: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    with caplog.at_level(logging.INFO):
+        each = EpochProgress(2, 9, total=3600.0, done=600.0, shown=shown)
+        for second in range(100):  # 10 s of audio a second
+            now[0] += 1.0
+            each.update(600.0 + 10 * (second + 1), 2.0)
+        each.close()
+    lines = [
+        "epoch 3/9  25 %  loss 2.000  10 s of audio a second  about 40 min 30 s left",
+        "epoch 3/9  33 %  loss 2.000  10 s of audio a second  about 40 min 00 s left",
+        "epoch 3/9  42 %  loss 2.000  10 s of audio a second  about 39 min 30 s left",
+    ]
+    assert caplog.messages == (lines if shown else [])
+
+
+@pytest.mark.parametrize(
+    ("patience", "epochs"), [(None, 6), (1, 3), (2, 4), (3, 6)]
+)  # the third epoch is worse than the second, the fourth equal to it, the fifth better
+def test_training_ends_when_dev_no_longer_falls(
+    patience: int | None, epochs: int, corpus: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    training = trainer(corpus, tmp_path, epochs=6, patience=patience)
+    rates = [90.0, 50.0, 60.0, 50.0, 40.0, 45.0]
+
+    def validate() -> None:
+        epoch = training.progress.epoch
+        training.history[epoch] = {"full": rates[epoch]}
+
+    monkeypatch.setattr(training, "validate_epoch", validate)
+    with caplog.at_level(logging.INFO):
+        assert training.run()
+    training.checkpoints.wait()
+    assert training.progress.epoch == epochs
+    assert ("training.patience" in caplog.text) == (epochs < 6)
+    again = trainer(corpus, tmp_path, epochs=6, patience=patience)
+    assert again.resume()
+    assert again.run()  # where it has ended, it has ended
+    assert again.progress.epoch == epochs
