@@ -17,7 +17,7 @@ from asrkit.lm import Hotwords, TokenFusion, Weighted, WordFusion, read_arpa
 from asrkit.lm.kneser_ney import arpa_lines, estimate
 from asrkit.lm.lm_fusion import as_word
 from asrkit.model import FULL_CONTEXT, Context, EncoderState, NetworkOutput
-from asrkit.model.convolution import NORMS, PADDINGS
+from asrkit.model.layer import NORMS, PADDINGS
 from asrkit.model.positions import KINDS
 from asrkit.runtime import BatchedSession, Recognizer, Result, Session
 from asrkit.search import Fusion, GreedySearch, PrefixBeamSearch, Search, plus

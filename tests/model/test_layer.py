@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from asrkit.model.convolution import CausalConvolution
+from asrkit.model.layer import CausalConvolution
 
 DIM, KERNEL = 6, 5
 
