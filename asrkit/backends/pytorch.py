@@ -1,14 +1,21 @@
-"""The network as it is, in PyTorch: on any device, in any precision, in full context too."""
+"""The network in PyTorch: as it is, or through torch.compile."""
 
 import functools
 
+import torch
+
 from asrkit.backends.backend import Backend, Spec
 from asrkit.model import FULL, Context, FullContextStep, Network, NetworkStep
-from asrkit.model_file import fingerprint
+from asrkit.model_file import ModelFile, fingerprint
 
 
 def eager(model: Network, context: Context) -> Backend:
-    """The network, which has to be in eval mode. In full context M and R are 0."""
+    """Return the network as it is, on any device, in any precision, in full context too.
+
+    Args:
+        model: network in eval mode.
+        context: C, M and R. In full context M and R are 0.
+    """
     context = FULL if context.full else context
     module = FullContextStep(model) if context.full else NetworkStep(model, context)
     spec = Spec(
@@ -21,3 +28,8 @@ def eager(model: Network, context: Context) -> Backend:
     )
     weights = functools.cache(lambda: fingerprint(model.state_dict()))  # takes a while: when asked
     return Backend("eager", spec, module.init_state, module, weights, model.head)
+
+
+def compiled(file: ModelFile, plain: Backend) -> Backend:
+    """Return the eager backend through torch.compile: on any device, compiled at the first step."""
+    return plain._replace(kind="compiled", step=torch.compile(plain.step, dynamic=True))

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from asrkit.audio import SAMPLE_RATE, Frontend, features
-from asrkit.backends import compiled, onnx, torchscript
+from asrkit.backends import onnx, torchscript
 from asrkit.backends.backend import Backend
-from asrkit.backends.pytorch import eager
+from asrkit.backends.pytorch import compiled, eager
 from asrkit.backends.tolerance import TOLERANCE, aged, difference
 from asrkit.build import build_frontend
 from asrkit.errors import UserError, reason, shown
@@ -41,7 +41,7 @@ class Kind(NamedTuple):
 
 BACKENDS = {
     "eager": Kind(lambda file, plain: plain, on_any_device=True, in_full_context=True),
-    "compiled": Kind(compiled.build, on_any_device=True),
+    "compiled": Kind(compiled, on_any_device=True),
     "torchscript": Kind(torchscript.build),
     "onnx": Kind(partial(onnx.build, "onnx"), in_full_context=True),
     "onnx-int8": Kind(partial(onnx.build, "onnx-int8"), in_full_context=True, exact=False),
