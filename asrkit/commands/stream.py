@@ -12,8 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from asrkit import audio
-from asrkit.audio.devices import input_devices, table
-from asrkit.audio.microphone import Microphone
+from asrkit.audio.microphone import Microphone, input_devices, table
 from asrkit.audio.pcm_pipe import piped
 from asrkit.audio.recorder import check_recording, recording
 from asrkit.cli.interrupt import until_interrupted

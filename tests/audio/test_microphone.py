@@ -13,8 +13,14 @@ import pytest
 import soundfile
 
 from asrkit.audio import AudioError
-from asrkit.audio.devices import find_device, input_devices, table
-from asrkit.audio.microphone import QUEUE_SECONDS, LossClock, Microphone
+from asrkit.audio.microphone import (
+    QUEUE_SECONDS,
+    LossClock,
+    Microphone,
+    find_device,
+    input_devices,
+    table,
+)
 from asrkit.audio.recorder import recording
 from asrkit.cli.microphone_monitor import Level, Watch
 from tests.conftest import speech
