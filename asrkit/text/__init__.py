@@ -1,8 +1,8 @@
 """Text: tokenizers and normalisation."""
 
-from asrkit.text.pieces import PieceTokenizer
 from asrkit.text.tokenizer import (
     CharTokenizer,
+    PieceTokenizer,
     SentencePieceTokenizer,
     TextError,
     Tokenizer,

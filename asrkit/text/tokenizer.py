@@ -1,7 +1,10 @@
 """Text to token ids and back. Id 0 is CTC's blank in every tokenizer."""
 
+import base64
+import binascii
 import io
 import json
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, Protocol
@@ -10,6 +13,7 @@ from asrkit.errors import UserError, shown
 
 CONTROL = {"Cc", "Cs", "Zl", "Zp"}  # Unicode categories
 BIDIRECTIONAL = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}  # Unicode classes
+IDEOGRAPH = re.compile(r"([\u4e00-\u9fff])")  # a label by itself, beside sub-words of other scripts
 
 
 class TextError(UserError):
@@ -224,3 +228,46 @@ class SentencePieceTokenizer:
     @classmethod
     def from_bytes(cls, data: bytes) -> "SentencePieceTokenizer":
         return cls(data)
+
+
+class PieceTokenizer:
+    """Sub-words of an imported model, which has its own list of labels.
+
+    Sentencepiece splits the text; the ids are places in the list.
+
+    Args:
+        model: the serialised sentencepiece model, which splits text.
+        pieces: the labels from 1 on; "▁" stands for a space.
+
+    Raises:
+        TextError: if either cannot be used.
+    """
+
+    def __init__(self, model: bytes, pieces: list[str]) -> None:
+        self._splitter, self._labels = SentencePieceTokenizer(model), SymbolTokenizer(pieces)
+        self.vocab_size = self._labels.vocab_size
+
+    def encode(self, text: str) -> list[int]:
+        parts: list[str] = []
+        for part in filter(str.strip, IDEOGRAPH.split(text)):
+            parts += [part] if IDEOGRAPH.fullmatch(part) else self._splitter.split(part)
+        return self._labels.ids(parts, text)
+
+    def piece(self, token: int) -> str:
+        return self._labels.piece(token).replace("▁", " ")
+
+    def to_bytes(self) -> bytes:
+        model = base64.b64encode(self._splitter.to_bytes()).decode()
+        stored = {"pieces": self._labels.symbols, "sentencepiece": model}
+        return json.dumps(stored, ensure_ascii=False).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "PieceTokenizer":
+        try:
+            values = json.loads(data)
+            pieces, model = values["pieces"], base64.b64decode(values["sentencepiece"])
+        except (ValueError, KeyError, TypeError, binascii.Error, RecursionError):
+            raise TextError("not the labels and the sentencepiece model of a tokenizer") from None
+        if not isinstance(pieces, list) or not all(isinstance(each, str) for each in pieces):
+            raise TextError("labels are a list of strings")
+        return cls(model, pieces)
