@@ -18,7 +18,7 @@ from asrkit.search import GreedySearch, Hypothesis, PrefixBeamSearch, Ranked, Se
 from asrkit.text import CharTokenizer, WordTokenizer
 from tests.conftest import speech
 from tests.runtime.test_endpoint import posteriors
-from tests.runtime.test_words import TOKENIZERS
+from tests.runtime.test_timed_words import TOKENIZERS
 from tests.search.test_prefix_beam import random_log_probs
 from tests.test_model_file import a_file
 
