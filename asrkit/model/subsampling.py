@@ -54,19 +54,87 @@ class Subsampling(nn.Module):
         return like.new_zeros(feats), like.new_zeros([batch_size] + self.hidden_shape)  # noqa: RUF005
 
 
-class Conv4Subsampling(Subsampling):
-    """Two 3x3 convolutions of stride 2, then a linear layer (Gulati et al. 2020).
+class CausalSubsampling(Subsampling):
+    """3x3 convolutions of stride 2, each with one frame of past, then a linear layer.
+
+    The base of kinds that choose `num_stages`.
 
     Args:
-        num_mels: F, a multiple of 4.
+        num_mels: F.
         dim: D.
-        channels: S; D if None. The second convolution costs S² and is a quarter of the arithmetic
-            of a 12-layer model, more than half of a 6-layer one.
-        separable: the second convolution is one of each channel by itself, then one over channels
-            (Howard et al. 2017, MobileNets): S·(9 + S) products in place of 9·S².
-        pad_stages: as NeMo's causal `striding` pads, `dw_striding` if separable: at every stage two
-            zeros before the stream and one after it, in frequency too. Encoder frame e then ends
-            with feature frame 4e, and streams have 3 frames before their first.
+        num_stages: number of convolutions: 2^num_stages feature frames become one encoder frame.
+        channels: S; D if None.
+        separable: convolutions after the first are one of each channel by itself, then one over
+            channels (Howard et al. 2017, MobileNets): S·(9 + S) products in place of 9·S².
+        pad_stages: pad as NeMo's causal `striding` does, or its `dw_striding` if separable: at
+            every stage two frames of zeros before the stream and one after it. Encoder frame e then
+            ends with feature frame factor·e, and streams have factor - 1 frames before their first:
+            these, and what stages make of them alone, are zero.
+        lopsided: pad two bins below and one above in frequency, not one on each side.
+    """
+
+    def __init__(
+        self,
+        num_mels: int,
+        dim: int,
+        num_stages: int,
+        channels: int | None,
+        separable: bool,
+        pad_stages: bool,
+        lopsided: bool,
+    ) -> None:
+        channels = dim if channels is None else channels
+        widths = [num_mels // 2 + lopsided]  # bins after each stage
+        while len(widths) < num_stages:
+            widths.append(widths[-1] // 2 + lopsided)
+        factor = 2**num_stages
+        rate = FrameRate(factor, lead_frames=factor - 1 if pad_stages else 0)
+        super().__init__(rate, [1, num_mels], [channels, 1, sum(widths[:-1])])
+        self.widths, self.lopsided = widths[:-1], lopsided
+        padding = (0, 0) if lopsided else (0, 1)
+        self.conv1 = OneChannelConvolution(1, channels, 3, stride=2, padding=padding)
+        for number in range(2, num_stages + 1):
+            groups = channels if separable else 1
+            conv = nn.Conv2d(channels, channels, 3, stride=2, padding=padding, groups=groups)
+            both = nn.Sequential(conv, nn.Conv2d(channels, channels, 1)) if separable else conv
+            self.add_module(f"conv{number}", both)
+        self.out = nn.Linear(channels * widths[-1], dim)
+
+    def forward(
+        self, feats: Tensor, real: Tensor, past_feats: Tensor, past_hidden: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """One step.
+
+        Args:
+            feats: (B, T, F), T a multiple of the factor.
+            real: (B, T) bool, which of them are of samples.
+            past_feats: (B, 1, F), the feature frame before.
+            past_hidden: (B, S, 1, F1+F2+…), the frame before of each stage but the last, of widths
+                F1, F2, ….
+
+        Returns:
+            (B, T/factor, D), and the two new pasts.
+        """
+        pasts = [past_feats[:, None]] + list(past_hidden.split(self.widths, dim=3))  # noqa: RUF005
+        last: list[Tensor] = []
+        x = feats[:, None]  # (B, 1, T, F)
+        for i, stage in enumerate(self.children()):  # conv1, conv2, …, out
+            if i < len(pasts):
+                x = torch.cat([pasts[i], x], dim=2)  # (B, S, 1+T/2, F1) before the second
+                last.append(x[:, :, -1:])
+                x = functional.relu_(stage(functional.pad(x, (2, 1)) if self.lopsided else x))
+                if self.rate.lead_frames > 0 and i + 1 < len(pasts):
+                    x, real = inside(x, real)
+        x = self.out(x.transpose(1, 2).flatten(2))  # (B, T/factor, D)
+        # Copies: a view would keep the whole step in memory as long as the stream waits.
+        return x, feats[:, -1:].clone(), torch.cat(last[1:], dim=3)
+
+
+class Conv4Subsampling(CausalSubsampling):
+    """Two convolutions (Gulati et al. 2020): 4 feature frames become one encoder frame.
+
+    The second costs S², a quarter of the arithmetic of a 12-layer model and more than half of a
+    6-layer one, if it is not separable. The options are those of `CausalSubsampling`.
 
     Raises:
         ValueError: if F is not a multiple of 4.
@@ -82,45 +150,35 @@ class Conv4Subsampling(Subsampling):
     ) -> None:
         if num_mels % 4:
             raise ValueError(f"num_mels must be a multiple of 4, got {num_mels}")
-        channels = dim if channels is None else channels
-        more = 1 if pad_stages else 0
-        width1 = num_mels // 2 + more
-        rate = FrameRate(4, lead_frames=3 if pad_stages else 0)
-        super().__init__(rate, [1, num_mels], [channels, 1, width1])
-        padding = (0, 0) if pad_stages else (0, 1)
-        self.conv1 = OneChannelConvolution(1, channels, 3, stride=2, padding=padding)
-        groups = channels if separable else 1
-        conv2 = nn.Conv2d(channels, channels, 3, stride=2, padding=padding, groups=groups)
-        self.conv2 = nn.Sequential(conv2, nn.Conv2d(channels, channels, 1)) if separable else conv2
-        self.out = nn.Linear(channels * (width1 // 2 + more), dim)
+        super().__init__(num_mels, dim, 2, channels, separable, pad_stages, lopsided=pad_stages)
 
-    def forward(
-        self, feats: Tensor, real: Tensor, past_feats: Tensor, past_hidden: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """One step.
 
-        Args:
-            feats: (B, T, F), T a multiple of 4.
-            real: (B, T) bool, which of them are of samples.
-            past_feats: (B, 1, F), the feature frame before.
-            past_hidden: (B, S, 1, F/2), the frame of the first convolution before.
+class Conv8Subsampling(CausalSubsampling):
+    """Three convolutions, the later two separable: 8 feature frames become one encoder frame.
 
-        Returns:
-            (B, T/4, D), and the two new pasts.
-        """
-        x = torch.cat([past_feats, feats], dim=1)[:, None]  # (B, 1, 1+T, F)
-        hidden = functional.relu_(self.conv1(self.padded(x)))  # (B, S, T/2, F/2)
-        if self.rate.lead_frames > 0:
-            hidden, _ = inside(hidden, real)
-        hidden = torch.cat([past_hidden, hidden], dim=2)  # (B, S, 1+T/2, F/2)
-        x = functional.relu_(self.conv2(self.padded(hidden)))  # (B, S, T/4, F/4)
-        x = self.out(x.transpose(1, 2).flatten(2))  # (B, T/4, D)
-        # Clones: a view would keep the whole step in memory as long as the stream waits.
-        return x, feats[:, -1:].clone(), hidden[:, :, -1:].clone()
+    FastConformer's (Rekesh et al. 2023), padded in frequency as NeMo's causal `dw_striding` does.
+    There are half as many encoder frames as with `Conv4Subsampling`, so all layers take half the
+    time. The options are those of `CausalSubsampling`.
+    """
 
-    def padded(self, x: Tensor) -> Tensor:
-        """With the zeros in frequency that the convolutions do not add themselves."""
-        return functional.pad(x, (2, 1)) if self.rate.lead_frames > 0 else x
+    def __init__(
+        self, num_mels: int, dim: int, channels: int | None = None, pad_stages: bool = False
+    ) -> None:
+        super().__init__(num_mels, dim, 3, channels, True, pad_stages, lopsided=True)
+
+
+def inside(x: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+    """What a stage makes of a stream, with zeros where it is outside.
+
+    Args:
+        x: (B, S, T, F).
+        real: (B, 2T), which frames before the stage are of the stream.
+
+    Returns:
+        x, zero but where one of its two frames is of the stream; and where that is, (B, T).
+    """
+    real = real[:, ::2] | real[:, 1::2]
+    return x.masked_fill(~real[:, None, :, None], 0.0), real
 
 
 class ValidSubsampling(Subsampling):
@@ -197,89 +255,6 @@ class Conv8ValidSubsampling(ValidSubsampling):
 
     stages: ClassVar = [(3, 2), (3, 2), (3, 2)]
     lookahead = 7
-
-
-class Conv8Subsampling(Subsampling):
-    """Three 3x3 convolutions of stride 2, the later two depthwise-separable, then a linear layer.
-
-    FastConformer's (Rekesh et al. 2023), causal as NeMo's `dw_striding` builds it: in frequency
-    two bins are padded below and one above. Of half as many encoder frames as `Conv4Subsampling`
-    gives, everything after it takes half the time.
-
-    Args:
-        num_mels: F.
-        dim: D.
-        channels: S; D if None.
-        pad_stages: as NeMo pads, too: at every stage two frames of zeros before the stream and one
-            after it. Encoder frame e then ends with feature frame 8e, and streams have 7 frames
-            before their first: these, and what stages make of them alone, are zero.
-    """
-
-    def __init__(
-        self, num_mels: int, dim: int, channels: int | None = None, pad_stages: bool = False
-    ) -> None:
-        channels = dim if channels is None else channels
-        width1 = num_mels // 2 + 1
-        width2 = width1 // 2 + 1
-        rate = FrameRate(8, lead_frames=7 if pad_stages else 0)
-        super().__init__(rate, [1, num_mels], [channels, 1, width1 + width2])
-        self.width1, self.width2 = width1, width2
-        self.conv1 = OneChannelConvolution(1, channels, 3, stride=2)
-        self.conv2 = separable_convolution(channels)
-        self.conv3 = separable_convolution(channels)
-        self.out = nn.Linear(channels * (self.width2 // 2 + 1), dim)
-
-    def forward(
-        self, feats: Tensor, real: Tensor, past_feats: Tensor, past_hidden: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """One step.
-
-        Args:
-            feats: (B, T, F), T a multiple of 8.
-            real: (B, T) bool, which of them are of samples.
-            past_feats: (B, 1, F), the feature frame before.
-            past_hidden: (B, S, 1, F1+F2), the frame before of the first and the second stage, whose
-                widths are F1 = F/2 + 1 and F2 = F1/2 + 1, rounded down.
-
-        Returns:
-            (B, T/8, D), and the two new pasts.
-        """
-        past1, past2 = past_hidden.split([self.width1, self.width2], dim=3)
-        x = torch.cat([past_feats, feats], dim=1)[:, None]  # (B, 1, 1+T, F)
-        x = functional.relu_(self.conv1(functional.pad(x, (2, 1))))  # (B, S, T/2, F1)
-        if self.rate.lead_frames > 0:
-            x, real = inside(x, real)
-        hidden1 = torch.cat([past1, x], dim=2)  # (B, S, 1+T/2, F1)
-        x = functional.relu_(self.conv2(functional.pad(hidden1, (2, 1))))  # (B, S, T/4, F2)
-        if self.rate.lead_frames > 0:
-            x, _ = inside(x, real)
-        hidden2 = torch.cat([past2, x], dim=2)  # (B, S, 1+T/4, F2)
-        x = functional.relu_(self.conv3(functional.pad(hidden2, (2, 1))))  # (B, S, T/8, F3)
-        x = self.out(x.transpose(1, 2).flatten(2))  # (B, T/8, D)
-        new_hidden = torch.cat([hidden1[:, :, -1:], hidden2[:, :, -1:]], dim=3)
-        return x, feats[:, -1:].clone(), new_hidden
-
-
-def inside(x: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-    """What a stage makes of a stream, with zeros where it is outside.
-
-    Args:
-        x: (B, S, T, F).
-        real: (B, 2T), which frames before the stage are of the stream.
-
-    Returns:
-        x, zero but where one of its two frames is of the stream; and where that is, (B, T).
-    """
-    real = real[:, ::2] | real[:, 1::2]
-    return x.masked_fill(~real[:, None, :, None], 0.0), real
-
-
-def separable_convolution(channels: int) -> nn.Sequential:
-    """A 3x3 convolution of stride 2 of each channel by itself, then one over channels."""
-    return nn.Sequential(
-        nn.Conv2d(channels, channels, 3, stride=2, groups=channels),
-        nn.Conv2d(channels, channels, 1),
-    )
 
 
 def split_steps(

@@ -81,7 +81,7 @@ def test_control_a_tampered_past_of_either_stage_of_conv8_is_noticed(stage: int)
     lengths = torch.tensor([64])
     expected = offline(encoder, feats, 8, 16)[:, 8:]
     _, _, state = encoder(feats[:, :64], lengths, encoder.init_state(1, 16), 8)
-    first = encoder.subsampling.width1
+    first = encoder.subsampling.widths[0]
     part = slice(first) if stage == 0 else slice(first, None)
     hidden = state.hidden.clone()
     hidden[..., part] = 0.0
