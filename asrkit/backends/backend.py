@@ -46,7 +46,7 @@ class Backend(NamedTuple):
     """A network in one context, on whatever runs it.
 
         state = backend.init_state(batch_size)
-        log_probs, lengths, state = backend.step(feats, lengths, state)
+        frames, lengths, state = backend.step(feats, lengths, state)
 
     All steps of a stream but its last take whole chunks and what they see ahead, which comes again
     in the next step: T = n·factor·C + ahead_frames. A stream that has ended goes on until no frame

@@ -158,8 +158,8 @@ def of_step(step: OnnxStep, plain: Backend) -> Backend:
     def run(feats: Tensor, lengths: Tensor, state: EncoderState) -> NetworkOutput:
         frames = feats.size(1)
         missing = max(spec.step_frames - frames, (spec.ahead_frames - frames) % chunk)
-        log_probs, lengths, state = step(functional.pad(feats, (0, 0, 0, missing)), lengths, state)
-        return NetworkOutput(log_probs[:, : spec.rate.num_frames(frames)], lengths, state)
+        made, lengths, state = step(functional.pad(feats, (0, 0, 0, missing)), lengths, state)
+        return NetworkOutput(made[:, : spec.rate.num_frames(frames)], lengths, state)
 
     return plain._replace(kind=kind, init_state=step.init_state, step=run)
 
@@ -172,8 +172,8 @@ def whole(
     if not 0 < size <= MOST_WHOLE:
         return plain.step(feats, lengths, state)
     missing = spec.rate.factor * size + spec.rate.lookahead - feats.size(1)
-    log_probs, frames = step(functional.pad(feats, (0, 0, 0, missing)), lengths)
-    return NetworkOutput(log_probs, frames, state)
+    frames, sizes = step(functional.pad(feats, (0, 0, 0, missing)), lengths)
+    return NetworkOutput(frames, sizes, state)
 
 
 def read(path: str | Path) -> tuple[OnnxStep, Exported]:

@@ -144,7 +144,7 @@ def check(backend: Backend, file: ModelFile, plain: Backend) -> None:
     states = [each.init_state(3) for each in (backend, plain)]
     factor = spec.rate.factor
     chunk, part = WHOLE_FRAMES * factor if full else spec.chunk_frames, factor - 1
-    log_probs = []
+    outputs = []
     frontend, draw = build_frontend(file.config.model), torch.Generator().manual_seed(0)
     for frames, short in ((chunk, 0), (2 * chunk - part, part)):
         frames += spec.ahead_frames
@@ -154,8 +154,8 @@ def check(backend: Backend, file: ModelFile, plain: Backend) -> None:
             each.step(feats.to(spec.device, spec.dtype), lengths.to(spec.device), state)
             for each, state in zip((backend, plain), states, strict=True)
         )
-        log_probs.append((ours.frames, theirs.frames))
-        worst = difference(*log_probs[-1])
+        outputs.append((ours.frames, theirs.frames))
+        worst = difference(*outputs[-1])
         if not full:
             worst = max(worst, *map(difference, ours.state, theirs.state))
             states = [aged(each.state, spec.rate.frame_ms) for each in (ours, theirs)]
@@ -164,7 +164,7 @@ def check(backend: Backend, file: ModelFile, plain: Backend) -> None:
                 f"backend {backend.kind} differs from eager by {worst:.1e}, over {TOLERANCE:.0e}"
             )
     if not exact:
-        worst = rounding(*(torch.cat(each, dim=1) for each in zip(*log_probs, strict=True)))
+        worst = rounding(*(torch.cat(each, dim=1) for each in zip(*outputs, strict=True)))
         if not worst <= MOST_ROUNDING:
             raise UserError(
                 f"backend {backend.kind} differs from eager by {worst:.0%} of what a label's "
@@ -183,15 +183,15 @@ def noise(frontend: Frontend, frames: int, draw: torch.Generator) -> Tensor:
     return feats[:, -frames:]
 
 
-def rounding(log_probs: Tensor, exact: Tensor) -> float:
+def rounding(found: Tensor, exact: Tensor) -> float:
     """The label that differs most: root mean square, as a share of the labels' own deviation.
 
     Args:
-        log_probs: (B, E, V); infinite for another shape, or a number that is not finite.
+        found: (B, E, V); infinite for another shape, or a number that is not finite.
         exact: (B, E, V).
     """
-    if difference(log_probs, exact) == float("inf"):
+    if difference(found, exact) == float("inf"):
         return float("inf")
     frames = exact.flatten(0, 1)  # (B·E, V)
-    errors = (log_probs.flatten(0, 1) - frames).square().mean(dim=0)  # (V,)
+    errors = (found.flatten(0, 1) - frames).square().mean(dim=0)  # (V,)
     return float((errors.max() / frames.var(dim=0).mean()).sqrt())

@@ -124,7 +124,7 @@ def log_probs(
     quick = recognizer.with_search(GreedySearch())
     for batch in batches:
         for utterance, (_, trace) in zip(batch, traced(quick, batch), strict=True):
-            yield utterance, trace.log_probs
+            yield utterance, trace.frames
 
 
 def read(recognizer: Recognizer, known: Known) -> list[Outcome]:

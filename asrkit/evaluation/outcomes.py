@@ -105,7 +105,7 @@ def recognize(
         for i, utterance in enumerate(batch):
             alignment = None
             if aligner is not None:
-                known = found[full[0]][i][1].log_probs if full else None
+                known = found[full[0]][i][1].frames if full else None
                 alignment = aligned(aligner, utterance, known)
             yield {
                 name: outcome_of(each, utterance, *found[name][i], alignment)
@@ -120,7 +120,7 @@ def traced(recognizer: Recognizer, utterances: Sequence[Utterance]) -> list[tupl
     samples = [utterance.samples for utterance in utterances]
     short = all(utterance.seconds <= PIECES_SECONDS for utterance in utterances)
     if recognizer.takes_rows and short and len(utterances) > 1:
-        rows = recognizer.log_probs(samples)
+        rows = recognizer.frames(samples)
         each = zip(tracing, rows, samples, strict=True)
         results = [own.read(row, len(signal)) for own, row, signal in each]
     else:
@@ -134,21 +134,21 @@ def outcome_of(
     alignment: Alignment | None = None,
 ) -> Outcome:  # fmt: skip
     """What a result is worth beside its reference."""
-    hypothesis, log_probs = trace.hypothesis, trace.log_probs
+    hypothesis, frames = trace.hypothesis, trace.frames
     late = None
     if alignment is not None and recognizer.decoding.second is None:
         late = delays(
-            alignment.tokens, hypothesis, recognizer.engine.spec.context, len(log_probs),
+            alignment.tokens, hypothesis, recognizer.engine.spec.context, len(frames),
         )  # fmt: skip
     return Outcome(
         utterance.id, utterance.seconds, recognizer.rewrite(utterance.reference), result,
-        recognizer.frame_ms, hypothesis, loss_of(recognizer, log_probs, utterance.reference),
+        recognizer.frame_ms, hypothesis, loss_of(recognizer, frames, utterance.reference),
         alignment, late,
     )  # fmt: skip
 
 
 def aligned(
-    aligner: Recognizer, utterance: Utterance, log_probs: Tensor | None = None
+    aligner: Recognizer, utterance: Utterance, frames: Tensor | None = None
 ) -> Alignment | None:
     """Where the reference lies in its recording.
 
@@ -158,31 +158,31 @@ def aligned(
     Args:
         aligner: in full context, without endpoints.
         utterance: with its reference.
-        log_probs: (E, V) in full context, if they are known.
+        frames: of the head, (E, V) in full context, if they are known.
     """
-    if log_probs is None:
+    if frames is None:
         if utterance.seconds > MOST_ALIGNED_SECONDS:
             return None
-        (log_probs,) = aligner.log_probs([utterance.samples])
+        (frames,) = aligner.frames([utterance.samples])
     try:
         trace = Trace(ForcedAlignment(aligner.tokenizer.encode(utterance.reference)))
-        result = aligner.with_search(trace).read(log_probs, len(utterance.samples))
+        result = aligner.with_search(trace).read(frames, len(utterance.samples))
     except (TextError, AlignmentError):
         return None
     return Alignment(trace.hypothesis, tuple(whole(result.words)))
 
 
-def loss_of(recognizer: Recognizer, log_probs: Tensor, reference: str) -> Loss | None:
-    """The head's loss of a reference; None if it cannot be written, or not aligned with (E, V)."""
+def loss_of(recognizer: Recognizer, frames: Tensor, reference: str) -> Loss | None:
+    """Return the head's loss of a reference; None if it cannot be written or needs more frames."""
     try:
         tokens = recognizer.tokenizer.encode(reference)
     except TextError:
         return None
-    head, frames = recognizer.backend.head, len(log_probs)
-    if not tokens or head.frames_needed(tokens) > frames:
+    head, count = recognizer.backend.head, len(frames)
+    if not tokens or head.frames_needed(tokens) > count:
         return None
     loss = head.loss(
-        log_probs[None], torch.tensor([frames]), torch.tensor([tokens], device=log_probs.device),
+        frames[None], torch.tensor([count]), torch.tensor([tokens], device=frames.device),
         torch.tensor([len(tokens)]),
     )  # fmt: skip
     return Loss(float(loss), len(tokens))

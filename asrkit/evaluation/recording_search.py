@@ -9,7 +9,7 @@ from asrkit.search import NOTHING, Hypothesis, Ranked, Search
 
 
 class Trace:
-    """A search for one recording, which keeps the log-probabilities and the hypotheses.
+    """A search for one recording, which keeps the head's frames and the hypotheses.
 
     A transcript starts a search anew in each segment; here the segments are put together again.
 
@@ -20,11 +20,11 @@ class Trace:
     def __init__(self, search: Search) -> None:
         self.search = search
         self._parts: list[Tensor] = []  # each (e, V)
-        self._frames = 0  # in them
+        self._count = 0  # frames in them
         self._segments: list[tuple[int, Hypothesis]] = []  # with the frames before each
 
     @property
-    def log_probs(self) -> Tensor:
+    def frames(self) -> Tensor:
         """(E, V), of the whole recording."""
         return torch.cat(self._parts) if self._parts else torch.zeros(0, 0)
 
@@ -42,16 +42,16 @@ class Trace:
         return found
 
     def start(self) -> Any:
-        self._segments.append((self._frames, NOTHING))
+        self._segments.append((self._count, NOTHING))
         return self.search.start()
 
-    def step(self, state: Any, log_probs: Tensor) -> Any:
-        self._parts.append(log_probs)
-        self._frames += len(log_probs)
-        return self.search.step(state, log_probs)
+    def step(self, state: Any, frames: Tensor) -> Any:
+        self._parts.append(frames)
+        self._count += len(frames)
+        return self.search.step(state, frames)
 
-    def quiet(self, log_probs: Tensor) -> list[bool]:
-        return self.search.quiet(log_probs)
+    def quiet(self, frames: Tensor) -> list[bool]:
+        return self.search.quiet(frames)
 
     def partial(self, state: Any) -> Hypothesis:
         return self.search.partial(state)

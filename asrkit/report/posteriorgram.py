@@ -38,7 +38,7 @@ def example_of(utterance: Utterance, recognizer: Recognizer, aligner: Recognizer
     return Example(
         seconds=utterance.seconds,
         samples=utterance.samples,
-        posteriors=trace.log_probs.exp().float().cpu().numpy(),
+        posteriors=trace.frames.exp().float().cpu().numpy(),
         pieces=["", *(tokenizer.piece(token) for token in range(1, tokenizer.vocab_size))],
         frame_seconds=frame_seconds,
         chunk_seconds=0.0 if whole else recognizer.chunk_size * frame_seconds,

@@ -80,12 +80,12 @@ class Endpointer:
             quiet: (E,), whether nothing is said in a frame.
             frame_ms: milliseconds of a frame; times become whole frames, at least one.
         """
-        least, needed, most = frames(self.min_segment_ms, frame_ms), math.inf, math.inf
+        least, needed, most = frames_of(self.min_segment_ms, frame_ms), math.inf, math.inf
         if self.pause_ms is not None:
-            needed = frames(self.pause_ms, frame_ms)
+            needed = frames_of(self.pause_ms, frame_ms)
         if self.max_segment_ms is not None:
-            most = frames(self.max_segment_ms, frame_ms)
-        breath = min(needed, frames(BREATH_MS, frame_ms))
+            most = frames_of(self.max_segment_ms, frame_ms)
+        breath = min(needed, frames_of(BREATH_MS, frame_ms))
         count, pause, spoken = state
         cuts = []
         for i, silent in enumerate(quiet):
@@ -98,7 +98,7 @@ class Endpointer:
         return EndpointState(count, pause, spoken), cuts
 
 
-def frames(milliseconds: int, frame_ms: int) -> int:
+def frames_of(milliseconds: int, frame_ms: int) -> int:
     """Whole frames of a time, at least one; halves go up."""
     return max(1, (milliseconds + frame_ms // 2) // frame_ms)
 

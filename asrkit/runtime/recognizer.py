@@ -48,7 +48,7 @@ class Recognizer:
     Args:
         backend: what runs the network.
         tokenizer: of the network's labels.
-        search: from log-probabilities to a hypothesis.
+        search: from the head's frames to a hypothesis.
         normalizer: of the model's texts, so that hotwords are spelled as they are.
         endpointer: where segments end; None for a stream in one segment.
         postprocess: rewrites the text of each segment, as digits or with capitals.
@@ -346,7 +346,7 @@ class Recognizer:
             return []
         if not self.takes_rows:
             return [self._transcribe(samples) for samples in mono]
-        rows = self.log_probs(mono)
+        rows = self.frames(mono)
         return [self.read(row, len(samples)) for row, samples in zip(rows, mono, strict=True)]
 
     def _transcribe(self, mono: np.ndarray) -> Result:
@@ -354,8 +354,8 @@ class Recognizer:
         session._accept(mono)
         return session.finish()
 
-    def log_probs(self, recordings: Sequence[np.ndarray]) -> list[Tensor]:
-        """What the network makes of recordings at 16 kHz, as rows of one step: (E, V) of each.
+    def frames(self, recordings: Sequence[np.ndarray]) -> list[Tensor]:
+        """Return the head's frames of recordings at 16 kHz, rows of one step: (E, V) of each.
 
         Args:
             recordings: mono, (n,) float32 in [-1, 1].
@@ -376,7 +376,7 @@ class Recognizer:
             together = self._in_one_step(feats[short, :most], lengths[short])
             found = dict(zip(short, together, strict=True))
         return [
-            found[i] if i in found else windows.log_probs(engine, feats[i, :size])
+            found[i] if i in found else windows.frames(engine, feats[i, :size])
             for i, size in enumerate(sizes)
         ]
 
@@ -388,7 +388,7 @@ class Recognizer:
         output = engine.step(feats, lengths, engine.init_state(len(feats)))
         return [row[:n] for row, n in zip(output.frames, output.lengths.tolist(), strict=True)]
 
-    def read(self, log_probs: Tensor, num_samples: int) -> Result:
+    def read(self, frames: Tensor, num_samples: int) -> Result:
         """The result of a whole recording of so many samples at 16 kHz, from its (E, V): in one
         pass."""
         spec = self.engine.spec
@@ -397,7 +397,7 @@ class Recognizer:
             self.engine.frontend.lead_ms,
         )  # fmt: skip
         seconds = duration(num_samples)
-        transcript.accept(log_probs, seconds)
+        transcript.accept(frames, seconds)
         return transcript.finish(seconds)
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from asrkit.runtime.endpoint import frames
+from asrkit.runtime.endpoint import frames_of
 from asrkit.runtime.engine import Engine
 from asrkit.search import Search
 
@@ -39,9 +39,9 @@ class Piece(NamedTuple):
     last: int  # and what it sees before this one
     ends: bool  # whether a segment ends with the piece
 
-    def of(self, log_probs: Tensor) -> Tensor:
+    def of(self, frames: Tensor) -> Tensor:
         """Those of its text, of all that the network made of it: (first … last, V) -> (E, V)."""
-        return log_probs[self.start - self.first : self.end - self.first]
+        return frames[self.start - self.first : self.end - self.first]
 
 
 class PiecesValue(NamedTuple):
@@ -63,7 +63,7 @@ class Pieces:
     """
 
     def __init__(self, frame_ms: int) -> None:
-        self._left, self._longest = frames(LEFT_MS, frame_ms), frames(LONGEST_MS, frame_ms)
+        self._left, self._longest = frames_of(LEFT_MS, frame_ms), frames_of(LONGEST_MS, frame_ms)
         self._start = 0  # of the open piece
         self._quiet: list[bool] = []  # of its frames
         self._open = False  # whether its segment has pieces before it

@@ -46,13 +46,13 @@ class Stream:
         with stream.changing():
             stream.put(samples)
             feats = stream.feats(stream.due)           # (T, F)
-            stream.give(log_probs, state, len(feats))  # of a step from stream.state over feats
+            stream.give(frames, state, len(feats))  # of a step from stream.state over feats
             while stream.ended_feats:
-                stream.settle(log_probs)  # of a step of the second pass over stream.ended_feats[0]
+                stream.settle(frames)  # of a step of the second pass over stream.ended_feats[0]
 
     Args:
         engine: on which the stream runs.
-        decoding: how its log-probabilities become text.
+        decoding: how the head's frames become text.
         sample_rate: of the samples to come, Hz.
 
     Attributes:
@@ -234,25 +234,25 @@ class Stream:
             frames -= len(parts[-1])
         return torch.cat(parts)
 
-    def give(self, log_probs: Tensor, state: EncoderState, frames: int) -> None:
-        """What the network made of so many frames: (E, V), and the state after them.
+    def give(self, frames: Tensor, state: EncoderState, num_feats: int) -> None:
+        """Append what the network made of `num_feats` feature frames: (E, V), and the state after.
 
         Those that it saw ahead, and that the next window sees before its text, stay for the next
         step.
         """
-        if self._windows is not None and frames < self._pending:
-            log_probs, frames = self._window_text(log_probs, last=False)
+        if self._windows is not None and num_feats < self._pending:
+            frames, num_feats = self._window_text(frames, last=False)
             state = self.engine.init_state(1)
         elif self._windows is not None:
-            log_probs, _ = self._window_text(log_probs, last=True)
+            frames, _ = self._window_text(frames, last=True)
         else:
-            frames = min(frames, self.engine.spec.rate.factor * len(log_probs))
-        count, ended = len(log_probs), self._transcript.ended
+            num_feats = min(num_feats, self.engine.spec.rate.factor * len(frames))
+        count, ended = len(frames), self._transcript.ended
         if self.second is not None:
-            self._kept.append(self.feats(frames))
-        self._drop(frames)
+            self._kept.append(self.feats(num_feats))
+        self._drop(num_feats)
         self.state = state
-        self._transcript.accept(log_probs, self._duration, self._speech[:count])
+        self._transcript.accept(frames, self._duration, self._speech[:count])
         del self._speech[:count]
         if self._resets and self._transcript.ended > ended:
             self.state = self.engine.init_state(1)
@@ -261,19 +261,19 @@ class Stream:
         else:
             self._move_on()
 
-    def _window_text(self, log_probs: Tensor, last: bool) -> tuple[Tensor, int]:
+    def _window_text(self, frames: Tensor, last: bool) -> tuple[Tensor, int]:
         """The frames of a window's text, and the feature frames that no later window sees."""
         assert self._windows is not None
         start = self._transcript.frame
-        text = self._windows.text(log_probs, start, last)
+        text = self._windows.text(frames, start, last)
         end = start + len(text)
         seen = end - self._windows.before(end) - (start - self._windows.before(start))
         return text, self.engine.spec.rate.factor * seen
 
-    def settle(self, log_probs: Tensor) -> None:
+    def settle(self, frames: Tensor) -> None:
         """What the second pass made of `ended_feats[0]`: (E, V)."""
         self.ended_feats.popleft()
-        self._transcript.settle(log_probs, self._duration)
+        self._transcript.settle(frames, self._duration)
         self._move_on()
 
     def _drop(self, frames: int) -> None:

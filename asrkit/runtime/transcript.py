@@ -1,6 +1,8 @@
-"""From the log-probabilities of one stream to its results, segment by segment.
+"""From the frames of one stream to its results, segment by segment.
 
-With a second pass, a segment that has ended waits for its log-probabilities in the larger context;
+Frames are those of the network's head, for a search to read: (E, V).
+
+With a second pass, a segment that has ended waits for its frames in the larger context;
 until they are there, its words are shown as those of the open segment are.
 """
 
@@ -30,11 +32,11 @@ from asrkit.text import Tokenizer, decode
 
 
 class DecodingOptions(NamedTuple):
-    """How log-probabilities become text.
+    """How the head's frames become text.
 
     Fields:
         tokenizer: of the network's labels.
-        search: from log-probabilities to a hypothesis.
+        search: from frames to a hypothesis.
         endpointer: where segments end; None for one segment.
         postprocess: rewrites the text of a segment.
         second: recognises a segment once more when it has ended; None for one pass.
@@ -78,7 +80,7 @@ class OpenSegment:
     """A segment to which frames are added: its hypothesis, and the words in it.
 
     Args:
-        search: from log-probabilities to a hypothesis.
+        search: from frames to a hypothesis.
         tokenizer: of the network's labels.
         frame_ms: milliseconds of an encoder frame.
         start: encoder frames of the stream before the segment.
@@ -101,9 +103,9 @@ class OpenSegment:
         state = read(search.Value, value.state, {})
         self._state = search.from_value(state, vocab_size, frame - self._start)
 
-    def accept(self, log_probs: Tensor) -> None:
+    def accept(self, frames: Tensor) -> None:
         """Take (E, V) more frames."""
-        self._state = self._search.step(self._state, log_probs)
+        self._state = self._search.step(self._state, frames)
 
     def partial(self, duration: float) -> tuple[Grown, Sequence[Word]]:
         """Its words so far: those that are kept as they are, and those after them."""
@@ -137,11 +139,11 @@ class Transcript:
     Args:
         decoding: how log-probabilities become text.
         frame_ms: milliseconds of an encoder frame.
-        context: name of the context that the log-probabilities are from.
+        context: name of the context that the frames are from.
         lead_ms: see `WordReader`.
 
     Attributes:
-        waiting: pieces whose log-probabilities in the larger context are still to come, each with
+        waiting: pieces whose frames in the larger context are still to come, each with
             the words that the first pass found in the segment that it ends.
         ended: how many segments the first pass has ended.
     """
@@ -174,30 +176,30 @@ class Transcript:
         return seconds(frame, self.frame_ms, self.lead_ms)
 
     def accept(
-        self, log_probs: Tensor, duration: float = math.inf, speech: Sequence[bool] = ()
+        self, frames: Tensor, duration: float = math.inf, speech: Sequence[bool] = ()
     ) -> None:
         """Take (E, V) more frames.
 
         Args:
-            log_probs: (E, V).
+            frames: (E, V).
             duration: seconds of audio so far; the last frame may be longer.
             speech: whether a detector finds speech in each frame; in none after those given.
         """
         endpointer, cuts, quiet = self.decoding.endpointer, [0], list[bool]()
         if endpointer is not None or self.decoding.second is not None:
-            quiet = self.decoding.search.quiet(log_probs)
+            quiet = self.decoding.search.quiet(frames)
             quiet = [a and not b for a, b in itertools.zip_longest(quiet, speech, fillvalue=False)]
         if endpointer is not None and self.endpoint is not None:
             self.endpoint, found = endpointer.step(self.endpoint, quiet, self.frame_ms)
             cuts += found
         for start, end in itertools.pairwise(cuts):
-            self.advance(log_probs[start:end], quiet[start:end])
+            self.advance(frames[start:end], quiet[start:end])
             self.close(duration)
-        self.advance(log_probs[cuts[-1] :], quiet[cuts[-1] :])
+        self.advance(frames[cuts[-1] :], quiet[cuts[-1] :])
 
-    def advance(self, log_probs: Tensor, quiet: Sequence[bool]) -> None:
-        self.open.accept(log_probs)
-        self.frame += len(log_probs)
+    def advance(self, frames: Tensor, quiet: Sequence[bool]) -> None:
+        self.open.accept(frames)
+        self.frame += len(frames)
         if self.decoding.second is not None:
             self.waiting += [(piece, ()) for piece in self.pieces.accept(quiet)]
 
@@ -228,18 +230,18 @@ class Transcript:
             self.closed += words
             self.start = frame
 
-    def settle(self, log_probs: Tensor, duration: float = math.inf) -> None:
+    def settle(self, frames: Tensor, duration: float = math.inf) -> None:
         """Take what the second pass makes of the piece that waits longest.
 
         Args:
-            log_probs: (last - first, V) of the piece.
+            frames: (last - first, V) of the piece.
             duration: seconds of audio so far.
         """
         second = self.decoding.second
         assert second is not None
         assert self.again is not None
         piece, _ = self.waiting.popleft()
-        self.again.accept(piece.of(log_probs))
+        self.again.accept(piece.of(frames))
         if piece.ends:
             self.add(self.again, piece.end, duration, second.engine.spec.context_name)
             self.again = self.begin(second.search, piece.end)

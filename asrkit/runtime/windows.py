@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from asrkit.model import FrameRate
-from asrkit.runtime.endpoint import frames
+from asrkit.runtime.endpoint import frames_of
 from asrkit.runtime.engine import Engine
 from asrkit.runtime.second_pass import LEFT_MS, LONGEST_MS, middle_of_pause
 
 logger = logging.getLogger("asrkit")
 
-Quiet = Callable[[Tensor], list[bool]]  # (E, V) -> whether nothing is said in a frame
+Quiet = Callable[[Tensor], list[bool]]  # the head's (E, V) -> whether nothing is said in a frame
 
 
 class Windows:
@@ -33,8 +33,8 @@ class Windows:
     def __init__(self, rate: FrameRate, quiet: Quiet) -> None:
         self._rate, self._quiet = rate, quiet
         self._left, self._longest = (
-            frames(LEFT_MS, rate.frame_ms),
-            frames(LONGEST_MS, rate.frame_ms),
+            frames_of(LEFT_MS, rate.frame_ms),
+            frames_of(LONGEST_MS, rate.frame_ms),
         )
 
     def before(self, start: int) -> int:
@@ -54,15 +54,15 @@ class Windows:
         report_windows()
         return self._rate.factor * size + self._rate.lookahead
 
-    def text(self, log_probs: Tensor, start: int, last: bool) -> Tensor:
+    def text(self, frames: Tensor, start: int, last: bool) -> Tensor:
         """The frames of a window's text, of all that it sees: (E, V) -> (E', V)."""
-        log_probs = log_probs[self.before(start) :]
+        frames = frames[self.before(start) :]
         if last:
-            return log_probs
-        return log_probs[: middle_of_pause(self._quiet(log_probs), self._longest, self._left)]
+            return frames
+        return frames[: middle_of_pause(self._quiet(frames), self._longest, self._left)]
 
-    def log_probs(self, engine: Engine, feats: Tensor) -> Tensor:
-        """The log-probabilities of a whole recording: (T, F) -> (E, V)."""
+    def frames(self, engine: Engine, feats: Tensor) -> Tensor:
+        """Return the head's frames of a whole recording: (T, F) -> (E, V)."""
         parts, start, last = [], 0, False
         while not last:
             rest = feats[self._rate.factor * (start - self.before(start)) :]

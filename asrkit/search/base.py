@@ -46,11 +46,11 @@ class Search(Protocol):
     def start(self) -> Any:
         """The state before the first frame."""
 
-    def step(self, state: Any, log_probs: Tensor) -> Any:
-        """The state after (E, V) more frames of log-probabilities, any E."""
+    def step(self, state: Any, frames: Tensor) -> Any:
+        """Return the state after (E, V) more frames of the head, any E."""
 
-    def quiet(self, log_probs: Tensor) -> list[bool]:
-        """Of each of (E, V) frames, whether no token is the likeliest: pauses are made of these."""
+    def quiet(self, frames: Tensor) -> list[bool]:
+        """Return for each of (E, V) frames whether no token is the likeliest, as in pauses."""
 
     def partial(self, state: Any) -> Hypothesis:
         """The best hypothesis so far, while the stream goes on."""

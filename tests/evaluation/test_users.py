@@ -144,7 +144,7 @@ def test_a_trace_puts_segments_together(folder: Path) -> None:
     ((several, parts),) = traced(cut, [utterance])
     assert len(several.segments) > len(one.segments) == 1
     assert parts.hypothesis == whole.hypothesis  # greedy search has no memory beyond a token
-    assert len(parts.log_probs) == len(whole.log_probs)
+    assert len(parts.frames) == len(whole.frames)
     assert several == cut.transcribe(samples)
 
 
