@@ -25,9 +25,10 @@ def test_run_and_picture_show_the_same_updates(
     assert final.text in "".join(ElementTree.parse(output).getroot().itertext())
 
 
-def test_words_that_an_update_changes_are_marked() -> None:
+def test_words_that_an_update_changes_are_marked(tmp_path: Path) -> None:
     updates = [Update(0.6, "a b"), Update(1.2, "a <c> d"), Update(1.8, "a <c>")]
-    root = ElementTree.fromstring(draw(speech(2.0), 2.0, updates, Update(2.0, "a <c> d")))
-    new = [each.text for each in root.iter() if each.get("class") == "new"]
+    draw(tmp_path / "a.svg", speech(2.0), updates, Update(2.0, "a <c> d"))
+    root = ElementTree.parse(tmp_path / "a.svg").getroot()
+    new = [each.text for each in root.iter() if each.get("class") == "ink"]
     assert new == ["a b", "<c> d", None]
-    assert sum(each.get("class") == "chunk" for each in root.iter()) == len(updates)
+    assert sum(each.get("class") == "faint" for each in root.iter()) == len(updates)
