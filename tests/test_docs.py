@@ -210,3 +210,20 @@ def test_every_example_is_on_the_page() -> None:
 
 def test_the_readme_is_short() -> None:
     assert len(README.read_text(encoding="utf-8").splitlines()) <= 90
+
+
+def test_websocket(recordings: Path) -> None:
+    """Two clients at once: each has the text of its recording."""
+    testclient = pytest.importorskip("starlette.testclient")
+    example = runpy.run_path(str(EXAMPLES / "websocket.py"))
+    samples = said(SPOKEN)
+    expected = asrkit.load("small-en-alnum").transcribe(samples, 16000).text
+    client = testclient.TestClient(example["app"])
+    with client.websocket_connect("/") as one, client.websocket_connect("/") as two:
+        for packet in np.array_split(samples.astype(np.float32), 7):
+            for socket in (one, two):
+                socket.send_bytes(packet.tobytes())
+                assert not socket.receive_json()["final"]
+        for socket in (one, two):
+            socket.send_bytes(b"")
+            assert socket.receive_json() == {"text": expected, "final": True}

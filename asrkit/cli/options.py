@@ -22,7 +22,6 @@ from asrkit.config import (
 from asrkit.config.read_yaml import parse_yaml
 from asrkit.data.manifest import LeftOut
 from asrkit.errors import UserError, shown
-from asrkit.extras import pip_install
 from asrkit.lm import LIMIT
 from asrkit.lm.hotwords import WEIGHT, read_hotwords
 from asrkit.model import FULL, Context
@@ -146,7 +145,7 @@ def add_segments(arguments: Parser, live: bool = False) -> None:
     )  # fmt: skip
     group.add_argument(
         "--vad", action="store_true",
-        help=f"pauses must be quiet for silero-vad too ({pip_install('silero_vad')})",
+        help="pauses must be quiet for silero-vad too, which the extra vad installs",
     )  # fmt: skip
     arguments.group("output").add_argument(
         "--postprocess", metavar="NAME",

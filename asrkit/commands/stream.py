@@ -32,7 +32,6 @@ from asrkit.cli.options import (
 from asrkit.cli.parser import Parser, complain, whole
 from asrkit.cli.terminal import JsonLines, Screen
 from asrkit.errors import UserError, shown
-from asrkit.extras import pip_install
 from asrkit.runtime import Result
 
 MAX_PACKET_MS = 60_000
@@ -94,7 +93,7 @@ def add_source(arguments: Parser) -> None:
     )
     group = arguments.group("microphone")
     group.add_argument(
-        "--mic", action="store_true", help=f"the microphone ({pip_install('sounddevice')})"
+        "--mic", action="store_true", help="the microphone; the extra mic installs what this needs"
     )
     group.add_argument(
         "--list-devices", action=ListDevices, nargs=0, help="show the microphones, and exit"

@@ -1,4 +1,4 @@
-"""The figures of docs/concepts.md: the mask is what the network sees, the plot is what was measured."""
+"""The figures of docs/concepts.md: the mask is what the network sees."""
 
 import sys
 from pathlib import Path
@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
-from asrkit.model import Context, ConformerEncoder
+from asrkit.model import ConformerEncoder
 from tools import figures
 from tools.figures import CHUNK, FRAMES, LEFT, RIGHT, sees
 

@@ -1,0 +1,73 @@
+"""Pages of the site (make docs) that are not written in docs/: recipes, and each command's help.
+
+mkdocs calls the functions by their names; .mkdocs.yml lists this file under `hooks`.
+"""
+
+import contextlib
+import io
+import os
+import re
+import sys
+from pathlib import Path
+from unittest import mock
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+PROJECT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(PROJECT))  # mkdocs has its own folder there
+COLUMNS = 84  # of help texts
+LINK = re.compile(r"\[([^\]]+)\]\((?!https?:)([^)#]+)(#[^)]*)?\)")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add recipes/NAME/README.md of each recipe, and commands.md."""
+    for path in sorted(PROJECT.glob("recipes/*/README.md")):
+        name = path.relative_to(PROJECT).as_posix()
+        files.append(File.generated(config, name, content=path.read_text("utf-8")))
+    files.append(File.generated(config, "commands.md", content=commands()))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Keep only the words of a recipe's links to files that are no pages."""
+    if not page.file.src_uri.startswith("recipes/"):
+        return markdown
+
+    def kept(link: re.Match[str]) -> str:
+        target = os.path.normpath(os.path.join(os.path.dirname(page.file.src_uri), link[2]))
+        return link[0] if files.get_file_from_path(target) else link[1]
+
+    return LINK.sub(kept, markdown)
+
+
+def commands() -> str:
+    """Return the page with each command's help."""
+    from asrkit.__main__ import COMMANDS
+
+    parts = ["# Commands\n\nAll options of all commands, as `asrkit COMMAND --help` prints them.\n"]
+    for command, purpose in COMMANDS.items():
+        parts.append(f"\n## asrkit {command}\n\n{purpose[0].upper()}{purpose[1:]}.\n")
+        actions = ("check", "shard") if command == "data" else ("",)
+        for action in actions:
+            text = help_of([command, action] if action else [command])
+            if action:
+                parts.append(f"\n### asrkit {command} {action}\n")
+            parts.append(f"\n```text\n{text}\n```\n")
+    return "".join(parts)
+
+
+def help_of(arguments: list[str]) -> str:
+    """Return what a command prints for --help."""
+    from asrkit.__main__ import main
+
+    printed = io.StringIO()
+    with (
+        mock.patch.dict(os.environ, COLUMNS=str(COLUMNS)),
+        mock.patch.object(sys, "argv", ["asrkit"]),
+        contextlib.redirect_stdout(printed),
+        contextlib.suppress(SystemExit),
+    ):
+        main([*arguments, "--help"])
+    return printed.getvalue().strip()
