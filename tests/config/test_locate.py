@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +211,27 @@ def test_a_layer_in_an_empty_environment(
     assert lacking.returncode == 2
     assert lacking.stderr.count("\n") == 1
     assert f"not installed: pip install 'asrkit-streaming[{needed}]'" in lacking.stderr
+
+
+@pytest.mark.slow
+def test_the_sdist_makes_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
+    """File by file; a control: each has the recogniser of the package."""
+    backend = tmp_path / "backend"
+    subprocess.run([*PIP, "install", "-q", "--target", backend, "setuptools>=77"], check=True)
+    build = f"from setuptools import build_meta; build_meta.build_sdist({str(tmp_path)!r})"
+    sdist = subprocess.run(
+        [sys.executable, "-c", build],
+        cwd=wheel.parent / "source", env=os.environ | {"PYTHONPATH": str(backend)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert sdist.returncode == 0, sdist.stderr
+    (archive,) = tmp_path.glob("*.tar.gz")
+    assert archive.name.startswith("asrkit_streaming-")
+    subprocess.run([*PIP, "wheel", "-q", "--no-deps", "-w", tmp_path, archive], check=True)
+    (again,) = tmp_path.glob("*.whl")
+    names, others = (set(zipfile.ZipFile(path).namelist()) for path in (wheel, again))
+    assert names == others
+    assert "asrkit/pretrained/small-en-alnum.safetensors" in names
 
 
 @pytest.mark.slow
