@@ -21,13 +21,17 @@ from asrkit.model.attention import ChunkAttention
 from asrkit.model.chunks import blocks_of, own_frames, valid_keys
 from asrkit.model.context import Context, FrameRate, fitted, num_frames, num_valid
 from asrkit.model.dropout import Dropout
-from asrkit.model.layer import ConformerLayer, LayerPast, Step
+from asrkit.model.layer import ConformerLayer, LayerPast, Step, stacked, unstacked
 from asrkit.model.positions import build_positions
 from asrkit.model.subsampling import build_subsampling
 
 
 class EncoderState(NamedTuple):
-    """The past of B streams."""
+    """The past of B streams.
+
+    Pasts of layers are stacked, smaller ones with zeros at the end, so that joining streams, saving
+    them and the exports know 6 tensors, however many layers there are and whatever they keep.
+    """
 
     feats: Tensor  # (B, 1, F) last feature frame, normalised; without padding (B, 0, F)
     hidden: Tensor  # (B, S, 1, …) last frame between the subsampling's convolutions; likewise
@@ -56,7 +60,7 @@ class PositionTables(NamedTuple):
     """Position tables of one context."""
 
     frames: Tensor  # of the encoding that acts on the frames
-    layers: Tensor  # (L, ...), of the encoding in each layer
+    layers: list[Tensor]  # of each layer
 
 
 class ConformerEncoder(nn.Module):
@@ -140,23 +144,13 @@ class ConformerEncoder(nn.Module):
     @torch.jit.export
     def init_state(self, batch_size: int, left_context: int) -> EncoderState:
         """The past of streams that have not begun, with room for M = left_context frames."""
-        keys: list[Tensor] = []
-        values: list[Tensor] = []
-        conv: list[Tensor] = []
+        pasts: list[LayerPast] = []
         for layer in self.layers:
-            past = layer.init_state(batch_size, left_context, self.mean)
-            keys.append(past.keys)
-            values.append(past.values)
-            conv.append(past.conv)
+            pasts.append(layer.init_state(batch_size, left_context, self.mean))
+        past = stacked(pasts)
         feats, hidden = self.subsampling.init_state(batch_size, self.mean)
-        return EncoderState(
-            feats=feats,
-            hidden=hidden,
-            keys=torch.stack(keys, dim=1),
-            values=torch.stack(values, dim=1),
-            conv=torch.stack(conv, dim=1),
-            position=torch.zeros([batch_size], dtype=torch.int64, device=self.mean.device),
-        )
+        position = torch.zeros([batch_size], dtype=torch.int64, device=self.mean.device)
+        return EncoderState(feats, hidden, past.keys, past.values, past.conv, position)
 
     def forward(
         self,
@@ -196,13 +190,12 @@ class ConformerEncoder(nn.Module):
         input."""
         return PositionTables(self.position.table(self.mean), self.layer_tables(context))
 
-    def layer_tables(self, context: Context) -> Tensor:
-        """Return the table of each layer's encoding: (L, ...)."""
-        block_size = context.chunk_size + context.right
+    def layer_tables(self, context: Context) -> list[Tensor]:
+        """Return the table of each layer."""
         tables: list[Tensor] = []
         for layer in self.layers:
-            tables.append(layer.attention.position.table(context.left, block_size, self.mean))
-        return torch.stack(tables)
+            tables.append(layer.table(context, self.mean))
+        return tables
 
     @torch.jit.export
     def run(
@@ -245,28 +238,19 @@ class ConformerEncoder(nn.Module):
         x = self.dropout(self.position(x, state.position, tables.frames))
         x = blocks_of(x, context.chunk_size, ahead)  # (B, n·(C+R), D)
         last = len(self.layers)
-        keys: list[Tensor] = []
-        values: list[Tensor] = []
-        conv: list[Tensor] = []
+        before = LayerPast(state.keys, state.values, state.conv)
+        pasts: list[LayerPast] = []
         for i, layer in enumerate(self.layers):
-            past = LayerPast(state.keys[:, i], state.values[:, i], state.conv[:, i])
+            past = unstacked(before, i, layer.init_state(0, context.left, self.mean))
             x, past = layer(x, step, tables.layers[i], past)
             if i + 1 in wanted and i + 1 < last:
                 asked.append(self.output(x, step, frames))
-            keys.append(past.keys)
-            values.append(past.values)
-            conv.append(past.conv)
+            pasts.append(past)
         encoded = self.output(x, step, frames)
         if last in wanted:
             asked.append(encoded)
-        new_state = EncoderState(
-            feats=new_feats,
-            hidden=hidden,
-            keys=torch.stack(keys, dim=1),
-            values=torch.stack(values, dim=1),
-            conv=torch.stack(conv, dim=1),
-            position=state.position + total,
-        )
+        past, position = stacked(pasts), state.position + total
+        new_state = EncoderState(new_feats, hidden, past.keys, past.values, past.conv, position)
         return EncoderRun(encoded, lengths.clamp(max=total), new_state, asked)
 
     def output(self, x: Tensor, step: Step, frames: int) -> Tensor:

@@ -9,6 +9,7 @@ from torch.nn import functional
 from asrkit.model import cpu_gradients
 from asrkit.model.attention import ChunkAttention
 from asrkit.model.chunks import joined_windows, split_ahead
+from asrkit.model.context import Context
 from asrkit.model.dropout import Dropout
 from asrkit.registry import refusal
 
@@ -139,11 +140,58 @@ class Step(NamedTuple):
 
 
 class LayerPast(NamedTuple):
-    """The past of a layer."""
+    """The past of a layer. Layers of one encoder may have pasts of different sizes.
+
+    A layer without attention has H = 0 and, so that the encoder knows M, keys of M frames.
+    """
 
     keys: Tensor  # (B, H, M, Dk), Dk = Dh + extra_key_dim of the encoding
     values: Tensor  # (B, H, M, Dh)
-    conv: Tensor  # (B, D, K-1)
+    conv: Tensor  # (B, D, K-1), or anything else that does not depend on M
+
+
+def stacked(pasts: list[LayerPast]) -> LayerPast:
+    """Stack the pasts of L layers: (B, …) each to (B, L, …), smaller ones with zeros at the end."""
+    keys: list[Tensor] = []
+    values: list[Tensor] = []
+    conv: list[Tensor] = []
+    for past in pasts:
+        keys.append(past.keys)
+        values.append(past.values)
+        conv.append(past.conv)
+    return LayerPast(stack(keys), stack(values), stack(conv))
+
+
+def stack(parts: list[Tensor]) -> Tensor:
+    """Stack parts (B, X, …) to (B, L, X, …), smaller ones with zeros at the end."""
+    largest = list(parts[0].shape[1:])
+    for part in parts:
+        for i, size in enumerate(part.shape[1:]):
+            largest[i] = max(largest[i], size)
+    same: list[Tensor] = []
+    for part in parts:
+        missing: list[int] = []  # of the last dimension first
+        for i, size in enumerate(part.shape[1:]):
+            missing = [0, largest[i] - size] + missing  # noqa: RUF005, for TorchScript
+        same.append(functional.pad(part, missing) if max(missing) > 0 else part)
+    return torch.stack(same, dim=1)
+
+
+def unstacked(pasts: LayerPast, number: int, like: LayerPast) -> LayerPast:
+    """Return the past of a layer from `stacked`, with the sizes of `like`, whatever its B."""
+    return LayerPast(
+        cut(pasts.keys[:, number], like.keys),
+        cut(pasts.values[:, number], like.values),
+        cut(pasts.conv[:, number], like.conv),
+    )
+
+
+def cut(part: Tensor, like: Tensor) -> Tensor:
+    """Return the beginning of a part (B, X, …) that has the sizes of `like`, but for B."""
+    if part.shape[1:] != like.shape[1:]:
+        for i, size in enumerate(like.shape[1:]):
+            part = part.narrow(1 + i, 0, size)
+    return part
 
 
 class ConformerLayer(nn.Module):
@@ -172,6 +220,12 @@ class ConformerLayer(nn.Module):
         are those of `like`."""
         keys, values = self.attention.init_state(batch_size, left_context, like)
         return LayerPast(keys, values, self.convolution.init_state(batch_size, like))
+
+    def table(self, context: Context, like: Tensor) -> Tensor:
+        """Return the part of `forward` that depends on the context alone, which is kept between
+        steps: the table of the position encoding."""
+        block_size = context.chunk_size + context.right
+        return self.attention.position.table(context.left, block_size, like).contiguous()
 
     def forward(
         self, x: Tensor, step: Step, table: Tensor, past: LayerPast

@@ -7,6 +7,19 @@ from asrkit.model.conformer import ConformerEncoder, EncoderOutput, EncoderState
 from asrkit.model.context import Context, fitted, num_frames
 
 
+class Kept(nn.Module):
+    """A table that is not a weight."""
+
+    table: Tensor
+
+    def __init__(self, table: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("table", table, persistent=False)
+
+    def forward(self) -> Tensor:
+        return self.table
+
+
 class EncoderStep(nn.Module):
     """An encoder's step in one context: what streams and what is exported.
 
@@ -16,7 +29,6 @@ class EncoderStep(nn.Module):
 
     context: Context
     frame_table: Tensor
-    layer_tables: Tensor  # (L, ...)
 
     def __init__(self, encoder: ConformerEncoder, context: Context) -> None:
         super().__init__()
@@ -24,14 +36,17 @@ class EncoderStep(nn.Module):
         with torch.no_grad():
             tables = encoder.tables(context)
         self.register_buffer("frame_table", tables.frames, persistent=False)
-        self.register_buffer("layer_tables", tables.layers, persistent=False)
+        self.layer_tables = nn.ModuleList([Kept(table) for table in tables.layers])
 
     @torch.jit.export
     def init_state(self, batch_size: int) -> EncoderState:
         return self.encoder.init_state(batch_size, self.context.left)
 
     def tables(self) -> PositionTables:
-        return PositionTables(self.frame_table, self.layer_tables)
+        layers: list[Tensor] = []
+        for kept in self.layer_tables:
+            layers.append(kept())
+        return PositionTables(self.frame_table, layers)
 
     def forward(self, feats: Tensor, lengths: Tensor, state: EncoderState) -> EncoderOutput:
         """The encoder's forward; what is exported or compiled takes whole chunks alone."""

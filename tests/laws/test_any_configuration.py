@@ -17,8 +17,9 @@ from asrkit.lm import Hotwords, TokenFusion, Weighted, WordFusion, read_arpa
 from asrkit.lm.kneser_ney import arpa_lines, estimate
 from asrkit.lm.lm_fusion import as_word
 from asrkit.model import FULL_CONTEXT, Context, EncoderState, NetworkOutput
-from asrkit.model.layer import NORMS, PADDINGS
-from asrkit.model.positions import KINDS
+from asrkit.model.attention import ChunkAttention
+from asrkit.model.layer import NORMS, PADDINGS, ConformerLayer
+from asrkit.model.positions import KINDS, Position
 from asrkit.runtime import BatchedSession, Recognizer, Result, Session
 from asrkit.search import Fusion, GreedySearch, PrefixBeamSearch, Search, plus
 from asrkit.text import CharTokenizer, SentencePieceTokenizer, Tokenizer, WordTokenizer
@@ -81,6 +82,12 @@ def case(seed: int, folder: Path) -> Case:
     if drawn_later.random() < 0.4:
         shape["subsampling"] = PADDED
     model = tiny_model(tokenizer.vocab_size, **shape)
+    alike = random.Random(f"{seed}-layers").random() < 0.7
+    if not alike:  # one layer has a past of other sizes
+        attention = ChunkAttention(shape["dim"], 1, 0.0, Position(shape["dim"], 1))
+        model.encoder.layers[-1] = ConformerLayer(
+            attention, shape["dim"], 16, 9, "layer_norm", "depthwise"
+        ).double()
     kind = drawn_later.choice(sorted(audio.KINDS))
     frontend = audio.build_frontend(kind, 80, model.encoder.rate.lead_frames)
     feats, _ = audio.features(frontend.double(), whole, torch.tensor([whole.size(1)]))
@@ -107,7 +114,7 @@ def case(seed: int, folder: Path) -> Case:
         second_search=other_search, frontend=frontend,
     )  # fmt: skip
     drawn = (
-        f"{rate} Hz, {kind}, {chunk_size}, {left_context}, {shape}, "
+        f"{rate} Hz, {kind}, {chunk_size}, {left_context}, {shape}, layers alike: {alike}, "
         f"{vars(search)}, {endpointer and pauses}"
         f", second pass {second} {other_search and vars(other_search)}"
     )
