@@ -1,9 +1,10 @@
-"""How late a search writes its tokens, and which of them agree with the reference."""
+"""How late a search writes its tokens."""
 
 from typing import NamedTuple
 
 import numpy as np
 
+from asrkit.evaluation.wer import agreeing
 from asrkit.model import Context
 from asrkit.search import Hypothesis
 
@@ -44,23 +45,6 @@ def delays(
         late[i] = written - reference.ends[i]
     last = len(reference.tokens) - 1
     return list(late.values()), [late[last]] if last in late else []
-
-
-def agreeing(
-    reference: tuple[int, ...] | tuple[str, ...], hypothesis: tuple[int, ...] | tuple[str, ...]
-) -> list[tuple[int, int]]:
-    """Index pairs of the tokens or words that an alignment with the fewest errors leaves equal."""
-    import jiwer
-
-    if not reference or not hypothesis:
-        return []
-    left, right = (" ".join(map(str, tokens)) for tokens in (reference, hypothesis))
-    pairs = []
-    for part in jiwer.process_words(left, right).alignments[0]:
-        if part.type == "equal":
-            width = part.ref_end_idx - part.ref_start_idx
-            pairs += [(part.ref_start_idx + k, part.hyp_start_idx + k) for k in range(width)]
-    return pairs
 
 
 def summarize(tokens: list[int], last: list[int], frame_ms: int) -> Delay | None:

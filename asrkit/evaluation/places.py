@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from asrkit.evaluation.outcomes import Outcome
+from asrkit.evaluation.wer import word_alignment
 from asrkit.model import FULL_CONTEXT
 
 PLACES = (
@@ -75,20 +76,19 @@ def places(
 
 
 def errors_by_word(outcome: Outcome) -> list[int]:
-    """Errors at each word of the reference: one if it is substituted or deleted, and one for each
-    word inserted before it; words inserted at the end count with the last."""
-    import jiwer
+    """Return the errors at each word of the reference.
 
-    errors = [0] * len(outcome.reference.split())
-    if not errors:
-        return errors
-    for part in jiwer.process_words(outcome.reference, outcome.text).alignments[0]:
-        if part.type == "insert":
-            inserted = part.hyp_end_idx - part.hyp_start_idx
-            errors[min(part.ref_start_idx, len(errors) - 1)] += inserted
-        elif part.type != "equal":
-            for i in range(part.ref_start_idx, part.ref_end_idx):
-                errors[i] += 1
+    An error is a substitution, a deletion, or a word inserted before the reference's word. Words
+    inserted at the end count with the last word.
+    """
+    reference, hypothesis = outcome.reference.split(), outcome.text.split()
+    errors, at = [0] * len(reference), 0
+    for i, j in word_alignment(reference, hypothesis) if reference else ():
+        if i is None:
+            errors[min(at, len(errors) - 1)] += 1
+        else:
+            errors[i] += j is None or reference[i] != hypothesis[j]
+            at = i + 1
     return errors
 
 

@@ -1,5 +1,6 @@
-"""Word and character error rates through jiwer, added up over a corpus."""
+"""Alignments of words, and word and character error rates of a corpus, through jiwer."""
 
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -72,6 +73,38 @@ def _total(process, references, hypotheses, count) -> ErrorRate:  # type: ignore
     result = process([r for r, _ in pairs], [h for _, h in pairs])
     units = sum(count(r) for r, _ in pairs)
     return ErrorRate(result.substitutions, result.deletions, result.insertions + inserted, units)
+
+
+def word_alignment(
+    reference: Sequence[object], hypothesis: Sequence[object]
+) -> list[tuple[int | None, int | None]]:
+    """Return the position pairs of an alignment with the fewest errors, in order.
+
+    A deleted word has None as its second position, an inserted word None as its first.
+
+    Args:
+        reference: words, or tokens.
+        hypothesis: words, or tokens.
+    """
+    import jiwer
+
+    if not reference:
+        return [(None, position) for position in range(len(hypothesis))]
+    left, right = (" ".join(map(str, words)) for words in (reference, hypothesis))
+    pairs: list[tuple[int | None, int | None]] = []
+    for part in jiwer.process_words(left, right).alignments[0]:
+        before = range(part.ref_start_idx, part.ref_end_idx)
+        pairs += itertools.zip_longest(before, range(part.hyp_start_idx, part.hyp_end_idx))
+    return pairs
+
+
+def agreeing(reference: Sequence[object], hypothesis: Sequence[object]) -> list[tuple[int, int]]:
+    """Return the position pairs of equal words, or tokens, in this alignment."""
+    return [
+        (i, j)
+        for i, j in word_alignment(reference, hypothesis)
+        if i is not None and j is not None and reference[i] == hypothesis[j]
+    ]
 
 
 class Interval(NamedTuple):

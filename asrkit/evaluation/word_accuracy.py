@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asrkit.evaluation.calibration import calibration_error
-from asrkit.evaluation.delays import agreeing
+from asrkit.evaluation.wer import agreeing
 from asrkit.runtime.words import Word
 
 
@@ -32,7 +31,7 @@ def word_accuracy(
     starts: list[float] = []
     ends: list[float] = []
     for words, reference, alignment in utterances:
-        pairs = agreeing(tuple(reference), tuple(word.text for word in words))
+        pairs = agreeing(reference, [word.text for word in words])
         correct = {j for _, j in pairs}
         confidences += [word.confidence for word in words]
         right += [j in correct for j in range(len(words))]
@@ -50,3 +49,22 @@ def median_and_p90(distances: list[float]) -> tuple[float, float] | None:
         return None
     median, p90 = np.percentile(distances, [50, 90]) * 1000
     return round(float(median), 1), round(float(p90), 1)
+
+
+def calibration_error(confidences: Sequence[float], right: Sequence[bool], bins: int = 10) -> float:
+    """Expected calibration error (Guo et al. 2017, On Calibration of Modern Neural Networks).
+
+    The distance between the mean confidence and the share that is right, in bins of equal width,
+    weighted by how many are in each. 0 is perfect; so is nothing.
+
+    Args:
+        confidences: 0 to 1.
+        right: whether each is.
+        bins: number of bins; the paper's figures use 15.
+    """
+    if not len(confidences):
+        return 0.0
+    sure, correct = np.asarray(confidences, dtype=float), np.asarray(right, dtype=float)
+    places = np.minimum((sure * bins).astype(int), bins - 1)
+    gaps = np.bincount(places, sure - correct, minlength=bins)
+    return float(np.abs(gaps).sum() / len(sure))

@@ -5,9 +5,7 @@ from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
-import jiwer
-
-from asrkit.evaluation.wer import percentage
+from asrkit.evaluation.wer import percentage, word_alignment
 
 DURATIONS = (0, 1, 2, 3, 5, 8, 12, 20, 30)  # seconds where the bins begin
 
@@ -50,17 +48,12 @@ class Recognized(NamedTuple):
 
 
 def word_pairs(reference: str, hypothesis: str) -> list[Pair]:
-    """The words of an alignment with the fewest errors, in order."""
+    """Return the words of an alignment with the fewest errors, in order."""
     words, found = reference.split(), hypothesis.split()
-    pairs = []
-    for part in jiwer.process_words(" ".join(words), " ".join(found)).alignments[0]:
-        left = words[part.ref_start_idx : part.ref_end_idx] if part.type != "insert" else []
-        right = found[part.hyp_start_idx : part.hyp_end_idx] if part.type != "delete" else []
-        pairs += [
-            Pair(left[i] if left else None, right[i] if right else None)
-            for i in range(max(len(left), len(right)))
-        ]
-    return pairs
+    return [
+        Pair(None if i is None else words[i], None if j is None else found[j])
+        for i, j in word_alignment(words, found)
+    ]
 
 
 class Group(NamedTuple):

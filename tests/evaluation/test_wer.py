@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from asrkit.evaluation.wer import ErrorRate, bootstrap, cer, wer
+from asrkit.evaluation.wer import ErrorRate, agreeing, bootstrap, cer, wer, word_alignment
 
 
 def distance(a: list[str], b: list[str]) -> int:
@@ -74,3 +74,17 @@ def test_control_errors_that_come_together_make_it_wider() -> None:
     apart = bootstrap(rates([2] * 100, [10] * 100))
     assert apart == (20.0, 20.0)
     assert together.high - together.low > 12
+
+
+def test_alignment_has_each_word_of_both_once_and_in_order() -> None:
+    pairs = [(None, 0), (0, 1), (1, None), (2, 2), (3, 3), (4, 4)]
+    assert word_alignment(list("abcde"), list("xacde")) == pairs
+    assert word_alignment([], ["a"]) == [(None, 0)]
+    assert word_alignment(["a"], []) == [(0, None)]
+    assert word_alignment([], []) == []
+
+
+def test_agreeing_tokens_are_pairs_of_equal_ones() -> None:
+    assert agreeing((1, 2, 3, 4), (1, 3, 4)) == [(0, 0), (2, 1), (3, 2)]
+    assert agreeing((1, 2), ()) == []
+    assert agreeing((5,), (6,)) == []

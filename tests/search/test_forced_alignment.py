@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from asrkit.evaluation.delays import Delay, agreeing, delays, summarize
+from asrkit.evaluation.delays import Delay, delays, summarize
 from asrkit.model import Context
 from asrkit.model.head import ctc_frames
 from asrkit.search.base import Hypothesis
@@ -98,12 +98,6 @@ def test_a_last_token_that_was_not_heard_has_no_delay() -> None:
     reference = Hypothesis((1, 2), (0, 4), (1, 5), (1.0,) * 2)
     hypothesis = Hypothesis((1,), (0,), (1,), (1.0,))
     assert delays(reference, hypothesis, Context(4), 8) == ([3], [])
-
-
-def test_agreeing() -> None:
-    assert agreeing((1, 2, 3, 4), (1, 3, 4)) == [(0, 0), (2, 1), (3, 2)]
-    assert agreeing((1, 2), ()) == []
-    assert agreeing((5,), (6,)) == []
 
 
 def test_summary() -> None:
