@@ -73,12 +73,12 @@ class Callers:
     def accept(self, arrival: float, caller: int, start: int) -> None:
         session = self.sessions[caller]
         session.accept(self.recordings[caller][start : start + self.size])
-        if session.waiting:
+        if session.seconds_waiting:
             self.due.setdefault(caller, arrival)
 
     def waiting(self, session: BatchedSession) -> int:
         """Segments that wait for the second pass."""
-        return len(session._streams.stream.ended_feats)
+        return len(session.stream.ended_feats)
 
     def note(self, before: list[tuple[Any, int]]) -> None:
         """Who has something new after a step."""
@@ -91,7 +91,7 @@ class Callers:
                 continue
             self.live_waits.append(self.clock - self.due.pop(i))
             self.ended.setdefault(i, []).extend([self.clock] * (waits - waited))
-            if session.waiting:
+            if session.seconds_waiting:
                 self.due[i] = self.clock
 
 

@@ -240,7 +240,7 @@ def segment_times(recognizer: Recognizer) -> tuple[float, float]:
     start = time.process_time()
     chunk_frames, ahead = first.spec.chunk_frames, first.spec.ahead_frames
     for chunk, _ in split_steps(feats[None], chunk_frames, first.spec.rate.lookahead, ahead):
-        state = first.step_of([*chunk], state).state
+        _, state = first.step_of([*chunk], state)
     middle = time.process_time()
     second.engine.step_of([feats], second.engine.init_state(1))
     return middle - start, time.process_time() - middle

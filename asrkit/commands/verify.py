@@ -175,8 +175,8 @@ def verify_batch(recognizer: Recognizer, feats: Tensor, alone: Tensor) -> float:
     batch = torch.cat([torch.nn.functional.pad(feats, (0, 0, 0, feats.size(1)), value=7.0), longer])
     batch = torch.nn.functional.pad(batch, (0, 0, 0, recognizer.engine.spec.ahead_frames))
     lengths = torch.tensor([feats.size(1), longer.size(1)])
-    output = recognizer.engine.step(batch, lengths, recognizer.engine.init_state(2))
-    return difference(alone, output.frames[:1, : int(output.lengths[0])])
+    (shorter, _), _ = recognizer.engine.step(batch, lengths, recognizer.engine.init_state(2))
+    return difference(alone, shorter[None])
 
 
 def verify_exported(file: ModelFile, path: str, samples: np.ndarray) -> bool:

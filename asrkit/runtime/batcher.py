@@ -1,82 +1,48 @@
-"""Many streams, each where it is, in one step of the network."""
+"""Many streams, each anywhere in its audio, in one step of the network."""
 
 import math
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from types import TracebackType
 
 import numpy as np
-import torch
 
 from asrkit import audio
+from asrkit.backends import Backend
 from asrkit.errors import UserError, shown, whole_number
-from asrkit.model import FULL_CONTEXT, EncoderState
+from asrkit.model import FULL_CONTEXT
 from asrkit.runtime.recognizer import Phrases, Recognizer
-from asrkit.runtime.results import Result
+from asrkit.runtime.steps import Steps
 from asrkit.runtime.stream import Stream
-from asrkit.runtime.turns import Streams
+from asrkit.runtime.turns import Turns
 
-# Of audio in a step of the second pass of several streams: live chunks wait for it. Of 50 streams
+# Audio in a step of the second pass of several streams: live chunks wait for it. With 50 streams
 # one live result in a hundred came later than 120 ms with 30 s, and than 80 ms with 10 s.
 MOST_ENDED_MS = 10_000
 PATIENT_TURN = 5  # steps of which one is for patient sessions, where others wait
 PATIENT_ROWS = 4  # in such a step: a live chunk waits for it
-
-
 MOST_COMMITS = 100  # of a session that wait for steps: each begins a stream with a state of its own
 
 
 class AheadError(UserError):
-    """Audio that comes faster than the network takes it: the same call may succeed later."""
+    """Audio that comes faster than the network processes it: the same call may succeed later."""
 
 
-class BatchedSession:
-    """A session among those of a batcher, whose steps take it on.
+class BatchedSession(Turns):
+    """A session among those of a batcher, whose steps advance it.
 
-    Its results are those of a session of its own, and so are its exceptions: one that comes up in
-    a step is the session's `error`, and the others go on.
+    Its results and exceptions are those of a `Session`. An exception of a step is the session's
+    `error`, and the other sessions go on.
 
-    Args:
-        streams: of the session.
+    Attributes:
         max_ahead: seconds of audio that may wait for steps.
         patient: whether it leaves most steps to others, as a recording does to live audio.
     """
 
-    def __init__(self, streams: Streams, max_ahead: float, patient: bool = False) -> None:
-        self._streams, self._max_ahead, self.patient = streams, max_ahead, patient
-
-    @property
-    def result(self) -> Result:
-        """What is known so far; final after `end` and the steps that take what was left.
-
-        Raises:
-            RuntimeError: if the session failed, because of its `error`.
-        """
-        self._streams.check()
-        return self._streams.result
-
-    @property
-    def error(self) -> BaseException | None:
-        """What ended the session before its time, as an exception of its search or postprocess."""
-        return self._streams.error
-
-    @property
-    def waiting(self) -> float:
-        """Seconds of audio that could go through the network now."""
-        return self._streams.seconds_due
-
-    @property
-    def commits(self) -> int:
-        """How many commits have been followed, to the end of the segment."""
-        return self._streams.commits
-
-    @property
-    def taken(self) -> float:
-        """Seconds of audio that have gone through the network."""
-        return self._streams.seconds_taken
+    max_ahead = math.inf
+    patient = False
 
     def accept(self, samples: np.ndarray) -> None:
-        """Take any number of samples, also 0 or 1.
+        """Append any number of samples, also 0 or 1.
 
         Args:
             samples: float32 in [-1, 1] or int16, (n,) or (n, channels).
@@ -84,49 +50,47 @@ class BatchedSession:
         Raises:
             AudioError: for samples that cannot be used; the session is as it was before.
             AheadError: if `max_ahead` seconds wait; likewise.
-            RuntimeError: after `end`, after `Batcher.drop`, or if the session failed.
+            RuntimeError: after `finish`, after `Batcher.cancel`, or if the session failed.
         """
-        self._streams.check_open()
+        self._check_open()
         samples = audio.mono(samples)
-        if self.waiting >= self._max_ahead:
+        waiting = self.seconds_waiting
+        if waiting >= self.max_ahead:
             raise AheadError(
-                f"{self.waiting:.1f} s of audio wait for the network, and at most "
-                f"{self._max_ahead:g} s may: take steps, or send it more slowly"
+                f"{waiting:.1f} s of audio wait for the network, and at most "
+                f"{self.max_ahead:g} s may: take steps, or send it more slowly"
             )
-        for piece in self._streams.pieces(samples):
-            self._streams.put(piece)
+        self._append(samples)
 
     def commit(self) -> None:
-        """As `Session.commit`; the steps that it needs come before those of later samples.
+        """Commit as `Session.commit`; the steps of this turn come before those of later samples.
 
         Raises:
             AheadError: if too many commits wait for steps; the session is as it was before.
             RuntimeError: as `accept`.
         """
-        self._streams.check_open()
-        if self._streams.num_waiting > MOST_COMMITS:
+        self._check_open()
+        self._follow()
+        if len(self._turns) > MOST_COMMITS:
             raise AheadError(f"{MOST_COMMITS} commits wait for the network: take steps")
-        self._streams.commit()
+        self._commit()
 
-    def end(self) -> None:
-        """There is no more audio to come.
+    def finish(self) -> None:
+        """Finish the session: no more audio comes. Steps make its result final.
 
         Raises:
             RuntimeError: if the session failed.
         """
-        self._streams.check()
-        self._streams.end()
-
-    def save(self, key: bytes | None = None) -> bytes:
-        """As `Session.save`, also after `end`; what waits for a step is saved, too."""
-        return self._streams.save(key)
+        self._check()
+        self._finish()
 
 
 class Batcher:
-    """Sessions that share the steps of a recogniser's network; for one thread.
+    """Sessions that share the steps of a recogniser's network, for one thread.
 
         session = batcher.start()
         session.accept(samples)
+        session.finish()
         while moved := batcher.step():
             for session in moved:
                 print(session.result)
@@ -153,10 +117,10 @@ class Batcher:
             raise UserError(f"max_ahead must be above 0 seconds, got {shown(max_ahead)}")
         self.recognizer, self.max_rows = recognizer, rows
         self.max_ahead = math.inf if max_ahead is None else max_ahead
-        self._sessions: list[BatchedSession] = []  # that go on, the one that waited longest first
-        # Of streams that made their last step together: their states, views of one in one piece.
-        self._together: dict[tuple[Stream, ...], EncoderState] = {}
-        self._live = False  # whether the last step was one of chunks
+        # Those that go on, the one that waited longest first.
+        self._sessions: list[BatchedSession] = []
+        self._steps = Steps()
+        self._live = False  # whether the last step was one of the first pass
         self._passed = 0  # steps in which patient sessions waited for others
         self._closed = False
 
@@ -178,14 +142,14 @@ class Batcher:
         recognizer: Recognizer | None = None,
         patient: bool = False,
     ) -> BatchedSession:
-        """A new session of samples at this rate, with hotwords of its own.
+        """Start a session of samples at this rate, with hotwords of its own.
 
         Args:
             sample_rate: Hz.
             hotwords: as `Recognizer.with_hotwords` takes them.
-            recognizer: on the same backend, with a search, endpointer, postprocess or second pass
-                of its own; the batcher's if None.
-            patient: leave most steps to the sessions that are not, as a recording does to live
+            recognizer: recogniser on the same backend, with a search, endpointer, postprocess or
+                second pass of its own; the batcher's if None.
+            patient: whether to leave most steps to other sessions, as a recording does to live
                 audio.
 
         Raises:
@@ -193,64 +157,59 @@ class Batcher:
             UserError: for hotwords that cannot be used, or a recogniser on another backend.
             RuntimeError: after `close`.
         """
-        streams = (recognizer or self.recognizer).streams(sample_rate, hotwords)
-        return self._begin(streams, recognizer, patient)
-
-    def _begin(
-        self, streams: Streams, recognizer: Recognizer | None, patient: bool = False
-    ) -> BatchedSession:
-        if self._closed:
-            raise RuntimeError("this batcher is closed; make another one")
-        if recognizer is not None and recognizer.backend is not self.recognizer.backend:
-            raise UserError("a session's recognizer has to be on the batcher's own backend")
-        session = BatchedSession(streams, self.max_ahead, patient)
-        self._sessions.append(session)
-        return session
+        session = self._own(recognizer).begin(BatchedSession, sample_rate, hotwords)
+        session.patient = patient
+        return self._add(session)
 
     def restore(
         self, data: bytes, key: bytes | None = None, recognizer: Recognizer | None = None
     ) -> BatchedSession:
-        """A session that was saved, among those of this batcher; as `Recognizer.restore`.
+        """Restore a saved session as `Recognizer.restore`, among those of this batcher.
 
         Args:
-            data: of a session of a recogniser like the one below.
+            data: session of a recogniser like the one below.
             key: with which it was saved.
             recognizer: as `start` takes it.
         """
-        return self._begin((recognizer or self.recognizer).restored(data, key), recognizer)
+        return self._add(self._own(recognizer).restored(BatchedSession, data, key))
 
-    def drop(self, session: BatchedSession) -> None:
-        """End a session whose result nobody waits for any more, and forget it."""
-        session._streams.give_up()
-        self._leave()
+    def cancel(self, session: BatchedSession) -> None:
+        """End a session without a result and forget it."""
+        session._cancel()
+        self._forget_over()
 
     def close(self) -> None:
-        """Drop all sessions, and start no others."""
+        """Cancel all sessions, and start no others."""
         for session in self._sessions:
-            session._streams.give_up()
-        self._leave()
+            session._cancel()
+        self._forget_over()
         self._closed = True
 
     def step(self) -> list[BatchedSession]:
-        """One step of the network; the sessions that it took on, none if there is nothing to do.
+        """Take one step of the network and return the sessions that it advanced, if any.
 
-        Of a chunk of each session that has one, or of what waits for the second pass. Where both
-        wait they take turns, so that a live result comes at most one step of the second pass later.
+        A step is over a chunk of each session that has one, or over segments that wait for the
+        second pass. Where both wait, the passes alternate: a live result comes at most one step of
+        the second pass later.
 
-        An exception that a session's search or postprocess raises is that session's `error`: it
-        goes no further, and the others do. One of the network is raised, and all is as it was
-        before.
+        An exception of a session's search or postprocess ends this session, as its `error`. An
+        exception of the network is raised, and all sessions are as they were before.
         """
-        self._leave()
-        streams = {session._streams.stream: session for session in self._sessions}
-        ready = self._first([each for each in streams if each.due or each.ended_feats], streams)
+        self._forget_over()
+        sessions = {session.stream: session for session in self._sessions}
+        ready = self._first([each for each in sessions if each.due or each.ended_feats], sessions)
         live = [stream for stream in ready if stream.due][: self.max_rows]
         ended = [stream for stream in ready if stream.ended_feats]
         self._live = bool(live) and not (ended and self._live)
         if not live and not ended:
             return []
-        rows = self._step_live(live) if self._live else self._step_ended(ended)
-        moved = [streams[row] for row in rows]
+        rows = live if self._live else self._together(ended)
+        if self._live:
+            most = self.recognizer.engine.spec.step_frames
+            self._steps.first_pass(rows, [min(row.due, most) for row in rows])
+        else:
+            self._steps.second_pass(rows)
+        moved = [sessions[row] for row in rows]
         # They wait behind those that have not had their turn.
         self._sessions = [each for each in self._sessions if each not in moved] + moved
         return moved
@@ -258,7 +217,7 @@ class Batcher:
     def _first(
         self, ready: list[Stream], sessions: Mapping[Stream, BatchedSession]
     ) -> list[Stream]:
-        """The ready streams that may be in the next step, the one that waits longest first.
+        """Return the ready streams that may be in the next step, the longest waiting first.
 
         Patient sessions have a few rows in every `PATIENT_TURN`-th step, where others wait.
         """
@@ -271,62 +230,44 @@ class Batcher:
         is_alone = all(each.patient for each in sessions.values())
         return patient if is_alone else patient[:PATIENT_ROWS]
 
-    def _step_live(self, rows: list[Stream]) -> list[Stream]:
-        """A chunk of each of these streams."""
-        engine = self.recognizer.engine
-        chunks = [row.feats(min(row.due, engine.spec.step_frames)) for row in rows]
-        output = engine.step_of(chunks, self._joined(rows))
-        self._unshare(rows, moving=rows)  # not before: a step that fails leaves all as it was
-        rows_of_fields = (field.split(1) for field in output.state)
-        states = [EncoderState(*each) for each in zip(*rows_of_fields, strict=True)]
-        for i, (row, count) in enumerate(zip(rows, output.lengths.tolist(), strict=True)):
-            with suppress(Exception), row.changing():
-                row.give(output.frames[i, :count], states[i], len(chunks[i]))
-        self._together[tuple(rows)] = output.state
-        if any(row.state is not own for row, own in zip(rows, states, strict=True)):
-            self._unshare(rows)
-        return rows
-
-    def _step_ended(self, waiting: list[Stream]) -> list[Stream]:
-        """The second pass of a piece of each of these streams, as many as a step may take."""
-        engine = self.recognizer.engine
-        second = waiting[0].second
-        assert second is not None
-        alike = [row for row in waiting if row.second and row.second.backend is second.backend]
-        rate = engine.spec.rate
+    def _together(self, ended: list[Stream]) -> list[Stream]:
+        """Return the streams whose second pass may share a step with the first stream's."""
+        rows: list[Stream] = []
+        longest = 0
+        alike = [each for each in ended if backend_of(each) is backend_of(ended[0])]
+        rate = self.recognizer.engine.spec.rate
         most = MOST_ENDED_MS // rate.frame_ms * rate.factor  # feature frames
-        rows, longest = alike[:1], len(alike[0].ended_feats[0])
-        for stream in alike[1 : self.max_rows]:
+        for stream in alike[: self.max_rows]:
             longest = max(longest, len(stream.ended_feats[0]))
-            if longest * (len(rows) + 1) > most:
+            if rows and longest * (len(rows) + 1) > most:
                 break
             rows.append(stream)
-        pieces = [row.ended_feats[0] for row in rows]
-        output = second.step_of(pieces, second.init_state(len(rows)))
-        for i, (row, count) in enumerate(zip(rows, output.lengths.tolist(), strict=True)):
-            with suppress(Exception), row.changing():
-                row.settle(output.frames[i, :count])
         return rows
 
-    def _leave(self) -> None:
-        """Sessions that are over are forgotten."""
-        self._unshare([row for rows in self._together for row in rows if row.over])
-        self._sessions = [each for each in self._sessions if not each._streams.over]
+    def _own(self, recognizer: Recognizer | None) -> Recognizer:
+        """Return the recogniser of a new session.
 
-    def _joined(self, rows: list[Stream]) -> EncoderState:
-        """The states of some rows, as those of a batch."""
-        together = self._together.get(tuple(rows))
-        if together is not None:  # nobody came or left since their last step
-            return together
-        return EncoderState(*map(torch.cat, zip(*(row.state for row in rows), strict=True)))
-
-    def _unshare(self, streams: list[Stream], moving: Sequence[Stream] = ()) -> None:
-        """Streams that were in one step with one of these get states of their own.
-
-        Views would keep the states of all in memory as long as the slowest. Those that are moving
-        on get new ones anyway.
+        Raises:
+            UserError: for a recogniser on another backend.
+            RuntimeError: after `close`.
         """
-        for rows in [rows for rows in self._together if not set(rows).isdisjoint(streams)]:
-            del self._together[rows]
-            for row in set(rows).difference(moving):
-                row.state = EncoderState(*(each.clone() for each in row.state))
+        if self._closed:
+            raise RuntimeError("this batcher is closed; make another one")
+        if recognizer is not None and recognizer.backend is not self.recognizer.backend:
+            raise UserError("a session's recognizer has to be on the batcher's own backend")
+        return recognizer or self.recognizer
+
+    def _add(self, session: BatchedSession) -> BatchedSession:
+        session.max_ahead = self.max_ahead
+        self._sessions.append(session)
+        return session
+
+    def _forget_over(self) -> None:
+        """Forget the sessions that are over."""
+        self._steps.separate_over()
+        self._sessions = [each for each in self._sessions if not each.over]
+
+
+def backend_of(stream: Stream) -> Backend | None:
+    """Return the backend of a stream's second pass."""
+    return None if stream.second is None else stream.second.backend

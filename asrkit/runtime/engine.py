@@ -8,7 +8,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from asrkit.audio import Frontend
 from asrkit.backends import Backend, Spec
-from asrkit.model import EncoderState, NetworkOutput
+from asrkit.model import EncoderState
 from asrkit.runtime.vad import SpeechDetector
 
 
@@ -48,11 +48,25 @@ class Engine:
         return self.backend.init_state(batch_size)
 
     @torch.inference_mode()
-    def step(self, feats: Tensor, lengths: Tensor, state: EncoderState) -> NetworkOutput:
-        """(B, T, F), (B,) and the past -> NetworkOutput. Steps but the last take whole chunks."""
-        return self.backend.step(feats, lengths, state)
+    def step(
+        self, feats: Tensor, lengths: Tensor, state: EncoderState
+    ) -> tuple[list[Tensor], EncoderState]:
+        """Return the head's frames of each stream, (E, V), and the new past.
 
-    def step_of(self, feats: Sequence[Tensor], state: EncoderState) -> NetworkOutput:
-        """As `step`, of streams with (T, F) each, which may be of different lengths."""
+        All steps of a stream but the last take whole chunks.
+
+        Args:
+            feats: (B, T, F).
+            lengths: (B,) valid feature frames.
+            state: past of the B streams.
+        """
+        output = self.backend.step(feats, lengths, state)
+        rows = zip(output.frames, output.lengths.tolist(), strict=True)
+        return [frames[:size] for frames, size in rows], output.state
+
+    def step_of(
+        self, feats: Sequence[Tensor], state: EncoderState
+    ) -> tuple[list[Tensor], EncoderState]:
+        """Return what `step` returns, for streams with (T, F) each of any lengths."""
         lengths = torch.tensor([len(each) for each in feats], device=feats[0].device)
         return self.step(pad_sequence([*feats], batch_first=True), lengths, state)

@@ -4,7 +4,7 @@ import copy
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -27,10 +27,10 @@ from asrkit.runtime.results import Result
 from asrkit.runtime.second_pass import SecondPass
 from asrkit.runtime.serialization import SavedStreamError, read, unpack
 from asrkit.runtime.session import Session
-from asrkit.runtime.stream import PIECE_SECONDS, Stream, duration
+from asrkit.runtime.stream import Stream, duration
 from asrkit.runtime.threads import survive_forks
 from asrkit.runtime.transcript import DecodingOptions, Transcript
-from asrkit.runtime.turns import Streams, StreamsValue
+from asrkit.runtime.turns import PACKET_SECONDS, Turns, TurnsValue
 from asrkit.runtime.vad import SpeechDetector
 from asrkit.runtime.windows import Windows
 from asrkit.search import Search, is_fusing, plus
@@ -38,6 +38,7 @@ from asrkit.terms import UNKNOWN, Terms
 from asrkit.text import Tokenizer, normalize
 
 Phrases = Mapping[str, float] | Iterable[str]  # with weights, or without
+T = TypeVar("T", bound=Turns)
 
 
 class Recognizer:
@@ -239,14 +240,14 @@ class Recognizer:
             AudioError: for a sample rate out of range.
             UserError: for hotwords that `with_hotwords` does not take.
         """
-        return Session(self.streams(sample_rate, hotwords))
+        return self.begin(Session, sample_rate, hotwords)
 
-    def streams(self, sample_rate: int, hotwords: Phrases | None = None) -> Streams:
-        """The streams of a session, without steps, which are the caller's to make."""
+    def begin(self, make: Callable[..., T], sample_rate: int, hotwords: Phrases | None = None) -> T:
+        """Return what `make` returns for the arguments of `Turns`: a session of any kind."""
         phrases = {} if hotwords is None else weighed(hotwords)
         decoding = self.with_hotwords(phrases).decoding
         begin = functools.partial(Stream, self.engine, decoding, sample_rate)
-        return Streams(begin, phrases, self.identity)
+        return make(begin, phrases, self.identity)
 
     def restore(self, data: bytes, key: bytes | None = None) -> Session:
         """A session that `save` has written, where it was: it goes on as if nothing had happened.
@@ -260,22 +261,22 @@ class Recognizer:
             SavedStreamError: for data of another recogniser, or that was changed; with a key, also
                 for data without its tag. Without one, data that somebody made up may give any text.
         """
-        return Session(self.restored(data, key))
+        return self.restored(Session, data, key)
 
-    def restored(self, data: bytes, key: bytes | None) -> Streams:
-        """As `restore`, without the steps."""
+    def restored(self, make: Callable[..., T], data: bytes, key: bytes | None) -> T:
+        """Restore a session of any kind, as `begin` makes one."""
         theirs, raw, tensors = unpack(data, key)
         if others := differences(theirs, self.identity()):
             raise SavedStreamError(
                 f"the stream was saved by another recogniser, with {'; '.join(others[:3])}"
             )
         try:
-            value = read(StreamsValue, raw, tensors)
-            streams = self.streams(value.sample_rate, value.hotwords)
-            streams.restore(value)
+            value = read(TurnsValue, raw, tensors)
+            session = self.begin(make, value.sample_rate, value.hotwords)
+            session._restore(value)
         except ValueError as error:
             raise SavedStreamError(f"the saved stream is damaged: {reason(error)}") from None
-        return streams
+        return session
 
     def identity(self) -> dict[str, Any]:
         """The values that must be equal where a saved stream is restored, as JSON.
@@ -308,7 +309,7 @@ class Recognizer:
             UserError: for hotwords that cannot be.
         """
         if isinstance(samples, (str, Path)):
-            blocks = audio.mono_blocks(samples, PIECE_SECONDS, channel=channel)
+            blocks = audio.mono_blocks(samples, PACKET_SECONDS, channel=channel)
             return self.transcribe_blocks(blocks, hotwords)
         session = self.start(sample_rate, hotwords)
         mixer = audio.Mixer("the array", channel)
@@ -385,8 +386,7 @@ class Recognizer:
         engine, spec = self.engine, self.engine.spec
         ahead = spec.rate.factor * spec.context.right  # only seen: no row has frames there
         feats = functional.pad(feats, (0, 0, 0, ahead))
-        output = engine.step(feats, lengths, engine.init_state(len(feats)))
-        return [row[:n] for row, n in zip(output.frames, output.lengths.tolist(), strict=True)]
+        return engine.step(feats, lengths, engine.init_state(len(feats)))[0]
 
     def read(self, frames: Tensor, num_samples: int) -> Result:
         """The result of a whole recording of so many samples at 16 kHz, from its (E, V): in one
@@ -397,7 +397,7 @@ class Recognizer:
             self.engine.frontend.lead_ms,
         )  # fmt: skip
         seconds = duration(num_samples)
-        transcript.accept(frames, seconds)
+        transcript.append(frames, seconds)
         return transcript.finish(seconds)
 
 

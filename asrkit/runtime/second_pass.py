@@ -1,9 +1,9 @@
 """The second pass: the frames of a segment that has ended, recognised again in a larger context.
 
-A stream is divided into pieces where pauses are, each in the middle of its pause. The network sees
-a piece from LEFT_MS before it up to the frame at which the pause was long enough, so that no word
+A stream is divided into spans where pauses are, each in the middle of its pause. The network sees
+a span from LEFT_MS before it up to the frame at which the pause was long enough, so that no word
 lies at an edge of what it sees; the text is that of the frames in between. Measured on an4 with
-pauses of 300 and 600 ms: pieces that end where the pause was long enough, without the second before
+pauses of 300 and 600 ms: spans that end where the pause was long enough, without the second before
 them, make 131 and 41 errors in 600 words, these 35 and 30, and whole recordings 30.
 """
 
@@ -19,8 +19,8 @@ from asrkit.runtime.endpoint import frames_of
 from asrkit.runtime.engine import Engine
 from asrkit.search import Search
 
-LEFT_MS = 1000  # that the network sees before a piece
-LONGEST_MS = 30_000  # of a piece: bounds memory, and the time that others wait for it
+LEFT_MS = 1000  # that the network sees before a span
+LONGEST_MS = 30_000  # of a span: bounds memory, and the time that others wait for it
 
 
 class SecondPass(NamedTuple):
@@ -30,50 +30,50 @@ class SecondPass(NamedTuple):
     search: Search
 
 
-class Piece(NamedTuple):
+class Span(NamedTuple):
     """Encoder frames of a stream, counted from its start, to recognise once more."""
 
     first: int  # what the network sees begins here,
     start: int  # its text here,
     end: int  # which ends before this frame,
     last: int  # and what it sees before this one
-    ends: bool  # whether a segment ends with the piece
+    ends: bool  # whether a segment ends with the span
 
     def of(self, frames: Tensor) -> Tensor:
         """Those of its text, of all that the network made of it: (first … last, V) -> (E, V)."""
         return frames[self.start - self.first : self.end - self.first]
 
 
-class PiecesValue(NamedTuple):
-    """Where the open piece is."""
+class SpansValue(NamedTuple):
+    """Where the open span is."""
 
     start: int
     quiet: tuple[bool, ...]
     open: bool
 
 
-class Pieces:
-    """Divides a stream into pieces. They do not depend on how many frames come at once.
+class Spans:
+    """Divides a stream into spans. They do not depend on how many frames come at once.
 
     Args:
         frame_ms: milliseconds of an encoder frame.
 
     Attributes:
-        first: the first frame that the next piece needs.
+        first: the first frame that the next span needs.
     """
 
     def __init__(self, frame_ms: int) -> None:
         self._left, self._longest = frames_of(LEFT_MS, frame_ms), frames_of(LONGEST_MS, frame_ms)
-        self._start = 0  # of the open piece
+        self._start = 0  # of the open span
         self._quiet: list[bool] = []  # of its frames
-        self._open = False  # whether its segment has pieces before it
+        self._open = False  # whether its segment has spans before it
 
     @property
     def first(self) -> int:
         return max(0, self._start - self._left)
 
-    def accept(self, quiet: Sequence[bool]) -> list[Piece]:
-        """Take more frames; the pieces of an open segment that has become too long for one.
+    def append(self, quiet: Sequence[bool]) -> list[Span]:
+        """Append frames; return the spans of an open segment that is too long for one.
 
         They end in the middle of the longest pause in their second half.
 
@@ -84,40 +84,40 @@ class Pieces:
         found = []
         while len(self._quiet) > self._longest:
             size = middle_of_pause(self._quiet, self._longest, self._left)
-            found.append(self._piece(size, self._longest, ends=False))
+            found.append(self._span(size, self._longest, ends=False))
         return found
 
-    def end_segment(self) -> Piece:
-        """The last piece of a segment that ends with a pause here."""
+    def end_segment(self) -> Span:
+        """The last span of a segment that ends with a pause here."""
         pause = next((i for i, each in enumerate(reversed(self._quiet)) if not each), 0)
-        return self._piece(len(self._quiet) - pause // 2, len(self._quiet), ends=True)
+        return self._span(len(self._quiet) - pause // 2, len(self._quiet), ends=True)
 
-    def end(self) -> Piece | None:
-        """The last piece of the stream; None if no frame is left."""
+    def finish(self) -> Span | None:
+        """Return the last span of the stream; None if no frame is left."""
         size = len(self._quiet)
-        return self._piece(size, size, ends=True) if size or self._open else None
+        return self._span(size, size, ends=True) if size or self._open else None
 
     @property
-    def value(self) -> PiecesValue:
-        return PiecesValue(self._start, tuple(self._quiet), self._open)
+    def value(self) -> SpansValue:
+        return SpansValue(self._start, tuple(self._quiet), self._open)
 
-    def restore(self, value: PiecesValue, frame: int) -> None:
+    def restore(self, value: SpansValue, frame: int) -> None:
         """Go on from a value, of a stream of so many frames.
 
         Raises:
             ValueError: if it cannot be one.
         """
         if not (0 <= value.start <= frame and len(value.quiet) <= self._longest):
-            raise ValueError("the open piece does not lie in the stream")
+            raise ValueError("the open span does not lie in the stream")
         self._start, self._quiet, self._open = value.start, [*value.quiet], value.open
 
-    def _piece(self, size: int, seen: int, ends: bool) -> Piece:
+    def _span(self, size: int, seen: int, ends: bool) -> Span:
         """One of so many frames, of which the network sees more."""
         start = self._start
-        piece = Piece(self.first, start, start + size, start + seen, ends)
+        span = Span(self.first, start, start + size, start + seen, ends)
         del self._quiet[:size]
         self._start, self._open = start + size, not ends
-        return piece
+        return span
 
 
 def middle_of_pause(quiet: Sequence[bool], longest: int, left: int) -> int:
@@ -126,8 +126,8 @@ def middle_of_pause(quiet: Sequence[bool], longest: int, left: int) -> int:
     Args:
         quiet: whether nothing is said in each frame.
         longest: number of frames that are looked at.
-        left: frames at their end that a piece never has, so that the network sees what follows it.
-            Without a pause the piece ends before these.
+        left: frames at their end that a span never has, so that the network sees what follows it.
+            Without a pause the span ends before these.
     """
     half, most = longest // 2, longest - left
     pause = longest_pause(quiet[half:most])
@@ -146,7 +146,7 @@ def longest_pause(quiet: Sequence[bool]) -> range | None:
 
 
 class KeptFeatures:
-    """Feature frames of a stream that a piece may still need, by their number."""
+    """Feature frames of a stream that a span may still need, by their number."""
 
     def __init__(self) -> None:
         self._parts: deque[Tensor] = deque()  # each (t, F)

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from asrkit import audio
-from asrkit.errors import shown
 from asrkit.model import EncoderState
 from asrkit.runtime.engine import Engine
 from asrkit.runtime.second_pass import KeptFeatures
@@ -20,7 +19,6 @@ from asrkit.runtime.vad import SpeechState
 from asrkit.runtime.windows import Windows
 
 MOST_WAITING = 100  # frames whose samples wait: those of a chunk, in long chunks of a second
-PIECE_SECONDS = 30  # longest piece of audio worked on at once: bounds memory, not results
 
 
 class StreamValue(NamedTuple):
@@ -41,14 +39,14 @@ class StreamValue(NamedTuple):
 
 
 class Stream:
-    """A stream without the network's steps: those are its owner's, alone or with other streams.
+    """A stream without the steps of the network, which `Steps` takes for one stream or several.
 
         with stream.changing():
-            stream.put(samples)
-            feats = stream.feats(stream.due)           # (T, F)
-            stream.give(frames, state, len(feats))  # of a step from stream.state over feats
+            stream.append(samples)
+            feats = stream.feats(stream.due)  # (T, F)
+            stream.advance(frames, state, len(feats))  # of a step over feats from stream.state
             while stream.ended_feats:
-                stream.settle(frames)  # of a step of the second pass over stream.ended_feats[0]
+                stream.finalize(frames)  # of a step of the second pass over stream.ended_feats[0]
 
     Args:
         engine: on which the stream runs.
@@ -58,11 +56,11 @@ class Stream:
     Attributes:
         state: the network's past.
         second: what makes the steps of the second pass, if there is one.
-        ended_feats: each (T, F) of a piece that waits for the second pass.
-        result: what is known so far.
+        ended_feats: each (T, F) of a span that waits for the second pass.
+        result: result so far.
         ended: whether there are no more samples to come.
         error: what ended the stream before its time, if anything did.
-        over: whether it goes no further: it is final, failed, or was given up.
+        over: whether it is final, failed or cancelled.
 
     Raises:
         AudioError: for a sample rate out of range.
@@ -102,19 +100,19 @@ class Stream:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """What changes the stream. Whatever is raised in it, Ctrl-C too, ends the stream.
+        """Change the stream. An exception in the block, Ctrl-C too, ends the stream.
 
-        Half of what it was given may have been taken then.
+        The input may have been processed only in part.
         """
         try:
             yield
         except BaseException as error:
             self.error = error
-            self.give_up()
+            self.cancel()
             raise
 
-    def give_up(self) -> None:
-        """Go no further, and keep nothing of what waits."""
+    def cancel(self) -> None:
+        """End the stream without a result and drop all data that waits."""
         self.over = self.ended = True
         self._feats.clear()
         self._kept.clear()
@@ -122,45 +120,27 @@ class Stream:
         self._pending, self._past = 0, self._past[:, :0].clone()
         self._samples, self._packets = self._past, self._packets[:0].copy()
 
-    def check(self) -> None:
-        """Raises RuntimeError if the stream failed."""
-        if self.error is not None:
-            kind, message = type(self.error).__name__, shown(str(self.error))
-            raise RuntimeError(
-                f"this session failed, start another one: {kind}({message})"
-            ) from self.error
+    def finish(self) -> None:
+        """End the stream: no more samples come."""
+        self.append(np.zeros(0, dtype=np.float32), last=True)
 
-    def check_open(self) -> None:
-        """Raises RuntimeError if the stream has ended or failed."""
-        self.check()
-        if self.ended:
-            raise RuntimeError("this session has ended; start another one")
-
-    def pieces(self, samples: np.ndarray) -> list[np.ndarray]:
-        """Mono samples in pieces short enough to be worked on at once."""
-        size = PIECE_SECONDS * self.sample_rate
-        return [samples[start : start + size] for start in range(0, len(samples), size)]
-
-    def end(self) -> None:
-        """There are no more samples to come."""
-        self.put(np.zeros(0, dtype=np.float32), last=True)
-
-    def put(self, samples: np.ndarray, last: bool = False) -> None:
-        """Samples, mono -> samples at 16 kHz -> frames that wait for the network.
+    def append(self, samples: np.ndarray, last: bool = False) -> None:
+        """Append mono samples: samples at 16 kHz -> frames that wait for the network.
 
         Small packets are joined until they may complete a chunk: each call has a fixed cost.
         """
         self._packets = np.concatenate(
             [self._packets, samples], dtype=self._packets.dtype, casting="same_kind"
         )
-        most = -(-self._num_put * audio.SAMPLE_RATE // self.sample_rate)  # that all put can give
+        # samples at 16 kHz that all appended ones can give
+        most = -(-self._num_appended * audio.SAMPLE_RATE // self.sample_rate)
         if last or self._completes(most - self._unresampled.given):
             self._resample(last)
             if last or self._completes(0):
                 self._extract(last)
         self.ended = last
         if last and not self.due:
-            self._finish()
+            self._finalize()
 
     def _completes(self, more: int) -> bool:
         """Whether the frames of so many more samples at 16 kHz complete a chunk, or are enough."""
@@ -225,7 +205,7 @@ class Stream:
         return min(self.due, self.engine.spec.step_frames) if self._resets else self.due
 
     def feats(self, frames: int) -> Tensor:
-        """(T, F), T = `frames` of those that wait. They stay until `give`."""
+        """Return (T, F), T = `frames` of those that wait. They stay until `advance`."""
         parts = [self._no_feats]
         for part in self._feats:
             if frames == 0:
@@ -234,11 +214,16 @@ class Stream:
             frames -= len(parts[-1])
         return torch.cat(parts)
 
-    def give(self, frames: Tensor, state: EncoderState, num_feats: int) -> None:
-        """Append what the network made of `num_feats` feature frames: (E, V), and the state after.
+    def advance(self, frames: Tensor, state: EncoderState, num_feats: int) -> None:
+        """Advance by a step of the network over `num_feats` feature frames.
 
-        Those that it saw ahead, and that the next window sees before its text, stay for the next
-        step.
+        Frames that the step saw ahead, and those that the next window sees before its text, stay
+        for the next step.
+
+        Args:
+            frames: (E, V) of the head.
+            state: the network's past after them.
+            num_feats: feature frames of the step.
         """
         if self._windows is not None and num_feats < self._pending:
             frames, num_feats = self._window_text(frames, last=False)
@@ -252,12 +237,12 @@ class Stream:
             self._kept.append(self.feats(num_feats))
         self._drop(num_feats)
         self.state = state
-        self._transcript.accept(frames, self._duration, self._speech[:count])
+        self._transcript.append(frames, self._duration, self._speech[:count])
         del self._speech[:count]
         if self._resets and self._transcript.ended > ended:
             self.state = self.engine.init_state(1)
         if self.ended and not self.due:
-            self._finish()
+            self._finalize()
         else:
             self._move_on()
 
@@ -270,10 +255,10 @@ class Stream:
         seen = end - self._windows.before(end) - (start - self._windows.before(start))
         return text, self.engine.spec.rate.factor * seen
 
-    def settle(self, frames: Tensor) -> None:
-        """What the second pass made of `ended_feats[0]`: (E, V)."""
+    def finalize(self, frames: Tensor) -> None:
+        """Finalize the text of `ended_feats[0]` with its frames of the second pass: (E, V)."""
         self.ended_feats.popleft()
-        self._transcript.settle(frames, self._duration)
+        self._transcript.finalize(frames, self._duration)
         self._move_on()
 
     def _drop(self, frames: int) -> None:
@@ -282,39 +267,39 @@ class Stream:
             part = self._feats.popleft()
             if len(part) > frames:
                 rest = part[frames:]
-                # A view would keep a long piece in memory for the sake of its last frames.
+                # A view would keep a long span in memory for the sake of its last frames.
                 short = len(rest) < self.engine.spec.chunk_frames
                 self._feats.appendleft(rest.clone() if short else rest)
             frames -= min(frames, len(part))
 
-    def _finish(self) -> None:
+    def _finalize(self) -> None:
         self._transcript.finish(self._duration)
         self._move_on()
         self._drop(self._pending)
 
     def _move_on(self) -> None:
-        """The result anew, and what new pieces need."""
+        """The result anew, and what new spans need."""
         factor, transcript = self.engine.spec.rate.factor, self._transcript
-        for piece, _ in list(transcript.waiting)[len(self.ended_feats) :]:
+        for span, _ in list(transcript.waiting)[len(self.ended_feats) :]:
             ahead = self.feats(self.engine.spec.rate.lookahead)
-            last = factor * piece.last + len(ahead)
-            self.ended_feats.append(self._kept.read(factor * piece.first, last, ahead))
-        self._kept.forget(factor * transcript.pieces.first)
+            last = factor * span.last + len(ahead)
+            self.ended_feats.append(self._kept.read(factor * span.first, last, ahead))
+        self._kept.forget(factor * transcript.spans.first)
         self.result = transcript.partial()
         self.over = self.result.is_final
 
     @property
     def seconds(self) -> float:
-        """Of the audio put so far."""
-        return self._num_put / self.sample_rate
+        """Seconds of audio appended so far."""
+        return self._num_appended / self.sample_rate
 
     @property
-    def _num_put(self) -> int:
+    def _num_appended(self) -> int:
         return self._unresampled.taken + len(self._packets)
 
     @property
-    def seconds_taken(self) -> float:
-        """Of the audio put so far, what the network has taken."""
+    def seconds_processed(self) -> float:
+        """Seconds of the appended audio that the network has processed."""
         if self.over:
             return self.seconds
         return min(self.seconds, self._transcript.seconds(self._transcript.frame))
@@ -325,15 +310,8 @@ class Stream:
 
     @property
     def value(self) -> StreamValue:
-        """What a stream on the same engine, with the same options, goes on from.
-
-        Raises:
-            RuntimeError: if the stream failed or was given up.
-        """
-        self.check()
-        if self.over and not self.result.is_final:
-            raise RuntimeError("this session was dropped; nothing is left of it")
-        first = self.engine.spec.rate.factor * self._transcript.pieces.first
+        """The value from which a stream on the same engine with the same options goes on."""
+        first = self.engine.spec.rate.factor * self._transcript.spans.first
         return StreamValue(
             self._packets, self._unresampled, self._past, self._samples,
             torch.cat([*self._feats, self._no_feats]), self._speech_state, tuple(self._speech),
@@ -360,7 +338,7 @@ class Stream:
         self._speech_state = value.detector
         self.ended_feats = deque(each.to(self._past.device) for each in value.ended_feats)
         if value.kept is not None:
-            first = self.engine.spec.rate.factor * self._transcript.pieces.first
+            first = self.engine.spec.rate.factor * self._transcript.spans.first
             self._kept.restore(value.kept.to(self._past.device), first)
         self.state = EncoderState(*(each.to(self._past.device) for each in value.state))
         self._move_on()
@@ -403,11 +381,11 @@ class Stream:
             require(
                 frame + len(value.speech) == complete, "frames of the speech detector are missing"
             )
-        first = self._transcript.pieces.first
+        first = self._transcript.spans.first
         require(len(kept) == (self.second is not None), "features of the second pass are missing")
         for count, size in [(len(each), frame - first) for each in kept] + [
-            (len(each) - ahead, piece.last - piece.first)
-            for each, (piece, _) in zip(value.ended_feats, transcript.waiting, strict=True)
+            (len(each) - ahead, span.last - span.first)
+            for each, (span, _) in zip(value.ended_feats, transcript.waiting, strict=True)
         ]:
             require(-(-count // factor) == size, f"there are {count} of {factor * size} frames")
 

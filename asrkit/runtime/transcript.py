@@ -24,7 +24,7 @@ from asrkit.runtime.results import (
     Segment,
     candidates,
 )
-from asrkit.runtime.second_pass import Piece, Pieces, PiecesValue, SecondPass
+from asrkit.runtime.second_pass import SecondPass, Span, Spans, SpansValue
 from asrkit.runtime.serialization import read, require
 from asrkit.runtime.words import Word, WordReader, joined, rewritten, seconds
 from asrkit.search import SavableSearch, Search
@@ -71,8 +71,8 @@ class TranscriptValue(NamedTuple):
     finished: bool
     endpoint: EndpointState | None
     open: SegmentValue
-    pieces: PiecesValue
-    waiting: tuple[tuple[Piece, tuple[Word, ...]], ...]
+    spans: SpansValue
+    waiting: tuple[tuple[Span, tuple[Word, ...]], ...]
     again: SegmentValue | None
 
 
@@ -103,8 +103,8 @@ class OpenSegment:
         state = read(search.Value, value.state, {})
         self._state = search.from_value(state, vocab_size, frame - self._start)
 
-    def accept(self, frames: Tensor) -> None:
-        """Take (E, V) more frames."""
+    def append(self, frames: Tensor) -> None:
+        """Append (E, V) frames."""
         self._state = self._search.step(self._state, frames)
 
     def partial(self, duration: float) -> tuple[Grown, Sequence[Word]]:
@@ -143,7 +143,7 @@ class Transcript:
         lead_ms: see `WordReader`.
 
     Attributes:
-        waiting: pieces whose frames in the larger context are still to come, each with
+        waiting: spans whose frames in the larger context are still to come, each with
             the words that the first pass found in the segment that it ends.
         ended: how many segments the first pass has ended.
     """
@@ -162,8 +162,8 @@ class Transcript:
         if decoding.endpointer is not None:
             self.endpoint = decoding.endpointer.start()
         self.open = self.begin(decoding.search, 0)
-        self.pieces = Pieces(frame_ms)
-        self.waiting: deque[tuple[Piece, Sequence[Word]]] = deque()
+        self.spans = Spans(frame_ms)
+        self.waiting: deque[tuple[Span, Sequence[Word]]] = deque()
         self.again: OpenSegment | None = None
         if decoding.second is not None:
             self.again = self.begin(decoding.second.search, 0)
@@ -175,10 +175,10 @@ class Transcript:
         """When an encoder frame of the stream begins."""
         return seconds(frame, self.frame_ms, self.lead_ms)
 
-    def accept(
+    def append(
         self, frames: Tensor, duration: float = math.inf, speech: Sequence[bool] = ()
     ) -> None:
-        """Take (E, V) more frames.
+        """Append frames.
 
         Args:
             frames: (E, V).
@@ -198,10 +198,10 @@ class Transcript:
         self.advance(frames[cuts[-1] :], quiet[cuts[-1] :])
 
     def advance(self, frames: Tensor, quiet: Sequence[bool]) -> None:
-        self.open.accept(frames)
+        self.open.append(frames)
         self.frame += len(frames)
         if self.decoding.second is not None:
-            self.waiting += [(piece, ()) for piece in self.pieces.accept(quiet)]
+            self.waiting += [(span, ()) for span in self.spans.append(quiet)]
 
     def close(self, duration: float) -> None:
         """End the open segment here, if there are words in it.
@@ -214,7 +214,7 @@ class Transcript:
         if self.decoding.second is None:
             self.add(self.open, self.frame, duration, self.context)
         else:
-            self.waiting.append((self.pieces.end_segment(), self.written(found)))
+            self.waiting.append((self.spans.end_segment(), self.written(found)))
         self.open = self.begin(self.decoding.search, self.frame)
         self.ended += 1
 
@@ -230,28 +230,28 @@ class Transcript:
             self.closed += words
             self.start = frame
 
-    def settle(self, frames: Tensor, duration: float = math.inf) -> None:
-        """Take what the second pass makes of the piece that waits longest.
+    def finalize(self, frames: Tensor, duration: float = math.inf) -> None:
+        """Append the second pass's frames of the span that waits longest.
 
         Args:
-            frames: (last - first, V) of the piece.
+            frames: (last - first, V) of the span.
             duration: seconds of audio so far.
         """
         second = self.decoding.second
         assert second is not None
         assert self.again is not None
-        piece, _ = self.waiting.popleft()
-        self.again.accept(piece.of(frames))
-        if piece.ends:
-            self.add(self.again, piece.end, duration, second.engine.spec.context_name)
-            self.again = self.begin(second.search, piece.end)
+        span, _ = self.waiting.popleft()
+        self.again.append(span.of(frames))
+        if span.ends:
+            self.add(self.again, span.end, duration, second.engine.spec.context_name)
+            self.again = self.begin(second.search, span.end)
 
     @property
     def value(self) -> TranscriptValue:
-        waiting = tuple((piece, tuple(words)) for piece, words in self.waiting)
+        waiting = tuple((span, tuple(words)) for span, words in self.waiting)
         return TranscriptValue(
             tuple(self.segments), self.frame, self.start, self.ended, self.finished,
-            self.endpoint, self.open.value, self.pieces.value, waiting,
+            self.endpoint, self.open.value, self.spans.value, waiting,
             None if self.again is None else self.again.value,
         )  # fmt: skip
 
@@ -261,7 +261,7 @@ class Transcript:
         Raises:
             ValueError: if it cannot be one.
         """
-        frame, pieces, again = value.frame, [piece for piece, _ in value.waiting], value.again
+        frame, spans, again = value.frame, [span for span, _ in value.waiting], value.again
         require(
             0 <= value.start <= frame and 0 <= value.open.start <= frame, "a segment begins late"
         )
@@ -271,18 +271,18 @@ class Transcript:
             count, pause, _ = value.endpoint
             require(0 <= pause <= count <= frame, "the pause is longer than the stream")
         if again is not None:
-            count = value.pieces.start + len(value.pieces.quiet)
-            require(count == frame, f"the pieces have {count} frames of {frame}")
-        self.pieces.restore(value.pieces, frame)
-        settled = 0 if again is None else again.start
-        for piece in pieces:
+            count = value.spans.start + len(value.spans.quiet)
+            require(count == frame, f"the spans have {count} frames of {frame}")
+        self.spans.restore(value.spans, frame)
+        done = 0 if again is None else again.start
+        for span in spans:
             require(
-                settled <= piece.start <= piece.end <= piece.last <= frame
-                and 0 <= piece.first <= piece.start
-                and piece.first < piece.last,
-                "the pieces overlap",
+                done <= span.start <= span.end <= span.last <= frame
+                and 0 <= span.first <= span.start
+                and span.first < span.last,
+                "the spans overlap",
             )
-            settled = piece.end
+            done = span.end
         self.segments, self.frame, self.start = [*value.segments], frame, value.start
         self.closed = [word for segment in self.segments for word in segment.words]
         self.ended, self.finished = value.ended, value.finished
@@ -291,11 +291,11 @@ class Transcript:
         self.open.restore(value.open, vocab_size, frame)
         if again is not None and self.decoding.second is not None:
             self.again = self.begin(self.decoding.second.search, again.start)
-            first = pieces[0].start if pieces else value.pieces.start
+            first = spans[0].start if spans else value.spans.start
             self.again.restore(again, vocab_size, first)
 
     def partial(self) -> Result:
-        """What is known so far; final once the stream has ended and no piece waits."""
+        """What is known so far; final once the stream has ended and no span waits."""
         shown = [word for _, words in self.waiting for word in words]
         opened, last = self.open.partial(self.seconds(self.frame))
         if shown or self.decoding.postprocess is not None:
@@ -309,8 +309,8 @@ class Transcript:
         return result
 
     def finish(self, duration: float) -> Result:
-        """The result if the stream ends here, after so many seconds; final if no piece waits."""
-        end = self.pieces.end() if self.decoding.second is not None else None
+        """The result if the stream ends here, after so many seconds; final if no span waits."""
+        end = self.spans.finish() if self.decoding.second is not None else None
         if self.decoding.second is None:
             self.close(duration)
         elif end is not None:

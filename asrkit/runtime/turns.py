@@ -1,4 +1,4 @@
-"""The streams of a session, one after another: a commit ends one, and the next begins as new."""
+"""A session as its turns: a commit ends one stream, and the next begins as new."""
 
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -7,31 +7,34 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from asrkit import audio
+from asrkit.errors import shown
 from asrkit.runtime.results import Earlier, Result, Segment
 from asrkit.runtime.serialization import pack, require
 from asrkit.runtime.stream import Stream, StreamValue
 
+PACKET_SECONDS = 30  # longest packet processed at once: bounds memory, not results
 
-class StreamsValue(NamedTuple):
+
+class TurnsValue(NamedTuple):
     """All of a session that cannot be derived."""
 
     sample_rate: int
     hotwords: dict[str, float]
-    segments: tuple[Segment, ...]  # of the streams that are over
+    segments: tuple[Segment, ...]  # of the turns that are over
     seconds: float  # of their audio
-    followed: int  # such streams
-    waiting: tuple[StreamValue, ...]
+    commits: int  # number of these turns
+    turns: tuple[StreamValue, ...]
 
 
-class Streams:
-    """The streams between the commits of a session, and the result of them all.
+class Turns:
+    """The base of all sessions: the streams between commits, and the result of them all.
 
-    Only the oldest that is not over takes steps; those after it hold audio that waits.
+    Only the oldest turn that is not over takes steps. Later turns hold audio that waits.
 
     Args:
-        begin: makes a new stream.
-        hotwords: of the session alone, which its streams have already.
-        identity: of the recogniser without them, for saving.
+        begin: makes the stream of a turn.
+        hotwords: phrases of this session alone, which its streams have already.
+        identity: makes the fingerprint of the recogniser without them, for saving.
     """
 
     def __init__(
@@ -41,127 +44,144 @@ class Streams:
         identity: Callable[[], Mapping[str, Any]],
     ) -> None:
         self._begin, self._hotwords, self._identity = begin, hotwords, identity
-        self._waiting = deque([begin()])  # the oldest first
-        self._earlier = Earlier.of()  # what the streams before them gave
-        self._followed = 0  # such streams
+        self._turns = deque([begin()])  # the oldest first
+        self._earlier = Earlier.of()  # results of the turns before them
+        self._commits = 0  # number of the turns before them
 
     @property
     def stream(self) -> Stream:
-        """The one that takes steps now."""
+        """The stream that takes steps now."""
         self._follow()
-        return self._waiting[0]
+        return self._turns[0]
 
     def _follow(self) -> None:
-        """Go on to the stream after those that are over, if there is one."""
-        while len(self._waiting) > 1 and self._waiting[0].over and not self._waiting[0].error:
-            done = self._waiting.popleft()
-            self._followed += 1
+        """Keep the results of turns that are over, but for the newest turn."""
+        while len(self._turns) > 1 and self._turns[0].over and not self._turns[0].error:
+            done = self._turns.popleft()
+            self._commits += 1
             self._earlier = self._earlier.followed_by(done.result, done.seconds)
 
     @property
     def result(self) -> Result:
-        """What is known so far; final if nothing more comes."""
-        result, last = self.stream.result, len(self._waiting) == 1
+        """The result so far; final after `finish` and all steps.
+
+        Raises:
+            RuntimeError: if the session failed.
+        """
+        self._check()
+        result, last = self.stream.result, len(self._turns) == 1
         if last and not self._earlier.seconds:
             return result
         return result.after(self._earlier, result.is_final and last)
 
     @property
     def error(self) -> BaseException | None:
-        """What ended one of them before its time."""
-        return next((each.error for each in self._waiting if each.error is not None), None)
+        """The exception that ended the session, for example of its search or postprocess."""
+        return next((each.error for each in self._turns if each.error is not None), None)
 
     @property
     def over(self) -> bool:
-        """Whether they go no further."""
+        """Whether the session is final, failed or cancelled."""
         return self.stream.over
 
     @property
-    def num_waiting(self) -> int:
-        """How many of them are not over, or have not begun."""
-        self._follow()
-        return len(self._waiting)
-
-    @property
-    def seconds_due(self) -> float:
-        """Seconds of audio that could go through the network now."""
-        frames = sum(each.due for each in self._waiting)
-        return frames * audio.HOP / audio.SAMPLE_RATE
-
-    @property
     def commits(self) -> int:
-        """How many of them are over, each ended by a commit."""
+        """Number of commits whose turns are over."""
         self._follow()
-        return self._followed
+        return self._commits
 
     @property
-    def seconds_taken(self) -> float:
-        """Seconds of audio that the network has taken."""
-        return self._earlier.seconds + self.stream.seconds_taken
+    def seconds_waiting(self) -> float:
+        """Seconds of audio that the network could process now."""
+        return sum(each.due for each in self._turns) * audio.HOP / audio.SAMPLE_RATE
 
-    def check(self) -> None:
-        """Raises RuntimeError if one failed."""
-        for each in self._waiting:
-            each.check()
+    @property
+    def seconds_processed(self) -> float:
+        """Seconds of audio that the network has processed."""
+        return self._earlier.seconds + self.stream.seconds_processed
 
-    def check_open(self) -> None:
-        """Raises RuntimeError if the session has ended or one failed."""
-        self.check()
-        self._waiting[-1].check_open()
+    def save(self, key: bytes | None = None) -> bytes:
+        """Return the session as bytes, with which `Recognizer.restore` goes on, here or elsewhere.
 
-    def put(self, piece: np.ndarray) -> None:
-        """Mono samples of the newest stream, as many as `Stream.pieces` gives."""
-        newest = self._waiting[-1]
-        with newest.changing():
-            newest.put(piece)
+        Audio that waits for a step is saved, too.
 
-    def pieces(self, samples: np.ndarray) -> list[np.ndarray]:
-        """Mono samples in pieces short enough to be worked on at once."""
-        return self._waiting[-1].pieces(samples)
-
-    def end(self) -> None:
-        """There are no more samples to come."""
-        newest = self._waiting[-1]
-        if not newest.ended:
-            with newest.changing():
-                newest.end()
-
-    def commit(self) -> None:
-        """End the newest stream, if it has any audio, and begin another."""
-        if self._waiting[-1].seconds:
-            self.end()
-            self._waiting.append(self._begin())
-
-    def save(self, key: bytes | None) -> bytes:
-        """The value of the streams, and what recogniser they are of, as bytes.
+        Args:
+            key: authenticates the bytes by HMAC-SHA256. They are not encrypted: the text is in
+                them, and features of the latest audio.
 
         Raises:
-            RuntimeError: if one failed, or all were given up.
+            RuntimeError: if the session failed or was cancelled.
         """
-        self._follow()
-        value = StreamsValue(
-            self._waiting[0].sample_rate, dict(self._hotwords), self._earlier.segments.read(),
-            self._earlier.seconds, self._followed, tuple(each.value for each in self._waiting),
+        self._check()
+        stream = self.stream
+        if stream.over and not stream.result.is_final:
+            raise RuntimeError("this session was cancelled; its data are gone")
+        value = TurnsValue(
+            stream.sample_rate, dict(self._hotwords), self._earlier.segments.read(),
+            self._earlier.seconds, self._commits, tuple(each.value for each in self._turns),
         )  # fmt: skip
         return pack(value, self._identity(), key)
 
-    def restore(self, value: StreamsValue) -> None:
-        """Go on from a value, of streams that began as these do.
+    def _restore(self, value: TurnsValue) -> None:
+        """Go on from the value of a session that began as this one.
 
         Raises:
-            ValueError: if it cannot be one.
+            ValueError: if the value is not possible.
         """
-        require(value.seconds >= 0 and value.followed >= 0, "the streams before are less than none")
-        require(bool(value.waiting), "there is no stream")
-        require(all(each.ended for each in value.waiting[:-1]), "two streams go on")
+        require(value.seconds >= 0 and value.commits >= 0, "the turns before are less than none")
+        require(bool(value.turns), "there is no stream")
+        require(all(each.ended for each in value.turns[:-1]), "two streams go on")
         self._earlier = Earlier.of(value.segments, value.seconds)
-        self._followed = value.followed
-        self._waiting.clear()
-        for each in value.waiting:
-            self._waiting.append(self._begin())
-            self._waiting[-1].restore(each)
+        self._commits = value.commits
+        self._turns.clear()
+        for each in value.turns:
+            self._turns.append(self._begin())
+            self._turns[-1].restore(each)
 
-    def give_up(self) -> None:
-        """Go no further, and keep nothing of what waits."""
-        for each in self._waiting:
-            each.give_up()
+    def _cancel(self) -> None:
+        """End the session without a result and drop all data that waits."""
+        for each in self._turns:
+            each.cancel()
+
+    def _check(self) -> None:
+        """Raise RuntimeError if the session failed."""
+        if (error := self.error) is not None:
+            kind, message = type(error).__name__, shown(str(error))
+            raise RuntimeError(
+                f"this session failed, start another one: {kind}({message})"
+            ) from error
+
+    def _check_open(self) -> None:
+        """Raise RuntimeError if the session has ended or failed."""
+        self._check()
+        if self._turns[-1].ended:
+            raise RuntimeError("this session has ended; start another one")
+
+    def _append(self, samples: np.ndarray) -> None:
+        """Append mono samples to the newest turn, with the steps of a session that takes its own.
+
+        Args:
+            samples: (n,) as `audio.mono` returns them.
+        """
+        newest = self._turns[-1]
+        size = PACKET_SECONDS * newest.sample_rate
+        for start in range(0, len(samples), size):
+            with newest.changing():
+                newest.append(samples[start : start + size])
+            self._step()
+
+    def _commit(self) -> None:
+        """Finish the newest turn, if it has any audio, and begin another."""
+        if self._turns[-1].seconds:
+            self._finish()
+            self._turns.append(self._begin())
+
+    def _finish(self) -> None:
+        """Finish the newest turn, if it goes on."""
+        newest = self._turns[-1]
+        if not newest.ended:
+            with newest.changing():
+                newest.finish()
+
+    def _step(self) -> None:
+        """Take the steps that are due; a `Batcher` takes those of its sessions."""

@@ -68,8 +68,8 @@ class Windows:
             rest = feats[self._rate.factor * (start - self.before(start)) :]
             size = self.whole(start, len(rest))
             last = size == 0
-            output = engine.step_of([rest[:size] if size else rest], engine.init_state(1))
-            parts.append(self.text(output.frames[0, : int(output.lengths[0])], start, last))
+            (found,), _ = engine.step_of([rest[:size] if size else rest], engine.init_state(1))
+            parts.append(self.text(found, start, last))
             start += len(parts[-1])
         return torch.cat(parts)
 

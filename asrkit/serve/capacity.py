@@ -40,6 +40,6 @@ def run(batcher: Batcher, packets: list[np.ndarray]) -> None:
         while batcher.step():
             pass
     for session in sessions:
-        session.end()
+        session.finish()
     while batcher.step():
         pass

@@ -137,7 +137,7 @@ class Desk:
                 call.commits += 1
             self._publish(call)  # where no audio waits no step follows
         elif kind == "end":
-            session.end()
+            session.finish()
             self._publish(call)
         else:
             samples = np.concatenate(items)
@@ -192,7 +192,7 @@ class Desk:
         session, call.session, call.begin, call.last = call.session, None, None, None
         if session is not None:
             self.calls.pop(session, None)
-            self.batcher.drop(session)
+            self.batcher.cancel(session)
 
     def _step(self) -> bool:
         """A step, if there is anything to do."""
@@ -222,7 +222,7 @@ class Desk:
         if session.error is not None:
             self._lose(call, session.error)
             return
-        result, seconds = session.result, session.taken
+        result, seconds = session.result, session.seconds_processed
         new, call.last = result.since(call.last), result
         commits = session.commits
         call.tell(lambda: call.deliver(new, seconds, commits))
@@ -234,7 +234,7 @@ class Desk:
         session, call.session = call.session, None
         if session is not None:
             self.calls.pop(session, None)
-            self.batcher.drop(session)
+            self.batcher.cancel(session)
         call.tell(lambda: call.fail(error))
 
 

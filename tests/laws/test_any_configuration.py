@@ -238,7 +238,7 @@ def batched(
             refused(sessions[i], waiting[i][0], draw)
             sessions[i].accept(waiting[i].pop(0))
         else:
-            sessions[i].end()
+            sessions[i].finish()
             del waiting[i]
         if draw.random() < 0.4:
             batcher.step()

@@ -212,7 +212,7 @@ def test_samples_to_text(chunk_size: int, right_context: int) -> None:
     sessions = [batcher.start(), batcher.start()]
     for session, own in zip(sessions, (samples, short), strict=True):
         session.accept(own)
-        session.end()
+        session.finish()
     while batcher.step():
         pass
     assert [timed(each.result) for each in sessions] == [timed(expected), timed(rows[0])]

@@ -57,12 +57,12 @@ def batched(batcher: Batcher, parts: list[np.ndarray], rate: int, cut: int | Non
     for i in range(len(parts) + 2):
         if i == cut:
             data = session.save()
-            batcher.drop(session)
+            batcher.cancel(session)
             session = batcher.restore(data)
         if i < len(parts):
             session.accept(parts[i])
         elif i == len(parts):
-            session.end()
+            session.finish()
         if i % 3 == 0:
             batcher.step()
     while batcher.step():
@@ -133,17 +133,15 @@ def test_control_a_number_that_was_changed_is_noticed(recognizer: Recognizer) ->
     session = recognizer.start()
     session.accept(samples[:30000])
     data = session.save()
-    state = recognizer.restore(data)._streams.stream.state
+    state = recognizer.restore(data).stream.state
     for field in ("keys", "conv", "hidden"):
         restored = recognizer.restore(data)
         other = getattr(state, field).clone()
         other.flatten()[-7:] += 3.0
-        restored._streams.stream.state = state._replace(**{field: other})
+        restored.stream.state = state._replace(**{field: other})
         same = recognizer.restore(data)
         log_probs = [
-            each._streams.stream.engine.step_of(
-                [torch.full((64, 80), 15.0)], each._streams.stream.state
-            ).frames
+            each.stream.engine.step_of([torch.full((64, 80), 15.0)], each.stream.state)[0][0]
             for each in (restored, same)
         ]
         assert not torch.equal(*log_probs)
@@ -284,7 +282,7 @@ def survives(recognizer: Recognizer, data: bytes, key: bytes | None = None) -> b
     assert len(message) < 500
     if message:
         return False
-    if not session._streams.stream.ended:
+    if not session.stream.ended:
         session.accept(np.zeros(20000, np.float32))
     session.finish()
     return True

@@ -111,7 +111,7 @@ def test_recordings_that_are_hardly_long_enough(recognizer: Recognizer) -> None:
             session = recognizer.restore(session.save())
             session.accept(packet)
             row.accept(packet)
-        row.end()
+        row.finish()
         while batcher.step():
             pass
         found: list[Result] = [session.finish(), row.result]
@@ -122,7 +122,7 @@ def test_a_stream_keeps_the_frames_that_it_sees_ahead(recognizer: Recognizer) ->
     """Steps take 4C + 3 frames and leave three; a segment's second pass sees those too."""
     samples = np.concatenate([speech(1.0), np.zeros(8000, np.float32), speech(0.5, 1)])
     session = recognizer.start()
-    stream = session._streams.stream
+    stream = session.stream
     for packet in np.array_split(samples, 50):
         session.accept(packet)
         assert stream.due == 0

@@ -63,7 +63,7 @@ def run(
         sessions[i].accept(left[i][:size])
         left[i] = left[i][size:]
         if not len(left[i]):
-            sessions[i].end()
+            sessions[i].finish()
             del left[i]
         if draw.random() < 0.4:
             batcher.step()
@@ -145,7 +145,7 @@ def test_control_rows_that_change_places_are_noticed() -> None:
     sessions = [batcher.start() for _ in heard]
     for session, (samples, _) in zip(sessions, heard, strict=True):
         session.accept(samples)
-        session.end()
+        session.finish()
     while batcher.step():
         pass
     alone = [recognizer.transcribe(samples) for samples, _ in heard]
@@ -157,7 +157,7 @@ def given(batcher: Batcher, heard: list[np.ndarray]) -> list[BatchedSession]:
     sessions = [batcher.start() for _ in heard]
     for session, samples in zip(sessions, heard, strict=True):
         session.accept(samples)
-        session.end()
+        session.finish()
     return sessions
 
 
@@ -183,9 +183,9 @@ def test_those_that_fail_leave_no_trace_on_the_others() -> None:
     assert len(failed) == 2
     assert len(batcher._sessions) == 0
     for session in failed:
-        kept = session._streams.stream._past, session._streams.stream._samples
-        assert session.waiting == sum(map(torch.numel, kept)) == 0
-        for again in (lambda s: s.result, lambda s: s.accept(heard[0]), lambda s: s.end()):
+        kept = session.stream._past, session.stream._samples
+        assert session.seconds_waiting == sum(map(torch.numel, kept)) == 0
+        for again in (lambda s: s.result, lambda s: s.accept(heard[0]), lambda s: s.finish()):
             with pytest.raises(RuntimeError, match="failed, start another one: UserError") as said:
                 again(session)
             assert said.value.__cause__ is session.error
@@ -236,7 +236,7 @@ def test_one_that_fails_as_it_takes_samples_is_over() -> None:
         sessions[0].accept(speech(0.5, 1))
     recognizer.engine.features = features  # type: ignore[method-assign]
     sessions[1].accept(speech(0.5, 1))
-    sessions[1].end()
+    sessions[1].finish()
     while batcher.step():
         pass
     assert isinstance(sessions[0].error, MemoryError)
@@ -259,9 +259,9 @@ def test_a_step_of_the_network_that_fails_can_be_made_again() -> None:
     with pytest.raises(MemoryError):
         batcher.step()
     recognizer.engine.backend = whole
-    batcher.drop(sessions[0])  # its neighbours stop holding its state
+    batcher.cancel(sessions[0])  # its neighbours stop holding its state
     one = recognizer.engine.init_state(1).keys.nbytes
-    assert [s._streams.stream.state.keys.untyped_storage().nbytes() // one for s in sessions] == [
+    assert [s.stream.state.keys.untyped_storage().nbytes() // one for s in sessions] == [
         1,
         1,
         1,
@@ -274,11 +274,11 @@ def test_a_step_of_the_network_that_fails_can_be_made_again() -> None:
 
 def test_a_backlog_costs_each_chunk_the_same() -> None:
     """What waits is not copied with every chunk that is taken."""
-    stream = recognizer_of().streams(16000).stream
-    stream.put(speech(30.0))
+    stream = recognizer_of().start(16000).stream
+    stream.append(speech(30.0))
     waiting = stream._feats[0]
     first = stream.feats(16)
-    stream.give(torch.zeros(4, 12, dtype=torch.float64).log_softmax(1), stream.state, 16)
+    stream.advance(torch.zeros(4, 12, dtype=torch.float64).log_softmax(1), stream.state, 16)
     assert torch.equal(first, waiting[:16])
     assert stream._feats[0].untyped_storage().data_ptr() == waiting.untyped_storage().data_ptr()
     assert torch.equal(stream.feats(stream.due), waiting[16 : 16 + stream.due])
@@ -288,7 +288,7 @@ def test_states_stay_joined_while_the_same_streams_step() -> None:
     """And a stream that is left behind, or outlives the others, keeps its own state alone."""
 
     def bytes_held(session: BatchedSession) -> int:
-        return session._streams.stream.state.keys.untyped_storage().nbytes()
+        return session.stream.state.keys.untyped_storage().nbytes()
 
     recognizer = recognizer_of()
     alone = recognizer.engine.init_state(1).keys.nbytes
@@ -302,7 +302,7 @@ def test_states_stay_joined_while_the_same_streams_step() -> None:
         return [bytes_held(session) // alone for session in sessions]
 
     assert step(0, 1, 2) == [3, 3, 3]
-    (joined,) = batcher._together.values()
+    (joined,) = batcher._steps._joined.values()
     states: list[EncoderState] = []
     network = recognizer.backend.step
 
@@ -315,13 +315,13 @@ def test_states_stay_joined_while_the_same_streams_step() -> None:
     assert states[0] is joined
     assert step(0, 2) == [2, 1, 2]
     assert step(1) == [2, 1, 2]
-    batcher.drop(sessions[0])
+    batcher.cancel(sessions[0])
     assert step(1, 2) == [1, 2, 2]
     for session in sessions:
-        session.end()
+        session.finish()
     while batcher.step():
         pass
-    assert not batcher._together
+    assert not batcher._steps._joined
     assert [bytes_held(session) // alone for session in sessions] == [1, 1, 1]
 
 
@@ -331,10 +331,10 @@ def test_nobody_waits_for_ever() -> None:
     sessions = [batcher.start() for _ in range(5)]
     for session in sessions:
         session.accept(speech(0.16 * 3 + 0.1))
-    backlog = [round(session.waiting / 0.16) for session in sessions]
+    backlog = [round(session.seconds_waiting / 0.16) for session in sessions]
     assert backlog == [3] * 5
     assert [len(batcher.step()) for _ in range(3)] == [2, 2, 2]
-    assert [round(session.waiting / 0.16) for session in sessions] == [1, 2, 2, 2, 2]
+    assert [round(session.seconds_waiting / 0.16) for session in sessions] == [1, 2, 2, 2, 2]
 
 
 @pytest.mark.parametrize("patient", [True, False])
@@ -348,7 +348,7 @@ def test_patient_sessions_leave_most_steps_to_others(patient: bool) -> None:
     live = batcher.start()
     live.accept(samples)
     rows = []
-    while live.waiting:
+    while live.seconds_waiting:
         moved = batcher.step()
         rows.append((live in moved, len(moved)))
     if not patient:
@@ -359,7 +359,7 @@ def test_patient_sessions_leave_most_steps_to_others(patient: bool) -> None:
     assert all(b - a == PATIENT_TURN for a, b in pairwise(turns))
     assert all(count == (1 if is_live else PATIENT_ROWS) for is_live, count in rows)
     for session in files:
-        session.end()
+        session.finish()
     while moved := batcher.step():  # the live one could go on at any time
         assert len(moved) <= PATIENT_ROWS
     alone = recognizer_of().transcribe(np.tile(samples, 3), 16_000)
@@ -374,16 +374,16 @@ def test_results_grow_and_sessions_leave() -> None:
     assert [len(batcher.step()) for _ in range(7)] == [1] * 6 + [0]
     assert not first.result.is_final
     assert first.result.text
-    first.end()
+    first.finish()
     second.accept(speech(1.0))
-    batcher.drop(second)
+    batcher.cancel(second)
     assert len(batcher.step()) == 1
     assert first.result.is_final
     assert not batcher.step()
     for over in (first, second):
         with pytest.raises(RuntimeError, match="has ended"):
             over.accept(speech(0.1))
-        over.end()
+        over.finish()
         assert over.error is None
 
 

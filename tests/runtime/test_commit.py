@@ -85,8 +85,8 @@ def test_between_commits_is_a_recording_of_its_own(two: bool, pauses: bool) -> N
         if not last:
             assert session.commit() == result  # there is nothing between these two
             batched.commit()
-    batched.end()
-    neighbour.end()
+    batched.finish()
+    neighbour.finish()
     while batcher.step():
         pass
     for each in (result, batched.result):
@@ -194,7 +194,7 @@ def test_sessions_with_recognizers_of_their_own() -> None:
     samples = speech(3.0, 1)
     for session in sessions:
         session.accept(samples)
-        session.end()
+        session.finish()
     moved = []
     while step := batcher.step():
         moved += step
@@ -218,10 +218,10 @@ def test_audio_that_comes_too_fast_is_refused_and_may_come_later() -> None:
                 break
             except AheadError:
                 refusals += 1
-                assert 1.0 <= session.waiting < 1.5
-                while session.waiting > 0.3:
+                assert 1.0 <= session.seconds_waiting < 1.5
+                while session.seconds_waiting > 0.3:
                     batcher.step()
-    session.end()
+    session.finish()
     while batcher.step():
         pass
     assert_same(session.result, recognizer.transcribe(samples))
@@ -256,7 +256,7 @@ def test_commits_that_wait_are_saved() -> None:
     restored = twin.restore(session.save())
     for each in (session, restored):
         each.accept(parts[3])
-        each.end()
+        each.finish()
     while batcher.step() or twin.step():
         pass
     assert restored.result == session.result
@@ -269,7 +269,7 @@ def test_a_closed_batcher_has_no_sessions() -> None:
         session = batcher.start()
         session.accept(speech(1.0, 0))
     assert not batcher.step()
-    assert session.waiting == 0
+    assert session.seconds_waiting == 0
     with pytest.raises(RuntimeError, match="ended"):
         session.accept(speech(1.0, 0))
     with pytest.raises(RuntimeError, match="closed"):

@@ -158,7 +158,7 @@ def read(decoding: DecodingOptions, log_probs: Tensor, parts: list[slice]) -> li
     """The results after every part, the final one last."""
     transcript, results = Transcript(decoding, FRAME_MS), []
     for part in parts:
-        transcript.accept(log_probs[part])
+        transcript.append(log_probs[part])
         results.append(transcript.partial())
     return [*results, transcript.finish(math.inf)]
 
@@ -355,9 +355,9 @@ def test_a_pause_with_speech_in_it_goes_on() -> None:
     log_probs = torch.full((30, 5), -9.0)
     log_probs[range(30), [1, *[0] * 29]] = 0.0
     transcript = Transcript(DecodingOptions(WORDS, GreedySearch(), Endpointer(400)), FRAME_MS)
-    transcript.accept(log_probs[:20], speech=[True] * 15)
+    transcript.append(log_probs[:20], speech=[True] * 15)
     assert not transcript.segments
-    transcript.accept(log_probs[20:])
+    transcript.append(log_probs[20:])
     assert [segment.end for segment in transcript.segments] == [1.0]
 
 
@@ -374,7 +374,7 @@ def test_a_segment_that_is_rewritten_to_nothing_has_ended() -> None:
     for search in (GreedySearch(), PrefixBeamSearch()):
         decoding = DecodingOptions(WORDS, search, Endpointer(pause_ms=400), without_no)
         transcript = Transcript(decoding, FRAME_MS)
-        transcript.accept(log_probs)
+        transcript.append(log_probs)
         result = transcript.finish(2.4)
         assert [segment.text for segment in result.segments] == ["yes", "go"]
         first, second = result.segments

@@ -34,10 +34,10 @@ def packets(samples: np.ndarray, sizes: list[int]) -> list[np.ndarray]:
 
 def features_of(recognizer: Recognizer, parts: list[np.ndarray]) -> Tensor:
     """All that a stream's frontend makes of the parts."""
-    stream = recognizer.streams(16000).stream
+    stream = recognizer.start(16000).stream
     for part in parts:
-        stream.put(part)
-    stream.end()
+        stream.append(part)
+    stream.finish()
     return torch.cat([*stream._feats])
 
 
@@ -117,7 +117,7 @@ def test_frames_of_any_length(subsampling: Any) -> None:
         session.accept(packet)
         together.accept(packet)
         batcher.step()
-    together.end()
+    together.finish()
     while batcher.step():
         pass
     assert timed(session.finish()) == timed(together.result) == timed(expected)
@@ -148,9 +148,9 @@ def test_the_speech_detector_is_in_step_where_streams_begin_early() -> None:
     pytest.importorskip("silero_vad")
     recognizer, samples = recognizer_of(PADDED, Endpointer(160, vad=True)), speech(4.0)
     session, found = recognizer.start(), []
-    transcript = session._streams.stream._transcript
-    accept = transcript.accept
-    transcript.accept = lambda *x: found.extend(x[2]) or accept(*x)  # type: ignore[method-assign, func-returns-value]
+    transcript = session.stream._transcript
+    append = transcript.append
+    transcript.append = lambda *x: found.extend(x[2]) or append(*x)  # type: ignore[method-assign, func-returns-value]
     for packet in packets(samples, [100, 20_000, 7, 12_345]):
         session.accept(packet)
     session.finish()
@@ -171,7 +171,7 @@ def test_a_pause_is_as_long_in_frames_of_any_length(frame_ms: int) -> None:
 
     def ends(endpointer: Endpointer, frame_ms: int = frame_ms) -> list[float]:
         transcript = Transcript(DecodingOptions(WORDS, GreedySearch(), endpointer), frame_ms)
-        transcript.accept(log_probs)
+        transcript.append(log_probs)
         return [segment.end for segment in transcript.segments]
 
     second = 3.2 + frame_ms / 1000  # where the second word's frame ends

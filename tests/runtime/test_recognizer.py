@@ -158,7 +158,7 @@ def test_long_pieces_are_cut_without_a_trace(
 ) -> None:
     samples = speech(5.0, rate=8000)
     expected = timed(recognizer.transcribe(samples, 8000))
-    monkeypatch.setattr("asrkit.runtime.stream.PIECE_SECONDS", 1)
+    monkeypatch.setattr("asrkit.runtime.turns.PACKET_SECONDS", 1)
     assert timed(recognizer.transcribe(samples, 8000)) == expected
 
 

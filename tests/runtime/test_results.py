@@ -42,7 +42,7 @@ def costs(take: Callable[[Result], object]) -> tuple[float, float]:
             start = i % 12 * CHUNK
             tracemalloc.reset_peak()
             before, _ = tracemalloc.get_traced_memory()
-            transcript.accept(log_probs[start : start + CHUNK])
+            transcript.append(log_probs[start : start + CHUNK])
             take(transcript.partial())
             found.append(tracemalloc.get_traced_memory()[1] - before)
     finally:
@@ -70,7 +70,7 @@ def test_a_result_stays_as_it_was(
         log_probs = posteriors(draw, 5)
         transcript, kept, read = transcript_of(search, endpointer), [], []
         for part in log_probs.split(5):
-            transcript.accept(part)
+            transcript.append(part)
             kept.append(transcript.partial())
             read.append(repr(transcript.partial()))
         kept.append(transcript.finish(8.0))
@@ -86,7 +86,7 @@ def test_control_a_list_that_is_changed_is_noticed(monkeypatch: pytest.MonkeyPat
 
 def test_a_result_is_a_value() -> None:
     transcript = transcript_of(GreedySearch(), Endpointer(400))
-    transcript.accept(posteriors(random.Random(1), 5))
+    transcript.append(posteriors(random.Random(1), 5))
     shared = transcript.partial()
     assert shared.open_text
     assert shared.segments

@@ -12,7 +12,7 @@ from asrkit import Batcher, Endpointer, UserError, audio, load
 from asrkit.backends import eager
 from asrkit.model import FULL_CONTEXT, Context, Network
 from asrkit.runtime import Recognizer, Result, second_pass
-from asrkit.runtime.second_pass import KeptFeatures, Piece, Pieces, longest_pause
+from asrkit.runtime.second_pass import KeptFeatures, Span, Spans, longest_pause
 from asrkit.runtime.words import WordReader
 from asrkit.search import GreedySearch, PrefixBeamSearch
 from asrkit.text import WordTokenizer
@@ -59,15 +59,15 @@ def full_of(model: Network, chunk_size: int = FULL_CONTEXT) -> Recognizer:
     return Recognizer(eager(model, Context(chunk_size, 16)), LETTERS, PrefixBeamSearch(3))
 
 
-def pieces_of(quiet: list[bool], cuts: list[int], sizes: list[int]) -> list[Piece]:
+def pieces_of(quiet: list[bool], cuts: list[int], sizes: list[int]) -> list[Span]:
     """Of a stream whose segments end at `cuts`, frames coming in parts of `sizes`."""
-    pieces, found, frame = Pieces(40), list[Piece](), 0
+    spans, found, frame = Spans(40), list[Span](), 0
     edges = sorted({*np.cumsum(sizes).tolist(), *cuts, len(quiet)})
     for edge in (edge for edge in edges if edge <= len(quiet)):
-        found += pieces.accept(quiet[frame:edge])
+        found += spans.append(quiet[frame:edge])
         frame = edge
-        found += [pieces.end_segment()] if edge in cuts else []
-    last = pieces.end()
+        found += [spans.end_segment()] if edge in cuts else []
+    last = spans.finish()
     return found if last is None else [*found, last]
 
 
@@ -87,15 +87,15 @@ def test_pieces_cover_the_stream_once() -> None:
         quiet, cuts = random_pieces(draw)
         found = pieces_of(quiet, cuts, [draw.randrange(1, 400) for _ in range(200)])
         assert found == pieces_of(quiet, cuts, [len(quiet)])  # however many frames come at once
-        assert [piece.start for piece in found] == [0, *(piece.end for piece in found)][:-1]
+        assert [span.start for span in found] == [0, *(span.end for span in found)][:-1]
         assert found[-1].end == len(quiet)
-        assert [piece.ends for piece in found].count(True) >= len(cuts)
-        for piece in found:
-            assert piece.first == max(0, piece.start - 25) <= piece.start < piece.end <= piece.last
-            assert piece.last - piece.start <= 750  # 30 s
+        assert [span.ends for span in found].count(True) >= len(cuts)
+        for span in found:
+            assert span.first == max(0, span.start - 25) <= span.start < span.end <= span.last
+            assert span.last - span.start <= 750  # 30 s
             # No speech lies at an edge, unless there is no pause to cut in.
-            inner = quiet[max(0, piece.end - 1) : piece.end]
-            assert piece.ends or all(inner) or piece.last - piece.end == 25
+            inner = quiet[max(0, span.end - 1) : span.end]
+            assert span.ends or all(inner) or span.last - span.end == 25
 
 
 def test_the_longest_pause() -> None:
@@ -117,32 +117,32 @@ def test_a_final_text_is_that_of_the_larger_context(model: Network) -> None:
     assert live.text != expected.text  # the control
 
 
-def expected_words(model: Network, samples: np.ndarray, piece: Piece) -> list[str]:
+def expected_words(model: Network, samples: np.ndarray, span: Span) -> list[str]:
     """What full context makes of the samples of exactly those frames."""
     hop, window = 4 * audio.HOP, audio.WINDOW - audio.HOP
-    (log_probs,) = full_of(model).frames([samples[piece.first * hop : piece.last * hop + window]])
+    (log_probs,) = full_of(model).frames([samples[span.first * hop : span.last * hop + window]])
     search = PrefixBeamSearch(3)
-    state = search.step(search.start(), piece.of(log_probs))
+    state = search.step(search.start(), span.of(log_probs))
     return [word.text for word in WordReader(LETTERS, 40)(search.best(state))]
 
 
 def test_a_segment_is_what_its_samples_are(model: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each segment's text is that of a recording of its frames alone, whatever the packets."""
-    samples, pieces = recording(5), list[Piece]()
-    honest = Pieces._piece
+    samples, spans = recording(5), list[Span]()
+    honest = Spans._span
 
-    def noted(self: Pieces, size: int, seen: int, ends: bool) -> Piece:
-        pieces.append(honest(self, size, seen, ends))
-        return pieces[-1]
+    def noted(self: Spans, size: int, seen: int, ends: bool) -> Span:
+        spans.append(honest(self, size, seen, ends))
+        return spans[-1]
 
-    monkeypatch.setattr(Pieces, "_piece", noted)
+    monkeypatch.setattr(Spans, "_span", noted)
     recognizer = recognizer_of(model, Endpointer(300))
     result = recognizer.transcribe(samples)
-    texts = [" ".join(expected_words(model, samples, piece)) for piece in pieces]
+    texts = [" ".join(expected_words(model, samples, span)) for span in spans]
     assert [segment.text for segment in result.segments] == [text for text in texts if text]
     assert len(result.segments) > 2
-    shifted = [piece._replace(first=piece.first + 1) for piece in pieces[1:]]
-    others = [" ".join(expected_words(model, samples, piece)) for piece in shifted]
+    shifted = [span._replace(first=span.first + 1) for span in spans[1:]]
+    others = [" ".join(expected_words(model, samples, span)) for span in shifted]
     assert others != texts[1:]  # the control
 
 
@@ -179,7 +179,7 @@ def test_long_segments_in_pieces(model: Network, monkeypatch: pytest.MonkeyPatch
     session = recognizer.start()
     for packet in packets(samples, 1):
         session.accept(packet)
-        kept.append(sum(len(part) for part in session._streams.stream._kept._parts))
+        kept.append(sum(len(part) for part in session.stream._kept._parts))
     assert_same(session.finish(), expected)
     assert max(kept) < 600 < 0.5 * len(samples) / audio.HOP
     monkeypatch.setattr(KeptFeatures, "forget", lambda self, before: None)
@@ -189,10 +189,10 @@ def test_long_segments_in_pieces(model: Network, monkeypatch: pytest.MonkeyPatch
 def test_control_features_that_are_forgotten_too_early(
     model: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What lies before a piece is lost as soon as the piece before it is cut."""
+    """What lies before a span is lost as soon as the span before it is cut."""
     samples, recognizer = recording(5), recognizer_of(model, Endpointer(300))
     expected = recognizer.transcribe(samples)
-    monkeypatch.setattr(Pieces, "first", property(lambda self: self._start))
+    monkeypatch.setattr(Spans, "first", property(lambda self: self._start))
     assert recognizer.transcribe(samples).text != expected.text
 
 
@@ -206,7 +206,7 @@ def batched(recognizer: Recognizer, all_samples: list[np.ndarray], seed: int) ->
             if left and draw.random() < 0.7:
                 session.accept(left.pop(0))
                 if not left:
-                    session.end()
+                    session.finish()
         if draw.random() < 0.1:
             batcher.step()
     while batcher.step():
@@ -215,7 +215,7 @@ def batched(recognizer: Recognizer, all_samples: list[np.ndarray], seed: int) ->
 
 
 def test_streams_share_the_second_pass(model: Network) -> None:
-    """Each has the result that it has alone, and some of their pieces were in one step."""
+    """Each has the result that it has alone, and some of their spans were in one step."""
     all_samples = [recording(seed, 0.4 + 0.2 * seed, 3) for seed in range(5)]
     recognizer = recognizer_of(model, Endpointer(300), rewrite=str.upper)
     expected = [recognizer.transcribe(samples) for samples in all_samples]
@@ -260,8 +260,8 @@ def test_live_steps_wait_for_one_step_at_most(model: Network) -> None:
     talking, ended = batcher.start(), [batcher.start() for _ in range(8)]
     for session in ended:
         session.accept(speech(9.0))
-        session.end()
-    while any(session.waiting for session in ended):
+        session.finish()
+    while any(session.seconds_waiting for session in ended):
         batcher.step()
     talking.accept(speech(3.0))
     kinds.clear()

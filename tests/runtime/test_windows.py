@@ -62,7 +62,7 @@ def by_hand(recognizer: Recognizer, samples: np.ndarray) -> tuple[torch.Tensor, 
         seen = (
             feats[4 * first :] if end == total else feats[4 * first : 4 * end + spec.rate.lookahead]
         )
-        output = engine.step_of([seen], engine.init_state(1)).frames[0, start - first :]
+        output = engine.step_of([seen], engine.init_state(1))[0][0][start - first :]
         if end == total:
             return torch.cat([*parts, output]), cuts
         size = middle_of_pause((output.argmax(dim=1) == 0).tolist(), LONGEST, LEFT)
@@ -80,7 +80,7 @@ def test_windows_are_those_of_the_definition(recognizer: Recognizer, samples: np
     assert torch.equal(found, expected)
     feats = features_of(recognizer, samples)  # control: one step over everything is another thing
     engine = recognizer.engine
-    assert (engine.step_of([feats], engine.init_state(1)).frames[0] - expected).abs().max() > 1e-2
+    assert (engine.step_of([feats], engine.init_state(1))[0][0] - expected).abs().max() > 1e-2
 
 
 @pytest.mark.usefixtures("short_windows")
@@ -119,7 +119,7 @@ def test_recordings_around_the_length_of_a_window(file: ModelFile, length: int) 
 def test_a_recording_of_one_window_is_one_step_to_the_digit(recognizer: Recognizer) -> None:
     samples = speech(1.9)
     feats, engine = features_of(recognizer, samples), recognizer.engine
-    expected = engine.step_of([feats], engine.init_state(1)).frames[0]
+    expected = engine.step_of([feats], engine.init_state(1))[0][0]
     assert torch.equal(recognizer.frames([samples])[0], expected)
     assert torch.equal(recognizer.frames([samples, speech(9.0)])[0], expected)
 
@@ -127,7 +127,7 @@ def test_a_recording_of_one_window_is_one_step_to_the_digit(recognizer: Recogniz
 @pytest.mark.usefixtures("short_windows")
 def test_what_waits_does_not_grow_with_the_recording(file: ModelFile) -> None:
     session = recognizer_of(file, FULL).start()
-    stream, most = session._streams.stream, 0
+    stream, most = session.stream, 0
     for _ in range(30):
         session.accept(speech(1.0))
         most = max(most, stream._pending)

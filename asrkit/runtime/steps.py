@@ -1,0 +1,82 @@
+"""The steps of streams on one network. A session is a batch of one."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+import torch
+
+from asrkit.model import EncoderState
+from asrkit.runtime.stream import Stream
+
+
+class Steps:
+    """Steps of the network, each of one or more streams that are anywhere in their audio.
+
+    An exception of a stream's search or postprocess ends this stream, as its `error`. An exception
+    of the network is raised, and all streams are as they were before the step.
+    """
+
+    def __init__(self) -> None:
+        # Streams that took their last step together: their states are views of one state.
+        self._joined: dict[tuple[Stream, ...], EncoderState] = {}
+
+    def first_pass(self, rows: Sequence[Stream], sizes: Sequence[int]) -> None:
+        """Take a step over the next feature frames of each stream.
+
+        Args:
+            rows: streams on one engine.
+            sizes: number of feature frames of each stream.
+        """
+        feats = [row.feats(size) for row, size in zip(rows, sizes, strict=True)]
+        frames, joined = rows[0].engine.step_of(feats, self._join(rows))
+        self.separate(rows, moving=rows)  # not before: a step that fails leaves all as it was
+        states = [joined]
+        if len(rows) > 1:
+            fields = (field.split(1) for field in joined)
+            states = [EncoderState(*each) for each in zip(*fields, strict=True)]
+        for row, own, state, size in zip(rows, frames, states, sizes, strict=True):
+            with suppress(Exception), row.changing():
+                row.advance(own, state, size)
+        if len(rows) > 1:
+            self._joined[tuple(rows)] = joined
+        if any(row.state is not own for row, own in zip(rows, states, strict=True)):
+            self.separate(rows)
+
+    def second_pass(self, rows: Sequence[Stream]) -> None:
+        """Take a step of the second pass over the first `ended_feats` of each stream.
+
+        Args:
+            rows: streams whose second pass is on one backend.
+        """
+        engine = rows[0].second
+        assert engine is not None
+        found, _ = engine.step_of(
+            [row.ended_feats[0] for row in rows], engine.init_state(len(rows))
+        )
+        for row, frames in zip(rows, found, strict=True):
+            with suppress(Exception), row.changing():
+                row.finalize(frames)
+
+    def separate(self, streams: Sequence[Stream], moving: Sequence[Stream] = ()) -> None:
+        """Copy the states of streams that took their last step together with one of `streams`.
+
+        A view would keep the states of all in memory as long as the slowest stream. Streams in
+        `moving` are about to get new states.
+        """
+        for rows in [rows for rows in self._joined if not set(rows).isdisjoint(streams)]:
+            del self._joined[rows]
+            for row in set(rows).difference(moving):
+                row.state = EncoderState(*(each.clone() for each in row.state))
+
+    def separate_over(self) -> None:
+        """Separate streams from those that are over."""
+        self.separate([row for rows in self._joined for row in rows if row.over])
+
+    def _join(self, rows: Sequence[Stream]) -> EncoderState:
+        """Return the states of the streams as the state of a batch."""
+        if len(rows) == 1:
+            return rows[0].state
+        joined = self._joined.get(tuple(rows))
+        if joined is not None:  # the same streams as in their last step
+            return joined
+        return EncoderState(*map(torch.cat, zip(*(row.state for row in rows), strict=True)))
