@@ -25,7 +25,7 @@ import torch
 from load_test import serving
 from people_files import make
 
-from asrkit.data.checks.measure import Entry, inspect
+from asrkit.data.checks.measure import ManifestEntry, inspect
 from asrkit.data.checks.utterance_checks import cancelled
 from asrkit.data.cut_audio import load_samples
 from asrkit.data.cuts import load_cuts
@@ -189,7 +189,7 @@ def trained(path: Path) -> Heard:
 
 def checked(path: Path) -> Heard:
     """What `asrkit data check` knows of a line with the file."""
-    facts = inspect(Entry("", 1, Utterance(id=str(path), audio=str(path), text="x")))
+    facts = inspect(ManifestEntry("", 1, Utterance(id=str(path), audio=str(path), text="x")))
     lines = [facts.problem, *facts.notes, facts.signal and cancelled(facts, None)]
     return Heard(facts.seconds, tuple(str(each).removeprefix(f"{path} ") for each in lines if each))
 

@@ -24,7 +24,7 @@ from asrkit.audio import SAMPLE_RATE
 from asrkit.build import build_normalizer
 from asrkit.config import parse_language_model, parse_search
 from asrkit.data.manifest import LeftOut
-from asrkit.evaluation import Utterance
+from asrkit.evaluation import ReferenceRecording
 from asrkit.evaluation.testset import read_scored, utterances
 from asrkit.evaluation.wer import bootstrap, interval_shown, wer
 from asrkit.model_file import load_model
@@ -138,18 +138,18 @@ def measure(options: argparse.Namespace, manifest: str) -> None:
             print("| " + " | ".join(cells) + " |", flush=True)
 
 
-def joined(parts: Sequence[Utterance]) -> Utterance:
+def joined(parts: Sequence[ReferenceRecording]) -> ReferenceRecording:
     """Several recordings as one."""
     samples = np.concatenate([part.samples for part in parts])
-    return Utterance(parts[0].id, samples, " ".join(part.reference for part in parts))
+    return ReferenceRecording(parts[0].id, samples, " ".join(part.reference for part in parts))
 
 
-def rate(found: Sequence[Utterance], text: Callable[[np.ndarray], str]) -> str:
+def rate(found: Sequence[ReferenceRecording], text: Callable[[np.ndarray], str]) -> str:
     """WER of all recordings."""
     return percent(found, [text(utterance.samples) for utterance in found])
 
 
-def percent(found: Sequence[Utterance], texts: Sequence[str]) -> str:
+def percent(found: Sequence[ReferenceRecording], texts: Sequence[str]) -> str:
     """WER with its interval of 95 %."""
     each = [wer([known.reference], [text]) for known, text in zip(found, texts, strict=True)]
     total = wer([known.reference for known in found], texts)

@@ -38,7 +38,7 @@ class Exported(NamedTuple):
         return f"{self.what}, chunks of {chunk} ms with {left} ms before them{after}"
 
 
-class Description(NamedTuple):
+class ExportDescription(NamedTuple):
     exported: Exported
     weights: str  # fingerprint of the model's: the file is an export of these and no others
     precision: str  # in which they are written: float32 or int8
@@ -68,7 +68,7 @@ def describe(exported: Exported, file: ModelFile) -> str:
     )
 
 
-def described(text: str) -> Description:
+def described(text: str) -> ExportDescription:
     """The description that `describe` wrote.
 
     Raises:
@@ -95,7 +95,7 @@ def described(text: str) -> Description:
         if not 1 <= exported.frame_ms <= 1000:
             raise ValueError(f"its frames of {exported.frame_ms} ms are beyond a second")
         digest = values.get("digest")
-        return Description(exported, values["weights"], values["precision"], digest)
+        return ExportDescription(exported, values["weights"], values["precision"], digest)
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"its description is damaged: {shown(error)}") from None
 

@@ -14,7 +14,7 @@ from torch.nn import functional
 from asrkit.backends.backend import Backend
 from asrkit.backends.export_metadata import (
     KEY,
-    Description,
+    ExportDescription,
     Exported,
     described,
     export_path,
@@ -38,7 +38,7 @@ MOST_WHOLE = 1500  # encoder frames of a row in full context, whose memory grows
 class OnnxStep:
     """An exported file, called as the module that it was exported from."""
 
-    def __init__(self, session: "InferenceSession", description: Description) -> None:
+    def __init__(self, session: "InferenceSession", description: ExportDescription) -> None:
         self.session, self.description = session, description
         self.threads, self.process = torch.get_num_threads(), os.getpid()
         self.inputs = [each.name for each in session.get_inputs()]
@@ -199,7 +199,7 @@ def read(path: str | Path) -> tuple[OnnxStep, Exported]:
     return step, step.description.exported
 
 
-def open_session(model: bytes) -> "tuple[InferenceSession, Description]":
+def open_session(model: bytes) -> "tuple[InferenceSession, ExportDescription]":
     """A session of a file's bytes, and what the file says of itself."""
     import onnxruntime
 

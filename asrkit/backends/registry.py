@@ -30,7 +30,7 @@ MOST_ROUNDING = 0.5  # of int8; honest files have 0.04 to 0.1, two labels exchan
 logger = logging.getLogger("asrkit")
 
 
-class Kind(NamedTuple):
+class BackendKind(NamedTuple):
     """How a kind of backend is made, and what it can do."""
 
     build: Callable[[ModelFile, Backend], Backend]  # of a model and its eager backend
@@ -40,11 +40,11 @@ class Kind(NamedTuple):
 
 
 BACKENDS = {
-    "eager": Kind(lambda file, plain: plain, on_any_device=True, in_full_context=True),
-    "compiled": Kind(compiled, on_any_device=True),
-    "torchscript": Kind(torchscript.build),
-    "onnx": Kind(partial(onnx.build, "onnx"), in_full_context=True),
-    "onnx-int8": Kind(partial(onnx.build, "onnx-int8"), in_full_context=True, exact=False),
+    "eager": BackendKind(lambda file, plain: plain, on_any_device=True, in_full_context=True),
+    "compiled": BackendKind(compiled, on_any_device=True),
+    "torchscript": BackendKind(torchscript.build),
+    "onnx": BackendKind(partial(onnx.build, "onnx"), in_full_context=True),
+    "onnx-int8": BackendKind(partial(onnx.build, "onnx-int8"), in_full_context=True, exact=False),
 }
 
 
@@ -116,7 +116,7 @@ def checked(name: str, file: ModelFile, plain: Backend) -> Backend:
     return backend
 
 
-def kind_of(name: str) -> Kind:
+def kind_of(name: str) -> BackendKind:
     """By its name, or by the path of an exported file.
 
     Raises:
@@ -125,7 +125,7 @@ def kind_of(name: str) -> Kind:
     if name in BACKENDS:
         return BACKENDS[name]
     if name.endswith(".onnx"):
-        return Kind(partial(onnx.of_file, Path(name)), in_full_context=True)
+        return BackendKind(partial(onnx.of_file, Path(name)), in_full_context=True)
     raise UserError(f"backend {refusal(name, (*BACKENDS, 'an .onnx file'))}")
 
 

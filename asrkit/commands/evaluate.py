@@ -33,7 +33,7 @@ from asrkit.cli.parser import Target
 from asrkit.data.manifest import LeftOut
 from asrkit.errors import UserError
 from asrkit.evaluation import Score, recognize, scores
-from asrkit.evaluation.places import Place, places, places_table
+from asrkit.evaluation.places import PlaceErrors, places, places_table
 from asrkit.evaluation.testset import read_batches
 from asrkit.evaluation.wer import interval_shown
 from asrkit.extras import need
@@ -143,7 +143,7 @@ def recognizers_of(
 
 
 def as_json(
-    file: ModelFile, found: dict[str, Score], by_place: dict[str, list[Place]]
+    file: ModelFile, found: dict[str, Score], by_place: dict[str, list[PlaceErrors]]
 ) -> dict[str, Any]:
     """Everything that is known of the scores, with the errors of every utterance."""
     contexts: dict[str, dict[str, Any]] = {}

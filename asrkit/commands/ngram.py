@@ -14,7 +14,7 @@ from asrkit.cli.parser import Target, whole
 from asrkit.config import TextConfig
 from asrkit.data.manifest import LeftOut, is_lhotse, lines_of, read_manifest
 from asrkit.errors import UserError
-from asrkit.lm.kneser_ney import Entry, Words, arpa_lines, estimate
+from asrkit.lm.kneser_ney import NgramEntry, Words, arpa_lines, estimate
 from asrkit.lm.lm_fusion import as_word
 from asrkit.lm.mixture import best_weights, interpolate, perplexity, probabilities
 from asrkit.lm.ngram import MAX_NGRAMS, MAX_ORDER
@@ -75,7 +75,7 @@ def ngram(options: argparse.Namespace) -> int:
     return 0
 
 
-def interpolated(options: argparse.Namespace, split: Split) -> list[dict[Words, Entry]]:
+def interpolated(options: argparse.Namespace, split: Split) -> list[dict[Words, NgramEntry]]:
     """The mixture of a model of each text; prints what each brings."""
     texts = {path: list(sentences([path], split)) for path in options.texts}
     heldout = list(sentences([options.interpolate], split))

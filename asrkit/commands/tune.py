@@ -30,7 +30,7 @@ from asrkit.cli.options import (
 )
 from asrkit.data.manifest import LeftOut
 from asrkit.errors import UserError
-from asrkit.evaluation import Outcome, Utterance
+from asrkit.evaluation import Outcome, ReferenceRecording
 from asrkit.evaluation.outcomes import traced
 from asrkit.evaluation.scoring import score_of
 from asrkit.evaluation.testset import read_batches
@@ -41,7 +41,9 @@ from asrkit.model_file import load_model
 from asrkit.runtime import Recognizer, recognizer_of
 from asrkit.search import Fusion, GreedySearch, Search, plus, takes_fusion
 
-Known = Sequence[tuple[Utterance, Tensor]]  # utterances with their (E, V) log-probabilities
+Known = Sequence[
+    tuple[ReferenceRecording, Tensor]
+]  # utterances with their (E, V) log-probabilities
 
 
 class Pair(NamedTuple):
@@ -118,8 +120,8 @@ def tune(options: argparse.Namespace) -> int:
 
 
 def log_probs(
-    recognizer: Recognizer, batches: Iterable[Sequence[Utterance]]
-) -> Iterator[tuple[Utterance, Tensor]]:
+    recognizer: Recognizer, batches: Iterable[Sequence[ReferenceRecording]]
+) -> Iterator[tuple[ReferenceRecording, Tensor]]:
     """Each utterance with its (E, V): the network works on it once, for all searches."""
     quick = recognizer.with_search(GreedySearch())
     for batch in batches:

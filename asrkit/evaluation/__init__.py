@@ -3,7 +3,7 @@
 `recognize` makes outcomes of utterances and recognisers, `scores` makes scores of outcomes.
 """
 
-from asrkit.evaluation.outcomes import Outcome, Utterance, recognize
+from asrkit.evaluation.outcomes import Outcome, ReferenceRecording, recognize
 from asrkit.evaluation.scoring import Score, scores
 
-__all__ = ["Outcome", "Score", "Utterance", "recognize", "scores"]
+__all__ = ["Outcome", "ReferenceRecording", "Score", "recognize", "scores"]

@@ -21,7 +21,7 @@ PIECES_SECONDS = 60.0  # what is longer is recognised alone and in pieces, which
 MOST_ALIGNED_SECONDS = 300.0  # full context takes memory by the square of the length
 
 
-class Utterance(NamedTuple):
+class ReferenceRecording(NamedTuple):
     """A recording whose text is known."""
 
     id: str
@@ -33,7 +33,7 @@ class Utterance(NamedTuple):
         return len(self.samples) / SAMPLE_RATE
 
 
-class Loss(NamedTuple):
+class ReferenceLoss(NamedTuple):
     """The head's loss of a reference."""
 
     nats: float
@@ -69,7 +69,7 @@ class Outcome(NamedTuple):
     result: Result
     frame_ms: int
     hypothesis: Hypothesis = NOTHING
-    loss: Loss | None = None
+    loss: ReferenceLoss | None = None
     alignment: Alignment | None = None
     delays: tuple[list[int], list[int]] | None = None
 
@@ -84,7 +84,7 @@ class Outcome(NamedTuple):
 
 
 def recognize(
-    batches: Iterable[Sequence[Utterance]],
+    batches: Iterable[Sequence[ReferenceRecording]],
     recognizers: Mapping[str, Recognizer],
     aligner: Recognizer | None = None,
 ) -> Iterator[dict[str, Outcome]]:
@@ -113,7 +113,9 @@ def recognize(
             }
 
 
-def traced(recognizer: Recognizer, utterances: Sequence[Utterance]) -> list[tuple[Result, Trace]]:
+def traced(
+    recognizer: Recognizer, utterances: Sequence[ReferenceRecording]
+) -> list[tuple[Result, Trace]]:
     """The result of each utterance, with what the search read and found."""
     traces = [Trace(recognizer.final_search) for _ in utterances]
     tracing = [recognizer.with_final_search(trace) for trace in traces]
@@ -130,7 +132,7 @@ def traced(recognizer: Recognizer, utterances: Sequence[Utterance]) -> list[tupl
 
 
 def outcome_of(
-    recognizer: Recognizer, utterance: Utterance, result: Result, trace: Trace,
+    recognizer: Recognizer, utterance: ReferenceRecording, result: Result, trace: Trace,
     alignment: Alignment | None = None,
 ) -> Outcome:  # fmt: skip
     """What a result is worth beside its reference."""
@@ -148,7 +150,7 @@ def outcome_of(
 
 
 def aligned(
-    aligner: Recognizer, utterance: Utterance, frames: Tensor | None = None
+    aligner: Recognizer, utterance: ReferenceRecording, frames: Tensor | None = None
 ) -> Alignment | None:
     """Where the reference lies in its recording.
 
@@ -172,7 +174,7 @@ def aligned(
     return Alignment(trace.hypothesis, tuple(whole(result.words)))
 
 
-def loss_of(recognizer: Recognizer, frames: Tensor, reference: str) -> Loss | None:
+def loss_of(recognizer: Recognizer, frames: Tensor, reference: str) -> ReferenceLoss | None:
     """Return the head's loss of a reference; None if it cannot be written or needs more frames."""
     try:
         tokens = recognizer.tokenizer.encode(reference)
@@ -185,4 +187,4 @@ def loss_of(recognizer: Recognizer, frames: Tensor, reference: str) -> Loss | No
         frames[None], torch.tensor([count]), torch.tensor([tokens], device=frames.device),
         torch.tensor([len(tokens)]),
     )  # fmt: skip
-    return Loss(float(loss), len(tokens))
+    return ReferenceLoss(float(loss), len(tokens))

@@ -21,7 +21,7 @@ PLACES = (
 )
 
 
-class Place(NamedTuple):
+class PlaceErrors(NamedTuple):
     """The words of a corpus at one place, and the errors there of the recognisers compared.
 
     Fields:
@@ -40,7 +40,7 @@ class Place(NamedTuple):
 
 def places(
     outcomes: Iterable[Mapping[str, Outcome]], name: str, full: str, chunk_size: int
-) -> list[Place]:
+) -> list[PlaceErrors]:
     """Errors by place: where in its chunk a word ends, whether a boundary parts it, and whether it
     is the first or the last of its utterance.
 
@@ -72,7 +72,7 @@ def places(
                 words[place] += 1
                 wrong[place] += errors[i]
                 wrong_full[place] += errors_full[i]
-    return [Place(each, words[each], wrong[each], wrong_full[each]) for each in PLACES]
+    return [PlaceErrors(each, words[each], wrong[each], wrong_full[each]) for each in PLACES]
 
 
 def errors_by_word(outcome: Outcome) -> list[int]:
@@ -109,7 +109,7 @@ def places_of(begin: int, last: int, number: int, count: int, chunk_size: int) -
     return [PLACES[quarter], PLACES[4 + parted], PLACES[6 + order]]
 
 
-def places_table(name: str, found: list[Place]) -> str:
+def places_table(name: str, found: list[PlaceErrors]) -> str:
     """A line for each place of the recogniser of this name."""
     width = max(map(len, PLACES))
     lines = [f"{f'words, in chunks of {name}':<{width}}   words  errors           in full context"]

@@ -6,7 +6,7 @@ from asrkit.data.labelled import PIECE_SECONDS, Labelled, read_labelled
 from asrkit.data.manifest import LeftOut, ManifestError
 from asrkit.data.sampling import by_length
 from asrkit.errors import UserError
-from asrkit.evaluation import Utterance
+from asrkit.evaluation import ReferenceRecording
 
 
 def read_scored(path: str, left_out: list[LeftOut]) -> Iterator[Labelled]:
@@ -31,7 +31,7 @@ def utterances(
     recordings: Iterable[Labelled],
     normalize: Callable[[str], str],
     left_out: list[LeftOut],
-) -> Iterator[Utterance]:
+) -> Iterator[ReferenceRecording]:
     """The recordings that can be scored, read one after another; the others go to `left_out`.
 
     With an empty text, whatever is recognised is wrong; without a text, nothing can be.
@@ -40,18 +40,20 @@ def utterances(
         try:
             if each.text is None:
                 raise UserError("no text")
-            yield Utterance(each.id, each.load(), normalize(each.text))
+            yield ReferenceRecording(each.id, each.load(), normalize(each.text))
         except UserError as error:
             left_out.append(LeftOut(each.id, str(error)))
 
 
-def batches_of(utterances: Iterable[Utterance], batch_seconds: float) -> Iterator[list[Utterance]]:
+def batches_of(
+    utterances: Iterable[ReferenceRecording], batch_seconds: float
+) -> Iterator[list[ReferenceRecording]]:
     """Utterances of similar length together, eight batches read ahead; long ones alone."""
 
-    def seconds(utterance: Utterance) -> float:
+    def seconds(utterance: ReferenceRecording) -> float:
         return utterance.seconds
 
-    waiting: list[Utterance] = []
+    waiting: list[ReferenceRecording] = []
     for each in utterances:
         if each.seconds > PIECE_SECONDS:
             yield [each]
@@ -68,7 +70,7 @@ def read_batches(
     normalize: Callable[[str], str],
     batch_seconds: float,
     left_out: list[LeftOut],
-) -> Iterator[list[Utterance]]:
+) -> Iterator[list[ReferenceRecording]]:
     """What of a manifest can be scored, in batches; the rest goes to `left_out` on the way."""
     found = utterances(read_scored(manifest, left_out), normalize, left_out)
     return batches_of(found, batch_seconds)

@@ -25,7 +25,7 @@ NEVER = -99.0  # log10 of the probability of <s>, which follows no word
 Words = tuple[str, ...]
 
 
-class Entry(NamedTuple):
+class NgramEntry(NamedTuple):
     """An n-gram in ARPA format, in logarithms to the base 10."""
 
     log_prob: float
@@ -51,7 +51,7 @@ def estimate(
     order: int,
     prune: Sequence[int] = (0,),
     vocabulary: Iterable[str] = (),
-) -> list[dict[Words, Entry]]:
+) -> list[dict[Words, NgramEntry]]:
     """The n-grams of each order, from 1 on.
 
     Args:
@@ -92,15 +92,15 @@ def estimate(
 
 def entries(
     probs: list[dict[Words, float]], backoffs: list[dict[Words, float]]
-) -> list[dict[Words, Entry]]:
+) -> list[dict[Words, NgramEntry]]:
     """Probabilities with the back-off weights that the next order has computed, as logarithms."""
     following = [*backoffs[1:], {}]
     model = []
     for of_order, weights in zip(probs, following, strict=True):
         logs = {words: math.log10(weight) for words, weight in weights.items()}
-        model.append({w: Entry(math.log10(p), logs.get(w)) for w, p in of_order.items()})
+        model.append({w: NgramEntry(math.log10(p), logs.get(w)) for w, p in of_order.items()})
     begin = following[0].get((BEGIN,))
-    model[0][BEGIN,] = Entry(NEVER, None if begin is None else math.log10(begin))
+    model[0][BEGIN,] = NgramEntry(NEVER, None if begin is None else math.log10(begin))
     return model
 
 
@@ -159,7 +159,7 @@ def context_sums(
     return totals, {context: taken[context] / total for context, total in totals.items()}
 
 
-def arpa_lines(model: list[dict[Words, Entry]]) -> Iterator[str]:
+def arpa_lines(model: list[dict[Words, NgramEntry]]) -> Iterator[str]:
     """The lines of an ARPA file, n-grams in alphabetical order."""
     yield "\\data\\"
     for order, of_order in enumerate(model, start=1):

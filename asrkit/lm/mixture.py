@@ -12,10 +12,10 @@ from itertools import chain
 
 import numpy as np
 
-from asrkit.lm.kneser_ney import Entry, Words
+from asrkit.lm.kneser_ney import NgramEntry, Words
 from asrkit.lm.ngram import BEGIN, END, UNKNOWN
 
-Model = Sequence[dict[Words, Entry]]  # the n-grams of each order, from 1 on
+Model = Sequence[dict[Words, NgramEntry]]  # the n-grams of each order, from 1 on
 
 ITERATIONS = 100  # of expectation maximisation; the weights stand still long before
 LEAST = 1e-12  # of what n-grams leave over for others, which rounding could make negative
@@ -63,7 +63,7 @@ def perplexity(found: np.ndarray) -> float:
     return math.exp(-float(np.log(found).mean()))
 
 
-def interpolate(models: Sequence[Model], weights: np.ndarray) -> list[dict[Words, Entry]]:
+def interpolate(models: Sequence[Model], weights: np.ndarray) -> list[dict[Words, NgramEntry]]:
     """The mixture of models of the same words, as the n-grams of each order.
 
     Args:
@@ -90,7 +90,7 @@ def interpolate(models: Sequence[Model], weights: np.ndarray) -> list[dict[Words
     return list(with_backoffs(probs))
 
 
-def with_backoffs(probs: list[dict[Words, float]]) -> Iterator[dict[Words, Entry]]:
+def with_backoffs(probs: list[dict[Words, float]]) -> Iterator[dict[Words, NgramEntry]]:
     """The entries of all orders, with the weights under which each context sums to 1."""
     for of_order, longer in zip(probs, [*probs[1:], {}], strict=True):
         taken: dict[Words, float] = defaultdict(float)  # by the longer n-grams
@@ -99,7 +99,7 @@ def with_backoffs(probs: list[dict[Words, float]]) -> Iterator[dict[Words, Entry
             taken[words[:-1]] += p
             covered[words[:-1]] += of_order[words[1:]]
         yield {
-            words: Entry(
+            words: NgramEntry(
                 math.log10(p),
                 math.log10(max(LEAST, 1 - taken[words]) / max(LEAST, 1 - covered[words]))
                 if words in taken

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asrkit.evaluation import Utterance
+from asrkit.evaluation import ReferenceRecording
 from asrkit.evaluation.outcomes import aligned, traced
 from asrkit.model import FULL_CONTEXT
 from asrkit.report.html import Html, tag
@@ -29,7 +29,9 @@ class Example(NamedTuple):
     reference: tuple[Word, ...]  # by forced alignment in full context; none where there is none
 
 
-def example_of(utterance: Utterance, recognizer: Recognizer, aligner: Recognizer) -> Example:
+def example_of(
+    utterance: ReferenceRecording, recognizer: Recognizer, aligner: Recognizer
+) -> Example:
     """Recognise an utterance, and align its reference."""
     ((result, trace),) = traced(recognizer, [utterance])
     alignment = aligned(aligner, utterance)

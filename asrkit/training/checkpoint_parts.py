@@ -24,7 +24,7 @@ WEIGHTS, OPTIMIZERS = "weights", "optimizers"  # keys of a checkpoint, first in 
 NAME = re.compile(r"part-(\d{4})-of-(\d{4})\.safetensors")
 
 
-class CheckpointError(UserError):
+class TrainingCheckpointError(UserError):
     """A checkpoint that cannot be written or resumed from; the message says why."""
 
 
@@ -58,7 +58,7 @@ def read_parts(folder: Path, mesh: DeviceMesh | None = None) -> dict[str, Any]:
         mesh: of ranks to spread it over as they read it; None for whole tensors.
 
     Raises:
-        CheckpointError: if a part is missing or of another checkpoint.
+        TrainingCheckpointError: if a part is missing or of another checkpoint.
         ModelFileError: if a part is damaged.
     """
     pieces: dict[str, list[Tensor]] = {}
@@ -69,12 +69,14 @@ def read_parts(folder: Path, mesh: DeviceMesh | None = None) -> dict[str, Any]:
         header = dict(header or {})
         first = first or header
         if without_time(header) != without_time(first):
-            raise CheckpointError(f"{path.name} is of another checkpoint")
+            raise TrainingCheckpointError(f"{path.name} is of another checkpoint")
         rows = header["rows"]
         for name, tensor in tensors.items():
             if name not in rows:
                 if number:
-                    raise CheckpointError(f"{path.name} has {name!r:.80}, which is not spread")
+                    raise TrainingCheckpointError(
+                        f"{path.name} has {name!r:.80}, which is not spread"
+                    )
                 pieces[name] = [tensor]
                 continue
             begin, end = share(rows[name], mesh)
@@ -83,7 +85,7 @@ def read_parts(folder: Path, mesh: DeviceMesh | None = None) -> dict[str, Any]:
             piece = tensor[max(0, begin - start) : max(0, end - start)]
             pieces.setdefault(name, []).append(piece.clone())  # so that the others are let go
     if seen != first["rows"]:
-        raise CheckpointError("rows of a tensor are missing")
+        raise TrainingCheckpointError("rows of a tensor are missing")
     return unflattened(
         {
             name: spread(torch.cat(several), seen[name], mesh) if name in seen else several[0]
@@ -101,14 +103,14 @@ def part_paths(folder: Path) -> list[Path]:
     """The files of a checkpoint, in the order of the ranks that wrote them.
 
     Raises:
-        CheckpointError: if one is missing.
+        TrainingCheckpointError: if one is missing.
     """
     found = [match for path in folder.iterdir() if (match := NAME.fullmatch(path.name))]
     size = int(found[0][2]) if found else 0
     names = [part_name(rank, size) for rank in range(size)]
     missing = sorted(set(names) - {match[0] for match in found})
     if missing or len(found) != size or not names:
-        raise CheckpointError(f"{missing[0] if missing else 'part of it'} is missing")
+        raise TrainingCheckpointError(f"{missing[0] if missing else 'part of it'} is missing")
     return [folder / name for name in names]
 
 
@@ -140,7 +142,7 @@ def unflattened(tensors: dict[str, Tensor], rest: dict[str, Any]) -> dict[str, A
     """The contents of a checkpoint, from tensors by flat name and what is in the header."""
     count = rest[OPTIMIZERS]
     if not 0 <= count <= len(tensors):
-        raise CheckpointError(f"{count} optimisers")
+        raise TrainingCheckpointError(f"{count} optimisers")
     optimizers: list[dict[str, Any]] = [{"state": {}} for _ in range(count)]
     weights = {}
     for name, tensor in tensors.items():

@@ -17,7 +17,7 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from asrkit.atomic_write import replacing
 from asrkit.model_file import ModelFileError, read_tensors, write_tensors
-from asrkit.training.checkpoint_parts import CheckpointError, read_parts
+from asrkit.training.checkpoint_parts import TrainingCheckpointError, read_parts
 from asrkit.training.optimizer import OptimizerState, mismatch
 
 logger = logging.getLogger(__name__)
@@ -90,20 +90,23 @@ class Checkpoints:
         """The result of `use` for the newest usable checkpoint; None if the folder has none.
 
         Args:
-            use: raises CheckpointError for one that is not usable; then the one before is tried.
+            use: raises TrainingCheckpointError for a checkpoint that is not usable; then the one
+                before is tried.
 
         Raises:
-            CheckpointError: if there are checkpoints, but none is usable.
+            TrainingCheckpointError: if there are checkpoints, but none is usable.
         """
         paths = self.paths()
         for path in reversed(paths.values()):
             try:
                 return use(read_checkpoint(path, self.mesh))
-            except CheckpointError as error:
+            except TrainingCheckpointError as error:
                 logger.warning("cannot resume from %s: %s", path, error)
                 problem = f"{path}: {error}"
         if paths:
-            raise CheckpointError(f"--resume: no checkpoint can be used; the last tried, {problem}")
+            raise TrainingCheckpointError(
+                f"--resume: no checkpoint can be used; the last tried, {problem}"
+            )
         return None
 
     def paths(self) -> dict[int, Path]:
@@ -138,35 +141,35 @@ def read_checkpoint(path: Path, mesh: DeviceMesh | None = None) -> Checkpoint:
         mesh: of ranks that the tensors of a folder are spread over; None for whole ones.
 
     Raises:
-        CheckpointError: if it is damaged or of another kind.
+        TrainingCheckpointError: if it is damaged or of another kind.
     """
     try:
         state = read_file(path) if path.suffix == ".pt" else read_parts(path, mesh)
         return Checkpoint.model_validate(state)
-    except CheckpointError:
+    except TrainingCheckpointError:
         raise
     except ModelFileError as error:
-        raise CheckpointError(str(error)) from None
+        raise TrainingCheckpointError(str(error)) from None
     except pydantic.ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
         reason = f"{key!r:.80}: {first['msg']}" if key else first["msg"]
-        raise CheckpointError(f"it is no checkpoint of a training: {reason}") from None
+        raise TrainingCheckpointError(f"it is no checkpoint of a training: {reason}") from None
     except Exception as error:  # zipfile, zlib, torch and its unpickler raise many types
         reason = textwrap.shorten(repr(error), 120, placeholder=" …")
-        raise CheckpointError(f"it is damaged or no checkpoint: {reason}") from None
+        raise TrainingCheckpointError(f"it is damaged or no checkpoint: {reason}") from None
 
 
 def read_file(path: Path) -> dict[str, Any]:
     """The state in a file, after comparing its checksums."""
     if not path.stat().st_size:
-        raise CheckpointError("it is empty")
+        raise TrainingCheckpointError("it is empty")
     with zipfile.ZipFile(path) as records:  # torch.save's format; it compresses nothing
         if any(record.compress_type for record in records.infolist()):
-            raise CheckpointError("it is another kind of .zip file")
+            raise TrainingCheckpointError("it is another kind of .zip file")
         damaged = records.testzip()
     if damaged is not None:
-        raise CheckpointError(f"it is damaged: wrong checksum of {damaged!r} in it")
+        raise TrainingCheckpointError(f"it is damaged: wrong checksum of {damaged!r} in it")
     state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     return state
 
@@ -177,7 +180,7 @@ def check_fit(
     """Compare a checkpoint's names, types and shapes with those of a model and its optimisers.
 
     Raises:
-        CheckpointError: if one differs.
+        TrainingCheckpointError: if one differs.
     """
     reason = difference(found.weights, model.state_dict())
     if reason is None and len(found.optimizers) != len(optimizers):
@@ -185,7 +188,7 @@ def check_fit(
     for optimizer, state in zip(optimizers, found.optimizers, strict=False):
         reason = reason or mismatch(optimizer, state)
     if reason is not None:
-        raise CheckpointError(f"it does not fit this training: {reason}")
+        raise TrainingCheckpointError(f"it does not fit this training: {reason}")
 
 
 def difference(tensors: dict[str, Tensor], others: dict[str, Tensor]) -> str | None:
@@ -235,7 +238,7 @@ class EpochWeights:
         Epochs whose files are damaged are left out with a warning.
 
         Raises:
-            CheckpointError: if no epoch is left.
+            TrainingCheckpointError: if no epoch is left.
         """
         paths, expected = self.paths(), model.state_dict()
         files: dict[int, dict[str, Tensor]] = {}
@@ -249,7 +252,9 @@ class EpochWeights:
             except ModelFileError as error:
                 logger.warning("epoch %d is left out of the average: %s", epoch + 1, error)
         if not files:
-            raise CheckpointError(f"{self.folder} has no weights of an epoch that can be used")
+            raise TrainingCheckpointError(
+                f"{self.folder} has no weights of an epoch that can be used"
+            )
         average = {
             name: torch.stack([file[name].double() for file in files.values()]).mean(0).to(t.dtype)
             for name, t in expected.items()

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from asrkit.model_file import write_tensors
-from asrkit.training.checkpoint_parts import CheckpointError, part_name, part_of
+from asrkit.training.checkpoint_parts import TrainingCheckpointError, part_name, part_of
 from asrkit.training.checkpoints import Checkpoints
 from asrkit.training.distributed import Ranks
 
@@ -42,7 +42,7 @@ class SpreadCheckpoints(Checkpoints):
 
         Raises:
             OSError: if the one before could not be written.
-            CheckpointError: if another rank could not write the one before.
+            TrainingCheckpointError: if another rank could not write the one before.
         """
         self.wait()
         tensors, header = part_of(state, self.ranks.rank)
@@ -89,7 +89,7 @@ class SpreadCheckpoints(Checkpoints):
         if problem is not None:
             raise problem
         if failures:
-            raise CheckpointError("a checkpoint was not written: another process says why")
+            raise TrainingCheckpointError("a checkpoint was not written: another process says why")
 
 
 def rename(temporary: Path, path: Path) -> None:

@@ -31,7 +31,7 @@ from asrkit.evaluation import Score
 from asrkit.evaluation.scoring import losses_of, rates
 from asrkit.evaluation.wer import rate_shown
 from asrkit.model import Network
-from asrkit.training.checkpoint_parts import CheckpointError
+from asrkit.training.checkpoint_parts import TrainingCheckpointError
 from asrkit.training.checkpoints import (
     Checkpoint,
     Checkpoints,
@@ -134,7 +134,7 @@ class Trainer:
 
         Raises:
             ConfigError: if it is of another training, or the schedule changed and may not.
-            CheckpointError: if no checkpoint is usable; the trainer is unchanged then.
+            TrainingCheckpointError: if no checkpoint is usable; the trainer is unchanged then.
         """
 
         def checked(found: Checkpoint) -> Checkpoint:
@@ -144,7 +144,7 @@ class Trainer:
 
         found = self.checkpoints.newest(checked)
         if len(set(self.ranks.gather([found and found.progress]))) > 1:
-            raise CheckpointError(
+            raise TrainingCheckpointError(
                 "--resume: the processes find different checkpoints; all need to see the same "
                 "training.output_dir"
             )

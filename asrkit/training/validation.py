@@ -9,7 +9,7 @@ from asrkit.backends.registry import eager
 from asrkit.build import build_search
 from asrkit.config import Config
 from asrkit.data.dataset import Batch
-from asrkit.evaluation import Outcome, Score, Utterance, recognize, scores
+from asrkit.evaluation import Outcome, ReferenceRecording, Score, recognize, scores
 from asrkit.model import FULL, Context, Network
 from asrkit.runtime import Recognizer
 from asrkit.search import Search
@@ -85,9 +85,9 @@ def validate(
         yield list(recognize([utterances_of(batch)], recognizers, aligner if align else None))
 
 
-def utterances_of(batch: Batch) -> list[Utterance]:
+def utterances_of(batch: Batch) -> list[ReferenceRecording]:
     """Those of a batch; what was left out of it is named in the log."""
     for each in batch.left_out:
         logger.warning("not scored %s", each)
     rows = zip(batch.ids, batch.samples, batch.num_samples.tolist(), batch.texts, strict=True)
-    return [Utterance(id, row[:length].numpy(), text) for id, row, length, text in rows]
+    return [ReferenceRecording(id, row[:length].numpy(), text) for id, row, length, text in rows]

@@ -41,7 +41,7 @@ NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # nor wai
 LEASE_SECONDS = 60.0
 
 
-class Entry(NamedTuple):
+class ShardEntry(NamedTuple):
     """An utterance in the result of a shard."""
 
     id: str
@@ -50,14 +50,14 @@ class Entry(NamedTuple):
     shown: str  # in the output's format, or why there is no text
 
 
-class Decoded(NamedTuple):
+class DecodedShard(NamedTuple):
     """The result of a shard."""
 
-    entries: list[Entry]
+    entries: list[ShardEntry]
     seconds: float  # that its process took
 
 
-DECODED = TypeAdapter(Decoded)
+DECODED = TypeAdapter(DecodedShard)
 
 
 def merged(options: argparse.Namespace) -> Path:
@@ -83,7 +83,7 @@ def header(name: str, body: bytes) -> bytes:
     return json.dumps({"shard": name, "sha256": digest}).encode()
 
 
-class Corpus:
+class ShardedCorpus:
     """The shards of a manifest, their results in a folder, and how one is decoded.
 
     Args:
@@ -110,7 +110,7 @@ class Corpus:
     def path(self, name: str) -> Path:
         return self.folder / f"{name}.json"
 
-    def read(self, name: str) -> Decoded | None:
+    def read(self, name: str) -> DecodedShard | None:
         """The result of a shard; None if there is none, or what is there is no such result."""
         try:
             file = os.open(self.path(name), os.O_RDONLY | NO_LINK)
@@ -133,7 +133,7 @@ class Corpus:
             each.number: self.entry(jobs[each.number], each.result, each.seconds)
             for each in outcomes(self.recognizer, jobs, self.options.batch_seconds)
         }
-        found = Decoded([entries[i] for i in range(len(jobs))], time.perf_counter() - started)
+        found = DecodedShard([entries[i] for i in range(len(jobs))], time.perf_counter() - started)
         path = self.path(name)
         if path.is_symlink():  # `replacing` would write to where it leads
             path.unlink()
@@ -143,17 +143,17 @@ class Corpus:
             file.flush()
             os.fsync(file.fileno())
 
-    def entry(self, job: Labelled, result: Result | UserError, seconds: float) -> Entry:
+    def entry(self, job: Labelled, result: Result | UserError, seconds: float) -> ShardEntry:
         if isinstance(result, UserError):
-            return Entry(job.id, seconds, None, str(result))
+            return ShardEntry(job.id, seconds, None, str(result))
         recording = recording_of(job, result, seconds, self.options.nbest)
         shown = in_a_row(self.options.format, job, recording, self.several)
-        return Entry(job.id, seconds, result.text, shown)
+        return ShardEntry(job.id, seconds, result.text, shown)
 
     def is_done(self, name: str) -> bool:
         return self.read(name) is not None
 
-    def join(self, path: Path) -> Decoded:
+    def join(self, path: Path) -> DecodedShard:
         """Write what all shards hold to one file, and return it without what was written.
 
         Raises:
@@ -172,7 +172,7 @@ class Corpus:
                         file.write(entry.shown)
                 entries += [entry._replace(shown="") for entry in found.entries]
                 seconds += found.seconds
-        return Decoded(entries, seconds)
+        return DecodedShard(entries, seconds)
 
 
 def decode_corpus(
@@ -190,7 +190,7 @@ def decode_corpus(
         loaded: the recogniser that the options ask for, and its configuration.
     """
     recognizer, config = loaded
-    corpus = Corpus(jobs, recognizer, options)
+    corpus = ShardedCorpus(jobs, recognizer, options)
     leases = Leases(corpus.folder, options.lease_seconds or LEASE_SECONDS)
     helps, left = options.workers == 0, {*corpus.shards}
     with ExitStack() as stack:
@@ -223,7 +223,7 @@ def decode_corpus(
     return 1 if None in texts else 0
 
 
-def summary(found: Decoded) -> str:
+def summary(found: DecodedShard) -> str:
     """How much was decoded, and how fast by a worker: the command may have been resumed."""
     left_out = sum(entry.text is None for entry in found.entries)
     seconds = sum(entry.seconds for entry in found.entries)

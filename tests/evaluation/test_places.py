@@ -4,7 +4,7 @@ import pytest
 
 from asrkit.evaluation import Outcome
 from asrkit.evaluation.outcomes import Alignment
-from asrkit.evaluation.places import Place, errors_by_word, places, places_of, places_table
+from asrkit.evaluation.places import PlaceErrors, errors_by_word, places, places_of, places_table
 from asrkit.model import FULL_CONTEXT
 from asrkit.runtime import Result, Word
 from asrkit.search import NOTHING
@@ -36,10 +36,10 @@ def test_known() -> None:
     """Frames 0-1, 3-5 and 6-7 in chunks of 4: only b is parted, and only in chunks it is wrong."""
     each = [{"160 ms": outcome("a x c"), "full": outcome("a b d")}]
     found = {place.name: place for place in places(each, "160 ms", "full", 4)}
-    assert found["parted by a boundary"] == Place("parted by a boundary", 1, 1, 0)
-    assert found["within one chunk"] == Place("within one chunk", 2, 0, 1)
+    assert found["parted by a boundary"] == PlaceErrors("parted by a boundary", 1, 1, 0)
+    assert found["within one chunk"] == PlaceErrors("within one chunk", 2, 0, 1)
     assert found["ends in the chunk's last quarter"].words == 1
-    assert found["ends in the chunk's third quarter"] == Place(
+    assert found["ends in the chunk's third quarter"] == PlaceErrors(
         "ends in the chunk's third quarter", 0, 0, 0
     )
     parted = next(p for p in places(each, "160 ms", "full", 8) if p.name == "parted by a boundary")

@@ -6,9 +6,9 @@ import torch
 from asrkit import audio
 from asrkit.backends import eager
 from asrkit.errors import UserError
-from asrkit.evaluation import Outcome, Score, Utterance, recognize, scores
+from asrkit.evaluation import Outcome, ReferenceRecording, Score, recognize, scores
 from asrkit.evaluation.delays import Delay
-from asrkit.evaluation.outcomes import Loss
+from asrkit.evaluation.outcomes import ReferenceLoss
 from asrkit.evaluation.scoring import losses_of, rates
 from asrkit.evaluation.wer import ErrorRate
 from asrkit.evaluation.word_accuracy import WordAccuracy
@@ -65,7 +65,7 @@ def test_scores_of_nothing() -> None:
 
 def test_loss_is_a_mean_over_tokens() -> None:
     """What cannot be written or aligned has none, and counts for nothing."""
-    losses = [Loss(6.0, 2), Loss(1.0, 5), None]
+    losses = [ReferenceLoss(6.0, 2), ReferenceLoss(1.0, 5), None]
     outcomes = [
         {"full": outcome(str(i), "a", "a", loss=each), "40 ms": outcome(str(i), "a", "a")}
         for i, each in enumerate(losses)
@@ -79,7 +79,7 @@ def test_loss_is_the_trainings_and_takes_no_second_pass(monkeypatch: pytest.Monk
     tokenizer = CharTokenizer(list("abcdefghij "))
     lengths = [24000, 20000, 16000, 16000, 16000]
     batch = [
-        Utterance(str(i), speech(2.0, seed=i)[:n], text)
+        ReferenceRecording(str(i), speech(2.0, seed=i)[:n], text)
         for i, (n, text) in enumerate(zip(lengths, texts, strict=True))
     ]
     contexts = {"full": (FULL_CONTEXT, 0), "160 ms": (4, 8)}

@@ -17,7 +17,7 @@ from asrkit.build import frames_needed
 from asrkit.commands import export
 from asrkit.data.cuts import load_cuts
 from asrkit.data.dataset import TextEncoder
-from asrkit.evaluation import Utterance, recognize, scores
+from asrkit.evaluation import ReferenceRecording, recognize, scores
 from asrkit.evaluation.outcomes import aligned, traced
 from asrkit.evaluation.testset import read_scored
 from asrkit.model import FULL, Context
@@ -137,7 +137,7 @@ def test_all_users_give_one_number(folder: Path, capsys: pytest.CaptureFixture[s
 def test_a_trace_puts_segments_together(folder: Path) -> None:
     """With endpoints the hypothesis is of the whole recording, in its frames."""
     samples = speech(2.0)
-    utterance = Utterance("0", samples, "ab")
+    utterance = ReferenceRecording("0", samples, "ab")
     plain = asrkit.load("m.safetensors", chunk_size=4)
     cut = asrkit.load("m.safetensors", chunk_size=4, endpointer=Endpointer(80))
     ((one, whole),) = traced(plain, [utterance])
@@ -153,7 +153,7 @@ def test_long_recordings_go_in_pieces_and_are_scored_alike(
 ) -> None:
     """Those too long for full context have no alignment, and so no delay."""
     file = load_model("m.safetensors")
-    batch = [Utterance(str(i), speech(2.0, seed=i), "ab ba") for i in range(2)]
+    batch = [ReferenceRecording(str(i), speech(2.0, seed=i), "ab ba") for i in range(2)]
     recognizers = {
         "160 ms": Recognizer(eager(file.model, Context(4, 8)), file.tokenizer, GreedySearch())
     }

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from asrkit.lm import mixture, read_arpa
-from asrkit.lm.kneser_ney import Entry, Words, arpa_lines, estimate
+from asrkit.lm.kneser_ney import NgramEntry, Words, arpa_lines, estimate
 from asrkit.lm.mixture import best_weights, interpolate, perplexity, probabilities, probability
 
-Model = list[dict[Words, Entry]]
+Model = list[dict[Words, NgramEntry]]
 WORDS = ["a", "b", "c", "d"]
 
 
@@ -61,7 +61,7 @@ def test_control_without_new_back_off_weights_contexts_do_not_sum_to_one(
 
     def stale(probs):  # type: ignore[no-untyped-def]
         for entries in right(probs):
-            yield {w: Entry(e.log_prob, e.log_backoff and -0.1) for w, e in entries.items()}
+            yield {w: NgramEntry(e.log_prob, e.log_backoff and -0.1) for w, e in entries.items()}
 
     monkeypatch.setattr(mixture, "with_backoffs", stale)
     mixed = interpolate(models, np.full(len(models), 1 / len(models)))

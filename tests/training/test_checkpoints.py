@@ -16,7 +16,7 @@ from torch import nn
 
 from asrkit.commands.train import main
 from asrkit.training import checkpoints
-from asrkit.training.checkpoint_parts import CheckpointError
+from asrkit.training.checkpoint_parts import TrainingCheckpointError
 from asrkit.training.checkpoints import (
     Checkpoint,
     Checkpoints,
@@ -112,7 +112,7 @@ def test_a_flipped_bit_anywhere_is_noticed_or_harmless(tmp_path: Path) -> None:
         path.write_bytes(damaged)
         try:
             found = read_checkpoint(path)
-        except CheckpointError:
+        except TrainingCheckpointError:
             noticed += 1
             continue
         assert same(found.model_dump(), expected), place
@@ -190,7 +190,7 @@ def test_one_that_cannot_be_read_is_named_and_the_one_before_is_taken(
     assert len(line) < len(str(tmp_path)) + 250
     damage(tmp_path / "step-00000001.pt")
     with pytest.raises(
-        CheckpointError, match=r"no checkpoint can be used.*step-00000001.pt: it is"
+        TrainingCheckpointError, match=r"no checkpoint can be used.*step-00000001.pt: it is"
     ):
         checkpoints.newest(step_of)
 
@@ -220,7 +220,7 @@ def test_one_of_another_network_does_not_fit(change: dict[str, Any], told: str) 
     model = network()
     optimizers = stepped(model)
     check_fit(Checkpoint.model_validate(state()), model, optimizers)  # control
-    with pytest.raises(CheckpointError) as caught:
+    with pytest.raises(TrainingCheckpointError) as caught:
         check_fit(Checkpoint.model_validate(state(**change)), model, optimizers)
     assert f"{caught.value}".startswith("it does not fit this training: ")
     assert told in str(caught.value)
@@ -263,7 +263,7 @@ def test_a_damaged_epoch_is_not_averaged(
     assert f"epoch 2 is left out of the average: {epochs.paths()[1]} is damaged" in caplog.text
     for epoch in (0, 2):
         shutil.copy(epochs.paths()[1], epochs.paths()[epoch])
-    with pytest.raises(CheckpointError, match="no weights of an epoch that can be used"):
+    with pytest.raises(TrainingCheckpointError, match="no weights of an epoch that can be used"):
         epochs.average(model, {})
 
 

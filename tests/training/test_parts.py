@@ -10,7 +10,13 @@ import torch
 from torch.distributed.device_mesh import DeviceMesh
 
 from asrkit.model_file import read_tensors, write_tensors
-from asrkit.training.checkpoint_parts import CheckpointError, part_name, part_of, read_parts, share
+from asrkit.training.checkpoint_parts import (
+    TrainingCheckpointError,
+    part_name,
+    part_of,
+    read_parts,
+    share,
+)
 from asrkit.training.checkpoints import Checkpoints, read_checkpoint
 from asrkit.training.sharded_checkpoints import rename
 from tests.training.test_checkpoints import flipped, same, state, step_of
@@ -207,7 +213,7 @@ def test_a_row_too_few_or_too_many(tmp_path: Path) -> None:
             header = {"state": {"optimizers": 0, "history": {}}, "rows": {"weights.x": rows}}
             write_tensors(folder / part_name(rank, ranks), {"weights.x": torch.ones(2)}, header)
     assert len(read_parts(tmp_path / "4")["weights"]["x"]) == 4  # control
-    with pytest.raises(CheckpointError, match="rows of a tensor are missing"):
+    with pytest.raises(TrainingCheckpointError, match="rows of a tensor are missing"):
         read_parts(tmp_path / "6")
 
 

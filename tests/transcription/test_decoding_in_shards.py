@@ -17,7 +17,7 @@ from asrkit.extras import pip_install
 from asrkit.runtime.formats import FORMATS
 from asrkit.transcription import shards as corpus
 from asrkit.transcription.leases import ATTEMPTS
-from asrkit.transcription.shards import Corpus, header, shares
+from asrkit.transcription.shards import ShardedCorpus, header, shares
 from tests.conftest import PROJECT, speech, write_manifest
 from tests.running import run, talkative_model
 
@@ -94,7 +94,7 @@ def test_what_is_done_is_not_done_again(
     run("decode", *command, *SHARDED)
     before, decoded = files(), []
     assert len(before) == 3
-    monkeypatch.setattr(Corpus, "decode", lambda self, name, do=Corpus.decode: (
+    monkeypatch.setattr(ShardedCorpus, "decode", lambda self, name, do=ShardedCorpus.decode: (
         decoded.append(name), do(self, name)))  # fmt: skip
     Path("out/all.txt").unlink()
     run("decode", *command, *SHARDED)
@@ -144,8 +144,8 @@ def test_what_is_no_result_is_decoded_again(kind: str, command: list[str], capsy
 
 def test_every_cut_is_noticed(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: without the checksum some cut or changed results would be believed."""
-    found: list[Corpus] = []
-    monkeypatch.setattr(Corpus, "join", lambda self, path, do=Corpus.join: (
+    found: list[ShardedCorpus] = []
+    monkeypatch.setattr(ShardedCorpus, "join", lambda self, path, do=ShardedCorpus.join: (
         found.append(self), do(self, path))[1])  # fmt: skip
     run("decode", *command, *SHARDED)
     path = files()[0]
@@ -166,7 +166,9 @@ def test_stopping_releases_the_lease(
     number: int, command: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(Corpus, "entry", lambda *_: os.kill(os.getpid(), number) or time.sleep(5))
+        patch.setattr(
+            ShardedCorpus, "entry", lambda *_: os.kill(os.getpid(), number) or time.sleep(5)
+        )
         assert run("decode", *command, *SHARDED) == 130
     (lease,) = Path("out/shards").glob("*.lease.*")
     assert lease.stat().st_mtime == 0

@@ -35,7 +35,7 @@ FULL_SCALE = 0.99  # 8-bit audio ends at 0.992
 BLOCK_SECONDS = 30.0  # so that an hour of audio is never in memory at once
 
 
-class Entry(NamedTuple):
+class ManifestEntry(NamedTuple):
     """An utterance whose audio is still to be read."""
 
     manifest: str
@@ -44,7 +44,9 @@ class Entry(NamedTuple):
     cut: Cut | None = None  # of a lhotse manifest
 
 
-def read_entries(path: str, bad_lines: list[Finding]) -> list[Entry] | Iterator[Entry]:
+def read_entries(
+    path: str, bad_lines: list[Finding]
+) -> list[ManifestEntry] | Iterator[ManifestEntry]:
     """The utterances of a manifest; lhotse's, which may hold their audio, are read one by one.
 
     Args:
@@ -60,7 +62,7 @@ def read_entries(path: str, bad_lines: list[Finding]) -> list[Entry] | Iterator[
     entries, bad, unused = [], len(bad_lines), Counter[str]()
     for number, line in lines_of(path):
         try:
-            entries.append(Entry(path, number, parse_line(line, Path(path).parent, unused)))
+            entries.append(ManifestEntry(path, number, parse_line(line, Path(path).parent, unused)))
         except ValueError as error:
             bad_lines.append(bad_line(path, number, error))
     if not entries and len(bad_lines) == bad:
@@ -76,13 +78,13 @@ def bad_line(path: str, number: int, error: ValueError) -> Finding:
     )
 
 
-def _lhotse_entries(path: str) -> Iterator[Entry]:
+def _lhotse_entries(path: str) -> Iterator[ManifestEntry]:
     for number, cut in enumerate(load_cuts(path, []), start=1):
-        yield Entry(path, number, utterance_of(cut, path), cut)
+        yield ManifestEntry(path, number, utterance_of(cut, path), cut)
 
 
 def inspect_all(
-    entries: Iterable[Entry], jobs: int = 1, decode: bool = True, window: int = 64
+    entries: Iterable[ManifestEntry], jobs: int = 1, decode: bool = True, window: int = 64
 ) -> Iterator[Facts]:
     """The facts of all utterances, in order, read by `jobs` threads: decoding frees the GIL."""
     entries = iter(entries)
@@ -91,7 +93,7 @@ def inspect_all(
             yield from pool.map(partial(inspect, decode=decode), part)
 
 
-def inspect(entry: Entry, decode: bool = True) -> Facts:
+def inspect(entry: ManifestEntry, decode: bool = True) -> Facts:
     """The facts of an utterance, from its audio or the error that reading it raises."""
     manifest, line, utterance, cut = entry
     header = signal = problem = None

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from asrkit.data.checks import Facts
-from asrkit.data.checks.measure import Entry, in_runs, inspect, measure
+from asrkit.data.checks.measure import ManifestEntry, in_runs, inspect, measure
 from asrkit.data.manifest import Utterance
 from tests.conftest import speech, write_wav
 from tests.data.checks.test_check import found
 
 
 def inspected(path: Path, **keys: Any) -> Facts:
-    return inspect(Entry("m", 1, Utterance(id="u", audio=str(path), text="no", **keys)))
+    return inspect(ManifestEntry("m", 1, Utterance(id="u", audio=str(path), text="no", **keys)))
 
 
 def test_signal(tmp_path: Path) -> None:
