@@ -7,12 +7,10 @@ pauses of 300 and 600 ms: spans that end where the pause was long enough, withou
 them, make 131 and 41 errors in 600 words, these 35 and 30, and whole recordings 30.
 """
 
-from collections import deque
 from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from asrkit.runtime.endpoint import frames_of
@@ -143,38 +141,3 @@ def longest_pause(quiet: Sequence[bool]) -> range | None:
             runs.append(range(start, start + size))
         start += size
     return max(reversed(runs), key=len, default=None)
-
-
-class KeptFeatures:
-    """Feature frames of a stream that a span may still need, by their number."""
-
-    def __init__(self) -> None:
-        self._parts: deque[Tensor] = deque()  # each (t, F)
-        self._start = 0  # of the first
-
-    def append(self, feats: Tensor) -> None:
-        """(T, F) that follow those before."""
-        self._parts.append(feats)
-
-    def read(self, first: int, last: int, ahead: Tensor) -> Tensor:
-        """(T, F): frames first … last-1, or up to the last that there is; `ahead` follow."""
-        whole = torch.cat([*self._parts, ahead])
-        return whole[first - self._start : last - self._start]
-
-    def rest(self, first: int, like: Tensor) -> Tensor:
-        """(T, F): all frames from this one on; none are like these (0, F)."""
-        if not self._parts:
-            return like
-        return torch.cat([*self._parts])[max(0, first - self._start) :]
-
-    def restore(self, feats: Tensor, first: int) -> None:
-        """Keep (T, F), of which the first has this number."""
-        self._parts, self._start = deque([feats]), first
-
-    def forget(self, before: int) -> None:
-        """Frames before this one are not needed any more."""
-        while self._parts and self._start + len(self._parts[0]) <= before:
-            self._start += len(self._parts.popleft())
-
-    def clear(self) -> None:
-        self._parts.clear()

@@ -12,7 +12,7 @@ from torch import Tensor
 from asrkit import audio
 from asrkit.model import EncoderState
 from asrkit.runtime.engine import Engine
-from asrkit.runtime.second_pass import KeptFeatures
+from asrkit.runtime.feature_queue import FeatureQueue
 from asrkit.runtime.serialization import require
 from asrkit.runtime.transcript import DecodingOptions, Transcript, TranscriptValue
 from asrkit.runtime.vad import SpeechState
@@ -75,8 +75,9 @@ class Stream:
         self._packets = np.zeros(0, dtype=precision)  # (n,) that wait for the resampler
         self._past = engine.frontend.start(1)  # (1, P)
         self._samples = self._past[:, :0]  # (1, N) that wait for the frontend
-        self._feats: deque[Tensor] = deque()  # each (t, F): frames that no step has taken
-        self._pending = 0  # frames in them
+        self._no_feats = self._past.new_zeros(0, engine.spec.num_mels)
+        self._feats = FeatureQueue(self._no_feats, engine.spec.chunk_frames)
+        self._next = 0  # number of the first feature frame that no step has taken
         self._speech_state: SpeechState | None = None
         if engine.detector is not None:
             self._speech_state = engine.detector.start()
@@ -90,8 +91,6 @@ class Stream:
             self._windows = Windows(engine.spec.rate, decoding.search.quiet)
         self.second = decoding.second and decoding.second.engine
         self.ended_feats: deque[Tensor] = deque()
-        self._kept = KeptFeatures()
-        self._no_feats = self._past.new_zeros(0, engine.spec.num_mels)
         self.ended = False
         self.state = engine.init_state(1)
         self.result = self._transcript.partial()
@@ -114,10 +113,9 @@ class Stream:
     def cancel(self) -> None:
         """End the stream without a result and drop all data that waits."""
         self.over = self.ended = True
-        self._feats.clear()
-        self._kept.clear()
+        self._feats.restore(self._no_feats)
         self.ended_feats.clear()
-        self._pending, self._past = 0, self._past[:, :0].clone()
+        self._next, self._past = 0, self._past[:, :0].clone()
         self._samples, self._packets = self._past, self._packets[:0].copy()
 
     def finish(self) -> None:
@@ -170,7 +168,6 @@ class Stream:
         self._past = past.clone()  # a view would keep all samples in memory
         self._samples = self._samples[:, :0].clone()
         self._feats.append(feats[0])
-        self._pending += feats.size(1)
 
     def _with_end(self) -> Tensor:
         """The samples that wait for the frontend, and what follows a stream's last one."""
@@ -204,15 +201,14 @@ class Stream:
         """
         return min(self.due, self.engine.spec.step_frames) if self._resets else self.due
 
+    @property
+    def _pending(self) -> int:
+        """Number of feature frames that no step has taken."""
+        return self._feats.end - self._next
+
     def feats(self, frames: int) -> Tensor:
         """Return (T, F), T = `frames` of those that wait. They stay until `advance`."""
-        parts = [self._no_feats]
-        for part in self._feats:
-            if frames == 0:
-                break
-            parts.append(part[:frames])
-            frames -= len(parts[-1])
-        return torch.cat(parts)
+        return self._feats.read(self._next, self._next + frames)
 
     def advance(self, frames: Tensor, state: EncoderState, num_feats: int) -> None:
         """Advance by a step of the network over `num_feats` feature frames.
@@ -233,9 +229,7 @@ class Stream:
         else:
             num_feats = min(num_feats, self.engine.spec.rate.factor * len(frames))
         count, ended = len(frames), self._transcript.ended
-        if self.second is not None:
-            self._kept.append(self.feats(num_feats))
-        self._drop(num_feats)
+        self._next += num_feats
         self.state = state
         self._transcript.append(frames, self._duration, self._speech[:count])
         del self._speech[:count]
@@ -261,30 +255,21 @@ class Stream:
         self._transcript.finalize(frames, self._duration)
         self._move_on()
 
-    def _drop(self, frames: int) -> None:
-        self._pending -= frames
-        while frames:
-            part = self._feats.popleft()
-            if len(part) > frames:
-                rest = part[frames:]
-                # A view would keep a long span in memory for the sake of its last frames.
-                short = len(rest) < self.engine.spec.chunk_frames
-                self._feats.appendleft(rest.clone() if short else rest)
-            frames -= min(frames, len(part))
-
     def _finalize(self) -> None:
         self._transcript.finish(self._duration)
         self._move_on()
-        self._drop(self._pending)
+        start = self._feats.start
+        self._feats.restore(self._feats.read(start, self._next), start)
 
     def _move_on(self) -> None:
-        """The result anew, and what new spans need."""
+        """Make the result anew, and read the features of new spans."""
         factor, transcript = self.engine.spec.rate.factor, self._transcript
         for span, _ in list(transcript.waiting)[len(self.ended_feats) :]:
-            ahead = self.feats(self.engine.spec.rate.lookahead)
-            last = factor * span.last + len(ahead)
-            self.ended_feats.append(self._kept.read(factor * span.first, last, ahead))
-        self._kept.forget(factor * transcript.spans.first)
+            ahead = min(self._pending, self.engine.spec.rate.lookahead)
+            last = factor * span.last + ahead
+            self.ended_feats.append(self._feats.read(factor * span.first, last))
+        kept = self._next if self.second is None else factor * transcript.spans.first
+        self._feats.drop(min(kept, self._next))
         self.result = transcript.partial()
         self.over = self.result.is_final
 
@@ -314,9 +299,9 @@ class Stream:
         first = self.engine.spec.rate.factor * self._transcript.spans.first
         return StreamValue(
             self._packets, self._unresampled, self._past, self._samples,
-            torch.cat([*self._feats, self._no_feats]), self._speech_state, tuple(self._speech),
+            self.feats(self._pending), self._speech_state, tuple(self._speech),
             self._transcript.value, tuple(self.ended_feats),
-            None if self.second is None else self._kept.rest(first, self._no_feats), self.state,
+            None if self.second is None else self._feats.read(first, self._next), self.state,
             self.ended,
         )  # fmt: skip
 
@@ -333,13 +318,13 @@ class Stream:
         self._past, self._samples = (
             each.to(self._past.device) for each in (value.past, value.samples)
         )
-        self._feats = deque([value.feats.to(self._past.device)] if len(value.feats) else [])
-        self._pending, self._speech = len(value.feats), [*value.speech]
+        kept = self._no_feats if value.kept is None else value.kept.to(self._past.device)
+        first = self.engine.spec.rate.factor * self._transcript.spans.first
+        self._feats.restore(kept, first)
+        self._feats.append(value.feats.to(self._past.device))
+        self._next, self._speech = first + len(kept), [*value.speech]
         self._speech_state = value.detector
         self.ended_feats = deque(each.to(self._past.device) for each in value.ended_feats)
-        if value.kept is not None:
-            first = self.engine.spec.rate.factor * self._transcript.spans.first
-            self._kept.restore(value.kept.to(self._past.device), first)
         self.state = EncoderState(*(each.to(self._past.device) for each in value.state))
         self._move_on()
 

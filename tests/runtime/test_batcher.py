@@ -276,11 +276,13 @@ def test_a_backlog_costs_each_chunk_the_same() -> None:
     """What waits is not copied with every chunk that is taken."""
     stream = recognizer_of().start(16000).stream
     stream.append(speech(30.0))
-    waiting = stream._feats[0]
+    waiting = stream._feats._parts[0]
     first = stream.feats(16)
     stream.advance(torch.zeros(4, 12, dtype=torch.float64).log_softmax(1), stream.state, 16)
     assert torch.equal(first, waiting[:16])
-    assert stream._feats[0].untyped_storage().data_ptr() == waiting.untyped_storage().data_ptr()
+    assert (
+        stream._feats._parts[0].untyped_storage().data_ptr() == waiting.untyped_storage().data_ptr()
+    )
     assert torch.equal(stream.feats(stream.due), waiting[16 : 16 + stream.due])
 
 

@@ -38,7 +38,7 @@ def features_of(recognizer: Recognizer, parts: list[np.ndarray]) -> Tensor:
     for part in parts:
         stream.append(part)
     stream.finish()
-    return torch.cat([*stream._feats])
+    return torch.cat([*stream._feats._parts])
 
 
 def test_the_frontends_past_goes_in_and_out() -> None:

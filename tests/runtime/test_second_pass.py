@@ -12,7 +12,8 @@ from asrkit import Batcher, Endpointer, UserError, audio, load
 from asrkit.backends import eager
 from asrkit.model import FULL_CONTEXT, Context, Network
 from asrkit.runtime import Recognizer, Result, second_pass
-from asrkit.runtime.second_pass import KeptFeatures, Span, Spans, longest_pause
+from asrkit.runtime.feature_queue import FeatureQueue
+from asrkit.runtime.second_pass import Span, Spans, longest_pause
 from asrkit.runtime.words import WordReader
 from asrkit.search import GreedySearch, PrefixBeamSearch
 from asrkit.text import WordTokenizer
@@ -179,11 +180,11 @@ def test_long_segments_in_pieces(model: Network, monkeypatch: pytest.MonkeyPatch
     session = recognizer.start()
     for packet in packets(samples, 1):
         session.accept(packet)
-        kept.append(sum(len(part) for part in session.stream._kept._parts))
+        kept.append(session.stream._feats.end - session.stream._feats.start)
     assert_same(session.finish(), expected)
     assert max(kept) < 600 < 0.5 * len(samples) / audio.HOP
-    monkeypatch.setattr(KeptFeatures, "forget", lambda self, before: None)
-    assert_same(recognizer.transcribe(samples), expected)  # what is forgotten is not needed
+    monkeypatch.setattr(FeatureQueue, "drop", lambda self, before: None)
+    assert_same(recognizer.transcribe(samples), expected)  # what is dropped is not needed
 
 
 def test_control_features_that_are_forgotten_too_early(
