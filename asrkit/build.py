@@ -25,9 +25,10 @@ from asrkit.lm import (
     read_language_model,
     weighed,
 )
-from asrkit.model import ConformerEncoder, CTCHead, Network
+from asrkit.model import ConformerEncoder, CTCHead, Head, Network
 from asrkit.model.head import ctc_frames
 from asrkit.search import Fusion, Search
+from asrkit.search.forced_alignment import AlignmentError, ForcedAlignment
 from asrkit.text import (
     CharTokenizer,
     PieceTokenizer,
@@ -216,3 +217,19 @@ def pieces_of(tokenizer: Tokenizer) -> list[str]:
 def build_search(config: SearchConfig, fusion: Fusion | None = None) -> Search:
     """The search of a configuration, with a language model if one is given."""
     return search.build_search(config.model_dump(), fusion)
+
+
+def build_alignment(head: Head, tokens: list[int]) -> Search:
+    """Return the search that finds when the tokens of a known text were said.
+
+    Args:
+        head: makes the frames that the search reads.
+        tokens: (U,), without blanks.
+
+    Raises:
+        AlignmentError: for a head whose frames cannot be aligned.
+    """
+    if not isinstance(head, CTCHead):
+        kind = type(head).__name__
+        raise AlignmentError(f"forced alignment needs a CTCHead, got a {kind}: use another model")
+    return ForcedAlignment(tokens)

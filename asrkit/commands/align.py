@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from asrkit.build import build_normalizer
+from asrkit.build import build_alignment, build_normalizer
 from asrkit.cli.options import (
     add_channel,
     add_context,
@@ -26,7 +26,6 @@ from asrkit.lines import Kind, lines_in
 from asrkit.model_file import load_model
 from asrkit.runtime import Recognizer, recognizer_of
 from asrkit.runtime.formats import Recording
-from asrkit.search.forced_alignment import ForcedAlignment
 from asrkit.transcription.output import Output
 
 LONGEST_TEXT = 10_000_000  # bytes: 200 hours of speech
@@ -110,7 +109,8 @@ def aligned(recognizer: Recognizer, job: Labelled, normalize: Callable[[str], st
     text = normalize(job.text or "")
     if not text:
         raise UserError("there is no text to align")
-    aligner = recognizer.with_search(ForcedAlignment(recognizer.tokenizer.encode(text)))
+    tokens = recognizer.tokenizer.encode(text)
+    aligner = recognizer.with_search(build_alignment(recognizer.backend.head, tokens))
     lengths: list[float] = []
     words = aligner.transcribe_blocks(timed(job.blocks(), lengths)).words
     return Recording(words, job.id, sum(lengths))

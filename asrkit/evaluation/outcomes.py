@@ -8,13 +8,14 @@ import torch
 from torch import Tensor
 
 from asrkit.audio import SAMPLE_RATE
+from asrkit.build import build_alignment
 from asrkit.evaluation.delays import delays
 from asrkit.evaluation.recording_search import Trace
 from asrkit.evaluation.wer import ErrorRate, wer
 from asrkit.runtime import Recognizer, Result, Word
 from asrkit.runtime.words import whole
 from asrkit.search import NOTHING, Hypothesis
-from asrkit.search.forced_alignment import AlignmentError, ForcedAlignment
+from asrkit.search.forced_alignment import AlignmentError
 from asrkit.text import TextError
 
 PIECES_SECONDS = 60.0  # what is longer is recognised alone and in pieces, which bounds memory
@@ -154,8 +155,8 @@ def aligned(
 ) -> Alignment | None:
     """Where the reference lies in its recording.
 
-    None if the tokenizer cannot write it, the audio cannot hold it, or the audio is too long for
-    full context.
+    None if the tokenizer cannot write it, the audio cannot hold it or is too long for full context,
+    or the head's frames cannot be aligned.
 
     Args:
         aligner: in full context, without endpoints.
@@ -167,7 +168,8 @@ def aligned(
             return None
         (frames,) = aligner.frames([utterance.samples])
     try:
-        trace = Trace(ForcedAlignment(aligner.tokenizer.encode(utterance.reference)))
+        tokens = aligner.tokenizer.encode(utterance.reference)
+        trace = Trace(build_alignment(aligner.backend.head, tokens))
         result = aligner.with_search(trace).read(frames, len(utterance.samples))
     except (TextError, AlignmentError):
         return None
