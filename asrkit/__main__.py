@@ -1,8 +1,8 @@
 """asrkit <command> …"""
 
+import importlib
 import sys
 
-from asrkit.commands import run
 from asrkit.registry import refusal
 from asrkit.version import __version__
 
@@ -27,6 +27,11 @@ COMMANDS = {
     "info": "print what is in a model file",
 }
 
+MODULES = {  # of commands that are folders, or whose name is a word of Python's
+    **{name: f"asrkit.{name}.__main__" for name in ("data", "export", "report", "serve")},
+    "import": "asrkit.import_",
+}
+
 
 def main(argv: list[str] | None = None) -> int:
     command, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]
@@ -35,7 +40,8 @@ def main(argv: list[str] | None = None) -> int:
     elif command == "--version":
         print(f"asrkit {__version__}")
     elif command in COMMANDS:
-        return run(command, rest)
+        status: int = importlib.import_module(MODULES.get(command, f"asrkit.{command}")).main(rest)
+        return status
     else:
         print(f"asrkit: the command {refusal(command, COMMANDS)}", file=sys.stderr)
         return 2

@@ -1,10 +1,57 @@
-"""python -m asrkit.bench: see `commands.bench`."""
+"""How fast a model is here, on each backend: python -m asrkit.bench --model MODEL"""
 
-from functools import partial
+from asrkit.cli.choices import BACKENDS
+from asrkit.cli.options import add_model_file, add_right_context, add_second_pass, parser
+from asrkit.cli.parser import Target, whole
+from asrkit.cli.run import run_command, work
 
-from asrkit.commands import run
 
-main = partial(run, "bench")
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser(
+        "asrkit bench", __doc__,
+        "asrkit bench --model small-en-alnum --threads 1,2 --streams 1,8,32\n"
+        "  asrkit bench --model exp/mine/model.safetensors --backends eager,onnx --json b.json\n"
+        "  asrkit bench --model small-en-alnum --chunk-ms 320 --second-pass full",
+    )  # fmt: skip
+    add_model_file(arguments)
+    arguments.add_argument("--chunk-ms", help="chunk in ms (default: the model's)")
+    arguments.add_argument("--left-ms", help="left context in ms (default: the model's)")
+    add_right_context(arguments)
+    arguments.add_argument(
+        "--backends", type=names,
+        help=f"of {', '.join(BACKENDS)} (default: all that are at hand, but compiled)",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--threads", type=counts, default=[1], metavar="N,…", help="default 1; or 1,2"
+    )
+    arguments.add_argument(
+        "--streams", type=counts, default=[1, 8], metavar="N,…", help="default 1,8"
+    )
+    arguments.add_argument(
+        "--batchers", type=whole(1, 1024), default=1, metavar="N",
+        help="that share the streams, each in a thread of its own with --threads threads"
+        " (default 1; a core each with --threads 1 serves most streams)",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--chunks",
+        type=whole(1, 10**9),
+        default=100,
+        metavar="N",
+        help="of each stream (default 100)",
+    )
+    add_second_pass(arguments, search=False)  # only the network is timed
+    arguments.add_argument("--json", type=Target, metavar="FILE", help="write everything there too")
+    return run_command(work("bench"), arguments, argv)
+
+
+def names(text: str) -> list[str]:
+    return text.split(",")
+
+
+def counts(text: str) -> list[int]:
+    """Numbers with commas between them."""
+    return [whole(1, 100_000)(part) for part in text.split(",")]
+
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -1,10 +1,75 @@
-"""python -m asrkit.decode: see `commands.decode`."""
+"""Decode files or a manifest: python -m asrkit.decode --model MODEL a.wav b.mp3 …"""
 
-from functools import partial
+import sys
 
-from asrkit.commands import run
+from asrkit.cli.choices import ENGINES, LEASE_SECONDS
+from asrkit.cli.options import (
+    add_backend,
+    add_batch,
+    add_channel,
+    add_context,
+    add_model,
+    add_output,
+    add_search,
+    add_second_pass,
+    add_segments,
+    parser,
+)
+from asrkit.cli.parser import Parser, real, whole
+from asrkit.cli.run import run_command, work
 
-main = partial(run, "decode")
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser(
+        "asrkit decode", __doc__,
+        "asrkit decode --model exp/conformer/model.safetensors a.wav b.mp3\n"
+        "  asrkit decode --model MODEL --manifest test.jsonl --chunk-ms 640",
+        "--model MODEL [options] FILE … | --manifest MANIFEST",
+    )  # fmt: skip
+    add_model(arguments)
+    add_context(arguments)
+    add_backend(arguments)
+    add_search(arguments)
+    add_segments(arguments)
+    add_second_pass(arguments)
+    arguments.add_argument("files", nargs="*", metavar="FILE", help="an audio file")
+    arguments.add_argument(
+        "--manifest", help="manifest, or lhotse's cuts; with texts, WER and CER are printed too"
+    )
+    add_channel(arguments, split=True)
+    add_output(arguments, "txt")
+    arguments.group("output").add_argument(
+        "--nbest", type=whole(0, 100_000), metavar="N", default=0,
+        help="the N likeliest texts with their scores, in jsonl",
+    )  # fmt: skip
+    add_batch(arguments)
+    add_corpus(arguments)
+    arguments.set_defaults(argv=tuple(sys.argv[1:] if argv is None else argv))  # for workers
+    return run_command(work("decode"), arguments, argv)
+
+
+def add_corpus(arguments: Parser) -> None:
+    """Add the options of a corpus that is decoded in shards."""
+    group = arguments.group("a corpus")
+    group.add_argument(
+        "--shards", type=whole(1, 1_000_000), metavar="N",
+        help="decode a manifest in N parts, and join them to one file in --output-dir; the same"
+        " command shares the work with others that run, and resumes what was stopped",
+    )  # fmt: skip
+    group.add_argument(
+        "--workers", type=whole(0, 1024), metavar="W", default=1,
+        help="processes to start here; 0: only help others, which join the parts (default 1)",
+    )  # fmt: skip
+    group.add_argument(
+        "--engine", choices=ENGINES, default="processes",
+        help="what starts the workers (default processes)",
+    )  # fmt: skip
+    group.add_argument(
+        "--lease-seconds", type=real(0.1, 86_400.0), metavar="SECONDS",
+        help="after which a part whose process has gone is another's (default "
+        f"{LEASE_SECONDS:g}; equal for all)",
+    )  # fmt: skip
+
 
 if __name__ == "__main__":
     raise SystemExit(main())

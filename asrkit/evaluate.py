@@ -1,10 +1,52 @@
-"""python -m asrkit.evaluate: see `commands.evaluate`."""
+"""Error rates and delays at several chunk sizes: python -m asrkit.evaluate --model M dev.jsonl"""
 
-from functools import partial
+from asrkit.cli.options import (
+    add_backend,
+    add_batch,
+    add_model,
+    add_right_context,
+    add_search,
+    add_second_pass,
+    add_segments,
+    parser,
+)
+from asrkit.cli.parser import Target
+from asrkit.cli.run import run_command, work
 
-from asrkit.commands import run
+CHUNKS = "full,640,320,160"
 
-main = partial(run, "evaluate")
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser(
+        "asrkit evaluate", __doc__,
+        "python -m asrkit.evaluate --model exp/conformer/model.safetensors data/digits/test.jsonl\n"
+        "  python -m asrkit.evaluate --model MODEL --chunk-ms full,640 --format json dev.jsonl\n"
+        "  python -m asrkit.evaluate --model MODEL --chunk-ms 640 --backend onnx-int8 dev.jsonl\n"
+        "  asrkit evaluate --model MODEL --chunk-ms full,640,320 --by-place dev.jsonl\n"
+        "  asrkit evaluate --model MODEL --endpoint-ms 600 --second-pass full dev.jsonl",
+    )  # fmt: skip
+    add_model(arguments)
+    add_backend(arguments)
+    group = arguments.group("context")
+    group.add_argument(
+        "--chunk-ms", default=CHUNKS, metavar="MS,…",
+        help=f"chunks in ms, or full, separated by commas (default {CHUNKS})",
+    )  # fmt: skip
+    group.add_argument("--left-ms", metavar="MS", help="left context in ms (default: the model's)")
+    add_right_context(arguments)
+    add_search(arguments)
+    add_segments(arguments)
+    add_second_pass(arguments)
+    arguments.add_argument(
+        "--by-place", action="store_true",
+        help="also errors by where words lie in their chunk and utterance, beside full context",
+    )  # fmt: skip
+    arguments.add_argument("--format", choices=["text", "json"], default="text")
+    arguments.add_argument("--output", type=Target, help="write there, not to standard output")
+    add_batch(arguments)
+    arguments.add_argument("manifest", help="recordings with their texts")
+    return run_command(work("evaluate"), arguments, argv)
+
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -1,10 +1,45 @@
-"""python -m asrkit.listen: see `commands.listen`."""
+"""Stream a file, the microphone or raw samples to a server: asrkit listen URL --mic"""
 
-from functools import partial
+from pathlib import Path
 
-from asrkit.commands import run
+from asrkit.cli.options import add_hotwords, parser
+from asrkit.cli.parser import whole
+from asrkit.cli.run import run_command, work
+from asrkit.cli.source import add_live_output, add_source
 
-main = partial(run, "listen")
+ENCODINGS = ["pcm_s16le", "pcm_f32le", "opus"]
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser(
+        "asrkit listen", __doc__,
+        "asrkit listen http://127.0.0.1:8000 --mic\n"
+        "  asrkit listen https://asr.example.org x.wav --token-file token.txt --encoding opus\n"
+        "  asrkit listen http://127.0.0.1:8000 x.wav --simulate-realtime --format jsonl",
+        "URL [options] FILE | --mic | -",
+    )  # fmt: skip
+    arguments.add_argument("url", metavar="URL", help="of asrkit serve: http, https, ws or wss")
+    arguments.add_argument(
+        "source", nargs="*", metavar="FILE",
+        help="an audio file, or - for standard input: raw 16-bit mono samples, or 16-bit WAV",
+    )  # fmt: skip
+    add_source(arguments)
+    group = arguments.group("server")
+    group.add_argument("--token", help="that the server asks for (default: ASRKIT_TOKEN, if set)")
+    group.add_argument("--token-file", type=Path, metavar="FILE", help="a file that holds it")
+    group.add_argument(
+        "--encoding", choices=ENCODINGS,
+        help="of the audio on its way (default: pcm_s16le of the microphone, else pcm_f32le, which"
+        " keeps every sample); opus takes an eighth of pcm_s16le's bytes and loses some quality",
+    )  # fmt: skip
+    group.add_argument(
+        "--pause-ms", type=whole(0, 60_000), metavar="MS",
+        help="a pause that ends a segment; 0: none does (default: the server's)",
+    )  # fmt: skip
+    add_hotwords(arguments)
+    add_live_output(arguments)
+    return run_command(work("listen"), arguments, argv)
+
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -1,10 +1,31 @@
-"""python -m asrkit.push: see `commands.push`."""
+"""Upload a model file and its card to the Hugging Face hub: asrkit push MODEL owner/name"""
 
-from functools import partial
+from asrkit.cli.options import MODEL, parser
+from asrkit.cli.run import run_command, work
+from asrkit.cli.terms import add_terms
 
-from asrkit.commands import run
 
-main = partial(run, "push")
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser(
+        "asrkit push", __doc__,
+        "asrkit push exp/mine/model.safetensors me/mine --licence CC-BY-4.0 --dry-run",
+    )  # fmt: skip
+    arguments.add_argument("model", help=MODEL)
+    arguments.add_argument(
+        "repository", metavar="owner/name",
+        help="made if it is not there; owner/name@branch: a branch of it, made likewise",
+    )  # fmt: skip
+    add_terms(arguments, "that of the model file")
+    arguments.add_argument("--private", action="store_true", help="make a private repository")
+    arguments.add_argument("--message", help="of the commit")
+    arguments.add_argument(
+        "--overwrite-card", action="store_true", help="replace the README.md that is there"
+    )
+    arguments.add_argument(
+        "--dry-run", action="store_true", help="print the card, and upload nothing"
+    )
+    return run_command(work("push"), arguments, argv)
+
 
 if __name__ == "__main__":
     raise SystemExit(main())

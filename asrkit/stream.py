@@ -1,10 +1,42 @@
-"""python -m asrkit.stream: see `commands.stream`."""
+"""Stream a file, the microphone or raw samples: asrkit stream --model MODEL --mic"""
 
-from functools import partial
+from asrkit.cli.options import (
+    add_backend,
+    add_context,
+    add_model,
+    add_search,
+    add_second_pass,
+    add_segments,
+    parser,
+)
+from asrkit.cli.run import run_command, work
+from asrkit.cli.source import add_live_output, add_source
 
-from asrkit.commands import run
 
-main = partial(run, "stream")
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser(
+        "asrkit stream", __doc__,
+        "asrkit stream --model MODEL x.wav --simulate-realtime\n"
+        "  asrkit stream --model MODEL --mic\n"
+        "  asrkit stream --model MODEL x.wav --format jsonl\n"
+        "  ffmpeg -i x.mp4 -f s16le -ac 1 -ar 16000 - | asrkit stream --model MODEL -",
+        "--model MODEL [options] FILE | --mic | -",
+    )  # fmt: skip
+    arguments.add_argument(
+        "source", nargs="*", metavar="FILE",
+        help="an audio file, or - for standard input: raw 16-bit mono samples, 16-bit WAV, or what "
+        "FFmpeg reads from a pipe",
+    )  # fmt: skip
+    add_model(arguments)
+    add_backend(arguments)
+    add_source(arguments)
+    add_context(arguments)
+    add_search(arguments)
+    add_segments(arguments, live=True)
+    add_second_pass(arguments, default="full")
+    add_live_output(arguments)
+    return run_command(work("stream"), arguments, argv)
+
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -1,10 +1,25 @@
-"""python -m asrkit.train: see `commands.train`."""
+"""Train a recogniser: python -m asrkit.train --config conf/conformer.yaml [section.key=value]"""
 
-from functools import partial
+from asrkit.cli.options import parser
+from asrkit.cli.run import run_command, work
 
-from asrkit.commands import run
 
-main = partial(run, "train")
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser(
+        "asrkit train", __doc__,
+        "python -m asrkit.train --config conformer training.epochs=10\n"
+        "  python -m asrkit.train --config conformer --resume\n"
+        "  torchrun --nproc-per-node 2 -m asrkit.train --config my/config.yaml",
+    )  # fmt: skip
+    arguments.add_argument("--config", required=True, help="YAML file, or a name of conf/")
+    arguments.add_argument("--resume", action="store_true", help="continue where training stopped")
+    arguments.add_argument(
+        "--change-schedule", action="store_true",
+        help="with --resume: go on with other epochs, rates, batches, draws or recordings",
+    )  # fmt: skip
+    arguments.add_argument("overrides", nargs="*", metavar="section.key=value")
+    return run_command(work("train"), arguments, argv)
+
 
 if __name__ == "__main__":
     raise SystemExit(main())

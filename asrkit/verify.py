@@ -1,10 +1,32 @@
-"""python -m asrkit.verify: see `commands.verify`."""
+"""Compare streaming with offline, station by station: python -m asrkit.verify --model M x.wav"""
 
-from functools import partial
+from asrkit.cli.options import MODEL, parser
+from asrkit.cli.parser import whole
+from asrkit.cli.run import run_command, work
 
-from asrkit.commands import run
 
-main = partial(run, "verify")
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser(
+        "asrkit verify", __doc__,
+        "python -m asrkit.verify --model MODEL x.wav\n"
+        "  python -m asrkit.verify --model MODEL --chunk-ms 160,640 --left-ms 2560 x.wav y.wav\n"
+        "  python -m asrkit.verify --kernels",
+    )  # fmt: skip
+    arguments.group("model").add_argument("--model", help=MODEL)
+    arguments.add_argument(
+        "--chunk-ms", default="160,320,640,1280", help="default 160,320,640,1280"
+    )
+    arguments.add_argument("--left-ms", default="0,1280,5120", help="default 0,1280,5120")
+    arguments.add_argument("--exported", help="a file that asrkit export wrote")
+    arguments.add_argument("--seed", type=whole(0, 2**63), default=0, help="of the packets' sizes")
+    arguments.add_argument(
+        "--kernels", action="store_true",
+        help="compare the attention kernels on this machine's GPU with the plain attention; "
+        "takes neither a model nor recordings",
+    )  # fmt: skip
+    arguments.add_argument("files", nargs="*", help="recordings")
+    return run_command(work("verify"), arguments, argv)
+
 
 if __name__ == "__main__":
     raise SystemExit(main())

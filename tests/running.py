@@ -6,8 +6,7 @@ from pathlib import Path
 import torch
 
 from asrkit import audio
-from asrkit.__main__ import COMMANDS
-from asrkit.commands import MODULES
+from asrkit.__main__ import COMMANDS, MODULES
 from asrkit.model_file import save_model
 from asrkit.text import CharTokenizer
 from tests.conftest import fitted, speech
@@ -19,8 +18,8 @@ ONE_PASS = ("--second-pass", "off")  # of stream, to compare it with decode
 
 
 def run(command: str, *arguments: object) -> int:
-    module = MODULES.get(command, command)
-    return importlib.import_module(f"asrkit.commands.{module}").main([str(a) for a in arguments])
+    module = MODULES.get(command, f"asrkit.{command}")
+    return importlib.import_module(module).main([str(a) for a in arguments])
 
 
 def talkative_model(path: Path, quiet: float = 0.0) -> Path:

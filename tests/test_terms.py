@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import asrkit
+from asrkit import train
 from asrkit.backends.export_metadata import Exported
 from asrkit.build import build_model
-from asrkit.commands import train
 from asrkit.config import load_config
 from asrkit.errors import UserError
 from asrkit.export import onnx

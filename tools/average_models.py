@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from asrkit.cli.parser import complain
-from asrkit.commands.terms import add_terms, terms_of
+from asrkit.cli.terms import add_terms, terms_of
 from asrkit.errors import UserError
 from asrkit.model_file import ModelFile, load_model, save_model
 from asrkit.terms import Terms, inherited

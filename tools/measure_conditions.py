@@ -9,7 +9,8 @@ import torch
 import asrkit
 from asrkit.audio import through_telephone
 from asrkit.build import build_normalizer
-from asrkit.cli.options import parser, run_command
+from asrkit.cli.options import parser
+from asrkit.cli.run import run_command
 from asrkit.data.cut_audio import load_samples
 from asrkit.data.cuts import load_cuts, text_of
 from asrkit.evaluation.wer import wer

@@ -11,15 +11,9 @@ from collections.abc import Iterator
 import torch
 
 from asrkit.build import build_fusion, build_normalizer
-from asrkit.cli.options import (
-    add_batch,
-    add_context,
-    add_model_file,
-    context_of,
-    name_left_out,
-    parser,
-    run_command,
-)
+from asrkit.cli.options import add_batch, add_context, add_model_file, parser
+from asrkit.cli.recognizer import context_of, name_left_out
+from asrkit.cli.run import run_command
 from asrkit.commands.tune import Known, log_probs, read
 from asrkit.config import SearchConfig, parse_language_model, parse_search
 from asrkit.data.manifest import LeftOut

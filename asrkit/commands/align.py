@@ -8,16 +8,9 @@ from pathlib import Path
 
 from asrkit.build import build_alignment, build_normalizer
 from asrkit.cli.options import (
-    add_channel,
-    add_context,
-    add_model,
-    add_output,
-    context_of,
-    parser,
     refuse_channel,
-    run_command,
-    threads_for,
 )
+from asrkit.cli.recognizer import context_of, threads_for
 from asrkit.data.labelled import Labelled
 from asrkit.data.manifest import LeftOut
 from asrkit.data.recordings import as_text, jobs_of, timed
@@ -29,25 +22,6 @@ from asrkit.runtime.formats import Recording
 from asrkit.transcription.output import Output
 
 LONGEST_TEXT = 10_000_000  # bytes: 200 hours of speech
-
-
-def main(argv: list[str] | None = None) -> int:
-    arguments = parser(
-        "asrkit align", __doc__,
-        'python -m asrkit.align --model MODEL a.wav --text "seven eight" --format ctm\n'
-        "  python -m asrkit.align --model MODEL --manifest m.jsonl --format textgrid"
-        " --output-dir aligned",
-    )  # fmt: skip
-    add_model(arguments)
-    add_context(arguments, chunk_ms="full")
-    arguments.add_argument("file", nargs="?", help="an audio file")
-    source = arguments.add_mutually_exclusive_group(required=True)
-    source.add_argument("--text", help="the transcript of the file")
-    source.add_argument("--text-file", help="a text file with the transcript")
-    source.add_argument("--manifest", help="manifest, or lhotse's cuts, with texts")
-    add_channel(arguments)
-    add_output(arguments, "ctm")
-    return run_command(align, arguments, argv)
 
 
 def align(options: argparse.Namespace) -> int:

@@ -14,16 +14,7 @@ from tqdm import tqdm
 from asrkit import audio
 from asrkit.atomic_write import replacing
 from asrkit.backends import BACKENDS
-from asrkit.cli.options import (
-    add_model_file,
-    add_right_context,
-    add_second_pass,
-    context_of,
-    parser,
-    run_command,
-    second_pass_of,
-)
-from asrkit.cli.parser import Target, whole
+from asrkit.cli.recognizer import context_of, second_pass_of
 from asrkit.errors import UserError
 from asrkit.model.subsampling import split_steps
 from asrkit.model_file import ModelFile, load_model
@@ -61,53 +52,6 @@ class SecondPassTime(NamedTuple):
             f"a segment of {SEGMENT_S} s: {self.first_ms:.0f} ms of CPU time in chunks, "
             f"{self.second_ms:.0f} ms in the second pass, {share:.2f} of that"
         )
-
-
-def main(argv: list[str] | None = None) -> int:
-    arguments = parser(
-        "asrkit bench", __doc__,
-        "asrkit bench --model small-en-alnum --threads 1,2 --streams 1,8,32\n"
-        "  asrkit bench --model exp/mine/model.safetensors --backends eager,onnx --json b.json\n"
-        "  asrkit bench --model small-en-alnum --chunk-ms 320 --second-pass full",
-    )  # fmt: skip
-    add_model_file(arguments)
-    arguments.add_argument("--chunk-ms", help="chunk in ms (default: the model's)")
-    arguments.add_argument("--left-ms", help="left context in ms (default: the model's)")
-    add_right_context(arguments)
-    arguments.add_argument(
-        "--backends", type=names,
-        help=f"of {', '.join(BACKENDS)} (default: all that are at hand, but compiled)",
-    )  # fmt: skip
-    arguments.add_argument(
-        "--threads", type=counts, default=[1], metavar="N,…", help="default 1; or 1,2"
-    )
-    arguments.add_argument(
-        "--streams", type=counts, default=[1, 8], metavar="N,…", help="default 1,8"
-    )
-    arguments.add_argument(
-        "--batchers", type=whole(1, 1024), default=1, metavar="N",
-        help="that share the streams, each in a thread of its own with --threads threads"
-        " (default 1; a core each with --threads 1 serves most streams)",
-    )  # fmt: skip
-    arguments.add_argument(
-        "--chunks",
-        type=whole(1, 10**9),
-        default=100,
-        metavar="N",
-        help="of each stream (default 100)",
-    )
-    add_second_pass(arguments, search=False)  # only the network is timed
-    arguments.add_argument("--json", type=Target, metavar="FILE", help="write everything there too")
-    return run_command(bench, arguments, argv)
-
-
-def names(text: str) -> list[str]:
-    return text.split(",")
-
-
-def counts(text: str) -> list[int]:
-    """Numbers with commas between them."""
-    return [whole(1, 100_000)(part) for part in text.split(",")]
 
 
 def bench(options: argparse.Namespace) -> int:

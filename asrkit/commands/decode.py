@@ -2,28 +2,16 @@
 
 import argparse
 import sys
-from functools import partial
 from pathlib import Path
 
 from tqdm import tqdm
 
 from asrkit.build import build_normalizer
 from asrkit.cli.options import (
-    add_backend,
-    add_batch,
-    add_channel,
-    add_context,
-    add_model,
-    add_output,
-    add_search,
-    add_second_pass,
-    add_segments,
-    load_recognizer,
-    parser,
     refuse_channel,
-    run_command,
 )
-from asrkit.cli.parser import Parser, real, same_file, whole
+from asrkit.cli.parser import same_file
+from asrkit.cli.recognizer import load_recognizer
 from asrkit.data.labelled import Labelled
 from asrkit.data.manifest import LeftOut
 from asrkit.data.recordings import jobs_of
@@ -32,42 +20,12 @@ from asrkit.runtime import Recognizer
 from asrkit.runtime.formats import FORMATS
 from asrkit.transcription.batches import Decoded, outcomes
 from asrkit.transcription.output import Output, recording_of, report
-from asrkit.transcription.shards import LEASE_SECONDS, decode_corpus, merged
-from asrkit.transcription.workers import STARTERS
+from asrkit.transcription.shards import decode_corpus, merged
 
 JSON = ("json", "jsonl")
 
 
-def main(argv: list[str] | None = None) -> int:
-    arguments = parser(
-        "asrkit decode", __doc__,
-        "asrkit decode --model exp/conformer/model.safetensors a.wav b.mp3\n"
-        "  asrkit decode --model MODEL --manifest test.jsonl --chunk-ms 640",
-        "--model MODEL [options] FILE … | --manifest MANIFEST",
-    )  # fmt: skip
-    add_model(arguments)
-    add_context(arguments)
-    add_backend(arguments)
-    add_search(arguments)
-    add_segments(arguments)
-    add_second_pass(arguments)
-    arguments.add_argument("files", nargs="*", metavar="FILE", help="an audio file")
-    arguments.add_argument(
-        "--manifest", help="manifest, or lhotse's cuts; with texts, WER and CER are printed too"
-    )
-    add_channel(arguments, split=True)
-    add_output(arguments, "txt")
-    arguments.group("output").add_argument(
-        "--nbest", type=whole(0, 100_000), metavar="N", default=0,
-        help="the N likeliest texts with their scores, in jsonl",
-    )  # fmt: skip
-    add_batch(arguments)
-    add_corpus(arguments)
-    given = sys.argv[1:] if argv is None else argv
-    return run_command(partial(decode, argv=given), arguments, argv)
-
-
-def decode(options: argparse.Namespace, argv: list[str]) -> int:
+def decode(options: argparse.Namespace) -> int:
     check(options)
     if not options.files and not options.manifest:
         raise UserError("nothing to decode: name audio files, or a --manifest")
@@ -83,7 +41,7 @@ def decode(options: argparse.Namespace, argv: list[str]) -> int:
     recognizer, config = load_recognizer(options)
     check_nbest(options, recognizer)
     if output is None:
-        status = decode_corpus(options, argv, jobs, (recognizer, config))
+        status = decode_corpus(options, list(options.argv), jobs, (recognizer, config))
         return 1 if left_out else status
     done: dict[int, Decoded] = {}
     shown = 0  # results come by length and are shown in order, as soon as those before are there
@@ -119,29 +77,6 @@ def show(job: Labelled, outcome: Decoded, output: Output, nbest: int) -> None:
         print(f"asrkit decode: {LeftOut(job.id, str(outcome.result))}", file=sys.stderr)
     else:
         output.write(job, recording_of(job, outcome.result, outcome.seconds, nbest))
-
-
-def add_corpus(arguments: Parser) -> None:
-    """Add the options of a corpus that is decoded in shards."""
-    group = arguments.group("a corpus")
-    group.add_argument(
-        "--shards", type=whole(1, 1_000_000), metavar="N",
-        help="decode a manifest in N parts, and join them to one file in --output-dir; the same"
-        " command shares the work with others that run, and resumes what was stopped",
-    )  # fmt: skip
-    group.add_argument(
-        "--workers", type=whole(0, 1024), metavar="W", default=1,
-        help="processes to start here; 0: only help others, which join the parts (default 1)",
-    )  # fmt: skip
-    group.add_argument(
-        "--engine", choices=STARTERS, default="processes",
-        help="what starts the workers (default processes)",
-    )  # fmt: skip
-    group.add_argument(
-        "--lease-seconds", type=real(0.1, 86_400.0), metavar="SECONDS",
-        help="after which a part whose process has gone is another's (default "
-        f"{LEASE_SECONDS:g}; equal for all)",
-    )  # fmt: skip
 
 
 def check(options: argparse.Namespace) -> None:

@@ -13,15 +13,14 @@ from tqdm import tqdm
 from asrkit import audio
 from asrkit.atomic_write import replacing
 from asrkit.backends import Backend, eager
-from asrkit.backends.export_metadata import CONTENTS, Exported, What, export_path
+from asrkit.backends.export_metadata import Exported, What, export_path
 from asrkit.backends.onnx import of_file, of_step
 from asrkit.backends.onnx import read as read_onnx
 from asrkit.backends.registry import check
 from asrkit.backends.tolerance import TOLERANCE
 from asrkit.backends.torchscript import read as read_torchscript
 from asrkit.build import build_frontend, build_normalizer, build_search
-from asrkit.cli.options import add_context, add_model_file, context_of, parser, run_command
-from asrkit.cli.parser import Target
+from asrkit.cli.recognizer import context_of
 from asrkit.config import MOST_FRAMES
 from asrkit.data.labelled import Labelled
 from asrkit.data.manifest import ManifestError, read_manifest
@@ -42,37 +41,6 @@ FORMATS: dict[str, What] = {
 }  # fmt: skip
 REPLAYED = 3  # recordings that sherpa-onnx recognises, too
 MOST_LOST = 0.3  # percentage points of WER that int8 may cost
-
-
-def main(argv: list[str] | None = None) -> int:
-    arguments = parser(
-        "asrkit export", __doc__,
-        "python -m asrkit.export --model MODEL --format torchscript --output encoder.ts\n"
-        "  python -m asrkit.export --model MODEL --format onnx\n"
-        "  python -m asrkit.export --model MODEL --format onnx-int8 --manifest dev.jsonl\n"
-        "  python -m asrkit.export --model MODEL --format onnx --chunk-ms full\n"
-        "  python -m asrkit.export --model MODEL --what model --chunk-ms 320 --output model.ts\n"
-        "  python -m asrkit.export --model MODEL --format sherpa-onnx --output FOLDER",
-    )  # fmt: skip
-    add_model_file(arguments)
-    arguments.add_argument(
-        "--output",
-        type=Target,
-        help="the file to write, for sherpa-onnx the folder (default: beside the model, where "
-        "decode looks for it)",
-    )
-    arguments.add_argument("--format", choices=FORMATS, default="torchscript")
-    arguments.add_argument(
-        "--what", choices=CONTENTS,
-        help="; ".join(f"{what}: {contents}" for what, contents in CONTENTS.items())
-        + " (default: encoder for torchscript, ctc for onnx)",
-    )  # fmt: skip
-    add_context(arguments)
-    arguments.add_argument("--audio", help="recording to replay (default: one of the dev set)")
-    arguments.add_argument(
-        "--manifest", help="recordings with texts on which int8 is tried (default: the dev set)"
-    )
-    return run_command(export, arguments, argv)
 
 
 def export(options: argparse.Namespace) -> int:

@@ -4,28 +4,13 @@ import argparse
 import hashlib
 from pathlib import Path
 
-from asrkit.cli.options import parser, run_command
-from asrkit.cli.parser import Target
-from asrkit.commands.terms import add_terms, terms_of
+from asrkit.cli.terms import terms_of
 from asrkit.errors import UserError, shown
-from asrkit.interop import FORMATS, import_checkpoint
+from asrkit.interop import import_checkpoint
 from asrkit.model_file import save_model
 from asrkit.version import __version__
 
 MOST_CHARACTERS = 200  # of a name
-
-
-def main(argv: list[str] | None = None) -> int:
-    arguments = parser(
-        "asrkit import", __doc__,
-        "asrkit import nemo stt_en.nemo --output stt_en.safetensors --licence CC-BY-4.0",
-    )  # fmt: skip
-    arguments.add_argument("format", choices=FORMATS, help="the toolkit that wrote the checkpoint")
-    arguments.add_argument("checkpoint", help="its file, or its folder")
-    arguments.add_argument("--output", type=Target, required=True, help="the model file to write")
-    add_terms(arguments, "that of the checkpoint, if it states one")
-    arguments.add_argument("--name", help="of the model (default: the checkpoint's)")
-    return run_command(import_, arguments, argv)
 
 
 def import_(options: argparse.Namespace) -> int:

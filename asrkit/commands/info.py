@@ -8,18 +8,11 @@ from typing import Any
 
 import yaml
 
-from asrkit.cli.options import MODEL, parser, run_command
 from asrkit.errors import printable, shown
 from asrkit.model_file import FORMAT_VERSION, ModelFile, load_model, model_path
 from asrkit.terms import listed
 
 LONGEST_PART = 100_000  # characters that are shown of each: card, training, configuration
-
-
-def main(argv: list[str] | None = None) -> int:
-    arguments = parser("asrkit info", __doc__, "asrkit info exp/conformer/model.safetensors")
-    arguments.add_argument("model", help=MODEL)
-    return run_command(info, arguments, argv)
 
 
 def info(options: argparse.Namespace) -> int:

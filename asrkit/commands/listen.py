@@ -3,50 +3,15 @@
 import argparse
 import os
 from contextlib import ExitStack, closing
-from pathlib import Path
 
 from pydantic import ValidationError
 
 from asrkit.audio.opus import RATE
-from asrkit.cli.options import add_hotwords, hotwords_of, parser, run_command
-from asrkit.cli.parser import whole
-from asrkit.commands.serve import given_token
-from asrkit.commands.stream import add_output, add_source, check_source, run, screen_of
+from asrkit.cli.options import given_token
+from asrkit.cli.recognizer import hotwords_of
+from asrkit.commands.stream import check_source, run, screen_of
 from asrkit.errors import UserError
 from asrkit.extras import need
-
-ENCODINGS = ["pcm_s16le", "pcm_f32le", "opus"]
-
-
-def main(argv: list[str] | None = None) -> int:
-    arguments = parser(
-        "asrkit listen", __doc__,
-        "asrkit listen http://127.0.0.1:8000 --mic\n"
-        "  asrkit listen https://asr.example.org x.wav --token-file token.txt --encoding opus\n"
-        "  asrkit listen http://127.0.0.1:8000 x.wav --simulate-realtime --format jsonl",
-        "URL [options] FILE | --mic | -",
-    )  # fmt: skip
-    arguments.add_argument("url", metavar="URL", help="of asrkit serve: http, https, ws or wss")
-    arguments.add_argument(
-        "source", nargs="*", metavar="FILE",
-        help="an audio file, or - for standard input: raw 16-bit mono samples, or 16-bit WAV",
-    )  # fmt: skip
-    add_source(arguments)
-    group = arguments.group("server")
-    group.add_argument("--token", help="that the server asks for (default: ASRKIT_TOKEN, if set)")
-    group.add_argument("--token-file", type=Path, metavar="FILE", help="a file that holds it")
-    group.add_argument(
-        "--encoding", choices=ENCODINGS,
-        help="of the audio on its way (default: pcm_s16le of the microphone, else pcm_f32le, which"
-        " keeps every sample); opus takes an eighth of pcm_s16le's bytes and loses some quality",
-    )  # fmt: skip
-    group.add_argument(
-        "--pause-ms", type=whole(0, 60_000), metavar="MS",
-        help="a pause that ends a segment; 0: none does (default: the server's)",
-    )  # fmt: skip
-    add_hotwords(arguments)
-    add_output(arguments)
-    return run_command(listen, arguments, argv)
 
 
 def listen(options: argparse.Namespace) -> int:

@@ -9,52 +9,17 @@ from tqdm import tqdm
 
 from asrkit.atomic_write import replacing
 from asrkit.build import build_normalizer
-from asrkit.cli.options import parser, run_command
-from asrkit.cli.parser import Target, whole
 from asrkit.config import TextConfig
 from asrkit.data.manifest import LeftOut, is_lhotse, lines_of, read_manifest
 from asrkit.errors import UserError
 from asrkit.lm.kneser_ney import NgramEntry, Words, arpa_lines, estimate
 from asrkit.lm.lm_fusion import as_word
 from asrkit.lm.mixture import best_weights, interpolate, perplexity, probabilities
-from asrkit.lm.ngram import MAX_NGRAMS, MAX_ORDER
+from asrkit.lm.ngram import MAX_NGRAMS
 from asrkit.model_file import load_model
 from asrkit.text import TextError
 
 Split = Callable[[str], list[str]]  # of a text, to words or tokens
-
-
-def main(argv: list[str] | None = None) -> int:
-    arguments = parser(
-        "asrkit ngram", __doc__,
-        "python -m asrkit.ngram --order 3 data/an4/train.jsonl --output lm.arpa\n"
-        "  python -m asrkit.ngram --units tokens --model MODEL --order 6 a.txt --output t.arpa\n"
-        "  python -m asrkit.ngram train.jsonl books.txt --interpolate dev.jsonl --output lm.arpa",
-    )  # fmt: skip
-    arguments.add_argument(
-        "--order", type=whole(1, MAX_ORDER), default=3, metavar="N",
-        help=f"units in an n-gram, up to {MAX_ORDER} (default 3)",
-    )  # fmt: skip
-    arguments.add_argument("--output", type=Target, required=True, help="the ARPA file to write")
-    arguments.add_argument("--model", help="normalise the texts as this model file does")
-    arguments.add_argument(
-        "--units", choices=["words", "tokens"], default="words",
-        help="tokens: those of the --model's tokenizer",
-    )  # fmt: skip
-    arguments.add_argument(
-        "--prune", type=whole(0, 1000), nargs="+", default=[0], metavar="N",
-        help="for each order, leave out n-grams that occur at most N times; the last N is for all "
-        "higher orders (default 0; 0 0 0 1 for large texts)",
-    )  # fmt: skip
-    arguments.add_argument(
-        "--interpolate", type=Path, metavar="HELDOUT",
-        help="one n-gram of each text, interpolated with the weights that make the texts of this "
-        "manifest or text file likeliest",
-    )  # fmt: skip
-    arguments.add_argument(
-        "texts", nargs="+", help="manifests (.jsonl, lhotse's), or text files, a sentence a line"
-    )
-    return run_command(ngram, arguments, argv)
 
 
 def ngram(options: argparse.Namespace) -> int:

@@ -5,21 +5,8 @@ from pathlib import Path
 
 import torch
 
-from asrkit.cli.options import add_model_file, parser, run_command
-from asrkit.cli.parser import Target
-from asrkit.commands.terms import add_terms, changed_terms
+from asrkit.cli.terms import changed_terms
 from asrkit.model_file import load_model, save_model
-
-
-def main(argv: list[str] | None = None) -> int:
-    arguments = parser(
-        "asrkit pack", __doc__,
-        "python -m asrkit.pack --model exp/conformer/model.safetensors --output small.safetensors",
-    )  # fmt: skip
-    add_model_file(arguments)
-    arguments.add_argument("--output", type=Target, required=True, help="the model file to write")
-    add_terms(arguments, "that of the model file")
-    return run_command(pack, arguments, argv)
 
 
 def pack(options: argparse.Namespace) -> int:

@@ -2,39 +2,16 @@
 
 import argparse
 
-from asrkit.cli.options import MODEL, parser, run_command
 from asrkit.cli.parser import complain
+from asrkit.cli.terms import changed_terms
 from asrkit.commands.card import card_of, stated_licence
 from asrkit.commands.info import card_beside
-from asrkit.commands.terms import add_terms, changed_terms
 from asrkit.errors import UserError, shown
 from asrkit.hub import CARD, PREFIX, address_of, upload
 from asrkit.hub import MODEL as MODEL_NAME
 from asrkit.model_file import ModelFile, load_model, model_path, read_terms_of
 from asrkit.pretrained import ready_models
 from asrkit.terms import Terms, inherited, spelled
-
-
-def main(argv: list[str] | None = None) -> int:
-    arguments = parser(
-        "asrkit push", __doc__,
-        "asrkit push exp/mine/model.safetensors me/mine --licence CC-BY-4.0 --dry-run",
-    )  # fmt: skip
-    arguments.add_argument("model", help=MODEL)
-    arguments.add_argument(
-        "repository", metavar="owner/name",
-        help="made if it is not there; owner/name@branch: a branch of it, made likewise",
-    )  # fmt: skip
-    add_terms(arguments, "that of the model file")
-    arguments.add_argument("--private", action="store_true", help="make a private repository")
-    arguments.add_argument("--message", help="of the commit")
-    arguments.add_argument(
-        "--overwrite-card", action="store_true", help="replace the README.md that is there"
-    )
-    arguments.add_argument(
-        "--dry-run", action="store_true", help="print the card, and upload nothing"
-    )
-    return run_command(push, arguments, argv)
 
 
 def push(options: argparse.Namespace) -> int:

@@ -8,19 +8,7 @@ from tqdm import tqdm
 
 from asrkit.atomic_write import replacing
 from asrkit.build import build_normalizer
-from asrkit.cli.options import (
-    MODEL,
-    add_batch,
-    add_context,
-    add_search,
-    context_of,
-    name_left_out,
-    parser,
-    recognizer_as,
-    run_command,
-    search_of,
-)
-from asrkit.cli.parser import Target, whole
+from asrkit.cli.recognizer import context_of, name_left_out, recognizer_as, search_of
 from asrkit.data.manifest import LeftOut
 from asrkit.errors import UserError
 from asrkit.evaluation import Outcome, recognize, scores
@@ -49,32 +37,6 @@ PARTS = {
     "scores": "Scores", "curves": "Curves", "examples": "Alignments", "worst": "Worst utterances",
     "confusions": "Confusions", "groups": "Duration and speaker",
 }  # fmt: skip
-
-
-def main(argv: list[str] | None = None) -> int:
-    arguments = parser(
-        "asrkit report", __doc__,
-        "python -m asrkit.report exp/conformer\n"
-        "  python -m asrkit.report exp/conformer --manifest data/digits/test.jsonl --chunk-ms 320",
-    )  # fmt: skip
-    add_context(arguments)
-    add_search(arguments)
-    arguments.add_argument("--manifest", help="recordings with texts (default: the training's dev)")
-    arguments.add_argument(
-        "--output",
-        type=Target,
-        help="the page (default: EXP/report.html, or NAME.html here for a model)",
-    )
-    arguments.add_argument(
-        "--examples", type=whole(0, 1000), default=4, help="alignments shown (default 4)"
-    )
-    arguments.add_argument(
-        "--worst", type=whole(0, 100_000), default=20, help="utterances shown (default 20)"
-    )
-    add_batch(arguments)
-    arguments.add_argument("--device", default="cpu", help="of torch: cpu, cuda, … (default cpu)")
-    arguments.add_argument("experiment", metavar="EXP", help=f"a training's output_dir, {MODEL}")
-    return run_command(report, arguments, argv)
 
 
 def report(options: argparse.Namespace) -> int:

@@ -3,110 +3,24 @@
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from asrkit import audio
-from asrkit.audio.microphone import Microphone, input_devices, table
+from asrkit.audio.microphone import Microphone
 from asrkit.audio.pcm_pipe import piped
 from asrkit.audio.recorder import check_recording, recording
 from asrkit.cli.interrupt import until_interrupted
 from asrkit.cli.microphone_monitor import Watch
-from asrkit.cli.options import (
-    add_backend,
-    add_channel,
-    add_context,
-    add_model,
-    add_search,
-    add_second_pass,
-    add_segments,
-    load_recognizer,
-    parser,
-    run_command,
-)
-from asrkit.cli.parser import Parser, complain, whole
+from asrkit.cli.recognizer import load_recognizer
 from asrkit.cli.terminal import JsonLines, Screen
 from asrkit.errors import UserError, shown
 from asrkit.runtime import Result
-
-MAX_PACKET_MS = 60_000
-
-
-def main(argv: list[str] | None = None) -> int:
-    arguments = parser(
-        "asrkit stream", __doc__,
-        "asrkit stream --model MODEL x.wav --simulate-realtime\n"
-        "  asrkit stream --model MODEL --mic\n"
-        "  asrkit stream --model MODEL x.wav --format jsonl\n"
-        "  ffmpeg -i x.mp4 -f s16le -ac 1 -ar 16000 - | asrkit stream --model MODEL -",
-        "--model MODEL [options] FILE | --mic | -",
-    )  # fmt: skip
-    arguments.add_argument(
-        "source", nargs="*", metavar="FILE",
-        help="an audio file, or - for standard input: raw 16-bit mono samples, 16-bit WAV, or what "
-        "FFmpeg reads from a pipe",
-    )  # fmt: skip
-    add_model(arguments)
-    add_backend(arguments)
-    add_source(arguments)
-    add_context(arguments)
-    add_search(arguments)
-    add_segments(arguments, live=True)
-    add_second_pass(arguments, default="full")
-    add_output(arguments)
-    return run_command(stream, arguments, argv)
-
-
-def add_output(arguments: Parser) -> None:
-    """Add the options of what is printed."""
-    group = arguments.group("output")
-    group.add_argument(
-        "--format", choices=["txt", "jsonl"], default="txt",
-        help="txt: a segment a line; jsonl: a JSON object a line, of type partial (may change) or "
-        "final (a segment), with text, start and end in seconds, and words (default txt)",
-    )  # fmt: skip
-    group.add_argument(
-        "--partials", action="store_true", help="in txt: every partial result on a line of its own"
-    )
-
-
-def add_source(arguments: Parser) -> None:
-    """Add the options of the audio's source."""
-    group = arguments.group("source")
-    add_channel(arguments)
-    group.add_argument("--file", help="as FILE")
-    group.add_argument(
-        "--sample-rate", type=whole(1000, 768_000), metavar="HZ",
-        help=f"of raw samples on standard input (default {audio.SAMPLE_RATE})",
-    )  # fmt: skip
-    group.add_argument(
-        "--packet-ms", type=whole(1, MAX_PACKET_MS), default=100, metavar="MS",
-        help="audio taken at once (default 100)",
-    )  # fmt: skip
-    group.add_argument(
-        "--simulate-realtime", action="store_true", help="take a file at the speed it was spoken"
-    )
-    group = arguments.group("microphone")
-    group.add_argument(
-        "--mic", action="store_true", help="the microphone; the extra mic installs what this needs"
-    )
-    group.add_argument(
-        "--list-devices", action=ListDevices, nargs=0, help="show the microphones, and exit"
-    )
-    group.add_argument(
-        "--mic-device", metavar="DEVICE", help="number or (part of the) name of the microphone"
-    )
-    group.add_argument(
-        "--no-meter", action="store_true", help="do not show how loud the microphone is"
-    )
-    group.add_argument(
-        "--save-audio", metavar="FILE", help="record the audio into a new .wav or .flac file"
-    )
 
 
 def stream(options: argparse.Namespace) -> int:
@@ -229,24 +143,6 @@ def report_losses(microphone: Microphone) -> int:
     if microphone.gone:
         print(f"the microphone {microphone.name!r} was disconnected", file=sys.stderr)
     return 1 if microphone.gone else 0
-
-
-class ListDevices(argparse.Action):
-    """Prints the microphones and exits, like --help, whatever other options are given."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: str | Sequence[Any] | None,
-        option_string: str | None = None,
-    ) -> None:
-        try:
-            print(table(input_devices()))
-        except UserError as error:
-            complain(parser.prog, error)
-            parser.exit(2)
-        parser.exit()
 
 
 def paced(packets: Iterable[np.ndarray], rate: int) -> Iterator[np.ndarray]:

@@ -16,7 +16,6 @@ import yaml
 
 from asrkit.atomic_write import replacing
 from asrkit.build import build_frontend, build_model
-from asrkit.cli.options import parser, run_command
 from asrkit.config import Config, ConfigError, DataConfig, load_config
 from asrkit.config.locate import recipes
 from asrkit.data.manifest import LeftOut
@@ -39,23 +38,6 @@ from asrkit.training.warm_start import start_from
 logger = logging.getLogger("asrkit")
 
 MODEL, CONFIG = "model.safetensors", "config.yaml"  # in training.output_dir
-
-
-def main(argv: list[str] | None = None) -> int:
-    arguments = parser(
-        "asrkit train", __doc__,
-        "python -m asrkit.train --config conformer training.epochs=10\n"
-        "  python -m asrkit.train --config conformer --resume\n"
-        "  torchrun --nproc-per-node 2 -m asrkit.train --config my/config.yaml",
-    )  # fmt: skip
-    arguments.add_argument("--config", required=True, help="YAML file, or a name of conf/")
-    arguments.add_argument("--resume", action="store_true", help="continue where training stopped")
-    arguments.add_argument(
-        "--change-schedule", action="store_true",
-        help="with --resume: go on with other epochs, rates, batches, draws or recordings",
-    )  # fmt: skip
-    arguments.add_argument("overrides", nargs="*", metavar="section.key=value")
-    return run_command(train, arguments, argv)
 
 
 def train(options: argparse.Namespace) -> int:

@@ -14,17 +14,11 @@ from torch import Tensor
 from tqdm import tqdm
 
 from asrkit.build import build_fusion, build_normalizer
-from asrkit.cli.options import (
-    add_batch,
-    add_context,
-    add_model,
-    add_search,
+from asrkit.cli.recognizer import (
     context_of,
     hotwords_of,
     lm_of,
     name_left_out,
-    parser,
-    run_command,
     search_of,
     threads_for,
 )
@@ -52,20 +46,6 @@ class Pair(NamedTuple):
 
 
 STEPS = (Pair(0.2, 0.5), Pair(0.1, 0.25))
-
-
-def main(argv: list[str] | None = None) -> int:
-    arguments = parser(
-        "asrkit tune", __doc__,
-        "python -m asrkit.tune --model MODEL --lm lm.arpa data/an4/dev.jsonl\n"
-        "  python -m asrkit.tune --model MODEL --lm t.arpa --lm-units tokens --beam 20 dev.jsonl",
-    )  # fmt: skip
-    add_model(arguments)
-    add_context(arguments)
-    add_search(arguments)
-    add_batch(arguments)
-    arguments.add_argument("manifest", help="recordings with their texts, none of them trained on")
-    return run_command(tune, arguments, argv)
 
 
 def tune(options: argparse.Namespace) -> int:

@@ -14,8 +14,6 @@ from asrkit import audio
 from asrkit.backends import onnx, torchscript
 from asrkit.backends.tolerance import TOLERANCE, difference
 from asrkit.build import build_frontend
-from asrkit.cli.options import MODEL, parser, run_command
-from asrkit.cli.parser import whole
 from asrkit.commands.kernels import device_of_kernels, verify_kernels
 from asrkit.errors import UserError
 from asrkit.export.verification import largest_difference, tolerance
@@ -42,29 +40,6 @@ class Row(NamedTuple):
     def passed(self) -> bool:
         worst = max(self.subsampling, *self.blocks, self.log_probs, self.batch)
         return worst <= TOLERANCE and self.same_text
-
-
-def main(argv: list[str] | None = None) -> int:
-    arguments = parser(
-        "asrkit verify", __doc__,
-        "python -m asrkit.verify --model MODEL x.wav\n"
-        "  python -m asrkit.verify --model MODEL --chunk-ms 160,640 --left-ms 2560 x.wav y.wav\n"
-        "  python -m asrkit.verify --kernels",
-    )  # fmt: skip
-    arguments.group("model").add_argument("--model", help=MODEL)
-    arguments.add_argument(
-        "--chunk-ms", default="160,320,640,1280", help="default 160,320,640,1280"
-    )
-    arguments.add_argument("--left-ms", default="0,1280,5120", help="default 0,1280,5120")
-    arguments.add_argument("--exported", help="a file that asrkit export wrote")
-    arguments.add_argument("--seed", type=whole(0, 2**63), default=0, help="of the packets' sizes")
-    arguments.add_argument(
-        "--kernels", action="store_true",
-        help="compare the attention kernels on this machine's GPU with the plain attention; "
-        "takes neither a model nor recordings",
-    )  # fmt: skip
-    arguments.add_argument("files", nargs="*", help="recordings")
-    return run_command(verify, arguments, argv)
 
 
 def verify(options: argparse.Namespace) -> int:

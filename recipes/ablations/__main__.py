@@ -16,7 +16,8 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from asrkit.atomic_write import replacing
-from asrkit.cli.options import parser, run_command
+from asrkit.cli.options import parser
+from asrkit.cli.run import run_command
 from asrkit.config.read_yaml import ConfigError, read_yaml
 from asrkit.errors import UserError
 from recipes.ablations.folds import joined, write_folds

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from asrkit.cli.options import parser, run_command
+from asrkit.cli.options import parser
+from asrkit.cli.run import run_command
 from asrkit.errors import UserError
 from asrkit.model.positions import KINDS
 from recipes.jobs import positive, run_all

@@ -20,7 +20,8 @@ from tqdm import tqdm
 
 from asrkit.atomic_write import replacing
 from asrkit.build import build_model
-from asrkit.cli.options import parser, run_command
+from asrkit.cli.options import parser
+from asrkit.cli.run import run_command
 from asrkit.config import load_config
 from asrkit.model import FULL_CONTEXT, ConformerEncoder, Context, EncoderStep
 from asrkit.model.positions import KINDS

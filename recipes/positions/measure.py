@@ -10,7 +10,8 @@ from typing import Any
 from asrkit import audio
 from asrkit.atomic_write import replacing
 from asrkit.build import build_normalizer
-from asrkit.cli.options import parser, run_command
+from asrkit.cli.options import parser
+from asrkit.cli.run import run_command
 from asrkit.config import Config
 from asrkit.data.manifest import read_manifest
 from asrkit.evaluation.wer import cer, wer

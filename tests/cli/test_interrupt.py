@@ -10,7 +10,8 @@ from tests.conftest import PROJECT
 
 PROGRAM = """
 import os, signal, sys, threading, time
-from asrkit.cli.options import parser, run_command
+from asrkit.cli.options import parser
+from asrkit.cli.run import run_command
 
 def command(options):
     def later():  # while the process waits for this thread to end

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from asrkit.__main__ import COMMANDS
-from asrkit.commands.bench import main, rows_of
+from asrkit.bench import main
+from asrkit.commands.bench import rows_of
 from asrkit.model import Context
 from asrkit.model_file import save_model
 from asrkit.runtime import recognizer_of

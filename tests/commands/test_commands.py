@@ -3,6 +3,7 @@
 import importlib
 import json
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -66,11 +67,15 @@ def test_an_unknown_command(command: str, message: str, capsys: pytest.CaptureFi
 def test_stopped_while_torch_is_imported(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(module: str) -> None:
-        raise KeyboardInterrupt
+    real = importlib.import_module
+
+    def interrupted(module: str) -> ModuleType:
+        if module == "asrkit.commands.decode":
+            raise KeyboardInterrupt
+        return real(module)
 
     monkeypatch.setattr(importlib, "import_module", interrupted)
-    assert main(["decode"]) == 130
+    assert main(["decode", "--model", "m.safetensors", "x.wav"]) == 130
     assert capsys.readouterr().err == "asrkit decode: stopped\n"
 
 

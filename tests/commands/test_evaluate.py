@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from asrkit.commands import decode, evaluate, ngram
+from asrkit import decode, evaluate, ngram
 from asrkit.model_file import save_model
 from asrkit.text import CharTokenizer
 from tests.conftest import write_manifest

@@ -9,7 +9,7 @@ import pytest
 import soundfile
 
 import asrkit
-from asrkit.commands import align, decode
+from asrkit import align, decode
 from asrkit.errors import UserError
 from asrkit.runtime import Recognizer, Result
 from asrkit.runtime.formats import FORMATS

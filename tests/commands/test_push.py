@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from asrkit import hub
-from asrkit.commands import push
+from asrkit import hub, push
 from asrkit.model_file import load_model, save_model
 from asrkit.terms import Terms
 from tests import hub_server

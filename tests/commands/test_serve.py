@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import soundfile
 
-from asrkit.commands.serve import main, name_of
+from asrkit.commands.serve import name_of
 from asrkit.pretrained import ready_models
+from asrkit.serve.__main__ import main
 from tests.conftest import PROJECT
 
 

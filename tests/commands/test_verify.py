@@ -6,8 +6,7 @@ import pytest
 import soundfile
 import torch
 
-from asrkit import audio
-from asrkit.commands import verify
+from asrkit import audio, verify
 from asrkit.config import parse_config
 from asrkit.model.positions import KINDS
 from asrkit.model_file import ModelFile, save_model

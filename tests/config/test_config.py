@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from asrkit.build import build_model, build_search
-from asrkit.cli.options import asked_search
+from asrkit.cli.recognizer import asked_search
 from asrkit.config import (
     Config,
     ConfigError,

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import soundfile
 
-from asrkit.commands.train import main, make_manifests
+from asrkit.commands.train import make_manifests
 from asrkit.config import ConfigError, DataConfig, load_config, locate
+from asrkit.train import main
 from tests.conftest import PROJECT, skip, write_config
 
 PIP = [sys.executable, "-m", "pip"]

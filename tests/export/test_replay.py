@@ -10,7 +10,7 @@ import torch
 
 from asrkit.backends.export_metadata import Exported
 from asrkit.backends.tolerance import TOLERANCE
-from asrkit.commands.export import main as export
+from asrkit.export.__main__ import main as export
 from asrkit.export.verification import eager_step, largest_difference, tolerance
 from asrkit.model import Context
 from asrkit.model_file import ModelFile, load_model

@@ -11,10 +11,10 @@ import torch
 import asrkit
 from asrkit.audio import Fbank
 from asrkit.backends.export_metadata import Exported
-from asrkit.commands.export import main
 from asrkit.config import parse_config
 from asrkit.errors import UserError
 from asrkit.export import sherpa, sherpa_folder
+from asrkit.export.__main__ import main
 from asrkit.model import Context, NetworkStep
 from asrkit.model_file import ModelFile, load_model, save_model
 from tests.conftest import PROJECT, SHARED_DATA, speech

@@ -15,10 +15,10 @@ from asrkit.backends import build_backend, eager
 from asrkit.backends import onnx as onnx_files
 from asrkit.backends.export_metadata import Exported, describe, described, export_path
 from asrkit.backends.registry import check
-from asrkit.commands.decode import main as decode
-from asrkit.commands.export import main as export
+from asrkit.decode import main as decode
 from asrkit.errors import UserError
 from asrkit.export import int8, onnx
+from asrkit.export.__main__ import main as export
 from asrkit.export.verification import eager_step, largest_difference
 from asrkit.model import Context, NetworkStep
 from asrkit.model.positions import KINDS

@@ -158,13 +158,15 @@ def test_what_needs_an_extra_says_which(small: Path, environment: dict[str, str]
     }
     done = without_extras(small, environment, *commands)
     assert done.stdout.splitlines()[-1] == str([2] * len(commands))
-    lines = [f"asrkit {command.split()[0]}: {why}" for command, why in commands.items()]
+    names = [command.partition(" two.jsonl")[0].split(" -")[0] for command in commands]
+    names[3] = "report"
+    lines = [f"asrkit {name}: {why}" for name, why in zip(names, commands.values(), strict=True)]
     assert done.stderr == "".join(f"{line}\n" for line in lines)
 
 
 def test_control_another_missing_module_is_no_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    from asrkit.commands import run as run_named
+    from asrkit.info import main
 
     monkeypatch.setitem(sys.modules, "asrkit.commands.info", None)
     with pytest.raises(ModuleNotFoundError):
-        run_named("info", [])
+        main(["m.safetensors"])

@@ -11,8 +11,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from asrkit.commands.train import main
 from asrkit.model_file import load_model
+from asrkit.train import main
 from asrkit.training.loaders import Step
 from asrkit.training.trainer import Trainer
 from tests.conftest import PROJECT, write_config

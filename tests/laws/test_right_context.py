@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from asrkit import audio
+from asrkit import audio, info, verify
 from asrkit.backends import eager, onnx
 from asrkit.backends.export_metadata import Exported
-from asrkit.commands import export, info, verify
 from asrkit.config import ContextConfig
 from asrkit.errors import UserError
+from asrkit.export import __main__ as export
 from asrkit.export.verification import eager_step, largest_difference
 from asrkit.model import FULL, FULL_CONTEXT, ConformerEncoder, Context, EncoderState
 from asrkit.model.positions import KINDS

@@ -20,8 +20,8 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
 import asrkit
-from asrkit.commands.serve import main
 from asrkit.runtime import Recognizer
+from asrkit.serve.__main__ import main
 from asrkit.serve.call_store import Entry, FolderStore, MemoryStore, RedisStore, Store
 from asrkit.serve.server import Limits, Server
 from tests.conftest import PROJECT

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from asrkit.audio import through_telephone
-from asrkit.commands.evaluate import main as evaluate
-from asrkit.commands.export import main as export
+from asrkit.evaluate import main as evaluate
+from asrkit.export.__main__ import main as export
 from asrkit.model_file import load_model, save_model
 from asrkit.runtime import recognizer_of
 from asrkit.text import CharTokenizer

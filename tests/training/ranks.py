@@ -10,7 +10,7 @@ from tests.conftest import PROJECT
 
 TRAIN = """
 import json, os, sys
-from asrkit.commands.train import main
+from asrkit.train import main
 for arguments, os.environ["MASTER_PORT"] in json.loads(sys.argv[1]):
     assert main(arguments) in (0, 130)
 """

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from asrkit.commands.train import main
+from asrkit.train import main
 from asrkit.training import checkpoints
 from asrkit.training.checkpoint_parts import TrainingCheckpointError
 from asrkit.training.checkpoints import (

@@ -9,11 +9,11 @@ from lhotse import CutSet
 
 from asrkit import audio
 from asrkit.build import build_frontend
-from asrkit.commands.data import main as data
-from asrkit.commands.train import main
 from asrkit.config import load_config
+from asrkit.data.__main__ import main as data
 from asrkit.data.cuts import load_cuts
 from asrkit.data.manifest import ManifestError
+from asrkit.train import main
 from asrkit.training.dataset import at_speeds, empty_bins, feature_statistics, opened
 from tests.conftest import speech, write_config, write_manifest, write_wav
 

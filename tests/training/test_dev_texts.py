@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from asrkit.commands.train import main
 from asrkit.config import Config, load_config
 from asrkit.model_file import load_model
+from asrkit.train import main
 from asrkit.training.dataset import Corpus, load_corpus
 from asrkit.training.dev_texts import dev_warning
 from tests.conftest import write_config, write_manifest

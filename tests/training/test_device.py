@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from asrkit.commands.train import main
 from asrkit.errors import UserError
+from asrkit.train import main
 from asrkit.training.device import chosen_device
 from tests.conftest import write_config
 

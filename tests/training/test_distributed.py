@@ -7,9 +7,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from asrkit.commands.train import main
 from asrkit.errors import UserError
 from asrkit.model_file import load_model
+from asrkit.train import main
 from asrkit.training.distributed import check_restarts
 from tests.conftest import write_config
 from tests.training.ranks import train_with

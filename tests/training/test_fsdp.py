@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from asrkit.commands.train import main
+from asrkit.train import main
 from tests.conftest import write_config
 from tests.training.ranks import train_with
 from tests.training.test_distributed import STOPPED, apart, scores_of, settings
@@ -107,7 +107,7 @@ def test_another_number_of_ranks_goes_on(
 # The second rank's disk is full from the second checkpoint on; ranks write down how they end.
 FULL = """
 import errno, os
-from asrkit.commands import train
+from asrkit import train
 from asrkit.training import sharded_checkpoints
 
 def full(path, *rest, write=sharded_checkpoints.write_tensors):

@@ -18,7 +18,7 @@ PLACES = {"train_step", "validate_epoch", "save", "write"}
 RANK = """
 import os, random, signal, sys, threading
 from pathlib import Path
-from asrkit.commands.train import main
+from asrkit.train import main
 from asrkit.training.sharded_checkpoints import SpreadCheckpoints
 from asrkit.training.trainer import Trainer
 

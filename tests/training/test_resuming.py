@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from asrkit.commands.train import main
 from asrkit.config import ConfigError, ModelConfig, load_config
 from asrkit.data.cuts import load_cuts
+from asrkit.train import main
 from asrkit.training.checkpoints import Checkpoint, Progress
 from asrkit.training.resume_checks import FREE, check_same, dotted, former_spelling
 from tests.conftest import write_config

@@ -7,9 +7,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from asrkit.commands.train import main
 from asrkit.config import load_config
 from asrkit.model_file import load_model
+from asrkit.train import main
 from asrkit.training import schedule
 from asrkit.training.schedule import epochs_for, resolved
 from asrkit.training.trainer import Trainer

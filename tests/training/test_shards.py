@@ -7,8 +7,8 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from asrkit.commands.train import main
 from asrkit.data.index import Index
+from asrkit.train import main
 from asrkit.training import dataset as training_corpus
 from asrkit.training.trainer import Trainer
 from tests.conftest import write_config, write_manifest

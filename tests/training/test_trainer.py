@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 import asrkit
-from asrkit.commands.train import main, report, start_log
+from asrkit.commands.train import report, start_log
 from asrkit.config import load_config
 from asrkit.data.index_writer import index_of
 from asrkit.data.manifest import LeftOut, ManifestError
@@ -22,6 +22,7 @@ from asrkit.data.sampling import EpochBatches
 from asrkit.evaluation import outcomes
 from asrkit.model import FULL, Context
 from asrkit.model_file import load_model
+from asrkit.train import main
 from asrkit.training.checkpoints import Checkpoints, EpochWeights, Progress
 from asrkit.training.dataset import feature_statistics, hours_of_epoch, load_corpus
 from asrkit.training.distributed import Ranks
@@ -334,7 +335,7 @@ def recorded(self, name, start, size, read=Folder.read):
 
 if os.environ["RANK"] == "1":
     Folder.read, corpus.load_corpus, corpus.feature_statistics = recorded, None, None
-from asrkit.commands.train import main
+from asrkit.train import main
 sys.exit(main())
 """
 

@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from asrkit.build import frames_needed
-from asrkit.commands.train import main
 from asrkit.data.cuts import load_cuts
 from asrkit.data.dataset import TextEncoder
 from asrkit.model import Context
 from asrkit.report.tensorboard import read_scalars
 from asrkit.search import GreedySearch
 from asrkit.text import CharTokenizer
+from asrkit.train import main
 from asrkit.training.loaders import held_out
 from asrkit.training.validation import validate
 from tests.conftest import tiny_model, write_config

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from asrkit.commands import train
+from asrkit import train
 from asrkit.config import TextConfig, load_config
 from asrkit.data.cuts import text_of
 from asrkit.errors import UserError

@@ -1,0 +1,30 @@
+"""Names and limits of options, as the modules that own them have them.
+
+Those modules import torch, which takes seconds, and --help does without it. A test compares them.
+"""
+
+BACKENDS = ("eager", "compiled", "torchscript", "onnx", "onnx-int8")  # backends.BACKENDS
+CHECKPOINTS = ("nemo", "wenet")  # interop.FORMATS
+CONTENTS = {  # backends.export_metadata.CONTENTS
+    "encoder": "log mels to encoder frames",
+    "ctc": "log mels to log-probabilities",
+    "model": "samples to log-probabilities",
+}
+ENGINES = ("processes", "ray")  # transcription.workers.STARTERS
+EXPORTS = ("torchscript", "onnx", "onnx-int8", "sherpa-onnx", "sherpa-onnx-int8")  # commands.export
+FORMATS = (
+    "txt",
+    "jsonl",
+    "json",
+    "srt",
+    "vtt",
+    "ctm",
+    "csv",
+    "textgrid",
+)  # runtime.formats
+LEASE_SECONDS = 60.0  # transcription.shards
+MAX_CHANNELS = 64  # audio.file
+MAX_ORDER = 10  # lm.ngram
+MOST_THREADS = 1024  # runtime.threads
+PAUSE_MS = 1000  # runtime.endpoint
+SAMPLE_RATE = 16000  # audio

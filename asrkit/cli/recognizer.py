@@ -1,0 +1,208 @@
+"""The recogniser that a command's options ask for."""
+
+import argparse
+import sys
+from collections.abc import Callable
+
+from asrkit.cli.parser import complain
+from asrkit.config import (
+    Config,
+    ConfigError,
+    LanguageModelConfig,
+    SearchConfig,
+    parse_language_model,
+    parse_search,
+)
+from asrkit.config.read_yaml import parse_yaml
+from asrkit.data.manifest import LeftOut
+from asrkit.errors import UserError, shown
+from asrkit.lm.hotwords import WEIGHT, read_hotwords
+from asrkit.model import FULL, Context
+from asrkit.model_file import ModelFile, load_model
+from asrkit.runtime import Endpointer, Recognizer, recognizer_of
+from asrkit.runtime.postprocess import find_postprocess
+from asrkit.runtime.threads import leave_cores, set_threads
+from asrkit.search import KINDS
+
+
+def endpointer_of(options: argparse.Namespace) -> Endpointer | None:
+    """What cuts a stream into segments, if the options ask for it.
+
+    Raises:
+        UserError: for a time out of range, or an option that says something of no endpoint.
+    """
+    given = {"min_segment_ms": options.min_segment_ms, "max_segment_ms": options.max_segment_ms}
+    given = {name: value for name, value in given.items() if value is not None}
+    if options.reset is not None:
+        given["reset_encoder"] = options.reset == "encoder"
+    if options.vad:
+        given["vad"] = True
+    if options.endpoint_ms is None:
+        if given:
+            raise UserError("without --endpoint-ms there are no segments to set options for")
+        return None
+    try:
+        return Endpointer(options.endpoint_ms, **given)
+    except ValueError as error:
+        raise UserError(f"endpoint: {error}") from None
+
+
+def search_of(options: argparse.Namespace, file: ModelFile) -> SearchConfig:
+    """The search that the options ask for.
+
+    Raises:
+        UserError: for a kind or an option that is not one, or does not fit.
+    """
+    search = file.config.search if options.search is None else asked_search(options.search)
+    if options.beam is None:
+        return search
+    with_beam = [kind for kind in KINDS if "beam" in KINDS.options(kind)]
+    if search.kind not in with_beam:
+        raise UserError(f"--beam is for --search {' or '.join(with_beam)}, not for {search.kind}")
+    return parse_search(search.model_dump() | {"beam": options.beam})
+
+
+def asked_search(text: str, option: str = "--search") -> SearchConfig:
+    """The search of a kind, or of YAML with options."""
+    try:
+        value = parse_yaml(text)
+    except ConfigError as error:
+        raise UserError(f"{option} must be a kind or YAML, got {shown(text)}: {error}") from None
+    return parse_search(value)
+
+
+def lm_of(options: argparse.Namespace) -> LanguageModelConfig | None:
+    """The language model that the options ask for, if any.
+
+    Raises:
+        UserError: for an option that does not fit, or says something of no language model.
+    """
+    given = {"units": options.lm_units, "weight": options.lm_weight,
+             "word_bonus": options.word_bonus}  # fmt: skip
+    given = {name: value for name, value in given.items() if value is not None}
+    if options.lm is None:
+        if given:
+            raise UserError("--lm-units, --lm-weight and --word-bonus need an --lm")
+        return None
+    return parse_language_model({"path": options.lm, **given})
+
+
+def hotwords_of(options: argparse.Namespace) -> dict[str, float] | None:
+    """The hotwords that the options ask for, if any.
+
+    Raises:
+        UserError: for a file that cannot be read, or a weight of no hotwords.
+    """
+    weight = options.hotword_weight
+    if options.hotwords is None:
+        if weight is not None:
+            raise UserError("--hotword-weight needs --hotwords")
+        return None
+    return read_hotwords(options.hotwords, WEIGHT if weight is None else weight)
+
+
+def load_recognizer(options: argparse.Namespace) -> tuple[Recognizer, Config]:
+    """The recogniser that the options ask for, segments too, and the model's configuration."""
+    file = load_model(options.model)
+    threads = threads_for(options, file)
+    recognizer = recognizer_as(
+        options, file, endpointer_of(options), postprocess_of(options), options.backend
+    )
+    leave_cores(recognizer.backend.kind, threads)
+    return recognizer, file.config
+
+
+def threads_for(options: argparse.Namespace, file: ModelFile) -> int:
+    """Set torch's threads for this model, or those that the options ask for; their number."""
+    return set_threads(getattr(options, "torch_threads", None), file.num_parameters)
+
+
+def postprocess_of(options: argparse.Namespace) -> Callable[[str], str] | None:
+    """What rewrites the text, if the options ask for it.
+
+    Raises:
+        UserError: if there is no such function.
+    """
+    if not options.postprocess:
+        return None
+    if ":" in options.postprocess:
+        sys.path.append("")  # its module may be in the folder where the command is given
+    return find_postprocess(options.postprocess)
+
+
+def recognizer_as(
+    options: argparse.Namespace,
+    file: ModelFile,
+    endpointer: Endpointer | None = None,
+    postprocess: Callable[[str], str] | None = None,
+    backend: str | None = "eager",
+) -> Recognizer:
+    """The recogniser that the options ask for, of a model file already read."""
+    search, model = search_of(options, file), lm_of(options)
+    recognizer = recognizer_of(
+        file, context_of(options, file), search, options.device, model, endpointer, postprocess,
+        backend, *second_pass_of(options, file),
+    )  # fmt: skip
+    return recognizer.with_hotwords(hotwords_of(options))
+
+
+def context_of(options: argparse.Namespace, file: ModelFile) -> Context:
+    """Return the context that the options ask for; the model's own numbers for the others.
+
+    Raises:
+        UserError: for a context that cannot be, or one beside full context.
+    """
+    rate, full = file.model.encoder.rate, options.chunk_ms == "full"
+    chunk_size, left, right = (
+        None if value is None else rate.frames(name, value, lowest)
+        for name, value, lowest in (
+            ("--chunk-ms", None if full else options.chunk_ms, 1),
+            ("--left-ms", options.left_ms, 0),
+            ("--right-ms", options.right_ms, 0),
+        )
+    )
+    if full and (left is not None or right is not None):
+        option = "--right-ms" if left is None else "--left-ms"
+        raise UserError(
+            f"{option} has no effect with --chunk-ms full, in which every frame sees all others: "
+            "leave one of them out"
+        )
+    own = file.config.context.live
+    return FULL if full else rate.context(own, chunk_size, left, right)
+
+
+def second_pass_of(
+    options: argparse.Namespace, file: ModelFile
+) -> tuple[int | str | None, SearchConfig | None]:
+    """The context and the search of the second pass that the options ask for, if they do.
+
+    In full context a command that has a second pass by default has none.
+
+    Raises:
+        UserError: for a search without a second pass, or a context that cannot be.
+    """
+    given = getattr(options, "second_pass", "off")
+    search = getattr(options, "second_search", None)
+    chosen = None if search is None else asked_search(search, "--second-search")
+    if given == options.chunk_ms == "full" and options.second_pass_default == "off":
+        raise UserError(
+            "--second-pass full has no effect with --chunk-ms full, whose text is that already: "
+            "leave one of them out"
+        )
+    if given == "off" or given == options.chunk_ms == "full":
+        if chosen is not None:
+            raise UserError(
+                "--second-search has no effect without a second pass: give --second-pass MS, or "
+                "leave it out"
+            )
+        return None, None
+    if given == "full":
+        return given, chosen
+    return file.model.encoder.rate.frames("--second-pass", given, 1), chosen
+
+
+def name_left_out(command: str, left_out: list[LeftOut]) -> int:
+    """Say on standard error what was not scored; the exit status."""
+    for each in left_out:
+        complain(command, f"not scored {each}")
+    return 1 if left_out else 0

@@ -1,0 +1,24 @@
+"""Make a model file of another toolkit's checkpoint: asrkit import nemo M.nemo --output O"""
+
+from asrkit.cli.choices import CHECKPOINTS
+from asrkit.cli.options import parser
+from asrkit.cli.parser import Target
+from asrkit.cli.run import run_command, work
+from asrkit.cli.terms import add_terms
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser(
+        "asrkit import", __doc__,
+        "asrkit import nemo stt_en.nemo --output stt_en.safetensors --licence CC-BY-4.0",
+    )  # fmt: skip
+    arguments.add_argument("format", choices=CHECKPOINTS, help="toolkit that wrote the checkpoint")
+    arguments.add_argument("checkpoint", help="its file, or its folder")
+    arguments.add_argument("--output", type=Target, required=True, help="the model file to write")
+    add_terms(arguments, "that of the checkpoint, if it states one")
+    arguments.add_argument("--name", help="of the model (default: the checkpoint's)")
+    return run_command(work("import_"), arguments, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,48 @@
+"""The copies of names and limits with which parsers do without torch; --help imports no torch."""
+
+import subprocess
+import sys
+
+import pytest
+
+from asrkit import audio
+from asrkit.audio.file import MAX_CHANNELS
+from asrkit.backends import BACKENDS
+from asrkit.backends.export_metadata import CONTENTS
+from asrkit.cli import choices
+from asrkit.commands import export
+from asrkit.interop import FORMATS as CHECKPOINTS
+from asrkit.lm.ngram import MAX_ORDER
+from asrkit.runtime.endpoint import PAUSE_MS
+from asrkit.runtime.formats import FORMATS
+from asrkit.runtime.threads import MOST_THREADS
+from asrkit.transcription.shards import LEASE_SECONDS
+from asrkit.transcription.workers import STARTERS
+from tests.running import PARSERS
+
+OWNERS = {
+    "BACKENDS": tuple(BACKENDS), "CHECKPOINTS": tuple(CHECKPOINTS), "CONTENTS": CONTENTS,
+    "ENGINES": tuple(STARTERS), "EXPORTS": tuple(export.FORMATS), "FORMATS": tuple(FORMATS),
+    "LEASE_SECONDS": LEASE_SECONDS, "MAX_CHANNELS": MAX_CHANNELS, "MAX_ORDER": MAX_ORDER,
+    "MOST_THREADS": MOST_THREADS, "PAUSE_MS": PAUSE_MS, "SAMPLE_RATE": audio.SAMPLE_RATE,
+}  # fmt: skip
+
+
+def test_choices_equal_their_owners() -> None:
+    copies = {name: value for name, value in vars(choices).items() if name.isupper()}
+    assert copies == OWNERS
+
+
+@pytest.mark.parametrize("command", ["decode", "train", "data check"])
+def test_help_imports_neither_torch_nor_numpy(command: str) -> None:
+    assert command in PARSERS
+    program = (
+        "import sys\nfrom asrkit.__main__ import main\n"
+        f"try: main({[*command.split(), '--help']})\n"
+        "except SystemExit: pass\n"
+        "print(sorted({'torch', 'numpy', 'pydantic'} & sys.modules.keys()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
