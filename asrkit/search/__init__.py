@@ -3,15 +3,13 @@
 The options of a kind are its class's arguments without `blank` and `fusion`, with their defaults.
 """
 
-import copy
 import inspect
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from asrkit.errors import UserError
 from asrkit.registry import Kinds
-from asrkit.search.base import NOTHING, Hypothesis, Ranked, SavableSearch, Search
+from asrkit.search.base import NOTHING, FusingSearch, Hypothesis, Ranked, SavableSearch, Search
 from asrkit.search.fusion import Both, Fusion
 from asrkit.search.greedy import GreedySearch
 from asrkit.search.prefix_beam import PrefixBeamSearch
@@ -20,6 +18,7 @@ __all__ = [
     "KINDS",
     "NOTHING",
     "Both",
+    "FusingSearch",
     "Fusion",
     "GreedySearch",
     "Hypothesis",
@@ -59,7 +58,7 @@ def build_search(search: Mapping[str, Any], fusion: Fusion | None = None) -> Sea
 
 def is_fusing(search: Search) -> bool:
     """Whether a search adds the scores of a fusion."""
-    return isinstance(search, PrefixBeamSearch)
+    return isinstance(search, FusingSearch)
 
 
 def plus(search: Search, fusion: Fusion) -> Search:
@@ -68,9 +67,6 @@ def plus(search: Search, fusion: Fusion) -> Search:
     Raises:
         UserError: for a search that takes no fusion.
     """
-    if not isinstance(search, PrefixBeamSearch):
+    if not isinstance(search, FusingSearch):
         raise UserError("this search takes no hotwords; choose search prefix_beam, which does")
-    more = copy.copy(search)
-    more.fusion = Both(search.fusion, fusion)
-    more.ceiling = math.exp(more.fusion.ceiling)
-    return more
+    return search.plus(fusion)

@@ -4,6 +4,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
 
+from asrkit.search.fusion import Fusion
+
 
 class Hypothesis(NamedTuple):
     """A token sequence with the encoder frames and the confidence of each token."""
@@ -63,6 +65,14 @@ class Search(Protocol):
 
     def nbest(self, state: Any) -> list[Ranked]:
         """All hypotheses if the stream ends here, the likeliest first; [] if the search has one."""
+
+
+@runtime_checkable
+class FusingSearch(Protocol):
+    """A search that adds the scores of a fusion to its hypotheses."""
+
+    def plus(self, fusion: Fusion) -> Search:
+        """Return a copy that adds the scores of one more fusion."""
 
 
 @runtime_checkable

@@ -12,6 +12,7 @@
   Of paths that are equally likely but for rounding, it is the one whose last token ends first.
 """
 
+import copy
 import math
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
@@ -32,7 +33,7 @@ from asrkit.search.backtrace import (
 )
 from asrkit.search.base import Hypothesis, Ranked, checked
 from asrkit.search.blank_penalty import checked_penalty, is_quiet, penalize_blank
-from asrkit.search.fusion import Fusion, NoFusion
+from asrkit.search.fusion import Both, Fusion, NoFusion
 
 
 class Prefix(NamedTuple):
@@ -121,6 +122,13 @@ class PrefixBeamSearch:
         self.blank_penalty = checked_penalty(blank_penalty)
         self.log_min_token = log_of("min_token_prob", min_token_prob)
         self.log_skip_blank = log_of("skip_blank_prob", skip_blank_prob)
+
+    def plus(self, fusion: Fusion) -> "PrefixBeamSearch":
+        """Return a copy that adds the scores of one more fusion."""
+        more = copy.copy(self)
+        more.fusion = Both(self.fusion, fusion)
+        more.ceiling = math.exp(more.fusion.ceiling)
+        return more
 
     def start(self) -> PrefixBeamState:
         empty = EMPTY._replace(context=self.fusion.start())

@@ -15,7 +15,7 @@ from asrkit.lm.fit import unfamiliar
 from asrkit.lm.kneser_ney import arpa_lines, estimate
 from asrkit.lm.lm_fusion import as_word
 from asrkit.lm.ngram import read_arpa
-from asrkit.search import Both, Fusion, GreedySearch, PrefixBeamSearch, plus
+from asrkit.search import Both, Fusion, GreedySearch, PrefixBeamSearch, Search, is_fusing, plus
 from asrkit.text import CharTokenizer, SentencePieceTokenizer, Tokenizer, WordTokenizer, decode
 from tests.lm.phrases import advance, worth
 from tests.search.test_prefix_beam import ALL, all_paths, nbest, pieces, random_log_probs, textbook
@@ -192,6 +192,17 @@ def test_a_search_with_one_more_leaves_the_first_as_it_was() -> None:
     assert with_one != expected == nbest(search, log_probs)
     with pytest.raises(UserError, match="takes no hotwords; choose search prefix_beam"):
         plus(GreedySearch(), hotwords)
+
+
+def test_any_search_with_plus_takes_hotwords() -> None:
+    class OwnSearch(GreedySearch):
+        def plus(self, fusion: Fusion) -> Search:
+            return PrefixBeamSearch(3, fusion=fusion)
+
+    hotwords = Hotwords({"a b": 9.0}, PIECES)
+    assert is_fusing(OwnSearch())
+    assert not is_fusing(GreedySearch())
+    assert plus(OwnSearch(), hotwords).fusion is hotwords
 
 
 SENTENCES = ["THE CAT SAT", "A CAT", "THE MAT SAT", "CAT THE A", "SAT SAT"]
