@@ -161,7 +161,8 @@ def test_the_python_is_typed(tmp_path: Path) -> None:
 
 def test_python_is_run_or_says_why_not() -> None:
     for page in PAGES:
-        assert page in RUN or not blocks(page) or page.name == "positions.md", page
+        elsewhere = ("positions.md", "contributing.md")  # the latter by tests/laws/test_guide.py
+        assert page in RUN or not blocks(page) or page.name in elsewhere, page
 
 
 def anchors(page: Path) -> set[str]:

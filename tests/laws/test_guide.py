@@ -1,0 +1,60 @@
+"""The classes that docs/contributing.md shows keep the laws."""
+
+from textwrap import dedent
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from asrkit.backends import registry, torchscript
+from asrkit.model import Context, subsampling
+from asrkit.runtime import recognizer_of
+from tests.conftest import PROJECT, speech, timed, tiny_encoder
+from tests.laws.test_export import file_of
+from tests.laws.test_streaming import offline, stream
+from tests.test_docs import blocks
+
+
+def shown(name: str, module: Any) -> Any:
+    """What the guide defines by a name, in a module with the names of another."""
+    (block,) = (each for each in blocks(PROJECT / "docs/contributing.md") if f" {name}(" in each)
+    names = {**vars(module), "torchscript": torchscript}
+    exec(dedent(block), names)
+    return names[name]
+
+
+def test_subsampling_of_the_guide_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = shown("Conv6Subsampling", subsampling)
+    monkeypatch.setitem(subsampling.KINDS.classes, "conv6", kind)
+    encoder = tiny_encoder(subsampling="conv6")
+    feats = torch.randn(2, 413, 20, dtype=torch.float64)
+    expected = offline(encoder, feats, 4, 7)
+    assert expected.shape == (2, 69, 24)
+    assert (stream(encoder, feats, 4, 7, 1) - expected).abs().max() < 1e-9
+    shapes = encoder.subsampling.hidden_shape
+    monkeypatch.setattr(encoder.subsampling, "forward", forgetful(encoder.subsampling))  # control
+    assert shapes[1] == 2
+    assert (stream(encoder, feats, 4, 7, 1) - expected).abs().max() > 1e-3
+
+
+def forgetful(module: Any) -> Any:
+    """The module with an empty past in each step."""
+    forward = module.forward
+    return lambda feats, real, past, hidden: forward(feats, real, past, torch.zeros_like(hidden))
+
+
+def test_backend_of_the_guide_equals_eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = registry.BackendKind(shown("build", torchscript))
+    monkeypatch.setitem(registry.BACKENDS, "optimized", kind)
+    file, recording = file_of(num_layers=1), speech(3.0, seed=3)
+    ours, plain = (
+        recognizer_of(file, Context(4, 8, 2), backend=each) for each in ("optimized", "eager")
+    )
+    assert ours.backend.kind == "optimized"
+    session = ours.start()
+    for packet in np.array_split(recording, [1, 300, 20_000]):
+        session.accept(packet)
+    expected = plain.transcribe(recording)
+    assert len(expected.text) > 3
+    assert timed(session.finish()) == timed(expected)
