@@ -19,6 +19,7 @@ COMMANDS = {
     "listen": "stream a file or the microphone to a server",
     "export": "write the encoder or the whole model for other programs",
     "import": "make a model file of a NeMo or WeNet checkpoint",
+    "average": "average the weights of models, or of a training's epochs",
     "pack": "store a model file's weights in half the bytes",
     "push": "upload a model file and its card to the Hugging Face hub",
     "data": "find what is wrong with a corpus before training",

@@ -7,6 +7,7 @@ import pytest
 
 import asrkit
 from asrkit import train
+from asrkit.average import main as average
 from asrkit.backends.export_metadata import Exported
 from asrkit.build import build_model
 from asrkit.config import load_config
@@ -20,7 +21,6 @@ from asrkit.training.terms import with_terms
 from tests.conftest import write_config
 from tests.running import run
 from tests.test_model_file import a_file, edit
-from tools.average_models import main as average
 
 SHARED = Terms("CC-BY-SA-4.0", ("de", "en"))
 UNSTATED = "not stated in the file"

@@ -248,7 +248,7 @@ def report(left_out: list[LeftOut], path: Path, ranks: Ranks) -> None:
 def finish(trainer: Trainer, config: Config, folder: Path) -> None:
     """Average the chosen epochs and score the average, on all ranks; the first writes the model."""
     average, epochs = trainer.ranks.from_first(
-        lambda: trainer.epochs.average(trainer.model, trainer.scores())
+        lambda: trainer.epochs.average(trainer.model, trainer.epochs.chosen(trainer.scores()))
     )
     load_weights(trainer.model, average)
     averaged = [epoch + 1 for epoch in epochs]

@@ -226,14 +226,12 @@ class EpochWeights:
         tensors = {name: t.cpu().contiguous() for name, t in weights.items()}
         write_tensors(self.file(epoch), tensors, {"epoch": epoch + 1})
         paths = self.paths()
-        kept = self.chosen([number for number in paths if number <= epoch], scores)
+        kept = self.chosen(scores, [number for number in paths if number <= epoch])
         for number in paths.keys() - kept:
             paths[number].unlink()
 
-    def average(
-        self, model: nn.Module, scores: dict[int, float]
-    ) -> tuple[dict[str, Tensor], list[int]]:
-        """The mean of the chosen epochs' weights, computed in float64, and these epochs.
+    def average(self, model: nn.Module, epochs: list[int]) -> tuple[dict[str, Tensor], list[int]]:
+        """Return the mean of the epochs' weights, computed in float64, and these epochs.
 
         Epochs whose files are damaged are left out with a warning.
 
@@ -242,7 +240,7 @@ class EpochWeights:
         """
         paths, expected = self.paths(), model.state_dict()
         files: dict[int, dict[str, Tensor]] = {}
-        for epoch in self.chosen(list(paths), scores):
+        for epoch in epochs:
             try:
                 tensors, _ = read_tensors(paths[epoch])
                 reason = difference(tensors, expected)
@@ -261,7 +259,9 @@ class EpochWeights:
         }
         return average, list(files)
 
-    def chosen(self, epochs: list[int], scores: dict[int, float]) -> list[int]:
+    def chosen(self, scores: dict[int, float], epochs: list[int] | None = None) -> list[int]:
+        """Return the last or the best of these epochs, by default of all that are there."""
+        epochs = list(self.paths()) if epochs is None else epochs
         if not self.best:
             return epochs[-self.keep :]
         scored = [epoch for epoch in epochs if epoch in scores]

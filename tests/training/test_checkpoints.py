@@ -237,7 +237,7 @@ def test_average(best: bool, kept: list[int], tmp_path: Path) -> None:
     assert list(epochs.paths()) == kept
     assert list(EpochWeights(tmp_path, 2, best).paths()) == kept  # a control: none is renamed
     assert epochs.paths()[3].name == "epoch-0004.safetensors"  # the log's epoch 4
-    average, used = epochs.average(model, scores)
+    average, used = epochs.average(model, epochs.chosen(scores))
     assert sorted(used) == kept
     assert average["weight"].item() == sum(kept) / 2
 
@@ -257,14 +257,14 @@ def test_a_damaged_epoch_is_not_averaged(
     content[place] ^= 1
     epochs.paths()[1].write_bytes(content)
     with caplog.at_level(logging.WARNING):
-        average, used = epochs.average(model, {})
+        average, used = epochs.average(model, epochs.chosen({}))
     assert used == [0, 2]
     assert average["weight"].item() == 1.0
     assert f"epoch 2 is left out of the average: {epochs.paths()[1]} is damaged" in caplog.text
     for epoch in (0, 2):
         shutil.copy(epochs.paths()[1], epochs.paths()[epoch])
     with pytest.raises(TrainingCheckpointError, match="no weights of an epoch that can be used"):
-        epochs.average(model, {})
+        epochs.average(model, epochs.chosen({}))
 
 
 def test_epochs_written_without_a_checksum_are_averaged_but_not_of_another_network(
@@ -278,7 +278,7 @@ def test_epochs_written_without_a_checksum_are_averaged_but_not_of_another_netwo
     assert [path.name for path in epochs.paths().values()] == [
         f"epoch-000{number}.safetensors" for number in (1, 2, 3)
     ]
-    average, used = epochs.average(model, {})
+    average, used = epochs.average(model, epochs.chosen({}))
     assert (average["weight"].item(), used) == (0.5, [0, 1])
     assert "'bias' is missing, expected torch.float32 (1,)" in caplog.text
 

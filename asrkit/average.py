@@ -1,0 +1,35 @@
+"""Average the weights of models that began from one: asrkit average a.safetensors b.safetensors
+
+The labels are the first model's. Models that were fine-tuned from the same weights are often worse
+than their average (Wortsman et al. 2022, Model soups).
+"""
+
+from asrkit.cli.options import parser
+from asrkit.cli.parser import Target
+from asrkit.cli.run import run_command, work
+from asrkit.cli.terms import add_terms
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser(
+        "asrkit average", __doc__,
+        "asrkit average one.safetensors two.safetensors --output mean.safetensors\n"
+        "  asrkit average mine.safetensors=0.75 small-en-alnum=0.25 --output mean.safetensors\n"
+        "  asrkit average exp/mine/model.safetensors --epochs 28,29,30 --output mean.safetensors",
+    )  # fmt: skip
+    arguments.add_argument(
+        "models", nargs="+", metavar="MODEL[=SHARE]",
+        help="model files; shares sum to 1 (default: equal ones)",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--epochs", metavar="N,…",
+        help="the one model with the mean weights of these epochs of its training, whose files "
+        "lie beside it (training.average keeps them)",
+    )  # fmt: skip
+    arguments.add_argument("--output", type=Target, required=True, help="the model file to write")
+    add_terms(arguments, "that of the models")
+    return run_command(work("average"), arguments, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,128 @@
+"""The work of `asrkit average`: a model file with the mean weights of several."""
+
+import argparse
+import copy
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from asrkit.cli.parser import complain
+from asrkit.cli.terms import terms_of
+from asrkit.errors import UserError, shown
+from asrkit.model_file import ModelFile, load_model, model_path, save_model
+from asrkit.terms import Terms, inherited
+from asrkit.training.checkpoints import EpochWeights
+from asrkit.training.warm_start import differences, same_labels
+
+Part = tuple[str, float]  # name or path of a model, and its share
+
+
+def average(options: argparse.Namespace) -> int:
+    given = terms_of(options)
+    if options.epochs is None:
+        file, notes = mean_of_models(parts_of(options.models), given)
+    else:
+        file, notes = mean_of_epochs(options.models, options.epochs, given)
+    save_model(options.output, file)
+    for note in notes:
+        complain("asrkit average", note)
+    print(f"{options.output} written")
+    return 0
+
+
+def parts_of(models: list[str]) -> list[Part]:
+    """Return models with their shares, equal ones where none is given.
+
+    Raises:
+        UserError: for shares that are not numbers above 0 with the sum 1, or only some of them.
+    """
+    named = [each.rpartition("=") for each in models]
+    if not any(name for name, _, _ in named):
+        return [(each, 1 / len(models)) for each in models]
+    try:
+        parts = [(name, float(share)) for name, _, share in named if name]
+    except ValueError as error:
+        raise UserError(f"a share must be a number, as in MODEL=0.5: {error}") from None
+    total = sum(share for _, share in parts)
+    if len(parts) < len(models) or abs(total - 1.0) > 1e-6 or min(parts, key=share_of)[1] <= 0:
+        raise UserError(
+            f"shares must be above 0 and sum to 1, got {total:g} for {len(parts)} of "
+            f"{len(models)} models: give each model a share, or none"
+        )
+    return parts
+
+
+def share_of(part: Part) -> float:
+    return part[1]
+
+
+def mean_of_models(parts: list[Part], given: Terms) -> tuple[ModelFile, list[str]]:
+    """Return the first model with the mean weights of all, and notes about its licence.
+
+    Args:
+        parts: models with their shares, which sum to 1.
+        given: licence and languages of the average; those of the models if it names none.
+
+    Raises:
+        UserError: for another network than the first's, or models with different licences where
+            `given` names none.
+    """
+    first = load_model(parts[0][0])
+    own = first.model.state_dict()
+    sources: dict[str, Terms] = {}
+    mean = {name: torch.zeros_like(each, dtype=torch.float64) for name, each in own.items()}
+    for name, share in parts:
+        other = load_model(name)
+        if different := differences(first.config.model, other.config.model):
+            raise UserError(f"{name} does not fit {parts[0][0]}: {different}")
+        sources[name] = other.terms
+        for key, each in relabelled(other, first).items():
+            mean[key] += share * each.double()
+    first.model.load_state_dict({key: mean[key].to(own[key].dtype) for key in own})
+    record = [
+        {"model": Path(name).name, "share": share, **sources[name].metadata()}
+        for name, share in parts
+    ]
+    terms, notes = inherited(given, sources, "--licence")
+    return first._replace(training={"average": record}, terms=terms), notes
+
+
+def relabelled(other: ModelFile, first: ModelFile) -> dict[str, Tensor]:
+    """Return a model's weights, its head with the labels of the first; the first's own weights
+    where a label is missing."""
+    head = copy.deepcopy(first.model.head)
+    old, new = map(list, zip(*same_labels(other.tokenizer, first.tokenizer), strict=True))
+    with torch.no_grad():
+        head.copy_labels(other.model.head, old, new)
+    heads = {f"head.{name}": each for name, each in head.state_dict().items()}
+    return other.model.state_dict() | heads
+
+
+def mean_of_epochs(models: list[str], numbers: str, given: Terms) -> tuple[ModelFile, list[str]]:
+    """Return a model with the mean weights of epochs of its training, and notes on its licence.
+
+    Raises:
+        UserError: for more than one model, or epochs whose files are not there.
+    """
+    if len(models) > 1:
+        raise UserError(f"--epochs are of one model's training, got {len(models)} models")
+    file = load_model(models[0])
+    folder = model_path(models[0]).parent / "epochs"
+    epochs = EpochWeights(folder, 1, False)
+    kept = epochs.paths()
+    try:
+        wanted = [int(number) - 1 for number in numbers.split(",")]
+    except ValueError:
+        raise UserError(f"--epochs must be numbers with commas, got {shown(numbers)}") from None
+    if missing := [str(epoch + 1) for epoch in wanted if epoch not in kept]:
+        there = ", ".join(str(epoch + 1) for epoch in kept) or "none"
+        raise UserError(
+            f"{shown(folder)} has no weights of epoch {', '.join(missing)}; there are: {there} "
+            "(training.average is the number of epochs that a training keeps)"
+        )
+    weights, used = epochs.average(file.model, wanted)
+    file.model.load_state_dict(weights)
+    terms, notes = inherited(given, {models[0]: file.terms}, "--licence")
+    training = {"average": [{"model": Path(models[0]).name, "epochs": [e + 1 for e in used]}]}
+    return file._replace(training=training, terms=terms), notes
