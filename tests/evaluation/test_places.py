@@ -17,7 +17,7 @@ def outcome(text: str, words: tuple[Word, ...] = WORDS) -> Outcome:
     return Outcome("u", 1.0, "a b c", result, 40, alignment=Alignment(NOTHING, words))
 
 
-def test_errors_of_words() -> None:
+def test_inserted_words_count_with_the_next_word() -> None:
     assert errors_by_word(outcome("a b c")) == [0, 0, 0]
     assert errors_by_word(outcome("x a c")) == [1, 1, 0]  # inserted before a, b left out
     assert errors_by_word(outcome("a b d e f")) in ([0, 0, 3], [0, 2, 1])
@@ -32,7 +32,7 @@ def test_a_word_has_a_place_of_each_sort() -> None:
     ]  # fmt: skip
 
 
-def test_known() -> None:
+def test_errors_at_each_place_are_as_worked_out() -> None:
     """Frames 0-1, 3-5 and 6-7 in chunks of 4: only b is parted, and only in chunks it is wrong."""
     each = [{"160 ms": outcome("a x c"), "full": outcome("a b d")}]
     found = {place.name: place for place in places(each, "160 ms", "full", 4)}

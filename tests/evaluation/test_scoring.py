@@ -28,7 +28,7 @@ def outcome(id: str, reference: str, text: str, **more: object) -> Outcome:
     return Outcome(id, 1.0, reference, Result(text, (), True), 40, **more)  # type: ignore[arg-type]
 
 
-def test_scores() -> None:
+def test_scores_of_two_outcomes_are_as_worked_out() -> None:
     """The second utterance could not be aligned: its words count, its delays do not."""
     outcomes = [
         {"full": outcome("1", "a b", "a b", delays=([5, 3], [3])),
@@ -62,7 +62,7 @@ def test_without_spaces_characters_count() -> None:
     assert str(found["full"]).endswith(", CER 25.00 %")
 
 
-def test_scores_of_nothing() -> None:
+def test_no_outcomes_are_refused() -> None:
     with pytest.raises(UserError, match="no utterance"):
         scores([])
 

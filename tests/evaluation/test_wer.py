@@ -17,7 +17,7 @@ def distance(a: list[str], b: list[str]) -> int:
     return row[-1]
 
 
-def test_counts() -> None:
+def test_edits_of_known_texts_are_as_worked_out() -> None:
     assert wer(["a b c d"], ["a x d e"]) == ErrorRate(2, 0, 1, 4) or wer(
         ["a b c d"], ["a x d e"]
     ) == ErrorRate(3, 0, 0, 4)
@@ -26,7 +26,7 @@ def test_counts() -> None:
     assert wer(["a b"], ["a b"]).rate == 0.0
 
 
-def test_empty_references_and_hypotheses() -> None:
+def test_empty_references_have_insertions_and_no_rate() -> None:
     assert wer([""], ["a b"]) == ErrorRate(0, 0, 2, 0)
     assert wer(["a b"], [""]) == ErrorRate(0, 2, 0, 2)
     assert wer([], []) == ErrorRate(0, 0, 0, 0)
@@ -39,7 +39,7 @@ def test_empty_references_and_hypotheses() -> None:
         wer(["a", "b"], ["a"])
 
 
-def test_against_an_edit_distance() -> None:
+def test_error_rates_equal_a_plain_edit_distance() -> None:
     draw = random.Random(0)
     texts = [
         [" ".join(draw.choices("abcd", k=draw.randrange(1, 8))) for _ in range(50)] for _ in "rh"

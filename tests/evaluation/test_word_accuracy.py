@@ -19,7 +19,7 @@ def test_accuracy_of_three_right_words_of_four_is_as_worked_out() -> None:
     assert found.end_ms == (100.0, 180.0)
 
 
-def test_nothing_right() -> None:
+def test_accuracy_without_a_right_word_has_no_times() -> None:
     found = word_accuracy([([Word("d", 5.0, 6.0, 0.75)], ["e"], [Word("e", 5.0, 6.0, 1.0)])])
     assert found == (0.75, None, None)
     assert word_accuracy([]) == (0.0, None, None)

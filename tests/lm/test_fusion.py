@@ -139,7 +139,9 @@ def test_a_beam_is_that_of_trying_all_tokens(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(20))
-def test_every_split_gives_the_same(kind: str, seed: int, words: NGram, letters: NGram) -> None:
+def test_fused_search_does_not_depend_on_the_split(
+    kind: str, seed: int, words: NGram, letters: NGram
+) -> None:
     """And asking for results on the way changes nothing."""
     fusion, _, _ = case(kind, seed, words, letters)
     search = PrefixBeamSearch(1 + seed % 10, fusion=fusion)
@@ -163,7 +165,7 @@ def test_long_texts_with_a_bonus_do_not_overflow(words: NGram) -> None:
     assert 800 < best.score < 9.0 * 500
 
 
-def test_it_decides_what_sounds_alike(words: NGram) -> None:
+def test_language_model_decides_between_texts_that_sound_alike(words: NGram) -> None:
     """Control: without weight, or without a model, the posteriors alone decide."""
     frames = torch.tensor([[0.0, 0.0, 0.49, 0.51], [1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.4, 0.6]])
     for weight, text in ((2.0, "ab"), (0.0, "bb")):
@@ -278,7 +280,9 @@ def test_tokens_of_every_tokenizer(kind: str, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_does_not_fit(make: Callable[[NGram], object], message: str, words: NGram) -> None:
+def test_model_that_does_not_fit_is_refused_by_name(
+    make: Callable[[NGram], object], message: str, words: NGram
+) -> None:
     with pytest.raises(ValueError, match=message):
         make(words)
 

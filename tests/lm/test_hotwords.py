@@ -122,13 +122,13 @@ def test_phrases_without_spaces_count_anywhere() -> None:
         assert added(hotwords, tokens) == sum(text.count(p) * b for p, b in bonuses.items())
 
 
-def test_too_much_at_once() -> None:
+def test_hotwords_that_add_up_too_high_are_refused() -> None:
     nested = {" ".join(["A"] * size): 20.0 * size for size in range(1, 12)}
     with pytest.raises(ValueError, match=r"they add up to \d+ at one token, more than 100; give"):
         Hotwords(nested, ["", " ", "A"])
 
 
-def test_a_file(tmp_path: Path) -> None:
+def test_file_of_hotwords_has_a_phrase_and_weight_a_line(tmp_path: Path) -> None:
     path = tmp_path / "hot.txt"
     path.write_bytes("\ufeffNew York\r\n# a comment\n\n  Zürich\t4.5 \nC# minor\t0\n".encode())
     assert read_hotwords(path, 2.0) == {"New York": 2.0, "Zürich": 4.5, "C# minor": 0.0}
@@ -143,7 +143,9 @@ def test_a_file(tmp_path: Path) -> None:
         (None, "no file of hotwords .*hot.txt"),
     ],
 )
-def test_bad_files(data: bytes | None, message: str, tmp_path: Path) -> None:
+def test_file_that_is_not_a_list_of_phrases_is_refused_by_line(
+    data: bytes | None, message: str, tmp_path: Path
+) -> None:
     if data is not None:
         (tmp_path / "hot.txt").write_bytes(data)
     with pytest.raises(UserError, match=message):
@@ -151,7 +153,7 @@ def test_bad_files(data: bytes | None, message: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("weight", [-1.0, 20.5, float("nan"), "3", None, True])
-def test_bad_weights(weight: object) -> None:
+def test_weights_out_of_range_are_refused(weight: object) -> None:
     with pytest.raises(UserError, match="hotword 'a': the weight must be between 0 and 20, got"):
         weighed({"a": weight})
     with pytest.raises(UserError, match="a list of phrases, or a dict with weights, got 'help'"):

@@ -33,7 +33,7 @@ def kenlm() -> None:
 
 
 @pytest.mark.usefixtures("kenlm")
-def test_scores() -> None:
+def test_scores_equal_those_of_the_arpa_file() -> None:
     """500 random sentences, unknown words among them."""
     ours, theirs, draw = read_arpa(ARPA), read_language_model(BINARY), random.Random(0)
     assert isinstance(theirs, KenLM)
@@ -50,7 +50,9 @@ def test_scores() -> None:
 
 @pytest.mark.usefixtures("kenlm")
 @pytest.mark.parametrize("fusion", [WordFusion, TokenFusion])
-def test_in_a_search(fusion: type[WordFusion | TokenFusion]) -> None:
+def test_search_with_a_binary_equals_search_with_arpa(
+    fusion: type[WordFusion | TokenFusion],
+) -> None:
     log_probs = torch.randn(40, 5, generator=torch.Generator().manual_seed(0)).log_softmax(1)
     found = []
     for model in (read_arpa(ARPA), KenLM(BINARY)):
@@ -66,7 +68,7 @@ def test_in_a_search(fusion: type[WordFusion | TokenFusion]) -> None:
 
 
 @pytest.mark.usefixtures("kenlm")
-def test_what_does_not_fit(tmp_path: Path) -> None:
+def test_binary_that_does_not_fit_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="it is of 'a', 'ab', 'ba', not of the tokens d, e"):
         TokenFusion(Weighted(KenLM(BINARY), 1.0, 0.0), ["", "d", "e"])
     (tmp_path / "cut.bin").write_bytes(BINARY.read_bytes()[:300])

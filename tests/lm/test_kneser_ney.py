@@ -30,7 +30,7 @@ def read(texts: Sentences, order: int, path: Path) -> NGram:
     return read_arpa(path)
 
 
-def test_by_hand() -> None:
+def test_probabilities_of_a_small_text_are_as_worked_out() -> None:
     """Two sentences, too few to estimate discounts from: 0.5 and 1 for the counts 1 and 2."""
     unigrams, bigrams = estimate([["a", "b"], ["a"]], order=2)
     # Before </s> are two different words, before a and b one each; 4 words share the rest.
@@ -54,7 +54,7 @@ def approx(expected: dict) -> object:
     return pytest.approx(expected, rel=1e-9)
 
 
-def test_discounts_by_hand() -> None:
+def test_discounts_are_as_worked_out() -> None:
     """n1 = 4, n2 = 2, n3 = n4 = 1: Y = 4 / 8."""
     found = discounts_of([1, 1, 1, 1, 2, 2, 3, 4, 9])
     assert found == Discounts(1 - 2 * 0.5 * 2 / 4, 2 - 3 * 0.5 * 1 / 2, 3 - 4 * 0.5 * 1 / 1)

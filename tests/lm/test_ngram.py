@@ -51,7 +51,7 @@ def logs(model: NGram, words: str) -> list[float]:
     return [log_prob / math.log(10) for log_prob in [*found, model.finish(state)]]
 
 
-def test_by_hand(path: Path) -> None:
+def test_scores_of_a_small_file_are_as_worked_out(path: Path) -> None:
     model = read_arpa(path)
     assert model.order == 3
     assert logs(model, "") == pytest.approx([-0.5 - 0.8])  # </s> after <s>: backed off
@@ -110,7 +110,7 @@ def test_control_a_state_without_shorter_contexts_is_noticed(path: Path) -> None
     assert logs(forgetful, "b a b") != pytest.approx(logs(model, "b a b"))
 
 
-def test_gzipped(path: Path, tmp_path: Path) -> None:
+def test_gzipped_file_scores_as_plain(path: Path, tmp_path: Path) -> None:
     packed = tmp_path / "lm.arpa.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
     assert read_arpa(packed) == read_arpa(path)
@@ -174,7 +174,7 @@ def test_what_is_wrong_is_named_with_its_line(old: str, new: str, message: str, 
         read_arpa(path)
 
 
-def test_what_is_not_text(path: Path) -> None:
+def test_file_that_is_not_text_is_refused(path: Path) -> None:
     path.write_bytes(ARPA.encode().replace(b"-0.6 a", b"-0.6 \xff"))
     with pytest.raises(ArpaError, match="11: not UTF-8: "):
         read_arpa(path)
@@ -197,7 +197,7 @@ def test_what_is_not_text(path: Path) -> None:
         read_arpa("nowhere.arpa")
 
 
-def test_limits(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_beyond_the_limits_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A promise too large is refused before anything is read."""
     path.write_text(ARPA.replace("ngram 1=5", "ngram 1=999999999999999999"))
     with pytest.raises(ArpaError, match="n-grams are more than 10000000; prune the model"):

@@ -89,7 +89,7 @@ def same(ours: Result, alone: Result, tolerance: float) -> bool:
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("max_rows", [1, 3, 32])
-def test_as_alone(seed: int, max_rows: int) -> None:
+def test_batched_stream_equals_single_stream(seed: int, max_rows: int) -> None:
     recognizer, heard = recognizer_of(), recordings(14)
     batcher = Batcher(recognizer, max_rows)
     sessions = run(batcher, heard, seed, lambda _, rate: batcher.start(rate))
@@ -98,7 +98,7 @@ def test_as_alone(seed: int, max_rows: int) -> None:
     assert all(same(s.result, a, 1e-9) for s, a in zip(sessions, alone, strict=True))
 
 
-def test_as_alone_in_float32_with_hotwords_of_their_own() -> None:
+def test_batched_stream_with_own_hotwords_equals_single_stream_in_float32() -> None:
     recognizer, heard = recognizer_of(torch.float32), recordings(9)
     words = [None, ["ab"], ["hj", "d"]]
     batcher = Batcher(recognizer)
@@ -121,7 +121,7 @@ def test_threads_with_a_batcher_each_share_a_recognizer() -> None:
             assert all(same(r, a, 1e-9) for r, a in zip(results, alone, strict=True))
 
 
-def test_encoders_that_are_reset_are_reset_alone() -> None:
+def test_reset_at_a_segment_end_leaves_other_rows_as_they_are() -> None:
     """Where a segment ends the network begins anew: in that row of the batch and in no other."""
     endpointer = Endpointer(pause_ms=40, reset_encoder=True)
     recognizer, heard = with_pauses(endpointer), recordings(9)
@@ -161,7 +161,7 @@ def given(batcher: Batcher, heard: list[np.ndarray]) -> list[BatchedSession]:
     return sessions
 
 
-def test_those_that_fail_leave_no_trace_on_the_others() -> None:
+def test_failed_session_leaves_no_trace_on_the_others() -> None:
     def shout(text: str) -> str:
         if angry and len(text) > 4:
             angry.pop()
@@ -220,7 +220,7 @@ def test_ctrl_c_in_a_step_ends_one_stream_at_most() -> None:
         assert same(session.result, wanted, 1e-9)
 
 
-def test_one_that_fails_as_it_takes_samples_is_over() -> None:
+def test_session_whose_features_fail_is_over() -> None:
     recognizer = recognizer_of()
     features = recognizer.engine.features
     batcher = Batcher(recognizer)
@@ -244,7 +244,7 @@ def test_one_that_fails_as_it_takes_samples_is_over() -> None:
     assert same(sessions[1].result, recognizer.transcribe(whole), 1e-9)
 
 
-def test_a_step_of_the_network_that_fails_can_be_made_again() -> None:
+def test_failed_step_of_the_network_can_be_repeated() -> None:
     recognizer, heard = recognizer_of(), [speech(1.0, i) for i in range(3)]
     alone = [recognizer.transcribe(samples) for samples in heard]
     batcher = Batcher(recognizer)
@@ -272,7 +272,7 @@ def test_a_step_of_the_network_that_fails_can_be_made_again() -> None:
         assert same(session.result, wanted, 1e-9)
 
 
-def test_a_backlog_costs_each_chunk_the_same() -> None:
+def test_waiting_features_are_not_copied_by_a_step() -> None:
     """What waits is not copied with every chunk that is taken."""
     stream = recognizer_of().start(16000).stream
     stream.append(speech(30.0))
@@ -286,7 +286,7 @@ def test_a_backlog_costs_each_chunk_the_same() -> None:
     assert torch.equal(stream.feats(stream.due), waiting[16 : 16 + stream.due])
 
 
-def test_states_stay_joined_while_the_same_streams_step() -> None:
+def test_states_of_the_same_rows_stay_joined() -> None:
     """And a stream that is left behind, or outlives the others, keeps its own state alone."""
 
     def bytes_held(session: BatchedSession) -> int:
@@ -327,7 +327,7 @@ def test_states_stay_joined_while_the_same_streams_step() -> None:
     assert [bytes_held(session) // alone for session in sessions] == [1, 1, 1]
 
 
-def test_nobody_waits_for_ever() -> None:
+def test_sessions_that_waited_longest_step_first() -> None:
     """With more streams than rows, those that waited longest go first."""
     batcher = Batcher(recognizer_of(), 2)
     sessions = [batcher.start() for _ in range(5)]
@@ -368,7 +368,7 @@ def test_patient_sessions_leave_most_steps_to_others(patient: bool) -> None:
     assert all(same(session.result, alone, 1e-9) for session in files)
 
 
-def test_results_grow_and_sessions_leave() -> None:
+def test_finished_and_cancelled_sessions_leave_the_batcher() -> None:
     batcher = Batcher(recognizer_of())
     first, second = batcher.start(), batcher.start()
     first.accept(speech(1.0))
@@ -389,7 +389,7 @@ def test_results_grow_and_sessions_leave() -> None:
         assert over.error is None
 
 
-def test_mistakes() -> None:
+def test_options_out_of_range_are_refused_by_name() -> None:
     full = Recognizer(eager(tiny_model(), FULL), CharTokenizer(["a"]), GreedySearch())
     with pytest.raises(UserError, match="full context"):
         Batcher(full)

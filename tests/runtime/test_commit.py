@@ -68,7 +68,7 @@ CASES = [(two, pauses) for two in (False, True) for pauses in (False, True)]
 
 
 @pytest.mark.parametrize(("two", "pauses"), CASES)
-def test_between_commits_is_a_recording_of_its_own(two: bool, pauses: bool) -> None:
+def test_text_between_commits_is_that_of_its_samples_alone(two: bool, pauses: bool) -> None:
     recognizer, parts = recognizer_of(two=two, pauses=pauses), recording()
     session, batcher = recognizer.start(), Batcher(recognizer)
     batched, neighbour, draw = batcher.start(), batcher.start(), random.Random(0)
@@ -179,7 +179,7 @@ def test_updates_add_up_to_the_result_and_cost_what_is_new() -> None:
     assert most < 4 <= len(before.words)
 
 
-def test_sessions_with_recognizers_of_their_own() -> None:
+def test_session_with_its_own_recognizer_equals_that_recognizer() -> None:
     backend = eager(MODEL, Context(4, 12))
     tokenizer = CharTokenizer(list("abcdefghij "))
     recognizers = [
@@ -264,7 +264,7 @@ def test_commits_that_wait_are_saved() -> None:
     assert restored.commits == session.commits == 3
 
 
-def test_a_closed_batcher_has_no_sessions() -> None:
+def test_closed_batcher_cancels_sessions_and_starts_none() -> None:
     with Batcher(recognizer_of()) as batcher:
         session = batcher.start()
         session.accept(speech(1.0, 0))

@@ -84,7 +84,7 @@ def test_another_pause_leaves_the_other_options() -> None:
     assert Endpointer(600, 400, reset_encoder=True).with_pause(None) is None
 
 
-def test_rules() -> None:
+def test_endpoints_are_at_the_pauses_that_the_options_describe() -> None:
     """500 random streams: the cuts are those of the definition, for every split."""
     draw, found = random.Random(0), 0
     for _ in range(500):
@@ -109,7 +109,7 @@ def test_control_a_forgotten_pause_is_noticed() -> None:
     assert cuts_of(endpointer, quiet, [slice(0, 6), slice(6, 41)]) != [11]
 
 
-def test_nobody_is_cut_off_by_default() -> None:
+def test_speech_without_a_long_pause_has_no_endpoint_by_default() -> None:
     quiet = ([False] * 3 + [True] * 20) * 2000  # half an hour, never quiet for a second
     assert cuts_of(Endpointer(), quiet, [slice(0, len(quiet))]) == []
     assert cuts_of(Endpointer(max_segment_ms=20000), quiet, [slice(0, len(quiet))])
@@ -130,7 +130,7 @@ def test_nobody_is_cut_off_by_default() -> None:
         ({"reset_encoder": 1}, "reset_encoder must be True or False, got 1"),
     ],
 )
-def test_what_is_no_time_and_no_choice(arguments: dict[str, Any], message: str) -> None:
+def test_options_out_of_range_are_refused_by_name(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         Endpointer(**arguments)
 
@@ -164,7 +164,7 @@ def read(decoding: DecodingOptions, log_probs: Tensor, parts: list[slice]) -> li
 
 
 @pytest.mark.parametrize("search", [GreedySearch(), PrefixBeamSearch(beam=4)])
-def test_segments(search: Search) -> None:
+def test_segments_do_not_depend_on_how_frames_are_split(search: Search) -> None:
     """60 random streams: every split gives the same segments, which cover the stream."""
     draw = random.Random(1)
     for _ in range(60):
@@ -264,7 +264,7 @@ def results_of(recognizer: Recognizer) -> list[Result]:
 
 
 @pytest.mark.parametrize("chunk_size", [4, FULL_CONTEXT])
-def test_samples_to_segments(chunk_size: int) -> None:
+def test_segments_do_not_depend_on_packets_of_samples(chunk_size: int) -> None:
     """Any packets give the same segments, which together are what one pass gives."""
     first, *others = results_of(recognizer(Endpointer(80), chunk_size))
     assert len(first.segments) > 5
@@ -289,7 +289,7 @@ def test_no_segment_is_longer_than_the_audio() -> None:
     assert ended > 10
 
 
-def test_reset_encoder() -> None:
+def test_segment_after_a_reset_is_that_of_a_new_stream() -> None:
     """A segment then begins as a new stream does, with the chunk after the endpoint."""
     fresh = recognizer(Endpointer(80, reset_encoder=True))
     first, *others = results_of(fresh)
@@ -315,7 +315,7 @@ def said(text: str) -> np.ndarray:
     return soxr.resample(synthesise(text, "en", draw) / 32768, ESPEAK_RATE, 16000).astype("float32")
 
 
-def test_spoken_lines() -> None:
+def test_each_spoken_line_is_a_segment() -> None:
     """The ready model on digits with pauses between: a segment each, cut in the pause, and no
     space is missing between them, as there is in one pass."""
     silence = np.zeros(24000, dtype=np.float32)
@@ -334,7 +334,7 @@ def test_spoken_lines() -> None:
             assert segment.end <= start
 
 
-def test_speech_detector() -> None:
+def test_speech_detector_gives_the_same_for_any_packets() -> None:
     """Any packets give the same frames; speech is heard in speech and not in silence."""
     silence = np.zeros(16000, dtype=np.float32)
     samples = torch.from_numpy(np.concatenate([silence, said("four four seven"), silence]))

@@ -67,14 +67,14 @@ def check_subtitles(found: list[tuple[float, float, str]], words: list[Word]) ->
         assert max(map(len, text.split("\n"))) <= LINE_COLUMNS
 
 
-def test_srt(words: list[Word]) -> None:
+def test_srt_is_read_back_by_its_parser(words: list[Word]) -> None:
     found = list(srt.parse(write("srt", [Recording(words)])))
     assert [each.index for each in found] == list(range(1, len(found) + 1))
     times = [(each.start.total_seconds(), each.end.total_seconds()) for each in found]
     check_subtitles([(*span, each.content) for span, each in zip(times, found, strict=True)], words)
 
 
-def test_vtt(words: list[Word]) -> None:
+def test_vtt_is_read_back_by_its_parser(words: list[Word]) -> None:
     text = write("vtt", [Recording(words)])
     found = webvtt.from_string(text).captions
     spans = [(in_seconds(c.start), in_seconds(c.end), html.unescape(c.raw_text)) for c in found]
@@ -114,7 +114,7 @@ def said(*texts: str, pauses: dict[int, float] | None = None) -> list[Word]:
     return words
 
 
-def test_where_subtitles_break() -> None:
+def test_subtitles_break_at_pauses_and_sentence_ends() -> None:
     """At pauses of a second, at the ends of sentences, else at the longest pause; not elsewhere."""
     assert cues(said("one", "two", pauses={1: 0.9})) == [(0, 1500, "one two")]
     assert cues(said("one", "two", pauses={1: 1.0})) == [(0, 833, "one"), (1300, 2133, "two")]
@@ -131,7 +131,7 @@ def test_a_short_subtitle_stands_until_the_next_comes() -> None:
     assert cues(said("one.", "two")) == [(0, 300, "one."), (300, 1133, "two")]
 
 
-def test_ctm(words: list[Word]) -> None:
+def test_ctm_has_a_line_for_each_word(words: list[Word]) -> None:
     lines = [line.split(" ") for line in write("ctm", [Recording(words, "a b")]).splitlines()]
     assert [(name, channel) for name, channel, *_ in lines] == [("a_b", "1")] * len(words)
     for (_, _, start, length, text, confidence), word in zip(lines, words, strict=True):
@@ -141,7 +141,7 @@ def test_ctm(words: list[Word]) -> None:
         assert float(confidence) == pytest.approx(word.confidence, abs=0.0001)
 
 
-def test_csv(words: list[Word]) -> None:
+def test_csv_is_read_back_row_by_row(words: list[Word]) -> None:
     found = list(csv.DictReader(io.StringIO(write("csv", [Recording(words, 'an "id", odd')] * 2))))
     assert len(found) == 2 * len(words)
     for row, word in zip(found, words + words, strict=True):
@@ -150,7 +150,7 @@ def test_csv(words: list[Word]) -> None:
         assert times == pytest.approx(word[1:], abs=0.0006)
 
 
-def test_json(words: list[Word]) -> None:
+def test_json_is_read_back_as_the_words(words: list[Word]) -> None:
     one = Recording(words, "x", more={"reference": "r"})
     lines = write("jsonl", [one, one]).splitlines()
     expected = {"id": "x", "text": " ".join(w.text for w in words), "reference": "r"}
@@ -160,7 +160,7 @@ def test_json(words: list[Word]) -> None:
     assert len(lines) == 2
 
 
-def test_textgrid(words: list[Word], tmp_path: Path) -> None:
+def test_textgrid_is_read_back_by_its_parser(words: list[Word], tmp_path: Path) -> None:
     end = words[-1].end if words else 0.0
     path = tmp_path / "x.TextGrid"
     path.write_text(write("textgrid", [Recording(words, duration=end + 2.5)]), encoding="utf-8")

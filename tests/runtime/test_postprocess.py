@@ -30,11 +30,11 @@ from tests.test_model_file import a_file
         ("", ""),
     ],
 )
-def test_join_spelled(spoken: str, written: str) -> None:
+def test_spelled_letters_and_digits_are_joined(spoken: str, written: str) -> None:
     assert join_spelled(spoken) == written
 
 
-def test_find_postprocess() -> None:
+def test_postprocess_is_found_by_name_or_refused() -> None:
     assert find_postprocess("spelled") is join_spelled
     assert find_postprocess("asrkit.text.spelled:join_spelled") is join_spelled
     for name, message in [
@@ -51,7 +51,7 @@ def test_find_postprocess() -> None:
 
 
 @pytest.mark.parametrize("returned", [None, 5, b"yes", ["yes"]])
-def test_what_a_function_returns_is_text(returned: Any) -> None:
+def test_postprocess_that_returns_no_text_is_refused(returned: Any) -> None:
     with pytest.raises(asrkit.UserError, match="postprocess must return a text, got ") as error:
         applied(lambda text: returned, "yes")
     assert str(error.value).endswith(f"{returned!r} for 'yes'")

@@ -29,7 +29,7 @@ def recognizer() -> asrkit.Recognizer:
     return recognizer_of(a_file(CharTokenizer(list("abcdefghij "))))
 
 
-def test_load_and_its_defaults(tmp_path: Path) -> None:
+def test_load_takes_what_is_not_given_from_the_model_file(tmp_path: Path) -> None:
 
     save_model(tmp_path / "m.safetensors", a_file())
     recognizer = asrkit.load(tmp_path / "m.safetensors")
@@ -66,7 +66,7 @@ def test_load_and_its_defaults(tmp_path: Path) -> None:
         ("endpointer", asrkit.Endpointer, "^endpointer must be an asrkit.Endpointer, got <class"),
     ],
 )
-def test_loading_with_what_does_not_fit(
+def test_load_refuses_values_that_do_not_fit_by_name(
     tmp_path: Path, option: str, value: Any, message: str
 ) -> None:
     save_model(tmp_path / "model.safetensors", a_file())
@@ -77,7 +77,7 @@ def test_loading_with_what_does_not_fit(
 
 
 @pytest.mark.parametrize("model", [None, 5, b"small-en-alnum", {}])
-def test_what_is_no_path_of_a_model(model: Any) -> None:
+def test_load_refuses_what_is_not_a_path(model: Any) -> None:
     with pytest.raises(asrkit.UserError, match=r"a model is a path or the name .*, got "):
         asrkit.load(model)
 
@@ -153,7 +153,7 @@ def test_features_are_computed_a_chunk_at_a_time(
     assert len(calls) == 4  # three whole chunks of 640 ms and the rest
 
 
-def test_long_pieces_are_cut_without_a_trace(
+def test_packet_longer_than_the_limit_equals_short_packets(
     recognizer: asrkit.Recognizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     samples = speech(5.0, rate=8000)
@@ -163,14 +163,16 @@ def test_long_pieces_are_cut_without_a_trace(
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.01, 0.0249, 0.05, 0.3])
-def test_short_clips(recognizer: asrkit.Recognizer, seconds: float) -> None:
+def test_short_clips_have_final_results_in_streams_and_batches(
+    recognizer: asrkit.Recognizer, seconds: float
+) -> None:
     final = recognizer.transcribe(speech(seconds))
     assert final.is_final
     assert timed(recognizer.transcribe_batch([speech(seconds)])[0]) == timed(final)
     assert all(word.end <= seconds + 0.04 for word in final.words)
 
 
-def test_sessions_do_not_touch_each_other(recognizer: asrkit.Recognizer) -> None:
+def test_sessions_on_one_recognizer_are_independent(recognizer: asrkit.Recognizer) -> None:
     a, b = speech(2.0, 0), speech(2.0, 1)
     first, second = recognizer.start(), recognizer.start(8000)
     for i in range(0, 32000, 1000):
@@ -263,7 +265,7 @@ def test_a_batch_with_a_bad_utterance_is_refused_before_anything_runs(
             recognizer.transcribe_batch([good, bad, good])
 
 
-def test_batch_of_nothing(recognizer: asrkit.Recognizer) -> None:
+def test_empty_batch_and_empty_recordings_have_empty_results(recognizer: asrkit.Recognizer) -> None:
     assert recognizer.transcribe_batch([]) == []
     mixed = recognizer.transcribe_batch([speech(1.0), np.zeros(0, dtype=np.float32)])
     assert timed(mixed[0]) == timed(recognizer.transcribe(speech(1.0)))

@@ -107,7 +107,7 @@ def test_a_result_is_a_value() -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_nbest(seed: int) -> None:
+def test_nbest_texts_differ_and_are_sorted_by_score(seed: int) -> None:
     """Texts that differ, likeliest first; probabilities among themselves."""
     tokenizer, search = TOKENIZERS[seed % 3], PrefixBeamSearch(beam=1 + seed % 12)
     state = search.step(search.start(), random_log_probs(seed, 20, tokenizer.vocab_size))
@@ -137,7 +137,7 @@ def test_one_text_of_several_token_sequences_counts_once() -> None:
     assert [each.probability for each in found] == pytest.approx([4 / 7, 3 / 7])
 
 
-def test_nbest_of_results() -> None:
+def test_nbest_of_a_stream_equals_nbest_of_a_batch() -> None:
     """Of final results, in streams and batches alike; greedy search has none."""
     file = a_file(CharTokenizer(list("abcdefghij ")))
     samples = speech(2.0)

@@ -81,7 +81,7 @@ def random_pieces(draw: random.Random) -> tuple[list[bool], list[int]]:
     return quiet, cuts
 
 
-def test_pieces_cover_the_stream_once() -> None:
+def test_spans_cover_the_stream_once() -> None:
     """Their texts' frames follow each other, inside what the network sees, in bounded lengths."""
     draw = random.Random(0)
     for _ in range(100):
@@ -99,7 +99,7 @@ def test_pieces_cover_the_stream_once() -> None:
             assert span.ends or all(inner) or span.last - span.end == 25
 
 
-def test_the_longest_pause() -> None:
+def test_longest_pause_is_the_last_of_the_longest_runs() -> None:
     quiet = [bool(int(each)) for each in "0110001110111"]
     assert longest_pause(quiet) == range(10, 13)
     assert longest_pause([False] * 3) is None
@@ -127,7 +127,9 @@ def expected_words(model: Network, samples: np.ndarray, span: Span) -> list[str]
     return [word.text for word in WordReader(LETTERS, 40)(search.best(state))]
 
 
-def test_a_segment_is_what_its_samples_are(model: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_of_a_segment_is_that_of_its_samples_alone(
+    model: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each segment's text is that of a recording of its frames alone, whatever the packets."""
     samples, spans = recording(5), list[Span]()
     honest = Spans._span
@@ -154,7 +156,7 @@ def streamed(recognizer: Recognizer, samples: np.ndarray, seed: int) -> Iterator
     yield session.finish()
 
 
-def test_what_is_shown_changes_once(model: Network) -> None:
+def test_text_of_an_ended_segment_changes_at_most_once(model: Network) -> None:
     """At the end of its segment: what has ended never changes, and follows from the samples."""
     samples, changed = recording(7), 0
     recognizer = recognizer_of(model, Endpointer(300))
@@ -170,7 +172,9 @@ def test_what_is_shown_changes_once(model: Network) -> None:
     assert changed
 
 
-def test_long_segments_in_pieces(model: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_segment_in_spans_has_bounded_memory_and_one_text(
+    model: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Bounded memory, one segment, and the same text whatever the packets."""
     monkeypatch.setattr(second_pass, "LONGEST_MS", 3000)
     samples, kept = recording(9, seconds=2.0, parts=6), list[int]()
@@ -215,7 +219,7 @@ def batched(recognizer: Recognizer, all_samples: list[np.ndarray], seed: int) ->
     return [session.result for session in sessions]
 
 
-def test_streams_share_the_second_pass(model: Network) -> None:
+def test_batched_second_pass_equals_single_second_pass(model: Network) -> None:
     """Each has the result that it has alone, and some of their spans were in one step."""
     all_samples = [recording(seed, 0.4 + 0.2 * seed, 3) for seed in range(5)]
     recognizer = recognizer_of(model, Endpointer(300), rewrite=str.upper)
@@ -274,7 +278,7 @@ def test_live_steps_wait_for_one_step_at_most(model: Network) -> None:
     assert all(session.result.is_final for session in ended)
 
 
-def test_hotwords_of_the_last_pass(model: Network) -> None:
+def test_hotwords_prefer_texts_of_the_last_pass(model: Network) -> None:
     """Greedy search takes none; the second pass does."""
     recognizer, samples = recognizer_of(model), recording(3)
     plain = recognizer.transcribe(samples)
@@ -302,6 +306,8 @@ def test_hotwords_of_the_last_pass(model: Network) -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_does_not_fit(options: dict[str, object], told: str) -> None:
+def test_second_pass_that_does_not_fit_is_refused_by_name(
+    options: dict[str, object], told: str
+) -> None:
     with pytest.raises(UserError, match=told):
         load("small-en-alnum", **options)  # type: ignore[arg-type]

@@ -31,7 +31,7 @@ def recognizer(model: Path) -> asrkit.Recognizer:
     return recognizer_of(file, Context(4, 16), search=parse_search("prefix_beam"))
 
 
-def test_any_packets(recognizer: asrkit.Recognizer) -> None:
+def test_hotwords_give_the_same_text_for_any_packets(recognizer: asrkit.Recognizer) -> None:
     found = set()
     for seed in range(8):
         draw, samples, hotwords = random.Random(seed), speech(1.5, seed // 4), LISTS[seed % 4]
@@ -69,7 +69,7 @@ def side_by_side(recognizer: asrkit.Recognizer) -> list[object]:
     return [timed(session.finish()) for session in sessions]
 
 
-def test_no_session_touches_another(recognizer: asrkit.Recognizer) -> None:
+def test_hotwords_of_a_session_change_no_other(recognizer: asrkit.Recognizer) -> None:
     expected = alone(recognizer)
     assert side_by_side(recognizer) == expected
     assert timed(recognizer.transcribe(speech(2.0))) == expected[LISTS.index(None)]
@@ -81,7 +81,7 @@ def test_control_shared_hotwords_are_noticed(recognizer: asrkit.Recognizer) -> N
     assert side_by_side(recognizer) != expected
 
 
-def test_spelling_follows_the_model(recognizer: asrkit.Recognizer) -> None:
+def test_hotwords_are_spelled_as_the_models_texts(recognizer: asrkit.Recognizer) -> None:
     samples = speech(2.0)
     with pytest.raises(asrkit.UserError, match=r"hotword 'HI': not in the vocabulary: 'H' 'I'"):
         recognizer.start(hotwords=["HI"])
@@ -92,7 +92,9 @@ def test_spelling_follows_the_model(recognizer: asrkit.Recognizer) -> None:
     assert timed(recognizer.transcribe(samples, hotwords=["hi", "fa"])) != expected  # other weights
 
 
-def test_what_cannot_be(recognizer: asrkit.Recognizer, model: Path, tmp_path: Path) -> None:
+def test_hotwords_that_cannot_be_used_are_refused_by_name(
+    recognizer: asrkit.Recognizer, model: Path, tmp_path: Path
+) -> None:
     for hotwords, message in (
         (["ab", " "], "hotword ' ': there is no word in it"),
         ({"ab": 99}, "hotword 'ab': the weight must be between 0 and 20, got 99"),

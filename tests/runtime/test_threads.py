@@ -99,7 +99,7 @@ def test_processes_of_multiprocessing_take_one_thread(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("number", [0, -1, 1.5, "2", True, threads.MOST_THREADS + 1])
-def test_threads_that_are_none(model: Path, number: object) -> None:
+def test_numbers_of_threads_out_of_range_are_refused(model: Path, number: object) -> None:
     with pytest.raises(UserError, match="threads must be 1 to 1024, got"):
         asrkit.load(model, threads=number)  # type: ignore[arg-type]
 

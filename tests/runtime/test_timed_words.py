@@ -70,13 +70,13 @@ def stream_of_results(seed: int) -> int:
     return len(final)
 
 
-def test_times_are_monotone_and_inside() -> None:
+def test_times_of_partial_words_are_monotone_and_inside_the_audio() -> None:
     assert sum(map(stream_of_results, range(200))) > 2000
 
 
 @pytest.mark.parametrize("recent", [0, 1, 4, RECENT])
 @pytest.mark.parametrize("tokenizer", TOKENIZERS)
-def test_a_search_may_think_better_of_all_it_said(
+def test_words_of_changing_hypotheses_equal_those_read_anew(
     tokenizer: Tokenizer, recent: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Hypotheses that grow, shrink, and come back to what they were: no word is lost or doubled."""
@@ -201,7 +201,9 @@ class Pieces:
 @pytest.mark.parametrize(
     "tokenizer", [CharTokenizer(list(" ab")), Pieces()], ids=["chars", "pieces"]
 )
-def test_words_of_a_growing_and_changing_hypothesis(tokenizer: CharTokenizer | Pieces) -> None:
+def test_reader_of_growing_hypotheses_equals_a_new_reader(
+    tokenizer: CharTokenizer | Pieces,
+) -> None:
     """Whatever was read before, the words are those of a reader that sees it for the first time."""
     draw, size = np.random.default_rng(0), tokenizer.vocab_size
     reader, tokens = WordReader(tokenizer, 40), []
@@ -219,7 +221,7 @@ def test_words_of_a_growing_and_changing_hypothesis(tokenizer: CharTokenizer | P
     assert len(reader.closed) > 20
 
 
-def test_words() -> None:
+def test_words_have_the_times_of_their_tokens() -> None:
     tokenizer = CharTokenizer(list(" ab"))
     hypothesis = Hypothesis(
         (2, 3, 1, 3, 1), (0, 2, 3, 10, 12), (1, 3, 4, 12, 13), (0.9, 0.8, 0.5, 0.7, 0.6)

@@ -27,7 +27,7 @@ def tokens(search: Search, log_probs: Tensor, packet: int) -> tuple[int, ...]:
     return search.best(state).tokens
 
 
-def test_probabilities() -> None:
+def test_penalized_frames_are_distributions() -> None:
     log_probs = posteriors()
     lowered = penalize_blank(log_probs, 0, math.log(4.0))
     assert (lowered.exp().sum(1) - 1.0).abs().max() < 1e-12
@@ -38,7 +38,7 @@ def test_probabilities() -> None:
 
 
 @pytest.mark.parametrize("kind", SEARCHES)
-def test_it_is_the_search_of_lowered_posteriors(kind: type) -> None:
+def test_penalty_equals_a_search_of_lowered_posteriors(kind: type) -> None:
     log_probs = posteriors()
     plain, lowered = kind(), kind(blank_penalty=1.0)
     wanted = tokens(plain, penalize_blank(log_probs, 0, 1.0), 40)
@@ -49,6 +49,6 @@ def test_it_is_the_search_of_lowered_posteriors(kind: type) -> None:
 
 
 @pytest.mark.parametrize("kind", SEARCHES)
-def test_no_number(kind: type) -> None:
+def test_penalty_that_is_not_finite_is_refused(kind: type) -> None:
     with pytest.raises(ValueError, match="blank_penalty must be a number, got nan"):
         kind(blank_penalty=math.nan)

@@ -18,7 +18,7 @@ def collapsed(path: tuple[int, ...]) -> list[int]:
 
 
 @pytest.mark.parametrize("tokens", [[1], [1, 2], [1, 1], [2, 1, 2], [1, 2, 2]])
-def test_the_likeliest_of_all_paths(tokens: list[int]) -> None:
+def test_alignment_is_the_likeliest_of_all_paths(tokens: list[int]) -> None:
     log_probs = torch.randn(6, 3, generator=torch.Generator().manual_seed(len(tokens)))
     log_probs = log_probs.log_softmax(1)
     best = max(
@@ -38,7 +38,7 @@ def test_the_likeliest_of_all_paths(tokens: list[int]) -> None:
 
 
 @pytest.mark.parametrize("sharpness", [0.0, 1.0, 10.0])
-def test_the_path_of_torchaudio(sharpness: float) -> None:
+def test_alignment_equals_torchaudios(sharpness: float) -> None:
     """Torchaudio's forced alignment is the reference; 0: all paths are equally likely."""
     from torchaudio.functional import forced_align, merge_tokens
 
@@ -76,7 +76,7 @@ def test_what_is_impossible_is_passed_where_it_must_be() -> None:
     assert found.confidences == (0.0,) * 3
 
 
-def test_too_many_tokens_and_none() -> None:
+def test_text_longer_than_the_audio_has_no_alignment() -> None:
     log_probs = torch.randn(3, 4).log_softmax(1)
     assert align(log_probs, [1, 1]) is not None
     assert align(log_probs, [1, 1, 2]) is None
@@ -84,7 +84,7 @@ def test_too_many_tokens_and_none() -> None:
     assert align(log_probs, []) == Hypothesis((), (), (), ())
 
 
-def test_delays() -> None:
+def test_delays_of_known_tokens_are_as_worked_out() -> None:
     """Chunks of 4; "a" ends at 2 and starts at 1, "c" ends at 9 and comes at 10, in a last chunk
     that ends at 11; "b" was heard as something else."""
     reference = Hypothesis((1, 2, 3), (0, 4, 8), (2, 5, 9), (1.0,) * 3)
@@ -100,7 +100,7 @@ def test_a_last_token_that_was_not_heard_has_no_delay() -> None:
     assert delays(reference, hypothesis, Context(4), 8) == ([3], [])
 
 
-def test_summary() -> None:
+def test_summary_of_known_delays_is_as_worked_out() -> None:
     assert summarize([1, 2, 3, 10], [4, 6], 40) == Delay(160.0, 100.0, pytest.approx(316.0), 200.0)
     assert summarize([1], [], 40) == Delay(40.0, 40.0, 40.0, None)
     assert summarize([], [], 40) is None

@@ -9,7 +9,7 @@ def log_probs(frames: list[int], vocab_size: int = 5) -> torch.Tensor:
     return torch.nn.functional.one_hot(torch.tensor(frames), vocab_size).mul(0.9).add(0.02).log()
 
 
-def test_collapse_and_times() -> None:
+def test_repeats_merge_and_tokens_have_the_times_of_their_frames() -> None:
     search = GreedySearch()
     best = search.best(search.step(search.start(), log_probs([0, 1, 1, 0, 1, 2, 2, 2, 0, 0])))
     assert best.tokens == (1, 1, 2)
@@ -18,7 +18,7 @@ def test_collapse_and_times() -> None:
     assert all(abs(c - 0.92) < 1e-5 for c in best.confidences)
 
 
-def test_every_split_gives_the_same() -> None:
+def test_greedy_search_does_not_depend_on_the_split() -> None:
     torch.manual_seed(0)
     frames, search = torch.randn(60, 5).log_softmax(1), GreedySearch()
     whole = search.best(search.step(search.start(), frames))

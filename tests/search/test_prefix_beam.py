@@ -80,7 +80,7 @@ def add(a: float, b: float) -> float:
     return max(a, b) + math.log1p(math.exp(-abs(a - b))) if min(a, b) > -math.inf else max(a, b)
 
 
-def test_known() -> None:
+def test_texts_of_three_frames_are_as_worked_out() -> None:
     """Three frames worked out in WeNet's test of its decoder."""
     found = nbest(PrefixBeamSearch(beam=3, **ALL), KNOWN)
     assert [each.hypothesis.tokens for each in found] == [(2, 1), (1, 2), (1,)]
@@ -147,7 +147,7 @@ def stepped(search: PrefixBeamSearch, parts: list[Tensor]) -> PrefixBeamState:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_every_split_gives_the_same(seed: int) -> None:
+def test_beam_search_does_not_depend_on_the_split(seed: int) -> None:
     """To the last bit, in single and double precision, with all that prunes."""
     num_frames = [50, 2 * SETTLE_FRAMES][seed % 5 == 4]
     log_probs = random_log_probs(seed, num_frames, 20, scale=4.0)
@@ -264,7 +264,7 @@ def test_impossible_texts_are_dropped() -> None:
     assert {e.hypothesis.tokens for e in nbest(PrefixBeamSearch(**ALL), frames)} == {(1,), (1, 2)}
 
 
-def test_another_blank() -> None:
+def test_blank_may_be_any_label() -> None:
     found = nbest(PrefixBeamSearch(3, blank=2, **ALL), KNOWN[:, [1, 2, 0]])
     assert [each.hypothesis.tokens for each in found] == [(1, 0), (0, 1), (0,)]
 
@@ -284,7 +284,7 @@ def test_frames_that_are_no_distribution(row: list[float]) -> None:
         ({"skip_blank_prob": math.nan}, "skip_blank_prob must be between 0 and 1, got nan"),
     ],
 )
-def test_numbers_out_of_range(options: dict[str, float], message: str) -> None:
+def test_options_out_of_range_are_refused_by_name(options: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         PrefixBeamSearch(**options)
 
