@@ -1,6 +1,7 @@
 """From a model file to a recogniser."""
 
 import copy
+import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,8 @@ from asrkit.errors import UserError, shown
 from asrkit.model import FULL, FULL_CONTEXT, Context
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime.endpoint import Endpointer
-from asrkit.runtime.origin import Origin
 from asrkit.runtime.postprocess import find_postprocess
-from asrkit.runtime.recognizer import Recognizer
+from asrkit.runtime.recognizer import Origin, Recognizer
 from asrkit.runtime.threads import leave_cores, set_threads
 from asrkit.search import Search, takes_fusion
 
@@ -92,7 +92,7 @@ def load(
     )  # fmt: skip
     leave_cores(recognizer.backend.kind, number)
     here = None if file.path is None else file.path.absolute()
-    recognizer.origin = Origin(load, arguments | {"path": here or path})
+    recognizer.origin = Origin(functools.partial(load, **arguments | {"path": here or path}))
     return recognizer
 
 

@@ -4,12 +4,11 @@ import copy
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
 from asrkit import audio
@@ -21,7 +20,6 @@ from asrkit.runtime.content import UnknownContentError, content_of
 from asrkit.runtime.endpoint import Endpointer
 from asrkit.runtime.engine import Engine
 from asrkit.runtime.fingerprint import differences, identity
-from asrkit.runtime.origin import Origin, pickled
 from asrkit.runtime.postprocess import applied
 from asrkit.runtime.results import Result
 from asrkit.runtime.second_pass import SecondPass
@@ -32,7 +30,7 @@ from asrkit.runtime.threads import survive_forks
 from asrkit.runtime.transcript import DecodingOptions, Transcript
 from asrkit.runtime.turns import PACKET_SECONDS, Turns, TurnsValue
 from asrkit.runtime.vad import SpeechDetector
-from asrkit.runtime.windows import Windows
+from asrkit.runtime.windows import frames_of_rows
 from asrkit.search import Search, is_fusing, plus
 from asrkit.terms import UNKNOWN, Terms
 from asrkit.text import Tokenizer, normalize
@@ -41,10 +39,19 @@ Phrases = Mapping[str, float] | Iterable[str]  # with weights, or without
 T = TypeVar("T", bound=Turns)
 
 
+class Origin(NamedTuple):
+    """The call of `asrkit.load` that made a recogniser, which pickle stores, not the weights."""
+
+    load: "functools.partial[Recognizer]"
+    hotwords: tuple[Phrases, ...] = ()  # added since
+
+    def recognizer(self) -> "Recognizer":
+        """Make the recogniser again, with threads that suit this process."""
+        return functools.reduce(Recognizer.with_hotwords, self.hotwords, self.load(threads=None))
+
+
 class Recognizer:
     """An engine with a tokenizer, a search and the other options of decoding. Never changes.
-
-    Pickle stores the arguments of `asrkit.load` and the path of the model file, not the weights.
 
     Args:
         backend: what runs the network.
@@ -229,7 +236,12 @@ class Recognizer:
         return other
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return pickled(self.origin)
+        if self.origin is None:
+            raise UserError(
+                "only a recognizer of asrkit.load can be pickled, with or without hotwords: it is "
+                "loaded again from its model file; in the other process call asrkit.load"
+            )
+        return Origin.recognizer, (self.origin,)
 
     def start(
         self, sample_rate: int = audio.SAMPLE_RATE, hotwords: Phrases | None = None
@@ -352,7 +364,7 @@ class Recognizer:
 
     def _transcribe(self, mono: np.ndarray) -> Result:
         session = self.start()
-        session._accept(mono)
+        session._append(mono)
         return session.finish()
 
     def frames(self, recordings: Sequence[np.ndarray]) -> list[Tensor]:
@@ -367,26 +379,7 @@ class Recognizer:
         samples = pad_sequence(rows, batch_first=True).to(spec.device, spec.dtype)
         with torch.inference_mode():
             feats, lengths = audio.features(engine.frontend, samples, num_samples)
-        if not spec.context.full:
-            return self._in_one_step(feats, lengths)
-        windows, sizes = Windows(spec.rate, self.search.quiet), lengths.tolist()
-        short = [i for i, size in enumerate(sizes) if not windows.whole(0, size)]
-        found: dict[int, Tensor] = {}
-        if short:
-            most = max(sizes[i] for i in short)
-            together = self._in_one_step(feats[short, :most], lengths[short])
-            found = dict(zip(short, together, strict=True))
-        return [
-            found[i] if i in found else windows.frames(engine, feats[i, :size])
-            for i, size in enumerate(sizes)
-        ]
-
-    def _in_one_step(self, feats: Tensor, lengths: Tensor) -> list[Tensor]:
-        """Rows of features, (B, T, F) and (B,), through the network at once: (E, V) of each."""
-        engine, spec = self.engine, self.engine.spec
-        ahead = spec.rate.factor * spec.context.right  # only seen: no row has frames there
-        feats = functional.pad(feats, (0, 0, 0, ahead))
-        return engine.step(feats, lengths, engine.init_state(len(feats)))[0]
+        return frames_of_rows(engine, feats, lengths, self.search.quiet)
 
     def read(self, frames: Tensor, num_samples: int) -> Result:
         """The result of a whole recording of so many samples at 16 kHz, from its (E, V): in one

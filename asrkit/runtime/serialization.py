@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Mapping
 from types import NoneType, UnionType
-from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 import torch
@@ -36,14 +36,6 @@ class SavedStreamError(UserError):
     """A saved stream that cannot be restored; the message says why."""
 
 
-class Saved(NamedTuple):
-    """What was read: JSON, and the tensors whose names are in it."""
-
-    identity: dict[str, Any]  # of the recogniser
-    stream: Any
-    tensors: dict[str, Tensor]
-
-
 def pack(value: Any, identity: Mapping[str, Any], key: bytes | None) -> bytes:
     """A value, and what its recogniser is, as bytes.
 
@@ -59,8 +51,8 @@ def pack(value: Any, identity: Mapping[str, Any], key: bytes | None) -> bytes:
     return MAGIC + tag(data, key) + data
 
 
-def unpack(data: bytes, key: bytes | None) -> Saved:
-    """What `pack` has written.
+def unpack(data: bytes, key: bytes | None) -> tuple[dict[str, Any], Any, dict[str, Tensor]]:
+    """Return the recogniser's identity and the value that `pack` wrote, and the value's tensors.
 
     Raises:
         SavedStreamError: for anything else, and for bytes that were written with another key.
@@ -77,7 +69,7 @@ def unpack(data: bytes, key: bytes | None) -> Saved:
     try:
         tensors = load(data[start:])
         header = json.loads(tensors.pop(JSON).numpy().tobytes())
-        found = Saved(dict(header["identity"]), header["stream"], tensors)
+        found = dict(header["identity"]), header["stream"], tensors
     except (
         SafetensorError,
         ValueError,

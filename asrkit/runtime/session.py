@@ -26,7 +26,8 @@ class Session(Turns):
             RuntimeError: after `finish`, or after another exception.
         """
         self._check_open()
-        return self._accept(audio.mono(samples))
+        self._append(audio.mono(samples))
+        return self.result
 
     def commit(self) -> Result:
         """End the segment here, as `finish` would, and go on as a new stream whose times go on.
@@ -51,11 +52,6 @@ class Session(Turns):
         self._check()
         self._finish()
         self._step()
-        return self.result
-
-    def _accept(self, mono: np.ndarray) -> Result:
-        """Append samples that `audio.mono` returned."""
-        self._append(mono)
         return self.result
 
     def _step(self) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from asrkit.model import FrameRate
 from asrkit.runtime.endpoint import frames_of
@@ -72,6 +73,36 @@ class Windows:
             parts.append(self.text(found, start, last))
             start += len(parts[-1])
         return torch.cat(parts)
+
+
+def frames_of_rows(engine: Engine, feats: Tensor, lengths: Tensor, quiet: Quiet) -> list[Tensor]:
+    """Return the head's frames (E, V) of whole recordings, which share a step if they can.
+
+    Args:
+        engine: network in any context.
+        feats: (B, T, F).
+        lengths: (B,) valid frames.
+        quiet: finds the frames in which nothing is said, where a window may end.
+    """
+
+    def in_one_step(feats: Tensor, lengths: Tensor) -> list[Tensor]:
+        ahead = spec.rate.factor * spec.context.right  # only seen: no row has frames there
+        feats = functional.pad(feats, (0, 0, 0, ahead))
+        return engine.step(feats, lengths, engine.init_state(len(feats)))[0]
+
+    spec = engine.spec
+    if not spec.context.full:
+        return in_one_step(feats, lengths)
+    windows, sizes = Windows(spec.rate, quiet), lengths.tolist()
+    short = [i for i, size in enumerate(sizes) if not windows.whole(0, size)]
+    found: dict[int, Tensor] = {}
+    if short:
+        most = max(sizes[i] for i in short)
+        found = dict(zip(short, in_one_step(feats[short, :most], lengths[short]), strict=True))
+    return [
+        found[i] if i in found else windows.frames(engine, feats[i, :size])
+        for i, size in enumerate(sizes)
+    ]
 
 
 @functools.cache  # once a process
