@@ -194,7 +194,7 @@ class Transcript:
             cuts += found
         for start, end in itertools.pairwise(cuts):
             self.advance(frames[start:end], quiet[start:end])
-            self.close(duration)
+            self.end_segment(duration)
         self.advance(frames[cuts[-1] :], quiet[cuts[-1] :])
 
     def advance(self, frames: Tensor, quiet: Sequence[bool]) -> None:
@@ -203,7 +203,7 @@ class Transcript:
         if self.decoding.second is not None:
             self.waiting += [(span, ()) for span in self.spans.append(quiet)]
 
-    def close(self, duration: float) -> None:
+    def end_segment(self, duration: float) -> None:
         """End the open segment here, if there are words in it.
 
         Words of which a postprocess leaves nothing are done with, and the segment goes on.
@@ -212,13 +212,13 @@ class Transcript:
         if not found:
             return
         if self.decoding.second is None:
-            self.add(self.open, self.frame, duration, self.context)
+            self.add_segment(self.open, self.frame, duration, self.context)
         else:
             self.waiting.append((self.spans.end_segment(), self.written(found)))
         self.open = self.begin(self.decoding.search, self.frame)
         self.ended += 1
 
-    def add(self, segment: OpenSegment, frame: int, duration: float, context: str) -> None:
+    def add_segment(self, segment: OpenSegment, frame: int, duration: float, context: str) -> None:
         """A segment that ends before this frame, if there are words in it."""
         end = min(duration, self.seconds(frame))
         words = self.written(segment.words(end))
@@ -243,7 +243,7 @@ class Transcript:
         span, _ = self.waiting.popleft()
         self.again.append(span.of(frames))
         if span.ends:
-            self.add(self.again, span.end, duration, second.engine.spec.context_name)
+            self.add_segment(self.again, span.end, duration, second.engine.spec.context_name)
             self.again = self.begin(second.search, span.end)
 
     @property
@@ -312,7 +312,7 @@ class Transcript:
         """The result if the stream ends here, after so many seconds; final if no span waits."""
         end = self.spans.finish() if self.decoding.second is not None else None
         if self.decoding.second is None:
-            self.close(duration)
+            self.end_segment(duration)
         elif end is not None:
             found = self.open.words(min(duration, self.seconds(self.frame)))
             self.waiting.append((end, self.written(found)))

@@ -22,14 +22,14 @@ import numpy as np
 from torch import Tensor
 
 from asrkit.search.backtrace import (
-    UNSETTLED,
+    NOTHING_STABLE,
     Chains,
     Path,
-    Settled,
+    StablePrefix,
     backtrace,
     chains,
+    extend_stable,
     paths_of,
-    settle,
 )
 from asrkit.search.base import Hypothesis, Ranked, checked
 from asrkit.search.blank_penalty import checked_penalty, is_quiet, penalize_blank
@@ -61,7 +61,7 @@ class Prefix(NamedTuple):
 class PrefixBeamState(NamedTuple):
     beam: tuple[Prefix, ...]  # the likeliest first
     log_scale: float  # natural logarithm of the factor to multiply each total with
-    settled: Settled
+    stable: StablePrefix
     frame: int  # frames consumed
 
 
@@ -77,7 +77,7 @@ class PrefixBeamValue(NamedTuple):
 NO_TOKEN = -1
 EMPTY = Prefix(1.0, 1.0, None, 1.0, 1.0, None, 0.0, 0.0, None, NO_TOKEN, 0, 0, None, 1.0)
 SMALL, LARGE = 2.0**-500, 2.0**500  # probabilities outside are rescaled
-SETTLE_FRAMES = 256  # how often to look for a longer settled prefix
+STABLE_FRAMES = 256  # how often to look for a longer stable prefix
 ROUNDING = 1e-9  # above the rounding errors of the logarithms
 # A path replaces another one if it is likelier by this factor, more than rounding makes of equally
 # likely paths: with other packets or batches the times of a token stay the same.
@@ -132,7 +132,7 @@ class PrefixBeamSearch:
 
     def start(self) -> PrefixBeamState:
         empty = EMPTY._replace(context=self.fusion.start())
-        return PrefixBeamState((empty,), 0.0, UNSETTLED, 0)
+        return PrefixBeamState((empty,), 0.0, NOTHING_STABLE, 0)
 
     def step(self, state: PrefixBeamState, log_probs: Tensor) -> PrefixBeamState:
         """The state after (E, V) more frames of log-probabilities.
@@ -141,7 +141,7 @@ class PrefixBeamSearch:
             ValueError: for a frame after which every prefix has probability 0.
         """
         beam: Sequence[Prefix]
-        beam, log_scale, settled, frame = state
+        beam, log_scale, stable, frame = state
         log_probs = penalize_blank(log_probs, self.blank, self.blank_penalty)
         rows = log_probs.detach().cpu().double().numpy()  # (E, V)
         labels = rows.copy()
@@ -162,40 +162,40 @@ class PrefixBeamSearch:
                 after.sort(key=by_total, reverse=True)
                 beam, log_scale = rescaled(after[: self.beam], log_scale)
             frame += 1
-        if frame // SETTLE_FRAMES > state.frame // SETTLE_FRAMES:
-            settled = settle(beam[0].path, ends(beam), settled)
-        return PrefixBeamState(tuple(beam), log_scale, settled, frame)
+        if frame // STABLE_FRAMES > state.frame // STABLE_FRAMES:
+            stable = extend_stable(beam[0].path, ends(beam), stable)
+        return PrefixBeamState(tuple(beam), log_scale, stable, frame)
 
     def quiet(self, log_probs: Tensor) -> list[bool]:
         return is_quiet(log_probs, self.blank, self.blank_penalty)
 
     def partial(self, state: PrefixBeamState) -> Hypothesis:
-        return backtrace(state.beam[0].path, state.settled)
+        return backtrace(state.beam[0].path, state.stable)
 
     def stable(self, state: PrefixBeamState) -> tuple[int, ...]:
-        tokens = [backtrace(prefix.path, state.settled).tokens for prefix in state.beam]
+        tokens = [backtrace(prefix.path, state.stable).tokens for prefix in state.beam]
         first, last = min(tokens), max(tokens)  # what these two share, those between share too
         pairs = enumerate(zip(first, last, strict=False))
         return first[: next((i for i, (a, b) in pairs if a != b), len(first))]
 
     def best(self, state: PrefixBeamState) -> Hypothesis:
         _, prefix = max(self.final_scores(state), key=by_score)
-        return backtrace(prefix.path, state.settled)
+        return backtrace(prefix.path, state.stable)
 
     def nbest(self, state: PrefixBeamState) -> list[Ranked]:
         ranked = sorted(self.final_scores(state), key=by_score, reverse=True)
-        return [Ranked(backtrace(prefix.path, state.settled), score) for score, prefix in ranked]
+        return [Ranked(backtrace(prefix.path, state.stable), score) for score, prefix in ranked]
 
     def to_value(self, state: PrefixBeamState) -> PrefixBeamValue:
         beam = state.beam
         paths = [path for each in beam for path in (each.path, each.blank_path, each.label_path)]
         return PrefixBeamValue(
             tuple((p.total, p.best, p.blank, p.best_blank, p.label, p.best_label) for p in beam),
-            chains(paths, state.settled), state.log_scale, state.frame,
+            chains(paths, state.stable), state.log_scale, state.frame,
         )  # fmt: skip
 
     def from_value(self, value: PrefixBeamValue, vocab_size: int, frames: int) -> PrefixBeamState:
-        paths, settled = paths_of(value.paths)
+        paths, stable = paths_of(value.paths)
         amounts = [each for row in value.probabilities for each in row]
         totals = [row[0] for row in value.probabilities]
         if not (
@@ -212,13 +212,13 @@ class PrefixBeamSearch:
         rows = zip(value.probabilities, paths[::3], paths[1::3], paths[2::3], strict=True)
         for (total, best, blank, best_blank, label, best_label), *three in rows:
             path, blank_path, label_path = three
-            hypothesis = backtrace(path, settled)
+            hypothesis = backtrace(path, stable)
             checked(hypothesis, vocab_size, self.blank, value.frame)
             beam.append(self.prefix(hypothesis.tokens)._replace(
                 total=total, best=best, path=path, blank=blank, best_blank=best_blank,
                 blank_path=blank_path, label=label, best_label=best_label, label_path=label_path,
             ))  # fmt: skip
-        return PrefixBeamState(tuple(beam), value.log_scale, settled, value.frame)
+        return PrefixBeamState(tuple(beam), value.log_scale, stable, value.frame)
 
     def prefix(self, tokens: Sequence[int]) -> Prefix:
         """The prefix of these tokens, without its paths."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import asrkit.search.prefix_beam
 from asrkit.search import GreedySearch, Hypothesis, PrefixBeamSearch
-from asrkit.search.prefix_beam import SETTLE_FRAMES, PrefixBeamState, Ranked
+from asrkit.search.prefix_beam import STABLE_FRAMES, PrefixBeamState, Ranked
 
 ALL = {"min_token_prob": 0.0, "skip_blank_prob": 1.0}  # nothing but the beam prunes
 KNOWN = torch.tensor([[0.25, 0.40, 0.35], [0.40, 0.35, 0.25], [0.10, 0.50, 0.40]]).log()
@@ -149,7 +149,7 @@ def stepped(search: PrefixBeamSearch, parts: list[Tensor]) -> PrefixBeamState:
 @pytest.mark.parametrize("seed", range(60))
 def test_beam_search_does_not_depend_on_the_split(seed: int) -> None:
     """To the last bit, in single and double precision, with all that prunes."""
-    num_frames = [50, 2 * SETTLE_FRAMES][seed % 5 == 4]
+    num_frames = [50, 2 * STABLE_FRAMES][seed % 5 == 4]
     log_probs = random_log_probs(seed, num_frames, 20, scale=4.0)
     log_probs = log_probs.float() if seed % 3 else log_probs
     search = PrefixBeamSearch(1 + seed % 10, min_token_prob=1e-3, skip_blank_prob=0.9)
@@ -175,7 +175,7 @@ def test_control_a_lost_past_is_noticed() -> None:
 
 def test_a_past_stays_as_it_was() -> None:
     """Two futures of one past do not touch it, nor each other."""
-    search, log_probs = PrefixBeamSearch(), random_log_probs(0, 3 * SETTLE_FRAMES, 20, scale=4.0)
+    search, log_probs = PrefixBeamSearch(), random_log_probs(0, 3 * STABLE_FRAMES, 20, scale=4.0)
     state = search.step(search.start(), log_probs[:300])
     before = search.nbest(state)
     first = search.nbest(search.step(state, log_probs[300:]))
@@ -186,7 +186,7 @@ def test_a_past_stays_as_it_was() -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_times_are_monotone_and_inside(seed: int) -> None:
-    num_frames = 2 * SETTLE_FRAMES + 7
+    num_frames = 2 * STABLE_FRAMES + 7
     log_probs = random_log_probs(seed, num_frames, 12, scale=1.0 + seed % 4)
     for tokens, starts, ends, confidences in (
         each.hypothesis for each in nbest(PrefixBeamSearch(), log_probs)
@@ -205,7 +205,7 @@ def test_times_are_monotone_and_inside(seed: int) -> None:
 def test_where_one_path_outweighs_the_rest_it_is_greedy(seed: int) -> None:
     """The same tokens, frames and confidences."""
     draw = torch.Generator().manual_seed(seed)
-    labels = torch.randint(0, 12, (2 * SETTLE_FRAMES,), generator=draw)
+    labels = torch.randint(0, 12, (2 * STABLE_FRAMES,), generator=draw)
     log_probs = torch.randn(len(labels), 12, generator=draw)
     log_probs = (log_probs + 12.0 * torch.nn.functional.one_hot(labels, 12)).log_softmax(1)
     search, greedy = PrefixBeamSearch(), GreedySearch()
