@@ -19,7 +19,7 @@ BYTE_ORDER_MARKS = (  # UTF-32's begins with UTF-16's
 )
 
 
-class Kind(NamedTuple):
+class LineKind(NamedTuple):
     """A kind of text file, with its error and its limits.
 
     Fields:
@@ -35,7 +35,7 @@ class Kind(NamedTuple):
     most_empty: int
 
 
-def lines_in(file: BinaryIO, name: str, kind: Kind) -> Iterator[tuple[int, bytes]]:
+def lines_in(file: BinaryIO, name: str, kind: LineKind) -> Iterator[tuple[int, bytes]]:
     """The lines of an open file that are not empty, in UTF-8, with their numbers from 1.
 
     A byte order mark is removed. A file is unpacked if it is named .gz or begins as gzip does.

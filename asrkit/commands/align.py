@@ -15,7 +15,7 @@ from asrkit.data.labelled import Labelled
 from asrkit.data.manifest import LeftOut
 from asrkit.data.recordings import as_text, jobs_of, timed
 from asrkit.errors import UserError, shown
-from asrkit.lines import Kind, lines_in
+from asrkit.lines import LineKind, lines_in
 from asrkit.model_file import load_model
 from asrkit.runtime import Recognizer, recognizer_of
 from asrkit.runtime.formats import Recording
@@ -57,7 +57,7 @@ def text_in(path: str) -> str:
         UserError: if it is not text, or too long for a recording.
     """
     name, parts, size = shown(Path(path)), [b""], 0
-    kind = Kind("a text", UserError, LONGEST_TEXT, LONGEST_TEXT)
+    kind = LineKind("a text", UserError, LONGEST_TEXT, LONGEST_TEXT)
     with Path(path).open("rb") as file:
         text = file.read(LONGEST_TEXT + 1)
     for _, line in lines_in(io.BytesIO(text), name, kind) if len(text) <= LONGEST_TEXT else ():

@@ -86,7 +86,7 @@ def lines_of(path: str | Path) -> Iterator[tuple[int, bytes]]:
 
 def lines_in(file: BinaryIO, name: str) -> Iterator[tuple[int, bytes]]:
     """As `lines_of`, of an open file with this name."""
-    kind = lines.Kind("a manifest", ManifestError, MAX_LINE, MAX_EMPTY)
+    kind = lines.LineKind("a manifest", ManifestError, MAX_LINE, MAX_EMPTY)
     return lines.lines_in(file, name, kind)
 
 

@@ -18,7 +18,7 @@ from numbers import Real
 from pathlib import Path
 
 from asrkit.errors import UserError, shown
-from asrkit.lines import Kind, lines_in
+from asrkit.lines import LineKind, lines_in
 from asrkit.lm.lm_fusion import LIMIT
 
 WEIGHT = 2.0  # natural logarithm, for each word of a phrase; measured by tools/measure_hotwords.py
@@ -152,7 +152,7 @@ def read_hotwords(path: str | Path, weight: float = WEIGHT) -> dict[str, float]:
     if not Path(path).is_file():
         raise UserError(f"no file of hotwords {path}")
     found: dict[str, float] = {}
-    kind = Kind("a list of hotwords", UserError, MAX_LINE, MAX_EMPTY)
+    kind = LineKind("a list of hotwords", UserError, MAX_LINE, MAX_EMPTY)
     with Path(path).open("rb") as file:
         for number, raw in lines_in(file, str(path), kind):
             try:

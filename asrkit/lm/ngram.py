@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple, NoReturn
 
 from asrkit.errors import UserError, shown
-from asrkit.lines import Kind, lines_in
+from asrkit.lines import LineKind, lines_in
 from asrkit.lm.fit import sampled
 
 BEGIN, END, UNKNOWN = "<s>", "</s>", "<unk>"
@@ -86,14 +86,14 @@ def read_arpa(path: str | Path) -> NGram:
     if not path.is_file():
         raise ArpaError(f"no language model {shown(path)}")
     with path.open("rb") as file:
-        return _Reader(path, file).read()
+        return _ArpaReader(path, file).read()
 
 
-class _Reader:
+class _ArpaReader:
     """Reads one ARPA file, line by line."""
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
-        kind = Kind("an ARPA file", ArpaError, MAX_LINE, MAX_EMPTY)
+        kind = LineKind("an ARPA file", ArpaError, MAX_LINE, MAX_EMPTY)
         self.path, self.lines, self.number = path, lines_in(file, shown(path), kind), 0
         self.words: dict[str, int] = {}
         self.next: dict[int, int] = {}
