@@ -124,10 +124,10 @@ def between_silences(samples: np.ndarray, longest: float, draw: random.Random) -
 def through_telephone(samples: np.ndarray) -> np.ndarray:
     """(n,) samples at 16 kHz after a telephone's 8 kHz and 8-bit mu-law (ITU-T G.711)."""
     narrow = torch.from_numpy(resample(samples, SAMPLE_RATE, TELEPHONE_RATE)).clamp(-1.0, 1.0)
-    return resample(mu_law(narrow).numpy(), TELEPHONE_RATE)
+    return resample(through_mu_law(narrow).numpy(), TELEPHONE_RATE)
 
 
-def mu_law(samples: Tensor) -> Tensor:
+def through_mu_law(samples: Tensor) -> Tensor:
     """Samples from -1 to 1 as 8 bits on the scale of mu-law hold them."""
     log_mu = torch.log1p(torch.tensor(MU))
     compressed = samples.sign() * torch.log1p(MU * samples.abs()) / log_mu

@@ -17,7 +17,7 @@ MAX_SECONDS = 100 * 3600  # of one file; a header with more was written without 
 TOLERANCE = 0.1  # seconds by which headers and time stamps differ from the samples without a line
 
 
-class Section(io.RawIOBase):
+class FilePart(io.RawIOBase):
     """A part of a file as a file of its own, for reading.
 
     Args:
@@ -53,7 +53,7 @@ class Section(io.RawIOBase):
         super().close()
 
 
-Source = str | Path | io.BytesIO | Section
+Source = str | Path | io.BytesIO | FilePart
 
 
 class AudioError(UserError):
@@ -121,7 +121,7 @@ class AudioFile(ABC):
 
 def name_of(source: Source) -> str:
     """A file's name in a message."""
-    if isinstance(source, Section):
+    if isinstance(source, FilePart):
         source = source.path
     return shown(Path(source), 300) if isinstance(source, (str, Path)) else "audio in memory"
 
@@ -130,8 +130,8 @@ def bytes_of(source: Source) -> BinaryIO:
     """The bytes of a file from the first, as an open file."""
     if isinstance(source, (str, Path)):
         return Path(source).open("rb")
-    if isinstance(source, Section):
-        return cast(BinaryIO, Section(source.path, source.start, source.end))
+    if isinstance(source, FilePart):
+        return cast(BinaryIO, FilePart(source.path, source.start, source.end))
     return io.BytesIO(source.getbuffer())
 
 

@@ -11,7 +11,7 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from asrkit.audio.file import AudioError, AudioFile, Section, Source, bytes_of, name_of, regrouped
+from asrkit.audio.file import AudioError, AudioFile, FilePart, Source, bytes_of, name_of, regrouped
 from asrkit.audio.placement import Converter, Frame, part_of
 
 SIGNATURES = {  # by its first four bytes: what stands once in a file, and how far from its start
@@ -88,7 +88,7 @@ class JoinedFile(AudioFile):
     def _open(self, number: int) -> AudioFile:
         start, end = self._spans[number]
         if isinstance(self._source, (str, Path)):
-            return self._open_part(Section(Path(self._source), start, end))
+            return self._open_part(FilePart(Path(self._source), start, end))
         with bytes_of(self._source) as data:
             data.seek(start)
             return self._open_part(io.BytesIO(data.read(end - start)))

@@ -84,7 +84,7 @@ def find_device(wanted: str | None) -> Device:
     if len(found) > 1:
         problem, devices = f"{wanted!r} may be any of {len(found)} microphones: say which", found
     if len(found) != 1:
-        raise AudioError(f"{problem}\n{table(devices)}")
+        raise AudioError(f"{problem}\n{device_table(devices)}")
     return found[0]
 
 
@@ -96,7 +96,7 @@ def by_name(devices: list[Device], wanted: str) -> list[Device]:
     return exact or [each for each in devices if wanted in names[each]]
 
 
-def table(devices: list[Device]) -> str:
+def device_table(devices: list[Device]) -> str:
     """The devices, one a line; the default is marked with *."""
     if not devices:
         return NONE

@@ -32,7 +32,7 @@ ADVICE = (
 )
 
 
-class Layout(NamedTuple):
+class PCMFormat(NamedTuple):
     """The format of a stream of 16-bit samples."""
 
     sample_rate: int  # Hz
@@ -58,15 +58,15 @@ def piped(
     """
     head = file.read(12)
     if head[:4] == b"RIFF" and head[8:] == b"WAVE":
-        layout = wav_layout(file)
-        return layout.sample_rate, packets(file.read, layout, packet_ms)
+        form = wav_format(file)
+        return form.sample_rate, packets(file.read, form, packet_ms)
     if may_be_mpeg(head):
         head += file.read(PROBED - len(head))
     pipe = Pipe(head, file)
     if (name := container_of(head)) is not None:
         return decoded(pipe, name, packet_ms)
-    layout = Layout(sample_rate or SAMPLE_RATE, 1, None)
-    return layout.sample_rate, packets(pipe.read, layout, packet_ms)
+    form = PCMFormat(sample_rate or SAMPLE_RATE, 1, None)
+    return form.sample_rate, packets(pipe.read, form, packet_ms)
 
 
 class Pipe:
@@ -112,18 +112,18 @@ def decoded(pipe: Pipe, name: str, packet_ms: int) -> tuple[int, Iterator[np.nda
     return audio.sample_rate, mixed()
 
 
-def packets(read: Callable[[int], bytes], layout: Layout, packet_ms: int) -> Iterator[np.ndarray]:
+def packets(read: Callable[[int], bytes], form: PCMFormat, packet_ms: int) -> Iterator[np.ndarray]:
     """Packets of int16 samples (n, channels) from a function that reads so many bytes."""
-    frame = 2 * layout.num_channels
-    size, left = max(1, layout.sample_rate * packet_ms // 1000) * frame, layout.num_bytes
+    frame = 2 * form.num_channels
+    size, left = max(1, form.sample_rate * packet_ms // 1000) * frame, form.num_bytes
     while data := read(size if left is None else min(size, left)):
         left = None if left is None else left - len(data)
         whole = np.frombuffer(data[: len(data) // frame * frame], dtype="<i2").astype(np.int16)
-        yield whole.reshape(-1, layout.num_channels)
+        yield whole.reshape(-1, form.num_channels)
 
 
-def wav_layout(file: BinaryIO) -> Layout:
-    """The layout by a WAV header, read from its byte 12 up to the first sample.
+def wav_format(file: BinaryIO) -> PCMFormat:
+    """The format by a WAV header, read from its byte 12 up to the first sample.
 
     Raises:
         AudioError: for samples that are not 16-bit PCM, or a damaged header.
@@ -140,7 +140,7 @@ def wav_layout(file: BinaryIO) -> Layout:
                     f"the WAV file on standard input has samples of {bits} bits, format {tag}, in "
                     f"{channels} channels; {ADVICE}"
                 )
-            return Layout(rate, channels, None if size in UNKNOWN_SIZE else size)
+            return PCMFormat(rate, channels, None if size in UNKNOWN_SIZE else size)
         if name == b"data" or size > MAX_CHUNK:
             break
         body = file.read(size + size % 2)

@@ -69,10 +69,10 @@ class ListDevices(argparse.Action):
         values: str | Sequence[Any] | None,
         option_string: str | None = None,
     ) -> None:
-        from asrkit.audio.microphone import input_devices, table
+        from asrkit.audio.microphone import device_table, input_devices
 
         try:
-            print(table(input_devices()))
+            print(device_table(input_devices()))
         except UserError as error:
             complain(parser.prog, error)
             parser.exit(2)

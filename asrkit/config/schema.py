@@ -165,25 +165,25 @@ def fitting(part: str) -> Iterator[None]:
         raise PydanticCustomError(part, "{reason}", {"reason": str(error)}) from None
 
 
-class Kind(Section):
+class KindConfig(Section):
     """A section that chooses a class by its kind; the options are arguments of the class."""
 
     kind: str
 
 
-class PositionConfig(Kind):
+class PositionConfig(KindConfig):
     """A position encoding."""
 
 
-class SubsamplingConfig(Kind):
+class SubsamplingConfig(KindConfig):
     """How feature frames become encoder frames."""
 
 
-class FrontendConfig(Kind):
+class FrontendConfig(KindConfig):
     """How samples become features."""
 
 
-class SearchConfig(Kind):
+class SearchConfig(KindConfig):
     """A search."""
 
     @model_validator(mode="after")

@@ -21,7 +21,7 @@ from asrkit.model.attention import ChunkAttention
 from asrkit.model.chunks import blocks_of, own_frames, valid_keys
 from asrkit.model.context import Context, FrameRate, fitted, num_frames, num_valid
 from asrkit.model.dropout import Dropout
-from asrkit.model.layer import ConformerLayer, LayerPast, Step, stacked, unstacked
+from asrkit.model.layer import ConformerLayer, LayerPast, LayerStep, stacked, unstacked
 from asrkit.model.positions import build_positions
 from asrkit.model.subsampling import build_subsampling
 
@@ -230,7 +230,7 @@ class ConformerEncoder(nn.Module):
         lengths = num_valid(lengths, self.rate)
         vectors = self.position.vectors(x, state.position, tables.frames)
         valid = valid_keys(state.position, lengths, context, total)
-        step = Step(valid, blocks_of(vectors, context.chunk_size, ahead), ahead)
+        step = LayerStep(valid, blocks_of(vectors, context.chunk_size, ahead), ahead)
         wanted: list[int] = [] if layers is None else layers
         asked: list[Tensor] = []
         if 0 in wanted:
@@ -253,7 +253,7 @@ class ConformerEncoder(nn.Module):
         new_state = EncoderState(new_feats, hidden, past.keys, past.values, past.conv, position)
         return EncoderRun(encoded, lengths.clamp(max=total), new_state, asked)
 
-    def output(self, x: Tensor, step: Step, frames: int) -> Tensor:
+    def output(self, x: Tensor, step: LayerStep, frames: int) -> Tensor:
         """Return the own frames of a layer's blocks: (B, n·(C+R), D) -> (B, E, D)."""
         return self.after_norm(own_frames(x, step.valid.size(2), step.ahead)[:, :frames])
 

@@ -131,7 +131,7 @@ class CausalConvolution(nn.Module):
         return functional.conv2d(x, weight, bias, groups=self.depthwise.groups)
 
 
-class Step(NamedTuple):
+class LayerStep(NamedTuple):
     """Everything but its past that all layers of a step share."""
 
     valid: Tensor  # (B, 1, n, 1, M+C+R) bool, see `valid_keys`
@@ -228,7 +228,7 @@ class ConformerLayer(nn.Module):
         return self.attention.position.table(context.left, block_size, like).contiguous()
 
     def forward(
-        self, x: Tensor, step: Step, table: Tensor, past: LayerPast
+        self, x: Tensor, step: LayerStep, table: Tensor, past: LayerPast
     ) -> tuple[Tensor, LayerPast]:
         """(B, T, D), T = n·(C+R), and this layer's past -> (B, T, D), and its new past."""
         x = x + 0.5 * self.ffn1(x)

@@ -7,7 +7,7 @@ from asrkit.model.conformer import ConformerEncoder, EncoderOutput, EncoderState
 from asrkit.model.context import Context, fitted, num_frames
 
 
-class Kept(nn.Module):
+class KeptTable(nn.Module):
     """A table that is not a weight."""
 
     table: Tensor
@@ -36,7 +36,7 @@ class EncoderStep(nn.Module):
         with torch.no_grad():
             tables = encoder.tables(context)
         self.register_buffer("frame_table", tables.frames, persistent=False)
-        self.layer_tables = nn.ModuleList([Kept(table) for table in tables.layers])
+        self.layer_tables = nn.ModuleList([KeptTable(table) for table in tables.layers])
 
     @torch.jit.export
     def init_state(self, batch_size: int) -> EncoderState:

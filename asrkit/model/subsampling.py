@@ -124,7 +124,7 @@ class CausalSubsampling(Subsampling):
                 last.append(x[:, :, -1:])
                 x = functional.relu_(stage(functional.pad(x, (2, 1)) if self.lopsided else x))
                 if self.rate.lead_frames > 0 and i + 1 < len(pasts):
-                    x, real = inside(x, real)
+                    x, real = zero_outside(x, real)
         x = self.out(x.transpose(1, 2).flatten(2))  # (B, T/factor, D)
         # Copies: a view would keep the whole step in memory as long as the stream waits.
         return x, feats[:, -1:].clone(), torch.cat(last[1:], dim=3)
@@ -167,8 +167,8 @@ class Conv8Subsampling(CausalSubsampling):
         super().__init__(num_mels, dim, 3, channels, True, pad_stages, lopsided=True)
 
 
-def inside(x: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-    """What a stage makes of a stream, with zeros where it is outside.
+def zero_outside(x: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+    """Zero the frames of a stage that are outside the stream.
 
     Args:
         x: (B, S, T, F).

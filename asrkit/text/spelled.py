@@ -11,7 +11,7 @@ def join_spelled(text: str) -> str:
     "ASR". A single digit or letter stays as it is; "oh" counts as 0 beside another digit only.
     """
     joined = []
-    for kind, group in groupby(text.split(), kind_of):
+    for kind, group in groupby(text.split(), kind_of_word):
         words = list(group)
         if len(words) > 1 and kind == "digit" and set(map(str.lower, words)) != {"oh"}:
             joined.append("".join(SPOKEN[word.lower()] for word in words))
@@ -22,7 +22,7 @@ def join_spelled(text: str) -> str:
     return " ".join(joined)
 
 
-def kind_of(word: str) -> str:
+def kind_of_word(word: str) -> str:
     if word.lower() in SPOKEN:
         return "digit"
     return "letter" if len(word) == 1 and word.isalpha() else "word"

@@ -18,7 +18,7 @@ from asrkit.audio import (
     through_telephone,
     warp_frequencies,
 )
-from asrkit.audio.augment import mu_law
+from asrkit.audio.augment import through_mu_law
 from asrkit.audio.frontends.kaldi import KALDI
 
 FBANK = Fbank(80)
@@ -134,7 +134,7 @@ def test_mu_law_is_torchaudios() -> None:
     from torchaudio.functional import mu_law_decoding, mu_law_encoding
 
     samples = torch.linspace(-1.0, 1.0, 100_001)
-    carried = mu_law(samples)
+    carried = through_mu_law(samples)
     assert torch.equal(carried, mu_law_decoding(mu_law_encoding(samples, 256), 256))
     assert carried.unique().numel() == 256
     assert (carried[0], carried[-1]) == (-1.0, 1.0)

@@ -17,9 +17,9 @@ from asrkit.audio.microphone import (
     QUEUE_SECONDS,
     LossClock,
     Microphone,
+    device_table,
     find_device,
     input_devices,
-    table,
 )
 from asrkit.audio.recorder import recording
 from asrkit.cli.microphone_monitor import Level, Watch
@@ -33,7 +33,7 @@ def recorded(microphone: Microphone) -> np.ndarray:
 
 def test_list(sound: ModuleType) -> None:
     assert [device.number for device in input_devices()] == [0, 2, 3]
-    assert table(input_devices()).splitlines() == [
+    assert device_table(input_devices()).splitlines() == [
         "  number  name          channels  rate in Hz  system",
         "*      0  USB Mic              1       16000  ALSA",
         "       2  Built-in Mic         2       48000  ALSA",
@@ -79,7 +79,7 @@ def test_no_default_and_none_at_all(sound: ModuleType) -> None:
     for wanted in (None, "0", "usb"):
         with pytest.raises(AudioError, match="this computer has no microphone"):
             find_device(wanted)
-    assert table(input_devices()).startswith("this computer has no microphone")
+    assert device_table(input_devices()).startswith("this computer has no microphone")
 
 
 def test_what_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from asrkit.backends import torchscript
 from asrkit.model import ConformerEncoder, Context, EncoderState, EncoderStep
 from asrkit.model.attention import ChunkAttention
-from asrkit.model.layer import ConformerLayer, FeedForward, LayerPast, Step
+from asrkit.model.layer import ConformerLayer, FeedForward, LayerPast, LayerStep
 from asrkit.model.positions import RotaryPosition
 from tests.conftest import tiny_encoder
 
@@ -29,7 +29,7 @@ class Memoryless(nn.Module):
         return like.new_zeros([0])
 
     def forward(
-        self, x: Tensor, step: Step, table: Tensor, past: LayerPast
+        self, x: Tensor, step: LayerStep, table: Tensor, past: LayerPast
     ) -> tuple[Tensor, LayerPast]:
         return x + self.ffn(x), past
 

@@ -175,7 +175,7 @@ def features(frontend: Frontend, samples: Tensor, num_samples: Tensor) -> tuple[
     return feats, frontend.num_frames(num_samples)
 
 
-def frequencies() -> Tensor:
+def bin_frequencies() -> Tensor:
     """(257, 1) Hz of the spectrum."""
     numbers = torch.arange(FFT_SIZE // 2 + 1, dtype=torch.float64, device="cpu")
     return (numbers * SAMPLE_RATE / FFT_SIZE)[:, None]

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from asrkit.audio.frontends.base import HOP, NYQUIST, WINDOW, Frontend, MelScale, frequencies
+from asrkit.audio.frontends.base import HOP, NYQUIST, WINDOW, Frontend, MelScale, bin_frequencies
 
 KALDI = MelScale(
     lambda hertz: 1127.0 * torch.log1p(hertz / 700.0), lambda mel: 700.0 * torch.expm1(mel / 1127.0)
@@ -71,7 +71,7 @@ class Fbank(Frontend):
 
     def mel_filters(self) -> Tensor:
         """(257, F) triangular filters of equal width on the mel scale 1127 ln(1 + f/700)."""
-        edges, bins = self.edges(), self.scale.of_hertz(frequencies())
+        edges, bins = self.edges(), self.scale.of_hertz(bin_frequencies())
         left, centre, right = edges[:-2], edges[1:-1], edges[2:]
         rising = (bins - left) / (centre - left)
         falling = (right - bins) / (right - centre)

@@ -13,7 +13,7 @@ from asrkit.audio.frontends.base import (
     WINDOW,
     Frontend,
     MelScale,
-    frequencies,
+    bin_frequencies,
 )
 
 BEND = 1000.0  # Hz, up to which the scale is linear, 3 mel for 200 Hz; above, logarithmic
@@ -72,7 +72,7 @@ class SlaneyFbank(Frontend):
 
     def mel_filters(self) -> Tensor:
         """(257, F) triangular filters, as high as makes their areas equal."""
-        edges, bins = self.scale.to_hertz(self.edges()), frequencies()
+        edges, bins = self.scale.to_hertz(self.edges()), bin_frequencies()
         left, centre, right = edges[:-2], edges[1:-1], edges[2:]
         rising = (bins - left) / (centre - left)
         falling = (right - bins) / (right - centre)
