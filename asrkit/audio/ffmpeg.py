@@ -236,6 +236,9 @@ class FFmpegFile(AudioFile):
             return float(container.duration) / 1e6
         if self._is(("caf",)) and stream.codec_context.name.startswith("pcm"):
             return stream.frames / self.sample_rate  # the duration is that of the bytes there
+        if self._is(("caf",)) and stream.duration:  # whole packets, of which the last may be padded
+            packet = stream.codec_context.frame_size / self.sample_rate
+            return max(0.0, float(stream.duration * (stream.time_base or 0)) - packet)
         if stream.duration is None or not self._is(STATED):
             return 0.0
         return float((max(0, stream.start_time or 0) + stream.duration) * (stream.time_base or 0))

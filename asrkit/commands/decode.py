@@ -30,7 +30,7 @@ def decode(options: argparse.Namespace) -> int:
     if not options.files and not options.manifest:
         raise UserError("nothing to decode: name audio files, or a --manifest")
     left_out: list[LeftOut] = []
-    if options.manifest and not options.files:
+    if options.manifest:
         refuse_channel(options)
     jobs = jobs_of(options.files, options.manifest, left_out, options.channel, options.track)
     for line in left_out if options.workers else ():

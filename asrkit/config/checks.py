@@ -53,6 +53,10 @@ NEEDS = (
         lambda config: config.augmentation.noise is not None,
     ),
     Need(
+        ("augmentation.noise",), "augmentation.noise_probability", "above 0",
+        lambda config: config.augmentation.noise_probability > 0.0,
+    ),
+    Need(
         ("augmentation.silence_seconds",), "augmentation.silence_probability", "above 0",
         lambda config: config.augmentation.silence_probability > 0.0,
     ),

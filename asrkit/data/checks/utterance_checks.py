@@ -14,6 +14,7 @@ TOLERANCE = 0.1  # s, as when reading: headers of lossy formats give a little to
 # The 4645 recordings of five real corpora (an4, fsdd, yesno, librispeech-mini, kerstin) all lie
 # above -48 dBFS; rounding to 16 bits alone is -101.
 SILENT_DB, FAINT_DB = -70.0, -55.0
+TOO_LOUD = 1000.0  # times full scale
 CLIPPED_SHARE = 0.001  # 16 samples a second at 16 kHz; those recordings have 0.00002 at most
 DC_OFFSET = 0.02  # those recordings have 0.011 at most
 # Those recordings have 3.7 s at most, a quarter of their length; where it is half, 0.8 s.
@@ -100,6 +101,13 @@ def faint(facts: Facts, rules: Rules) -> str | None:
     if facts.signal is None or not SILENT_DB <= decibels(facts.signal.rms) < FAINT_DB:
         return None
     return f"RMS {decibels(facts.signal.rms):.0f} dBFS"
+
+
+def too_loud(facts: Facts, rules: Rules) -> str | None:
+    """Samples far beyond full scale: damaged, or integers that were written as floats."""
+    if facts.signal is None or facts.signal.peak < TOO_LOUD:
+        return None
+    return f"a peak of {facts.signal.peak:.3g} times full scale"
 
 
 def clipped(facts: Facts, rules: Rules) -> str | None:
@@ -209,6 +217,8 @@ UTTERANCE_CHECKS: list[UtteranceCheck] = [
         "copy the file again, or cut the text to what can be heard"),
     UtteranceCheck("not-finite", "error", "samples that are NaN or infinite", not_finite,
         "write the file again from its source"),
+    UtteranceCheck("too-loud", "error", "samples far beyond full scale", too_loud,
+        "write the file again from its source; full scale is 1 for samples that are floats"),
     UtteranceCheck("silent", "error", "silence", silent,
         "record it again, or leave the line out: --write does"),
     UtteranceCheck("empty-text", "error", "no text", empty_text,

@@ -64,6 +64,11 @@ CASES: dict[str, tuple[list[Facts], str, list[Facts]]] = {
         ],
     ),
     "not-finite": ([utterance(signal={"not_finite": 3})], "3 samples", [utterance()]),
+    "too-loud": (
+        [utterance(signal={"peak": 32768.0})],
+        "a peak of 3.28e+04 times full scale",
+        [utterance(signal={"peak": 20.0})],
+    ),
     "silent": (
         [utterance(signal={"rms": 0.0})],
         "all samples are 0",
