@@ -1,14 +1,13 @@
 """A server of a recogniser: many callers in one process, by protocols that clients have already.
 
-server.py          what is served: desks, limits, figures
-calls.py           sessions in threads of their own, used from an event loop
-app.py             the addresses, and who may use them
-stream.py          asrkit's own protocol, with messages.py; calls outlive their connections
-client.py          its client, which comes back when the connection is lost
-vosk.py            Vosk's protocol
-transcriptions.py  OpenAI's upload of a file
-decoding.py        uploads decoded in processes of their own, each a decoder.py
-openapi.py         the description of what is not a WebSocket
-sockets.py         what the WebSockets share
+app.py             addresses, and who may use them
+server.py          models, limits and figures
+calls.py           calls as the event loop uses them
+worker.py          threads that run their sessions
+call_store.py      where calls wait for their clients to come back, with kept.py and resumption.py
+uploads.py         uploads decoded in processes of their own, each an upload_process.py
+connections.py     bounds for each connection, with fair.py and places.py
+protocols/         asrkit's own, Vosk's and OpenAI's
+client.py          a client of asrkit's own protocol, which comes back when the connection is lost
 page/              what a browser gets at /
 """

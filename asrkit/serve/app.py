@@ -1,14 +1,16 @@
 """The server's addresses, and who may use them."""
 
 import asyncio
+import ctypes
 import ipaddress
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cache, partial
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
@@ -24,7 +26,6 @@ from starlette.websockets import WebSocket
 from asrkit.errors import reason, shown
 from asrkit.serve import fair
 from asrkit.serve.logs import log
-from asrkit.serve.memory import trim
 from asrkit.serve.protocols import messages
 from asrkit.serve.protocols.asrkit_stream import stream
 from asrkit.serve.protocols.openai_realtime import realtime
@@ -47,7 +48,7 @@ PROTECTED = ("/v1/", "/vosk", "/metrics", "/openapi.json")
 
 
 def app_of(server: Server) -> Starlette:
-    """The ASGI application of a server; its desks end with it."""
+    """The ASGI application of a server; its workers end with it."""
 
     def http(handle: Callable[[Request, Server], Awaitable[Response]]) -> Callable[..., object]:
         async def endpoint(request: Request) -> Response:
@@ -109,12 +110,32 @@ async def sweep(server: Server) -> None:
         await asyncio.to_thread(trim)
 
 
+@cache
+def glibc() -> Any:
+    """The C library if it is glibc, else None."""
+    try:
+        library = ctypes.CDLL("libc.so.6")
+        library.malloc_trim.argtypes = [ctypes.c_size_t]
+    except (OSError, AttributeError):
+        return None
+    return library
+
+
+def trim() -> None:
+    """Give freed memory back to the system, which glibc does not do for what threads have freed.
+
+    In a soak of half an hour the memory kept growing without it.
+    """
+    if (library := glibc()) is not None:
+        library.malloc_trim(0)
+
+
 async def alive(request: Request, server: Server) -> Response:
     return PlainTextResponse("ok\n")
 
 
 async def ready(request: Request, server: Server) -> Response:
-    """Whether calls are served as they should be; desks are warm before the port is open."""
+    """Whether calls are served as they should be; workers are warm before the port is open."""
     if server.kept.is_down:
         return PlainTextResponse("the store of calls does not answer: calls are not kept\n", 503)
     return PlainTextResponse("ok\n")

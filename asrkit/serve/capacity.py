@@ -15,7 +15,7 @@ SHARE = 0.4
 
 
 def capacity(recognizer: Recognizer, threads: int) -> int:
-    """Calls of people who never pause, as many as so many desks keep up with.
+    """Estimate how many callers who never pause `threads` workers can serve in real time.
 
     The time of everything from samples to results, the second pass included, is measured for some
     seconds of noise: it takes about one.

@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from asrkit.serve.worker import Call
+from asrkit.serve.calls import Call
 
 SHARED = ("", "127.0.0.1", "::1")  # addresses that may be those of a proxy, with many clients
 RESERVED = 8  # an eighth of the places is kept for clients that have few

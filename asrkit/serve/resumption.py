@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from asrkit.errors import UserError
 from asrkit.runtime.serialization import tag
+from asrkit.serve.calls import SavedCall
 from asrkit.serve.protocols import messages
 from asrkit.serve.protocols.messages import Start
-from asrkit.serve.worker import SavedCall
 
 TAG = hashlib.sha256().digest_size
 
@@ -38,6 +38,11 @@ class Parked(NamedTuple):
     def received(self) -> int:
         """Samples that need not be sent again."""
         return self.saved.received if self.saved else 0
+
+    @property
+    def commits(self) -> int:
+        """Commits that need not be sent again."""
+        return self.saved.commits if self.saved else 0
 
 
 def to_bytes(call: Parked, key: bytes, name: str, version: Version) -> bytes:

@@ -1,4 +1,4 @@
-"""What a server is made of: the models, the desks that run it, its limits and its figures."""
+"""What a server is made of: the models, the workers that run them, its limits and its figures."""
 
 import asyncio
 import re
@@ -17,12 +17,12 @@ from asrkit.runtime import Endpointer, Recognizer
 from asrkit.search import is_fusing
 from asrkit.serve import fair
 from asrkit.serve.call_store import MOST_ENTRIES, SHORTEST_KEY, MemoryStore, Store
-from asrkit.serve.desk import Desk
+from asrkit.serve.calls import Call, SavedCall
 from asrkit.serve.kept import Kept
 from asrkit.serve.logs import log
 from asrkit.serve.places import Place, displaced, is_free
 from asrkit.serve.resumption import Version
-from asrkit.serve.worker import Call, SavedCall
+from asrkit.serve.worker import Worker
 
 UNPREFERRED = "the search of the server takes none; asrkit serve --second-search prefix_beam does"
 NAMED = 5  # phrases in a warning
@@ -100,11 +100,11 @@ class Figures:
 
 
 class Model(NamedTuple):
-    """A recogniser by the name that clients ask for, and the desks that run it."""
+    """A recogniser by the name that clients ask for, and the workers that run it."""
 
     name: str
     recognizer: Recognizer
-    desks: list[Desk]
+    workers: list[Worker]
 
     @property
     def takes_hotwords(self) -> bool:
@@ -138,7 +138,7 @@ class Server:
     Args:
         models: by the names that clients ask for; the first is for those that name none.
         limits: what a client may ask for.
-        threads: desks of each model, each a thread that makes steps.
+        threads: workers of each model, each a thread that takes steps.
         token: that clients have to send; None for none.
         origins: of pages elsewhere that may connect.
         hosts: names by which clients may call a server without a token, beside localhost.
@@ -168,14 +168,14 @@ class Server:
         self.newest: dict[str, Version] = {}  # of calls that this process has put, by name
         self._keeps, self._keeps_at = 2.0 * self.limits.streams, time.monotonic()
         self.models = {
-            name: Model(name, recognizer, [self._desk(name, recognizer) for _ in range(threads)])
+            name: Model(name, recognizer, [self._worker(name, recognizer) for _ in range(threads)])
             for name, recognizer in models.items()
         }
         self.calls: dict[Call, Place] = {}  # that go on
         self.lines: dict[str, Any] = {}  # of calls that outlive their connections, by name
 
-    def _desk(self, name: str, recognizer: Recognizer) -> Desk:
-        return Desk(recognizer, self.limits.ahead_s, partial(self.figures.step, name))
+    def _worker(self, name: str, recognizer: Recognizer) -> Worker:
+        return Worker(recognizer, self.limits.ahead_s, partial(self.figures.step, name))
 
     def model(self, name: str | None = None) -> Model:
         """The model of this name; the first if None.
@@ -209,8 +209,8 @@ class Server:
         """End all calls."""
         self.kept.close()
         for model in self.models.values():
-            for desk in model.desks:
-                desk.close()
+            for worker in model.workers:
+                worker.close()
 
     def note_newest(self, name: str, version: Version) -> None:
         """Note which state of a call is the newest, so that an older one is told apart."""
@@ -337,9 +337,9 @@ class Server:
                 f"{sample_rate} Hz is no usual sample rate, as 8000, 44100 or 48000 are"
             )
         self.make_room()
-        desk = min(model.desks, key=lambda each: each.open)
-        call = desk.start(sample_rate, recognizer, saved, patient)
-        before, started = call.done, time.monotonic()
+        worker = min(model.workers, key=lambda each: len(each.calls))
+        call = worker.start(sample_rate, recognizer, saved, patient)
+        before, started = call.processed, time.monotonic()
         share = fair.CURRENT.get()
         if share is not None:
             share.working(True)
@@ -348,12 +348,12 @@ class Server:
         try:
             yield call
         finally:
-            call.drop()
+            call.cancel()
             self.calls.pop(call, None)
             if share is not None:
                 share.working(False)
             self.figures.streams.labels(model.name).dec()
-            done = max(0.0, call.done - before)
+            done = max(0.0, call.processed - before)
             self.figures.audio.labels(model.name).inc(done)
             seconds = time.monotonic() - started
             log("call", model=model.name, audio_s=round(done, 3), seconds=round(seconds, 3))

@@ -1,270 +1,275 @@
-"""Calls: sessions of a desk's batcher, used from an event loop.
-
-A `Desk` is one thread that owns a batcher and makes its steps. A `Call` is the event loop's side of
-one of its sessions: audio goes in, news comes out, and neither side waits for the other's work.
-"""
+"""Workers: threads that own batchers and run the sessions of calls."""
 
 import asyncio
-from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+import functools
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable
+from itertools import groupby
+from typing import Any
 
 import numpy as np
 
-from asrkit.errors import UserError
-from asrkit.runtime import BatchedSession, Batcher, Recognizer, Result, Segment, Word
-from asrkit.runtime.results import Update
+from asrkit.runtime import BatchedSession, Batcher, Recognizer, Result
+from asrkit.serve.calls import Call, CallError, Item, SavedCall
 
-MOST_ITEMS = 200  # of a call that wait for its desk: packets of audio, however short, and requests
+logger = logging.getLogger(__name__)
 
-
-class CallError(UserError):
-    """A call ended before its time: the message says why."""
-
-
-class SavedCall(NamedTuple):
-    """A call as a value, with which `Desk.start` goes on."""
-
-    session: bytes
-    received: int  # samples of its client
-    commits: int
+ROUND_S = 0.01  # seconds between two steps in which calls are served
+CLOSING = "the server is closing"
+NEW = SavedCall(b"", 0, 0)
 
 
-Item: TypeAlias = "np.ndarray | Literal['commit', 'end'] | asyncio.Future[SavedCall]"
-
-
-class News:
-    """What is new in a call since the last news, merged while nobody takes it, up to a commit.
-
-    Attributes:
-        segments: that ended.
-        words: of the open segment.
-        text: of these.
-        stable_text: the beginning of this text that is never taken back.
-        seconds: of the call's audio that these are from.
-        commits: that have been followed by now.
-        is_final: whether the call has ended.
-    """
-
-    def __init__(self) -> None:
-        self.segments: list[Segment] = []
-        self.words: tuple[Word, ...] = ()
-        self.text = self.stable_text = ""
-        self.seconds, self.commits, self.is_final = 0.0, 0, False
-        self.ends_commit = False  # what comes after it is not merged
-
-    def add(self, new: Update, seconds: float, commits: int) -> None:
-        """Add what is newer."""
-        self.segments += new.segments
-        self.words, self.text, self.stable_text = new.words, new.text, new.stable_text
-        self.seconds, self.commits, self.is_final = seconds, commits, new.is_final
-
-
-class Worker(Protocol):
-    """The thread that makes the steps of calls, as calls see it: `desk.Desk`."""
-
-    batcher: Batcher
-    max_ahead: float  # seconds
-
-    def ready(self, call: "Call") -> None:
-        """Take the items of a call that wait."""
-
-    def drop(self, call: "Call") -> None:
-        """Forget a call."""
-
-
-class Call:
-    """A session as an event loop uses it. Made by `Desk.start`.
-
-    Audio that the network has not taken is bounded, and so are the items that the desk has not:
-    `accept` waits. News that nobody takes are merged, so a slow reader costs no memory but the
-    text. The session begins with the first item, on the desk's thread.
+class RunningCall:
+    """A call as the worker's thread sees it.
 
     Args:
-        desk: whose thread makes its steps.
-        sample_rate: of its samples, Hz.
-        recognizer: on the desk's backend; its own if None.
-        saved: what it goes on with.
-        patient: whether live calls come first.
+        call: the event loop's side.
+        begin: makes the session.
+        saved: the call from which this one continues.
+    """
+
+    def __init__(
+        self, call: Call, begin: Callable[[], BatchedSession], saved: SavedCall = NEW
+    ) -> None:
+        self.call, self.is_restored = call, bool(saved.session)
+        self.received, self.commits = saved.received, saved.commits
+        self.begin: Callable[[], BatchedSession] | None = begin  # until the session begins
+        self.session: BatchedSession | None = None
+        self.reported: Result | None = None  # by the last update
+        self.has_begun = False  # has a session, or failed to begin one; under the worker's lock
+
+
+class Worker:
+    """A thread that owns a batcher: it serves calls that are ready, and takes steps.
+
+    The work is bounded by the number of calls: each waits in the queue once, however much its
+    client has sent. The worker serves them in the order in which they became ready, for ROUND_S
+    between two steps.
+
+    Args:
+        recognizer: recogniser of the calls that name no other.
+        max_ahead: seconds of a call's audio that may wait for the network.
+        stepped: receives the number of rows and the seconds of each step.
     """
 
     def __init__(
         self,
-        desk: Worker,
+        recognizer: Recognizer,
+        max_ahead: float = math.inf,
+        stepped: Callable[[int, float], None] = lambda rows, seconds: None,
+    ) -> None:
+        self.batcher, self.max_ahead, self.stepped = Batcher(recognizer), max_ahead, stepped
+        self.calls: dict[Call, RunningCall] = {}  # started and not cancelled; the event loop's
+        self._running: dict[BatchedSession, RunningCall] = {}  # the thread's
+        self._ready: dict[RunningCall, None] = {}  # a queue in which each call is once
+        self._changed = threading.Condition()  # guards the line above, and the next one
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="asrkit-worker", daemon=True)
+        self._thread.start()
+
+    # The event loop calls these four.
+
+    def start(
+        self,
         sample_rate: int,
         recognizer: Recognizer | None = None,
         saved: SavedCall | None = None,
         patient: bool = False,
-    ) -> None:
-        self._desk, self._sample_rate = desk, sample_rate
-        self._loop = asyncio.get_running_loop()
-        self._changed = asyncio.Event()
-        self._news: deque[News] = deque()
-        self._commits = 0
-        self._error: BaseException | None = None
-        self._over = False
-        self.received = 0 if saved is None else saved.received  # samples that the session has
-        self.commits = 0 if saved is None else saved.commits
-        self.seconds = self.received / sample_rate  # of audio accepted
-        self.done = self.seconds  # of them, those that the network has taken
-        self.sent: deque[Item] = deque()  # appended to by the event loop, emptied by the desk
-        self.dropped = False  # set by the event loop
-        # The rest belongs to the desk's thread.
-        self.begin: Callable[[], BatchedSession] | None = self._beginning(
-            recognizer, saved, patient
+    ) -> Call:
+        """Start a call.
+
+        Args:
+            sample_rate: rate of the samples, Hz, that `asrkit.audio.Resampler` accepts.
+            recognizer: recogniser on the worker's backend; the worker's own if None.
+            saved: call from which to continue; the first update has all its segments again.
+            patient: whether live calls come first.
+        """
+        begin = functools.partial(
+            self.batcher.start, sample_rate, recognizer=recognizer, patient=patient
         )
-        self.session: BatchedSession | None = None
-        self.last: Result | None = None
+        if saved is not None:
+            begin = functools.partial(self.batcher.restore, saved.session, recognizer=recognizer)
+        received = 0 if saved is None else saved.received
+        call = Call(sample_rate, self.max_ahead, received, self._wake, self._cancel)
+        self.calls[call] = RunningCall(call, begin, saved or NEW)
+        if saved is not None:
+            self._wake(call)
+        return call
 
-    def _beginning(
-        self, recognizer: Recognizer | None, saved: SavedCall | None, patient: bool
-    ) -> Callable[[], BatchedSession]:
-        """A function that makes the session; the value of a saved call is freed with it."""
-        batcher, rate = self._desk.batcher, self._sample_rate
-        if saved is None:
-            return lambda: batcher.start(rate, recognizer=recognizer, patient=patient)
-        return lambda: batcher.restore(saved.session, recognizer=recognizer)
+    def _wake(self, call: Call) -> None:
+        """Have the thread serve a call between two steps."""
+        with self._changed:
+            if not self._closing:
+                self._ready[self.calls[call]] = None
+                self._changed.notify()
+                return
+        call.fail(CallError(CLOSING))
+        call.cancel_items()
 
-    async def room(self) -> None:
-        """Wait while too much audio waits for the network, or too many items for the desk.
+    def _cancel(self, call: Call) -> None:
+        """Have the thread free a call's session, if there is one."""
+        running = self.calls.pop(call)
+        with self._changed:
+            self._ready.pop(running, None)
+            if running.has_begun and not self._closing:
+                self._ready[running] = None
+                self._changed.notify()
 
-        `accept` does not wait after it.
+    def close(self) -> None:
+        """End all calls and the thread."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join()
 
-        Raises:
-            CallError: if the call is over.
+    # The rest runs in the thread.
+
+    def _run(self) -> None:
+        busy = False
+        while self._serve_ready(wait=not busy):
+            busy = self._step()
+        with self._changed:
+            waiting = list(self._ready)
+        self._fail_all(dict.fromkeys([*self._running.values(), *waiting]), CallError(CLOSING))
+        self.batcher.close()
+
+    def _serve_ready(self, wait: bool) -> bool:
+        """Serve calls that are ready, for ROUND_S at most; False when the worker closes."""
+        started = time.perf_counter()
+        with self._changed:
+            self._changed.wait_for(lambda: bool(self._ready) or self._closing or not wait)
+            most = len(self._ready)  # calls that become ready meanwhile wait for the next step
+        while most and time.perf_counter() - started < ROUND_S:
+            most -= 1
+            with self._changed:
+                running = next(iter(self._ready), None)
+                if self._closing or running is None:
+                    break
+                del self._ready[running]
+                running.has_begun = True
+            if running.call.is_cancelled:
+                self._free(running)
+            else:
+                self.serve(running)
+        return not self._closing
+
+    def serve(self, running: RunningCall) -> None:
+        """Process all items of a call in their order; packets in a row are joined.
+
+        An exception ends this call alone.
         """
-        while not self._over and (
-            self.seconds - self.done > self._desk.max_ahead or len(self.sent) >= MOST_ITEMS
-        ):
-            self._changed.clear()
-            await self._changed.wait()
-        if self._over:
-            raise CallError(self.why) from self._error
+        items = running.call.take_items()
+        try:
+            self._begin(running)
+            for kind, alike in groupby(items, kind_of):
+                if kind == "save":
+                    for saved in alike:
+                        self._save(running, saved)  # type: ignore[arg-type]
+                elif running.session is not None:
+                    self._process(running, running.session, kind, list(alike))
+        except Exception as error:
+            self._fail(running, error)
+            for item in items:
+                if isinstance(item, asyncio.Future):
+                    self._save(running, item)
 
-    async def accept(self, samples: np.ndarray) -> None:
-        """Take mono samples, once there is room.
-
-        Raises:
-            CallError: if the call is over.
-        """
-        await self.room()
-        self.seconds += len(samples) / self._sample_rate
-        self._send(samples)
-
-    def commit(self) -> None:
-        """End the segment here."""
-        self._send("commit")
-
-    def end(self) -> None:
-        """There is no more audio to come."""
-        self._send("end")
-
-    def _send(self, item: Item) -> None:
-        if self._over:
+    def _begin(self, running: RunningCall) -> None:
+        """Make the session of a call that has none yet."""
+        begin, running.begin = running.begin, None
+        if begin is None:
             return
-        if len(self.sent) >= 2 * MOST_ITEMS:  # requests, which do not wait
-            self.fail(CallError(f"{len(self.sent)} requests wait already: send them more slowly"))
-            self.drop()
+        running.session = begin()
+        self._running[running.session] = running
+        if running.is_restored:
+            self._report(running)
+
+    def _process(
+        self, running: RunningCall, session: BatchedSession, kind: str, items: list[Any]
+    ) -> None:
+        """Process items of one kind."""
+        if kind == "audio":
+            samples = np.concatenate(items)
+            session.accept(samples)
+            running.received += len(samples)
             return
-        self.sent.append(item)
-        self._desk.ready(self)
+        if kind == "commit":
+            for _ in items:
+                session.commit()
+                running.commits += 1
+        else:
+            session.finish()
+        self._report(running)  # where no audio waits no step follows
 
-    async def save(self) -> SavedCall:
-        """The call as a value, with all that was accepted.
+    def _save(self, running: RunningCall, saved: "asyncio.Future[SavedCall]") -> None:
+        """Send the value of a call to the future that waits for it on the event loop."""
+        answer: Callable[[], None]
+        try:
+            if running.session is None:
+                raise CallError(running.call.why)
+            value = SavedCall(running.session.save(), running.received, running.commits)
+            answer = functools.partial(saved.set_result, value)
+        except Exception as error:
+            answer = functools.partial(saved.set_exception, error)
+        # The future may be cancelled by now.
+        running.call.post(lambda: None if saved.done() else answer())
 
-        Raises:
-            CallError: if it failed.
-        """
-        if self.dropped or self._error is not None:
-            raise CallError(self.why) from self._error
-        saved: asyncio.Future[SavedCall] = self._loop.create_future()
-        self.sent.append(saved)
-        self._desk.ready(self)
-        return await saved
+    def _step(self) -> bool:
+        """Take a step; whether there was anything to do."""
+        started = time.perf_counter()
+        try:
+            moved = self.batcher.step()
+        except Exception as error:  # the network's: it would come again with the next step
+            logger.exception("a step of the network failed")
+            self._fail_all(list(self._running.values()), error)
+            return False
+        if moved:
+            self.stepped(len(moved), time.perf_counter() - started)
+        for session in moved:
+            self._report(self._running[session])
+        return bool(moved)
 
-    def drop(self) -> None:
-        """Nobody waits for the result any more: what waits for the desk is cancelled."""
-        if self.dropped:
+    def _report(self, running: RunningCall) -> None:
+        """Send a call its update."""
+        session = running.session
+        if session is None:
             return
-        self._over = self.dropped = True
-        self._changed.set()
-        self.cancel_items()
-        self._desk.drop(self)
+        if session.error is not None:
+            self._fail(running, session.error)
+            return
+        result = session.result
+        new, running.reported = result.since(running.reported), result
+        update = new, running.received, session.seconds_processed, session.commits
+        running.call.post(lambda: running.call.deliver(*update))
+        if result.is_final:
+            self._running.pop(session, None)
 
-    def cancel_items(self) -> None:
-        """On the event loop: forget what waits for the desk."""
-        while self.sent:
-            item = self.sent.popleft()
-            if isinstance(item, asyncio.Future) and not item.done():
-                item.set_exception(CallError(self.why))
+    def _fail_all(self, calls: Iterable[RunningCall], error: BaseException) -> None:
+        for running in calls:
+            self._fail(running, error)
+            running.call.post(running.call.cancel_items)
 
-    @property
-    def has_audio(self) -> bool:
-        """Whether its client has sent any, also before it came back."""
-        return self.seconds > 0
+    def _fail(self, running: RunningCall, error: BaseException) -> None:
+        """End a call because of an error."""
+        self._forget_session(running)
+        running.call.post(lambda: running.call.fail(error))
 
-    @property
-    def why(self) -> str:
-        """Why the call is over."""
-        return "the call has ended" if self._error is None else str(self._error)
+    def _free(self, running: RunningCall) -> None:
+        """Forget a call that was cancelled."""
+        self._forget_session(running)
+        running.begin = running.reported = None
 
-    async def news(self) -> News | None:
-        """What is new, as soon as there is anything; None after the final one.
+    def _forget_session(self, running: RunningCall) -> None:
+        session, running.session = running.session, None
+        if session is not None:
+            self._running.pop(session, None)
+            self.batcher.cancel(session)
 
-        Raises:
-            CallError: if the session failed.
-        """
-        while (news := self.take()) is None and not self._over:
-            self._changed.clear()
-            await self._changed.wait()
-        return news
 
-    def take(self) -> News | None:
-        """What is new by now, if there is anything.
-
-        Raises:
-            CallError: if the session failed.
-        """
-        if self._news:
-            return self._news.popleft()
-        if self._error is not None:
-            raise CallError(self.why) from self._error
-        return None
-
-    async def segments(self) -> list[Segment]:
-        """All segments that are still to come, when the last one has ended."""
-        segments: list[Segment] = []
-        while (news := await self.news()) is not None:
-            segments += news.segments
-        return segments
-
-    def deliver(self, new: Update, seconds: float, commits: int) -> None:
-        """On the event loop: what is new, of so many seconds of audio and commits."""
-        if not self._news or self._news[-1].ends_commit:
-            self._news.append(News())
-        self._news[-1].add(new, seconds, commits)
-        self._news[-1].ends_commit = commits > self._commits
-        self._commits = commits
-        self.done, self._over = seconds, self._over or new.is_final
-        self._changed.set()
-
-    def fail(self, error: BaseException) -> None:
-        """On the event loop: the session is over because of this."""
-        self._error, self._over = error, True
-        self._changed.set()
-
-    def taken_items(self) -> list[Item]:
-        """On the desk's thread: all items that wait, which makes room for more."""
-        items: list[Item] = []
-        with suppress(IndexError):  # the event loop may drop them meanwhile
-            while len(items) < 2 * MOST_ITEMS:
-                items.append(self.sent.popleft())
-        if len(items) >= MOST_ITEMS:
-            self.tell(self._changed.set)
-        return items
-
-    def tell(self, told: Callable[[], None]) -> None:
-        """From the desk's thread: have the event loop do this, if it still runs."""
-        with suppress(RuntimeError):  # it is closed
-            self._loop.call_soon_threadsafe(told)
+def kind_of(item: Item) -> str:
+    """Return the kind of an item: audio, commit, finish or save."""
+    if isinstance(item, str):
+        return item
+    return "save" if isinstance(item, asyncio.Future) else "audio"

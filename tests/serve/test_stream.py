@@ -16,6 +16,7 @@ import asrkit
 from asrkit import Endpointer
 from asrkit.runtime import Recognizer, Result
 from asrkit.serve.server import Limits, Server
+from asrkit.serve.worker import RunningCall, Worker
 from tests.serve.running import serving
 
 Recordings = list[tuple[Path, np.ndarray]]
@@ -243,24 +244,23 @@ def test_limits_tokens_and_origins(served: Recognizer, recordings: Recordings) -
         assert server.streams == 0
 
 
-def test_audio_far_ahead_waits_in_the_socket(served: Recognizer, recordings: Recordings) -> None:
+def test_audio_far_ahead_waits_in_the_socket(
+    served: Recognizer, recordings: Recordings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A caller that sends an hour at once costs the memory of `ahead_s` and of the socket."""
     samples = np.concatenate([each for _, each in recordings] * 3)
     server = Server({"m": served}, Limits(ahead_s=2.0))
     with serving(server) as address:
         client = start(address)
         most = []
-        serve = type(server.model().desks[0]).serve
+        serve = Worker.serve
 
-        def watched(desk: Any, call: Any) -> None:
-            most.append(call.seconds - call.done)
-            serve(desk, call)
+        def watched(worker: Worker, running: RunningCall) -> None:
+            most.append(running.call.seconds - running.call.processed)
+            serve(worker, running)
 
-        type(server.model().desks[0]).serve = watched  # type: ignore[method-assign]
-        try:
-            messages = converse(client, list(packets_of(samples)))
-        finally:
-            type(server.model().desks[0]).serve = serve  # type: ignore[method-assign]
+        monkeypatch.setattr(Worker, "serve", watched)
+        messages = converse(client, list(packets_of(samples)))
     assert_is(messages, served.transcribe(samples), len(samples))
     assert 2.0 < max(most) < 2.5
 

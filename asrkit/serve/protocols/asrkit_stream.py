@@ -18,6 +18,7 @@ from asrkit.audio.opus import OpusDecoder
 from asrkit.errors import UserError, reason
 from asrkit.serve import fair, resumption
 from asrkit.serve.call_store import Entry
+from asrkit.serve.calls import Call
 from asrkit.serve.protocols import messages
 from asrkit.serve.protocols.messages import (
     ENCODINGS,
@@ -40,7 +41,6 @@ from asrkit.serve.protocols.websockets import (
 )
 from asrkit.serve.resumption import Parked, Version
 from asrkit.serve.server import RefusedError, Server
-from asrkit.serve.worker import Call
 
 logger = logging.getLogger(__name__)
 
@@ -143,7 +143,7 @@ class Line:
         with self.server.call(model, start.sample_rate, recognizer, saved) as call:
             started = Started(
                 model=model.name, context=recognizer.context, id=self.id, token=self.token,
-                ack=call.received, commits=call.commits,
+                ack=call.received, commits=first.commits,
             )  # fmt: skip
             try:
                 if self.server.store.survives:
@@ -223,7 +223,7 @@ class Line:
         while True:
             message = await next_message(websocket, self.server)
             if isinstance(message, bytes):
-                await call.room()  # a wait may be cancelled, decoding not undone
+                await call.wait_for_room()  # a wait may be cancelled, decoding not undone
                 if self.opus is None:
                     samples, past = samples_of(past, message, ENCODINGS[start.encoding])
                 else:
@@ -233,7 +233,7 @@ class Line:
             asked = messages.parsed(message)
             if isinstance(asked, End):
                 self.warning = cut_off(past)
-                return call.end()
+                return call.finish()
             if not isinstance(asked, Commit):
                 raise UserError("the call has started already")
             call.commit()
@@ -244,19 +244,19 @@ class Line:
         """What is new to the client, which has so many finals, until the call has ended."""
         await websocket.send_text(started.model_dump_json())
         num_finals = 0
-        while (news := await call.news()) is not None:
+        while (update := await call.next_update()) is not None:
             ack = self.last.received if self.server.store.survives else call.received
             self.told = True
-            recognized = round(news.seconds * start.sample_rate)
-            for segment in news.segments:
+            recognized = round(update.seconds * start.sample_rate)
+            for segment in update.segments:
                 num_finals += 1
                 if num_finals > finals:
                     final = messages.final(segment, ack, recognized)
                     await websocket.send_text(final.model_dump_json())
-            if not news.is_final:
-                words = messages.timed(news.words)
+            if not update.is_final:
+                words = messages.timed(update.words)
                 partial = Partial(
-                    text=news.text, stable=news.stable_text, words=words, ack=ack,
+                    text=update.text, stable=update.stable_text, words=words, ack=ack,
                     recognized=recognized,
                 )  # fmt: skip
                 await websocket.send_text(partial.model_dump_json())

@@ -18,6 +18,7 @@ from starlette.websockets import WebSocket
 from asrkit.errors import UserError
 from asrkit.runtime import Segment
 from asrkit.runtime.endpoint import PAUSE_MS
+from asrkit.serve.calls import Call, CallUpdate
 from asrkit.serve.protocols.g711 import A_LAW, MU_LAW
 from asrkit.serve.protocols.websockets import both_ways, next_message, put, samples_of, telling
 from asrkit.serve.realtime_messages import (
@@ -38,7 +39,6 @@ from asrkit.serve.realtime_messages import (
     unused,
 )
 from asrkit.serve.server import RefusedError, Server, phrases_of
-from asrkit.serve.worker import Call, News
 
 ITEM = "conversation.item.input_audio_transcription"
 
@@ -171,29 +171,29 @@ class Connection:
         """What is new, item by item; a call that was cleared is followed by the next one."""
         while True:
             call = self.call
-            while (news := await call.news()) is not None and call is self.call:
-                await self.report(news)
+            while (update := await call.next_update()) is not None and call is self.call:
+                await self.report(update)
             if call is self.call:
                 return
 
-    async def report(self, news: News) -> None:
+    async def report(self, update: CallUpdate) -> None:
         """The events of what is new."""
         vad = self.session.audio.input.turn_detection is not None
-        for segment in news.segments:
+        for segment in update.segments:
             if vad:
                 await self.started(segment.start)
                 await self.complete([segment], segment.end)
             else:
                 self.item.segments.append(segment)
-        while self.commits < news.commits:
+        while self.commits < update.commits:
             self.commits += 1
             if not vad:
-                await self.complete(self.item.segments, news.seconds)
-        if news.words and vad:
-            await self.started(news.words[0].start)
-        if news.stable_text:
+                await self.complete(self.item.segments, update.seconds)
+        if update.words and vad:
+            await self.started(update.words[0].start)
+        if update.stable_text:
             known = [segment.text for segment in self.item.segments]
-            await self.delta(" ".join([*known, news.stable_text]))
+            await self.delta(" ".join([*known, update.stable_text]))
 
     async def started(self, seconds: float) -> None:
         """The first words of an item."""

@@ -22,9 +22,9 @@ from asrkit.errors import UserError, shown
 from asrkit.registry import refusal
 from asrkit.runtime import Recognizer, Segment, formats
 from asrkit.serve import fair
+from asrkit.serve.calls import Call, CallError
 from asrkit.serve.server import RefusedError, Server, phrases_of
 from asrkit.serve.uploads import Decoders, Decoding
-from asrkit.serve.worker import Call, CallError
 
 FORMATS = ("json", "text", "srt", "vtt", "verbose_json")
 GRANULARITIES = ("segment", "word")
@@ -285,7 +285,7 @@ async def feed(call: Call, decoding: Decoding) -> None:
     try:
         async for samples in decoding.blocks():
             await call.accept(samples)
-        call.end()
+        call.finish()
     except Exception as error:  # whatever it is: the call must not wait for more
         call.fail(error)
 
@@ -306,9 +306,9 @@ async def events(call: Call, decoding: Decoding) -> AsyncIterator[str]:
     """Server-sent events: what stays of the text as it is recognised, and the whole at the end."""
     text = sent = ""
     try:
-        while (news := await call.news()) is not None:
-            text = joined([text, *(segment.text for segment in news.segments)])
-            stable = joined([text, news.stable_text])
+        while (update := await call.next_update()) is not None:
+            text = joined([text, *(segment.text for segment in update.segments)])
+            stable = joined([text, update.stable_text])
             if stable != sent:
                 yield event({"type": "transcript.text.delta", "delta": stable[len(sent) :]})
                 sent = stable

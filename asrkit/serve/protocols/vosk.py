@@ -8,10 +8,10 @@ from starlette.websockets import WebSocket
 
 from asrkit.errors import UserError, printable, shown
 from asrkit.runtime import Segment
+from asrkit.serve.calls import Call, CallUpdate
 from asrkit.serve.protocols.messages import ENCODINGS
 from asrkit.serve.protocols.websockets import cut_off, next_message, put, samples_of, telling
 from asrkit.serve.server import Server
-from asrkit.serve.worker import Call, News
 
 FIXED = ("model", "sample_rate", "phrase_list")  # settings of a call that has audio
 MOST_WARNINGS = 5  # in one reply
@@ -73,16 +73,16 @@ class Client:
         while isinstance(message, bytes):
             samples, past = samples_of(past, message, ENCODINGS["pcm_s16le"])
             await put(call, self.server, samples, rate)
-            news = call.take() or News()
-            waiting += news.segments
-            text = news.text if news.seconds else text
+            update = call.waiting_update() or CallUpdate()
+            waiting += update.segments
+            text = update.text if update.seconds else text
             if waiting:
                 await self.reply(result_of([waiting.pop(0)], self.config))
             else:
                 await self.reply({"partial": text})
             message = await self.message(call)
         self.warn(cut_off(past))
-        call.end()
+        call.finish()
         waiting += await call.segments()
         await self.reply(result_of(waiting, self.config))
         return request_of(message) == "reset"

@@ -10,8 +10,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from asrkit.errors import UserError, shown
 from asrkit.serve import fair
+from asrkit.serve.calls import Call, CallError
 from asrkit.serve.server import RefusedError, Server
-from asrkit.serve.worker import Call, CallError
 
 TRY_AGAIN_LATER, POLICY_VIOLATION = 1013, 1008  # close codes: IANA's registry for RFC 6455
 

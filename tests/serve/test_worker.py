@@ -1,4 +1,4 @@
-"""A desk's work is bounded by its calls, whatever each of them sends."""
+"""The work of a worker is bounded by its calls, whatever each of them sends."""
 
 import asyncio
 import subprocess
@@ -12,66 +12,65 @@ import pytest
 from asrkit.audio import resampler
 from asrkit.errors import UserError
 from asrkit.runtime import Recognizer
-from asrkit.serve.desk import Desk
+from asrkit.serve.calls import MOST_ITEMS, CallError, CallUpdate
 from asrkit.serve.server import Server
-from asrkit.serve.worker import MOST_ITEMS, CallError, News
+from asrkit.serve.worker import Worker
 from tests.conftest import PROJECT
 
 Recordings = list[tuple[Path, np.ndarray]]
 
 
 @pytest.fixture
-def desk(served: Recognizer) -> Desk:
-    return Desk(served)
+def worker(served: Recognizer) -> Worker:
+    return Worker(served)
 
 
-async def settled(desk: Desk) -> None:
-    """Wait until nothing is left for the desk to do."""
+async def settled(worker: Worker) -> None:
+    """Wait until nothing is left for the worker to do."""
     for _ in range(200):
-        if not desk._ready and not desk.calls:
+        if not worker._ready and not worker._running:
             return
         await asyncio.sleep(0.02)
-    raise TimeoutError("the desk still has work")
+    raise TimeoutError("the worker still has work")
 
 
 def test_20000_calls_that_are_dropped_at_once_leave_nothing_to_do(
-    desk: Desk, served: Recognizer, recordings: Recordings
+    worker: Worker, served: Recognizer, recordings: Recordings
 ) -> None:
     path, samples = recordings[0]
 
     async def main() -> str:
-        talking = desk.start(16_000)
+        talking = worker.start(16_000)
         await talking.accept(samples)
-        talking.end()
+        talking.finish()
         for number in range(20_000):
-            call = desk.start(16_000)
+            call = worker.start(16_000)
             await call.accept(samples[:160])
             call.commit()
-            call.drop()
-            assert not call.sent
-            assert len(desk._ready) < 300  # those whose session had begun, and waits to be freed
+            call.cancel()
+            assert not call.inbox
+            assert len(worker._ready) < 300  # those whose session had begun, and waits to be freed
             if number % 100 == 0:
                 await asyncio.sleep(0)
         text = " ".join(each.text for each in await talking.segments())
-        talking.drop()
-        await settled(desk)
+        talking.cancel()
+        await settled(worker)
         return text
 
     assert asyncio.run(main()) == served.transcribe(path).text
-    assert desk.open == 0
-    assert not desk._begun
-    assert not desk.batcher._sessions
-    desk.close()
+    assert not worker.calls
+    assert not worker.batcher._sessions
+    worker.close()
 
 
-def test_a_desk_makes_a_step_after_a_round_however_many_calls_are_ready(
-    desk: Desk, recordings: Recordings, monkeypatch: pytest.MonkeyPatch
+def test_a_worker_takes_a_step_after_a_round_however_many_calls_are_ready(
+    worker: Worker, recordings: Recordings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served: list[float] = []
-    step, serve = desk.batcher.step, Desk.serve
+    step, serve = worker.batcher.step, Worker.serve
     rounds: list[int] = []
 
-    def slow(self: Desk, call: object) -> None:
+    def slow(self: Worker, call: object) -> None:
         time.sleep(0.002)
         served.append(time.perf_counter())
         serve(self, call)  # type: ignore[arg-type]
@@ -80,67 +79,67 @@ def test_a_desk_makes_a_step_after_a_round_however_many_calls_are_ready(
         rounds.append(len(served))
         return step()  # type: ignore[return-value]
 
-    monkeypatch.setattr(Desk, "serve", slow)
-    monkeypatch.setattr(desk.batcher, "step", counted)
+    monkeypatch.setattr(Worker, "serve", slow)
+    monkeypatch.setattr(worker.batcher, "step", counted)
 
     async def main() -> None:
-        calls = [desk.start(16_000) for _ in range(200)]
+        calls = [worker.start(16_000) for _ in range(200)]
         for call in calls:
             await call.accept(recordings[0][1][:160])
         while len(served) < len(calls):
             await asyncio.sleep(0.02)
         for call in calls:
-            call.drop()
-        await settled(desk)
+            call.cancel()
+        await settled(worker)
 
     asyncio.run(main())
     assert max(np.diff(rounds)) <= 6  # 10 ms of 2 ms each
-    desk.close()
+    worker.close()
 
 
-def test_empty_packets_wait_for_the_desk_as_others_do(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+def test_empty_packets_wait_for_the_worker_as_others_do(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Desk, "ready", lambda desk, call: None)  # it never comes to them
+    monkeypatch.setattr(Worker, "_wake", lambda worker, call: None)  # it never comes to them
 
     async def main() -> None:
-        call = desk.start(16_000)
+        call = worker.start(16_000)
         for _ in range(MOST_ITEMS):
             await call.accept(np.zeros(0, np.int16))
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(call.accept(np.zeros(0, np.int16)), 0.05)
-        assert len(call.sent) == MOST_ITEMS
+        assert len(call.inbox) == MOST_ITEMS
         for _ in range(10_000):
             call.commit()
         with pytest.raises(CallError, match="requests wait"):
             await call.accept(np.zeros(1, np.int16))
-        assert not call.sent
+        assert not call.inbox
 
     asyncio.run(main())
-    desk.close()
+    worker.close()
 
 
-def test_a_call_that_is_dropped_while_it_is_saved_answers(desk: Desk) -> None:
+def test_a_call_that_is_dropped_while_it_is_saved_answers(worker: Worker) -> None:
     async def main() -> None:
-        call = desk.start(16_000)
+        call = worker.start(16_000)
         saving = asyncio.ensure_future(call.save())
         await asyncio.sleep(0)
-        call.drop()
+        call.cancel()
         with pytest.raises(CallError):
             await asyncio.wait_for(saving, 5)
         with pytest.raises(CallError):
             await call.save()
 
     asyncio.run(main())
-    desk.close()
+    worker.close()
 
 
-def test_a_call_after_the_desk_has_closed_is_told_so(desk: Desk) -> None:
-    async def main() -> News | None:
-        desk.close()
-        call = desk.start(16_000)
+def test_a_call_after_the_worker_has_closed_is_told_so(worker: Worker) -> None:
+    async def main() -> CallUpdate | None:
+        worker.close()
+        call = worker.start(16_000)
         await call.accept(np.zeros(160, np.int16))
-        return await asyncio.wait_for(call.news(), 5)
+        return await asyncio.wait_for(call.next_update(), 5)
 
     with pytest.raises(CallError, match="closing"):
         asyncio.run(main())
