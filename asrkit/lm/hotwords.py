@@ -21,7 +21,7 @@ from asrkit.errors import UserError, shown
 from asrkit.lines import LineKind, lines_in
 from asrkit.lm.lm_fusion import LIMIT
 
-WEIGHT = 2.0  # natural logarithm, for each word of a phrase; measured by tools/measure_hotwords.py
+WEIGHT = 2.0  # natural logarithm, for each word of a phrase; docs/results.md has the measurement
 MAX_PHRASE = 1000  # characters
 MAX_LINE, MAX_EMPTY = 65_536, 10_000  # bytes of a line, empty lines in a row
 MAX_CEILING = 100.0  # largest score of a token: e to that fits into the search's numbers

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from asrkit.data.sampling import EpochBatches
-from tools.measure_planning import measured
+from tools.studies.measure_planning import measured
 
 
 def test_planning_is_cheap() -> None:

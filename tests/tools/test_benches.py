@@ -3,7 +3,6 @@
 import importlib
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,13 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from asrkit.audio import through_telephone
-from asrkit.evaluate import main as evaluate
 from asrkit.export.__main__ import main as export
-from asrkit.model_file import load_model, save_model
+from asrkit.model_file import load_model
 from asrkit.runtime import recognizer_of
-from asrkit.text import CharTokenizer
-from tests.test_model_file import a_file
 
 PROJECT = Path(__file__).parents[2]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)}
@@ -49,11 +44,11 @@ Run = Callable[..., str]
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs a script of tools/ with options in this process and returns its standard output."""
-    monkeypatch.syspath_prepend(PROJECT / "tools")
+    """Runs a benchmark with options in this process and returns its standard output."""
+    monkeypatch.syspath_prepend(PROJECT / "tools" / "benchmarks")
 
     def run(script: str, *options: str) -> str:
-        monkeypatch.setattr(sys, "argv", [f"tools/{script}.py", *options])
+        monkeypatch.setattr(sys, "argv", [f"tools/benchmarks/{script}.py", *options])
         assert not importlib.import_module(script).main()
         return capsys.readouterr().out
 
@@ -80,15 +75,6 @@ def check(output: str, contenders: set[str], file: Path) -> None:
 
 def test_streaming(run: Run, tmp_path: Path) -> None:
     check_streaming(run, tmp_path, ["ONNX", "speechbrain"], STREAMING)
-
-
-def test_subsampling(run: Run) -> None:
-    options = ["--rounds", "1", "--seconds", "2", "--configs", "digits"]
-    rows = table(run("bench_subsampling", *QUICK, *options))
-    assert [(row["subsampling"], row["of"]) for row in rows] == [
-        (kind, what) for what in ("step", "chunk") for kind in ("conv4", "conv8")
-    ]
-    assert all(float(row["median, ms"]) > 0 for row in rows)
 
 
 @pytest.mark.slow
@@ -133,7 +119,7 @@ def test_reference_model(reference: Path) -> None:
 
 def test_offline(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The times; the next test measures memory, which takes processes of its own."""
-    monkeypatch.syspath_prepend(PROJECT / "tools")
+    monkeypatch.syspath_prepend(PROJECT / "tools" / "benchmarks")
     monkeypatch.setattr("bench_offline.memory", lambda *_: 1.0)
     monkeypatch.setattr("resource.setrlimit", lambda *_: None)  # not for the tests after it
     options = ["--rounds", "2", "--without", "speechbrain"]
@@ -148,8 +134,15 @@ def test_offline_with_memory(tmp_path: Path) -> None:
 
 
 def check_offline(folder: Path, contenders: set[str], *options: str) -> None:
-    command = [sys.executable, "tools/bench_offline.py", *QUICK, "--rounds", "2", *options]
-    command += ["--json", str(folder / "offline.json")]
+    command = [
+        sys.executable,
+        "tools/benchmarks/bench_offline.py",
+        *QUICK,
+        "--rounds",
+        "2",
+        *options,
+    ]
+    command += ["--rounds", "2", *options, "--json", str(folder / "offline.json")]
     done = subprocess.run(command, cwd=PROJECT, env=ENVIRONMENT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     check(done.stdout, contenders, folder / "offline.json")
@@ -187,36 +180,3 @@ def test_what_takes_too_long_is_reported(run: Run) -> None:
     rows = table(run("bench_stream", *QUICK, *options))
     assert {row["median, ms"] for row in rows} == {"over 0.001 s"}
     assert {row["RTF"] for row in rows} == {"–"}
-
-
-def test_measure_search(
-    run: Run, tmp_path: Path, corpus: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Every search is scored; greedy as evaluate scores it."""
-    save_model(tmp_path / "m.safetensors", a_file(CharTokenizer(list("eno sy"))))
-    given = ["--model", str(tmp_path / "m.safetensors"), "--chunk-ms", "320"]
-    given.append(str(corpus / "dev.jsonl"))
-    measured = run("measure_search", *given)
-    assert evaluate(given) == 0
-    scored = capsys.readouterr().out
-    rows = {row["search"]: row for row in table(measured)}
-    assert len(rows) == 18
-    assert rows["greedy"]["WER"] == re.findall(r"\d+\.\d\d %", scored)[0]
-    assert rows["prefix_beam"]["WER"] == rows["beam 10, else not pruned"]["WER"]
-
-
-def test_measure_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After three seconds of noise of its level, so much softer, or in half the band."""
-    monkeypatch.syspath_prepend(PROJECT / "tools")
-    import measure_conditions as measure
-
-    samples = np.full(100, 0.5, dtype=np.float32)
-    changed = {name: change(samples) for name, change in measure.conditions().items()}
-    assert len(changed) == 9
-    assert np.array_equal(changed["as recorded"], samples)
-    assert not changed["after 3 s of noise of 0"][:48000].any()
-    noisy = changed["after 3 s of noise of 0.001"]
-    assert noisy[:48000].std() == pytest.approx(0.001, rel=0.02)
-    assert np.array_equal(noisy[48000:], samples)
-    assert changed["20 dB softer"] == pytest.approx(0.05)
-    assert np.array_equal(changed["through a telephone"], through_telephone(samples))

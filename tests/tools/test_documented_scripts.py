@@ -17,15 +17,14 @@ import pytest
 
 from tests.conftest import PROJECT
 
-NAMED = re.compile(r"\b(tools|docs/examples)/(\w+)\.py\b")
+FOLDERS = ("tools", "tools/benchmarks", "tools/studies", "docs/examples")
+NAMED = re.compile(r"\b(tools|tools/benchmarks|tools/studies|docs/examples)/(\w+)\.py\b")
 QUICK = "--quick --threads 1 --rounds 1"
 RUNS = {  # arguments of scripts that no other test runs; {dev} is a manifest, {out} a folder
     "bench_decode": f"{QUICK} --model small-en-alnum --manifest {{dev}}",
-    "measure_second_pass": "--model small-en-alnum --chunk-ms 640 --endpoint-ms 600 --most 1 {dev}",
 }
 LONG = {  # a server and its clients, or minutes
     "profile_training": "--quick --threads 1 --batch 1 --seconds 1",
-    "measure_batcher": "--model small-en-alnum --streams 2 --seconds 2 {dev}",
     "load_test": "--streams 2 --seconds 2 {dev}",
     "attack_server": "--quick --only rates --only logs {dev}",
     "soak_test": "--minutes 1 --talkers 1 --troublemakers 1 {dev}",
@@ -39,6 +38,9 @@ NOT_RUN = {
 }
 
 
+SCRIPTS = sorted(path for folder in FOLDERS for path in (PROJECT / folder).glob("*.py"))
+
+
 def documents() -> Iterator[Path]:
     yield PROJECT / "README.md"
     for folder in ("docs", "recipes", "tools", "deploy"):
@@ -47,8 +49,7 @@ def documents() -> Iterator[Path]:
 
 def documented() -> list[str]:
     """The names of scripts in documents and in the scripts' own docstrings, with their folders."""
-    scripts = [*(PROJECT / "tools").glob("*.py"), *(PROJECT / "docs/examples").glob("*.py")]
-    headings = [ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "" for path in scripts]
+    headings = [ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "" for path in SCRIPTS]
     texts = [path.read_text("utf-8") for path in documents()] + headings
     found = {f"{folder}/{name}" for text in texts for folder, name in NAMED.findall(text)}
     return sorted(name for name in found if (PROJECT / f"{name}.py").is_file())
@@ -58,7 +59,11 @@ DOCUMENTED = documented()
 
 
 def test_the_list_is_not_empty() -> None:
-    assert {"tools/bench_stream", "tools/bench_decode", "docs/examples/fine_tune"} <= {*DOCUMENTED}
+    assert {
+        "tools/benchmarks/bench_stream",
+        "tools/benchmarks/bench_decode",
+        "docs/examples/fine_tune",
+    } <= {*DOCUMENTED}
 
 
 @pytest.mark.parametrize("script", DOCUMENTED)
@@ -98,9 +103,7 @@ def wrong_names(source: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "path",
-    sorted([*(PROJECT / "tools").glob("*.py"), *(PROJECT / "docs/examples").glob("*.py")]),
-    ids=lambda path: path.name,
+    "path", [*SCRIPTS, *(PROJECT / "tools/studies").glob("*/*.py")], ids=lambda path: path.name
 )
 def test_scripts_take_only_names_that_exist(path: Path) -> None:
     """Also in functions that a quick run does not reach, such as those for an export."""
@@ -120,8 +123,9 @@ def test_control_a_name_of_another_module_is_noticed() -> None:
 )
 def test_a_script_runs(name: str, corpus: Path, tmp_path: Path) -> None:
     arguments = (RUNS | LONG)[name].format(dev=corpus / "dev.jsonl", out=tmp_path).split()
+    script = next(path for path in SCRIPTS if path.stem == name)
     done = subprocess.run(
-        [sys.executable, f"tools/{name}.py", *arguments], cwd=PROJECT, capture_output=True,
+        [sys.executable, str(script), *arguments], cwd=PROJECT, capture_output=True,
         text=True, timeout=600,
         env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)},
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What each kind costs, with random weights: python -m recipes.positions.costs --output FILE
+"""What each kind costs, with random weights: python -m tools.studies.positions.costs --output FILE
 
 All kinds take turns in one process of one thread, so that what else the machine does meets all of
 them alike; the memory of each is measured in a process of its own, as a peak never goes down.
@@ -25,9 +25,9 @@ from asrkit.cli.run import run_command
 from asrkit.config import load_config
 from asrkit.model import FULL_CONTEXT, ConformerEncoder, Context, EncoderStep
 from asrkit.model.positions import KINDS
-from recipes.positions.corpora import CONFIG
+from tools.studies.positions.corpora import CONFIG
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from bench_offline import peak_megabytes
 from bench_stream import stream
 from benchmarks import (
@@ -49,8 +49,8 @@ BASELINE = "none"  # whose parameters are not the encoding's
 
 def main(argv: list[str] | None = None) -> int:
     arguments = parser(
-        "recipes.positions.costs", __doc__,
-        "python -m recipes.positions.costs --kinds none rotary --output exp/costs.json",
+        "tools.studies.positions.costs", __doc__,
+        "python -m tools.studies.positions.costs --kinds none rotary --output exp/costs.json",
     )  # fmt: skip
     arguments.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), metavar="KIND")
     arguments.add_argument("--output", type=Path, help="JSON file")
@@ -122,7 +122,14 @@ def peak_of_pass(kind: str, overrides: list[str]) -> float:
 
 def memory_of(kind: str, overrides: list[str]) -> float | None:
     """`peak_of_pass` in a process of its own; None if it fails."""
-    command = [sys.executable, "-m", "recipes.positions.costs", "--memory-of", kind, *overrides]
+    command = [
+        sys.executable,
+        "-m",
+        "tools.studies.positions.costs",
+        "--memory-of",
+        kind,
+        *overrides,
+    ]
     environment = os.environ | GIVE_BACK
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, check=False)
     return None if done.returncode else float(json.loads(done.stdout))

@@ -133,7 +133,7 @@ def measure(kind: str, num_frames: int, options: argparse.Namespace) -> list[Row
 def main() -> None:
     arguments = parser(
         f"CPU time of a search for {FRAMES} frames (60 s), {VOCAB_SIZE} tokens, one thread.",
-        "python tools/bench_search.py --rounds 20 --json exp/bench_search.json",
+        "python tools/benchmarks/bench_search.py --rounds 20 --json exp/bench_search.json",
     )
     arguments.set_defaults(threads=[1])
     options = arguments.parse_args()

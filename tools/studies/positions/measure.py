@@ -1,4 +1,4 @@
-"""Word errors of one trained model: python -m recipes.positions.measure --model MODEL …"""
+"""Word errors of one trained model: python -m tools.studies.positions.measure --model MODEL …"""
 
 import argparse
 import json
@@ -18,7 +18,7 @@ from asrkit.evaluation.wer import cer, wer
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Recognizer, recognizer_of
 from asrkit.transcription.batches import batches
-from recipes.positions.lengths import TIMES, Utterance, join
+from tools.studies.positions.lengths import TIMES, Utterance, join
 
 CONTEXTS: dict[str, int | None] = {"full": None, "640": 640, "160": 160}  # ms of a chunk
 LONG_CONTEXTS = ("full", "640")
@@ -29,8 +29,8 @@ Errors = dict[str, dict[str, list[int]]]  # unit -> "errors" and "units" of ever
 
 def main(argv: list[str] | None = None) -> int:
     arguments = parser(
-        "recipes.positions.measure", __doc__,
-        "python -m recipes.positions.measure --model exp/conformer/model.safetensors \\\n"
+        "tools.studies.positions.measure", __doc__,
+        "python -m tools.studies.positions.measure --model exp/conformer/model.safetensors \\\n"
         "    --manifest data/digits/test.jsonl --output exp/conformer/measures.json",
     )  # fmt: skip
     arguments.add_argument("--model", required=True, help="a .safetensors model file")

@@ -167,7 +167,8 @@ def measure(options: argparse.Namespace) -> list[Row]:
 
 def main() -> None:
     arguments = parser(
-        "Where the time of a streaming step goes.", "python tools/profile_step.py --threads 1"
+        "Where the time of a streaming step goes.",
+        "python tools/benchmarks/profile_step.py --threads 1",
     )
     options = arguments.parse_args()
     facts = environment(options)

@@ -13,7 +13,7 @@ from asrkit.model_file import save_model
 def main() -> None:
     arguments = argparse.ArgumentParser(
         description="Write the reference model, with random weights.",
-        epilog="example:\n  python tools/reference_model.py exp/reference/model.safetensors",
+        epilog="example:\n  python tools/benchmarks/reference_model.py exp/model.safetensors",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     arguments.add_argument("--quick", action="store_true", help=f"{QUICK_LAYERS} layers")

@@ -1,7 +1,8 @@
 """Seconds of audio that are decoded in a second: asrkit in batches and alone, beside sherpa-onnx.
 
     asrkit export --model MODEL --format onnx --output m.onnx         # and onnx-int8, sherpa-onnx
-    python tools/bench_decode.py --model MODEL --manifest dev.jsonl --onnx m.onnx --sherpa FOLDER
+    python tools/benchmarks/bench_decode.py --model MODEL --manifest dev.jsonl \\
+        --onnx m.onnx --sherpa FOLDER
 
 All contenders recognise the same samples from memory, in chunks of the model, with greedy search.
 sherpa-onnx takes streaming wenet-ctc models one recording at a time.
@@ -39,7 +40,7 @@ def timed(recognise: Callable[[], object]) -> list[float]:
 def main() -> None:
     arguments = parser(
         "Audio seconds a second of decoding, beside sherpa-onnx.",
-        "python tools/bench_decode.py --model small-en-alnum --manifest dev.jsonl --rounds 5",
+        "python tools/benchmarks/bench_decode.py --model small-en-alnum --manifest dev.jsonl",
     )
     arguments.add_argument("--model", required=True)
     arguments.add_argument("--manifest", required=True)

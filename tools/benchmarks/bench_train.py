@@ -137,7 +137,8 @@ def measure(threads: int, options: argparse.Namespace) -> list[Row]:
 
 def main() -> None:
     arguments = parser(
-        "Training steps beside the peers'.", "python tools/bench_train.py --threads 2 --rounds 5"
+        "Training steps beside the peers'.",
+        "python tools/benchmarks/bench_train.py --threads 2 --rounds 5",
     )
     arguments.add_argument("--batch", type=int, default=8, help="utterances (default 8)")
     arguments.add_argument("--seconds", type=float, default=10.0, help="of each (default 10)")

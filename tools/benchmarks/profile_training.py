@@ -125,7 +125,7 @@ def measure(name: str, step: Step, rounds: int) -> list[Row]:
 def main() -> None:
     arguments = parser(
         "Where the time of a training step goes.",
-        "python tools/profile_training.py --config conf/conformer.yaml --batch 8 --seconds 3",
+        "python tools/benchmarks/profile_training.py --config conf/conformer.yaml --batch 8",
     )
     arguments.set_defaults(threads=[1], rounds=10)
     arguments.add_argument("--config", default="conf/conformer.yaml", help="of the model")

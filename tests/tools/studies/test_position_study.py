@@ -16,18 +16,18 @@ from asrkit.errors import UserError
 from asrkit.model import Context, EncoderStep
 from asrkit.model.positions import KINDS
 from asrkit.model_file import ModelFile
-from recipes import jobs
-from recipes.jobs import run_all
-from recipes.positions import costs
-from recipes.positions.__main__ import main, plan
-from recipes.positions.chart import separated
-from recipes.positions.compare import Score, compare, gap_of_seeds, pooled_deviation
-from recipes.positions.corpora import CONFIG, CORPORA, Corpus, prepare
-from recipes.positions.lengths import TIMES, Utterance, join, split
-from recipes.positions.measure import CONTEXTS, LONG_CONTEXTS, load, measures_of
-from recipes.positions.report import write_report
-from recipes.positions.trainings import Training
 from tests.conftest import PROJECT, write_config
+from tools.studies import jobs
+from tools.studies.jobs import run_all
+from tools.studies.positions import costs
+from tools.studies.positions.__main__ import main, plan
+from tools.studies.positions.chart import separated
+from tools.studies.positions.compare import Score, compare, gap_of_seeds, pooled_deviation
+from tools.studies.positions.corpora import CONFIG, CORPORA, Corpus, prepare
+from tools.studies.positions.lengths import TIMES, Utterance, join, split
+from tools.studies.positions.measure import CONTEXTS, LONG_CONTEXTS, load, measures_of
+from tools.studies.positions.report import write_report
+from tools.studies.positions.trainings import Training
 
 
 @pytest.fixture(autouse=True)
@@ -81,8 +81,11 @@ def finish(one: Training, measured: bool = True) -> Training:
 def test_only_what_is_left_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fresh, trained = training(tmp_path), finish(training(tmp_path, seed=1), measured=False)
     done = finish(training(tmp_path, seed=2))
-    assert [step[0] for step in fresh.steps()] == ["asrkit.train", "recipes.positions.measure"]
-    assert [step[0] for step in trained.steps()] == ["recipes.positions.measure"]
+    assert [step[0] for step in fresh.steps()] == [
+        "asrkit.train",
+        "tools.studies.positions.measure",
+    ]
+    assert [step[0] for step in trained.steps()] == ["tools.studies.positions.measure"]
     assert done.steps() == []
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("done again"))
     assert run_all([done], at_once=2) == []
@@ -102,7 +105,7 @@ def test_a_failure_is_named_and_the_others_go_on(
 
     monkeypatch.setattr(jobs.subprocess, "run", run)
     assert run_all([bad, good], at_once=1) == [bad]
-    assert ran == ["asrkit.train", "asrkit.train", "recipes.positions.measure"]
+    assert ran == ["asrkit.train", "asrkit.train", "tools.studies.positions.measure"]
     shown = capsys.readouterr().err
     assert "digits-quick/rotary-0 failed" in shown
     assert "it broke here" in shown

@@ -1,4 +1,4 @@
-"""What planning an epoch of a large corpus takes: python tools/measure_planning.py --utterances 1e7
+"""Planning an epoch of a large corpus: python tools/studies/measure_planning.py --utterances 1e7
 
 Makes an index of so many utterances without audio, and measures what each rank does before its
 first batch: opening the index, planning the epoch, beginning in the middle of it.

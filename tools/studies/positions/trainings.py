@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from recipes.jobs import refuse_other
-from recipes.positions.corpora import CONFIG, Corpus
+from tools.studies.jobs import refuse_other
+from tools.studies.positions.corpora import CONFIG, Corpus
 
 
 class Training(NamedTuple):
@@ -51,7 +51,7 @@ class Training(NamedTuple):
         """The modules that are left to run: training, measuring, or nothing."""
         # --resume goes on after a kill, and begins where there is nothing yet.
         train = ["asrkit.train", "--config", str(CONFIG), "--resume", *self.overrides]
-        measure = ["recipes.positions.measure", "--model", str(self.model),
+        measure = ["tools.studies.positions.measure", "--model", str(self.model),
                    "--manifest", str(self.corpus.manifest(self.corpus.held_out)),
                    "--output", str(self.measures)]  # fmt: skip
         if not self.model.is_file():

@@ -180,7 +180,7 @@ def rows_of(
 def main() -> None:
     arguments = parser(
         "Time and memory of a pass over a whole recording, beside torchaudio's Conformer.",
-        "python tools/bench_offline.py --seconds 10 60 600 --json exp/bench_offline.json",
+        "python tools/benchmarks/bench_offline.py --seconds 10 60 --json exp/offline.json",
     )
     arguments.add_argument(
         "--seconds", type=float, nargs="+", default=[10.0, 60.0, 600.0],

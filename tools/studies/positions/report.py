@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from asrkit.atomic_write import replacing
-from recipes.positions.chart import draw
-from recipes.positions.compare import Comparison, Score, compare
-from recipes.positions.lengths import TIMES
-from recipes.positions.measure import CONTEXTS, LONG_CONTEXTS
+from tools.studies.positions.chart import draw
+from tools.studies.positions.compare import Comparison, Score, compare
+from tools.studies.positions.lengths import TIMES
+from tools.studies.positions.measure import CONTEXTS, LONG_CONTEXTS
 
 Measures = list[dict[str, Any]]  # of every model of a corpus, as `measure` writes them
 Costs = Mapping[str, dict[str, Any]]  # by kind, as `costs` writes them

@@ -1,4 +1,4 @@
-"""Compare all position encodings: python -m recipes.positions --quick
+"""Compare all position encodings: python -m tools.studies.positions --quick
 
 Trains the model of conf/positions.yaml with every kind on the same data, measures all of them in
 the same way, and writes a report. The same command goes on after an interruption.
@@ -18,21 +18,21 @@ from asrkit.cli.options import parser
 from asrkit.cli.run import run_command
 from asrkit.errors import UserError
 from asrkit.model.positions import KINDS
-from recipes.jobs import positive, run_all
-from recipes.positions.corpora import CONFIG, CORPORA, prepare
-from recipes.positions.costs import facts_of_machine
-from recipes.positions.report import write_report
-from recipes.positions.trainings import Training
+from tools.studies.jobs import positive, run_all
+from tools.studies.positions.corpora import CONFIG, CORPORA, prepare
+from tools.studies.positions.costs import facts_of_machine
+from tools.studies.positions.report import write_report
+from tools.studies.positions.trainings import Training
 
 REPORT = Path(__file__).with_name("REPORT.md")
 
 
 def main(argv: list[str] | None = None) -> int:
     arguments = parser(
-        "recipes.positions", __doc__,
-        "python -m recipes.positions --quick\n"
-        "  python -m recipes.positions --corpora digits an4 --seeds 3 1\n"
-        "  python -m recipes.positions model.dim=144 --kinds none rotary --output exp/wider",
+        "tools.studies.positions", __doc__,
+        "python -m tools.studies.positions --quick\n"
+        "  python -m tools.studies.positions --corpora digits an4 --seeds 3 1\n"
+        "  python -m tools.studies.positions model.dim=144 --kinds none rotary --output exp/wider",
     )  # fmt: skip
     arguments.add_argument(
         "--quick", action="store_true", help="digits, one seed, a minute of training for each kind"
@@ -83,7 +83,7 @@ def study(options: argparse.Namespace) -> int:
         raise UserError("no model could be trained and measured; see above")
     costs = read_costs(options)
     failed += [] if costs else ["the measurement of time and memory"]
-    command = shlex.join(["python", "-m", "recipes.positions", *sys.argv[1:]])
+    command = shlex.join(["python", "-m", "tools.studies.positions", *sys.argv[1:]])
     report = options.report or (options.output / REPORT.name if options.quick else REPORT)
     write_report(report, {"command": f"`{command}`"} | facts_of_machine(), measures, costs, failed)
     print(f"{report} written" + (f"; failed: {', '.join(failed)}" if failed else ""))
@@ -107,7 +107,7 @@ def read_costs(options: argparse.Namespace) -> dict[str, Any]:
     same = all(costs.get(key) == value for key, value in wanted.items())
     if same and costs["kinds"].keys() >= set(options.kinds):
         return dict(costs["kinds"])
-    command = [sys.executable, "-m", "recipes.positions.costs", "--output", str(path)]
+    command = [sys.executable, "-m", "tools.studies.positions.costs", "--output", str(path)]
     command += [*options.overrides, "--kinds", *options.kinds]
     if subprocess.run(command, check=False).returncode:
         return {}

@@ -190,7 +190,9 @@ def environment(options: argparse.Namespace) -> dict[str, str]:
         f"torchaudio {torchaudio.__version__}",
         "threads": ", ".join(map(str, options.threads)),
         "commit": commit(),
-        "command": shlex.join(["python", f"tools/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
+        "command": shlex.join(
+            ["python", f"tools/benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]]
+        ),
     }
 
 

@@ -1,4 +1,4 @@
-"""Measure what settings gain: python -m recipes.ablations recipes/an4/ablations.yaml
+"""Measure what settings gain: python -m tools.studies.ablations tools/studies/an4/ablations.yaml
 
 Trains one short configuration with one change at a time, each with several seeds, scores every
 model on the same recordings, and writes a table. The same command goes on after an interruption.
@@ -20,10 +20,10 @@ from asrkit.cli.options import parser
 from asrkit.cli.run import run_command
 from asrkit.config.read_yaml import ConfigError, read_yaml
 from asrkit.errors import UserError
-from recipes.ablations.folds import joined, write_folds
-from recipes.ablations.report import Row, Scores, report
-from recipes.jobs import positive, refuse_other, run_all
-from recipes.positions.costs import facts_of_machine
+from tools.studies.ablations.folds import joined, write_folds
+from tools.studies.ablations.report import Row, Scores, report
+from tools.studies.jobs import positive, refuse_other, run_all
+from tools.studies.positions.costs import facts_of_machine
 
 
 class Study(BaseModel):
@@ -85,7 +85,9 @@ class Trial(NamedTuple):
 
 def main(argv: list[str] | None = None) -> int:
     arguments = parser(
-        "recipes.ablations", __doc__, "python -m recipes.ablations recipes/an4/ablations.yaml"
+        "tools.studies.ablations",
+        __doc__,
+        "python -m tools.studies.ablations tools/studies/an4/ablations.yaml",
     )
     arguments.add_argument("study", type=Path, help="YAML file with the base and the changes")
     arguments.add_argument("--seeds", type=positive, default=2, help="of a row (default 2)")
@@ -131,7 +133,7 @@ def ablate(options: argparse.Namespace) -> int:
     if not any(row.models for row in rows):
         print("no training succeeded: there is nothing to report", file=sys.stderr)
         return 1
-    command = shlex.join(["python", "-m", "recipes.ablations", *sys.argv[1:]])
+    command = shlex.join(["python", "-m", "tools.studies.ablations", *sys.argv[1:]])
     facts = {"command": f"`{command}`", "every row": f"`{' '.join(study.common)}`"}
     path = options.report or options.study.with_suffix(".md")
     with replacing(path) as temporary:

@@ -117,7 +117,7 @@ def measure(frames: int, context: str, backward: bool, options: argparse.Namespa
 def main() -> None:
     arguments = parser(
         "One layer's attention, forward and backward.",
-        "python tools/bench_attention.py --device cuda --bfloat16 --frames 1500 6000 24000",
+        "python tools/benchmarks/bench_attention.py --device cuda --bfloat16 --frames 1500 6000",
     )
     arguments.add_argument("--device", default="cpu", help="of torch (default cpu)")
     arguments.add_argument("--batch", type=int, default=8, help="rows (default 8)")

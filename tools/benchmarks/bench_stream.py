@@ -141,7 +141,7 @@ def measure(
 def main() -> None:
     arguments = parser(
         f"Time of a {CHUNK_MS} ms chunk of one stream, on each backend and beside peers.",
-        "python tools/bench_stream.py --threads 1 2 --json exp/bench_stream.json",
+        "python tools/benchmarks/bench_stream.py --threads 1 2 --json exp/bench_stream.json",
     )
     arguments.add_argument(
         "--seconds", type=float, default=60.0, help="length of the stream (default 60)"

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from asrkit.errors import UserError
-from recipes.ablations import __main__ as ablations
-from recipes.ablations.__main__ import Study, Trial, main, read_all, read_study
-from recipes.ablations.folds import write_folds
-from recipes.ablations.report import Row, interval, report
 from recipes.corpus import read_prepared
 from tests.conftest import PROJECT, speech, write_manifest, write_wav
+from tools.studies.ablations import __main__ as ablations
+from tools.studies.ablations.__main__ import Study, Trial, main, read_all, read_study
+from tools.studies.ablations.folds import write_folds
+from tools.studies.ablations.report import Row, interval, report
 
 STUDY = Study(
     config=Path("conf/an4.yaml"),
@@ -89,7 +89,7 @@ def test_studies_have_folders_of_their_own_and_nothing_is_reported_of_nothing(
     monkeypatch.setattr(ablations, "run_all", fail)
     for study in ("ablations", "ablations_going_on"):
         options = ["--output", str(tmp_path), "--report", str(tmp_path / "report.md")]
-        assert main([f"recipes/an4/{study}.yaml", "--rows", "base", *options]) == 1
+        assert main([f"tools/studies/an4/{study}.yaml", "--rows", "base", *options]) == 1
     assert not folders[0] & folders[1]
     assert not (tmp_path / "report.md").exists()
 
@@ -152,7 +152,7 @@ def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     bad.write_text("config: x.yaml\n")
     assert main([str(bad)]) == 2
     assert capsys.readouterr().err.count("\n") == 1
-    study = str(PROJECT / "recipes" / "an4" / "ablations.yaml")
+    study = str(PROJECT / "tools/studies/an4/ablations.yaml")
     for option in ("--seeds", "--jobs"):
         assert main([study, option, "0", "--output", str(tmp_path)]) == 2
         assert f"argument {option}: must be 1 or more, got 0" in capsys.readouterr().err
@@ -160,7 +160,7 @@ def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
         read_study(tmp_path / "missing.yaml")
 
 
-@pytest.mark.parametrize("path", sorted(PROJECT.glob("recipes/*/ablations*.yaml")), ids=str)
+@pytest.mark.parametrize("path", sorted(PROJECT.glob("tools/studies/*/*.yaml")), ids=str)
 def test_every_study_can_be_read_and_built(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from asrkit.config import load_config
 
