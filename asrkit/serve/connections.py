@@ -38,8 +38,9 @@ FULL = (
 class Gate:
     """The connections of a server, as many as it may have.
 
-    When all are taken, one on which nothing is asked for makes room for the next: the oldest. One
-    address may have half of them, unless it is this machine's, as of a proxy.
+    When all are taken, one on which nothing is asked for makes room for the next: the oldest of
+    those that never sent a byte, or else the oldest of the others. One address may have half of
+    them, unless it is this machine's, as of a proxy.
 
     Args:
         most: connections at the same time.
@@ -60,20 +61,22 @@ class Gate:
         self.most, self.header_s, self.deaf_s, self.body_rate = most, header_s, deaf_s, body_rate
         self.shares, self.refused = fair.Shares(), refused
         self.open: set[Wire] = set()
-        self.idle: dict[Wire, None] = {}  # on which nothing is asked for, the oldest first
+        # On which nothing is asked for, the oldest first: those that never sent a byte, the others.
+        self.silent: dict[Wire, None] = {}
+        self.idle: dict[Wire, None] = {}
         self._addresses: Counter[str] = Counter()
 
     def admit(self, wire: "Wire") -> bool:
         """Whether there is room for a connection; it is counted until `leave`."""
-        if len(self.open) >= self.most and self.idle:
-            next(iter(self.idle)).abort()
+        if len(self.open) >= self.most and (unused := self.silent or self.idle):
+            next(iter(unused)).abort()
         address = wire.address
         full = len(self.open) >= self.most
         if full or (not is_local(address) and 2 * self._addresses[address] >= self.most):
             self.refused()
             return False
         self.open.add(wire)
-        self.idle[wire] = None
+        self.silent[wire] = None
         self._addresses[address] += 1
         return True
 
@@ -81,6 +84,7 @@ class Gate:
         """Forget a connection."""
         if wire in self.open:
             self.open.discard(wire)
+            self.silent.pop(wire, None)
             self.idle.pop(wire, None)
             self._addresses[wire.address] -= 1
             if not self._addresses[wire.address]:
@@ -123,10 +127,16 @@ class Wire:
 
     def is_working(self, working: bool) -> None:
         """Note whether something was asked for, and is not done yet."""
+        self.gate.silent.pop(self, None)
         if working:
             self.gate.idle.pop(self, None)
         elif self in self.gate.open:
             self.gate.idle[self] = None
+
+    def note_data(self) -> None:
+        """Note that the client has sent something."""
+        if self in self.gate.silent:
+            self.is_working(False)
 
     def pause_reading(self) -> None:
         self.paused = True
@@ -231,6 +241,7 @@ class Paced(asyncio.Protocol):
         if self.wire.closing:
             self.wire.drop(len(data))
             return
+        self.wire.note_data()
         self.pending += data
         if self.timer is None:
             self.parse()

@@ -167,6 +167,43 @@ def test_idle_connections_make_room_for_those_that_ask(small: str) -> None:
         assert is_closed(idle[0], 5.0)
 
 
+@pytest.mark.parametrize("sent", [GET + b"\r\n", b""])
+def test_connections_that_never_sent_a_byte_make_room_first(
+    served: Recognizer, sent: bytes
+) -> None:
+    with ExitStack() as stack:
+        server = Server({"m": served}, Limits(connections=20, header_s=60.0))
+        address = stack.enter_context(serving(server))
+        oldest = stack.enter_context(opened(address))
+        oldest.sendall(sent)
+        if sent:
+            assert oldest.recv(1 << 16).startswith(b"HTTP/1.1 200")
+        for _ in range(40):
+            stack.enter_context(opened(address))
+        assert slowest(address, 1) < 5
+        # Control: without its request the oldest connection is the first to go.
+        assert is_closed(oldest, 0.5) == (not sent)
+
+
+def test_idle_connections_make_room_once_no_silent_one_is_left() -> None:
+    async def main() -> list[int]:
+        gate = connections.Gate(3)
+        wires = [connections.Wire(Transport(), gate) for _ in range(5)]
+        for wire in wires[:3]:
+            assert gate.admit(wire)
+        wires[1].note_data()
+        wires[0].note_data()
+        left = []
+        for wire in wires[3:]:
+            before = set(gate.open)
+            assert gate.admit(wire)
+            wire.note_data()
+            left += [n for n, each in enumerate(wires) if each in before - gate.open]
+        return left
+
+    assert asyncio.run(main()) == [2, 1]  # the silent one, then the oldest of the idle ones
+
+
 def test_full_is_told_so(served: Recognizer) -> None:
     gate = connections.Gate(2)
 
