@@ -1,0 +1,143 @@
+"""The transducer loss (Graves 2012), in plain PyTorch: every device and precision has it.
+
+All cells (t, u) of an anti-diagonal t + u = n depend on the one before it alone, so a batch takes
+T + U steps over vectors. One buffer of the logits' size is made in the backward pass, and none in
+the forward pass.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx, once_differentiable
+
+NEVER = -torch.inf
+
+
+def transducer_loss(
+    logits: Tensor, tokens: Tensor, lengths: Tensor, token_lengths: Tensor, fast_emit: float = 0.0
+) -> Tensor:
+    """Return the negative log-likelihood of each row's tokens, summed over all alignments.
+
+    What lies beyond a row's lengths has no influence and no gradient, NaN included.
+
+    Args:
+        logits: (B, T, U + 1, V), before the softmax; label 0 is the blank.
+        tokens: (B, U).
+        lengths: (B,) valid frames.
+        token_lengths: (B,) valid tokens.
+        fast_emit: lambda of FastEmit (Yu et al. 2020): the gradients of labels are 1 + lambda times
+            as large, those of blanks unchanged. The value of the loss does not depend on it.
+
+    Returns:
+        (B,) in nats; infinite for tokens without a frame.
+    """
+    loss: Tensor = _TransducerLoss.apply(logits, tokens, lengths, token_lengths, fast_emit)
+    return loss
+
+
+class _TransducerLoss(torch.autograd.Function):
+    """The loss with its gradient in closed form: occupations of the lattice's arcs."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, logits: Tensor, tokens: Tensor, lengths: Tensor, token_lengths: Tensor,
+        fast_emit: float,
+    ) -> Tensor:  # fmt: skip
+        size = tokens.size(1)
+        lengths, token_lengths = (each.to(logits.device) for each in (lengths, token_lengths))
+        labels = tokens[:, None, :, None].expand(-1, logits.size(1), -1, 1)  # (B, T, U, 1)
+        total = logits.logsumexp(dim=3)  # (B, T, U + 1)
+        blank = logits[..., 0] - total
+        label = logits[:, :, :size].gather(3, labels)[..., 0] - total[:, :, :size]
+        frames = torch.arange(logits.size(1), device=logits.device)
+        places = torch.arange(size + 1, device=logits.device)
+        rows = frames[:, None] < lengths[:, None, None]  # (B, T, 1)
+        blank = blank.where(rows & (places <= token_lengths[:, None, None]), NEVER)
+        label = label.where(rows & (places[:-1] < token_lengths[:, None, None]), NEVER)
+        # Sums of a long row lose in float32 what the occupations are made of; cells are few.
+        cells = blank.double(), label.double()
+        log_prob, on_blank, on_label = occupations(*cells, lengths, token_lengths)
+        ctx.save_for_backward(
+            logits, total, labels, on_blank.to(logits.dtype), on_label.to(logits.dtype)
+        )
+        ctx.fast_emit = fast_emit
+        return -log_prob.to(logits.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, weight: Tensor) -> tuple[Tensor | None, ...]:
+        logits, total, labels, on_blank, on_label = ctx.saved_tensors  # type: ignore[attr-defined]
+        weight = weight[:, None, None]
+        on_blank, on_label = on_blank * weight, on_label * (weight * (1.0 + ctx.fast_emit))  # type: ignore[attr-defined]
+        either = on_blank.clone()
+        either[:, :, :-1] += on_label
+        # A cell that no path reaches may hold NaN, which 0 times NaN would keep.
+        reached = (either != 0.0)[..., None]
+        gradient = (logits - total[..., None]).exp_().mul_(either[..., None])
+        gradient = gradient.masked_fill_(~reached, 0.0)
+        gradient[..., 0] -= on_blank
+        gradient[:, :, :-1].scatter_add_(3, labels, -on_label[..., None])
+        return gradient, None, None, None, None
+
+
+def occupations(
+    blank: Tensor, label: Tensor, lengths: Tensor, token_lengths: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the log-likelihood (B,), and the probability that an alignment takes each arc.
+
+    Args:
+        blank: (B, T, U + 1) log-probabilities of the arcs to the next frame; -inf beyond a row.
+        label: (B, T, U) log-probabilities of the arcs to the next label; -inf beyond a row.
+        lengths: (B,) valid frames.
+        token_lengths: (B,) valid tokens.
+    """
+    batch, frames, places = blank.shape
+    last = frames + places - 1  # of the anti-diagonals, of which that one holds an end alone
+    blank, label = skewed(blank), skewed(torch.nn.functional.pad(label, (0, 1), value=NEVER))
+    forward = blank.new_full((batch, last + 1, places), NEVER)
+    forward[:, 0, 0] = 0.0
+    for n in range(1, last + 1):
+        torch.logaddexp(
+            forward[:, n - 1] + blank[:, n - 1],
+            shifted(forward[:, n - 1] + label[:, n - 1]),
+            out=forward[:, n],
+        )
+    # An alignment ends behind its last frame, after its last label.
+    ends = torch.zeros(batch, last + 1, places, dtype=torch.bool, device=blank.device)
+    ends[torch.arange(batch, device=blank.device), lengths + token_lengths, token_lengths] = True
+    backward = torch.zeros_like(forward).masked_fill_(~ends, NEVER)
+    for n in range(last - 1, -1, -1):
+        onward = torch.logaddexp(
+            backward[:, n + 1] + blank[:, n], shifted(backward[:, n + 1], -1) + label[:, n]
+        )
+        backward[:, n] = torch.where(ends[:, n], 0.0, onward)
+    log_prob = backward[:, 0, 0].clone()
+    scale = log_prob.where(log_prob.isfinite(), 0.0)[:, None, None]
+    before = forward[:, :-1] - scale
+    on_blank = (before + blank + backward[:, 1:]).exp_()
+    on_label = (before + label + shifted(backward[:, 1:], -1)).exp_()
+    return log_prob, straight(on_blank, frames), straight(on_label, frames)[:, :, :-1]
+
+
+def shifted(cells: Tensor, by: int = 1) -> Tensor:
+    """Return cells (…, U + 1) moved by one place up or down; nothing comes from outside."""
+    if by > 0:
+        return torch.nn.functional.pad(cells[..., :-1], (1, 0), value=NEVER)
+    return torch.nn.functional.pad(cells[..., 1:], (0, 1), value=NEVER)
+
+
+def skewed(cells: Tensor) -> Tensor:
+    """Return cells (B, T, U + 1) by anti-diagonals: (B, T + U, U + 1), (t, u) at (t + u, u)."""
+    _, frames, places = cells.shape
+    padded = torch.nn.functional.pad(cells.transpose(1, 2), (0, places), value=NEVER)
+    # Row u of length T + U + 1, read as rows of length T + U, begins u places later.
+    flat = padded.flatten(1)[:, : places * (frames + places - 1)]
+    return flat.unflatten(1, (places, frames + places - 1)).transpose(1, 2)
+
+
+def straight(cells: Tensor, frames: int) -> Tensor:
+    """Undo `skewed`: (B, T + U, U + 1) -> (B, T, U + 1)."""
+    places = cells.size(2)
+    flat = torch.nn.functional.pad(cells.transpose(1, 2).flatten(1), (0, places))
+    return flat.unflatten(1, (places, frames + places))[:, :, :frames].transpose(1, 2)
