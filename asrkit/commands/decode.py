@@ -18,6 +18,7 @@ from asrkit.data.recordings import jobs_of
 from asrkit.errors import UserError, shown
 from asrkit.runtime import Recognizer
 from asrkit.runtime.formats import FORMATS
+from asrkit.training.progress import duration
 from asrkit.transcription.batches import Decoded, outcomes
 from asrkit.transcription.output import Output, recording_of, report
 from asrkit.transcription.shards import decode_corpus, merged
@@ -46,7 +47,14 @@ def decode(options: argparse.Namespace) -> int:
     done: dict[int, Decoded] = {}
     shown = 0  # results come by length and are shown in order, as soon as those before are there
     bar = tqdm(total=len(jobs), unit=" file", disable=None, leave=False)
-    for outcome in outcomes(recognizer, jobs, options.batch_seconds):
+    seconds = 0.0
+
+    def read(more: float) -> None:  # so that one long file shows its progress, too
+        nonlocal seconds
+        seconds += more
+        bar.set_postfix_str(f"{duration(seconds)} of audio")
+
+    for outcome in outcomes(recognizer, jobs, options.batch_seconds, read):
         bar.update()
         done[outcome.number] = outcome
         with bar.external_write_mode():

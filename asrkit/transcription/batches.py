@@ -1,8 +1,10 @@
 """Results of many recordings, those of similar length together."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from asrkit import audio
 from asrkit.audio.reading import at_16_khz
@@ -22,18 +24,27 @@ class Decoded(NamedTuple):
 
 
 def outcomes(
-    recognizer: Recognizer, jobs: list[Labelled], batch_seconds: float
+    recognizer: Recognizer,
+    jobs: list[Labelled],
+    batch_seconds: float,
+    read: Callable[[float], None] = lambda seconds: None,
 ) -> Iterator[Decoded]:
     """A result or the error of every job, in batches of similar length as files come in.
 
     Long recordings go alone and piece by piece; the numbers are the same either way.
+
+    Args:
+        recognizer: recogniser of all recordings.
+        jobs: recordings.
+        batch_seconds: audio of a batch at most.
+        read: function that is called with the seconds of each piece of audio that is read.
     """
     waiting: list[tuple[int, Any]] = []
     seconds = 0.0
     for index, job in enumerate(jobs):
         try:
             lengths: list[float] = []
-            blocks = timed(job.blocks(), lengths)
+            blocks = reported(timed(job.blocks(), lengths), read)
             begun = list(islice(blocks, 2))
             if len(begun) > 1:  # too long to be read at once
                 result = recognizer.transcribe_blocks(chain(begun, blocks))
@@ -49,6 +60,15 @@ def outcomes(
             yield from batches(recognizer, waiting, batch_seconds)
             waiting, seconds = [], 0.0
     yield from batches(recognizer, waiting, batch_seconds)
+
+
+def reported(
+    blocks: Iterator[tuple[np.ndarray, int]], read: Callable[[float], None]
+) -> Iterator[tuple[np.ndarray, int]]:
+    """Yield the blocks; call `read` with the seconds of each."""
+    for block, rate in blocks:
+        read(len(block) / rate)
+        yield block, rate
 
 
 def batches(
