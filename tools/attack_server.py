@@ -43,6 +43,7 @@ from load_test import alone, read, serving, talk, usage
 from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
+from asrkit.cli.table import head, row
 from asrkit.model_file import model_path
 
 NOISE_S = 0.25  # that p99 moves by itself: a second pass of a neighbour falls into it or not
@@ -351,7 +352,7 @@ class Trial:
             f"{before.memory:.0f}, {peak.memory:.0f}, {after.memory:.0f}",
             f"{peak.disk:.1f}, {after.disk:.1f}", f"{grown:.0f}", ", ".join(missed) or "–",
         ]  # fmt: skip
-        print(f"| {' | '.join(cells)} |", flush=True)
+        print(row(cells), flush=True)
 
     @property
     def quiet_s(self) -> float:
@@ -417,7 +418,7 @@ def main() -> int:
     if options.manifest is None:
         parser.error("a manifest is missing, as data/an4/dev.jsonl")
     chosen = options.only or list(CASES)
-    print(f"| {' | '.join(TITLES)} |\n{'|---' * len(TITLES)}|", flush=True)
+    print(head(TITLES), flush=True)
     missed: list[str] = []
     for keeps in (False, True):
         if cases := [name for name in chosen if CASES[name].keeps == keeps]:

@@ -25,6 +25,7 @@ import torch
 from load_test import serving
 from people_files import make
 
+from asrkit.cli import table
 from asrkit.data.checks.measure import ManifestEntry, inspect
 from asrkit.data.checks.utterance_checks import cancelled
 from asrkit.data.cut_audio import load_samples
@@ -68,8 +69,7 @@ def main() -> int:
     for given in map(Path, options.files):
         paths += sorted(p for p in given.iterdir() if p.is_file()) if given.is_dir() else [given]
     faults = 0
-    print("| file |", " | ".join(READERS), "| first word | said | fault |")
-    print("|---" * (len(READERS) + 4) + "|")
+    print(table.head(["file", *READERS, "first word", "said", "fault"]))
     for path, heard in zip(paths, all_heard(paths, options.model), strict=True):
         fault = fault_of(heard)
         faults += bool(fault)
@@ -235,7 +235,7 @@ def row(path: Path, heard: dict[str, Heard], fault: str) -> str:
     shown = " / ".join(said)
     shown = shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
     cells = [path.name, *(heard[name].length for name in READERS), times, shown, fault]
-    return "| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |"
+    return table.row(cells)
 
 
 if __name__ == "__main__":

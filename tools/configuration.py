@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from asrkit import search
+from asrkit.cli.table import markdown
 from asrkit.config import schema
 
 PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
@@ -60,11 +61,11 @@ def meanings(section: str) -> dict[str, str]:
 
 
 def table(keys: dict[str, Any], meanings: dict[str, str]) -> str:
-    rows = ["| key | default | takes | |", "|---|---|---|---|"]
+    rows = []
     for name, key in keys.items():
         default = f"`{as_yaml(key['default'])}`" if "default" in key else "–"
-        rows.append(f"| `{name}` | {default} | {taken(key)} | {meanings[name]} |")
-    return "\n".join(rows)
+        rows.append([f"`{name}`", default, taken(key), meanings[name]])
+    return markdown(["key", "default", "takes", ""], rows)
 
 
 def as_yaml(value: Any) -> str:

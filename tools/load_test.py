@@ -27,6 +27,8 @@ import numpy as np
 import soundfile
 from websockets.asyncio.client import connect
 
+from asrkit.cli import table
+
 PACKET_S = 0.1
 RATE = 16_000
 REACH = 240  # samples after a chunk's last frame begins that the frame needs
@@ -157,7 +159,7 @@ def row(address: str, server: int, recordings: list[np.ndarray], texts: list[str
         f"{(time.process_time() - own) / elapsed:.2f}", f"{memory:.0f}",
         f"{1000 * max(talk.late for talk in talks):.0f}", str(wrong),
     ]  # fmt: skip
-    return f"| {' | '.join(cells)} |"
+    return table.row(cells)
 
 
 def main() -> None:
@@ -177,7 +179,7 @@ def main() -> None:
         # One caller at a time: what is compared with; tests compare that with `transcribe`.
         texts = [asyncio.run(alone(address, samples)) for samples in recordings]
         print(f"{told}\n")
-        print(f"| {' | '.join(TITLES)} |\n{'|---' * len(TITLES)}|")
+        print(table.head(TITLES))
         for streams in map(int, options.streams.split(",")):
             line = row(address, process, recordings, texts, streams, options.seconds)
             print(line, flush=True)

@@ -20,6 +20,8 @@ from load_test import Talk, alone, percentiles, read, serving, talk, usage
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from asrkit.cli.table import head, row
+
 TITLES = ("minute", "calls", "partial p50, p95, p99 ms", "texts that differ", "misdeeds", "MB")
 PACKET = 1600
 
@@ -88,7 +90,7 @@ async def soak(
     good = (talker(address, recordings, i, talks) for i in range(clients[0]))
     bad = (troublemaker(address, recordings, i, deeds) for i in range(clients[1]))
     tasks = [asyncio.create_task(each) for each in (*good, *bad)]
-    print(f"| {' | '.join(TITLES)} |\n{'|---' * len(TITLES)}|")
+    print(head(TITLES))
     began, first = time.monotonic(), 0
     for minute in range(1, minutes + 1):
         await asyncio.sleep(began + 60 * minute - time.monotonic())
@@ -99,7 +101,7 @@ async def soak(
         wrong = sum(each.text != texts[each.recording] for each in new)
         partials = percentiles([p for each in new for p in each.partials])
         cells = [minute, len(new), partials, wrong, deeds[0], round(usage(process)[1])]
-        print(f"| {' | '.join(map(str, cells))} |", flush=True)
+        print(row(cells), flush=True)
     for task in tasks:
         task.cancel()
 

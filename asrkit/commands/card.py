@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from asrkit.cli.table import markdown
 from asrkit.commands.info import described
 from asrkit.config import ConfigError
 from asrkit.config.read_yaml import parse_yaml
@@ -136,8 +137,9 @@ def trained(file: ModelFile) -> str:
             "Error rates in % on its dev set, greedy, and median delays of words in ms:",
             "",
         ]
-        lines += ["| chunk | WER | CER | delay |", "|---|---|---|---|"]
-        for chunk, rate in scores["wer"].items():
-            cells = (chunk, rate, scores["cer"].get(chunk, "–"), medians.get(chunk, "–"))
-            lines.append(f"| {' | '.join(map(str, cells))} |")
+        rows = [
+            (chunk, rate, scores["cer"].get(chunk, "–"), medians.get(chunk, "–"))
+            for chunk, rate in scores["wer"].items()
+        ]
+        lines.append(markdown(["chunk", "WER", "CER", "delay"], rows))
     return "\n".join(lines) or "The model file does not tell."

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from asrkit.backends.tolerance import difference
+from asrkit.cli.table import markdown
 from asrkit.model import FULL_CONTEXT, ConformerEncoder, Context, EncoderStep, conformer
 from asrkit.model.attention import MAX_ROWS, ChunkAttention
 from asrkit.model.positions import KINDS
@@ -167,14 +168,10 @@ def test_nothing_holds_a_vector_for_each_pair(kind: str) -> None:
 
 def law_table() -> str:
     """The table of the docs: the bound that a test asserts, for each kind and law."""
-    lines = [
-        "| kind | " + " | ".join(law.name for law in LAWS) + " |",
-        "|---" * (len(LAWS) + 1) + "|",
+    rows = [
+        [f"`{kind}`", *(cell(law) if law.binds(kind) else "–" for law in LAWS)] for kind in KINDS
     ]
-    for kind in KINDS:
-        cells = [cell(law) if law.binds(kind) else "–" for law in LAWS]
-        lines.append(f"| `{kind}` | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+    return markdown(["kind", *(law.name for law in LAWS)], rows) + "\n"
 
 
 def cell(law: Law) -> str:
@@ -183,12 +180,12 @@ def cell(law: Law) -> str:
 
 def options_table() -> str:
     """The table of the docs: each kind's class and options."""
-    lines = ["| kind | class | options and their defaults |", "|---|---|---|"]
+    rows = []
     for kind, cls in KINDS.items():
         listed = ", ".join(f"`{name}: {yaml(p)}`" for name, p in KINDS.options(kind).items())
         name = f"[{cls.__name__}](position-classes.md#{cls.__module__}.{cls.__name__})"
-        lines.append(f"| `{kind}` | {name} | {listed or '–'} |")
-    return "\n".join(lines) + "\n"
+        rows.append([f"`{kind}`", name, listed or "–"])
+    return markdown(["kind", "class", "options and their defaults"], rows) + "\n"
 
 
 def yaml(option: inspect.Parameter) -> str:

@@ -22,6 +22,7 @@ from tqdm import tqdm
 
 from asrkit.atomic_write import replacing
 from asrkit.build import build_model
+from asrkit.cli.table import markdown
 from asrkit.config import parse_config
 from asrkit.model import ConformerEncoder
 from asrkit.model.context import FEATURE_FRAME_MS
@@ -210,10 +211,7 @@ def report(title: str, facts: dict[str, str], rows: Sequence[Row], file: Path | 
     print(f"## {title}\n")
     print("\n".join(f"- {name}: {fact}" for name, fact in facts.items()), end="\n\n")
     columns = list(rows[0])
-    print("| " + " | ".join(columns) + " |")
-    print("|" + "---|" * len(columns))
-    for row in rows:
-        print("| " + " | ".join(cell(row[column]) for column in columns) + " |")
+    print(markdown(columns, [[cell(row[column]) for column in columns] for row in rows]))
     if file:
         with replacing(file) as temporary:
             everything = {"title": title, **facts, "rows": rows}

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from asrkit.cli.table import markdown
+
 Scores = dict[str, Any]  # of one model, as `asrkit evaluate --format json` writes them
 
 NOTES = """\
@@ -47,7 +49,7 @@ def report(facts: Mapping[str, str], rows: Sequence[Row], base: str) -> str:
     bases = [row for row in with_models if row.change == base]
     titles = ["change", "seeds", *(f"WER {name}" for name in contexts), "against the base, %",
               "minutes"]  # fmt: skip
-    lines = [titles, ["---"] * len(titles)]
+    lines = []
     for row in rows:
         name = f"{row.change} `{' '.join(row.overrides)}`" if row.overrides else row.change
         if not row.models:
@@ -57,9 +59,8 @@ def report(facts: Mapping[str, str], rows: Sequence[Row], base: str) -> str:
         gains = [gain(each, row) for each in bases if each is not row]
         rates = [mean_and_range(row.rates(context)) for context in contexts]
         lines.append([name, str(len(row.models)), *rates, *(gains or [""]), f"{minutes:.0f}"])
-    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
     listed = "".join(f"- {name}: {value}\n" for name, value in facts.items())
-    return f"# What pays\n\n{listed}\n{table}\n{NOTES}"
+    return f"# What pays\n\n{listed}\n{markdown(titles, lines)}\n\n{NOTES}"
 
 
 def mean_and_range(rates: Sequence[float]) -> str:

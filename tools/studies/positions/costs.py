@@ -1,4 +1,4 @@
-"""What each kind costs, with random weights: python -m tools.studies.positions.costs --output FILE
+"""What each kind costs, with random weights: python -m tools.studies.positions.costs
 
 All kinds take turns in one process of one thread, so that what else the machine does meets all of
 them alike; the memory of each is measured in a process of its own, as a peak never goes down.
@@ -7,25 +7,22 @@ them alike; the memory of each is measured in a process of its own, as a peak ne
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from tqdm import tqdm
 
-from asrkit.atomic_write import replacing
 from asrkit.build import build_model
 from asrkit.cli.options import parser
 from asrkit.cli.run import run_command
+from asrkit.cli.table import markdown
 from asrkit.config import load_config
 from asrkit.model import FULL_CONTEXT, ConformerEncoder, Context, EncoderStep
 from asrkit.model.positions import KINDS
-from tools.studies.positions.corpora import CONFIG
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from bench_offline import peak_megabytes
@@ -44,16 +41,16 @@ ROUNDS, STREAM_SECONDS, MEMORY_SECONDS, LIMIT = 5, 30.0, 60.0, 120.0
 # By default glibc keeps a varying amount of freed memory; with this setting it returns all large
 # blocks, and the same pass has the same peak to a tenth of a megabyte.
 GIVE_BACK = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+CONFIG = "conf/positions.yaml"
 BASELINE = "none"  # whose parameters are not the encoding's
 
 
 def main(argv: list[str] | None = None) -> int:
     arguments = parser(
         "tools.studies.positions.costs", __doc__,
-        "python -m tools.studies.positions.costs --kinds none rotary --output exp/costs.json",
+        "python -m tools.studies.positions.costs --kinds none rotary",
     )  # fmt: skip
     arguments.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), metavar="KIND")
-    arguments.add_argument("--output", type=Path, help="JSON file")
     arguments.add_argument("--memory-of", choices=KINDS, help="only print the memory of this kind")
     arguments.add_argument("overrides", nargs="*", metavar="section.key=value")
     return run_command(costs, arguments, argv)
@@ -66,26 +63,21 @@ def costs(options: argparse.Namespace) -> int:
         return 0
     # Before anything is built here: on Linux a child's peak starts at its parent's.
     memory = {kind: memory_of(kind, options.overrides) for kind in tqdm(options.kinds, "memory")}
+    context = Context(CHUNK_SIZE, LEFT_CONTEXT)
     steps = {
-        kind: EncoderStep(
-            encoder_of(kind, options.overrides), Context(CHUNK_SIZE, LEFT_CONTEXT)
-        ).eval()
+        kind: EncoderStep(encoder_of(kind, options.overrides), context).eval()
         for kind in options.kinds
     }
     times = step_times(steps)
     baseline = num_parameters(encoder_of(BASELINE, options.overrides))
-    rows = {
-        kind: {
-            "position_parameters": num_parameters(step.encoder) - baseline,
-            "table_bytes": table_bytes(step),
-            "memory_megabytes": memory[kind],
-            "milliseconds": times[kind],
-        }
-        for kind, step in steps.items()
-    }
-    with replacing(options.output) as temporary:
-        made = {"overrides": options.overrides, "commit": facts_of_machine()["commit"]}
-        temporary.write_text(json.dumps(made | {"kinds": rows}, indent=1), encoding="utf-8")
+    rows = []
+    for kind, step in steps.items():
+        mega = "–" if memory[kind] is None else f"{memory[kind]:.0f}"
+        own = num_parameters(step.encoder) - baseline
+        rows.append([kind, f"{own:,}", times[kind], mega, f"{table_bytes(step) / 1000:.1f}"])
+    print("".join(f"- {name}: {fact}\n" for name, fact in facts_of_machine().items()))
+    titles = ["kind", "parameters of the position", "ms a chunk", "memory, MB", "tables, kB"]
+    print(markdown(titles, rows))
     return 0
 
 
@@ -135,19 +127,19 @@ def memory_of(kind: str, overrides: list[str]) -> float | None:
     return None if done.returncode else float(json.loads(done.stdout))
 
 
-def step_times(steps: dict[str, EncoderStep]) -> dict[str, Any]:
-    """Median and the middle 90 % of the milliseconds of a chunk, by kind; None if it failed."""
+def step_times(steps: dict[str, EncoderStep]) -> dict[str, str]:
+    """Median and the middle 90 % of the milliseconds of a chunk, by kind; "–" if it failed."""
     feats = random_feats(STREAM_SECONDS)
     chunks = [c for c in feats.split(CHUNK_FEATS, 1) if c.size(1) == CHUNK_FEATS]
     passes = {kind: partial(stream, step, chunks) for kind, step in steps.items()}
-    times: dict[str, Any] = {}
+    times = {}
     for kind, rounds in round_robin(passes, ROUNDS, True, LIMIT, "time of a chunk").items():
         if isinstance(rounds, Failure):
-            times[kind] = None
+            times[kind] = "–"
             continue
-        milliseconds = [1000 * seconds for each in rounds for seconds in each]
-        low, high = np.percentile(milliseconds, [5, 95])
-        times[kind] = [statistics.median(milliseconds), float(low), float(high)]
+        seconds = [1000 * each for steps_of_round in rounds for each in steps_of_round]
+        low, median, high = np.percentile(seconds, [5, 50, 95])
+        times[kind] = f"{median:.2f} ({low:.2f}–{high:.2f})"
     return times
 
 
