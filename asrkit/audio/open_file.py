@@ -20,12 +20,9 @@ from asrkit.audio.file import (
 from asrkit.audio.joined import JoinedFile, layout_of
 from asrkit.audio.sndfile import SndFile, is_exact, open_sndfile
 
-# Endings of formats without a header, which are known by their ending alone.
-HEADERLESS = (".gsm", ".vox")
-
 
 @contextmanager
-def opened(source: Source, track: int | None = None) -> Iterator[AudioFile]:
+def opened(source: Source, track: int | None = None, ending: str = "") -> Iterator[AudioFile]:
     """Open a file, which is closed with the block.
 
     libsndfile reads what it reads exactly, FFmpeg everything else that it plays. A path is always
@@ -34,12 +31,13 @@ def opened(source: Source, track: int | None = None) -> Iterator[AudioFile]:
     Args:
         source: path of a file, or a file in memory.
         track: number of the audio track in a container, from 0; None for the default one.
+        ending: ending of the file's own name, such as ".gsm", if its path has another name.
 
     Raises:
         AudioError: for a file that cannot be read.
     """
     try:
-        file = open_audio(source, track)
+        file = open_audio(source, track, ending)
     except OSError as error:
         why = error.strerror or error
         raise AudioError(f"{name_of(source)} cannot be read: {why}") from error
@@ -49,7 +47,7 @@ def opened(source: Source, track: int | None = None) -> Iterator[AudioFile]:
         file.close()
 
 
-def open_audio(source: Source, track: int | None = None) -> AudioFile:
+def open_audio(source: Source, track: int | None = None, ending: str = "") -> AudioFile:
     """The open file; the caller closes it.
 
     Raises:
@@ -69,17 +67,17 @@ def open_audio(source: Source, track: int | None = None) -> AudioFile:
     ffmpeg = partial(open_ffmpeg, source, name, track, known)
     file, problem = None, "its header states no length"
     try:
-        file = open_sndfile(source)
+        file = open_sndfile(source, ending)
     except soundfile.LibsndfileError as error:
         problem = error.error_string
     if file is not None and is_exact(file) and not (track or layout.damage or layout.has_tracks):
         cut = [] if layout.is_complete else ["is cut off: its last page is missing"]
-        return SndFile(file, source, ffmpeg, cut)
+        return SndFile(file, source, ffmpeg, cut, ending)
     try:
         other = ffmpeg()
     except AudioError as error:
         if file is not None and not track and 0 < file.frames <= MAX_SECONDS * file.samplerate:
-            return SndFile(file, source, ffmpeg, known)
+            return SndFile(file, source, ffmpeg, known, ending)
         if file is not None:
             file.close()
         if not isinstance(error, NotAudioError):

@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import soundfile
@@ -21,6 +22,8 @@ from asrkit.audio.file import (
 UNKNOWN_SIZES = (0x7FFFF000, 0xFFFFF000)  # a size with these bits stands for "until the end"
 # In libsndfile's log: stated and real bytes of the file and its chunks. It doubts other fields too.
 SIZES = re.compile(r"^(?! *(?:Bytes/sec|Block Align)).*?(\d+) \(?should be (\d+)", re.MULTILINE)
+# Formats without a header, which are known by their ending alone.
+HEADERLESS = {".gsm": "GSM610", ".vox": "VOX_ADPCM"}
 SHORTEST_CUT = 0.01  # seconds; some writers count their header in
 
 
@@ -32,6 +35,7 @@ class SndFile(AudioFile):
         source: where it came from.
         instead: opens the same source in another reader. It goes on where libsndfile fails.
         known: lines about the end of the file that are known already.
+        ending: as `open_sndfile` takes it.
     """
 
     def __init__(
@@ -40,9 +44,11 @@ class SndFile(AudioFile):
         source: Source,
         instead: Callable[[], AudioFile],
         known: Sequence[str] = (),
+        ending: str = "",
     ) -> None:
         super().__init__(name_of(source), file.samplerate, file.channels, file.frames)
         self._file, self._source, self._instead, self._known = file, source, instead, known
+        self._ending = ending
 
     def blocks(self, size: int, first: int = 0, count: int | None = None) -> Iterator[np.ndarray]:
         self.problems = []
@@ -69,7 +75,7 @@ class SndFile(AudioFile):
             skipped = 0
         else:
             self._file.close()  # every call reads from the beginning
-            self._file, skipped = open_sndfile(self._source), first
+            self._file, skipped = open_sndfile(self._source, self._ending), first
         while skipped:
             skipped -= len(block := self._block(min(size, skipped)))
             if not len(block):
@@ -129,8 +135,12 @@ class SndFile(AudioFile):
         self._file.close()
 
 
-def open_sndfile(source: Source) -> soundfile.SoundFile:
+def open_sndfile(source: Source, ending: str = "") -> soundfile.SoundFile:
     """The file as libsndfile opens it.
+
+    Args:
+        source: path of a file, or a file in memory.
+        ending: ending of the file's own name, if its path has another name.
 
     Raises:
         soundfile.LibsndfileError: if it does not.
@@ -139,9 +149,12 @@ def open_sndfile(source: Source) -> soundfile.SoundFile:
     """
     if not isinstance(source, (str, Path)):
         return soundfile.SoundFile(bytes_of(source))
+    form: dict[str, Any] = {}
+    if ending in HEADERLESS:
+        form = {"format": "RAW", "subtype": HEADERLESS[ending], "channels": 1, "samplerate": 8000}
     path = Path(source).absolute()  # or libsndfile takes "-" for standard input
     try:  # bytes, for soundfile cannot encode every name that a file may have
-        return soundfile.SoundFile(os.fsencode(path) if os.name == "posix" else path)
+        return soundfile.SoundFile(os.fsencode(path) if os.name == "posix" else path, **form)
     except TypeError as error:  # soundfile takes .raw for headerless samples
         raise AudioError(
             f"{name_of(source)} is headerless audio: give it a header, or stream it as -"

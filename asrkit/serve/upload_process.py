@@ -2,8 +2,9 @@
 
 A file can be made to crash what reads it, to hang it or to fill its memory. That is this process,
 which has no more than MEMORY bytes, SECONDS of processor time and STORAGE bytes of a file. It
-imports no torch, so that it starts fast. It reads the path of one file from standard input, and
-writes frames to standard output: a kind, the number of bytes, the bytes.
+imports no torch, so that it starts fast. It reads two lines from standard input, the path of a file
+and the ending of its own name, and writes frames to standard output: a kind, the number of bytes,
+the bytes.
 """
 
 import os
@@ -28,7 +29,8 @@ BLOCK_S = 5.0
 
 def main(memory: str, seconds: str, storage: str) -> None:
     """Write the frames of a file: header, samples and end, or why there are no more."""
-    path, sink = os.fsdecode(sys.stdin.buffer.readline()).rstrip("\n"), sys.stdout.buffer
+    path, ending = (os.fsdecode(sys.stdin.buffer.readline()).rstrip("\n") for _ in range(2))
+    sink = sys.stdout.buffer
     if not path:  # the server has ended
         return
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())  # what decoders complain of
@@ -36,7 +38,7 @@ def main(memory: str, seconds: str, storage: str) -> None:
         os.nice(5)  # live calls come first
     confine(int(memory), int(seconds), int(storage))
     try:
-        write(path, sink)
+        write(path, ending, sink)
     except AudioError as error:  # whose message names the file
         put(sink, ERROR, str(error).replace(path, "the file").encode())
     except MemoryError:
@@ -58,13 +60,13 @@ def confine(memory: int, seconds: int, storage: int) -> None:
             resource.setrlimit(getattr(resource, kind), (limit, limit + (kind == "RLIMIT_CPU")))
 
 
-def write(path: str, sink: BinaryIO) -> None:
+def write(path: str, ending: str, sink: BinaryIO) -> None:
     """Write the frames of a file.
 
     Raises:
         AudioError: for a file that cannot be read.
     """
-    with opened(path) as file:
+    with opened(path, ending=ending) as file:
         known = UNKNOWN if file.num_samples is None else file.num_samples
         put(sink, HEADER, FORMAT.pack(file.sample_rate, known))
         mixer = Mixer(file.name)

@@ -54,8 +54,9 @@ class Decoding:
         warnings: a line for each thing that is not read of the file; complete after `blocks`.
     """
 
-    def __init__(self, decoders: "Decoders", path: Path) -> None:
-        self._decoders, self._path, self._limits = decoders, path, decoders.limits
+    def __init__(self, decoders: "Decoders", path: Path, ending: str) -> None:
+        self._decoders, self._limits = decoders, decoders.limits
+        self._path, self._ending = path, ending
         self._process: Process | None = None  # none while it waits for a place
         self._is_long = False  # whether it has a place of long files
         self.sample_rate = self.num_samples = 0
@@ -92,7 +93,7 @@ class Decoding:
     async def _open(self) -> None:
         self._process = await self._decoders.enter()
         assert self._process.stdin is not None  # for mypy
-        self._process.stdin.write(os.fsencode(self._path) + b"\n")
+        self._process.stdin.write(os.fsencode(f"{self._path}\n{self._ending}\n"))
         kind, data = await self._frame()
         if kind != HEADER or len(data) != FORMAT.size:
             raise self._broken("no header")
@@ -215,14 +216,18 @@ class Decoders:
         self._long = asyncio.Semaphore(self.limits.decoders - self.limits.decoders // 4)
 
     @asynccontextmanager
-    async def decoding(self, path: Path) -> AsyncIterator[Decoding]:
+    async def decoding(self, path: Path, ending: str) -> AsyncIterator[Decoding]:
         """A file's header and samples; waits for a free process.
+
+        Args:
+            path: file to read.
+            ending: ending of its own name, or "".
 
         Raises:
             RefusedError: if too many wait already.
             UserError: for a file that cannot be decoded within the limits.
         """
-        decoding = Decoding(self, path)
+        decoding = Decoding(self, path, ending)
         try:
             await decoding.start()
             yield decoding

@@ -23,7 +23,7 @@ from asrkit.serve.server import Limits, Server
 from tests.conftest import PROJECT
 from tests.serve.running import serving
 
-BODY = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n%s\r\n--b--\r\n'
+BODY = b'--b\r\nContent-Disposition: form-data; name="file"; filename="%s"\r\n\r\n%s\r\n--b--\r\n'
 HEAD = (
     b"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n"
     b"Content-Type: multipart/form-data; boundary=b\r\n\r\n"
@@ -37,11 +37,11 @@ def silence(seconds: int) -> bytes:
     return file.getvalue()
 
 
-def uploading(address: str, data: bytes) -> socket.socket:
+def uploading(address: str, data: bytes, name: str = "a") -> socket.socket:
     """A connection that has uploaded a file, and waits for its text."""
     host, _, port = address.partition(":")
     one = socket.create_connection((host, int(port)), timeout=10)
-    body = BODY % data
+    body = BODY % (name.encode(), data)
     one.sendall(HEAD % len(body) + body)
     return one
 
@@ -73,7 +73,8 @@ def test_hours_of_silence_whose_clients_leave_keep_no_place(
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="files without names are Linux's")
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_a_server_that_ends_leaves_no_upload_behind(tmp_path: Path, how: int) -> None:
+@pytest.mark.parametrize("name", ["a", "a.gsm"])
+def test_a_server_that_ends_leaves_no_upload_behind(tmp_path: Path, how: int, name: str) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "asrkit.serve", "--port", "0", "--streams", "5"],
         cwd=PROJECT, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)},
@@ -81,11 +82,26 @@ def test_a_server_that_ends_leaves_no_upload_behind(tmp_path: Path, how: int) ->
     assert process.stderr is not None
     address = process.stderr.readline().strip().rpartition("http://")[2].rstrip("/")
     threading.Thread(target=process.stderr.read, daemon=True).start()
-    with uploading(address, silence(3600) + bytes(2_000_000)):
+    with uploading(address, silence(3600) + bytes(2_000_000), name):
         time.sleep(1.5)
         process.send_signal(how)
         process.wait(timeout=30)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("ending", "subtype"), [(".gsm", "GSM610"), (".VOX", "VOX_ADPCM")])
+def test_a_format_without_a_header_is_known_by_the_ending_of_the_upload(
+    address: str, served: Recognizer, recordings: list[tuple[Path, np.ndarray]], tmp_path: Path,
+    ending: str, subtype: str,
+) -> None:  # fmt: skip
+    path = tmp_path / f"a{ending}"
+    samples = soundfile.read(recordings[0][0])[0][::2]
+    soundfile.write(path, samples, 8000, format="RAW", subtype=subtype)
+    url = f"http://{address}/v1/audio/transcriptions"
+    answer = httpx.post(url, files={"file": (path.name, path.read_bytes())}, timeout=30)
+    assert answer.json()["text"] == served.transcribe(path).text != ""
+    # Control: by another name it is not audio.
+    assert httpx.post(url, files={"file": ("a", path.read_bytes())}, timeout=30).is_error
 
 
 @pytest.mark.parametrize("is_stated", [True, pytest.param(False, marks=pytest.mark.slow)])

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from asrkit.audio.open_file import HEADERLESS
+from asrkit.audio.sndfile import HEADERLESS
 from asrkit.errors import UserError, shown
 from asrkit.registry import refusal
 from asrkit.runtime import Recognizer, Segment, formats
@@ -72,7 +72,7 @@ async def answer(
     asked: "Asked", path: Path, server: Server, decoders: Decoders, stack: AsyncExitStack
 ) -> Response:
     """The response to a request whose file lies at `path`; the stack ends what it begins."""
-    decoding = await stack.enter_async_context(decoders.decoding(path))
+    decoding = await stack.enter_async_context(decoders.decoding(path, asked.ending))
     phrases, left_out = await server.preferred(asked.model, asked.phrases)
     asked.warnings.append(left_out)
     recognizer = await server.recognizer_for(asked.model, phrases)
@@ -165,6 +165,8 @@ class Asked:
             self.model, instead = server.openai_model(texts.get("model"))
         except UserError as error:
             raise RefusedError(404, "model_not_found", str(error)) from None
+        ending = Path(file.filename or "").suffix.lower()
+        self.ending = ending if ending in HEADERLESS else ""
         self.file, self.form = file, texts.get("response_format", "json")
         if self.form not in FORMATS:
             raise UserError(f"response_format {refusal(self.form, FORMATS)}")
@@ -242,22 +244,19 @@ def verbose(number: int, segment: Segment) -> dict[str, Any]:
 async def saved(file: UploadFile, server: Server, stack: AsyncExitStack) -> Path:
     """A copy of an upload, in a file that is deleted with the stack.
 
-    On Linux the file has no name, and a process that is killed leaves nothing behind. A format that
-    is known by its ending alone needs a name.
+    On Linux the file has no name, and a process that is killed leaves nothing behind.
 
     Raises:
         RefusedError: for one that is too large.
     """
     left = server.limits.upload_mb * 1_000_000
-    ending = Path(file.filename or "").suffix.lower()
-    ending = ending if ending in HEADERLESS else ""
-    nameless = DESCRIPTORS.is_dir() and not ending
+    nameless = DESCRIPTORS.is_dir()
     if nameless:
         copy: Any = tempfile.TemporaryFile(prefix="asrkit-")  # noqa: SIM115
         stack.enter_context(copy)
         path = DESCRIPTORS / str(copy.fileno())
     else:
-        copy = tempfile.NamedTemporaryFile(prefix="asrkit-", suffix=ending, delete=False)  # noqa: SIM115
+        copy = tempfile.NamedTemporaryFile(prefix="asrkit-", delete=False)  # noqa: SIM115
         stack.callback(os.unlink, copy.name)
         path = Path(copy.name)
     with nullcontext(copy) if nameless else copy:
