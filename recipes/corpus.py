@@ -53,11 +53,13 @@ def command_line(name: str, url: str, example: str | None = None) -> argparse.Ar
         script, description=about, epilog=f"example: python {script} {example}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("--output-dir", type=Path, required=True, help="where the manifests go")
+    parser.add_argument(
+        "--output-dir", type=Path, required=True, help="folder to write the manifests to"
+    )
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--data-dir", type=Path, help="the unpacked corpus, or a prepared folder")
     source.add_argument("--download", action="store_true", help="fetch the public archive")
-    parser.add_argument("--url", default=url, help="what to fetch, URL or path (%(default)s)")
+    parser.add_argument("--url", default=url, help="URL or path to fetch (%(default)s)")
     return parser
 
 
@@ -81,10 +83,10 @@ def prepare(
     """Find or fetch a corpus and write its manifests; returns the exit code.
 
     Args:
-        name: of the recipe's folder.
-        args: of `command_line`.
+        name: name of the recipe's folder.
+        args: parsed arguments of `command_line`.
         marker: a path that only the original has, in the folder or in one of its folders.
-        download: what --download does.
+        download: function that --download calls.
         read: the original to utterances.
         large: write train.jsonl.gz too, see `write_cuts`.
         arrange: the splits that were read to those that are written.

@@ -41,7 +41,7 @@ LIKE_SERVE = ("--endpoint-ms", "1000", "--second-pass", "full")  # what an uploa
 
 
 class Heard(NamedTuple):
-    """What one reader makes of a file."""
+    """The reading that one reader makes of a file."""
 
     seconds: float | None = None  # None: refused
     said: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ def main() -> int:
     parser.add_argument("files", nargs="*", metavar="FILE", help="files, or folders of them")
     parser.add_argument("--model", default="small-en-alnum", help="default small-en-alnum")
     parser.add_argument("--make", metavar="OUT", help="write files of many kinds there first")
-    parser.add_argument("--speech", help="what is said in them: a wav file of some seconds")
+    parser.add_argument("--speech", help="speech to write into them: a wav file of some seconds")
     parser.add_argument("--only-faults", action="store_true", help="print rows that disagree")
     options = parser.parse_args()
     if bool(options.make) != bool(options.speech) or not (options.make or options.files):
@@ -80,7 +80,7 @@ def main() -> int:
 
 
 def all_heard(paths: Sequence[Path], model: str) -> list[dict[str, Heard]]:
-    """What each reader makes of every file."""
+    """Return what each reader makes of every file."""
     with tempfile.TemporaryDirectory() as folder:
         # Numbered names, for recordings of one name may lie in several folders.
         links = [Path(folder) / f"{n:04}{path.suffix}" for n, path in enumerate(paths)]
@@ -188,14 +188,14 @@ def trained(path: Path) -> Heard:
 
 
 def checked(path: Path) -> Heard:
-    """What `asrkit data check` knows of a line with the file."""
+    """Return what `asrkit data check` knows of a line with the file."""
     facts = inspect(ManifestEntry("", 1, Utterance(id=str(path), audio=str(path), text="x")))
     lines = [facts.problem, *facts.notes, facts.signal and cancelled(facts, None)]
     return Heard(facts.seconds, tuple(str(each).removeprefix(f"{path} ") for each in lines if each))
 
 
 def fault_of(heard: dict[str, Heard]) -> str:
-    """What is wrong with the readings of a file; empty if they agree, or a line says why not."""
+    """Return what is wrong with the readings of a file; empty if they agree, or a line says why not."""
     ours = [heard[name] for name in READERS[1:]]
     ffmpeg, decode = heard["ffmpeg"], heard["decode"]
     faults = []

@@ -44,7 +44,7 @@ def page() -> str:
 
 
 def described(section: dict[str, Any]) -> str:
-    """What a section says of itself."""
+    """Return what a section says of itself."""
     text = section.get("description", "")
     return f"{' '.join(text.split())}\n\n" if text else ""
 

@@ -28,7 +28,7 @@ def sees(query: int, key: int) -> str:
 
 
 def mask() -> None:
-    """Which frames a frame sees: chunks of 4, 4 frames to the left, 2 to the right."""
+    """Draw which frames a frame sees: chunks of 4, 4 frames to the left, 2 to the right."""
     kinds = {"chunk": "blue", "left": "pale", "right": "orange", "": "empty"}
     size, x0, y0 = 22, 150, 30
     parts = [

@@ -1,4 +1,4 @@
-"""What nobody could try without a GPU, in ten minutes on a machine that has one: make gpu-check
+"""Check what needs a GPU, in ten minutes on a machine that has one: make gpu-check
 
 Prints a line a check. Exit status: 0 all passed, 1 one failed, 2 there is no GPU.
 """
@@ -65,7 +65,7 @@ def losses(device: str) -> tuple[bool, str]:
 
 
 def waits(device: str) -> tuple[bool, str]:
-    """How often forward and backward make the CPU wait for the card, and seconds of a step."""
+    """Count how often forward and backward make the CPU wait for the card, and seconds of a step."""
     _, _, synchronisations = step(device, False)
     start = time.perf_counter()
     for _ in range(5):

@@ -1,4 +1,4 @@
-"""Who imports whom in asrkit, layer by layer: python tools/imports.py"""
+"""Print who imports whom in asrkit, layer by layer: python tools/imports.py"""
 
 import ast
 import sys

@@ -1,4 +1,4 @@
-"""How long the clients of `asrkit serve` wait, many at a time, over real sockets.
+"""Measure how long the clients of `asrkit serve` wait, many at a time, over real sockets.
 
     python tools/load_test.py --model small-en-alnum --streams 10,50,100 data/an4/dev.jsonl
 
@@ -41,7 +41,7 @@ TITLES = (
 
 
 class Talk(NamedTuple):
-    """What one recording of one client came to."""
+    """The outcome of one recording of one client."""
 
     partials: list[float]  # seconds from the packet that completes a chunk to its message
     final: float  # seconds from the end of the audio to the last message
@@ -59,8 +59,8 @@ async def talk(
     """A call that says one recording.
 
     Args:
-        address: of the server.
-        samples: of the recording.
+        address: address of the server.
+        samples: samples of the recording.
         recording: its number.
         heard: is called with each live text: when its audio was sent, and how late it is.
     """
@@ -113,7 +113,7 @@ async def doing(work: Coroutine[Any, Any, None]) -> AsyncIterator["asyncio.Task[
 async def caller(
     address: str, recordings: list[np.ndarray], number: int, until: float, begin: float
 ) -> list[Talk]:
-    """One recording after another, from a moment of its own on."""
+    """Stream one recording after another, from a moment of its own on."""
     await asyncio.sleep(begin)
     talks = []
     while time.monotonic() < until:
@@ -166,7 +166,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--model", default="small-en-alnum")
     parser.add_argument("--streams", default="10,50,100")
-    parser.add_argument("--seconds", type=float, default=20.0, help="of each row")
+    parser.add_argument("--seconds", type=float, default=20.0, help="seconds of each row")
     parser.add_argument("--serve", default="", help="more options of asrkit serve, in one string")
     parser.add_argument("--peer", help="folder of an export for sherpa-onnx, which is measured")
     parser.add_argument("manifest", type=Path)
@@ -199,7 +199,7 @@ def serving(
     """A server in a process of its own: its address, its process id, and what it told.
 
     Args:
-        command: of Python.
+        command: arguments of Python.
         log: file for what it writes to standard error; None for a temporary one.
         environment: variables beside those of this process.
     """

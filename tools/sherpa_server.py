@@ -36,7 +36,7 @@ class Peer:
         self.wake = asyncio.Event()
 
     async def decode(self) -> None:
-        """All that is ready, again and again."""
+        """Decode all that is ready, again and again."""
         loop = asyncio.get_running_loop()
         while True:
             await self.wake.wait()

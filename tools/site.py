@@ -31,7 +31,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Keep only the words of a recipe's links to files that are no pages."""
+    """Keep only the words of a recipe's links to files that are not pages."""
     if not page.file.src_uri.startswith("recipes/"):
         return markdown
 

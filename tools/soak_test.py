@@ -29,7 +29,7 @@ PACKET = 1600
 async def talker(
     address: str, recordings: list[np.ndarray], number: int, talks: list[Talk]
 ) -> None:
-    """One recording after another."""
+    """Stream one recording after another."""
     await asyncio.sleep(number * 0.3)
     while True:
         recording = (7 * number + len(talks)) % len(recordings)
@@ -37,7 +37,7 @@ async def talker(
 
 
 async def misbehave(address: str, samples: np.ndarray, draw: random.Random) -> None:
-    """One call of a client that nobody wishes for."""
+    """Make one call of a client that nobody wishes for."""
     deed = draw.choice(["leaves", "silent", "deaf", "dies", "returns", "lies", "garbage", "floods"])
     start = {"type": "start"}
     if deed == "lies":

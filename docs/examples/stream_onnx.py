@@ -12,7 +12,7 @@ import onnxruntime
 
 
 class Stream:
-    """One stream of samples; any number of them share a session."""
+    """A stream of samples; any number of streams share a session."""
 
     def __init__(self, session: onnxruntime.InferenceSession) -> None:
         about = session.get_modelmeta().custom_metadata_map

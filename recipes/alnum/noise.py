@@ -21,7 +21,7 @@ def make_noises(rows: list[Utterance], count: int, folder: Path, seed: int) -> l
     Args:
         rows: recordings at RATE, whose voices make the talk.
         count: files to make.
-        folder: for their audio.
+        folder: folder of their audio.
         seed: another seed, other noises.
     """
     folder.mkdir(parents=True, exist_ok=True)

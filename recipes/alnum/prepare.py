@@ -61,7 +61,7 @@ def make_strings(rows: list[Utterance], count: int, folder: Path, seed: int) -> 
     Args:
         rows: recordings of one digit each.
         count: strings to make.
-        folder: for their audio.
+        folder: folder of their audio.
         seed: another seed, other strings.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -140,16 +140,18 @@ def command_line() -> argparse.ArgumentParser:
         epilog="example: python recipes/alnum/prepare.py --output-dir data/alnum",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--output-dir", type=Path, required=True, help="where the manifests go")
     parser.add_argument(
-        "--data-dir", type=Path, help="what holds an4, fsdd and digits (beside --output-dir)"
+        "--output-dir", type=Path, required=True, help="folder to write the manifests to"
+    )
+    parser.add_argument(
+        "--data-dir", type=Path, help="folder with an4, fsdd and digits (beside --output-dir)"
     )
     parser.add_argument(
         "--repeat", type=repetition, nargs="*", default=[("an4", 2)], metavar="CORPUS=N",
         help="repetitions of a corpus in an epoch; the others have one (an4=2)",
     )  # fmt: skip
     parser.add_argument("--strings", type=int, default=1000, help="strings of digits (1000)")
-    parser.add_argument("--seed", type=int, default=0, help="of strings and noises (0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of strings and noises (0)")
     return parser
 
 

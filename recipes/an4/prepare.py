@@ -41,7 +41,7 @@ def read_original(found: Path, output: Path) -> Splits:
 
 
 def read_part(root: Path, part: str, output: Path) -> list[Utterance]:
-    """One official part, "train" or "test", in the order of its list of files."""
+    """Return an official part, "train" or "test", in the order of its list of files."""
     texts = read_transcripts(root / "etc" / f"an4_{part}.transcription")
     rows: list[Utterance] = []
     list_path = root / "etc" / f"an4_{part}.fileids"

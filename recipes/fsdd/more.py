@@ -21,7 +21,7 @@ def add_digits(folders: list[Path], limit: int, output: Path, splits: Splits) ->
         folders: prepared corpora.
         limit: most utterances of each, evenly spread over its train.
         output: folder for their audio, at RATE.
-        splits: of fsdd.
+        splits: splits of fsdd.
     """
     train = list(splits["train"])
     for folder in folders:

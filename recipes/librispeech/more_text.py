@@ -113,7 +113,7 @@ def quotes(path: Path) -> Iterator[str]:
 
 
 def definitions(path: Path) -> Iterator[str]:
-    """What a dictionary in dictd's format says, without headwords and grammar."""
+    """Return the texts of a dictionary in dictd's format says, without headwords and grammar."""
     text = unzipped(path)
     text = re.sub(r"\[[^\]]{0,300}\]|\([^)]{0,80}\)|--\s?[A-Z][\w. ()&]*", "", text)
     text = re.sub(r"^\S.*\\.*\n|^\S.{0,60}\n(?=\s)|^\s+(?:n|v|adj|adv|\w\w)?\s*\d+[.:]|^\s*Syn: .*",
@@ -130,7 +130,7 @@ def articles(path: Path) -> Iterator[str]:
 
 
 class Source(NamedTuple):
-    """Where a package has its texts."""
+    """Return the folder of a package's texts."""
 
     package: str
     pattern: str  # of files, under --root
@@ -154,7 +154,7 @@ Runs = set[tuple[str, ...]]  # of RUN words
 
 
 def runs(words: list[str]) -> Iterator[tuple[str, ...]]:
-    """All RUN words in a row."""
+    """Yield all RUN words in a row."""
     return zip(*(words[i:] for i in range(RUN)), strict=False)
 
 
@@ -214,9 +214,11 @@ def command_line() -> argparse.ArgumentParser:
         "data/librispeech5/dev.jsonl",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("--output-dir", type=Path, required=True, help="where the texts go")
     parser.add_argument(
-        "--root", type=Path, default=Path("/"), help="where packages were unpacked (default /)"
+        "--output-dir", type=Path, required=True, help="folder to write the texts to"
+    )
+    parser.add_argument(
+        "--root", type=Path, default=Path("/"), help="folder of the unpacked packages (default /)"
     )
     parser.add_argument(
         "--without", type=Path, nargs="+", default=[], metavar="MANIFEST",
@@ -225,7 +227,7 @@ def command_line() -> argparse.ArgumentParser:
     known = ", ".join(SOURCES)
     parser.add_argument(
         "--sources", nargs="+", default=[], choices=SOURCES, metavar="NAME",
-        help=f"of {known} (default: all that are installed)",
+        help=f"sources: {known} (default: all that are installed)",
     )  # fmt: skip
     return parser
 

@@ -112,7 +112,7 @@ def make_utterance(
 
 
 def read_note(path: Path) -> dict[str, object]:
-    """What a recording is; nothing if that cannot be read."""
+    """Return what is known of a recording; nothing if that cannot be read."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -194,9 +194,11 @@ def command_line() -> argparse.ArgumentParser:
         "--hours 4 --output-dir data/synthetic",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("--output-dir", type=Path, required=True, help="where the corpus goes")
+    parser.add_argument(
+        "--output-dir", type=Path, required=True, help="folder to write the corpus to"
+    )
     parser.add_argument("--texts", type=Path, nargs="+", help="sentences, one a line (digits)")
-    parser.add_argument("--hours", type=float, default=1.0, help="of speech (1)")
+    parser.add_argument("--hours", type=float, default=1.0, help="hours of speech (1)")
     parser.add_argument(
         "--join", type=Path, metavar="MANIFEST", help="real recordings that train has too"
     )

@@ -1,4 +1,4 @@
-"""One layer's attention, forward and backward: time and memory beside torch's without positions.
+"""Benchmark one layer's attention, forward and backward: time and memory beside torch's without positions.
 
 On an NVIDIA GPU also the kernels that take their distances in: `asrkit/model/triton_kernels.py`.
 In full context, and in chunks of 640 ms with 2560 ms before them, of frames of 40 ms.
@@ -119,7 +119,7 @@ def main() -> None:
         "One layer's attention, forward and backward.",
         "python tools/benchmarks/bench_attention.py --device cuda --bfloat16 --frames 1500 6000",
     )
-    arguments.add_argument("--device", default="cpu", help="of torch (default cpu)")
+    arguments.add_argument("--device", default="cpu", help="device of torch (default cpu)")
     arguments.add_argument("--batch", type=int, default=8, help="rows (default 8)")
     arguments.add_argument(
         "--frames", type=int, nargs="+", default=[1600], help="encoder frames, multiples of 16"

@@ -57,7 +57,7 @@ def chunked(num_layers: int) -> Forward:
 
 
 def in_pieces(step: Any, feats: Tensor) -> object:
-    """As a recogniser takes long recordings: half a minute a step, and the state goes on."""
+    """Run as a recogniser does on long recordings: half a minute a step, and the state goes on."""
     state, encoded = step.init_state(1), []
     for piece in feats.split(PIECE, dim=1):
         lengths = torch.tensor([piece.size(1)])
@@ -108,7 +108,7 @@ def peak_megabytes() -> float:
 
 
 def measure_memory(name: str, seconds: float, options: argparse.Namespace) -> None:
-    """Print as JSON the megabytes of one pass above the loaded model, or why there are none."""
+    """Print as JSON the megabytes of one pass above the loaded model, or the reason without a number."""
     torch.set_num_threads(max(options.threads))
     forward = BUILDERS[name](reference_layers(options))
     feats = random_feats(seconds)

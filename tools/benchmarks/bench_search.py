@@ -1,4 +1,4 @@
-"""How long a search takes for a minute of posteriors, on one thread.
+"""Measure the time that a search takes for a minute of posteriors, on one thread.
 
 Posteriors are synthetic: tokens at random, two frames each, in noise, at a temperature that gives
 the frames' highest posteriors the asked mean. Times are of the CPU, so that what else runs on the
@@ -50,7 +50,7 @@ def posteriors(peak: float, num_frames: int) -> Tensor:
 
 
 def passes(log_probs: Tensor) -> dict[str, Callable[[], list[float]]]:
-    """What is measured, by name."""
+    """Return the searches to measure, by name."""
     beam = PrefixBeamSearch(BEAM)
     everything = PrefixBeamSearch(BEAM, min_token_prob=0.0, skip_blank_prob=1.0)
     found: dict[str, Callable[[], object]] = {

@@ -1,4 +1,4 @@
-"""How many utterances a second an encoder trains on: forward, CTC, backward, AdamW.
+"""Measure the utterances a second that an encoder trains on: forward, CTC, backward, AdamW.
 
 Batches of log mels of equal length, random weights and labels, full context, dropout 0.1, beside
 torchaudio's Conformer and, where it is installed, speechbrain's.
@@ -141,7 +141,9 @@ def main() -> None:
         "python tools/benchmarks/bench_train.py --threads 2 --rounds 5",
     )
     arguments.add_argument("--batch", type=int, default=8, help="utterances (default 8)")
-    arguments.add_argument("--seconds", type=float, default=10.0, help="of each (default 10)")
+    arguments.add_argument(
+        "--seconds", type=float, default=10.0, help="seconds of each (default 10)"
+    )
     arguments.add_argument("--bfloat16", action="store_true", help="with autocast")
     options = arguments.parse_args()
     if options.quick:

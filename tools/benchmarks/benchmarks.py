@@ -1,4 +1,4 @@
-"""What the benchmarks share: the reference encoder, taking turns, and the report."""
+"""Parts that the benchmarks share: the reference encoder, taking turns, and the report."""
 
 import argparse
 import json
@@ -42,7 +42,7 @@ Pass = Callable[[], list[float]]  # one pass over the audio: the seconds of each
 
 
 class Failure(NamedTuple):
-    """Why there is no number."""
+    """Raised with the reason why a number is missing."""
 
     reason: str
 
@@ -116,7 +116,7 @@ def random_feats(seconds: float) -> Tensor:
 
 
 def chosen(names: Iterable[str], options: argparse.Namespace) -> list[str]:
-    """Those that --without does not leave out."""
+    """Return those that --without does not leave out."""
     return [name for name in names if not any(part in name for part in options.without)]
 
 
@@ -137,7 +137,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def attempt(run: Callable[[], Result], limit: float) -> Result | Failure:
-    """What `run` returns, or why it did not: over `limit` seconds, out of memory, …"""
+    """Return what `run` returns, or why it did not: over `limit` seconds, out of memory, …"""
     try:
         with time_limit(limit), torch.inference_mode():
             return run()
@@ -179,7 +179,7 @@ def ratio(rounds: list[list[float]], base: list[list[float]] | Failure) -> float
 
 
 def environment(options: argparse.Namespace) -> dict[str, str]:
-    """Where and how a benchmark runs. Taken before it does: the load is that of others."""
+    """Describe the machine and the versions of a benchmark. Taken before it does: the load is that of others."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

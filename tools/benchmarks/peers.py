@@ -42,7 +42,7 @@ class Subsampling(Conv4Subsampling):
     def step(
         self, feats: Tensor, past_feats: Tensor, past_hidden: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Of features that are all of samples."""
+        """Lengths of features that are all of samples."""
         real = torch.ones(feats.shape[:2], dtype=torch.bool)
         return self(feats, real, past_feats, past_hidden)
 
@@ -96,7 +96,7 @@ class SpeechBrainStep(nn.Module):
         return self.subsampling.init_past(1), self.encoder.make_streaming_context(self.context)
 
     def forward(self, feats: Tensor, lengths: Tensor, state: Any) -> Any:
-        """As above; the context is changed in place, as speechbrain does it."""
+        """Like the class above; the context is changed in place, as speechbrain does it."""
         past, context = state
         x, *past = self.subsampling.step(feats, *past)
         left = context.layers[0].mha_left_context

@@ -1,4 +1,4 @@
-"""Where the time of a streaming step goes, and how far its matrix products are from plain ones.
+"""Profile the time of a streaming step, and how far its matrix products are from plain ones.
 
 The reference encoder's step for a chunk of 640 ms on ONNX Runtime, in float32 and int8: time by
 kind of operation, and for each shape of product how many GFLOP/s it reaches in the step, beside
@@ -28,7 +28,7 @@ PRODUCTS = ("MatMul", "FusedMatMul", "Gemm", "MatMulIntegerToFloat")
 
 
 class Kernel(NamedTuple):
-    """What one operation took in one step."""
+    """The time that one operation took in one step."""
 
     operation: str
     shapes: tuple[tuple[int, ...], ...]  # of its inputs, but for weights that were packed

@@ -1,4 +1,4 @@
-"""Where the time of a training step goes, by kind of operation, beside what its products must take.
+"""Profile the time of a training step, by kind of operation, beside what its products must take.
 
 Random features and labels; forward, CTC, backward, clipping and the optimiser of a configuration,
 on one thread. The last row is a bound: the arithmetic of the step's products and convolutions at
@@ -128,9 +128,11 @@ def main() -> None:
         "python tools/benchmarks/profile_training.py --config conf/conformer.yaml --batch 8",
     )
     arguments.set_defaults(threads=[1], rounds=10)
-    arguments.add_argument("--config", default="conf/conformer.yaml", help="of the model")
+    arguments.add_argument(
+        "--config", default="conf/conformer.yaml", help="configuration of the model"
+    )
     arguments.add_argument("--batch", type=int, default=8, help="utterances (default 8)")
-    arguments.add_argument("--seconds", type=float, default=3.0, help="of each (default 3)")
+    arguments.add_argument("--seconds", type=float, default=3.0, help="seconds of each (default 3)")
     arguments.add_argument("override", nargs="*", help="section.key=value")
     options = arguments.parse_args()
     facts = environment(options)

@@ -19,7 +19,7 @@ TAIL_LINES = 12  # of the log of what failed
 
 
 class Job(Protocol):
-    """One model of a study."""
+    """A model of a study."""
 
     @property
     def name(self) -> str: ...

@@ -24,7 +24,7 @@ IN_SHARD = 10_000  # utterances
 
 
 class Cost(NamedTuple):
-    """Of a rank."""
+    """Costs of a rank."""
 
     opening: float  # seconds
     first_batch: float  # seconds, with planning
@@ -58,7 +58,7 @@ def write_synthetic(count: int, place: Path) -> None:
 
 
 def measure(place: Path, factors: tuple[float, ...]) -> Cost:
-    """What a rank spends on the index at `place` until it has a batch."""
+    """Measure what a rank spends on the index at `place` until it has a batch."""
     begun, before = time.monotonic(), most_memory()
     cuts = IndexedCuts(opened_index("synthetic", Folder("synthetic"), place), factors)
     opened = time.monotonic()
@@ -85,7 +85,7 @@ def most_memory() -> int:
 
 
 def measured(count: int, factors: tuple[float, ...]) -> Cost:
-    """What it costs with so many utterances, in a process of its own."""
+    """Measure the costs with this number of utterances, in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         write_synthetic(count, Path(folder))
         with multiprocessing.get_context("spawn").Pool(1) as pool:

@@ -39,7 +39,7 @@ class Study(BaseModel):
 
 
 class Trial(NamedTuple):
-    """One training of a row: of one seed, and of one fold of the speakers if there are folds."""
+    """A training of a row: of one seed, and of one fold of the speakers if there are folds."""
 
     study: Study
     change: str
@@ -90,7 +90,7 @@ def main(argv: list[str] | None = None) -> int:
         "python -m tools.studies.ablations tools/studies/an4/ablations.yaml",
     )
     arguments.add_argument("study", type=Path, help="YAML file with the base and the changes")
-    arguments.add_argument("--seeds", type=positive, default=2, help="of a row (default 2)")
+    arguments.add_argument("--seeds", type=positive, default=2, help="seeds of a row (default 2)")
     arguments.add_argument(
         "--folds", type=positive, default=1, metavar="N",
         help="leave every speaker out once: train and held_out are joined and cut into N parts by "
@@ -100,7 +100,9 @@ def main(argv: list[str] | None = None) -> int:
     arguments.add_argument(
         "--jobs", type=positive, default=os.cpu_count(), help="trainings at a time"
     )
-    arguments.add_argument("--output", type=Path, default=Path("exp/ablations"), help="of models")
+    arguments.add_argument(
+        "--output", type=Path, default=Path("exp/ablations"), help="folder of the models"
+    )
     arguments.add_argument("--report", type=Path, help="default: the study's name with .md")
     return run_command(ablate, arguments, argv)
 
@@ -147,7 +149,7 @@ def read_study(path: Path) -> Study:
     try:
         return Study.model_validate(read_yaml(path))
     except (OSError, ConfigError, ValidationError) as error:
-        raise UserError(f"{path} is no study: {' '.join(str(error).split())}") from None
+        raise UserError(f"{path} is not a study: {' '.join(str(error).split())}") from None
 
 
 def read_all(trials: Sequence[Trial]) -> list[Scores]:

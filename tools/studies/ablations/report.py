@@ -40,8 +40,8 @@ def report(facts: Mapping[str, str], rows: Sequence[Row], base: str) -> str:
     """The report in Markdown. A row without models has failed.
 
     Args:
-        facts: of the study, by name.
-        rows: at least one with models.
+        facts: facts of the study, by name.
+        rows: rows, at least one with models.
         base: the change that the others are compared with.
     """
     with_models = [row for row in rows if row.models]

@@ -1,4 +1,4 @@
-"""What each kind costs, with random weights: python -m tools.studies.positions.costs
+"""Costs of each kind, with random weights: python -m tools.studies.positions.costs
 
 All kinds take turns in one process of one thread, so that what else the machine does meets all of
 them alike; the memory of each is measured in a process of its own, as a peak never goes down.
