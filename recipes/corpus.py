@@ -53,9 +53,7 @@ def command_line(name: str, url: str, example: str | None = None) -> argparse.Ar
         script, description=about, epilog=f"example: python {script} {example}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument(
-        "--output-dir", type=Path, required=True, help="folder to write the manifests to"
-    )
+    parser.add_argument("--output-dir", type=Path, required=True, help="folder of the manifests")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--data-dir", type=Path, help="the unpacked corpus, or a prepared folder")
     source.add_argument("--download", action="store_true", help="fetch the public archive")

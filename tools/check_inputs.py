@@ -195,7 +195,7 @@ def checked(path: Path) -> Heard:
 
 
 def fault_of(heard: dict[str, Heard]) -> str:
-    """Return what is wrong with the readings of a file; empty if they agree, or a line says why not."""
+    """Return what is wrong with the readings of a file; "" if they agree, or a line says why."""
     ours = [heard[name] for name in READERS[1:]]
     ffmpeg, decode = heard["ffmpeg"], heard["decode"]
     faults = []

@@ -65,7 +65,7 @@ def losses(device: str) -> tuple[bool, str]:
 
 
 def waits(device: str) -> tuple[bool, str]:
-    """Count how often forward and backward make the CPU wait for the card, and seconds of a step."""
+    """Count how often a step makes the CPU wait for the card, and measure its seconds."""
     _, _, synchronisations = step(device, False)
     start = time.perf_counter()
     for _ in range(5):

@@ -1,4 +1,4 @@
-"""Pages of the site (make docs) that are not written in docs/: recipes, and each command's help.
+"""Pages of the site (make docs) that are not written in docs/: recipes, a study, the commands.
 
 mkdocs calls the functions by their names; .mkdocs.yml lists this file under `hooks`.
 """
@@ -8,6 +8,7 @@ import io
 import os
 import re
 import sys
+from itertools import chain
 from pathlib import Path
 from unittest import mock
 
@@ -18,21 +19,22 @@ from mkdocs.structure.pages import Page
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))  # mkdocs has its own folder there
 COLUMNS = 84  # of help texts
+PAGES = ("recipes/*/README.md", "tools/studies/positions/*.md", "tools/studies/positions/*.png")
 LINK = re.compile(r"\[([^\]]+)\]\((?!https?:)([^)#]+)(#[^)]*)?\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add recipes/NAME/README.md of each recipe, and commands.md."""
-    for path in sorted(PROJECT.glob("recipes/*/README.md")):
+    """Add the pages of recipes and studies, and commands.md."""
+    for path in chain.from_iterable(map(PROJECT.glob, PAGES)):
         name = path.relative_to(PROJECT).as_posix()
-        files.append(File.generated(config, name, content=path.read_text("utf-8")))
+        files.append(File.generated(config, name, abs_src_path=str(path)))
     files.append(File.generated(config, "commands.md", content=commands()))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Keep only the words of a recipe's links to files that are not pages."""
-    if not page.file.src_uri.startswith("recipes/"):
+    """Keep only the words of a recipe's or a study's links to files that are not pages."""
+    if not page.file.src_uri.startswith(("recipes/", "tools/")):
         return markdown
 
     def kept(link: re.Match[str]) -> str:

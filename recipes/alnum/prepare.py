@@ -140,9 +140,7 @@ def command_line() -> argparse.ArgumentParser:
         epilog="example: python recipes/alnum/prepare.py --output-dir data/alnum",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--output-dir", type=Path, required=True, help="folder to write the manifests to"
-    )
+    parser.add_argument("--output-dir", type=Path, required=True, help="folder of the manifests")
     parser.add_argument(
         "--data-dir", type=Path, help="folder with an4, fsdd and digits (beside --output-dir)"
     )

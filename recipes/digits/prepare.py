@@ -227,9 +227,7 @@ def main() -> int:
         epilog="example:\n  python recipes/digits/prepare.py --output-dir data/digits --jobs 2",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--output-dir", type=Path, required=True, help="folder to write the corpus to"
-    )
+    parser.add_argument("--output-dir", type=Path, required=True, help="folder of the corpus")
     parser.add_argument("--train", type=int, default=3600, help="utterances to train on (3600)")
     parser.add_argument("--dev", type=int, default=200, help="utterances to tune with (200)")
     parser.add_argument("--test", type=int, default=300, help="utterances to test with (300)")

@@ -214,9 +214,7 @@ def command_line() -> argparse.ArgumentParser:
         "data/librispeech5/dev.jsonl",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument(
-        "--output-dir", type=Path, required=True, help="folder to write the texts to"
-    )
+    parser.add_argument("--output-dir", type=Path, required=True, help="folder of the texts")
     parser.add_argument(
         "--root", type=Path, default=Path("/"), help="folder of the unpacked packages (default /)"
     )

@@ -194,9 +194,7 @@ def command_line() -> argparse.ArgumentParser:
         "--hours 4 --output-dir data/synthetic",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument(
-        "--output-dir", type=Path, required=True, help="folder to write the corpus to"
-    )
+    parser.add_argument("--output-dir", type=Path, required=True, help="folder of the corpus")
     parser.add_argument("--texts", type=Path, nargs="+", help="sentences, one a line (digits)")
     parser.add_argument("--hours", type=float, default=1.0, help="hours of speech (1)")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""Benchmark one layer's attention, forward and backward: time and memory beside torch's without positions.
+"""Benchmark a layer's attention: time and memory beside torch's without positions.
 
 On an NVIDIA GPU also the kernels that take their distances in: `asrkit/model/triton_kernels.py`.
 In full context, and in chunks of 640 ms with 2560 ms before them, of frames of 40 ms.

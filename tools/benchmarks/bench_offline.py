@@ -108,7 +108,7 @@ def peak_megabytes() -> float:
 
 
 def measure_memory(name: str, seconds: float, options: argparse.Namespace) -> None:
-    """Print as JSON the megabytes of one pass above the loaded model, or the reason without a number."""
+    """Print as JSON the megabytes of one pass above the loaded model, or what prevents it."""
     torch.set_num_threads(max(options.threads))
     forward = BUILDERS[name](reference_layers(options))
     feats = random_feats(seconds)

@@ -1,4 +1,4 @@
-"""Measure the time that a streaming encoder takes for a chunk of 640 ms, on each backend and beside its peers.
+"""Measure the time of a streaming encoder's chunk of 640 ms, on each backend and beside peers.
 
 One stream, from log mels, random weights. An Emformer has no convolution module and one
 feed-forward layer a layer: it takes twice the layers to have as many weights. speechbrain and ONNX

@@ -141,9 +141,7 @@ def main() -> None:
         "python tools/benchmarks/bench_train.py --threads 2 --rounds 5",
     )
     arguments.add_argument("--batch", type=int, default=8, help="utterances (default 8)")
-    arguments.add_argument(
-        "--seconds", type=float, default=10.0, help="seconds of each (default 10)"
-    )
+    arguments.add_argument("--seconds", type=float, default=10.0, help="seconds (default 10)")
     arguments.add_argument("--bfloat16", action="store_true", help="with autocast")
     options = arguments.parse_args()
     if options.quick:

@@ -179,7 +179,7 @@ def ratio(rounds: list[list[float]], base: list[list[float]] | Failure) -> float
 
 
 def environment(options: argparse.Namespace) -> dict[str, str]:
-    """Describe the machine and the versions of a benchmark. Taken before it does: the load is that of others."""
+    """Describe a benchmark's machine, versions and the load before it runs."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

@@ -128,9 +128,7 @@ def main() -> None:
         "python tools/benchmarks/profile_training.py --config conf/conformer.yaml --batch 8",
     )
     arguments.set_defaults(threads=[1], rounds=10)
-    arguments.add_argument(
-        "--config", default="conf/conformer.yaml", help="configuration of the model"
-    )
+    arguments.add_argument("--config", default="conf/conformer.yaml", help="configuration")
     arguments.add_argument("--batch", type=int, default=8, help="utterances (default 8)")
     arguments.add_argument("--seconds", type=float, default=3.0, help="seconds of each (default 3)")
     arguments.add_argument("override", nargs="*", help="section.key=value")
