@@ -3,18 +3,7 @@
 import sys
 
 from asrkit.cli.choices import ENGINES, LEASE_SECONDS
-from asrkit.cli.options import (
-    add_backend,
-    add_batch,
-    add_channel,
-    add_context,
-    add_model,
-    add_output,
-    add_search,
-    add_second_pass,
-    add_segments,
-    parser,
-)
+from asrkit.cli.options import add_batch, add_channel, add_model, add_output, add_recognizer, parser
 from asrkit.cli.parser import Parser, real, whole
 from asrkit.cli.run import run_command, work
 
@@ -27,11 +16,7 @@ def main(argv: list[str] | None = None) -> int:
         "--model MODEL [options] FILE … | --manifest MANIFEST",
     )  # fmt: skip
     add_model(arguments)
-    add_context(arguments)
-    add_backend(arguments)
-    add_search(arguments)
-    add_segments(arguments)
-    add_second_pass(arguments)
+    add_recognizer(arguments)
     arguments.add_argument("files", nargs="*", metavar="FILE", help="an audio file")
     arguments.add_argument(
         "--manifest", help="manifest, or lhotse's cuts; with texts, WER and CER are printed too"

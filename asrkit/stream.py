@@ -1,14 +1,6 @@
 """Stream a file, the microphone or raw samples: asrkit stream --model MODEL --mic"""
 
-from asrkit.cli.options import (
-    add_backend,
-    add_context,
-    add_model,
-    add_search,
-    add_second_pass,
-    add_segments,
-    parser,
-)
+from asrkit.cli.options import add_model, add_recognizer, parser
 from asrkit.cli.run import run_command, work
 from asrkit.cli.source import add_live_output, add_source
 
@@ -28,12 +20,8 @@ def main(argv: list[str] | None = None) -> int:
         "FFmpeg reads from a pipe",
     )  # fmt: skip
     add_model(arguments)
-    add_backend(arguments)
+    add_recognizer(arguments, live=True)
     add_source(arguments)
-    add_context(arguments)
-    add_search(arguments)
-    add_segments(arguments, live=True)
-    add_second_pass(arguments, default="full")
     add_live_output(arguments)
     return run_command(work("stream"), arguments, argv)
 

@@ -39,6 +39,15 @@ def add_device(arguments: Parser) -> None:
     )
 
 
+def add_recognizer(arguments: Parser, live: bool = False) -> None:
+    """Add all options of a recogniser but its model; a `live` command has lines in two passes."""
+    add_backend(arguments)
+    add_context(arguments)
+    add_search(arguments)
+    add_segments(arguments, live)
+    add_second_pass(arguments, "full" if live else "off")
+
+
 def add_backend(arguments: Parser) -> None:
     arguments.group("model").add_argument(
         "--backend", metavar="KIND",

@@ -7,9 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from asrkit.build import build_alignment, build_normalizer
-from asrkit.cli.options import (
-    refuse_channel,
-)
+from asrkit.cli.options import refuse_channel
 from asrkit.cli.recognizer import context_of, threads_for
 from asrkit.data.labelled import Labelled
 from asrkit.data.manifest import LeftOut

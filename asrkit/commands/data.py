@@ -13,15 +13,7 @@ from asrkit.config import Config, load_config, parse_config
 from asrkit.data.checks import Facts, Finding, Rules, examine
 from asrkit.data.checks.clean import write_clean
 from asrkit.data.checks.measure import inspect_all, read_entries
-from asrkit.data.checks.report import (
-    advice,
-    as_json,
-    by_manifest,
-    columns,
-    listed,
-    table,
-    verdict,
-)
+from asrkit.data.checks.report import advice, as_json, by_manifest, columns, listed, table, verdict
 from asrkit.data.cuts import load_cuts
 from asrkit.data.dataset import TextEncoder
 from asrkit.data.manifest import LeftOut, is_lhotse

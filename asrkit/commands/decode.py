@@ -7,9 +7,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from asrkit.build import build_normalizer
-from asrkit.cli.options import (
-    refuse_channel,
-)
+from asrkit.cli.options import refuse_channel
 from asrkit.cli.parser import same_file
 from asrkit.cli.recognizer import load_recognizer
 from asrkit.data.labelled import Labelled

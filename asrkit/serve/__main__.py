@@ -2,16 +2,7 @@
 
 from pathlib import Path
 
-from asrkit.cli.options import (
-    MODEL,
-    add_backend,
-    add_context,
-    add_device,
-    add_search,
-    add_second_pass,
-    add_segments,
-    parser,
-)
+from asrkit.cli.options import MODEL, add_device, add_recognizer, parser
 from asrkit.cli.parser import real, whole
 from asrkit.cli.run import run_command, work
 
@@ -33,11 +24,7 @@ def main(argv: list[str] | None = None) -> int:
         "small-en-alnum)",
     )  # fmt: skip
     add_device(arguments)
-    add_backend(arguments)
-    add_context(arguments)
-    add_search(arguments)
-    add_segments(arguments, live=True)
-    add_second_pass(arguments, default="full")
+    add_recognizer(arguments, live=True)
     group = arguments.group("network")
     group.add_argument("--host", default="127.0.0.1", help="address (default 127.0.0.1)")
     group.add_argument(
