@@ -11,6 +11,7 @@ import ipaddress
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import uvicorn
@@ -175,7 +176,8 @@ class Wire:
         self._linger(0, self.transport.get_write_buffer_size())
         if self.transport.can_write_eof():
             self.update()
-            self.transport.write_eof()
+            with suppress(OSError):  # the client has left: reading will tell
+                self.transport.write_eof()
         else:  # TLS
             self.transport.close()
 

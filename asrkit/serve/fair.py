@@ -19,9 +19,14 @@ PRUNE_S = 0.1  # between two looks at who still uses much
 
 
 class Shares:
-    """The connections that use much, among which `ALL` is divided."""
+    """The connections that use much, among which `ALL` is divided.
 
-    def __init__(self) -> None:
+    Args:
+        clock: seconds, which only grow.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
         self._busy: set[Share] = set()
         self._pruned = 0.0
 
@@ -55,7 +60,7 @@ class Share:
         self, shares: Shares, working: Callable[[bool], None] = lambda working: None
     ) -> None:
         self.working = working
-        self._shares, self._credit, self._at = shares, FIRST_S, time.monotonic()
+        self._shares, self._credit, self._at = shares, FIRST_S, shares.clock()
         self.address: str | None = None  # of the client, once it is known
 
     def credit_at(self, now: float, rate: float) -> float:
@@ -63,14 +68,14 @@ class Share:
 
     def spend(self, seconds: float) -> None:
         """Note processor time that was used for the connection."""
-        now = time.monotonic()
+        now = self._shares.clock()
         self._credit = self.credit_at(now, self._shares.rate(now)) - seconds
         self._at = now
         self._shares.note(self, self._credit)
 
     def wait(self) -> float:
         """Seconds until the connection is out of debt."""
-        now = time.monotonic()
+        now = self._shares.clock()
         rate = self._shares.rate(now)
         return max(0.0, -self.credit_at(now, rate) / rate)
 

@@ -12,6 +12,14 @@ from tests.conftest import SHARED_DATA
 from tests.serve.running import serving
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of a server fail where it leaves an exception of a thread or coroutine to nobody."""
+    own = [item for item in items if Path(__file__).parent in item.path.parents]
+    for name in ("PytestUnraisableExceptionWarning", "PytestUnhandledThreadExceptionWarning"):
+        for item in own:
+            item.add_marker(pytest.mark.filterwarnings(f"error::pytest.{name}"))
+
+
 @pytest.fixture(scope="session")
 def served() -> Recognizer:
     """In two passes, segments ending at pauses, with hotwords if asked for."""

@@ -1,15 +1,16 @@
 """Connections are bounded, and none of them takes the event loop from the others."""
 
 import asyncio
+import errno
 import json
 import os
 import resource
 import socket
 import threading
 import time
+from asyncio.selector_events import _SelectorSocketTransport
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from types import SimpleNamespace
 
 import httpx
 import numpy as np
@@ -249,6 +250,26 @@ class Transport:
     abort = close
 
 
+def test_a_server_that_ends_closes_connections_whose_clients_have_left(
+    served: Recognizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system refuses to shut their sockets down, and all other calls are finished."""
+    refused = []
+
+    def shutdown(self: object) -> None:
+        refused.append(self)
+        raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+
+    with serving(Server({"m": served})) as address:
+        gone, other = opened(address), start(address)
+        monkeypatch.setattr(_SelectorSocketTransport, "write_eof", shutdown)
+        slowest(address, 1)
+    assert refused
+    assert [json.loads(each)["type"] for each in closing(other)] == ["started"]
+    assert other.close_code == 1012
+    gone.close()
+
+
 def test_one_address_has_half_of_the_connections_unless_it_is_a_proxy_here() -> None:
     async def main() -> list[int]:
         counts = []
@@ -324,10 +345,9 @@ def test_a_client_that_sends_all_before_it_reads_is_served(
     assert text == served.transcribe(path).text  # type: ignore[arg-type]
 
 
-def test_shares_are_fair_between_those_that_use_much(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shares_are_fair_between_those_that_use_much() -> None:
     now = [0.0]
-    monkeypatch.setattr(fair, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    shares = fair.Shares()
+    shares = fair.Shares(lambda: now[0])
     talking, *greedy = (fair.Share(shares) for _ in range(31))
     used = dict.fromkeys(greedy, 0.0)
     for _ in range(20_000):

@@ -131,7 +131,7 @@ def children() -> set[str]:
 GREEDY = """
 import sys
 from asrkit.serve import upload_process
-def write(path, sink):
+def write(path, ending, sink):
     {work}
     upload_process.put(sink, upload_process.HEADER, upload_process.FORMAT.pack(16000, 1))
 upload_process.write = write
@@ -155,7 +155,7 @@ def test_what_a_decoder_may_use(tmp_path: Path, work: str, status: int, output: 
         program = GREEDY.format(work=work, change=change)
         done = subprocess.run(
             [sys.executable, "-c", program, "500000000", "1", "100", tmp_path / "x"],
-            input=b"x\n", cwd=PROJECT, stdout=subprocess.PIPE,
+            input=b"x\n\n", cwd=PROJECT, stdout=subprocess.PIPE,
         )  # fmt: skip
         return done.returncode, done.stdout[:1]
 
@@ -193,13 +193,15 @@ def test_the_samples_are_those_of_the_file(
     assert upload(address, path).json()["text"] == expected.text
 
 
+@pytest.mark.parametrize(("ending", "subtype"), [(".GSM", "GSM610"), (".vox", "VOX_ADPCM")])
 def test_a_format_without_a_header_is_known_by_its_ending(
-    address: str, served: Recognizer, tmp_path: Path, recordings: list[tuple[Path, object]]
-) -> None:
-    """GSM as telephone systems store it; control: under another name it is not audio."""
+    address: str, served: Recognizer, tmp_path: Path, recordings: list[tuple[Path, object]],
+    ending: str, subtype: str,
+) -> None:  # fmt: skip
+    """As telephone systems store it; control: under another name it is not audio."""
     samples, _ = soundfile.read(recordings[0][0])
-    path = tmp_path / "x.GSM"
-    soundfile.write(path, samples[::2], 8000, format="RAW", subtype="GSM610")
+    path = tmp_path / f"x{ending}"
+    soundfile.write(path, samples[::2], 8000, format="RAW", subtype=subtype)
     expected = served.transcribe(path)
     assert expected.text
     assert upload(address, path).json()["text"] == expected.text

@@ -89,21 +89,6 @@ def test_a_server_that_ends_leaves_no_upload_behind(tmp_path: Path, how: int, na
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("ending", "subtype"), [(".gsm", "GSM610"), (".VOX", "VOX_ADPCM")])
-def test_a_format_without_a_header_is_known_by_the_ending_of_the_upload(
-    address: str, served: Recognizer, recordings: list[tuple[Path, np.ndarray]], tmp_path: Path,
-    ending: str, subtype: str,
-) -> None:  # fmt: skip
-    path = tmp_path / f"a{ending}"
-    samples = soundfile.read(recordings[0][0])[0][::2]
-    soundfile.write(path, samples, 8000, format="RAW", subtype=subtype)
-    url = f"http://{address}/v1/audio/transcriptions"
-    answer = httpx.post(url, files={"file": (path.name, path.read_bytes())}, timeout=30)
-    assert answer.json()["text"] == served.transcribe(path).text != ""
-    # Control: by another name it is not audio.
-    assert httpx.post(url, files={"file": ("a", path.read_bytes())}, timeout=30).is_error
-
-
 @pytest.mark.parametrize("is_stated", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_short_file_does_not_wait_for_long_ones(
     served: Recognizer, recordings: list[tuple[Path, np.ndarray]], is_stated: bool
