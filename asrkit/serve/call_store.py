@@ -9,16 +9,15 @@ import os
 import secrets
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from asrkit.atomic_write import replacing
 from asrkit.errors import UserError, shown
 from asrkit.extras import need
+from asrkit.serve.places import StoreShares
 
 LARGEST = 1 << 26  # bytes of an entry: a call of 4 hours is a hundredth of it
 MOST_MEMORY = 1 << 28  # bytes of all, of a store in memory
@@ -68,9 +67,6 @@ class Store(Protocol):
 class MemoryStore:
     """Entries of this process.
 
-    When they are too many, or too large, those with the least audio go first, of the client that
-    has the most: a flood of short calls does not push the long ones of others out.
-
     Args:
         seconds: that an entry is kept after it was put.
     """
@@ -80,18 +76,16 @@ class MemoryStore:
     def __init__(self, seconds: float) -> None:
         self._seconds, self._lock = seconds, threading.Lock()
         self._entries: dict[str, tuple[float, Entry]] = {}  # the one put last comes last
-        self._size, self._owners = 0, Counter[str]()  # bytes of all, and of each client
+        self._shares = StoreShares(MOST_MEMORY, MOST_ENTRIES)
 
     def put(self, name: str, entry: Entry) -> bool:
         with self._lock:
             if name in self._entries and self._entries[name][1].generation > entry.generation:
                 return False
-            self._remove(name)
+            self._entries.pop(name, None)
             self._entries[name] = time.monotonic(), entry
-            self._size += len(entry.data)
-            self._owners[entry.owner] += len(entry.data)
-            while self._size > MOST_MEMORY or len(self._entries) > MOST_ENTRIES:
-                self._evict()
+            for each in self._shares.add(name, len(entry.data), entry.owner, entry.seconds):
+                del self._entries[each]
         return True
 
     def take(self, name: str) -> Entry | None:
@@ -117,24 +111,9 @@ class MemoryStore:
     def check(self) -> None:
         """It can be used."""
 
-    def _evict(self) -> None:
-        """Remove a sixteenth of what may be there, or more, of one client."""
-        (owner, _), *_ = self._owners.most_common(1)
-        own = [(each.seconds, name) for name, (_, each) in self._entries.items() if
-               each.owner == owner]  # fmt: skip
-        size, count = 15 * MOST_MEMORY // 16, 15 * MOST_ENTRIES // 16
-        for _, name in sorted(own, key=itemgetter(0)):  # stable: the oldest of those alike
-            if self._size <= size and len(self._entries) <= count:
-                return
-            self._remove(name)
-
     def _remove(self, name: str) -> None:
-        if name in self._entries:
-            entry = self._entries.pop(name)[1]
-            self._size -= len(entry.data)
-            self._owners[entry.owner] -= len(entry.data)
-            if not self._owners[entry.owner]:
-                del self._owners[entry.owner]
+        self._entries.pop(name, None)
+        self._shares.remove(name)
 
 
 class FolderStore:
@@ -143,7 +122,7 @@ class FolderStore:
     Args:
         folder: made if it is missing.
         seconds: that an entry is kept after it was put.
-        most: bytes of all entries; new ones are refused when there are as many.
+        most: bytes of all entries.
 
     Raises:
         UserError: where files cannot be locked, and for a folder that others can read.
@@ -158,10 +137,9 @@ class FolderStore:
             raise UserError("a folder of calls needs a system that locks files as POSIX") from None
         self._lock_file = fcntl.flock
         self._exclusively = fcntl.LOCK_EX | fcntl.LOCK_NB
-        self._folder, self._seconds, self._most = folder, seconds, most
+        self._folder, self._seconds, self._shares = folder, seconds, StoreShares(most, MOST_ENTRIES)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         make_private(folder)
-        self._size = self._count = 0  # of the entries, as far as this process knows
         with suppress(OSError):  # it is locked: a sweep comes later
             self.sweep()
 
@@ -170,13 +148,11 @@ class FolderStore:
             there = self._read(name, HEAD)
             if there is not None and there.generation > entry.generation:
                 return False
-            if there is None:
-                if self._size + len(entry.data) > self._most or self._count >= MOST_ENTRIES:
-                    raise OSError(f"{shown(self._folder)} holds as many calls as it may")
-                self._size, self._count = self._size + len(entry.data), self._count + 1
-            else:
-                grown = len(entry.data) + HEAD - self._path(name).stat().st_size
-                self._size += max(0, grown)
+            gone = self._shares.add(name, len(entry.data), entry.owner, entry.seconds)
+            for each in gone:
+                self._path(each).unlink(missing_ok=True)
+            if name in gone:
+                raise OSError(f"{shown(self._folder)} holds as many calls as it may")
             with replacing(self._path(name), is_private=True) as temporary:
                 temporary.write_bytes(entry.generation.to_bytes(HEAD, "big") + entry.data)
         return True
@@ -196,16 +172,17 @@ class FolderStore:
             there = self._read(name, HEAD)
             if there is not None and there.generation == generation:
                 self._path(name).unlink()
+                self._shares.remove(name)
 
     def sweep(self) -> None:
-        size = count = 0
+        sizes = {}
         with self._locked():
             for path in self._folder.glob("*.call"):
                 if self._age(path) > self._seconds:
                     path.unlink()
                 else:
-                    size, count = size + path.stat().st_size, count + 1
-        self._size, self._count = size, count
+                    sizes[path.stem] = path.stat().st_size
+            self._shares.keep(sizes)
 
     def check(self) -> None:
         with self._locked():

@@ -1,12 +1,15 @@
-"""The places of a server: which calls have one, and whose call gets one when they run short."""
+"""Whose call has a place when places run short: those of calls that go on, and those of a store."""
 
 import time
+from collections import Counter
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import NamedTuple
 
 from asrkit.serve.calls import Call
 
 SHARED = ("", "127.0.0.1", "::1")  # addresses that may be those of a proxy, with many clients
+OTHERS = "other processes"  # in place of the addresses of their clients
 RESERVED = 8  # an eighth of the places is kept for clients that have few
 
 
@@ -51,3 +54,80 @@ def displaced(
         if not call.has_audio and (is_greedy or now - place.began >= idle_s):
             return call, place
     return None
+
+
+class StoreShares:
+    """The entries of a store by client, and which of them make room.
+
+    When there are too many entries or bytes, the client that has the most loses those with the
+    least audio: a flood of short calls does not push the calls of others out.
+
+    Args:
+        most: bytes of all entries.
+        most_entries: number of them.
+    """
+
+    def __init__(self, most: int, most_entries: int) -> None:
+        self._most, self._most_entries, self.size = most, most_entries, 0
+        self._rows: dict[str, tuple[float, int, str]] = {}  # seconds, size, client; oldest first
+        self._owners = Counter[str]()  # bytes of each client, its places counted as bytes too
+
+    def add(self, name: str, size: int, owner: str, seconds: float) -> list[str]:
+        """Note an entry that is put, and return the names of those that have to go.
+
+        Args:
+            name: of the entry.
+            size: bytes.
+            owner: address of the client.
+            seconds: of audio.
+        """
+        is_new = name not in self._rows
+        self.remove(name)
+        self._note(name, seconds, size, owner)
+        gone: list[str] = []
+        while self.size > self._most or len(self._rows) > self._most_entries:
+            (greediest, _), *_ = self._owners.most_common(1)
+            if greediest != OTHERS:
+                gone += self._evicted(greediest)
+            elif is_new:
+                self.remove(name)
+                return [*gone, name]
+            else:
+                break
+        return gone
+
+    def _evicted(self, owner: str) -> list[str]:
+        """Remove a sixteenth of what may be there, or more, of one client."""
+        own = [(row[0], name) for name, row in self._rows.items() if row[2] == owner]
+        size, count = 15 * self._most // 16, 15 * self._most_entries // 16
+        gone = []
+        for _, name in sorted(own, key=itemgetter(0)):  # stable: the oldest of those alike
+            if self.size <= size and len(self._rows) <= count:
+                break
+            self.remove(name)
+            gone.append(name)
+        return gone
+
+    def remove(self, name: str) -> None:
+        """Note that an entry is gone."""
+        if name in self._rows:
+            _, size, owner = self._rows.pop(name)
+            self.size -= size
+            self._owners[owner] -= self._weight(size)
+            if not self._owners[owner]:
+                del self._owners[owner]
+
+    def keep(self, sizes: Mapping[str, int]) -> None:
+        """Note which entries there are, among them those of other processes."""
+        for name in self._rows.keys() - sizes.keys():
+            self.remove(name)
+        for name in sizes.keys() - self._rows.keys():
+            self._note(name, 0.0, sizes[name], OTHERS)
+
+    def _note(self, name: str, seconds: float, size: int, owner: str) -> None:
+        self._rows[name] = seconds, size, owner
+        self.size += size
+        self._owners[owner] += self._weight(size)
+
+    def _weight(self, size: int) -> int:
+        return size + self._most // self._most_entries

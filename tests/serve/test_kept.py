@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -129,19 +130,37 @@ def test_a_flood_of_short_calls_pushes_no_long_one_out(monkeypatch: pytest.Monke
         store.put(str(i), Entry(0, bytes(500), "a", 0.5))
     assert store.take("long") is not None
     assert store.take("of another") is not None
-    assert store._size <= 10_000
+    assert store._shares.size <= 10_000
 
 
-def test_a_folder_has_no_more_bytes_than_it_may(tmp_path: Path) -> None:
-    store = FolderStore(tmp_path / "a", 60.0, most=10_000)
-    assert store.put("mine", Entry(0, bytes(1000)))
-    for i in range(8):
-        assert store.put(str(i), Entry(0, bytes(1000)))
-    for i in range(8, 100):
-        with pytest.raises(OSError, match="as many calls as it may"):
-            store.put(str(i), Entry(0, bytes(2000)))
-    assert store.put("mine", Entry(0, bytes(1000)))  # one that is there is written on
-    assert sum(path.stat().st_size for path in (tmp_path / "a").glob("*.call")) < 11_000
+def test_a_client_that_fills_a_folder_loses_its_own_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("asrkit.serve.call_store.MOST_ENTRIES", 50)
+    store = FolderStore(tmp_path, 60.0, most=100_000)
+    for i in range(10):
+        assert store.put(f"other {i}", Entry(0, bytes(3000), "192.0.2.2", 1.0))
+    for i in range(500):
+        with suppress(OSError):
+            store.put(f"flood {i}", Entry(0, bytes(100 + 4000 * (i % 2)), "192.0.2.1", 0.5))
+    assert store.put("new", Entry(0, bytes(100), "192.0.2.3"))
+    assert store.put("other 0", Entry(0, bytes(4000), "192.0.2.2", 2.0))
+    left = [path.stem for path in tmp_path.glob("*.call")]
+    assert sum(name.startswith("other") for name in left) == 10
+    assert len(left) <= 50
+    assert sum(path.stat().st_size for path in tmp_path.glob("*.call")) < 101_000
+
+
+def test_a_folder_that_other_processes_have_filled_takes_no_more(tmp_path: Path) -> None:
+    one, other = (FolderStore(tmp_path, 60.0, most=10_000) for _ in range(2))
+    assert other.put("mine", Entry(0, bytes(1000)))
+    for i in range(9):
+        assert one.put(str(i), Entry(0, bytes(1000)))
+    other.sweep()
+    with pytest.raises(OSError, match="as many calls as it may"):
+        other.put("new", Entry(0, bytes(2000)))
+    assert other.put("mine", Entry(0, bytes(1500)))  # one that is there is written on
+    assert len(list(tmp_path.glob("*.call"))) == 10
 
 
 def held(folder: Path) -> Callable[[], None]:
