@@ -6,6 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from asrkit import audio, search
 from asrkit.audio import Frontend, SpecAugment
 from asrkit.config import (
@@ -25,8 +27,14 @@ from asrkit.lm import (
     read_language_model,
     weighed,
 )
-from asrkit.model import ConformerEncoder, CTCHead, Head, Network
-from asrkit.model.head import ctc_frames
+from asrkit.model import (
+    ConformerEncoder,
+    CTCHead,
+    Head,
+    Network,
+    TransducerHead,
+    build_head,
+)
 from asrkit.search import Fusion, Search
 from asrkit.search.forced_alignment import AlignmentError, ForcedAlignment
 from asrkit.text import (
@@ -71,12 +79,13 @@ def build_model(config: ModelConfig, vocab_size: int) -> Network:
         after_norm=config.after_norm,
         kernels=config.kernels == "auto",
     )
-    return Network(encoder, CTCHead(encoder.dim, vocab_size))
+    return Network(encoder, build_head(config.head.model_dump(), encoder.dim, vocab_size))
 
 
-def frames_needed(tokens: Sequence[int]) -> int:
-    """Return the fewest frames that the network's head needs for these tokens."""
-    return ctc_frames(tokens)
+def frames_needed(config: ModelConfig) -> Callable[[Sequence[int]], int]:
+    """Return the function that returns the fewest frames which the head needs for tokens."""
+    with torch.device("meta"):  # no weight is needed
+        return build_head(config.head.model_dump(), config.dim, 1).frames_needed
 
 
 def build_frontend(config: ModelConfig) -> Frontend:
@@ -214,8 +223,19 @@ def pieces_of(tokenizer: Tokenizer) -> list[str]:
     return ["", *(tokenizer.piece(token) for token in range(1, tokenizer.vocab_size))]
 
 
-def build_search(config: SearchConfig, fusion: Fusion | None = None) -> Search:
-    """The search of a configuration, with a language model if one is given."""
+def build_search(config: SearchConfig, head: Head, fusion: Fusion | None = None) -> Search:
+    """Return the search of a configuration.
+
+    Args:
+        config: kind and options.
+        head: makes the frames that the search reads.
+        fusion: language model, for a search that takes one.
+
+    Raises:
+        UserError: for a kind that does not read the frames of this head.
+    """
+    if isinstance(head, TransducerHead):
+        return search.transducer_search(config.model_dump(), head)
     return search.build_search(config.model_dump(), fusion)
 
 

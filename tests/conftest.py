@@ -17,7 +17,13 @@ import soundfile
 import torch
 from torch import nn
 
-from asrkit.model import FULL_CONTEXT, ConformerEncoder, CTCHead, Network
+from asrkit.model import (
+    FULL_CONTEXT,
+    ConformerEncoder,
+    Network,
+    TransducerHead,
+    build_head,
+)
 from asrkit.runtime import Result
 
 os.environ["TRITON_INTERPRET"] = "1"  # before anything imports triton: kernels run on the CPU
@@ -82,11 +88,17 @@ def encoder() -> ConformerEncoder:
     return tiny_encoder()
 
 
-def tiny_model(vocab_size: int = 12, **changes: object) -> Network:
+def tiny_model(
+    vocab_size: int = 12, head: str | dict[str, Any] = "ctc", **changes: object
+) -> Network:
     """A small recogniser in float64 that says more than blanks."""
     encoder = tiny_encoder(**({"num_mels": 80} | changes))
-    model = Network(encoder, CTCHead(encoder.dim, vocab_size)).double().eval()
-    nn.init.normal_(model.head.weight, std=0.5)
+    model = Network(encoder, build_head(head, encoder.dim, vocab_size)).double().eval()
+    for name, parameter in model.head.named_parameters():
+        if name.endswith("weight"):
+            nn.init.normal_(parameter, std=0.5)
+        if "embed" in name:
+            nn.init.zeros_(parameter[0])  # of the blank
     feats = 17.8 + 1.4 * torch.randn(1, 400, model.encoder.num_mels, dtype=torch.float64)
     return fitted(model, feats)
 
@@ -100,7 +112,20 @@ def fitted(
     model.encoder.scale.copy_(1 / feats[0].std(0).clamp(min=0.5))
     state, lengths = model.init_state(1, left_context), torch.tensor([feats.size(1)])
     encoded = model.encoder(feats, lengths, state, chunk_size).encoded
-    model.head.bias.sub_(model.head(encoded).mean(dim=(0, 1)))
+    head = model.head
+    if isinstance(head, TransducerHead):
+        projected = head.project(encoded)[0]
+        scale = 2.0 / projected.std(dim=0)  # frames of which each says something else
+        head.from_encoder.weight.mul_(scale[:, None])
+        head.from_encoder.bias.sub_(projected.mean(dim=0)).mul_(scale)
+        predicted, _ = head.predict(torch.zeros(1, dtype=torch.long), head.start(1))
+        logits = head.join(head.project(encoded), predicted)[0]
+        mean = logits.mean(dim=0)
+        head.out.bias.sub_(mean)
+        margins = (logits - mean)[:, 1:].amax(dim=1) - (logits - mean)[:, 0]
+        head.out.bias[0] += margins.quantile(0.3)  # a label begins in seven frames of ten
+    else:
+        head.bias.sub_(head(encoded).mean(dim=(0, 1)))
     return model
 
 

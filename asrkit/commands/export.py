@@ -30,6 +30,7 @@ from asrkit.evaluation.testset import read_scored, utterances
 from asrkit.export import int8, onnx, sherpa, sherpa_folder, torchscript
 from asrkit.export.verification import eager_step, largest_difference, tolerance
 from asrkit.extras import need, pip_install
+from asrkit.model import CTCHead
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Recognizer
 from asrkit.runtime.threads import set_threads
@@ -147,6 +148,11 @@ def exported_of(options: argparse.Namespace, file: ModelFile) -> Exported:
     context, what = context_of(options, file), options.what or FORMATS[options.format]
     if context.full and (options.format == "torchscript" or what != "ctc"):
         raise UserError("in full context, --format onnx and onnx-int8 with --what ctc alone")
+    if what != "encoder" and not isinstance(file.model.head, CTCHead):
+        raise UserError(
+            f"--what {what} exports a CTC head, and the head of this model is a transducer, whose "
+            "export does not exist yet: --format torchscript --what encoder exports its encoder"
+        )
     exported = Exported(what, context, file.model.encoder.rate.frame_ms)
     if not context.full and max(context) > MOST_FRAMES:
         longest = MOST_FRAMES * exported.frame_ms
@@ -209,7 +215,7 @@ def score(backend: Backend, file: ModelFile, trial: list[Labelled]) -> Score:
         UserError: if there are none.
     """
     normalize = build_normalizer(file.config.text)
-    search = build_search(file.config.search)
+    search = build_search(file.config.search, file.model.head)
     recognizer = Recognizer(
         backend, file.tokenizer, search, normalize, frontend=build_frontend(file.config.model)
     )

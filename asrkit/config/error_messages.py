@@ -11,7 +11,7 @@ from asrkit.errors import shown
 from asrkit.registry import Kinds, refusal
 
 MOST_LINES = 20  # errors in a message
-SELF_CHECKED = ("position", "subsampling")  # parts of `model` whose classes check their options
+SELF_CHECKED = ("position", "subsampling", "head")  # parts of `model` that check their options
 
 
 def explained(

@@ -38,7 +38,7 @@ from asrkit.config.checks import (
 from asrkit.config.error_messages import explained
 from asrkit.config.read_yaml import ConfigError, read_values
 from asrkit.config.sections import Number, any_of, sections_of
-from asrkit.model import FULL, Context, FrameRate, positions, subsampling
+from asrkit.model import FULL, Context, FrameRate, heads, positions, subsampling
 from asrkit.registry import Kinds
 from asrkit.terms import checked_languages, checked_licence
 
@@ -179,6 +179,10 @@ class SubsamplingConfig(KindConfig):
     """How feature frames become encoder frames."""
 
 
+class HeadConfig(KindConfig):
+    """How encoder frames become labels."""
+
+
 class FrontendConfig(KindConfig):
     """How samples become features."""
 
@@ -196,6 +200,7 @@ KINDS: dict[tuple[str, ...], Kinds[Any]] = {
     ("model", "position"): positions.KINDS,
     ("model", "subsampling"): subsampling.KINDS,
     ("model", "frontend"): audio.KINDS,
+    ("model", "head"): heads.KINDS,
     ("search",): search.KINDS,
 }
 
@@ -203,15 +208,17 @@ KINDS: dict[tuple[str, ...], Kinds[Any]] = {
 POSITIONS = sections_of(PositionConfig, positions.KINDS)
 SUBSAMPLINGS = sections_of(SubsamplingConfig, subsampling.KINDS)
 FRONTENDS = sections_of(FrontendConfig, audio.KINDS)
+HEADS = sections_of(HeadConfig, heads.KINDS)
 SEARCHES = sections_of(SearchConfig, search.KINDS)
 if TYPE_CHECKING:
     AnyPosition = PositionConfig
     AnySubsampling = SubsamplingConfig
     AnyFrontend = FrontendConfig
+    AnyHead = HeadConfig
     AnySearch = SearchConfig
 else:
-    AnyPosition, AnySubsampling, AnySearch = (
-        any_of(each.values()) for each in (POSITIONS, SUBSAMPLINGS, SEARCHES)
+    AnyPosition, AnySubsampling, AnyHead, AnySearch = (
+        any_of(each.values()) for each in (POSITIONS, SUBSAMPLINGS, HEADS, SEARCHES)
     )
     AnyFrontend = any_of(FRONTENDS.values(), "kaldi")  # the only kind with options
 
@@ -242,6 +249,8 @@ class ModelConfig(Section):
     conv4 `separable` (a ninth of its second convolution's arithmetic)."""
     position: AnyPosition = POSITIONS["relative"](kind="relative")
     """The position encoding, a kind with its options: docs/positions.md."""
+    head: AnyHead = HEADS["ctc"](kind="ctc")
+    """How encoder frames become labels: ctc, or transducer with its options: docs/heads.md."""
     conv_norm: Literal["layer_norm", "affine"] = "layer_norm"
     """Norm in the convolutions; affine, a scale and a bias of each channel, is what a trained
     BatchNorm becomes."""
@@ -270,6 +279,8 @@ class ModelConfig(Section):
             with fitting("subsampling"):
                 options = self.subsampling.model_dump()
                 subsampling.build_subsampling(options, self.num_mels, self.dim)
+            with fitting("head"):
+                heads.build_head(self.head.model_dump(), self.dim, 2)
             with fitting("frontend"):
                 audio.build_frontend(self.frontend.model_dump(), self.num_mels)
         return self
@@ -422,7 +433,26 @@ class Config(Section):
                 f"training.intermediate_layers {deep} must lie below model.num_layers "
                 f"{self.model.num_layers}"
             )
+        self._check_head()
         return self
+
+    def _check_head(self) -> None:
+        """Raises ValueError for a search or a loss that the head does not have."""
+        head = self.model.head.model_dump()
+        if head["kind"] != "transducer":
+            return
+        if self.search.kind != "greedy":
+            raise ValueError(
+                f"search.kind {self.search.kind} reads the frames of model.head ctc; "
+                "a transducer has search greedy"
+            )
+        if head["ctc_weight"] > 0.0:
+            return
+        if self.training.intermediate_layers or self.training.views != "one":
+            raise ValueError(
+                "training.intermediate_layers and training.views need the CTC layer of a "
+                f"transducer: model.head.ctc_weight must be above 0, got {head['ctc_weight']:g}"
+            )
 
 
 def text_of(path: object) -> object:

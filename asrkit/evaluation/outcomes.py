@@ -185,8 +185,9 @@ def loss_of(recognizer: Recognizer, frames: Tensor, reference: str) -> Reference
     head, count = recognizer.backend.head, len(frames)
     if not tokens or head.frames_needed(tokens) > count:
         return None
-    loss = head.loss(
-        frames[None], torch.tensor([count]), torch.tensor([tokens], device=frames.device),
-        torch.tensor([len(tokens)]),
-    )  # fmt: skip
+    with torch.no_grad():
+        loss = head.loss(
+            frames[None], torch.tensor([count]), torch.tensor([tokens], device=frames.device),
+            torch.tensor([len(tokens)]),
+        )  # fmt: skip
     return ReferenceLoss(float(loss), len(tokens))

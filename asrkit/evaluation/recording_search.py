@@ -50,8 +50,8 @@ class Trace:
         self._count += len(frames)
         return self.search.step(state, frames)
 
-    def quiet(self, frames: Tensor) -> list[bool]:
-        return self.search.quiet(frames)
+    def quiet(self, frames: Tensor, state: Any = None) -> list[bool]:
+        return self.search.quiet(frames, state)
 
     def partial(self, state: Any) -> Hypothesis:
         return self.search.partial(state)

@@ -9,8 +9,10 @@ frames · F mel bins · D model dim · H heads · Dh = D/H · L layers · C chun
 from asrkit.model.conformer import ConformerEncoder, EncoderOutput, EncoderState
 from asrkit.model.context import FULL, FULL_CONTEXT, Context, FrameRate
 from asrkit.model.head import BLANK, CTCHead, Head
+from asrkit.model.heads import build_head
 from asrkit.model.network import FullContextStep, Network, NetworkOutput, NetworkStep
 from asrkit.model.streaming import EncoderStep
+from asrkit.model.transducer import TransducerHead
 
 __all__ = [
     "BLANK",
@@ -28,4 +30,6 @@ __all__ = [
     "Network",
     "NetworkOutput",
     "NetworkStep",
+    "TransducerHead",
+    "build_head",
 ]

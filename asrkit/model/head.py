@@ -42,6 +42,11 @@ class Head(nn.Module):
         """
         raise NotImplementedError
 
+    @torch.jit.unused
+    def layer_head(self) -> "Head":
+        """Return the head that gives the loss of layers before the last: this one as a rule."""
+        return self
+
     def disagreement(self, first: Tensor, second: Tensor, lengths: Tensor) -> Tensor:
         """Return how far two views of the same utterances are apart: (B,) in nats.
 
@@ -52,6 +57,10 @@ class Head(nn.Module):
             second: (B, E, V) from `frames`.
             lengths: (B,) valid frames.
         """
+        raise NotImplementedError
+
+    def posteriors(self, frames: Tensor) -> Tensor:
+        """Return the labels' probabilities in each frame alone: (B, E, V), for a picture."""
         raise NotImplementedError
 
     def frames_needed(self, tokens: Sequence[int]) -> int:
@@ -104,6 +113,11 @@ class CTCHead(Head, nn.Linear):
 
         both = learn(first, second.detach()) + learn(second, first.detach())
         return 0.5 * both.masked_fill(~valid, 0.0).sum(dim=1)
+
+    @torch.jit.unused
+    def posteriors(self, frames: Tensor) -> Tensor:
+        """Return the probabilities of log-probabilities."""
+        return frames.exp()
 
     @torch.jit.unused
     def frames_needed(self, tokens: Sequence[int]) -> int:

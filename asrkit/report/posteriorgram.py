@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
 from asrkit.evaluation import ReferenceRecording
 from asrkit.evaluation.outcomes import aligned, traced
@@ -37,10 +38,12 @@ def example_of(
     alignment = aligned(aligner, utterance)
     tokenizer, frame_seconds = recognizer.tokenizer, recognizer.frame_ms / 1000
     whole = recognizer.chunk_size == FULL_CONTEXT
+    with torch.inference_mode():
+        posteriors = recognizer.backend.head.posteriors(trace.frames[None])
     return Example(
         seconds=utterance.seconds,
         samples=utterance.samples,
-        posteriors=trace.frames.exp().float().cpu().numpy(),
+        posteriors=posteriors[0].float().cpu().numpy(),
         pieces=["", *(tokenizer.piece(token) for token in range(1, tokenizer.vocab_size))],
         frame_seconds=frame_seconds,
         chunk_seconds=0.0 if whole else recognizer.chunk_size * frame_seconds,

@@ -144,11 +144,12 @@ def searches_of(
     Raises:
         UserError: for a language model that the last pass does not take, or cannot be read.
     """
+    head = file.model.head
     if lm is None:
-        return build_search(first), None if second is None else build_search(second)
+        return build_search(first, head), None if second is None else build_search(second, head)
     fusion = build_fusion(lm, second or first, file.tokenizer)
-    fused = build_search(first, fusion if takes_fusion(first.kind) else None)
-    return fused, None if second is None else build_search(second, fusion)
+    fused = build_search(first, head, fusion if takes_fusion(first.kind) else None)
+    return fused, None if second is None else build_search(second, head, fusion)
 
 
 def on_device(file: ModelFile, device: torch.device) -> ModelFile:

@@ -117,8 +117,8 @@ def read(kind: type[T], value: Any, tensors: Mapping[str, Tensor]) -> T:
     """
     found: Any = value
     origin, arguments = get_origin(kind), get_args(kind)
-    if kind is Any:
-        return found
+    if kind is Any:  # for who knows the type: `read(type, *value)`
+        return (found, tensors)  # type: ignore[return-value]
     if origin is UnionType:
         (inner,) = (each for each in arguments if each is not NoneType)
         return found if value is None else read(inner, value, tensors)

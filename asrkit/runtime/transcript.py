@@ -100,12 +100,16 @@ class OpenSegment:
     def restore(self, value: SegmentValue, vocab_size: int, frame: int) -> None:
         """Go on from the value of a segment that ends at this frame so far, see `SegmentValue`."""
         search = savable(self._search)
-        state = read(search.Value, value.state, {})
+        state = read(search.Value, *value.state)
         self._state = search.from_value(state, vocab_size, frame - self._start)
 
     def append(self, frames: Tensor) -> None:
         """Append (E, V) frames."""
         self._state = self._search.step(self._state, frames)
+
+    def quiet(self, frames: Tensor) -> list[bool]:
+        """Return for each of (E, V) frames to come whether no token is written in it."""
+        return self._search.quiet(frames, self._state)
 
     def partial(self, duration: float) -> tuple[Grown, Sequence[Word]]:
         """Its words so far: those that are kept as they are, and those after them."""
@@ -185,17 +189,36 @@ class Transcript:
             duration: seconds of audio so far; the last frame may be longer.
             speech: whether a detector finds speech in each frame; in none after those given.
         """
-        endpointer, cuts, quiet = self.decoding.endpointer, [0], list[bool]()
-        if endpointer is not None or self.decoding.second is not None:
-            quiet = self.decoding.search.quiet(frames)
-            quiet = [a and not b for a, b in itertools.zip_longest(quiet, speech, fillvalue=False)]
-        if endpointer is not None and self.endpoint is not None:
-            self.endpoint, found = endpointer.step(self.endpoint, quiet, self.frame_ms)
-            cuts += found
-        for start, end in itertools.pairwise(cuts):
-            self.advance(frames[start:end], quiet[start:end])
+        while True:
+            quiet = self.quiet(frames, speech)
+            end = self.endpoint_in(quiet)
+            if end is None:
+                break
+            self.advance(frames[:end], quiet[:end])
             self.end_segment(duration)
-        self.advance(frames[cuts[-1] :], quiet[cuts[-1] :])
+            frames, speech = frames[end:], speech[end:]
+        self.advance(frames, quiet)
+
+    def quiet(self, frames: Tensor, speech: Sequence[bool]) -> list[bool]:
+        """Return for each frame whether nothing is said in it; [] if nobody needs to know."""
+        if self.decoding.endpointer is None and self.decoding.second is None:
+            return []
+        quiet = self.open.quiet(frames)
+        return [a and not b for a, b in itertools.zip_longest(quiet, speech, fillvalue=False)]
+
+    def endpoint_in(self, quiet: Sequence[bool]) -> int | None:
+        """Return the frames up to the first endpoint; those after it belong to the next segment.
+
+        Without an endpoint, all of them belong to this one.
+        """
+        endpointer = self.decoding.endpointer
+        if endpointer is None or self.endpoint is None:
+            return None
+        self.endpoint, found = endpointer.step(self.endpoint, quiet, self.frame_ms)
+        if not found:
+            return None
+        self.endpoint = endpointer.start()
+        return found[0]
 
     def advance(self, frames: Tensor, quiet: Sequence[bool]) -> None:
         self.open.append(frames)

@@ -13,6 +13,7 @@ from asrkit.search.base import NOTHING, FusingSearch, Hypothesis, Ranked, Savabl
 from asrkit.search.fusion import Both, Fusion
 from asrkit.search.greedy import GreedySearch
 from asrkit.search.prefix_beam import PrefixBeamSearch
+from asrkit.search.transducer_greedy import Transducer, TransducerGreedySearch
 
 __all__ = [
     "KINDS",
@@ -26,10 +27,13 @@ __all__ = [
     "Ranked",
     "SavableSearch",
     "Search",
+    "Transducer",
+    "TransducerGreedySearch",
     "build_search",
     "is_fusing",
     "plus",
     "takes_fusion",
+    "transducer_search",
 ]
 
 KINDS: Kinds[Any] = Kinds(
@@ -56,6 +60,21 @@ def build_search(search: Mapping[str, Any], fusion: Fusion | None = None) -> Sea
     return cls(**options) if fusion is None else cls(**options, fusion=fusion)
 
 
+def transducer_search(search: Mapping[str, Any], head: Transducer) -> Search:
+    """Return the search of a configuration for a transducer: greedy is the one that there is.
+
+    Raises:
+        UserError: for another kind.
+    """
+    cls, options = KINDS.chosen(search)
+    if cls is not GreedySearch:
+        raise UserError(
+            f"search {search['kind']} reads the frames of a CTC head, and this model's head is a "
+            "transducer: choose search greedy"
+        )
+    return TransducerGreedySearch(head, **options)
+
+
 def is_fusing(search: Search) -> bool:
     """Whether a search adds the scores of a fusion."""
     return isinstance(search, FusingSearch)
@@ -68,5 +87,10 @@ def plus(search: Search, fusion: Fusion) -> Search:
         UserError: for a search that takes no fusion.
     """
     if not isinstance(search, FusingSearch):
+        if isinstance(search, TransducerGreedySearch):
+            raise UserError(
+                "hotwords and language models need a beam search, and a transducer has search "
+                "greedy alone: leave them out, or use a model with a CTC head"
+            )
         raise UserError("this search takes no hotwords; choose search prefix_beam, which does")
     return search.plus(fusion)

@@ -51,8 +51,13 @@ class Search(Protocol):
     def step(self, state: Any, frames: Tensor) -> Any:
         """Return the state after (E, V) more frames of the head, any E."""
 
-    def quiet(self, frames: Tensor) -> list[bool]:
-        """Return for each of (E, V) frames whether no token is the likeliest, as in pauses."""
+    def quiet(self, frames: Tensor, state: Any = None) -> list[bool]:
+        """Return for each frame whether no token is written in it: pauses consist of these.
+
+        Args:
+            frames: (E, V).
+            state: state before the frames; the one of `start` if None.
+        """
 
     def partial(self, state: Any) -> Hypothesis:
         """The best hypothesis so far, while the stream goes on."""

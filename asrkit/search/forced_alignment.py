@@ -33,7 +33,7 @@ class ForcedAlignment:
         """The state after (E, V) more frames: all of them."""
         return (*state, log_probs)
 
-    def quiet(self, log_probs: Tensor) -> list[bool]:
+    def quiet(self, log_probs: Tensor, state: object = None) -> list[bool]:
         return is_quiet(log_probs, self.blank, 0.0)
 
     def partial(self, state: tuple[Tensor, ...]) -> Hypothesis:

@@ -54,7 +54,7 @@ class GreedySearch:
         hypothesis = Hypothesis(tuple(tokens), tuple(starts), tuple(ends), tuple(confidences))
         return GreedyState(hypothesis, last, frame)
 
-    def quiet(self, log_probs: Tensor) -> list[bool]:
+    def quiet(self, log_probs: Tensor, state: object = None) -> list[bool]:
         return is_quiet(log_probs, self.blank, self.blank_penalty)
 
     def partial(self, state: GreedyState) -> Hypothesis:

@@ -166,7 +166,7 @@ class PrefixBeamSearch:
             stable = extend_stable(beam[0].path, ends(beam), stable)
         return PrefixBeamState(tuple(beam), log_scale, stable, frame)
 
-    def quiet(self, log_probs: Tensor) -> list[bool]:
+    def quiet(self, log_probs: Tensor, state: object = None) -> list[bool]:
         return is_quiet(log_probs, self.blank, self.blank_penalty)
 
     def partial(self, state: PrefixBeamState) -> Hypothesis:

@@ -110,7 +110,7 @@ def text_encoder(config: Config, tokenizer: Tokenizer) -> TextEncoder:
     """The encoder of texts for the configuration's model."""
     return TextEncoder(
         tokenizer, build_normalizer(config.text), config.model.rate.num_frames,
-        frames_needed, build_frontend(config.model),
+        frames_needed(config.model), build_frontend(config.model),
     )  # fmt: skip
 
 

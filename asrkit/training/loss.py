@@ -83,7 +83,7 @@ class Loss(nn.Module):
         loss = head.loss(last, lengths, tokens, token_lengths)
         total = (1.0 - self.intermediate_weight) * loss
         for encoded in run.layers:
-            share = self.intermediate_weight / len(run.layers)
-            frames_of_layer = head.frames(encoded[:, :frames]).float()
-            total = total + share * head.loss(frames_of_layer, lengths, tokens, token_lengths)
+            share, layer_head = self.intermediate_weight / len(run.layers), head.layer_head()
+            of_layer = layer_head.frames(encoded[:, :frames]).float()
+            total = total + share * layer_head.loss(of_layer, lengths, tokens, token_lengths)
         return total, last

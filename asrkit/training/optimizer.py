@@ -34,9 +34,10 @@ def build_optimizers(
     vectors = [p for name, p in named if p.dim() < 2 or name.endswith("bias")]
     optimizers: list[torch.optim.Optimizer] = []
     if kind == "muon":
-        # The head's rows are labels, not directions: AdamW, as for embeddings.
+        # A head's rows are labels, not directions: AdamW, as for embeddings.
+        of_head = {id(p) for name, p in named if name.startswith("head.")}
         linear = [m.weight for m in model.modules() if isinstance(m, nn.Linear)]
-        chosen = {id(w) for w in linear if w is not model.get_parameter("head.weight")}
+        chosen = {id(w) for w in linear} - of_head
         muon = [p for p in matrices if id(p) in chosen]
         matrices = [p for p in matrices if id(p) not in chosen]
         optimizers.append(Muon(muon, weight_decay))

@@ -42,7 +42,7 @@ FREE = {
     "training.keep_checkpoints",
 }
 # Of the network, not in older checkpoints.
-LATER = ("frontend", "conv_norm", "conv_padding", "after_norm", "kernels")
+LATER = ("head", "frontend", "conv_norm", "conv_padding", "after_norm", "kernels")
 BATCHES = "training.accumulate_batches"
 TOTAL = f"{BATCHES} times ranks"  # batches of a step: the same for any number of ranks
 SETS = {"training": "data.train", "dev": "data.dev"}  # with the keys of their manifests

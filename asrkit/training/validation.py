@@ -45,7 +45,7 @@ def scores_on_dev(
     dev = held_out(
         corpus.dev, encode, data.max_batch_seconds, data.num_workers, ranks.rank, ranks.size
     )
-    search = build_search(config.search)
+    search = build_search(config.search, model.head)
     own = validate(model, encode.tokenizer, search, dev, config.context.validated, align, frontend)
     # In the order that one rank would have them, for sums of floats depend on it.
     rounds = zip_longest(*ranks.gather([list(own)]), fillvalue=[])

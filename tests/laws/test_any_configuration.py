@@ -16,12 +16,19 @@ from asrkit.build import pieces_of
 from asrkit.lm import Hotwords, TokenFusion, Weighted, WordFusion, read_arpa
 from asrkit.lm.kneser_ney import arpa_lines, estimate
 from asrkit.lm.lm_fusion import as_word
-from asrkit.model import FULL_CONTEXT, Context, EncoderState, NetworkOutput
+from asrkit.model import FULL_CONTEXT, Context, EncoderState, NetworkOutput, TransducerHead
 from asrkit.model.attention import ChunkAttention
 from asrkit.model.layer import NORMS, PADDINGS, ConformerLayer
 from asrkit.model.positions import KINDS, Position
 from asrkit.runtime import BatchedSession, Recognizer, Result, Session
-from asrkit.search import Fusion, GreedySearch, PrefixBeamSearch, Search, plus
+from asrkit.search import (
+    Fusion,
+    GreedySearch,
+    PrefixBeamSearch,
+    Search,
+    TransducerGreedySearch,
+    plus,
+)
 from asrkit.text import CharTokenizer, SentencePieceTokenizer, Tokenizer, WordTokenizer
 from tests.conftest import PADDED, fitted, speech, timed, tiny_model
 from tests.laws.test_streaming import packets
@@ -42,6 +49,18 @@ REWRITINGS: list[Callable[[str], str] | None] = [
 ]
 
 CONTROLS = (0, 1, 2, 3, 5, 8)  # cheap seeds; one of them has full context
+HEADS: list[dict[str, Any]] = [
+    *[{"kind": "ctc"}] * 4,
+    {"kind": "transducer", "predictor_dim": 16, "joint_dim": 24, "max_symbols": 2},
+    {
+        "kind": "transducer",
+        "predictor": "stateless",
+        "predictor_dim": 12,
+        "joint_dim": 16,
+        "max_symbols": 3,
+    },
+]
+
 VALID = ["conv4_valid", "conv6_valid", "conv8_valid"]
 NO_SAMPLES = [float("nan"), float("-inf"), 1e20, -1e3]
 
@@ -82,6 +101,7 @@ def case(seed: int, folder: Path) -> Case:
     drawn_later = random.Random(f"{seed}-frontend")
     if drawn_later.random() < 0.4:
         shape["subsampling"] = PADDED
+    shape["head"] = random.Random(f"{seed}-head").choice(HEADS)
     model = tiny_model(tokenizer.vocab_size, **shape)
     alike = random.Random(f"{seed}-layers").random() < 0.7
     if not alike:  # one layer has a past of other sizes
@@ -94,7 +114,9 @@ def case(seed: int, folder: Path) -> Case:
     feats, _ = audio.features(frontend.double(), whole, torch.tensor([whole.size(1)]))
     model = fitted(model, feats, chunk_size, left_context)
     with torch.no_grad():
-        model.head.bias[0] += draw.choice([0.0, 0.0, 1.0])  # pauses
+        more = draw.choice([0.0, 0.0, 1.0])  # pauses
+        if not isinstance(model.head, TransducerHead):  # which `fitted` gave some
+            model.head.bias[0] += more
     pauses: dict[str, Any] = {
         "pause_ms": draw.choice([1, 40, 100, 300, 1000]),
         "min_segment_ms": draw.choice([0, 500]),
@@ -108,6 +130,9 @@ def case(seed: int, folder: Path) -> Case:
     larger = [size for size in (0, 0, 4, 16, FULL_CONTEXT) if size == 0 or size > chunk_size]
     second = draw.choice(larger) if chunk_size != FULL_CONTEXT else 0
     other_search = drawn_search(draw, tokenizer, folder) if draw.random() < 0.5 else None
+    if isinstance(model.head, TransducerHead):
+        penalties = search.blank_penalty, getattr(other_search, "blank_penalty", 0.0)
+        search, other_search = (TransducerGreedySearch(model.head, 0, p) for p in penalties)
     larger_pass = eager(model, Context(second, left_context)) if second else None
     recognizer = Recognizer(
         eager(model, Context(chunk_size, left_context, right_context)), tokenizer, search,

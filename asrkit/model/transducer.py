@@ -1,0 +1,236 @@
+"""A transducer head (Graves 2012): a predictor reads the labels so far, a joiner adds its output
+to a frame and gives the next label or a blank.
+
+The predictor's past is tokens: its state goes in and comes out, and the search keeps it.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from asrkit.errors import UserError
+from asrkit.model.head import BLANK, CTCHead, Head
+from asrkit.model.transducer_loss import transducer_loss
+
+PredictorState = tuple[Tensor, ...]  # of B streams, batch first, of fixed shapes
+
+
+class LSTMPredictor(nn.Module):
+    """An LSTM over all labels so far. The state is (h, c), each (B, L, H).
+
+    Args:
+        vocab_size: V, with the blank, whose embedding is zero: it is the input before any label.
+        dim: H.
+        num_layers: L.
+        dropout: dropout probability between the layers.
+    """
+
+    def __init__(self, vocab_size: int, dim: int, num_layers: int, dropout: float) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(vocab_size, dim, padding_idx=BLANK)
+        between = dropout if num_layers > 1 else 0.0
+        self.lstm = nn.LSTM(dim, dim, num_layers, batch_first=True, dropout=between)
+
+    @torch.jit.unused
+    def start(self, batch_size: int) -> PredictorState:
+        """Return the state before the blank that stands before all labels."""
+        zeros = self.embed.weight.new_zeros(batch_size, self.lstm.num_layers, self.lstm.hidden_size)
+        return zeros, zeros
+
+    @torch.jit.unused
+    def forward(self, tokens: Tensor, state: PredictorState) -> tuple[Tensor, PredictorState]:
+        """(B, U) tokens and the state before them -> (B, U, H), and the state after them."""
+        hidden, cell = (each.transpose(0, 1).contiguous() for each in state)
+        output, (hidden, cell) = self.lstm(self.embed(tokens), (hidden, cell))
+        return output, (hidden.transpose(0, 1), cell.transpose(0, 1))
+
+
+class StatelessPredictor(nn.Module):
+    """The embeddings of the last C labels, side by side (Ghodsi et al. 2020, with NeMo's widths).
+
+    The state is (B, C - 1), the labels before. The latest label has half of the width and what the
+    others leave.
+
+    Args:
+        vocab_size: V, with the blank, whose embeddings are zero.
+        dim: H.
+        context: C.
+
+    Raises:
+        ValueError: for a width that has no place for so many labels.
+    """
+
+    def __init__(self, vocab_size: int, dim: int, context: int) -> None:
+        super().__init__()
+        width = dim // 2 // context
+        if context > 1 and not width:
+            raise ValueError(f"predictor_dim must be {2 * context} or more, got {dim}")
+        self.widths = [dim - (context - 1) * width] + [width] * (context - 1)  # the latest first
+        self.embeds = nn.ModuleList(
+            nn.Embedding(vocab_size, each, padding_idx=BLANK) for each in self.widths
+        )
+
+    @torch.jit.unused
+    def start(self, batch_size: int) -> PredictorState:
+        """Return the state before the blank that stands before all labels."""
+        device = next(self.parameters()).device
+        return (torch.full((batch_size, len(self.widths) - 1), BLANK, device=device),)
+
+    @torch.jit.unused
+    def forward(self, tokens: Tensor, state: PredictorState) -> tuple[Tensor, PredictorState]:
+        """(B, U) tokens and the state before them -> (B, U, H), and the state after them."""
+        known, size = torch.cat([*state, tokens], dim=1), tokens.size(1)
+        before = known.size(1) - size
+        parts = [
+            embed(known[:, before - back : before - back + size])
+            for back, embed in enumerate(self.embeds)
+        ]
+        return torch.cat(parts, dim=2), (known[:, size:],)
+
+
+class TransducerHead(Head):
+    """A predictor, a joiner, and a CTC layer that shares the loss.
+
+    A label's logits are out(relu(encoder(frame) + predicted(labels so far))); training sums over
+    all alignments of the labels with the frames.
+
+    Args:
+        dim: D.
+        vocab_size: V, with the blank, which is label 0.
+        predictor: lstm, which reads all labels so far, or stateless, which reads `context`.
+        predictor_layers: LSTM layers.
+        predictor_dim: width of the predictor.
+        context: labels that a stateless predictor reads.
+        joint_dim: J, width of the joiner.
+        ctc_weight: share of a CTC layer's loss in the loss; 0 builds no CTC layer.
+        max_symbols: most labels that a search writes in a frame.
+        dropout: dropout probability of the predictor's output and in the joiner.
+        fast_emit: lambda of FastEmit, which favours early labels; see `transducer_loss`.
+
+    Raises:
+        ValueError: for an option out of range.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        vocab_size: int,
+        predictor: Literal["lstm", "stateless"] = "lstm",
+        predictor_layers: int = 1,
+        predictor_dim: int = 256,
+        context: int = 2,
+        joint_dim: int = 256,
+        ctc_weight: float = 0.3,
+        max_symbols: int = 10,
+        dropout: float = 0.2,
+        fast_emit: float = 0.0,
+    ) -> None:
+        super().__init__()
+        for name, share in (("ctc_weight", ctc_weight), ("dropout", dropout)):
+            if not 0.0 <= share < 1.0:
+                raise ValueError(f"{name} must be from 0 to below 1, got {share}")
+        if fast_emit < 0.0:
+            raise ValueError(f"fast_emit must be 0 or more, got {fast_emit}")
+        self.vocab_size, self.max_symbols = vocab_size, max_symbols
+        self.ctc_weight, self.fast_emit = ctc_weight, fast_emit
+        self.predictor: LSTMPredictor | StatelessPredictor
+        if predictor == "lstm":
+            self.predictor = LSTMPredictor(vocab_size, predictor_dim, predictor_layers, dropout)
+        else:
+            self.predictor = StatelessPredictor(vocab_size, predictor_dim, context)
+        self.from_encoder = nn.Linear(dim, joint_dim)
+        self.from_predictor = nn.Linear(predictor_dim, joint_dim)
+        self.dropout = nn.Dropout(dropout)
+        self.out = nn.Linear(joint_dim, vocab_size)
+        self.ctc = CTCHead(dim, vocab_size) if ctc_weight > 0.0 else None
+
+    def frames(self, encoded: Tensor) -> Tensor:
+        """Return the encoder's frames as they are: (B, E, D)."""
+        return encoded
+
+    @torch.jit.unused
+    def loss(
+        self, frames: Tensor, lengths: Tensor, tokens: Tensor, token_lengths: Tensor
+    ) -> Tensor:
+        """Return the weighted sum of the transducer's loss and the CTC layer's.
+
+        The logits take 4·B·E·(U + 1)·V bytes and their gradient as much.
+        """
+        before = tokens.new_full((len(tokens), 1), BLANK)
+        predicted, _ = self.predictor(
+            torch.cat([before, tokens], dim=1), self.predictor.start(len(tokens))
+        )
+        added = self.from_predictor(self.dropout(predicted))
+        logits = self.join(self.project(frames)[:, :, None], added[:, None])
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        loss = transducer_loss(logits, tokens, lengths, token_lengths, self.fast_emit)
+        if self.ctc is None:
+            return loss
+        ctc = self.ctc.loss(self.ctc.frames(frames).float(), lengths, tokens, token_lengths)
+        return (1.0 - self.ctc_weight) * loss + self.ctc_weight * ctc
+
+    @torch.jit.unused
+    def layer_head(self) -> Head:
+        """Return the CTC layer: a transducer's loss of every layer would cost its memory again."""
+        return self._known_ctc("the loss of a layer")
+
+    @torch.jit.unused
+    def disagreement(self, first: Tensor, second: Tensor, lengths: Tensor) -> Tensor:
+        """Return the disagreement of the CTC layer's frames."""
+        ctc = self._known_ctc("the loss between views")
+        return ctc.disagreement(ctc.frames(first), ctc.frames(second), lengths)
+
+    @torch.jit.unused
+    def posteriors(self, frames: Tensor) -> Tensor:
+        """Return those of the CTC layer: a transducer's depend on the labels before."""
+        return self._known_ctc("a picture of posteriors").frames(frames).exp()
+
+    @torch.jit.unused
+    def _known_ctc(self, need: str) -> CTCHead:
+        if self.ctc is None:
+            raise UserError(f"{need} needs a CTC layer: ctc_weight must be above 0, got 0")
+        return self.ctc
+
+    @torch.jit.unused
+    def frames_needed(self, tokens: Sequence[int]) -> int:
+        """Return the frames that a search needs to write them, or that the CTC layer needs."""
+        if self.ctc is not None:
+            return self.ctc.frames_needed(tokens)
+        return max(1, -(-len(tokens) // self.max_symbols))
+
+    @torch.jit.unused
+    @torch.no_grad()
+    def copy_labels(self, other: Head, old: list[int], new: list[int]) -> None:
+        """Copy the weights of labels in predictor, joiner and CTC layer; all others whole."""
+        assert isinstance(other, TransducerHead)
+        theirs = other.state_dict()
+        for name, own in self.state_dict().items():
+            if name.startswith(("predictor.embed", "out.", "ctc.")):
+                own[new] = theirs[name][old]
+            else:
+                own.copy_(theirs[name])
+
+    @torch.jit.unused
+    def start(self, batch_size: int) -> PredictorState:
+        """Return the predictor's state before the blank that stands before all labels."""
+        return self.predictor.start(batch_size)
+
+    @torch.jit.unused
+    def predict(self, tokens: Tensor, state: PredictorState) -> tuple[Tensor, PredictorState]:
+        """(B,) tokens and the state before them -> (B, J), and the state after them."""
+        output, state = self.predictor(tokens[:, None], state)
+        return self.from_predictor(self.dropout(output[:, 0])), state
+
+    @torch.jit.unused
+    def project(self, frames: Tensor) -> Tensor:
+        """Return the joiner's share of frames: (…, D) -> (…, J)."""
+        projected: Tensor = self.from_encoder(frames)
+        return projected
+
+    @torch.jit.unused
+    def join(self, frames: Tensor, predicted: Tensor) -> Tensor:
+        """Return logits (…, V) of projected frames (…, J) and predictor outputs (…, J)."""
+        logits: Tensor = self.out(self.dropout(torch.relu(frames + predicted)))
+        return logits

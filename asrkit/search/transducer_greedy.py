@@ -1,0 +1,213 @@
+"""Greedy search of a transducer: the likeliest label of a frame until it is the blank."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from asrkit.search.base import NOTHING, Hypothesis, Ranked, checked
+from asrkit.search.blank_penalty import checked_penalty
+
+WINDOW = 8  # frames of each stream that one call of the joiner reads
+
+
+class Transducer(Protocol):
+    """The part of a transducer head that a search calls."""
+
+    vocab_size: int
+    max_symbols: int
+
+    def start(self, batch_size: int) -> tuple[Tensor, ...]:
+        """Return the predictor's state before the blank that stands before all labels."""
+
+    def predict(
+        self, tokens: Tensor, state: tuple[Tensor, ...]
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """(B,) tokens and the state before them -> (B, J), and the state after them."""
+
+    def project(self, frames: Tensor) -> Tensor:
+        """Return the joiner's share of frames: (…, D) -> (…, J)."""
+
+    def join(self, frames: Tensor, predicted: Tensor) -> Tensor:
+        """Return logits (…, V) of projected frames (…, J) and predictor outputs (…, J)."""
+
+
+class TransducerState(NamedTuple):
+    """A hypothesis, and the predictor's past: its state, and its output after the last label."""
+
+    hypothesis: Hypothesis
+    frame: int  # frames consumed
+    predictor: tuple[Tensor, ...]  # each (1, …)
+    output: Tensor  # (1, J)
+
+
+class TransducerGreedySearch:
+    """Time-synchronous greedy search: a frame's labels are written until the blank is likelier.
+
+    Nothing happens at the end of a chunk or of a stream, so streaming equals offline.
+
+    Args:
+        head: predictor and joiner, in eval mode.
+        blank: id of the blank.
+        blank_penalty: taken from the blank's log-probability: fewer deletions, more insertions.
+
+    Raises:
+        ValueError: for a penalty that is infinite or NaN.
+    """
+
+    Value = TransducerState
+
+    def __init__(self, head: Transducer, blank: int = 0, blank_penalty: float = 0.0) -> None:
+        self.head, self.blank = head, blank
+        self.blank_penalty = checked_penalty(blank_penalty)
+
+    @torch.inference_mode()
+    def start(self) -> TransducerState:
+        state = self.head.start(1)
+        first = torch.tensor([self.blank], device=state[0].device)
+        output, state = self.head.predict(first, state)
+        return TransducerState(NOTHING, 0, state, output)
+
+    def step(self, state: TransducerState, frames: Tensor) -> TransducerState:
+        """The state after (E, D) more frames."""
+        return self.step_all([state], [frames])[0]
+
+    @torch.inference_mode()
+    def step_all(
+        self, states: Sequence[TransducerState], frames: Sequence[Tensor]
+    ) -> list[TransducerState]:
+        """The states of B streams after (E, D) more frames of each, E of its own.
+
+        Label-looping (Bataev et al. 2024): one call of the joiner finds the next label of every
+        stream, wherever it is, and one call of the predictor appends all that were found.
+        """
+        sizes = [len(each) for each in frames]
+        projected = self.head.project(torch.cat([*frames]))
+        rows = pad_sequence([*projected.split(sizes)], batch_first=True)
+        rows = torch.nn.functional.pad(rows, (0, 0, 0, WINDOW))  # (B, E + WINDOW, J)
+        output = torch.cat([state.output for state in states])
+        pasts = zip(*(state.predictor for state in states), strict=True)
+        predictor = tuple(torch.cat(each) for each in pasts)
+        written: list[list[tuple[int, int, float]]] = [[] for _ in states]
+        places, counts = [0] * len(states), [0] * len(states)  # frame, and labels in it
+        while active := [i for i, place in enumerate(places) if place < sizes[i]]:
+            at = torch.tensor([places[i] for i in active], device=rows.device)
+            which = torch.tensor(active, device=rows.device)
+            window = rows[which[:, None], at[:, None] + torch.arange(WINDOW, device=rows.device)]
+            found: list[tuple[int, int]] = []
+            likeliest = zip(active, *self.likeliest(window, output[which]), strict=True)
+            for i, log_probs, labels in likeliest:
+                left = sizes[i] - places[i]
+                label = first_label(log_probs, labels, left, self.blank)
+                if label is None:
+                    places[i], counts[i] = places[i] + min(WINDOW, left), 0
+                    continue
+                ahead, token, log_prob = label
+                counts[i] = counts[i] + 1 if ahead == 0 else 1
+                places[i] += ahead
+                written[i].append((token, places[i], math.exp(log_prob)))
+                found.append((i, token))
+                if counts[i] == self.head.max_symbols:
+                    places[i], counts[i] = places[i] + 1, 0
+            if found:
+                moved, tokens = torch.tensor(found, device=rows.device).unbind(1)
+                new, past = self.head.predict(tokens, tuple(each[moved] for each in predictor))
+                output = output.index_copy(0, moved, new)
+                predictor = tuple(
+                    each.index_copy(0, moved, after)
+                    for each, after in zip(predictor, past, strict=True)
+                )
+        return [
+            TransducerState(
+                extended(state.hypothesis, written[i], state.frame),
+                state.frame + sizes[i],
+                # A view would keep the past of all streams in memory.
+                tuple(each[i : i + 1].clone() for each in predictor),
+                output[i : i + 1].clone(),
+            )
+            for i, state in enumerate(states)
+        ]
+
+    def likeliest(
+        self, window: Tensor, output: Tensor
+    ) -> tuple[list[list[float]], list[list[int]]]:
+        """The highest log-probability of each frame and its label: (B, W, J), (B, J) -> (B, W)."""
+        logits = self.head.join(window, output[:, None])
+        if self.blank_penalty:
+            logits[..., self.blank] -= self.blank_penalty
+        best, labels = logits.log_softmax(dim=2).max(dim=2)
+        return best.tolist(), labels.tolist()
+
+    def quiet(self, frames: Tensor, state: TransducerState | None = None) -> list[bool]:
+        state = state or self.start()
+        after = self.step(state, frames)
+        spoken = {start - state.frame for start in after.hypothesis.starts}
+        return [frame not in spoken for frame in range(len(frames))]
+
+    def partial(self, state: TransducerState) -> Hypothesis:
+        return state.hypothesis
+
+    def stable(self, state: TransducerState) -> tuple[int, ...]:
+        return state.hypothesis.tokens
+
+    def best(self, state: TransducerState) -> Hypothesis:
+        return state.hypothesis
+
+    def nbest(self, state: TransducerState) -> list[Ranked]:
+        """An empty list: greedy search has no alternatives."""
+        return []
+
+    def to_value(self, state: TransducerState) -> TransducerState:
+        return state
+
+    def from_value(self, value: TransducerState, vocab_size: int, frames: int) -> TransducerState:
+        checked(value.hypothesis, vocab_size, self.blank, frames)
+        own = self.start()
+        pairs = list(
+            zip([*value.predictor, value.output], [*own.predictor, own.output], strict=True)
+        )
+        if value.frame != frames or any(
+            found.shape != like.shape or found.dtype != like.dtype for found, like in pairs
+        ):
+            raise ValueError("the past of a predictor is that of another head or frame")
+        *predictor, output = (found.to(like.device) for found, like in pairs)
+        if not all(
+            each.is_floating_point() or 0 <= int(label) < vocab_size
+            for each in predictor
+            for label in each.flatten()[: 0 if each.is_floating_point() else None]
+        ):
+            raise ValueError("the past of a predictor holds labels that the head does not have")
+        return value._replace(predictor=tuple(predictor), output=output)
+
+
+def first_label(
+    log_probs: Sequence[float], labels: Sequence[int], size: int, blank: int
+) -> tuple[int, int, float] | None:
+    """The first label among so many frames: its frame, its id, its log-probability."""
+    pairs = enumerate(zip(labels[:size], log_probs, strict=False))
+    return next(
+        ((frame, label, log_prob) for frame, (label, log_prob) in pairs if label != blank), None
+    )
+
+
+def extended(
+    hypothesis: Hypothesis, written: Sequence[tuple[int, int, float]], first: int
+) -> Hypothesis:
+    """A hypothesis with more labels. A label ends where the next one of the same frame begins.
+
+    Args:
+        hypothesis: before the frames.
+        written: label, frame and confidence of each.
+        first: number of the first frame.
+    """
+    starts = [first + frame for _, frame, _ in written]
+    ends = [a if a == b else a + 1 for a, b in zip(starts, [*starts[1:], -1], strict=False)]
+    return Hypothesis(
+        hypothesis.tokens + tuple(token for token, _, _ in written),
+        hypothesis.starts + tuple(starts),
+        hypothesis.ends + tuple(ends),
+        hypothesis.confidences + tuple(confidence for *_, confidence in written),
+    )
