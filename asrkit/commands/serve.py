@@ -29,14 +29,15 @@ def serve(options: argparse.Namespace) -> int:
     from asrkit.serve.app import app_of
     from asrkit.serve.capacity import capacity
     from asrkit.serve.connections import config_of
+    from asrkit.serve.places import network_of
     from asrkit.serve.server import Limits, Server
 
-    token = token_of(options)
+    token, proxies = token_of(options), [*map(network_of, options.trust_proxy)]
     if options.tls_key is not None and options.tls_cert is None:
         raise UserError("--tls-key needs --tls-cert")
     store, key = store_of(options, Limits().resume_s)
-    torch.set_num_threads(1)  # of a step, ONNX Runtime's too: the desks share the cores
-    # The event loop asks a desk for the interpreter after each packet, and waited 5 ms for it.
+    torch.set_num_threads(1)  # of a step, ONNX Runtime's too: the workers share the cores
+    # The event loop asks a worker for the interpreter after each packet, and waited 5 ms for it.
     sys.setswitchinterval(0.0005)
     models = recognizers(options)
     logs.set_up(options.log)
@@ -47,7 +48,7 @@ def serve(options: argparse.Namespace) -> int:
     )  # fmt: skip
     server = Server(
         models, limits, options.threads, token, tuple(options.origin), tuple(options.allow_host),
-        store, key,
+        store, key, proxies,
     )  # fmt: skip
     config = config_of(
         app_of(server), server, options.host, options.port, ssl_certfile=options.tls_cert,

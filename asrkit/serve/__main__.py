@@ -46,6 +46,11 @@ def main(argv: list[str] | None = None) -> int:
         help="a name of this server, where it asks for no token: addresses and localhost are "
         "allowed; may be repeated",
     )  # fmt: skip
+    group.add_argument(
+        "--trust-proxy", action="append", default=[], metavar="ADDRESS",
+        help="a proxy in front, by its address or network: its X-Forwarded-For names the client; "
+        "may be repeated",
+    )  # fmt: skip
     group.add_argument("--tls-cert", metavar="FILE", help="certificate, in PEM")
     group.add_argument("--tls-key", metavar="FILE", help="its key")
     group = arguments.group("limits")

@@ -26,6 +26,7 @@ from starlette.websockets import WebSocket
 from asrkit.errors import reason, shown
 from asrkit.serve import fair
 from asrkit.serve.logs import log
+from asrkit.serve.places import client_of
 from asrkit.serve.protocols import messages
 from asrkit.serve.protocols.asrkit_stream import stream
 from asrkit.serve.protocols.openai_realtime import realtime
@@ -191,8 +192,8 @@ class Metered:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         share = fair.CURRENT.get()
-        if share is not None and scope.get("client"):  # behind a proxy, the one that it names
-            share.address = scope["client"][0]
+        if share is not None and scope.get("client"):  # behind a trusted proxy, whom it names
+            share.address = client_of(scope["client"][0])
         work = self.app(scope, receive, send)
         await (fair.metered(work) if isinstance(work, Coroutine) else work)
 

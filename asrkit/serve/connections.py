@@ -7,10 +7,9 @@ socket, and the client waits.
 """
 
 import asyncio
-import ipaddress
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any
 
@@ -19,6 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from asrkit.serve import fair
+from asrkit.serve.places import Network, is_shared
 from asrkit.serve.server import Limits, Server
 
 SMALLEST, FIRST, LARGEST = 512, 4096, 1 << 16  # bytes that are parsed at a time
@@ -41,7 +41,7 @@ class Gate:
 
     When all are taken, one on which nothing is asked for makes room for the next: the oldest of
     those that never sent a byte, or else the oldest of the others. One address may have half of
-    them, unless it is this machine's, as of a proxy.
+    them, unless it is this machine's or a proxy's.
 
     Args:
         most: connections at the same time.
@@ -49,6 +49,7 @@ class Gate:
         deaf_s: seconds after which a client that reads nothing is disconnected.
         body_rate: bytes a second at which a body has to come.
         refused: is told of each connection for which there is no room.
+        proxies: addresses of trusted proxies.
     """
 
     def __init__(
@@ -58,9 +59,10 @@ class Gate:
         deaf_s: float = 60.0,
         body_rate: float = 1000.0,
         refused: Callable[[], None] = lambda: None,
+        proxies: Collection[Network] = (),
     ) -> None:
         self.most, self.header_s, self.deaf_s, self.body_rate = most, header_s, deaf_s, body_rate
-        self.shares, self.refused = fair.Shares(), refused
+        self.shares, self.refused, self.proxies = fair.Shares(), refused, proxies
         self.open: set[Wire] = set()
         # On which nothing is asked for, the oldest first: those that never sent a byte, the others.
         self.silent: dict[Wire, None] = {}
@@ -73,7 +75,8 @@ class Gate:
             next(iter(unused)).abort()
         address = wire.address
         full = len(self.open) >= self.most
-        if full or (not is_local(address) and 2 * self._addresses[address] >= self.most):
+        is_greedy = 2 * self._addresses[address] >= self.most
+        if full or (is_greedy and not is_shared(address, self.proxies)):
             self.refused()
             return False
         self.open.add(wire)
@@ -91,14 +94,6 @@ class Gate:
             if not self._addresses[wire.address]:
                 del self._addresses[wire.address]
             wire.share.leave()
-
-
-def is_local(address: str) -> bool:
-    """Whether an address is this machine's own, or none."""
-    try:
-        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
-    except ValueError:  # of a Unix socket
-        return True
 
 
 class Wire:
@@ -382,11 +377,12 @@ def config_of(
     limits = server.limits
     most = limits.connections or most_connections(limits)
     full = server.figures.refused.labels("connections")
-    gate = Gate(most, limits.header_s, limits.silence_s, refused=full.inc)
+    gate = Gate(most, limits.header_s, limits.silence_s, refused=full.inc, proxies=server.proxies)
     http, websocket = (type(each.__name__, (each,), {"gate": gate}) for each in (Http, WebSocket))
     return uvicorn.Config(
         app, host, port, http=http, ws=websocket, log_config=None, log_level="warning",
         ws_max_size=limits.message_kb * 1024, ws_per_message_deflate=False, backlog=BACKLOG,
+        proxy_headers=bool(server.proxies), forwarded_allow_ips=[*map(str, server.proxies)],
         **options,
     )  # fmt: skip
 

@@ -2,15 +2,54 @@
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from operator import itemgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
+from asrkit.errors import UserError, shown
 from asrkit.serve.calls import Call
 
-SHARED = ("", "127.0.0.1", "::1")  # addresses that may be those of a proxy, with many clients
 OTHERS = "other processes"  # in place of the addresses of their clients
 RESERVED = 8  # an eighth of the places is kept for clients that have few
+
+
+Network: TypeAlias = "IPv4Network | IPv6Network"
+
+
+def network_of(text: str) -> Network:
+    """Return the addresses of a proxy: one, or a network.
+
+    Raises:
+        UserError: for text that is neither.
+    """
+    try:
+        return ip_network(text, strict=False)
+    except ValueError:
+        raise UserError(
+            "--trust-proxy must be an address or a network, such as 127.0.0.1 or 10.0.0.0/8, "
+            f"got {shown(text)}"
+        ) from None
+
+
+def client_of(address: str) -> str:
+    """Return the client behind an address, to whom a whole /64 belongs with IPv6."""
+    try:
+        ip = ip_address(address)
+    except ValueError:  # a proxy's name for a client
+        return address[:50]
+    if ip.version == 4 or ip.is_loopback:
+        return address
+    return str(ip.ipv4_mapped or ip_network((ip, 64), strict=False))
+
+
+def is_shared(address: str, proxies: Collection[Network] = ()) -> bool:
+    """Whether many clients may have an address: this machine's own, a proxy's, or none."""
+    try:
+        ip = ip_address(address.partition("%")[0])
+    except ValueError:  # of a Unix socket
+        return not address
+    return ip.is_loopback or any(ip in each for each in proxies)
 
 
 class Place(NamedTuple):
@@ -36,7 +75,7 @@ def is_free(address: str, places: Mapping[Call, Place], most: int) -> bool:
     A client that has half of all does not get the last eighth.
     """
     free = most - len(places)
-    greedy = address not in SHARED and 2 * held_by(address, places) >= most
+    greedy = not is_shared(address) and 2 * held_by(address, places) >= most
     return free > (most // RESERVED if greedy else 0)
 
 

@@ -20,7 +20,7 @@ from asrkit.serve.call_store import MOST_ENTRIES, SHORTEST_KEY, MemoryStore, Sto
 from asrkit.serve.calls import Call, SavedCall
 from asrkit.serve.kept import Kept
 from asrkit.serve.logs import log
-from asrkit.serve.places import Place, displaced, is_free
+from asrkit.serve.places import Network, Place, displaced, is_free
 from asrkit.serve.resumption import Version
 from asrkit.serve.worker import Worker
 
@@ -144,6 +144,7 @@ class Server:
         hosts: names by which clients may call a server without a token, beside localhost.
         store: where calls wait for their clients to come back; the process if None.
         key: with which what is in the store is authenticated; one of the process if None.
+        proxies: addresses of proxies whose X-Forwarded-For names the client.
     """
 
     def __init__(
@@ -156,7 +157,9 @@ class Server:
         hosts: tuple[str, ...] = (),
         store: Store | None = None,
         key: bytes | None = None,
+        proxies: Sequence[Network] = (),
     ) -> None:
+        self.proxies = proxies
         self.limits = limits or Limits()
         self.token, self.origins, self.figures = token, origins, Figures()
         self.hosts = frozenset(name.lower() for name in hosts)

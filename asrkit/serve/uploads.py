@@ -20,7 +20,7 @@ from asrkit.audio.file import MAX_RATE, MIN_RATE
 from asrkit.audio.reading import BLOCK_VALUES
 from asrkit.errors import UserError, printable
 from asrkit.serve import fair
-from asrkit.serve.places import SHARED
+from asrkit.serve.places import is_shared
 from asrkit.serve.server import RefusedError, Server
 from asrkit.serve.upload_process import (
     DTYPE,
@@ -243,7 +243,7 @@ class Decoders:
             RefusedError: if too many wait already, of all clients or of this one.
         """
         address, most = fair.address(), self.limits.uploads_waiting
-        own = 0 if address in SHARED else 2 * self._waiting[address]
+        own = 0 if is_shared(address) else 2 * self._waiting[address]
         if self._free.locked():
             self._refuse_beyond(most, max(self._waiting.total(), own))
         self._waiting[address] += 1

@@ -20,6 +20,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from asrkit.runtime import Recognizer
 from asrkit.serve import connections, fair
+from asrkit.serve.places import network_of
 from asrkit.serve.server import Limits, Server
 from tests.serve.running import serving
 from tests.serve.test_stream import converse, start
@@ -270,21 +271,21 @@ def test_a_server_that_ends_closes_connections_whose_clients_have_left(
     gone.close()
 
 
-def test_one_address_has_half_of_the_connections_unless_it_is_a_proxy_here() -> None:
+def test_one_address_has_half_of_the_connections_unless_it_is_a_proxy() -> None:
     async def main() -> list[int]:
         counts = []
-        for address in ("192.0.2.1", "127.0.0.1"):
-            gate = connections.Gate(10)
+        for address in ("192.0.2.1", "127.0.0.1", "10.0.0.1"):
+            gate = connections.Gate(10, proxies=[network_of("10.0.0.0/8")])
             wires = [connections.Wire(Transport(address), gate) for _ in range(20)]
             for wire in wires:
                 if gate.admit(wire):
                     wire.is_working(True)
             counts.append(len(gate.open))
             other = connections.Wire(Transport("192.0.2.2"), gate)
-            assert gate.admit(other) == (address != "127.0.0.1")
+            assert gate.admit(other) == (address == "192.0.2.1")
         return counts
 
-    assert asyncio.run(main()) == [5, 10]
+    assert asyncio.run(main()) == [5, 10, 10]
 
 
 def test_connections_leave_descriptors_for_uploads(monkeypatch: pytest.MonkeyPatch) -> None:
