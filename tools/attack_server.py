@@ -81,6 +81,7 @@ class Neighbours:
         self.address, self.recordings, self.texts = address, recordings, texts
         self.http = address.replace("ws://", "http://").removesuffix("/v1/stream")
         self.seen: list[Seen] = []
+        self.upload_sent: float | None = None  # the one that is not answered yet
 
     def note(self, kind: str, value: float = 0.0, at: float | None = None) -> None:
         self.seen.append(Seen(time.monotonic() if at is None else at, kind, value))
@@ -113,7 +114,7 @@ class Neighbours:
         soundfile.write(file, self.recordings[0], 16_000, format="FLAC")
         async with httpx.AsyncClient(timeout=60) as client:
             while True:
-                sent = time.monotonic()
+                sent = self.upload_sent = time.monotonic()
                 data = {"file": ("a.flac", file.getvalue())}
                 url = f"{self.http}/v1/audio/transcriptions"
                 try:
@@ -123,6 +124,7 @@ class Neighbours:
                 except httpx.HTTPError:
                     kind = "unserved"
                 self.note(kind, time.monotonic() - sent, sent)
+                self.upload_sent = None
                 await asyncio.sleep(pause_s)
 
     async def resumer(self, pause_s: float) -> None:
@@ -173,6 +175,18 @@ class Neighbours:
                         good = (await client.get(self.http + path)).status_code == 200
                 self.note(f"{path} {'ok' if good else 'no'}", time.monotonic() - sent, sent)
             await asyncio.sleep(0.5)
+
+    def uploads(self, start: float, end: float) -> list[float]:
+        """Seconds of each upload that was on its way in a time, infinite without its text."""
+        found = [
+            each.value if each.kind == "upload" else math.inf
+            for each in self.seen
+            if each.kind in ("upload", "unserved") and each.at < end
+            and each.at + each.value > start
+        ]  # fmt: skip
+        if self.upload_sent is not None and self.upload_sent < end:
+            found.append(time.monotonic() - self.upload_sent)  # so far
+        return found
 
     def between(self, start: float, end: float, kind: str) -> list[float]:
         """The values of what was sent or happened in a time."""
@@ -320,8 +334,8 @@ class Trial:
             return sum(len(self.neighbours.between(start, end, kind)) for kind in kinds)
 
         late, quiet = self.neighbours.between(start, end, "late"), self.alone("late")
-        uploads = self.neighbours.between(start, end, "upload")
-        slowest = max(uploads, default=math.inf)
+        uploads = self.neighbours.uploads(start, end)  # none, where a stretch is short
+        slowest, usual = max(uploads, default=0.0), max(self.alone("upload"), default=0.0)
         failed = count("failed", "wrong")
         asked = count("/healthz ok", "/healthz no")
         before, peak, after = used
@@ -332,8 +346,7 @@ class Trial:
             ),
             "texts": is_alone or len(late) >= 0.6 * len(quiet) * (end - start) / self.quiet_s,
             "calls": not failed,
-            "uploads": not count("unserved")
-            and slowest <= max(UPLOAD_S, 1.5 * max(self.alone("upload"), default=0.0)),
+            "uploads": slowest <= max(UPLOAD_S, 1.5 * usual),
             "resumed": not count("lost"),
             "health": not count("/healthz no"),
             "memory": self.times is QUICK or after.memory <= 1.1 * before.memory,
@@ -346,7 +359,8 @@ class Trial:
         ratio = percentile(late, 99) / percentile(quiet, 99)
         cells = [
             case, sent, f"{1000 * percentile(late, 50):.0f}, {1000 * percentile(late, 99):.0f}",
-            f"{ratio:.1f}", f"{failed} of {count('call') + failed}", f"{slowest:.1f}",
+            f"{ratio:.1f}", f"{failed} of {count('call') + failed}",
+            f"{slowest:.1f}" if uploads else "–",
             f"{count('resumed')} of {count('resumed', 'lost')}",
             f"{count('/healthz ok')} of {asked}, ready {count('/readyz ok')}",
             f"{before.memory:.0f}, {peak.memory:.0f}, {after.memory:.0f}",
