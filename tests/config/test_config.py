@@ -23,6 +23,7 @@ from asrkit.config import (
 from asrkit.config.read_yaml import parse_yaml
 from asrkit.config.schema import POSITIONS, Section
 from asrkit.errors import UserError
+from asrkit.model import CTCHead
 from asrkit.model.positions import KINDS
 from tests.conftest import PROJECT
 
@@ -203,7 +204,7 @@ def test_options_reach_the_encoding() -> None:
 def test_a_search_and_its_options() -> None:
     assert load_config(CONF).search.kind == "greedy"
     config = load_config(CONF, ["search={kind: prefix_beam, beam: 4, min_token_prob: 1e-3}"])
-    search = build_search(config.search)
+    search = build_search(config.search, CTCHead(8, 9))
     assert (search.beam, search.log_min_token) == (4, pytest.approx(math.log(1e-3)))
     assert parse_config(config.model_dump(mode="json")) == config
     assert parse_search("prefix_beam") == load_config(CONF, ["search=prefix_beam"]).search

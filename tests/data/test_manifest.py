@@ -11,13 +11,13 @@ from lhotse import CutSet
 from lhotse.serialization import save_to_json, save_to_jsonl, save_to_yaml
 
 from asrkit.audio import AudioError
-from asrkit.build import frames_needed
 from asrkit.config import ModelConfig
 from asrkit.data import manifest
 from asrkit.data.cut_audio import load_samples
 from asrkit.data.cuts import load_cuts, perturb_speed, text_of, usable
 from asrkit.data.dataset import SpeechDataset, TextEncoder
 from asrkit.data.manifest import LeftOut, ManifestError, read_manifest
+from asrkit.model.head import ctc_frames
 from tests.conftest import speech, write_manifest, write_wav
 from tests.data.encoding import ENCODE
 
@@ -101,7 +101,7 @@ def test_equal_letters_need_a_blank_between_them() -> None:
 def test_longer_frames_need_more_audio() -> None:
     """Of a network that makes one of 8 feature frames: ceil((n-240)/1280)."""
     network = ModelConfig.model_validate({"subsampling": "conv8"})
-    encode = TextEncoder(ENCODE.tokenizer, ENCODE.normalize, network.rate.num_frames, frames_needed)
+    encode = TextEncoder(ENCODE.tokenizer, ENCODE.normalize, network.rate.num_frames, ctc_frames)
     assert encode.why_not("nosy", 240 + 1280 * 3) == (
         "too short: 3 encoder frames, but its labels need 4"
     )

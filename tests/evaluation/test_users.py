@@ -13,7 +13,6 @@ import soundfile
 
 import asrkit
 from asrkit.backends import eager
-from asrkit.build import frames_needed
 from asrkit.commands import export
 from asrkit.data.cuts import load_cuts
 from asrkit.data.dataset import TextEncoder
@@ -21,6 +20,7 @@ from asrkit.evaluation import ReferenceRecording, recognize, scores
 from asrkit.evaluation.outcomes import aligned, traced
 from asrkit.evaluation.testset import read_scored
 from asrkit.model import FULL, Context
+from asrkit.model.head import ctc_frames
 from asrkit.model_file import load_model
 from asrkit.runtime import Endpointer, Recognizer
 from asrkit.search import GreedySearch
@@ -119,7 +119,7 @@ def test_all_users_give_one_number(folder: Path, capsys: pytest.CaptureFixture[s
     assert shown in capsys.readouterr().err
     plain = eager(file.model, Context(4, 8))
     of_gate = export.score(plain, file, list(read_scored("dev.jsonl", [])))
-    encode = TextEncoder(file.tokenizer, str, file.config.model.rate.num_frames, frames_needed)
+    encode = TextEncoder(file.tokenizer, str, file.config.model.rate.num_frames, ctc_frames)
     batches = held_out(load_cuts("dev.jsonl", []), encode, 60.0)
     outcomes = validate(file.model, file.tokenizer, GreedySearch(), batches, [Context(4, 8)])
     trained = scores(chain.from_iterable(outcomes))

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from asrkit.build import frames_needed
 from asrkit.data.cuts import load_cuts
 from asrkit.data.dataset import TextEncoder
 from asrkit.model import Context
+from asrkit.model.head import ctc_frames
 from asrkit.report.tensorboard import read_scalars
 from asrkit.search import GreedySearch
 from asrkit.text import CharTokenizer
@@ -34,7 +34,7 @@ def test_a_run_stuck_at_all_wrong_shows_its_loss(corpus: Path, tmp_path: Path) -
 def test_weights_that_changed_are_validated_as_they_are(corpus: Path) -> None:
     """Backends keep tables made of the weights: those of the step before must not be used."""
     model, tokenizer = tiny_model().float(), CharTokenizer(list("eno syabcdf"))
-    encode = TextEncoder(tokenizer, str, model.encoder.rate.num_frames, frames_needed)
+    encode = TextEncoder(tokenizer, str, model.encoder.rate.num_frames, ctc_frames)
     batches = list(held_out(load_cuts(corpus / "dev.jsonl", []), encode, 60.0))
 
     def losses() -> list[float]:

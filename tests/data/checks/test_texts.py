@@ -2,10 +2,10 @@
 
 import pytest
 
-from asrkit.build import frames_needed
 from asrkit.data.checks import ADVICE, OF_CORPORA, OF_UTTERANCES, Rules, examine
 from asrkit.data.checks.texts import marks_in
 from asrkit.data.dataset import TextEncoder
+from asrkit.model.head import ctc_frames
 from asrkit.text import CharTokenizer, WordTokenizer, is_visible, normalize
 from tests.data.checks.test_check import utterance
 from tests.data.encoding import ENCODE
@@ -48,7 +48,7 @@ def encoder(texts: list[str], tokenizer: type = CharTokenizer, case: str = "keep
         tokenizer.train(filter(is_visible, map(spell, texts))),
         spell,
         ENCODE.num_frames,
-        frames_needed,
+        ctc_frames,
     )  # type: ignore[attr-defined]
 
 
