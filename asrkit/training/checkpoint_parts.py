@@ -1,7 +1,7 @@
-"""The files of a checkpoint whose tensors are spread over ranks: a folder with each rank's rows.
+"""Sharded checkpoints: a folder with one file per rank, which holds that rank's rows.
 
-Why not torch.distributed.checkpoint: its own format holds a pickle, and its reader of safetensors
-compares no checksums and leaves out, without a word, the rows of a file that is missing.
+torch.distributed.checkpoint is not used: its own format contains a pickle. Its reader of
+safetensors compares no checksums, and silently omits the rows of a missing file.
 """
 
 import json
@@ -20,19 +20,19 @@ from asrkit.errors import UserError
 from asrkit.model_file import read_tensors
 from asrkit.training.fsdp import own
 
-WEIGHTS, OPTIMIZERS = "weights", "optimizers"  # keys of a checkpoint, first in a tensor's name
+WEIGHTS, OPTIMIZERS = "weights", "optimizers"  # keys of a checkpoint, prefixes of tensor names
 NAME = re.compile(r"part-(\d{4})-of-(\d{4})\.safetensors")
 
 
 class TrainingCheckpointError(UserError):
-    """A checkpoint that cannot be written or resumed from; the message says why."""
+    """An error in writing a checkpoint or resuming from it; the message has the reason."""
 
 
 def part_of(state: Mapping[str, Any], rank: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Copies of a rank's tensors of a checkpoint, by flat name, and of the header of their file.
+    """Copy the tensors that a rank saves, by flat name, and the header of their file.
 
-    The header has the rest of the checkpoint, and the number of rows of each spread tensor.
-    Tensors that are not spread are the first rank's.
+    The header has the rest of the checkpoint and the number of rows of each sharded tensor.
+    The first rank also saves the tensors that are not sharded.
     """
     tensors = {f"{WEIGHTS}.{name}": t for name, t in state[WEIGHTS].items()}
     for i, optimizer in enumerate(state[OPTIMIZERS]):
@@ -46,19 +46,19 @@ def part_of(state: Mapping[str, Any], rank: int) -> tuple[dict[str, Tensor], dic
         if rank == 0 or name in rows
     }
     rest = {key: value for key, value in state.items() if key not in (WEIGHTS, OPTIMIZERS)}
-    # A copy: training goes on, and adds to the history, before it is written.
+    # A copy: training continues, and extends the history, before the file is written.
     return copies, deepcopy({"state": rest | {OPTIMIZERS: len(state[OPTIMIZERS])}, "rows": rows})
 
 
 def read_parts(folder: Path, mesh: DeviceMesh | None = None) -> dict[str, Any]:
-    """The state of a checkpoint that any number of ranks wrote.
+    """Read the state of a sharded checkpoint, whatever the number of ranks that wrote it.
 
     Args:
-        folder: of the parts.
-        mesh: of ranks to spread it over as they read it; None for whole tensors.
+        folder: folder with the parts.
+        mesh: ranks that share the tensors after reading; None for whole tensors.
 
     Raises:
-        TrainingCheckpointError: if a part is missing or of another checkpoint.
+        TrainingCheckpointError: if a part is missing or belongs to another checkpoint.
         ModelFileError: if a part is damaged.
     """
     pieces: dict[str, list[Tensor]] = {}
@@ -69,13 +69,13 @@ def read_parts(folder: Path, mesh: DeviceMesh | None = None) -> dict[str, Any]:
         header = dict(header or {})
         first = first or header
         if without_time(header) != without_time(first):
-            raise TrainingCheckpointError(f"{path.name} is of another checkpoint")
+            raise TrainingCheckpointError(f"{path.name} belongs to another checkpoint")
         rows = header["rows"]
         for name, tensor in tensors.items():
             if name not in rows:
                 if number:
                     raise TrainingCheckpointError(
-                        f"{path.name} has {name!r:.80}, which is not spread"
+                        f"{path.name} has {name!r:.80}, which should be in the first part only"
                     )
                 pieces[name] = [tensor]
                 continue
@@ -83,7 +83,7 @@ def read_parts(folder: Path, mesh: DeviceMesh | None = None) -> dict[str, Any]:
             start = seen.get(name, 0)
             seen[name] = start + tensor.size(0)
             piece = tensor[max(0, begin - start) : max(0, end - start)]
-            pieces.setdefault(name, []).append(piece.clone())  # so that the others are let go
+            pieces.setdefault(name, []).append(piece.clone())  # a copy, to free the other rows
     if seen != first["rows"]:
         raise TrainingCheckpointError("rows of a tensor are missing")
     return unflattened(
@@ -100,10 +100,10 @@ def part_name(rank: int, size: int) -> str:
 
 
 def part_paths(folder: Path) -> list[Path]:
-    """The files of a checkpoint, in the order of the ranks that wrote them.
+    """Return the files of a checkpoint, in the order of the ranks that wrote them.
 
     Raises:
-        TrainingCheckpointError: if one is missing.
+        TrainingCheckpointError: if a file is missing.
     """
     found = [match for path in folder.iterdir() if (match := NAME.fullmatch(path.name))]
     size = int(found[0][2]) if found else 0
@@ -115,12 +115,12 @@ def part_paths(folder: Path) -> list[Path]:
 
 
 def without_time(header: dict[str, Any]) -> str:
-    """A part's header without the one number in which ranks differ."""
+    """Return a part's header without the only number that differs between ranks."""
     return json.dumps(header | {"state": header["state"] | {"wall_seconds": 0.0}})
 
 
 def share(rows: int, mesh: DeviceMesh | None) -> tuple[int, int]:
-    """The first row of this rank's share, and the one after its last, as torch spreads them."""
+    """Return the first row of this rank's share and the end of the share, as torch shards."""
     if mesh is None:
         return 0, rows
     each = -(-rows // mesh.size())
@@ -129,7 +129,7 @@ def share(rows: int, mesh: DeviceMesh | None) -> tuple[int, int]:
 
 
 def spread(local: Tensor, rows: int, mesh: DeviceMesh | None) -> Tensor:
-    """The tensor of so many rows of which `local` is this rank's share."""
+    """Return a sharded tensor with `rows` rows in total; `local` is this rank's share."""
     if mesh is None:
         return local
     shape = torch.Size([rows, *local.shape[1:]])
@@ -139,10 +139,12 @@ def spread(local: Tensor, rows: int, mesh: DeviceMesh | None) -> Tensor:
 
 
 def unflattened(tensors: dict[str, Tensor], rest: dict[str, Any]) -> dict[str, Any]:
-    """The contents of a checkpoint, from tensors by flat name and what is in the header."""
+    """Return the contents of a checkpoint from its tensors by flat name and its header."""
     count = rest[OPTIMIZERS]
     if not 0 <= count <= len(tensors):
-        raise TrainingCheckpointError(f"{count} optimisers")
+        raise TrainingCheckpointError(
+            f"{count} optimisers in its header, for {len(tensors)} tensors"
+        )
     optimizers: list[dict[str, Any]] = [{"state": {}} for _ in range(count)]
     weights = {}
     for name, tensor in tensors.items():
@@ -152,5 +154,5 @@ def unflattened(tensors: dict[str, Tensor], rest: dict[str, Any]) -> dict[str, A
         else:
             i, number, key = key.split(".")
             optimizers[int(i)]["state"].setdefault(int(number), {})[key] = tensor
-    history = {int(epoch): rates for epoch, rates in rest["history"].items()}  # JSON made text
+    history = {int(epoch): rates for epoch, rates in rest["history"].items()}  # JSON keys are text
     return rest | {WEIGHTS: weights, OPTIMIZERS: optimizers, "history": history}

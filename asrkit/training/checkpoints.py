@@ -1,4 +1,4 @@
-"""Files of a training: checkpoints to resume from, weights of epochs to average."""
+"""Files of a training run: checkpoints to resume from, weights of epochs to average."""
 
 import logging
 import shutil
@@ -28,7 +28,7 @@ Seconds = Annotated[float, Field(ge=0.0)]
 
 
 class Progress(NamedTuple):
-    """The position in a training: its state besides weights and optimisers."""
+    """The position in a training run: its state without weights and optimisers."""
 
     epoch: Count = 0  # current epoch, from 0
     batch: Count = 0  # next batch of the epoch, over all ranks
@@ -37,7 +37,7 @@ class Progress(NamedTuple):
 
 
 class Checkpoint(BaseModel):
-    """The contents of a checkpoint; the hashes of `resuming.identity` are extra fields."""
+    """The contents of a checkpoint; the hashes of `resume_checks.identity` are extra fields."""
 
     model_config = ConfigDict(strict=True, arbitrary_types_allowed=True, extra="allow")
 
@@ -51,15 +51,15 @@ class Checkpoint(BaseModel):
 
 
 class Checkpoints:
-    """The newest checkpoints of a training in a folder, each written atomically.
+    """The newest checkpoints of a training run in a folder, each written atomically.
 
     Args:
-        folder: made if missing.
-        keep: number of checkpoints.
+        folder: folder of the checkpoints, created if missing.
+        keep: number of checkpoints to keep.
 
     Attributes:
-        by_all: all ranks of a run have to call `save`, not the first alone.
-        mesh: of the ranks that the tensors are spread over when they are read, if any.
+        by_all: whether all ranks must call `save`, not only the first.
+        mesh: ranks that share the tensors after reading; None for whole tensors.
     """
 
     by_all = False
@@ -69,32 +69,32 @@ class Checkpoints:
         self.folder, self.keep = folder, keep
 
     def save(self, step: int, state: dict[str, Any]) -> None:
-        """Write a step's checkpoint; delete old ones, and later ones that were not usable."""
+        """Write a step's checkpoint; delete old ones, and later ones, which were unusable."""
         path = self.folder / f"step-{step:08d}.pt"
-        # Into an open file: given a path, torch reports a full disk in terms of its format.
+        # An open file: with a path, torch's error for a full disk does not mention the disk.
         with replacing(path) as temporary, temporary.open("wb") as file:
             torch.save(state, file)
         self.rotate(step)
 
     def wait(self) -> None:
-        """Return when all that was saved is written."""
+        """Wait until every saved checkpoint is written."""
 
     def rotate(self, step: int) -> None:
-        """Delete all checkpoints but the newest up to this step."""
+        """Delete all checkpoints except the newest `keep` up to this step."""
         paths = self.paths()
         kept = [number for number in paths if number <= step][-self.keep :]
         for number in paths.keys() - kept:
             remove(paths[number])
 
     def newest(self, use: Callable[[Checkpoint], Found]) -> Found | None:
-        """The result of `use` for the newest usable checkpoint; None if the folder has none.
+        """Return the result of `use` for the newest usable checkpoint; None for an empty folder.
 
         Args:
-            use: raises TrainingCheckpointError for a checkpoint that is not usable; then the one
-                before is tried.
+            use: function that raises TrainingCheckpointError for an unusable checkpoint; then the
+                previous checkpoint is tried.
 
         Raises:
-            TrainingCheckpointError: if there are checkpoints, but none is usable.
+            TrainingCheckpointError: if the folder has checkpoints but all are unusable.
         """
         paths = self.paths()
         for path in reversed(paths.values()):
@@ -105,19 +105,19 @@ class Checkpoints:
                 problem = f"{path}: {error}"
         if paths:
             raise TrainingCheckpointError(
-                f"--resume: no checkpoint can be used; the last tried, {problem}"
+                f"--resume: none of {len(paths)} checkpoints can be used; the oldest, {problem}"
             )
         return None
 
     def paths(self) -> dict[int, Path]:
-        """The checkpoints by step: files, and folders of several ranks' parts."""
-        # A folder is a former one while the new one of the same step takes its name.
+        """Return the checkpoints by step: files, and folders of sharded checkpoints."""
+        # A folder is called .former while a new checkpoint of the same step replaces it.
         former, files, folders = (numbered(self.folder, "step-", e) for e in (".former", ".pt", ""))
         return dict(sorted((former | files | folders).items()))
 
 
 def remove(path: Path) -> None:
-    """Delete a checkpoint; a folder never keeps its name while it is half deleted."""
+    """Delete a checkpoint; a folder is renamed first, so that none is ever half deleted."""
     if path.is_dir():
         shutil.rmtree(path.rename(path.with_name(f".{path.name}.part")))
     else:
@@ -125,7 +125,7 @@ def remove(path: Path) -> None:
 
 
 def numbered(folder: Path, before: str, after: str) -> dict[int, Path]:
-    """The files of a folder named `before`, a number, `after`: by number, in its order."""
+    """Return a folder's files named `before`, a number, `after`, sorted by the number."""
     names = {
         path.name.removeprefix(before).removesuffix(after): path
         for path in folder.glob(f"{before}*{after}")
@@ -134,14 +134,14 @@ def numbered(folder: Path, before: str, after: str) -> dict[int, Path]:
 
 
 def read_checkpoint(path: Path, mesh: DeviceMesh | None = None) -> Checkpoint:
-    """The checkpoint in a file or a folder, after comparing checksums.
+    """Read a checkpoint from a file or a folder, and compare its checksums.
 
     Args:
-        path: of the file or folder.
-        mesh: of ranks that the tensors of a folder are spread over; None for whole ones.
+        path: file or folder of the checkpoint.
+        mesh: ranks that share the tensors of a folder; None for whole tensors.
 
     Raises:
-        TrainingCheckpointError: if it is damaged or of another kind.
+        TrainingCheckpointError: if the file is damaged or not a checkpoint.
     """
     try:
         state = read_file(path) if path.suffix == ".pt" else read_parts(path, mesh)
@@ -154,22 +154,22 @@ def read_checkpoint(path: Path, mesh: DeviceMesh | None = None) -> Checkpoint:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
         reason = f"{key!r:.80}: {first['msg']}" if key else first["msg"]
-        raise TrainingCheckpointError(f"it is no checkpoint of a training: {reason}") from None
+        raise TrainingCheckpointError(f"not a training checkpoint: {reason}") from None
     except Exception as error:  # zipfile, zlib, torch and its unpickler raise many types
         reason = textwrap.shorten(repr(error), 120, placeholder=" …")
-        raise TrainingCheckpointError(f"it is damaged or no checkpoint: {reason}") from None
+        raise TrainingCheckpointError(f"damaged, or not a checkpoint: {reason}") from None
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """The state in a file, after comparing its checksums."""
+    """Read the state in a file, and compare its checksums."""
     if not path.stat().st_size:
-        raise TrainingCheckpointError("it is empty")
-    with zipfile.ZipFile(path) as records:  # torch.save's format; it compresses nothing
+        raise TrainingCheckpointError("the file is empty")
+    with zipfile.ZipFile(path) as records:  # torch.save's format, never compressed
         if any(record.compress_type for record in records.infolist()):
-            raise TrainingCheckpointError("it is another kind of .zip file")
+            raise TrainingCheckpointError("another kind of .zip file")
         damaged = records.testzip()
     if damaged is not None:
-        raise TrainingCheckpointError(f"it is damaged: wrong checksum of {damaged!r} in it")
+        raise TrainingCheckpointError(f"damaged: wrong checksum of its entry {damaged!r}")
     state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     return state
 
@@ -180,19 +180,19 @@ def check_fit(
     """Compare a checkpoint's names, types and shapes with those of a model and its optimisers.
 
     Raises:
-        TrainingCheckpointError: if one differs.
+        TrainingCheckpointError: if anything differs.
     """
     reason = difference(found.weights, model.state_dict())
     if reason is None and len(found.optimizers) != len(optimizers):
-        reason = f"{len(found.optimizers)} optimisers where there are {len(optimizers)}"
+        reason = f"it has {len(found.optimizers)} optimisers, expected {len(optimizers)}"
     for optimizer, state in zip(optimizers, found.optimizers, strict=False):
         reason = reason or mismatch(optimizer, state)
     if reason is not None:
-        raise TrainingCheckpointError(f"it does not fit this training: {reason}")
+        raise TrainingCheckpointError(f"does not fit this model and optimiser: {reason}")
 
 
 def difference(tensors: dict[str, Tensor], others: dict[str, Tensor]) -> str | None:
-    """The first difference in names, types or shapes, as text, or None."""
+    """Describe the first difference in names, types or shapes, or return None."""
     here, there = ({n: f"{t.dtype} {tuple(t.shape)}" for n, t in of.items()}
                    for of in (tensors, others))  # fmt: skip
     for name in sorted(here.keys() | there.keys()):
@@ -206,9 +206,10 @@ class EpochWeights:
     """Weights of the last or the best epochs, and their average.
 
     Args:
-        folder: made if missing; epoch-0013.safetensors is the log's epoch 13, here number 12.
-        keep: number of epochs.
-        best: keep those with the lowest scores, rather than the last.
+        folder: folder of the weights, created if missing. Epoch 13 of the log, number 12 in this
+            class, is epoch-0013.safetensors.
+        keep: number of epochs to keep.
+        best: keep the epochs with the lowest scores instead of the last ones.
     """
 
     def __init__(self, folder: Path, keep: int, best: bool) -> None:
@@ -221,7 +222,7 @@ class EpochWeights:
     def save(self, epoch: int, weights: dict[str, Tensor], scores: dict[int, float]) -> None:
         """Write an epoch's weights; delete those not chosen by the `scores` of all epochs so far.
 
-        Later epochs, left from a checkpoint that was not usable, are deleted too.
+        Weights of later epochs, left from an unusable checkpoint, are deleted too.
         """
         tensors = {name: t.cpu().contiguous() for name, t in weights.items()}
         write_tensors(self.file(epoch), tensors, {"epoch": epoch + 1})
@@ -231,12 +232,12 @@ class EpochWeights:
             paths[number].unlink()
 
     def average(self, model: nn.Module, epochs: list[int]) -> tuple[dict[str, Tensor], list[int]]:
-        """Return the mean of the epochs' weights, computed in float64, and these epochs.
+        """Return the mean of the epochs' weights, computed in float64, and the epochs used.
 
-        Epochs whose files are damaged are left out with a warning.
+        Epochs with damaged files are skipped with a warning.
 
         Raises:
-            TrainingCheckpointError: if no epoch is left.
+            TrainingCheckpointError: if all files are damaged or missing.
         """
         paths, expected = self.paths(), model.state_dict()
         files: dict[int, dict[str, Tensor]] = {}
@@ -245,13 +246,13 @@ class EpochWeights:
                 tensors, _ = read_tensors(paths[epoch])
                 reason = difference(tensors, expected)
                 if reason is not None:
-                    raise ModelFileError(f"{paths[epoch]} does not fit this training: {reason}")
+                    raise ModelFileError(f"{paths[epoch]} does not fit this model: {reason}")
                 files[epoch] = tensors
             except ModelFileError as error:
-                logger.warning("epoch %d is left out of the average: %s", epoch + 1, error)
+                logger.warning("epoch %d is not averaged: %s", epoch + 1, error)
         if not files:
             raise TrainingCheckpointError(
-                f"{self.folder} has no weights of an epoch that can be used"
+                f"{self.folder} has no usable epoch-*.safetensors to average: train another epoch"
             )
         average = {
             name: torch.stack([file[name].double() for file in files.values()]).mean(0).to(t.dtype)
@@ -268,7 +269,7 @@ class EpochWeights:
         return sorted(scored, key=lambda epoch: scores[epoch])[: self.keep] or epochs[-1:]
 
     def paths(self) -> dict[int, Path]:
-        """The files by epoch."""
+        """Return the files by epoch."""
         files = numbered(self.folder, "epoch-", ".safetensors")
         return {number - 1: path for number, path in files.items()}
 

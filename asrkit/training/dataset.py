@@ -1,4 +1,4 @@
-"""The training data: checked utterances, the tokenizer, the statistics of the features."""
+"""Training data: checked utterances, the tokenizer, the statistics of the features."""
 
 import hashlib
 import logging
@@ -35,16 +35,16 @@ from asrkit.training.warm_start import kept_tokenizer
 
 logger = logging.getLogger(__name__)
 
-MAX_TEXTS = 100_000  # of an index that a tokenizer is made of
+MAX_TEXTS = 100_000  # texts of an index that a tokenizer is trained on
 
 
 class Fingerprint(NamedTuple):
-    """Hashes of a set of utterances, in order. Of an index `utterances` covers all of them."""
+    """Hashes of a set of utterances, in order. For an index, `utterances` covers everything."""
 
     utterances: str  # ids and durations
     ids: str
     texts: str
-    audio: str  # paths from the manifest's folder, starts and channels
+    audio: str  # paths relative to the manifest's folder, starts and channels
 
 
 class Corpus(NamedTuple):
@@ -60,13 +60,13 @@ class Corpus(NamedTuple):
 
 
 def load_corpus(config: Config) -> Corpus:
-    """Read and check both manifests; the tokenizer is made from the training texts, or kept.
+    """Read and check both manifests, and train the tokenizer or keep that of the first model.
 
-    Of an index only durations and the lengths of texts are checked here. Texts that cannot be
-    learned are left out of their batches.
+    For an index, only durations and lengths of texts are checked here. Utterances with texts that
+    cannot be learned are later left out of their batches.
 
     Raises:
-        ManifestError: if nothing usable is left, or too little of the training set can be read.
+        ManifestError: if a set has no usable utterance, or too many cannot be read.
     """
     left_out: list[LeftOut] = []
     train = opened(config.data.train, left_out)
@@ -76,7 +76,7 @@ def load_corpus(config: Config) -> Corpus:
     kept = kept_tokenizer(name, config.text, texts_of(train)) if name else None
     tokenizer = kept or train_tokenizer(config.text, texts_of(train))
     if len(train) > MAX_TEXTS and not isinstance(train, CutSet):
-        logger.info("the tokenizer is made of %d of %d texts", MAX_TEXTS, len(train))
+        logger.info("the tokenizer is trained on %d of %d texts", MAX_TEXTS, len(train))
     encode = text_encoder(config, tokenizer)
     train = fitting(at_speeds(train, config.augmentation.speed_factors), config, left_out, encode)
     dev = fitting(dev, config, left_out)  # texts that cannot be encoded count as errors
@@ -96,7 +96,7 @@ def load_corpus(config: Config) -> Corpus:
 
 
 def shared_corpus(config: Config, ranks: Ranks) -> Corpus:
-    """What `load_corpus` returns on the first rank, on all ranks: the others read nothing."""
+    """Run `load_corpus` on the first rank and return its result on all ranks."""
 
     def packed() -> tuple[dict[str, Any], bytes]:
         found = load_corpus(config)._asdict()
@@ -107,7 +107,7 @@ def shared_corpus(config: Config, ranks: Ranks) -> Corpus:
 
 
 def text_encoder(config: Config, tokenizer: Tokenizer) -> TextEncoder:
-    """The encoder of texts for the configuration's model."""
+    """Return the encoder of texts for the configuration's model."""
     return TextEncoder(
         tokenizer, build_normalizer(config.text), config.model.rate.num_frames,
         frames_needed(config.model), build_frontend(config.model),
@@ -115,7 +115,7 @@ def text_encoder(config: Config, tokenizer: Tokenizer) -> TextEncoder:
 
 
 def opened(path: str, left_out: list[LeftOut]) -> Cuts:
-    """The utterances of a manifest in memory, or of the index of shards and of lhotse's cuts."""
+    """Return a manifest's utterances, in memory or, for shards and lhotse's cuts, as an index."""
     if not can_be_indexed(path):
         return load_cuts(path, left_out)
     index = index_of(path)
@@ -126,13 +126,13 @@ def opened(path: str, left_out: list[LeftOut]) -> Cuts:
 def fitting(
     cuts: Cuts, config: Config, left_out: list[LeftOut], encode: TextEncoder | None = None
 ) -> Cuts:
-    """The utterances of the right length, and, for training, with texts that can be learned.
+    """Select the utterances of the right length and, for training, with texts that can be learned.
 
     Args:
-        cuts: utterances; of an index only whether there is a text is checked.
-        config: with the limits.
-        left_out: the other utterances are appended to it.
-        encode: of the training texts.
+        cuts: utterances; for an index, only the presence of a text is checked.
+        config: configuration with the limits.
+        left_out: list to which the other utterances are appended.
+        encode: encoder of the training texts; None does not check texts.
     """
     shortest, longest = config.data.min_seconds, config.data.max_seconds
 
@@ -160,14 +160,14 @@ def fitting(
 
 
 def at_speeds(cuts: Cuts, factors: list[float]) -> Cuts:
-    """Every utterance once at each of these speeds."""
+    """Return every utterance once at each of these speeds."""
     if isinstance(cuts, IndexedCuts):
         return IndexedCuts(cuts.index, tuple(factors))
     return perturb_speed(cuts, factors)
 
 
 def check_share(bad: list[LeftOut], count: int, config: Config) -> None:
-    """Raises ManifestError if more than data.max_bad_share of all cannot be read."""
+    """Raise ManifestError if more than data.max_bad_share of all utterances cannot be read."""
     share = config.data.max_bad_share
     if len(bad) > share * count:
         reasons = "".join(f"\n  {each}" for each in bad[:5])
@@ -178,7 +178,7 @@ def check_share(bad: list[LeftOut], count: int, config: Config) -> None:
 
 
 def texts_of(cuts: Cuts) -> Iterator[str]:
-    """The texts of a set: all, or MAX_TEXTS at equal distances in an index."""
+    """Yield the texts of a set: all, or MAX_TEXTS at equal distances in an index."""
     if isinstance(cuts, CutSet):
         yield from map(text_of, cuts)
         return
@@ -187,7 +187,7 @@ def texts_of(cuts: Cuts) -> Iterator[str]:
 
 
 def fingerprint(cuts: Cuts, manifest: str) -> Fingerprint:
-    """Hashes of the utterances of a manifest."""
+    """Hash the utterances of a manifest."""
     utterances, ids, texts, audio = (hashlib.sha256() for _ in range(4))
     if isinstance(cuts, IndexedCuts):
         nothing = ids.hexdigest()
@@ -202,7 +202,7 @@ def fingerprint(cuts: Cuts, manifest: str) -> Fingerprint:
 
 
 def audio_of(cut: Cut, folder: str) -> list[Any]:
-    """The place of an utterance's audio: files by their paths from a folder, starts, channels."""
+    """Return the place of an utterance's audio: paths relative to `folder`, starts, channels."""
     if hasattr(cut, "tracks"):
         return [(track.offset, audio_of(track.cut, folder)) for track in cut.tracks]
     if not cut.has_recording:
@@ -215,7 +215,7 @@ def audio_of(cut: Cut, folder: str) -> list[Any]:
 
 
 def hours_of_epoch(hours: float, speed_factors: list[float]) -> str:
-    """The hours of an epoch as text, with those of the recordings if there are several speeds."""
+    """Format the hours of an epoch, with the hours of the recordings if speed is perturbed."""
     shown = f"{hours:.2f} h"
     if speed_factors == [1.0]:
         return shown
@@ -225,12 +225,12 @@ def hours_of_epoch(hours: float, speed_factors: list[float]) -> str:
 
 
 def recorded(hours: float, speed_factors: list[float]) -> float:
-    """Return the hours of the recordings of an epoch, which has them at each speed."""
+    """Return the hours of the recordings in an epoch, which has each recording at each speed."""
     return hours / sum(1.0 / factor for factor in speed_factors)
 
 
 def empty_bins(cuts: Cuts, frontend: Frontend) -> str | None:
-    """A warning if most of the audio has a sample rate too low for the upper mel bins, or None."""
+    """Return a warning if most audio has a sample rate too low for the upper mel bins, or None."""
     rates, seconds = rates_of(cuts), durations_of(cuts)
     above = {rate: frontend.num_mels_above(rate / 2) for rate in np.unique(rates).tolist()}
     low = np.isin(rates, [rate for rate, count in above.items() if count])
@@ -240,22 +240,22 @@ def empty_bins(cuts: Cuts, frontend: Frontend) -> str | None:
     rate = int(rates[low].max())
     return (
         f"{100 * share:.0f} % of the training audio is sampled at {rate} Hz or less: the upper "
-        f"{above[rate]} of {frontend.num_mels} mel bins, above {rate // 2} Hz, hold only what the "
-        f"resampler leaves; model.frontend.high_frequency={rate // 2} (of kind kaldi) puts all "
-        "bins below"
+        f"{above[rate]} of {frontend.num_mels} mel bins, above {rate // 2} Hz, contain only the "
+        f"residue of resampling; set model.frontend.high_frequency={rate // 2} (kind kaldi) to use "
+        "all bins"
     )
 
 
 def feature_statistics(
     cuts: Cuts, frontend: Frontend, max_seconds: float = 1200.0
 ) -> tuple[Tensor, Tensor]:
-    """Mean (F,) and 1 / standard deviation (F,) of the log mels of about `max_seconds` of audio."""
+    """Return mean (F,) and 1 / standard deviation (F,) of the log mels of about `max_seconds`."""
     sums = torch.zeros(2, frontend.num_mels, dtype=torch.float64)
     frames, seconds = 0, 0.0
     unread: UserError | None = None
     for place in in_random_order(len(cuts), random.Random(0)):
         if seconds > max_seconds:
-            logger.info("mean and variance of the features are those of %.0f s", seconds)
+            logger.info("mean and variance of the features are those of %.0f s of audio", seconds)
             break
         try:
             cut = cuts[place]
@@ -268,14 +268,16 @@ def feature_statistics(
         sums += torch.stack([feats.sum(0), feats.square().sum(0)])
         frames, seconds = frames + len(feats), seconds + cut.duration
     if frames == 0:
-        raise ManifestError(f"the audio of no training utterance could be read: {unread}")
+        raise ManifestError(
+            f"none of {len(cuts)} training utterances can be read; one of them: {unread}"
+        )
     mean = sums[0] / frames
     variance = (sums[1] / frames - mean.square()).clamp(min=1e-4)
     return mean.float(), variance.rsqrt().float()
 
 
 def in_random_order(count: int, draw: random.Random) -> Iterator[int]:
-    """The numbers from 0 to `count` - 1 as `draw.sample` draws all, but one at a time."""
+    """Yield the numbers 0 to `count` - 1 in the order of `draw.sample`, one at a time."""
     moved: dict[int, int] = {}
     for last in reversed(range(count)):
         place = draw.randrange(last + 1)

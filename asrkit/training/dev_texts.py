@@ -1,4 +1,4 @@
-"""Warnings before training about the texts that its scores are measured with."""
+"""Warnings before training about the texts of the dev set."""
 
 from collections import Counter
 
@@ -9,14 +9,14 @@ from asrkit.training.dataset import Corpus, texts_of
 
 EXAMPLES = 5
 ADVICE = {
-    "words": "text.tokenizer=words has only the words of data.train: text.tokenizer=unigram or "
-    "characters writes others",
+    "words": "text.tokenizer=words can write only the words of data.train: use "
+    "text.tokenizer=unigram or characters",
 }
 OTHER_ADVICE = "add recordings with their letters to data.train, or spell data.dev like data.train"
 
 
 def dev_warning(corpus: Corpus, config: Config) -> str | None:
-    """A warning if texts of dev hold no words, or words that the labels cannot write, or None."""
+    """Return a warning if dev has no words, or has words that the labels cannot write, or None."""
     texts = map(corpus.encode.normalize, texts_of(corpus.dev))
     words = Counter(word for text in texts for word in text.split())
     if not words:
@@ -35,17 +35,17 @@ def dev_warning(corpus: Corpus, config: Config) -> str | None:
 
 
 def no_words(count: int, config: Config) -> str:
-    """The warning for a dev set of `count` texts without a word."""
+    """Return the warning for a dev set of `count` texts without a word."""
     best = config.training.average_of == "best"
-    last = ", and the model is that of the last epoch, not of the best" if best else ""
+    last = ", and the last epoch is used instead of the best" if best else ""
     return (
-        f"data.dev {config.data.dev}: none of its {count} texts holds a word, so there is no WER "
-        f"and no CER{last}; name recordings with their texts"
+        f"data.dev {config.data.dev}: none of its {count} texts has a word, so WER and CER cannot "
+        f"be computed{last}; name recordings with their texts"
     )
 
 
 def unwritable(words: Counter[str], tokenizer: Tokenizer) -> Counter[str]:
-    """Those of the words that the tokenizer does not encode, with their counts."""
+    """Return the words that the tokenizer cannot encode, with their counts."""
     found = Counter[str]()
     for word, count in words.items():
         try:

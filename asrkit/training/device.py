@@ -1,4 +1,4 @@
-"""The device on which a process of a training computes."""
+"""The device of a training process."""
 
 import os
 
@@ -7,16 +7,16 @@ import torch
 from asrkit.errors import UserError
 from asrkit.runtime.load import known_device
 
-AUTO, CPU, CUDA = "auto", "cpu", "cuda"  # of training.device, and CUDA:N
+AUTO, CPU, CUDA = "auto", "cpu", "cuda"  # values of training.device; also cuda:N
 
 
 def chosen_device(asked: str) -> tuple[torch.device, str]:
-    """The device that training.device asks for, and a text that says which and why.
+    """Return the device for training.device, and a text with the device and the reason.
 
-    Under torchrun each process of a machine has a GPU of its own.
+    Under torchrun each process of a machine has its own GPU.
 
     Raises:
-        UserError: if there is no such device, or there are more processes than GPUs.
+        UserError: if the device does not exist, or there are more processes than GPUs.
     """
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     reason = f"training.device is {asked}"
@@ -29,10 +29,10 @@ def chosen_device(asked: str) -> tuple[torch.device, str]:
 
 
 def gpu(asked: str, count: int) -> torch.device:
-    """This process's GPU of the `count` that torch finds on this machine.
+    """Return this process's GPU among the `count` GPUs that torch finds on this machine.
 
     Raises:
-        UserError: if it has none.
+        UserError: if no GPU is available for this process.
     """
     if not count:
         raise UserError(
@@ -43,13 +43,13 @@ def gpu(asked: str, count: int) -> torch.device:
     _, _, number = asked.partition(":")
     if number and int(os.environ.get("LOCAL_WORLD_SIZE", "1")) > 1:
         raise UserError(
-            f"training.device is {asked}, one GPU for several processes: training.device=cuda "
-            "gives each its own, and CUDA_VISIBLE_DEVICES says which they share out"
+            f"training.device is {asked}, one GPU for several processes: set training.device=cuda "
+            "for one GPU per process, and choose the GPUs with CUDA_VISIBLE_DEVICES"
         )
     if not number and local >= count:
         raise UserError(
-            f"process {local + 1} of this machine has no GPU of its own, torch finds {count}: "
-            f"start {count} with --nproc-per-node, or set training.device=cpu"
+            f"process {local + 1} of this machine has no GPU; torch finds {count}: start {count} "
+            "processes with --nproc-per-node, or set training.device=cpu"
         )
     try:
         return known_device(f"{CUDA}:{number or local}")

@@ -1,4 +1,4 @@
-"""Distributed training: the ranks of a run under torchrun, or a single one."""
+"""Distributed training: the ranks of a run under torchrun, or a single rank."""
 
 import os
 from collections.abc import Callable
@@ -22,14 +22,16 @@ Value = TypeVar("Value")
 
 
 class Ranks:
-    """This process's rank, its device and the collective operations; torchrun's join a group.
+    """This process's rank, its device and the collective operations.
+
+    Processes that torchrun started join a process group.
 
     Args:
         device: training.device of the configuration.
 
     Raises:
-        UserError: if torchrun would restart processes that do not find each other, or there is no
-            such device.
+        UserError: if torchrun's restarted processes would not find each other, or the device does
+            not exist.
     """
 
     def __init__(self, device: str = AUTO) -> None:
@@ -41,14 +43,14 @@ class Ranks:
             torch.cuda.set_device(self.device)
         if self.size > 1:
             check_restarts()
-            # The others wait while the first prepares the corpus.
-            # Numbers of the CPU are summed there: a GPU is not waited for.
+            # The timeout is long because the other ranks wait while the first loads the corpus.
+            # gloo sums CPU tensors, without waiting for a GPU.
             backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
             dist.init_process_group(backend, timeout=timedelta(hours=3))
 
     @cached_property
     def mesh(self) -> DeviceMesh:
-        """The ranks as torch's tensors that are spread over them have it."""
+        """The ranks as the device mesh of sharded tensors."""
         return init_device_mesh(self.device.type, (self.size,))
 
     @property
@@ -56,31 +58,32 @@ class Ranks:
         return self.rank == 0
 
     def wrap(self, loss: Loss, parallel: str) -> nn.Module:
-        """The loss on this rank's device, with gradients averaged over the ranks.
+        """Move the loss to this rank's device, and average gradients over the ranks.
 
         Args:
-            loss: changed in place.
-            parallel: "ddp": each rank has the whole model. "fsdp": a share of it, see `sharded`.
+            loss: loss, changed in place.
+            parallel: "ddp": each rank has the whole model. "fsdp": each has a share, see `shard`.
         """
         if self.size > 1 and parallel == "fsdp":
             return shard(loss, self.mesh)
         loss = loss.to(self.device)
         if self.size == 1:
             return loss
-        # The buffers are the features' statistics, which all ranks were given and none changes.
+        # The buffers are the statistics of the features: equal on all ranks, and constant.
         return DistributedDataParallel(loss, broadcast_buffers=False)
 
     def no_sync(self, module: nn.Module) -> AbstractContextManager[None]:
-        """A context without averaging gradients: for all batches of a step but the last.
+        """Return a context without averaging of gradients, for all but a step's last batch.
 
-        Gradients that are spread are averaged at each batch: whole ones may not fit.
+        Sharded gradients are averaged after each batch, because whole gradients may not fit into
+        memory.
         """
         if isinstance(module, DistributedDataParallel):
             return module.no_sync()
         return nullcontext()
 
     def sum(self, *values: float) -> list[float]:
-        """The sum of each value over the ranks, on the CPU."""
+        """Sum each value over the ranks, on the CPU."""
         if self.size == 1:
             return [float(value) for value in values]
         totals = torch.tensor(values, dtype=torch.float64)
@@ -88,7 +91,7 @@ class Ranks:
         return totals.tolist()
 
     def from_first(self, make: Callable[[], Value]) -> Value:
-        """What the first rank makes, on all ranks; where it raises a UserError, so do all."""
+        """Call `make` on the first rank; return its result or raise its UserError on all ranks."""
         made: list[Any] = [None]
         try:
             made = [make() if self.is_first else None]
@@ -101,7 +104,7 @@ class Ranks:
         return made[0]
 
     def gather(self, items: list[Value]) -> list[Value]:
-        """The items of all ranks, in their order, on every rank."""
+        """Return the items of all ranks, in the order of the ranks, on every rank."""
         if self.size == 1:
             return items
         lists: list[list[Value]] = [[] for _ in range(self.size)]
@@ -119,15 +122,15 @@ class Ranks:
 
 
 def check_restarts() -> None:
-    """Raises UserError if torchrun would restart processes into the store of those that ended.
+    """Raise UserError if processes that torchrun restarts would use the store of the ended ones.
 
-    There they read the addresses of the ended ones, and wait for them or fail: torch 2.11,
-    github.com/pytorch/pytorch/issues/135712.
+    The store has the addresses of the ended processes. The restarted processes wait for them or
+    fail: torch 2.11, github.com/pytorch/pytorch/issues/135712.
     """
     shared = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     if shared and os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0":
         raise UserError(
-            "torchrun --max-restarts: restarted processes would look for those that have ended; "
-            "set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 in torchrun's environment, and give it "
+            "torchrun --max-restarts: restarted processes would wait for the ended ones; "
+            "set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 in torchrun's environment, and pass "
             "--standalone (one machine) or --rdzv-backend c10d"
         )

@@ -1,7 +1,7 @@
-"""Models whose parameters, gradients and optimiser states are spread over the ranks of a run.
+"""Sharded models: parameters, gradients and optimiser states are split over the ranks of a run.
 
 FSDP (Zhao et al. 2023, torch's fully_shard): each rank keeps an equal share of the rows of every
-parameter. A layer's are gathered before it runs, forward and backward, and let go after it.
+parameter. A layer's parameters are gathered before its forward and backward pass, and freed after.
 """
 
 from collections.abc import Iterator
@@ -19,9 +19,9 @@ from asrkit.training.loss import Loss
 
 
 def shard(loss: Loss, mesh: DeviceMesh) -> Loss:
-    """Spread a loss's model over the ranks, in place, and move each rank's rows to its device.
+    """Shard a loss's model over the ranks, in place, and move each rank's rows to its device.
 
-    To be called before the optimisers are built: the parameters are others then.
+    Call this before building the optimisers, because it replaces the parameters.
     """
     for layer in loss.model.encoder.layers:
         fully_shard(list(parts(layer)), mesh=mesh)
@@ -30,10 +30,10 @@ def shard(loss: Loss, mesh: DeviceMesh) -> Loss:
 
 
 def parts(layer: nn.Module) -> Iterator[nn.Module]:
-    """A layer's modules but its position encoding.
+    """Yield a layer's modules, without its position encoding.
 
-    Its tables are computed before the layers run, so its parameters are gathered with those outside
-    the layers, for the whole pass.
+    The tables of the encoding are computed before the layers run. Its parameters are therefore
+    gathered with those outside the layers, for the whole pass.
     """
     assert isinstance(layer, ConformerLayer)
     for module in layer.children():
@@ -44,20 +44,20 @@ def parts(layer: nn.Module) -> Iterator[nn.Module]:
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """All rows of a tensor.
+    """Return all rows of a tensor.
 
-    Of one that is spread, every rank has to call this, for the same tensors in the same order.
+    For a sharded tensor every rank must call this, for the same tensors in the same order.
     """
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def own(tensor: Tensor) -> Tensor:
-    """The rows of a tensor that are on this rank: all, if it is not spread."""
+    """Return the rows of a tensor on this rank: all rows, if the tensor is not sharded."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def like(tensor: Tensor, other: Tensor) -> Tensor:
-    """A whole tensor spread as `other` is: on this rank its rows of it. Nothing is sent."""
+    """Shard a whole tensor like `other`: each rank keeps its rows, and nothing is sent."""
     if isinstance(tensor, DTensor) or not isinstance(other, DTensor):
         return tensor
     tensor = tensor.to(other.device)
@@ -65,7 +65,7 @@ def like(tensor: Tensor, other: Tensor) -> Tensor:
 
 
 def whole_weights(model: nn.Module) -> dict[str, Tensor]:
-    """A model's state; what is spread is gathered in CPU memory. All ranks have to call this."""
+    """Return a model's state; sharded tensors are gathered on the CPU. All ranks must call this."""
     return {
         name: whole(tensor).cpu() if isinstance(tensor, DTensor) else tensor
         for name, tensor in model.state_dict().items()
@@ -73,9 +73,9 @@ def whole_weights(model: nn.Module) -> dict[str, Tensor]:
 
 
 def whole_model(model: Network, config: Config) -> Network:
-    """The model itself if it is whole, else a copy that is, on this rank's device.
+    """Return the model if it is whole; for a sharded model, a whole copy on this rank's device.
 
-    Of one that is spread, all ranks have to call this.
+    For a sharded model all ranks must call this.
     """
     weight = next(iter(model.head.parameters()))
     if not isinstance(weight, DTensor):
@@ -86,5 +86,5 @@ def whole_model(model: Network, config: Config) -> Network:
 
 
 def load_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
-    """Load weights, whole or spread, into a model that is whole or spread."""
+    """Load weights into a model; both may be whole or sharded."""
     model.load_state_dict({name: like(weights[name], t) for name, t in model.state_dict().items()})

@@ -14,11 +14,11 @@ from asrkit.data.sampling import EpochBatches
 logger = logging.getLogger(__name__)
 
 
-Planned = tuple[str, list[int]]  # a batch: seed and places of its utterances
+Planned = tuple[str, list[int]]  # a batch: seed and indices of its utterances
 
 
 class Epoch(Sampler[Planned]):
-    """The batches of the present epoch, set before each, so that one loader serves all epochs."""
+    """The batches of the current epoch. They are replaced, so that one loader serves all epochs."""
 
     def __init__(self) -> None:
         self.batches: Iterable[Planned] = ()
@@ -30,7 +30,7 @@ class Epoch(Sampler[Planned]):
 class Step(NamedTuple):
     """An optimiser step: this rank's batches, and sums over the batches of all ranks."""
 
-    batches: list[Batch]  # fillers among them
+    batches: list[Batch]  # may include fillers
     tokens: float
     seconds: float
     num_left_out: int
@@ -40,15 +40,15 @@ class Step(NamedTuple):
 def loaded(
     dataset: SpeechDataset, batches: Iterable[Planned], num_workers: int, pinned: bool = False
 ) -> DataLoader[Batch]:
-    """Loader of these batches, read ahead by worker processes.
+    """Return a loader of these batches, which worker processes read ahead.
 
-    The processes live as long as the loader: iterated anew, it starts no others.
+    The processes live as long as the loader, over all its iterations.
 
     Args:
-        dataset: makes the batches.
-        batches: planned ones.
+        dataset: dataset that makes the batches.
+        batches: planned batches.
         num_workers: number of processes.
-        pinned: put batches into memory that a GPU copies from.
+        pinned: use pinned memory, from which a GPU copies.
     """
     return DataLoader(
         dataset, batch_size=None, sampler=batches, num_workers=num_workers,
@@ -64,8 +64,9 @@ def held_out(
     rank: int = 0,
     world_size: int = 1,
 ) -> DataLoader[Batch]:
-    """Loader for scoring: a rank's share of the batches, which together have every utterance once,
-    without augmentation.
+    """Return a loader of a rank's share of the batches for scoring, without augmentation.
+
+    The batches of all ranks together have every utterance once.
     """
     dataset = SpeechDataset(cuts, encode, to_train=False)
     batches = EpochBatches(
@@ -76,12 +77,12 @@ def held_out(
 
 
 def report_left_out(batch: Batch, most: int) -> None:
-    """Name at most so many of those left out in the log."""
+    """Log the names of at most `most` utterances that were left out of a batch."""
     for utterance in batch.left_out[: max(0, most)]:
         logger.warning("left out %s", utterance)
 
 
 def filler() -> Batch:
-    """A second of silence, for a rank without batches that has to step with the others."""
+    """Return a second of silence, for a rank without batches that must step with the others."""
     one = torch.ones(1, dtype=torch.int64)
     return Batch("filler", [], torch.zeros(1, 16000), one * 16000, one[None], one, [], [], 0, 0.0)

@@ -1,4 +1,4 @@
-"""The training loss of views of the utterances of a batch."""
+"""The training loss over one or two views of a batch."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from asrkit.model.context import fitted, num_frames, num_valid
 
 
 class View(NamedTuple):
-    """One look at the utterances of a batch: masked in its own way, in its own context."""
+    """A version of a batch's utterances, with its own masks and its own context."""
 
     feats: Tensor  # (B, T, F)
     context: Context
@@ -20,13 +20,14 @@ class View(NamedTuple):
 class Loss(nn.Module):
     """The head's loss of each utterance, on the last layer and on some layers before it.
 
-    Two views of the same utterances are also made to agree, frame by frame.
+    For two views of the same utterances, the loss also penalises their disagreement in each frame.
 
     Args:
         model: the network.
-        intermediate_layers: layers (counted from 1) whose output goes through the same head
+        intermediate_layers: layers (counted from 1) whose output passes through the same head
             (Lee and Watanabe 2021).
-        intermediate_weight: share of their mean in the loss; the rest is the last layer's.
+        intermediate_weight: weight of the intermediate layers' mean loss; the last layer has the
+            rest.
     """
 
     def __init__(
@@ -45,9 +46,9 @@ class Loss(nn.Module):
         token_lengths: Tensor,
         consistency_weight: float = 0.0,
     ) -> Tensor:
-        """One or two views, (B,) feature frames, (B, U), (B,) -> (B,) losses in nats.
+        """Compute losses in nats: 1 or 2 views, (B,) feature frames, (B, U), (B,) -> (B,).
 
-        The views' mean, and `consistency_weight` times their disagreement.
+        The loss is the mean of the views' losses, plus `consistency_weight` times the disagreement.
         """
         losses, outputs = [], []
         for view in views:
@@ -72,7 +73,7 @@ class Loss(nn.Module):
         chunk_size, left, right = fitted(view.context, frames)
         # The frames after the last chunk are zeros.
         feats = functional.pad(view.feats, (0, 0, 0, right * encoder.rate.factor))
-        # No frame of the last chunk has more frames before it: more keys would all be invalid.
+        # A longer left context than the frames before the last chunk would add only invalid keys.
         left = min(left, max(0, frames - 1) // chunk_size * chunk_size)
         state = encoder.init_state(view.feats.size(0), left)
         on_device = lengths.to(feats.device, non_blocking=True)

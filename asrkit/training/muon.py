@@ -1,7 +1,7 @@
 """The optimiser Muon in float32: steps along the semi-orthogonal matrix nearest to the momentum.
 
-torch.optim.Muon orthogonalises in bfloat16, matrix by matrix: on a CPU without bfloat16
-instructions that took seven times as long as the rest of a training step.
+torch.optim.Muon orthogonalises in bfloat16, one matrix at a time. On a CPU without bfloat16
+instructions this took seven times as long as the rest of a training step.
 """
 
 from collections.abc import Iterable
@@ -16,18 +16,18 @@ from asrkit.training.fsdp import like, whole
 # Coefficients of the quintic that drives singular values to about 1 (Jordan et al. 2024).
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 STEPS = 5
-GATHERED = 8  # matrices that are whole at once, where they are spread over ranks
+GATHERED = 8  # sharded matrices that are gathered at a time
 
 
 class Muon(torch.optim.Optimizer):
     """Orthogonalised momentum (Jordan et al. 2024), for matrices.
 
-    Updates are scaled to a root mean square of 0.2, that of AdamW's, so that both can have the same
+    Updates are scaled to a root mean square of 0.2, like AdamW's, so that both can have the same
     learning rate (Liu et al. 2025).
 
     Args:
         params: matrices.
-        weight_decay: decoupled, multiplied with the learning rate.
+        weight_decay: decoupled weight decay, multiplied by the learning rate.
         momentum: Nesterov momentum.
     """
 
@@ -50,7 +50,7 @@ class Muon(torch.optim.Optimizer):
                     self._update(weights[first : first + size], group)
 
     def _update(self, weights: list[nn.Parameter], group: dict[str, Any]) -> None:
-        """Step weights of one shape; of spread ones every rank gathers and computes all updates."""
+        """Update weights of one shape; if sharded, every rank gathers and computes all updates."""
         momenta = torch.stack([whole(self._momentum(w, group["momentum"])) for w in weights])
         scale = 0.2 * max(momenta.shape[1:]) ** 0.5
         for weight, update in zip(weights, orthogonalize(momenta), strict=True):
@@ -67,10 +67,10 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonalize(matrices: Tensor) -> Tensor:
-    """(N, m, n) matrices with the same singular vectors and singular values of about 1.
+    """Set the singular values of (N, m, n) matrices to about 1; keep the singular vectors.
 
-    By the Newton-Schulz iteration X <- (aI + bXX' + c(XX')²)X. Only XX', which is small and square,
-    is iterated; X is multiplied once, with the product of all factors.
+    The method is the Newton-Schulz iteration X <- (aI + bXX' + c(XX')²)X. Only XX', which is small
+    and square, is iterated; X is multiplied once, by the product of all factors.
     """
     if matrices.size(1) > matrices.size(2):
         return orthogonalize(matrices.mT).mT
@@ -85,7 +85,7 @@ def orthogonalize(matrices: Tensor) -> Tensor:
 
 
 def factor_of(square: Tensor) -> Tensor:
-    """aI + bA + cA² of A = XX', (N, m, m)."""
+    """Return aI + bA + cA² for A = XX', (N, m, m)."""
     a, b, c = COEFFICIENTS
     factor = torch.baddbmm(square, square, square, beta=b, alpha=c)
     factor.diagonal(dim1=1, dim2=2).add_(a)

@@ -1,11 +1,11 @@
-"""The optimisers and the schedule of their learning rate."""
+"""The optimisers and the learning rate schedule."""
 
 import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from typing_extensions import TypedDict  # pydantic does not take typing's before Python 3.12
+from typing_extensions import TypedDict  # pydantic needs Python 3.12 for typing's own
 
 from asrkit.training.fsdp import like
 from asrkit.training.muon import Muon
@@ -15,7 +15,7 @@ STATE_KEYS = {Muon: {"momentum"}, torch.optim.AdamW: {"step", "exp_avg", "exp_av
 
 
 class OptimizerState(TypedDict):
-    """An optimiser's state by the number of each parameter."""
+    """An optimiser's state, by the number of each parameter."""
 
     state: dict[int, dict[str, Tensor]]
 
@@ -23,18 +23,18 @@ class OptimizerState(TypedDict):
 def build_optimizers(
     model: nn.Module, kind: str, weight_decay: float
 ) -> list[torch.optim.Optimizer]:
-    """The optimisers of a model's parameters, to be stepped together at one learning rate.
+    """Build the optimisers of a model's parameters, which step together at one learning rate.
 
-    "adamw" is AdamW (Loshchilov and Hutter 2019) for all. "muon" is Muon (Jordan et al. 2024)
-    for the linear layers' matrices and AdamW for the rest. Biases, norms and other vectors do not
-    decay.
+    "adamw" is AdamW (Loshchilov and Hutter 2019) for all parameters. "muon" is Muon (Jordan et al.
+    2024) for the linear layers' matrices and AdamW for the rest. Weight decay does not apply to
+    biases, norms and other vectors.
     """
     named = list(model.named_parameters())
     matrices = [p for name, p in named if p.dim() >= 2 and not name.endswith("bias")]
     vectors = [p for name, p in named if p.dim() < 2 or name.endswith("bias")]
     optimizers: list[torch.optim.Optimizer] = []
     if kind == "muon":
-        # A head's rows are labels, not directions: AdamW, as for embeddings.
+        # A head's rows are labels, not directions: use AdamW, as for embeddings.
         of_head = {id(p) for name, p in named if name.startswith("head.")}
         linear = [m.weight for m in model.modules() if isinstance(m, nn.Linear)]
         chosen = {id(w) for w in linear} - of_head
@@ -49,7 +49,7 @@ def build_optimizers(
 
 
 def mismatch(optimizer: torch.optim.Optimizer, saved: OptimizerState) -> str | None:
-    """Why a saved state does not fit an optimiser, or None."""
+    """Return why a saved state does not fit an optimiser, or None."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     name = type(optimizer).__name__
     for number, tensors in saved["state"].items():
@@ -64,7 +64,7 @@ def mismatch(optimizer: torch.optim.Optimizer, saved: OptimizerState) -> str | N
 
 
 def restore(optimizer: torch.optim.Optimizer, saved: OptimizerState) -> None:
-    """Load a saved state, but keep the settings of the optimiser, which the configuration gave."""
+    """Load a saved state, but keep the optimiser's settings, which come from the configuration."""
     groups = optimizer.state_dict()["param_groups"]
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     state = {
@@ -81,12 +81,12 @@ def set_learning_rate(optimizers: Sequence[torch.optim.Optimizer], rate: float) 
 
 
 def learning_rate(progress: float, peak: float, warmup_share: float) -> float:
-    """Linear warm-up, then a cosine from the peak to 1 % of it.
+    """Return the learning rate: linear warm-up, then a cosine from the peak to 1 % of the peak.
 
     Args:
         progress: share of all training done, 0 to 1.
         peak: highest rate.
-        warmup_share: share of all training that the warm-up takes.
+        warmup_share: share of all training for the warm-up.
     """
     if progress < warmup_share:
         return peak * max(progress, 1e-4) / warmup_share
@@ -95,5 +95,5 @@ def learning_rate(progress: float, peak: float, warmup_share: float) -> float:
 
 
 def ramp(progress: float, share: float) -> float:
-    """Linear from 0 to 1 over the first `share` of training, then 1."""
+    """Return a factor that rises linearly from 0 to 1 over the first `share` of training."""
     return min(1.0, progress / max(1e-9, share))

@@ -1,11 +1,11 @@
-"""The progress of an epoch: a bar on a terminal, else a line in the log every 30 seconds."""
+"""The progress of an epoch: a bar on a terminal, otherwise a log line every 30 seconds."""
 
 import logging
 import time
 
 from tqdm import tqdm
 
-EVERY = 30.0  # seconds from one line to the next
+EVERY = 30.0  # seconds between lines
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class EpochProgress:
         num_epochs: number of epochs of the training.
         total: seconds of audio in an epoch.
         done: seconds of audio of this epoch that an earlier process trained on.
-        shown: show it; other ranks do not.
+        shown: show the progress; only the first rank does.
     """
 
     def __init__(self, epoch: int, num_epochs: int, total: float, done: float, shown: bool) -> None:
@@ -41,7 +41,7 @@ class EpochProgress:
         self.in_lines = shown and self.bar.disable
 
     def update(self, done: float, loss: float | None) -> None:
-        """Show that `done` seconds of audio are done, and the loss of the last step, in nats."""
+        """Show `done`, the seconds of audio trained on, and the last step's loss in nats."""
         if loss is not None:
             self.bar.set_postfix_str(f"loss {loss:.3f}", refresh=False)
         self.bar.update(min(round(self.total), round(done)) - self.bar.n)

@@ -1,6 +1,7 @@
-"""Checks of what changed when a training is resumed.
+"""Checks of changed settings when a training run is resumed.
 
-The model, the texts and the start may not change; the schedule may, with --change-schedule.
+The model, the text settings and `training.start_from` must not change. The schedule may change
+with --change-schedule.
 """
 
 import hashlib
@@ -17,8 +18,8 @@ from asrkit.training.dataset import Corpus, Fingerprint
 
 logger = logging.getLogger(__name__)
 
-# Settings that may always change: paths, files written, how things are computed, and the defaults
-# of decoding. All others are the schedule: batches, random draws, learning rates, scores.
+# Settings that may always change: paths, output files, the way of computing, and the defaults of
+# decoding. All others are the schedule: batches, random draws, learning rates, scores.
 FREE = {
     "data.train",  # its utterances are compared
     "data.dev",
@@ -41,10 +42,10 @@ FREE = {
     "training.checkpoint_every_steps",
     "training.keep_checkpoints",
 }
-# Of the network, not in older checkpoints.
+# Settings of the network that older checkpoints do not have.
 LATER = ("head", "frontend", "conv_norm", "conv_padding", "after_norm", "kernels")
 BATCHES = "training.accumulate_batches"
-TOTAL = f"{BATCHES} times ranks"  # batches of a step: the same for any number of ranks
+TOTAL = f"{BATCHES} times ranks"  # batches of a step, independent of the number of ranks
 SETS = {"training": "data.train", "dev": "data.dev"}  # with the keys of their manifests
 UTTERANCES = {  # names of the hashes in a `Fingerprint`, for each set
     name: [f"the {name} utterances"]
@@ -56,9 +57,9 @@ UNKNOWN = hashlib.sha256(b"").hexdigest()  # older checkpoints have it for lazil
 
 
 def identity(config: Config, corpus: Corpus) -> dict[str, str]:
-    """Hashes of a training's model, texts, start, tokenizer and utterances, by name.
+    """Hash a training run's model, text settings, start, tokenizer and utterances, by name.
 
-    Of these only the utterances may change, with --change-schedule.
+    Only the utterances may change, with --change-schedule.
     """
     parts = {
         "the configuration's model": former_spelling(config.model),
@@ -75,15 +76,15 @@ def identity(config: Config, corpus: Corpus) -> dict[str, str]:
 
 
 def former_spelling(config: ModelConfig) -> str:
-    """JSON of a network's settings as former checkpoints hash it.
+    """Return a network's settings as the JSON that older checkpoints hashed.
 
-    With the keys from before `subsampling`; keys that came later are left out at their defaults.
+    It has the keys that `subsampling` replaced. Newer keys are omitted at their defaults.
     """
     found: dict[str, Any] = {}
     for key, value in config.model_dump(mode="json").items():
         if key in LATER and getattr(config, key) == ModelConfig.model_fields[key].default:
             continue
-        if key == "subsampling" and not value.get("pad_stages"):  # it came later, too
+        if key == "subsampling" and not value.get("pad_stages"):  # also a newer key
             value = {name: option for name, option in value.items() if name != "pad_stages"}
         if key == "subsampling" and value.keys() == {"kind", "channels", "separable"}:
             found["subsampling_channels"] = value["channels"]
@@ -96,13 +97,13 @@ def former_spelling(config: ModelConfig) -> str:
 def check_same(
     found: Checkpoint, own: dict[str, str], config: Config, ranks: int, change_schedule: bool
 ) -> None:
-    """Compare a checkpoint's training with the one that resumes from it; log a changed schedule.
+    """Compare a checkpoint with the training run that resumes from it; log a changed schedule.
 
     Args:
         found: the checkpoint.
-        own: `identity` of the training that resumes.
-        config: of the training that resumes.
-        ranks: number of its ranks; two ranks train as one with twice the accumulation.
+        own: `identity` of the resumed run.
+        config: configuration of the resumed run.
+        ranks: number of ranks; two ranks train like one rank with twice the accumulation.
         change_schedule: allow a changed schedule.
 
     Raises:
@@ -116,11 +117,11 @@ def check_same(
     fixed = [name for name in others if name not in MAY_CHANGE]
     if fixed:
         raise ConfigError(
-            f"--resume: {' and '.join(fixed)} differ from those the training in {folder} began "
-            "with; continue with the same, or begin another"
+            f"--resume: {' and '.join(fixed)} differ from those of the training in {folder}; "
+            "use the same, or start another training in another training.output_dir"
         )
     if found.config is None:
-        logger.info("the checkpoint is of an older version, which kept no settings to compare")
+        logger.info("the checkpoint is of an older version, without settings to compare")
     changed, manifests = changed_utterances({*others}, stored, config)
     before = settings(found.config or {}, found.ranks)
     for key, value in settings(config.model_dump(mode="json"), ranks).items():
@@ -131,28 +132,30 @@ def check_same(
         other_ranks = total if ranks != found.ranks else 0
         raise ConfigError(
             f"--resume: {' and '.join(changed)} differ from those of the training in "
-            f"{folder}{manifests}; continue with {same_batches(other_ranks, ranks)}, or with "
-            "--change-schedule go on with these"
+            f"{folder}{manifests}; use {same_batches(other_ranks, ranks)}, or accept the changes "
+            "with --change-schedule"
         )
     done, epochs = found.progress.epoch, int(config.training.epochs)
     if done > epochs:
-        raise ConfigError(f"--resume: training.epochs {epochs}, but {done} epochs are done already")
+        raise ConfigError(
+            f"--resume: training.epochs is {epochs}, but {done} epochs are already done"
+        )
     for change in changed:
         logger.info("changed at step %d: %s", found.progress.step, change)
     if changed and found.progress.batch:
-        logger.info("where the order of batches is another, some utterances of this epoch come "
-                    "twice and some not at all")  # fmt: skip
+        logger.info("if the order of batches changed, some utterances occur twice in this epoch "
+                    "and others not at all")  # fmt: skip
 
 
 def changed_utterances(
     others: Set[str], stored: Mapping[str, Any], config: Config
 ) -> tuple[list[str], str]:
-    """The changed parts of both sets, and an addition to a message: the manifests they are in.
+    """Return the changed parts of both sets, and their manifests as text for a message.
 
     Args:
-        others: names of the hashes that are not the stored ones.
-        stored: hashes of the checkpoint; older ones have none of ids, texts and audio.
-        config: of the training that resumes.
+        others: names of the hashes that differ from the stored ones.
+        stored: hashes of the checkpoint; older checkpoints lack those of ids, texts and audio.
+        config: configuration of the resumed run.
     """
     changed, manifests = [], []
     for name, (utterances, ids, *parts) in UTTERANCES.items():
@@ -170,17 +173,14 @@ def changed_utterances(
 
 
 def settings(config: dict[str, Any], ranks: int) -> dict[str, Any]:
-    """The settings of the schedule, by dotted key."""
+    """Return the settings of the schedule, by dotted key."""
     found = {key: value for key, value in dotted(config) if key not in FREE}
     batches = found.pop(BATCHES, None)
     return found if batches is None else found | {TOTAL: batches * ranks}
 
 
 def same_batches(total: int, ranks: int) -> str:
-    """What continues a training of `total` batches a step with another number of ranks.
-
-    "the same" if total is 0.
-    """
+    """Describe how to keep `total` batches a step with `ranks` ranks; "the same" if total is 0."""
     if not total:
         return "the same"
     if total % ranks:
@@ -189,7 +189,7 @@ def same_batches(total: int, ranks: int) -> str:
 
 
 def dotted(section: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of nested sections with their dotted keys."""
+    """Yield the values of nested sections with their dotted keys."""
     for name, value in section.items():
         if isinstance(value, dict):
             yield from dotted(value, f"{prefix}{name}.")

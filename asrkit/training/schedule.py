@@ -1,11 +1,11 @@
-"""The number of epochs of a training and of those that are averaged, where they are "auto"."""
+"""Values for training.epochs and training.average if they are "auto"."""
 
 import math
 
 from asrkit.config import Config
 from asrkit.training.dataset import recorded
 
-PASSES = 56.0  # over an hour of recordings, one at each speed; 4 hours get half as many
+PASSES = 56.0  # passes over one hour of recordings, one per speed; 28 passes over 4 hours
 FEWEST_PASSES = 24.0
 AVERAGED = 0.2  # share of the epochs
 
@@ -15,7 +15,7 @@ def resolved(config: Config, seconds: float) -> Config:
 
     Args:
         config: configuration, in which both may be "auto".
-        seconds: length of an epoch.
+        seconds: seconds of audio in an epoch.
     """
     epochs, average = config.training.epochs, config.training.average
     if epochs == "auto":
@@ -27,10 +27,10 @@ def resolved(config: Config, seconds: float) -> Config:
 
 
 def epochs_for(hours: float, speed_factors: list[float]) -> int:
-    """Return the number of epochs for epochs of this length.
+    """Return the number of epochs, given the hours of audio in an epoch.
 
-    The number of passes over the recordings falls with the square root of their hours, so that a
-    small corpus gets enough steps and a large one does not take for ever.
+    The number of passes falls with the square root of the hours of recordings: a small corpus gets
+    enough steps, and the time for a large corpus stays limited.
     """
     passes = max(FEWEST_PASSES, PASSES / math.sqrt(recorded(hours, speed_factors)))
     return max(1, round(passes / len(speed_factors)))

@@ -1,4 +1,4 @@
-"""Writing the checkpoints of a model that is spread over ranks, beside the training."""
+"""Writer of a sharded model's checkpoints, in a thread beside the training."""
 
 import os
 import shutil
@@ -18,14 +18,14 @@ from asrkit.training.distributed import Ranks
 
 
 class SpreadCheckpoints(Checkpoints):
-    """As `Checkpoints`, of a model that is spread: every rank writes its rows, beside the training.
+    """Checkpoints of a sharded model: every rank writes its rows, in a thread.
 
-    A checkpoint is a folder that gets its name when all of it is on the disk.
+    A checkpoint is a folder, which gets its final name when all files are on the disk.
 
     Args:
-        folder: seen by all ranks, made if missing.
-        keep: number of checkpoints.
-        ranks: all of which have to make this, and to call `save` and `wait`.
+        folder: folder that all ranks see, created if missing.
+        keep: number of checkpoints to keep.
+        ranks: ranks of the run; all must create this object, and call `save` and `wait`.
     """
 
     by_all = True
@@ -33,35 +33,35 @@ class SpreadCheckpoints(Checkpoints):
     def __init__(self, folder: Path, keep: int, ranks: Ranks) -> None:
         super().__init__(folder, keep)
         self.ranks, self.mesh = ranks, ranks.mesh
-        self.group = dist.new_group(backend="gloo")  # of the threads, beside the training's own
+        self.group = dist.new_group(backend="gloo")  # for the threads; the training has its own
         self.thread = ThreadPoolExecutor(1)
         self.writing: Future[None] | None = None
 
     def save(self, step: int, state: dict[str, Any]) -> None:
-        """Begin to write a step's checkpoint, when the one before it is written.
+        """Wait for the previous checkpoint, then start to write a step's checkpoint.
 
         Raises:
-            OSError: if the one before could not be written.
-            TrainingCheckpointError: if another rank could not write the one before.
+            OSError: if the previous checkpoint could not be written.
+            TrainingCheckpointError: if another rank could not write the previous checkpoint.
         """
         self.wait()
         tensors, header = part_of(state, self.ranks.rank)
         self.writing = self.thread.submit(self.write, step, tensors, header)
 
     def wait(self) -> None:
-        """Return when the last checkpoint is written; raises as `save` does."""
+        """Wait until the last checkpoint is written; raise the same errors as `save`."""
         writing, self.writing = self.writing, None
         if writing is not None:
             writing.result()
 
     def write(self, step: int, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
-        """Write this rank's part; when all have, the first gives the folder its name."""
+        """Write this rank's part; the first rank renames the folder when all parts are written."""
         temporary = self.folder / f".step-{step:08d}.part"
         part = temporary / part_name(self.ranks.rank, self.ranks.size)
 
         def clear() -> None:
             if self.ranks.is_first:
-                for left in self.folder.glob(".step-*.part"):  # of processes that were killed
+                for left in self.folder.glob(".step-*.part"):  # from killed processes
                     shutil.rmtree(left)
 
         def fill() -> None:
@@ -78,7 +78,7 @@ class SpreadCheckpoints(Checkpoints):
             self.together(action)
 
     def together(self, action: Callable[[], None]) -> None:
-        """Do it on all ranks, and return when all have; one's failure ends it on all."""
+        """Run `action` on all ranks, wait for all, and raise an error on all if one fails."""
         problem = None
         try:
             action()
@@ -89,11 +89,13 @@ class SpreadCheckpoints(Checkpoints):
         if problem is not None:
             raise problem
         if failures:
-            raise TrainingCheckpointError("a checkpoint was not written: another process says why")
+            raise TrainingCheckpointError(
+                "a checkpoint was not written: see another process's error"
+            )
 
 
 def rename(temporary: Path, path: Path) -> None:
-    """Give a folder its name; the one that has it goes when the new one is there."""
+    """Rename a folder; an existing folder of this name is deleted after the renaming."""
     former = path.with_suffix(".former")
     if path.exists():
         shutil.rmtree(former, ignore_errors=True)

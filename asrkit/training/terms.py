@@ -1,4 +1,4 @@
-"""The licence and the languages of the model that a training makes."""
+"""The licence and the languages of a trained model."""
 
 import logging
 from pathlib import Path
@@ -13,17 +13,17 @@ logger = logging.getLogger("asrkit")
 
 
 def with_terms(config: Config, former: Path | None) -> Config:
-    """The configuration with the terms of `training.start_from` where it names none of its own.
+    """Fill the configuration's missing terms with those of `training.start_from`.
 
-    Reports inherited terms, and a licence that differs from the first model's.
+    Inherited terms, and a licence that differs from the first model's, are logged.
 
     Args:
-        config: of the training.
-        former: the configuration file of the same training before it was resumed. A resumed
-            training keeps its terms, also where the first model has gone.
+        config: configuration of the training.
+        former: configuration file of the same training before it was resumed. A resumed training
+            keeps its terms, even if the first model no longer exists.
 
     Raises:
-        UserError: for a model to start from that cannot be read.
+        UserError: if the first model cannot be read.
     """
     own = Terms(config.data.licence, tuple(config.data.languages))
     if former is not None:
@@ -36,7 +36,7 @@ def with_terms(config: Config, former: Path | None) -> Config:
         except UserError as error:
             if former is None:
                 raise
-            logger.warning("the licence of training.start_from is not compared: %s", error)
+            logger.warning("the licence of training.start_from cannot be compared: %s", error)
     terms, notes = inherited(own, sources, "data.licence")
     for note in notes:
         logger.warning("%s", note)
@@ -45,9 +45,9 @@ def with_terms(config: Config, former: Path | None) -> Config:
 
 
 def former_terms(path: Path) -> Terms:
-    """The terms in the configuration file of a training; those that it lacks are unknown."""
+    """Read the terms in a training's configuration file; missing terms are unknown."""
     try:
         values = parse_yaml(path.read_text(encoding="utf-8"))
         return read_terms(values["data"])
     except (OSError, UnicodeDecodeError, ConfigError, UserError, KeyError, TypeError):
-        return UNKNOWN  # a file of an older version, or one that somebody else changed
+        return UNKNOWN  # a file of an older version, or changed by hand

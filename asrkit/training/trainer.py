@@ -1,8 +1,9 @@
 """The training loop.
 
-Every random draw (dropout, masks, chunk sizes, noise) is a function of the seed, the epoch and the
-number of the batch. So a checkpoint needs no state of random generators, resuming gives the same
-weights bit for bit, and two ranks train on what one rank with twice the accumulation would.
+Every random draw (dropout, masks, chunk sizes, noise) depends only on the seed, the epoch and the
+number of the batch. A checkpoint therefore needs no state of random generators, and a resumed
+training has the same weights bit for bit. Two ranks train like one rank with twice the
+accumulation.
 """
 
 import functools
@@ -58,38 +59,38 @@ from asrkit.training.views import draw_views, to_few_lengths
 
 logger = logging.getLogger(__name__)
 
-CURVES = {  # of validation, by tag: name, form of a value, and text if there is none
+CURVES = {  # validation curves by tag: name, format of a value, text for a missing value
     "wer": ("WER", rate_shown, "no reference words"),
     "cer": ("CER", rate_shown, "no reference words"),
     "dev_loss": ("loss", "{:.3f} a token".format, "no text can be written and aligned"),
 }
-NAMED = 100  # utterances left out of an epoch that the log names; the others are counted
+NAMED = 100  # left-out utterances that the log names per epoch; all are counted
 
 
 class TrainingError(UserError):
-    """Training that cannot go on from its current weights."""
+    """An error that ends the training."""
 
 
 class Done(NamedTuple):
-    """What is known of a step when it is done, but for the losses of the other ranks."""
+    """Statistics of a finished step on this rank. The losses of other ranks are added later."""
 
-    loss: float  # the sum of this rank's
-    tokens: float  # of all ranks
+    loss: float  # sum over this rank's utterances
+    tokens: float  # sum over all ranks
     learning_rate: float
     gradient_norm: float
-    taken: bool  # not if a loss or gradient is not finite, or there are no tokens
+    taken: bool  # False if a loss or gradient is not finite, or the batches have no tokens
 
 
 class Trainer:
-    """Trains a model on a corpus, and resumes from checkpoints.
+    """The training loop of a model on a corpus, which can resume from checkpoints.
 
     Args:
-        model: trained in place.
+        model: model to train, in place.
         corpus: utterances and tokenizer.
         config: the whole configuration, without "auto" in its schedule.
-        checkpoints: written to, and resumed from.
+        checkpoints: checkpoints to write and to resume from.
         epochs: weights of epochs, to average.
-        ranks: of a distributed run.
+        ranks: ranks of a distributed run.
     """
 
     def __init__(
@@ -115,25 +116,26 @@ class Trainer:
         self.spec_augment = build_spec_augment(config.augmentation)
         self.identity = identity(config, corpus)
         self.epoch = Epoch()
-        # Of the epoch since this process began, over all ranks.
+        # Counts of the epoch since this process started, over all ranks.
         self.num_left_out = self.num_bad = self.num_tokens = 0
         self.total_loss = 0.0
-        self.reported = False  # the number of steps
-        self.last: Done | None = None  # the step before, until the ranks have summed its loss
-        self.writer: Any = None  # set from outside: a TensorBoard SummaryWriter
-        self.stop = False  # set from outside: save and end after the current step
+        self.reported = False  # whether the number of steps was logged
+        self.last: Done | None = None  # the previous step, until the ranks have summed its loss
+        self.writer: Any = None  # set by the caller: a TensorBoard SummaryWriter
+        self.stop = False  # set by the caller: save and end after the current step
         self.progress = Progress()
-        self.started = time.monotonic()  # now, minus the time that earlier runs took
+        self.started = time.monotonic()  # start time, minus the time of earlier runs
         self.history: dict[int, dict[str, float]] = {}  # epoch -> WER by chunk size
 
     def resume(self, change_schedule: bool = False) -> bool:
-        """Continue from the newest usable checkpoint; False if there is none.
+        """Continue from the newest usable checkpoint; return False without any checkpoint.
 
         Args:
-            change_schedule: allow a changed schedule, see `resuming`.
+            change_schedule: allow a changed schedule, see `resume_checks`.
 
         Raises:
-            ConfigError: if it is of another training, or the schedule changed and may not.
+            ConfigError: if the checkpoint is of another training, or the schedule changed without
+                permission.
             TrainingCheckpointError: if no checkpoint is usable; the trainer is unchanged then.
         """
 
@@ -145,8 +147,8 @@ class Trainer:
         found = self.checkpoints.newest(checked)
         if len(set(self.ranks.gather([found and found.progress]))) > 1:
             raise TrainingCheckpointError(
-                "--resume: the processes find different checkpoints; all need to see the same "
-                "training.output_dir"
+                "--resume: the processes find different checkpoints in training.output_dir "
+                f"{self.options.output_dir}; use a folder that all processes share"
             )
         if found is None:
             return False
@@ -158,7 +160,7 @@ class Trainer:
         return True
 
     def run(self) -> bool:
-        """Train to the last epoch, or until dev WER no longer falls; False if stopped before."""
+        """Train to the last epoch or until dev WER no longer falls; return False if stopped."""
         while self.progress.epoch < self.num_epochs and not self.has_converged():
             self.train_epoch()
             if self.stop:
@@ -166,7 +168,7 @@ class Trainer:
                 return False
             epoch = self.progress.epoch
             last = epoch + 1 == self.num_epochs
-            # Weights that are averaged with no others are scored at the end, as the model file's.
+            # Without averaging, the last epoch is scored at the end, with the model file.
             averages = self.epochs.keep > 1 or self.options.average_of == "best"
             if (last and averages) or (epoch + 1) % self.options.validate_every_epochs == 0:
                 self.validate_epoch()
@@ -178,7 +180,7 @@ class Trainer:
             self.save()
         if self.progress.epoch < self.num_epochs:
             logger.info(
-                "no lower dev WER in %d validations (training.patience): the training ends",
+                "dev WER did not fall in %d validations (training.patience): the training ends",
                 self.options.patience,
             )
         return True
@@ -194,7 +196,7 @@ class Trainer:
         """Train the rest of the current epoch.
 
         Raises:
-            TrainingError: if no step of the epoch could be taken, or the weights diverged.
+            TrainingError: if all steps of the epoch were skipped, or the weights diverged.
         """
         start, before = time.monotonic(), self.progress
         self.num_left_out = self.num_bad = self.num_tokens = 0
@@ -211,12 +213,13 @@ class Trainer:
                 self.save()
         shown.close()
         self.check_finite()
-        if self.progress.step == before.step:  # the run before was stopped after the last step
+        if self.progress.step == before.step:  # the previous run was stopped after the last step
             return
         if not self.num_tokens and not before.batch and not self.stop:
             raise TrainingError(
-                f"no step of epoch {before.epoch + 1} could be taken, see above: either none of "
-                "its recordings can be read, or training.learning_rate is too high"
+                f"epoch {before.epoch + 1} skipped all its steps, see the warnings above: "
+                "check that the recordings can be read, or lower training.learning_rate "
+                f"{self.options.learning_rate:g}"
             )
         elapsed = time.monotonic() - start
         logger.info(
@@ -227,13 +230,13 @@ class Trainer:
         )  # fmt: skip
         if self.num_left_out:
             logger.warning(
-                "%d of %d utterances left out, %d of which could not be read",
+                "%d of %d utterances were left out; %d of them could not be read",
                 self.num_left_out, len(self.corpus.train), self.num_bad,
             )  # fmt: skip
 
     @cached_property
     def loader(self) -> DataLoader[Batch]:
-        """Of the batches of the present epoch, `epoch`."""
+        """The loader of the current epoch's batches, which `epoch` has."""
         options = self.config.augmentation
         augmentation = Augmentation(
             self.corpus.noise, options.noise_probability, options.noise_snr_db,
@@ -245,10 +248,10 @@ class Trainer:
         return loaded(dataset, self.epoch, self.config.data.num_workers, pinned)
 
     def steps(self) -> Iterator[Step]:
-        """The optimiser steps in the rest of the epoch, until a rank is to stop.
+        """Yield the optimiser steps in the rest of the epoch, until a rank must stop.
 
-        Before each the ranks sum all that they have to know of each other: the loss of the step
-        before, too, so that a step has one small sum and waits for no other rank at its end.
+        Before each step the ranks sum all shared numbers, including the loss of the previous step.
+        A step thus has one small sum, and does not wait for other ranks at its end.
         """
         data, size = self.config.data, self.options.accumulate_batches
         planned = EpochBatches(
@@ -274,12 +277,12 @@ class Trainer:
             self.stop = stop > 0
             if self.stop or not more:
                 return
-            # Ranks step together: those whose batches end first get fillers with weight 0.
+            # Ranks step together: a rank without batches left gets fillers with weight 0.
             group += [filler()] * (size - len(group))
             yield Step(group, tokens, seconds, int(num_left_out), int(num_bad))
 
     def report_steps(self, batches: int) -> None:
-        """Log the number of steps, once; epochs may differ by a few batches."""
+        """Log the number of steps, once. Epochs may differ by a few batches."""
         if self.reported:
             return
         self.reported = True
@@ -292,7 +295,7 @@ class Trainer:
         )  # fmt: skip
 
     def count_last(self, loss: float) -> None:
-        """Log the step before; `loss` is the sum over all ranks."""
+        """Log the previous step; `loss` is its sum over all ranks."""
         if self.last is None:
             return
         _, tokens, rate, norm, taken = self.last
@@ -303,7 +306,7 @@ class Trainer:
             self.num_tokens += int(tokens)
 
     def train_step(self, step: Step) -> None:
-        """Take an optimiser step, or skip it: for a loss or gradient that is not finite."""
+        """Do an optimiser step, or skip it if a loss or gradient is not finite."""
         options, tokens = self.options, step.tokens
         for batch in step.batches:
             report_left_out(batch, NAMED - self.num_left_out)
@@ -316,15 +319,15 @@ class Trainer:
         losses = self.backward(step.batches, tokens)
         clipped = nn.utils.clip_grad_norm_(self.model.parameters(), options.clip_norm)
         own = [each.sum().double() for _, each in losses]
-        # All that a GPU is waited for in a step, but for what the loss waits.
+        # Outside the loss, the step waits for the GPU only here.
         norm, *totals = torch.stack([whole(clipped).double(), *own]).tolist()
-        # Without tokens, the momentum alone would move the weights.
+        # Without tokens, the momentum alone would change the weights.
         taken = math.isfinite(norm) and tokens > 0
         if taken:
             for optimizer in self.optimizers:
                 optimizer.step()
         elif tokens:
-            names = ", ".join(self.ranks.gather(not_finite(losses))) or "no single utterance's"
+            names = ", ".join(self.ranks.gather(not_finite(losses))) or "not of a single utterance"
             logger.warning(
                 "skipped step %d: loss or gradient not finite (%s)", self.progress.step, names
             )
@@ -338,7 +341,7 @@ class Trainer:
         """Compute the gradients of the mean loss over the tokens of all ranks.
 
         Returns:
-            Of each of this rank's batches the ids of its utterances and their losses.
+            Ids and losses of the utterances, for each of this rank's batches.
         """
         found = []
         for i, batch in enumerate(group):
@@ -346,14 +349,14 @@ class Trainer:
             with nullcontext() if last else self.ranks.no_sync(self.loss):
                 losses = self.losses(batch if batch.ids else filler())
                 weight = 1.0 if batch.ids else 0.0
-                # Gradients are averaged over ranks; times their number, it is the mean over tokens.
+                # Gradients are averaged over ranks: `ranks.size` makes that a mean over tokens.
                 (losses.sum() * (weight * self.ranks.size / max(1.0, tokens))).backward()
             if batch.ids:
                 found.append((batch.ids, losses.detach()))
         return found
 
     def losses(self, batch: Batch) -> Tensor:
-        """(B,) losses of a batch, with augmentation and contexts drawn for it."""
+        """Compute the losses (B,) of a batch, with random augmentation and contexts."""
         seed_everything(f"{batch.seed}-model")
         options, device = self.options, self.ranks.device
         draw = random.Random(f"{batch.seed}-context")
@@ -364,7 +367,7 @@ class Trainer:
         )
         if self.bfloat16 and device.type == "cpu":
             feats = to_few_lengths(feats)
-        lengths = self.frontend.num_frames(batch.num_samples)  # on the CPU, where they are read
+        lengths = self.frontend.num_frames(batch.num_samples)  # on the CPU, where they are used
         views = draw_views(
             feats, lengths, self.config, self.frontend, self.spec_augment, self.share(), draw
         )
@@ -374,7 +377,7 @@ class Trainer:
             return self.loss(views, lengths, tokens, batch.token_lengths, weight)
 
     def validate_epoch(self) -> None:
-        """Log WER, CER and loss on dev in every context of the menu; keep the WER in `history`."""
+        """Log WER, CER and loss on dev in every validated context; add the WER to `history`."""
         found = self.validation()
         curves = rates(found)
         self.history[self.progress.epoch] = curves["wer"]
@@ -386,49 +389,50 @@ class Trainer:
             self.log({f"{tag}/{of}": value for of, value in by_chunk.items()})
 
     def validation(self, align: bool = False) -> dict[str, Score]:
-        """Scores on dev, see `scores_on_dev`. All ranks have to call this."""
+        """Return the scores on dev, see `scores_on_dev`. All ranks must call this."""
         model = self.whole_model()
         return scores_on_dev(model, self.corpus, self.config, self.ranks, self.frontend, align)
 
     def whole_model(self) -> Network:
-        """The model; of one that is spread over the ranks, a copy. All ranks have to call this."""
+        """Return the model, or a whole copy if it is sharded. All ranks must call this."""
         return whole_model(self.model, self.config)
 
     def scores(self) -> dict[int, float]:
-        """Mean dev WER over the menu, by epoch."""
+        """Return the mean dev WER over all contexts, by epoch."""
         return {epoch: sum(r.values()) / len(r) for epoch, r in self.history.items() if r}
 
     def share(self) -> float:
-        """The share of all training that is done, 0 to 1."""
+        """Return the share of all training that is done, 0 to 1."""
         epochs = self.progress.epoch + self.progress.seconds / self.corpus.seconds
         return epochs / self.num_epochs
 
     def wall_seconds(self) -> float:
-        """Seconds that all runs of this training took."""
+        """Return the seconds that all runs of this training took."""
         return time.monotonic() - self.started
 
     def check_share(self) -> None:
-        """Raises TrainingError if more than data.max_bad_share of an epoch cannot be read."""
+        """Raise TrainingError if more than data.max_bad_share of an epoch cannot be read."""
         share, count = self.config.data.max_bad_share, len(self.corpus.train)
         if self.num_bad > share * count:
             raise TrainingError(
-                f"{self.num_bad} of an epoch's {count} utterances could not be read, see above: "
-                f"more than data.max_bad_share {share:g}; --resume goes on from the last checkpoint"
+                f"{self.num_bad} of an epoch's {count} utterances could not be read, more than "
+                f"data.max_bad_share {share:g}, see the warnings above; repair the files, then "
+                "continue from the last checkpoint with --resume"
             )
 
     def check_finite(self) -> None:
-        """Raises TrainingError if a weight is NaN or infinite, which no step can repair."""
+        """Raise TrainingError if a weight is NaN or infinite, which no step can repair."""
         weights = self.model.state_dict().items()
         names = [name for name, weight in weights if not torch.isfinite(own(weight)).all()]
         if names := self.ranks.gather(names):
             raise TrainingError(
                 f"training diverged: {names[0]} is not finite at step {self.progress.step}; "
-                "--resume --change-schedule with a lower training.learning_rate goes on from "
-                "the last checkpoint"
+                "continue from the last checkpoint with --resume --change-schedule and a lower "
+                "training.learning_rate"
             )
 
     def save(self) -> None:
-        """Write a checkpoint, or begin to; `checkpoints.wait` returns when it is written.
+        """Start to write a checkpoint; `checkpoints.wait` returns when it is written.
 
         Raises:
             TrainingError: if a weight is NaN or infinite.
@@ -454,7 +458,7 @@ class Trainer:
 
 
 def not_finite(losses: list[tuple[list[str], Tensor]]) -> list[str]:
-    """The utterances whose loss is not finite, of batches with their ids and losses."""
+    """Return the ids of utterances whose loss is not finite, from ids and losses of batches."""
     return [
         name
         for names, each in losses
@@ -464,7 +468,7 @@ def not_finite(losses: list[tuple[list[str], Tensor]]) -> list[str]:
 
 
 def recompute_layers(model: Network) -> None:
-    """Save memory by computing the activations inside a layer again in the backward pass."""
+    """Recompute the activations inside each layer in the backward pass, to save memory."""
     for layer in model.encoder.layers:
         layer.forward = functools.partial(checkpoint, layer.forward, use_reentrant=False)
 

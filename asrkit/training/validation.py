@@ -1,4 +1,4 @@
-"""The scores of a model in training on its held-out set."""
+"""Scores on the held-out set during training."""
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,17 +29,18 @@ def scores_on_dev(
     frontend: Frontend,
     align: bool = False,
 ) -> dict[str, Score]:
-    """Scores on dev, in full context and each chunk size, with the longest left context.
+    """Score the model on dev, in full context and each chunk size, with the longest left context.
 
-    Every rank decodes its share of the batches, and all have the scores that one would.
+    Every rank decodes its share of the batches. The scores are on all ranks, equal to those of a
+    single rank.
 
     Args:
-        model: whole, on this rank's device; is put into evaluation mode.
-        corpus: whose dev is decoded.
-        config: of its contexts, batches and search.
-        ranks: all of which have to call this.
-        frontend: of the model.
-        align: the references too, which measures delays and takes its time.
+        model: whole model on this rank's device; it is put into evaluation mode.
+        corpus: corpus with the dev set.
+        config: configuration of contexts, batches and search.
+        ranks: ranks of the run; all must call this.
+        frontend: frontend of the model.
+        align: align the references too, to measure delays, which needs more time.
     """
     data, encode = config.data, corpus.encode
     dev = held_out(
@@ -47,7 +48,7 @@ def scores_on_dev(
     )
     search = build_search(config.search, model.head)
     own = validate(model, encode.tokenizer, search, dev, config.context.validated, align, frontend)
-    # In the order that one rank would have them, for sums of floats depend on it.
+    # The order of a single rank, because sums of floats depend on the order.
     rounds = zip_longest(*ranks.gather([list(own)]), fillvalue=[])
     return scores(chain.from_iterable(batch for each in rounds for batch in each))
 
@@ -61,21 +62,21 @@ def validate(
     align: bool = False,
     frontend: Frontend | None = None,
 ) -> Iterator[list[dict[str, Outcome]]]:
-    """What the model makes of each batch's utterances as it is now, by name of the chunk size.
+    """Yield the results of each batch's utterances, by name of the chunk size.
 
     Args:
-        model: is put into evaluation mode.
-        tokenizer: of its labels.
-        search: for the texts.
-        batches: with their references.
+        model: model in its current state; it is put into evaluation mode.
+        tokenizer: tokenizer of the model's labels.
+        search: search for the texts.
+        batches: batches with references.
         contexts: contexts in which the utterances are recognised.
-        align: the references too, for delays and the times of words.
-        frontend: of the model; Kaldi's if None.
+        align: align the references too, for delays and the times of words.
+        frontend: frontend of the model; Kaldi's if None.
     """
     model.eval()
 
     def recognizer(context: Context) -> Recognizer:
-        # A backend keeps tables made of the weights: a new one for weights that have changed.
+        # A backend keeps tables computed from the weights: changed weights need a new backend.
         backend = eager(model, context)
         return Recognizer(backend, tokenizer, search, frontend=frontend)
 
@@ -86,7 +87,7 @@ def validate(
 
 
 def utterances_of(batch: Batch) -> list[ReferenceRecording]:
-    """Those of a batch; what was left out of it is named in the log."""
+    """Return the utterances of a batch; log those that were left out of it."""
     for each in batch.left_out:
         logger.warning("not scored %s", each)
     rows = zip(batch.ids, batch.samples, batch.num_samples.tolist(), batch.texts, strict=True)

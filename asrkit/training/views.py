@@ -21,7 +21,7 @@ def draw_views(
     progress: float,
     draw: random.Random,
 ) -> list[View]:
-    """One or two views of (B, T, F) features, whose lengths are on the CPU.
+    """Return one or two views of (B, T, F) features, whose lengths are on the CPU.
 
     `progress` is the share of all training done.
     """
@@ -36,18 +36,17 @@ def draw_views(
 
 
 def to_few_lengths(feats: Tensor) -> Tensor:
-    """(B, T, F) features with zeros after them: T becomes one of 8 lengths an octave, 12 % more at
-    most.
+    """Pad (B, T, F) features with zeros to one of 8 lengths an octave, at most 12 % longer.
 
-    On a CPU oneDNN compiles a kernel for each shape that a product in bfloat16 has: where every
-    batch has a length of its own, that takes as long as the products save.
+    On a CPU, oneDNN compiles a kernel for each shape of a bfloat16 product. If every batch has
+    another length, compiling takes as much time as the products save.
     """
     stride = 1 << max(0, feats.size(1).bit_length() - 4)
     return functional.pad(feats, (0, 0, 0, -feats.size(1) % stride))
 
 
 def perturbed(feats: Tensor, config: AugmentationConfig, frontend: Frontend) -> Tensor:
-    """The features with the vocal tract's length and the level changed at random."""
+    """Change the vocal tract's length and the level of the features at random."""
     warped = warp_frequencies(feats, config.frequency_warp, frontend)
     return change_gain(warped, config.gain_db)
 
@@ -67,7 +66,7 @@ def draw_contexts(config: ContextConfig, views: str, draw: random.Random) -> lis
 
 def draw_chunks(config: ContextConfig, draw: random.Random) -> Context:
     chunk_size, left_context = draw.choice(config.chunk_sizes), draw.choice(config.left_contexts)
-    # One is not drawn, so that trainings without right context stay what they were, bit for bit.
+    # A single value is not drawn, so that older trainings stay the same, bit for bit.
     right = config.right_contexts
     right_context = right[0] if len(right) == 1 else draw.choice(right)
     return Context(chunk_size, left_context, right_context)

@@ -1,4 +1,4 @@
-"""Fine-tuning: starting from a trained model, whose labels may be others."""
+"""Fine-tuning: training that starts from a model, whose labels may differ."""
 
 from collections.abc import Iterable
 
@@ -11,19 +11,19 @@ from asrkit.text import TextError, Tokenizer
 
 
 def start_from(name: str, model: Network, tokenizer: Tokenizer, config: Config) -> int:
-    """Copy a model's encoder with its normalisation, and the head's rows of labels that both have.
+    """Copy a model's encoder with its normalisation, and the head's rows of shared labels.
 
-    Labels are the same if their texts are equal, or equal but for case. The rows of other labels
-    keep their random weights.
+    Labels are shared if their texts are equal, ignoring case. The rows of other labels keep their
+    random weights.
 
     Args:
-        name: of a ready model, or the path of a model file.
-        model: the model to change.
-        tokenizer: of `model`.
-        config: of `model`.
+        name: name of a ready model, or path of a model file.
+        model: model to change.
+        tokenizer: tokenizer of `model`.
+        config: configuration of `model`.
 
     Returns:
-        The number of labels that both have.
+        The number of shared labels.
 
     Raises:
         UserError: if the file cannot be loaded, or its network has another shape.
@@ -39,7 +39,7 @@ def start_from(name: str, model: Network, tokenizer: Tokenizer, config: Config) 
 
 
 def differences(here: ModelConfig, there: ModelConfig) -> str:
-    """The settings that give two models weights of other shapes or other meanings; "" if none."""
+    """Describe the settings that change the shape or meaning of weights; "" if they are equal."""
     free = ("dropout", "kernels")  # no weight depends on them
     ours, theirs = here.model_dump(), there.model_dump()
     return "; ".join(
@@ -50,14 +50,14 @@ def differences(here: ModelConfig, there: ModelConfig) -> str:
 
 
 def kept_tokenizer(name: str, config: TextConfig, texts: Iterable[str]) -> Tokenizer | None:
-    """The tokenizer of the model to start from, if it has sub-words that can write all texts.
+    """Return the first model's tokenizer if it has sub-words and can write all texts, else None.
 
-    Sub-words trained anew are other labels, whose rows of the head have learnt nothing yet.
+    New sub-words would be other labels, whose rows of the head are untrained.
 
     Args:
-        name: of a ready model, or the path of a model file.
-        config: of the tokenizer that would be trained; the model's must be the same.
-        texts: to train on.
+        name: name of a ready model, or path of a model file.
+        config: text settings; the model's must be the same.
+        texts: texts to train on.
 
     Raises:
         UserError: if the file cannot be loaded.
@@ -76,7 +76,7 @@ def kept_tokenizer(name: str, config: TextConfig, texts: Iterable[str]) -> Token
 
 
 def same_labels(old: Tokenizer, new: Tokenizer) -> list[tuple[int, int]]:
-    """Pairs of ids (old, new) of the blank and of each label that both have."""
+    """Return pairs of ids (old, new) of the blank and of each shared label."""
     exact = {old.piece(token): token for token in range(1, old.vocab_size)}
     folded = {piece.casefold(): token for piece, token in exact.items()}
     pairs = [(BLANK, BLANK)]

@@ -165,15 +165,15 @@ def folder(path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
-        (empty, "it is empty"),
-        (truncated, "it is damaged or no checkpoint: BadZipFile"),
-        (flipped, "it is damaged: wrong checksum of '"),
-        (text, "it is damaged or no checkpoint: BadZipFile"),
-        (archive, "it is another kind of .zip file"),
-        (pickled, "it is damaged or no checkpoint: UnpicklingError"),
-        (a_list, "it is no checkpoint of a training: Input should be a valid dictionary"),
-        (without_progress, "it is no checkpoint of a training: 'progress': Field required"),
-        (folder, "it is damaged or no checkpoint: IsADirectoryError"),
+        (empty, "the file is empty"),
+        (truncated, "damaged, or not a checkpoint: BadZipFile"),
+        (flipped, "damaged: wrong checksum of its entry '"),
+        (text, "damaged, or not a checkpoint: BadZipFile"),
+        (archive, "another kind of .zip file"),
+        (pickled, "damaged, or not a checkpoint: UnpicklingError"),
+        (a_list, "not a training checkpoint: Input should be a valid dictionary"),
+        (without_progress, "not a training checkpoint: 'progress': Field required"),
+        (folder, "damaged, or not a checkpoint: IsADirectoryError"),
     ],
 )
 def test_one_that_cannot_be_read_is_named_and_the_one_before_is_taken(
@@ -190,7 +190,8 @@ def test_one_that_cannot_be_read_is_named_and_the_one_before_is_taken(
     assert len(line) < len(str(tmp_path)) + 250
     damage(tmp_path / "step-00000001.pt")
     with pytest.raises(
-        TrainingCheckpointError, match=r"no checkpoint can be used.*step-00000001.pt: it is"
+        TrainingCheckpointError,
+        match=r"none of 2 checkpoints can be used; the oldest.*step-00000001.pt: ",
     ):
         checkpoints.newest(step_of)
 
@@ -204,7 +205,7 @@ def test_one_that_cannot_be_read_is_named_and_the_one_before_is_taken(
             {"weights": network().state_dict() | {"x\n": torch.ones(2)}},
             r"'x\n' is torch.float32 (2",
         ),
-        ({"optimizers": []}, "0 optimisers where there are 2"),
+        ({"optimizers": []}, "it has 0 optimisers, expected 2"),
         ({"optimizers": [{"state": {99: {}}}, {"state": {}}]}, "Muon has no parameter 99"),
         (
             {"optimizers": [{"state": {0: {}}}, {"state": {}}]},
@@ -222,7 +223,7 @@ def test_one_of_another_network_does_not_fit(change: dict[str, Any], told: str) 
     check_fit(Checkpoint.model_validate(state()), model, optimizers)  # control
     with pytest.raises(TrainingCheckpointError) as caught:
         check_fit(Checkpoint.model_validate(state(**change)), model, optimizers)
-    assert f"{caught.value}".startswith("it does not fit this training: ")
+    assert f"{caught.value}".startswith("does not fit this model and optimiser: ")
     assert told in str(caught.value)
 
 
@@ -260,10 +261,10 @@ def test_a_damaged_epoch_is_not_averaged(
         average, used = epochs.average(model, epochs.chosen({}))
     assert used == [0, 2]
     assert average["weight"].item() == 1.0
-    assert f"epoch 2 is left out of the average: {epochs.paths()[1]} is damaged" in caplog.text
+    assert f"epoch 2 is not averaged: {epochs.paths()[1]} is damaged" in caplog.text
     for epoch in (0, 2):
         shutil.copy(epochs.paths()[1], epochs.paths()[epoch])
-    with pytest.raises(TrainingCheckpointError, match="no weights of an epoch that can be used"):
+    with pytest.raises(TrainingCheckpointError, match="no usable epoch-"):
         epochs.average(model, epochs.chosen({}))
 
 

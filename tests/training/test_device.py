@@ -43,8 +43,8 @@ def test_with_gpus(
 @pytest.mark.parametrize(
     ("asked", "local", "processes", "message"),
     [
-        ("auto", 2, 3, "process 3 of this machine has no GPU of its own, torch finds 2: start 2"),
-        ("cuda:1", 1, 2, "cuda:1, one GPU for several processes: training.device=cuda gives each"),
+        ("auto", 2, 3, "process 3 of this machine has no GPU; torch finds 2: start 2"),
+        ("cuda:1", 1, 2, "cuda:1, one GPU for several processes: set training.device=cuda"),
         ("cuda:7", 0, 1, "training.device: device 'cuda:7' is not here; there is cpu, cuda:0, cud"),
     ],
 )

@@ -141,7 +141,7 @@ def rows_changed(value: Any) -> Any:
 
 
 def renamed(name: str) -> Any:
-    """What renames a tensor that is not spread, in the first part."""
+    """Rename a tensor of the first part that is not sharded."""
 
     def change(folder: Path) -> None:
         tensors, header = read_tensors(folder / part_name(0, 3))
@@ -160,20 +160,20 @@ def renamed(name: str) -> Any:
         (missing, "part-0001-of-0003.safetensors is missing"),
         (last_missing, "part-0002-of-0003.safetensors is missing"),
         (empty, "part of it is missing"),
-        (foreign, "part-0001-of-0003.safetensors is of another checkpoint"),
+        (foreign, "part-0001-of-0003.safetensors belongs to another checkpoint"),
         (of_other_ranks, "is missing"),
         (damaged, "part-0001-of-0003.safetensors is damaged"),
         (truncated, "part-0002-of-0003.safetensors is damaged"),
-        (twice, "which is not spread"),
-        (changed("rows", {}), "which is not spread"),
+        (twice, "which should be in the first part only"),
+        (changed("rows", {}), "which should be in the first part only"),
         (rows_changed(10**15), "rows of a tensor are missing"),
         (rows_changed(-1), "rows of a tensor are missing"),
-        (rows_changed("5"), "it is damaged or no checkpoint: TypeError"),
-        (changed("rows", None), "it is damaged or no checkpoint: TypeError"),
+        (rows_changed("5"), "damaged, or not a checkpoint: TypeError"),
+        (changed("rows", None), "damaged, or not a checkpoint: TypeError"),
         (changed("state", {"optimizers": 10**12, "history": {}}), "1000000000000 optimisers"),
-        (changed("state", {}), "it is damaged or no checkpoint: KeyError"),
-        (renamed("optimizers.9.0.step"), "it is damaged or no checkpoint: IndexError"),
-        (renamed("optimizers.x"), "it is damaged or no checkpoint: ValueError"),
+        (changed("state", {}), "damaged, or not a checkpoint: KeyError"),
+        (renamed("optimizers.9.0.step"), "damaged, or not a checkpoint: IndexError"),
+        (renamed("optimizers.x"), "damaged, or not a checkpoint: ValueError"),
     ],
 )
 def test_one_that_is_not_whole_is_named_and_the_one_before_is_taken(

@@ -130,7 +130,7 @@ def test_two_ranks_train_what_one_would_with_twice_the_accumulation(tmp_path: Pa
 
 def test_fewer_epochs_than_are_done(tmp_path: Path) -> None:
     config = config_of(tmp_path)
-    with pytest.raises(ConfigError, match=r"training.epochs 1, but 3 epochs are done already"):
+    with pytest.raises(ConfigError, match=r"training.epochs is 1, but 3 epochs are already done"):
         check_same(found_of(config, epoch=3), {}, config, 1, True)
 
 

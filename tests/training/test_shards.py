@@ -107,7 +107,7 @@ def test_a_shard_that_goes_away_ends_training(
     assert train(corpus, tmp_path / "half", *half) == 0
     log = log_of(tmp_path / "half")
     assert log.count("recording.000001.tar is missing") == 5
-    assert log.count("5 of 12 utterances left out, 5 of which could not be read") == 1
+    assert log.count("5 of 12 utterances were left out; 5 of them could not be read") == 1
 
 
 def test_a_shard_that_is_missing_from_the_start(
@@ -144,5 +144,5 @@ def test_what_is_checked_where(
     assert reasons["train11"].startswith("1.60 s long")
     log = log_of(tmp_path / "out")
     assert "left out train2: too short" in log
-    assert "1 of 8 utterances left out, 0 of which could not be read" in log
-    assert "the tokenizer is made of 3 of 12 texts" in caplog.text
+    assert "1 of 8 utterances were left out; 0 of them could not be read" in log
+    assert "the tokenizer is trained on 3 of 12 texts" in caplog.text

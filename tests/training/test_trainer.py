@@ -170,14 +170,14 @@ def test_an_epoch_of_which_nothing_can_be_read_ends_training(corpus: Path, tmp_p
         subject.train_epoch()
     any_share = subject.config.data.model_copy(update={"max_bad_share": 1.0})
     subject.config = subject.config.model_copy(update={"data": any_share})
-    with pytest.raises(TrainingError, match="no step of epoch 2 could be taken"):
+    with pytest.raises(TrainingError, match="epoch 2 skipped all its steps"):
         subject.train_epoch()
     assert all(torch.equal(before[n], p) for n, p in subject.model.named_parameters())
 
 
 @pytest.mark.parametrize(
     ("weight_decay", "told"),
-    [(0.0, "no step of epoch 2 could be taken"), (1e38, "is not finite at step")],
+    [(0.0, "epoch 2 skipped all its steps"), (1e38, "is not finite at step")],
 )
 def test_a_training_that_diverges_is_a_users_error(
     weight_decay: float, told: str, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
