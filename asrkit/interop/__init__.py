@@ -1,4 +1,4 @@
-"""Other toolkits' checkpoints as asrkit's models. Such a file is data: nothing in it runs."""
+"""Import of other toolkits' checkpoints as asrkit's models. No code in such a file is run."""
 
 from asrkit.interop.formats import FORMATS, import_checkpoint
 from asrkit.interop.imported import Imported

@@ -1,4 +1,4 @@
-"""Reading other toolkits' files safely: nothing in them runs, and none takes more than its size.
+"""Safe readers of other toolkits' files: no code is run, and the size of a file bounds the memory.
 
 Archives are read in place: no member is ever written to a path that the archive names.
 """
@@ -19,20 +19,20 @@ from asrkit.config import ConfigError
 from asrkit.config.read_yaml import parse_yaml
 from asrkit.errors import UserError, reason, shown
 
-MOST_MEMBERS = 1000  # of an archive; published ones have ten
+MOST_MEMBERS = 1000  # files of an archive; published archives have ten
 MOST_TENSORS = 100_000
-MOST_BYTES = 1 << 24  # of a file that is read at once: a configuration, a vocabulary
-LONGEST_YAML = 1 << 20  # characters: of 10 000 labels, three times, it has half of that
-MOST_EXPANSION = 16  # bytes of a compressed archive for one of the file; weights take 1.1
+MOST_BYTES = 1 << 24  # bytes of a file that is read at once: a configuration, a vocabulary
+LONGEST_YAML = 1 << 20  # characters: twice the length of 10 000 labels, each written three times
+MOST_EXPANSION = 16  # expanded bytes per byte of a compressed archive; weights have 1.1
 GZIP = b"\x1f\x8b"
 
 
 class CheckpointError(UserError):
-    """A checkpoint that cannot be imported; the message says why."""
+    """An error in importing a checkpoint; the message has the reason."""
 
 
 class Archive:
-    """The files in a tar archive, by path: `open_archive` makes it."""
+    """The files in a tar archive, by path; `open_archive` creates it."""
 
     def __init__(self, tar: tarfile.TarFile) -> None:
         self._tar = tar
@@ -40,11 +40,11 @@ class Archive:
         for member in tar:
             path = PurePosixPath(member.name)
             if path.is_absolute() or ".." in path.parts:
-                raise CheckpointError(f"the path {shown(member.name)} leads out of the archive")
+                raise CheckpointError(f"the path {shown(member.name)} is outside the archive")
             if member.isdir():
                 continue
             if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.issparse():
-                raise CheckpointError(f"{shown(member.name)} is no plain file")
+                raise CheckpointError(f"{shown(member.name)} is not a plain file")
             if str(path) in self._members:
                 raise CheckpointError(f"{shown(member.name)} is in the archive twice")
             if len(self._members) == MOST_MEMBERS:
@@ -55,30 +55,30 @@ class Archive:
         return path in self._members
 
     def open(self, path: str) -> IO[bytes]:
-        """The file at this path of the archive.
+        """Open the file at this path of the archive.
 
         Raises:
-            CheckpointError: if there is none.
+            CheckpointError: if it is missing.
         """
         if path not in self:
-            raise CheckpointError(f"there is no {shown(path)} in the archive")
+            raise CheckpointError(f"the archive has no file {shown(path)}")
         file = self._tar.extractfile(self._members[path])
-        assert file is not None  # of a link or a folder it were
+        assert file is not None  # None only for a link or a folder
         return file
 
     def read(self, path: str) -> bytes:
-        """The bytes of a small file."""
+        """Read a small file."""
         with self.open(path) as file:
             return read_bytes(file, path)
 
 
 @contextmanager
 def open_archive(path: Path) -> Iterator[Archive]:
-    """A tar archive, plain or compressed by gzip, whose members are all plain files inside it.
+    """Open a tar archive, plain or gzipped, and check that all members are plain files inside it.
 
     Raises:
-        CheckpointError: if it is none, or damaged.
-        OSError: if it cannot be read.
+        CheckpointError: if the file is damaged or not a tar archive.
+        OSError: if the file cannot be read.
     """
     try:
         with path.open("rb") as file, expanded(file) as plain, tarfile.open(fileobj=plain) as tar:
@@ -89,7 +89,7 @@ def open_archive(path: Path) -> Iterator[Archive]:
 
 @contextmanager
 def expanded(file: IO[bytes]) -> Iterator[IO[bytes]]:
-    """The file itself or, of one compressed by gzip, what it holds, in a nameless file."""
+    """Yield the file, or the expanded contents of a gzipped file in an unnamed file."""
     compressed = file.read(2) == GZIP
     size = file.seek(0, 2)
     file.seek(0)
@@ -107,10 +107,10 @@ def expanded(file: IO[bytes]) -> Iterator[IO[bytes]]:
 
 
 def read_bytes(file: IO[bytes], name: str) -> bytes:
-    """All bytes of a small file: a configuration, a vocabulary, a tokenizer.
+    """Read a small file: a configuration, a vocabulary, a tokenizer.
 
     Raises:
-        CheckpointError: for more bytes than one has.
+        CheckpointError: if the file has more than MOST_BYTES bytes.
     """
     data = file.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
@@ -119,33 +119,33 @@ def read_bytes(file: IO[bytes], name: str) -> bytes:
 
 
 def read_text(data: bytes, name: str) -> str:
-    """Bytes as UTF-8. Raises CheckpointError if they are none."""
+    """Decode UTF-8. Raises CheckpointError for other bytes."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise CheckpointError(f"{shown(name)} is no UTF-8: {reason(error)}") from None
+        raise CheckpointError(f"{shown(name)} is not UTF-8: {reason(error)}") from None
 
 
 def read_settings(data: bytes, name: str) -> dict[str, Any]:
-    """The values of a YAML file.
+    """Parse a YAML file.
 
     Raises:
-        CheckpointError: if it is no YAML of keys and values.
+        CheckpointError: if the file is not YAML with keys and values.
     """
     try:
         values = parse_yaml(read_text(data, name), LONGEST_YAML)
     except ConfigError as error:
         raise CheckpointError(f"{shown(name)} is not YAML: {error}") from None
     if not isinstance(values, dict):
-        raise CheckpointError(f"{shown(name)} must hold keys and values, got {shown(values)}")
+        raise CheckpointError(f"{shown(name)} must have keys and values, got {shown(values)}")
     return values
 
 
 def read_weights(file: IO[bytes], name: str) -> dict[str, Tensor]:
-    """The tensors of a file by `torch.save`: a dict of names, or one below "state_dict".
+    """Read the tensors of a file by `torch.save`: a dict by name, or such a dict in "state_dict".
 
     Raises:
-        CheckpointError: if it is damaged, asks for code to be run, or holds anything else.
+        CheckpointError: if the file is damaged, would run code, or has other contents.
     """
     size = file.seek(0, 2)
     try:
@@ -155,27 +155,27 @@ def read_weights(file: IO[bytes], name: str) -> dict[str, Tensor]:
         values = torch.load(file, map_location="cpu", weights_only=True)
     except CheckpointError:
         raise
-    except Exception as error:  # of zipfile, of the unpickler, of torch: any, for a hostile file
+    except Exception as error:  # malicious files cause errors of any type
         raise CheckpointError(
-            f"{shown(name)} is damaged, or not weights alone: {reason(error)}"
+            f"{shown(name)} is damaged, or has more than weights: {reason(error)}"
         ) from None
     if isinstance(values, dict) and isinstance(values.get("state_dict"), dict):
         values = values["state_dict"]
     if not isinstance(values, dict) or len(values) > MOST_TENSORS:
-        raise CheckpointError(f"{shown(name)} must hold a dict of tensors, got {shown(values)}")
+        raise CheckpointError(f"{shown(name)} must have a dict of tensors, got {shown(values)}")
     for key, tensor in values.items():
         plain = isinstance(tensor, Tensor) and tensor.layout == torch.strided
         if not isinstance(key, str) or not plain or tensor.device.type != "cpu":
-            raise CheckpointError(f"{shown(name)}: {shown(key)} is no tensor")
-        if tensor.nbytes > size:  # by strides of 0
+            raise CheckpointError(f"{shown(name)}: {shown(key)} is not a tensor")
+        if tensor.nbytes > size:  # possible with strides of 0
             raise CheckpointError(f"{shown(name)}: {shown(key)} is larger than the file")
     return {key: tensor.detach() for key, tensor in values.items()}
 
 
 def require_stored(archive: zipfile.ZipFile, size: int) -> None:
-    """Raises CheckpointError for a zip that is compressed: torch writes none, a bomb is one."""
+    """Raise CheckpointError for a compressed zip: torch never writes one, but zip bombs are."""
     infos = archive.infolist()
     if len(infos) > MOST_TENSORS or any(each.compress_type for each in infos):
-        raise CheckpointError("the archive of the weights is not one that torch.save writes")
+        raise CheckpointError("the archive of the weights was not written by torch.save")
     if sum(each.file_size for each in infos) > size:
-        raise CheckpointError("the archive of the weights is smaller than what it holds")
+        raise CheckpointError("the archive of the weights is smaller than its contents")

@@ -1,4 +1,4 @@
-"""The formats that can be imported, one function each."""
+"""The importable formats, with one function each."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,21 +13,19 @@ FORMATS: dict[str, Callable[[Path], Imported]] = {"nemo": read_nemo, "wenet": re
 
 
 def import_checkpoint(kind: str, path: str | Path) -> Imported:
-    """The model of a checkpoint.
+    """Import the model of a checkpoint.
 
     Args:
         kind: one of FORMATS.
-        path: of the checkpoint, a file or a folder as its toolkit writes it.
+        path: checkpoint, a file or a folder as its toolkit writes it.
 
     Raises:
-        CheckpointError: if it is damaged, hostile, or a model that asrkit cannot run exactly.
+        CheckpointError: if it is damaged, malicious, or a model that asrkit cannot run exactly.
         OSError: if it cannot be read.
     """
     try:
         return FORMATS[kind](Path(path))
-    except UserError as error:  # of the checkpoint, its configuration, its tokenizer
+    except UserError as error:  # in the checkpoint, its configuration or its tokenizer
         raise CheckpointError(f"{shown(Path(path))}: {error}") from None
-    except (RuntimeError, IndexError, TypeError, ValueError) as error:  # of shapes, as a rule
-        raise CheckpointError(
-            f"{shown(Path(path))} does not fit together: {reason(error)}"
-        ) from None
+    except (RuntimeError, IndexError, TypeError, ValueError) as error:  # mostly wrong shapes
+        raise CheckpointError(f"{shown(Path(path))} is inconsistent: {reason(error)}") from None

@@ -1,4 +1,4 @@
-"""What an import gives: a model file's contents, and what else is to be known of the source."""
+"""The result of an import: a model file's contents, and facts about the source."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,26 +14,26 @@ from asrkit.interop.checkpoint import CheckpointError
 from asrkit.model_file import ModelFile
 from asrkit.text import Tokenizer
 
-UNKNOWN = "unknown"  # paths that a configuration must have, and an imported model does not
+UNKNOWN = "unknown"  # required paths of a configuration that an imported model does not have
 
 
 class Imported(NamedTuple):
     file: ModelFile
-    read: tuple[Path, ...]  # the files that it was made of
-    source: str  # the toolkit, with its version if the checkpoint tells it
-    licence: str | None  # if the checkpoint states it
+    read: tuple[Path, ...]  # source files
+    source: str  # the toolkit, with its version if the checkpoint has it
+    licence: str | None  # None if the checkpoint does not have it
     left_out: dict[str, int]  # numbers of parameters that a CTC model does not use, by part
 
 
 def assemble(
     settings: Mapping[str, Any], tokenizer: Tokenizer, weights: Mapping[str, Tensor]
 ) -> ModelFile:
-    """The model of these weights, each of which has to be there in its shape.
+    """Build the model from weights, after checking their names, shapes and types.
 
     Args:
         settings: the sections `model`, `text` and `context` of a configuration.
-        tokenizer: with the blank as token 0.
-        weights: by asrkit's names, in any floating type.
+        tokenizer: tokenizer with the blank as token 0.
+        weights: weights by asrkit's names, in any floating type.
 
     Raises:
         ConfigError: for settings that do not fit.
@@ -47,7 +47,9 @@ def assemble(
     found = {name: tuple(tensor.shape) for name, tensor in weights.items()}
     for name in sorted(expected.keys() | found.keys()):
         if name in weights and not weights[name].is_floating_point():
-            raise CheckpointError(f"weight {shown(name)} is of type {weights[name].dtype}")
+            raise CheckpointError(
+                f"weight {shown(name)} must be floating point, got {weights[name].dtype}"
+            )
         if expected.get(name) != found.get(name):
             raise CheckpointError(
                 f"weight {shown(name)} must be {shown(expected.get(name))}, "

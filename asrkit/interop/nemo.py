@@ -1,8 +1,8 @@
 """NVIDIA NeMo's checkpoints: cache-aware streaming Conformer and FastConformer with a CTC head.
 
-A .nemo file is a tar of a YAML configuration, weights by torch.save and the tokenizer's files. What
-differs in the numbers is folded here: the scaling of the encoder's input, the running statistics of
-BatchNorm, and the place of the blank, which is NeMo's last label.
+A .nemo file is a tar of a YAML configuration, weights by torch.save and the tokenizer's files.
+Three differences are folded into the weights: the scaling of the encoder's input, BatchNorm's
+running statistics, and the position of the blank, which is NeMo's last label.
 """
 
 import re
@@ -35,14 +35,14 @@ from asrkit.interop.nemo_settings import (
 from asrkit.text import CharTokenizer, PieceTokenizer, Tokenizer
 
 WEIGHTS = "model_weights.ckpt"
-OWN = "nemo:"  # before the names of the archive's own files
+OWN = "nemo:"  # prefix of the names of files in the archive
 BATCH_NORM_EPSILON = 1e-5
-BYTE = re.compile("<0x[0-9A-F]{2}>")  # a label that is no text by itself
+BYTE = re.compile("<0x[0-9A-F]{2}>")  # a label that is a part of a character
 TRANSDUCER = ("decoder", "joint")  # parts of a hybrid model that CTC does not use
-MOST = 1 << 16  # of a size in the configuration
+MOST = 1 << 16  # largest size in the configuration
 
 
-LAYER = {  # asrkit's names of a layer's parts that are the same, and NeMo's
+LAYER = {  # parts of a layer that both toolkits have: asrkit's names -> NeMo's
     "ffn1.norm": "norm_feed_forward1",
     "ffn1.expand": "feed_forward1.linear1",
     "ffn1.project": "feed_forward1.linear2",
@@ -60,7 +60,7 @@ LAYER = {  # asrkit's names of a layer's parts that are the same, and NeMo's
 PLAIN = {"conv1": "conv.0", "conv2": "conv.2", "out": "out"}
 SEPARABLE = {"conv1": "conv.0", "conv2.0": "conv.2", "conv2.1": "conv.3", "out": "out"}
 SUBSAMPLINGS: dict[tuple[Any, Any], tuple[dict[str, Any], dict[str, str]]] = {
-    # asrkit's options, and its names of the parts with NeMo's
+    # asrkit's options, and asrkit's names of the parts -> NeMo's
     ("striding", 4): ({"kind": "conv4"}, PLAIN),
     ("dw_striding", 4): ({"kind": "conv4", "separable": True}, SEPARABLE),
     ("dw_striding", 8): ({"kind": "conv8"}, SEPARABLE | {"conv3.0": "conv.5", "conv3.1": "conv.6"}),
@@ -68,11 +68,11 @@ SUBSAMPLINGS: dict[tuple[Any, Any], tuple[dict[str, Any], dict[str, str]]] = {
 
 
 def read_nemo(path: Path) -> Imported:
-    """A .nemo file of a cache-aware streaming Conformer or FastConformer with CTC, or a hybrid.
+    """Read a .nemo file of a cache-aware streaming (Fast)Conformer with CTC, or of a hybrid.
 
     Raises:
-        CheckpointError: for any other, and for what cannot be computed exactly.
-        OSError: if it cannot be read.
+        CheckpointError: for other models, and for settings that asrkit cannot compute exactly.
+        OSError: if the file cannot be read.
     """
     with open_archive(path) as archive:
         settings = read_settings(archive.read(SETTINGS), SETTINGS)
@@ -96,24 +96,24 @@ def read_nemo(path: Path) -> Imported:
 
 
 class Weights(dict[str, Tensor]):
-    """NeMo's weights by name, each of which is taken once."""
+    """NeMo's weights by name; each is used once."""
 
     def take(self, name: str) -> Tensor:
-        """Raises CheckpointError if there is none of this name."""
+        """Remove and return a weight. Raises CheckpointError if it is missing."""
         if name not in self:
-            raise CheckpointError(f"there is no weight {shown(name)}")
+            raise CheckpointError(f"the weight {shown(name)} is missing")
         return self.pop(name)
 
     def take_part(self, ours: str, theirs: str, biased: bool = True) -> dict[str, Tensor]:
-        """The weight and the bias of a part under another name.
+        """Remove the weight and the bias of a part, and return them under asrkit's name.
 
         Args:
             ours: asrkit's name of the part.
             theirs: NeMo's name of the part.
-            biased: whether the part must have a bias; zeros stand for one that is not there.
+            biased: whether the part must have a bias; otherwise a missing bias becomes zeros.
 
         Raises:
-            CheckpointError: for a weight or a bias that is missing.
+            CheckpointError: for a missing weight or bias.
         """
         weight = self.take(f"{theirs}.weight")
         name = f"{theirs}.bias"
@@ -121,22 +121,24 @@ class Weights(dict[str, Tensor]):
         return {f"{ours}.weight": weight, f"{ours}.bias": bias}
 
     def left_out(self, hybrid: bool) -> dict[str, int]:
-        """Numbers of parameters that were not taken, by part: those of a hybrid's transducer.
+        """Count the unused parameters by part: those of a hybrid's transducer.
 
         Raises:
-            CheckpointError: for a weight of any other part.
+            CheckpointError: for an unused weight of any other part.
         """
         counts: Counter[str] = Counter()
         for name, tensor in self.items():
             part = name.partition(".")[0]
             if not hybrid or part not in TRANSDUCER:
-                raise CheckpointError(f"weight {shown(name)} is of a part that asrkit has not")
+                raise CheckpointError(
+                    f"weight {shown(name)} belongs to a part that asrkit does not have"
+                )
             counts[part] += tensor.numel()
         return dict(counts)
 
 
 def number(values: dict[str, Any], key: str, lowest: int = 1) -> int:
-    """A size of the encoder. Raises CheckpointError for what is none."""
+    """Return a size of the encoder. Raises CheckpointError for other values."""
     found = whole_number(values.get(key), lowest, MOST)
     if found is None:
         raise CheckpointError(
@@ -146,11 +148,11 @@ def number(values: dict[str, Any], key: str, lowest: int = 1) -> int:
 
 
 def model_settings(encoder: dict[str, Any], features: dict[str, Any]) -> dict[str, Any]:
-    """The section `model` of asrkit's configuration."""
+    """Return the section `model` of asrkit's configuration."""
     dim, kernel_size = number(encoder, "d_model"), number(encoder, "conv_kernel_size")
     causal = ("causal", [kernel_size - 1, 0])
     check_keys("encoder", encoder, {
-        "conv_context_size": Key(None, causal, "a symmetric convolution does not stream"),
+        "conv_context_size": Key(None, causal, "a symmetric convolution cannot stream"),
         "feat_in": Key(None, (number(features, "features"),)),
     })  # fmt: skip
     channels = encoder.get("subsampling_conv_channels", -1)
@@ -175,7 +177,7 @@ def model_settings(encoder: dict[str, Any], features: dict[str, Any]) -> dict[st
 
 
 def subsampling(encoder: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Of SUBSAMPLINGS. Raises CheckpointError for another."""
+    """Return the entry of SUBSAMPLINGS. Raises CheckpointError for another subsampling."""
     found = encoder.get("subsampling", "striding"), encoder.get("subsampling_factor", 4)
     for known, chosen in SUBSAMPLINGS.items():
         if found == known:
@@ -185,18 +187,18 @@ def subsampling(encoder: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]
 
 
 def folds_norm(encoder: dict[str, Any]) -> bool:
-    """Whether the convolutions have a BatchNorm."""
+    """Return whether the convolutions have a BatchNorm."""
     return bool(encoder.get("conv_norm_type", "batch_norm") == "batch_norm")
 
 
 def contexts(encoder: dict[str, Any]) -> dict[str, Any]:
-    """The section `context`: the chunks that the encoder was trained on, the first is the default.
+    """Return the section `context`: the chunks used in training, the first as the default.
 
-    With a look-ahead of R frames, chunks are R + 1 frames long, and see as many whole chunks before
-    them as are in L frames.
+    With a look-ahead of R frames, chunks are R + 1 frames long. Their left context is L frames,
+    rounded down to whole chunks.
 
     Raises:
-        CheckpointError: for a context without bounds, or none.
+        CheckpointError: for a missing or unbounded context.
     """
     menu = encoder.get("att_context_size")
     pairs = menu if isinstance(menu, list) and menu and isinstance(menu[0], list) else [menu]
@@ -206,8 +208,8 @@ def contexts(encoder: dict[str, Any]) -> dict[str, Any]:
         left, ahead = whole_number(left, 0, MOST), whole_number(ahead, 0, MOST)
         if left is None or ahead is None:
             raise CheckpointError(
-                "encoder.att_context_size must be [left, ahead] in frames, or a list of such, "
-                f"got {shown(pair)}: contexts without bounds are not supported"
+                "encoder.att_context_size must be [left, ahead] in frames, or a list of such "
+                f"pairs, got {shown(pair)}: unbounded contexts are not supported"
             )
         chunks.append(ahead + 1)
         lefts.append(left - left % (ahead + 1))
@@ -221,7 +223,7 @@ def contexts(encoder: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_tokenizer(archive: Archive, settings: dict[str, Any]) -> tuple[Tokenizer, dict[str, Any]]:
-    """The tokenizer, and the section `text`: a sentencepiece model's labels, or characters.
+    """Return the tokenizer and the section `text`: sentencepiece's labels, or characters.
 
     Raises:
         CheckpointError: for another tokenizer.
@@ -232,7 +234,9 @@ def read_tokenizer(archive: Archive, settings: dict[str, Any]) -> tuple[Tokenize
     if "tokenizer" not in settings:
         longer = [each for each in labels if len(each) != 1]
         if longer:
-            raise CheckpointError(f"without a tokenizer labels are characters, got {shown(longer)}")
+            raise CheckpointError(
+                f"labels must be characters without a tokenizer, got {shown(longer)}"
+            )
         return CharTokenizer(labels), {"tokenizer": "characters"}
     names = section(settings, "tokenizer")
     name = names.get("model_path")
@@ -242,23 +246,27 @@ def read_tokenizer(archive: Archive, settings: dict[str, Any]) -> tuple[Tokenize
             f"got {shown(names)}"
         )
     if any(BYTE.fullmatch(each) for each in labels):
-        raise CheckpointError("labels that are bytes are not supported")
+        raise CheckpointError(
+            "decoder.vocabulary has byte labels (<0x..>), which are not supported"
+        )
     model = archive.read(name.removeprefix(OWN))
     return PieceTokenizer(model, labels), {"tokenizer": "pieces"}
 
 
 def check_filters(weights: Weights, features: dict[str, Any]) -> None:
-    """Raises CheckpointError if the checkpoint's own window or filters are not asrkit's."""
+    """Raise CheckpointError if the checkpoint's window or filters differ from asrkit's."""
     frontend = build_frontend("slaney", number(features, "features"))
     window: Tensor = frontend.window  # type: ignore[assignment]
     for name, own in (("fb", frontend.filters.T[None]), ("window", window)):
         found = weights.pop(f"preprocessor.featurizer.{name}", own)
         if found.shape != own.shape or not (found - own).abs().max() < 1e-6:
-            raise CheckpointError(f"preprocessor.featurizer.{name} is not what its settings say")
+            raise CheckpointError(
+                f"preprocessor.featurizer.{name} does not match the settings of the preprocessor"
+            )
 
 
 def subsampling_weights(weights: Weights, encoder: dict[str, Any]) -> dict[str, Tensor]:
-    """Those of the subsampling; what scales its output is folded into its last layer."""
+    """Return the subsampling's weights; the output's scaling is folded into its last layer."""
     ours: dict[str, Tensor] = {}
     for own, name in subsampling(encoder)[1].items():
         ours |= weights.take_part(f"encoder.subsampling.{own}", f"encoder.pre_encode.{name}")
@@ -269,14 +277,17 @@ def subsampling_weights(weights: Weights, encoder: dict[str, Any]) -> dict[str, 
 
 
 def layer_weights(weights: Weights, number: int, encoder: dict[str, Any]) -> dict[str, Tensor]:
-    """Those of a layer."""
+    """Return a layer's weights."""
     own = name = f"encoder.layers.{number}"
     biased = encoder.get("use_bias", True) is not False
     ours: dict[str, Tensor] = {}
     for part, theirs in LAYER.items():
         always = biased or theirs.startswith("norm")
         ours |= weights.take_part(f"{own}.{part}", f"{name}.{theirs}", always)
-    for part in ("expand", "project"):  # convolutions of one frame, linear layers here
+    for part in (
+        "expand",
+        "project",
+    ):  # convolutions over one frame, which are linear layers in asrkit
         key = f"{own}.convolution.{part}.weight"
         ours[key] = ours[key].flatten(1)
     attention, position = f"{own}.attention", f"{own}.attention.position"
@@ -297,7 +308,7 @@ def layer_weights(weights: Weights, number: int, encoder: dict[str, Any]) -> dic
 
 
 def folded(norm: dict[str, Tensor], weights: Weights, name: str) -> dict[str, Tensor]:
-    """A BatchNorm's scale and bias after training, with its running statistics in them.
+    """Fold a BatchNorm's running statistics into its scale and bias.
 
     Raises:
         CheckpointError: for parts of different lengths.
@@ -312,18 +323,18 @@ def folded(norm: dict[str, Tensor], weights: Weights, name: str) -> dict[str, Te
 
 
 def head_weights(weights: Weights, settings: dict[str, Any]) -> dict[str, Tensor]:
-    """Those of the CTC head, with the blank before the labels.
+    """Return the CTC head's weights, with the blank before the labels.
 
     Raises:
-        CheckpointError: if there is no CTC head.
+        CheckpointError: if the model has no CTC head.
     """
     name = f"{'ctc_decoder' if 'aux_ctc' in settings else 'decoder'}.decoder_layers.0"
     if f"{name}.weight" not in weights:
         raise CheckpointError(
-            f"there is no CTC head in this {shown(settings.get('target'))}; transducers without "
-            "one are not supported"
+            f"this {shown(settings.get('target'))} has no CTC head: import a CTC model, or a "
+            "hybrid of CTC and a transducer"
         )
     check_head(settings)
     head = weights.take_part("head", name)
-    head["head.weight"] = head["head.weight"].flatten(1)  # a convolution of one frame
+    head["head.weight"] = head["head.weight"].flatten(1)  # a convolution over one frame
     return {key: part.roll(1, 0) for key, part in head.items()}

@@ -1,7 +1,7 @@
-"""Settings of NeMo's models: which of them asrkit needs to be as they are, and which are harmless.
+"""Checks of the settings of NeMo's models.
 
 Every setting is read, or must have the value that asrkit computes with, or is listed as harmless.
-A checkpoint with any other is refused by the name of the setting.
+A checkpoint with any other setting is rejected with the name of the setting.
 """
 
 from collections.abc import Collection, Mapping
@@ -15,15 +15,15 @@ MODULES = "nemo.collections.asr.modules"
 
 
 class Key(NamedTuple):
-    """A setting of NeMo's that has to be as asrkit has it."""
+    """A setting of NeMo's that must have a value that asrkit computes with."""
 
-    default: Any  # NeMo's, where a configuration does not name it
+    default: Any  # NeMo's default, for a configuration without the setting
     right: tuple[Any, ...]
     why: str = ""
 
 
 class Part(NamedTuple):
-    """The settings of a section that may be there; `harmless` has the reasons."""
+    """The allowed settings of a section; `harmless` has the reasons."""
 
     keys: Mapping[str, Key]
     read: Collection[str] = ()  # settings that the import uses
@@ -47,8 +47,8 @@ MODEL_HARMLESS = {
         ),
         TRAINING,
     ),
-    "joint": "the transducer's: left out, as its weights are",
-    "model_defaults": "names numbers that the other sections repeat",
+    "joint": "the transducer's: left out, like its weights",
+    "model_defaults": "has numbers that the other sections repeat",
     "labels": "the labels are read from decoder.vocabulary",
     "log_prediction": PRINTING,
     "use_cer": PRINTING,
@@ -65,7 +65,7 @@ FEATURES = {
     "_target_": Key(None, (None, f"{MODULES}.AudioToMelSpectrogramPreprocessor")),
     "sample_rate": Key(16000, (16000,)),
     "normalize": Key(
-        "per_feature", ("NA", None), "a normalisation over the utterance does not stream"
+        "per_feature", ("NA", None), "a normalisation over the utterance cannot stream"
     ),
     "window_size": Key(0.02, (0.025,)),
     "window_stride": Key(0.01, (0.01,)),
@@ -87,23 +87,23 @@ FEATURES = {
     "use_torchaudio": Key(False, (False,), "torchaudio computes other features"),
 }
 FEATURES_HARMLESS = {
-    "pad_to": "adds frames behind the end, which are cut off",
-    "pad_value": "of frames that are cut off",
+    "pad_to": "adds frames after the end, which are dropped",
+    "pad_value": "for frames that are dropped",
     "dither": "noise in training only",
-    "stft_conv": "another way to compute the same",
+    "stft_conv": "another way to compute the same numbers",
     **dict.fromkeys(("rng", "nb_augmentation_prob", "nb_max_freq"), TRAINING),
 }
 ENCODER = {
     "_target_": Key(None, (f"{MODULES}.ConformerEncoder",)),
     "self_attention_model": Key("rel_pos", ("rel_pos",)),
     "att_context_style": Key(
-        "regular", ("chunked_limited",), "other attention is of full context, or not in chunks"
+        "regular", ("chunked_limited",), "other attention needs full context, or has no chunks"
     ),
-    "att_chunk_context_size": Key(None, (None,), "its contexts are not the menu of the model"),
+    "att_chunk_context_size": Key(None, (None,), "its contexts differ from those of the model"),
     "conv_norm_type": Key("batch_norm", ("batch_norm", "layer_norm")),
-    "conv_context_style": Key("regular", ("regular",), "its convolutions depend on the chunk"),
-    "conv_dual_mode": Key(False, (False,), "its convolutions depend on the mode"),
-    "causal_downsampling": Key(False, (True,), "a symmetric subsampling does not stream"),
+    "conv_context_style": Key("regular", ("regular",), "these convolutions depend on the chunk"),
+    "conv_dual_mode": Key(False, (False,), "these convolutions depend on the mode"),
+    "causal_downsampling": Key(False, (True,), "a symmetric subsampling cannot stream"),
     "reduction": Key(None, (None,)),
     "feat_out": Key(-1, (-1,)),
     "global_tokens": Key(0, (0,)),
@@ -115,7 +115,7 @@ ENCODER_READ = (
     "subsampling_factor", "subsampling_conv_channels", "att_context_size",
     "conv_kernel_size", "conv_context_size", "dropout",
 )  # fmt: skip
-COMPUTING = "how the same numbers are computed"
+COMPUTING = "another way to compute the same numbers"
 ENCODER_HARMLESS = {
     **dict.fromkeys(
         (
@@ -132,24 +132,24 @@ ENCODER_HARMLESS = {
         COMPUTING,
     ),
     "untie_biases": "the weights of every layer are stored either way",
-    "reduction_position": "of a reduction, which must not be there",
-    "reduction_factor": "of a reduction, which must not be there",
-    "global_tokens_spacing": "of global tokens, which must not be there",
-    "global_attn_separate": "of global tokens, which must not be there",
-    "rope_base": "of rope, which self_attention_model excludes",
-    "rotary_fraction": "of rope, which self_attention_model excludes",
+    "reduction_position": "for a reduction, which `reduction` excludes",
+    "reduction_factor": "for a reduction, which `reduction` excludes",
+    "global_tokens_spacing": "for global tokens, which `global_tokens` excludes",
+    "global_attn_separate": "for global tokens, which `global_tokens` excludes",
+    "rope_base": "for rope, which `self_attention_model` excludes",
+    "rotary_fraction": "for rope, which `self_attention_model` excludes",
 }  # fmt: skip
 HEAD = {
     "_target_": Key(None, (None, f"{MODULES}.ConvASRDecoder")),
     "add_blank": Key(True, (True,), "CTC needs a blank"),
 }
-HEAD_HARMLESS = {"num_classes": "the weights have as many", "init_mode": TRAINING,
-                 "feat_in": "the weights have as many"}  # fmt: skip
+HEAD_HARMLESS = {"num_classes": "the weights have this size", "init_mode": TRAINING,
+                 "feat_in": "the weights have this size"}  # fmt: skip
 BRANCH_HARMLESS = {"ctc_loss_weight": TRAINING, "use_cer": PRINTING, "ctc_reduction": TRAINING}
 
 
 def section(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """A section of the configuration. Raises CheckpointError if there is none."""
+    """Return a section of the configuration. Raises CheckpointError if it is missing."""
     values = settings.get(name)
     if not isinstance(values, dict):
         raise CheckpointError(f"{SETTINGS} has no section {name!r}")
@@ -157,7 +157,7 @@ def section(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def ctc(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of the CTC branch: those of the model, or a section of a hybrid model's."""
+    """Return the settings of the CTC branch: the model's, or a section of a hybrid model's."""
     return dict(section(settings, "aux_ctc") if "aux_ctc" in settings else settings)
 
 
@@ -174,25 +174,25 @@ def check_settings(settings: Mapping[str, Any]) -> None:
 
 
 def check_class(target: object) -> None:
-    """Raise CheckpointError for a class of models that computes other things than asrkit."""
+    """Raise CheckpointError for a class of models that asrkit cannot compute."""
     if target is None:
         return
     name = target.rpartition(".")[2] if isinstance(target, str) else None
     if name in TRANSDUCERS:
         raise CheckpointError(
-            f"there is no CTC head in this {shown(target)}; transducers without one are not "
-            "supported"
+            f"this {shown(target)} has no CTC head: import a CTC model, or a hybrid of CTC and a "
+            "transducer"
         )
     if name not in CTC_MODELS:
         prompt = ": it reads a language prompt" if "Prompt" in str(name) else ""
         raise CheckpointError(
             f"models of class {shown(target)} are not supported{prompt}; "
-            f"those of {', '.join(CTC_MODELS)} are"
+            f"the supported classes are {', '.join(CTC_MODELS)}"
         )
 
 
 def check_head(settings: Mapping[str, Any]) -> None:
-    """Raise CheckpointError for a CTC head that asrkit does not have, or does not know."""
+    """Raise CheckpointError for a CTC head with settings that asrkit does not support."""
     branch = ctc(settings)
     if branch != settings:
         check("aux_ctc", branch, Part({}, ("decoder", "decoding"), BRANCH_HARMLESS))
@@ -211,7 +211,7 @@ def check(name: str, values: Mapping[str, Any], part: Part) -> None:
         if key not in known:
             raise CheckpointError(
                 f"{name}.{key if isinstance(key, str) and key.isidentifier() else shown(key)} is "
-                f"not known to asrkit: its value, {shown(values[key])}, may change the numbers"
+                f"unknown: its value {shown(values[key])} may change the model's outputs"
             )
 
 

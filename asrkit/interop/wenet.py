@@ -1,4 +1,4 @@
-"""WeNet's model folders: train.yaml, final.pt, units.txt and, of some, global_cmvn and a
+"""WeNet's model folders: train.yaml, final.pt, units.txt and, in some, global_cmvn and a
 sentencepiece model."""
 
 import json
@@ -24,13 +24,13 @@ from asrkit.interop.wenet_settings import EncoderPart, Settings, parse_settings
 from asrkit.text import CharTokenizer, PieceTokenizer, Tokenizer
 
 SETTINGS, WEIGHTS = "train.yaml", "final.pt"
-UNITS = ("units.txt", "words.txt")  # the latter in older folders
+UNITS = ("units.txt", "words.txt")  # words.txt in older folders
 STATISTICS = "global_cmvn"
 MEAN, SCALE = "encoder.global_cmvn.mean", "encoder.global_cmvn.istd"
 LEAST_VARIANCE = 1e-20
 POSITIONS = {"rel_pos": "absolute_keys", "abs_pos": "sinusoidal", "no_pos": "none"}
 DECODER = "decoder."
-UNUSED = re.compile(  # positions are computed, batches counted; older models store an unused layer
+UNUSED = re.compile(  # computed positions, counts of batches, an unused layer of older models
     r"encoder\.embed\.pos_enc\.pe|encoder\.encoders\.\d+\."
     r"(conv_module\.norm\.num_batches_tracked|concat_linear\.(weight|bias))"
 )
@@ -55,7 +55,7 @@ LAYER = {  # WeNet's names of modules, by asrkit's
 
 
 class Folder:
-    """The files of a folder, by name, and which of them were read."""
+    """The files of a folder, by name, and a list of the files that were read."""
 
     def __init__(self, path: Path) -> None:
         if not path.is_dir():
@@ -64,30 +64,31 @@ class Folder:
         self.read: list[Path] = []
 
     def find(self, *names: str | None) -> Path:
-        """The first of these files that is there; of a path, the last part counts.
+        """Return the first of these files that exists; only the last part of a path is used.
 
         Raises:
-            CheckpointError: if there is none.
+            CheckpointError: if all are missing.
         """
         known = list(dict.fromkeys(PurePath(name).name for name in names if name))
         for name in known:
             if (self.path / name).is_file():
                 self.read.append(self.path / name)
                 return self.path / name
-        raise CheckpointError(f"there is no {shown(PurePath(' or '.join(known)))} in the folder")
+        raise CheckpointError(f"the folder has no file {shown(PurePath(' or '.join(known)))}")
 
     def content(self, *names: str | None) -> bytes:
-        """Of a small file, found likewise."""
+        """Read a small file, found as in `find`."""
         path = self.find(*names)
         with path.open("rb") as file:
             return read_bytes(file, path.name)
 
 
 def read_wenet(path: Path) -> Imported:
-    """The folder of a U2 or U2++ Conformer: encoder and CTC, without the attention decoder.
+    """Read the folder of a U2 or U2++ Conformer: encoder and CTC, without the attention decoder.
 
     Raises:
-        CheckpointError: for any other, what cannot be computed exactly, and damaged files.
+        CheckpointError: for other models, settings that asrkit cannot compute exactly, and damaged
+            files.
         OSError: if a file cannot be read.
     """
     folder = Folder(path)
@@ -115,7 +116,7 @@ def read_wenet(path: Path) -> Imported:
 
 
 def model_settings(settings: Settings) -> dict[str, Any]:
-    """The section `model`."""
+    """Return the section `model`."""
     part = settings.encoder_conf
     return {
         "num_mels": settings.dataset_conf.fbank_conf.num_mel_bins,
@@ -134,7 +135,7 @@ def model_settings(settings: Settings) -> dict[str, Any]:
 
 
 def context_settings(part: EncoderPart) -> dict[str, Any]:
-    """The section `context`: the chunks of training; none is full context alone."""
+    """Return the section `context`: the chunk sizes of training; an empty list is full context."""
     if part.static_chunk_size > 0:
         size = part.static_chunk_size
         return {"chunk_sizes": [size], "chunk_size": size, "full_share": 0.0}
@@ -142,7 +143,7 @@ def context_settings(part: EncoderPart) -> dict[str, Any]:
 
 
 def read_units(data: bytes) -> list[str]:
-    """The labels from 1 on, of lines with a label and its number, the blank's 0.
+    """Return the labels from number 1 on. Each line has a label and its number; the blank has 0.
 
     Raises:
         CheckpointError: for any other lines.
@@ -150,14 +151,16 @@ def read_units(data: bytes) -> list[str]:
     rows = [line.split() for line in read_text(data, UNITS[0]).splitlines() if line.strip()]
     for i, row in enumerate(rows):
         if len(row) != 2 or row[1] != str(i):
-            raise CheckpointError(f"{UNITS[0]}: line {i + 1} must be a label and {i}")
+            raise CheckpointError(
+                f"{UNITS[0]}: line {i + 1} must be a label and {i}, got {shown(' '.join(row))}"
+            )
     if not rows or rows[0][0] not in ("<blank>", "<blk>"):
-        raise CheckpointError(f"{UNITS[0]}: the first label must be <blank>")
+        raise CheckpointError(f"{UNITS[0]}: the first label must be <blank> or <blk>")
     return [label for label, _ in rows[1:]]
 
 
 def read_tokenizer(folder: Folder, settings: Settings, units: list[str]) -> tuple[Tokenizer, str]:
-    """The tokenizer, and its kind; "▁" is a space."""
+    """Return the tokenizer and its kind; "▁" is a space."""
     models = sorted(each.name for each in folder.path.glob("*.model"))
     if settings.tokenizer == "bpe" or (settings.tokenizer is None and models):
         model = folder.content(settings.tokenizer_conf.bpe_path, *models or ["*.model"])
@@ -166,16 +169,16 @@ def read_tokenizer(folder: Folder, settings: Settings, units: list[str]) -> tupl
 
 
 def case_of(units: list[str]) -> str:
-    """The case of all labels that have one."""
+    """Return the common case of all labels: "upper", "lower", or "keep" for both."""
     text = "".join(unit for unit in units if not unit.startswith("<"))
     return "upper" if text.isupper() else "lower" if text.islower() else "keep"
 
 
 def read_statistics(folder: Folder, settings: Settings) -> dict[str, Tensor]:
-    """Mean and 1 / standard deviation of the features, from sums of a JSON file.
+    """Read the mean and 1 / standard deviation of the features, from sums in a JSON file.
 
     Raises:
-        CheckpointError: if the file is missing, of Kaldi's format, or damaged.
+        CheckpointError: if the file is missing, in Kaldi's format, or damaged.
     """
     size = settings.dataset_conf.fbank_conf.num_mel_bins
     if not settings.statistics:
@@ -187,36 +190,40 @@ def read_statistics(folder: Folder, settings: Settings) -> dict[str, Tensor]:
         mean, square = sums / float(values["frame_num"])
     except (ValueError, KeyError, TypeError, RuntimeError, OverflowError, RecursionError) as error:
         raise CheckpointError(
-            f"{STATISTICS} must be JSON of mean_stat, var_stat and frame_num: {reason(error)}"
+            f"{STATISTICS} must be JSON with mean_stat, var_stat and frame_num: {reason(error)}"
         ) from None
     variance = (square - mean.square()).clamp(min=LEAST_VARIANCE)
     return {MEAN: mean, SCALE: variance.rsqrt()}
 
 
 def renamed(weights: Mapping[str, Tensor], part: EncoderPart) -> dict[str, Tensor]:
-    """By asrkit's names: queries, keys and values in one, scales and batch norms folded.
+    """Rename weights as in asrkit, join queries, keys and values, fold scales and batch norms.
 
     Raises:
-        CheckpointError: for a weight that is missing or not known, or shapes that do not fit.
+        CheckpointError: for a missing or unknown weight, or shapes that do not fit.
     """
     rest = dict(weights)
     for name, tensor in rest.items():
         if not tensor.is_floating_point():
-            raise CheckpointError(f"{WEIGHTS}: {shown(name)} is of {tensor.dtype}")
+            raise CheckpointError(
+                f"{WEIGHTS}: {shown(name)} must be floating point, got {tensor.dtype}"
+            )
     try:
         found = {f"encoder.{name}": t for name, t in encoder_weights(rest, part).items()}
         found |= {f"head.{end}": rest.pop(f"ctc.ctc_lo.{end}") for end in ("weight", "bias")}
     except KeyError as error:
         raise CheckpointError(f"{WEIGHTS} has no weight {shown(error.args[0])}") from None
     except (RuntimeError, IndexError, TypeError) as error:
-        raise CheckpointError(f"{WEIGHTS}: its weights do not fit: {reason(error)}") from None
+        raise CheckpointError(f"{WEIGHTS}: the weights do not fit: {reason(error)}") from None
     if rest:
-        raise CheckpointError(f"{WEIGHTS}: the weight {shown(min(rest))} cannot be imported")
+        raise CheckpointError(
+            f"{WEIGHTS}: the weight {shown(min(rest))} is unknown and cannot be imported"
+        )
     return found
 
 
 def encoder_weights(rest: dict[str, Tensor], part: EncoderPart) -> dict[str, Tensor]:
-    """The encoder's, taken from those that are left."""
+    """Remove the encoder's weights from `rest`, and return them by asrkit's names."""
     found = {"mean": rest.pop(MEAN), "scale": rest.pop(SCALE)}
     out = "embed.out.0" if part.input_layer == "conv2d" else "embed.linear"
     modules = {"subsampling.out": out}
@@ -235,7 +242,7 @@ def encoder_weights(rest: dict[str, Tensor], part: EncoderPart) -> dict[str, Ten
         for end in ("weight", "bias"):
             qkv = [rest.pop(f"{source}.linear_{each}.{end}") for each in "qkv"]
             found[f"{attention}.qkv.{end}"] = torch.cat(qkv)
-        for name in ("expand.weight", "project.weight"):  # convolutions of one frame
+        for name in ("expand.weight", "project.weight"):  # convolutions over one frame
             found[f"{convolution}.{name}"] = found[f"{convolution}.{name}"].squeeze(2)
         if part.pos_enc_layer_type == "rel_pos":
             position = f"{attention}.position"
@@ -245,7 +252,7 @@ def encoder_weights(rest: dict[str, Tensor], part: EncoderPart) -> dict[str, Ten
         if part.cnn_module_norm == "batch_norm":
             fold(found, f"{convolution}.depthwise_norm", rest,
                  f"encoder.encoders.{i}.conv_module.norm", part.conv_norm_eps)  # fmt: skip
-    if part.pos_enc_layer_type == "rel_pos":  # which multiplies its input by this
+    if part.pos_enc_layer_type == "rel_pos":  # WeNet multiplies the input by this
         for end in ("weight", "bias"):
             found[f"subsampling.out.{end}"] *= math.sqrt(part.output_size)
     if part.pos_enc_layer_type == "abs_pos":
@@ -256,7 +263,7 @@ def encoder_weights(rest: dict[str, Tensor], part: EncoderPart) -> dict[str, Ten
 def fold(
     found: dict[str, Tensor], own: str, rest: dict[str, Tensor], name: str, epsilon: float
 ) -> None:
-    """A batch norm as the scale and the bias of each channel that its statistics make of it."""
+    """Fold the statistics of a batch norm into its scale and bias."""
     mean, variance = (rest.pop(f"{name}.running_{each}").double() for each in ("mean", "var"))
     scale = found[f"{own}.weight"].double() / (variance + epsilon).sqrt()
     found[f"{own}.weight"], found[f"{own}.bias"] = scale, found[f"{own}.bias"] - mean * scale

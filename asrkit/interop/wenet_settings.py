@@ -1,4 +1,4 @@
-"""train.yaml of WeNet's models: what of it can be computed here exactly."""
+"""train.yaml of WeNet's models: the settings that asrkit can compute exactly."""
 
 from typing import Annotated, Any, Literal
 
@@ -9,7 +9,7 @@ from asrkit.config import MOST_FRAMES
 from asrkit.config.error_messages import explained
 from asrkit.interop.checkpoint import CheckpointError
 
-EPSILON = 1e-5  # of LayerNorm
+EPSILON = 1e-5  # LayerNorm's
 
 Size = Annotated[int, Field(ge=1, le=1_000_000)]
 Number = Annotated[float, Field(strict=False)]  # YAML reads 1e-5 as a string
@@ -17,16 +17,16 @@ Ignored = Any
 
 
 class Part(BaseModel):
-    """A part of train.yaml. A value of another type, or an unknown key, cannot be computed.
+    """A part of train.yaml. A value of another type, or an unknown key, is rejected.
 
-    Keys of type Ignored are of training, of the attention decoder, or of how things are computed.
+    Keys of type Ignored only concern training, the attention decoder, or the way of computing.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
 
 class EncoderPart(Part):
-    """All that WeNet's encoder takes, with its defaults."""
+    """The arguments of WeNet's encoder, with WeNet's defaults."""
 
     model_config = ConfigDict(validate_default=True)
 
@@ -46,7 +46,7 @@ class EncoderPart(Part):
     norm_eps: Number = EPSILON
     conv_norm_eps: Number = EPSILON
 
-    causal: Literal[True] = False  # type: ignore[assignment]  # WeNet's default sees frames to come
+    causal: Literal[True] = False  # type: ignore[assignment]  # WeNet's default sees future frames
     use_cnn_module: Literal[True] = True
     macaron_style: Literal[True] = True
     normalize_before: Literal[True] = True
@@ -64,7 +64,7 @@ class EncoderPart(Part):
     mlp_type: Literal["position_wise_feed_forward"] = "position_wise_feed_forward"
     mlp_bias: Literal[True] = True
 
-    # Of training, or of how things are computed.
+    # Only for training, or for the way of computing.
     positional_dropout_rate: Ignored = None
     attention_dropout_rate: Ignored = None
     use_dynamic_left_chunk: Ignored = None
@@ -85,7 +85,7 @@ class FbankPart(Part):
     frame_length: Literal[25] = 25
     frame_shift: Literal[10] = 10
     window_type: Literal["povey"] = "povey"
-    dither: Ignored = None  # of training
+    dither: Ignored = None  # only in training
 
 
 class ResamplingPart(Part):
@@ -116,7 +116,7 @@ class DataPart(Part):
 
 class CMVNPart(Part):
     cmvn_file: str | None = None
-    is_json_cmvn: Ignored = None  # a file of another kind is refused when it is read
+    is_json_cmvn: Ignored = None  # other files are rejected when they are read
 
 
 class TokenizerPart(Part):
@@ -140,9 +140,9 @@ class Settings(Part):
     dataset_conf: DataPart = DataPart()
     cmvn: Literal["global_cmvn"] | None = None
     cmvn_conf: CMVNPart = CMVNPart()
-    cmvn_file: str | None = None  # here before there was a cmvn_conf
+    cmvn_file: str | None = None  # in folders from before cmvn_conf
     is_json_cmvn: Ignored = None
-    tokenizer: Literal["char", "bpe"] | None = None  # older folders do not say
+    tokenizer: Literal["char", "bpe"] | None = None  # None in older folders
     tokenizer_conf: TokenizerPart = TokenizerPart()
 
     accum_grad: Ignored = None
@@ -170,7 +170,7 @@ class Settings(Part):
 
     @property
     def statistics_file(self) -> str | None:
-        """The file of the features' statistics."""
+        """The file with the statistics of the features."""
         return self.cmvn_conf.cmvn_file or self.cmvn_file
 
     @property
@@ -180,14 +180,14 @@ class Settings(Part):
 
 
 def parse_settings(values: dict[str, Any], name: str) -> Settings:
-    """The settings of a model that can be imported.
+    """Parse the settings of a model, and check that it can be imported.
 
     Args:
-        values: of the file.
-        name: of the file, for messages.
+        values: contents of the file.
+        name: name of the file, for messages.
 
     Raises:
-        CheckpointError: for what cannot be computed, or is no setting of WeNet's.
+        CheckpointError: for settings that asrkit cannot compute or WeNet does not have.
     """
     try:
         settings = Settings.model_validate(values)
@@ -198,7 +198,7 @@ def parse_settings(values: dict[str, Any], name: str) -> Settings:
     if relative != (part.selfattention_layer_type == "rel_selfattn"):
         raise CheckpointError(
             f"{name}: {part.selfattention_layer_type} with {part.pos_enc_layer_type} cannot be "
-            "imported: rel_selfattn with rel_pos, and selfattn with abs_pos or no_pos, can"
+            "imported; supported are rel_selfattn with rel_pos, and selfattn with abs_pos or no_pos"
         )
     if part.norm_eps != EPSILON:
         raise CheckpointError(f"{name}: norm_eps must be {EPSILON}, got {part.norm_eps}")

@@ -77,25 +77,25 @@ def of(section: str, key: str, value: object) -> Callable[..., object]:
 
 
 REFUSED: dict[str, tuple[Callable[..., object], str]] = {
-    "utterance": (of("preprocessor", "normalize", "per_feature"), "over the utterance does not"),
+    "utterance": (of("preprocessor", "normalize", "per_feature"), "over the utterance cannot"),
     "rate": (of("preprocessor", "sample_rate", 8000), "sample_rate must be 16000, got 8000"),
     "mels": (of("encoder", "feat_in", 64), "encoder.feat_in must be 80, got 64"),
-    "convolution": (of("encoder", "conv_context_size", None), "a symmetric convolution does not"),
+    "convolution": (of("encoder", "conv_context_size", None), "a symmetric convolution cannot"),
     "subsampling": (
         of("encoder", "subsampling", "vggnet"),
         "must be one of striding by 4, dw_",
     ),
-    "symmetric": (of("encoder", "causal_downsampling", False), "a symmetric subsampling does not"),
+    "symmetric": (of("encoder", "causal_downsampling", False), "a symmetric subsampling cannot"),
     "attention": (of("encoder", "att_context_style", "regular"), "must be chunked_limited"),
-    "unbounded": (of("encoder", "att_context_size", [-1, 13]), "contexts without bounds"),
+    "unbounded": (of("encoder", "att_context_size", [-1, 13]), "unbounded contexts"),
     "local": (of("encoder", "self_attention_model", "rel_pos_local_attn"), "must be rel_pos"),
     "squeezeformer": (of("encoder", "_target_", "x.SqueezeformerEncoder"), "ConformerEncoder"),
     "size": (of("encoder", "d_model", "large"), "d_model must be a whole number"),
     "huge": (of("encoder", "d_model", 10**9), "d_model must be a whole number"),
-    "many": (of("encoder", "n_layers", 60_000), "there is no weight 'encoder.layers.1"),
+    "many": (of("encoder", "n_layers", 60_000), "the weight 'encoder.layers.1"),
     "heads": (of("encoder", "n_heads", 3), "must be a multiple of num_heads"),
     "channels": (of("encoder", "subsampling_conv_channels", 8), "weight 'encoder.subsampling."),
-    "words": (of("decoder", "vocabulary", ["ab"]), "without a tokenizer labels are characters"),
+    "words": (of("decoder", "vocabulary", ["ab"]), "labels must be characters without a tokenizer"),
     "labels": (of("decoder", "vocabulary", "abc"), "decoder.vocabulary must be a list of labels"),
     "sentencepiece": (
         lambda settings, _: settings.update(tokenizer={"type": "agg"}),
@@ -111,19 +111,19 @@ REFUSED: dict[str, tuple[Callable[..., object], str]] = {
     "class": (lambda settings, _: settings.update(target=7), "models of class 7 are not supported"),
     "rnnt": (
         lambda settings, _: settings.update(target="x.EncDecRNNTBPEModel"),
-        "there is no CTC head in this 'x.EncDecRNNTBPEModel'",
+        "this 'x.EncDecRNNTBPEModel' has no CTC head",
     ),
     "prompts": (
         lambda settings, _: settings.update(num_prompts=128),
-        "model.num_prompts is not known to asrkit: its value, 128, may change the numbers",
+        "model.num_prompts is unknown: its value 128 may change",
     ),
     "defaults": (
         lambda settings, _: settings.update(model_defaults={"initialize_prompt_feature": True}),
-        "model_defaults.initialize_prompt_feature is not known",
+        "model_defaults.initialize_prompt_feature is unknown",
     ),
-    "unknown": (of("encoder", "skip_layers", [3]), "encoder.skip_layers is not known to asrkit"),
-    "unprintable": (of("encoder", "a\x1b", 1), "encoder.'a\\x1b' is not known"),
-    "unknown feature": (of("preprocessor", "mel_scale", "htk"), "preprocessor.mel_scale is not"),
+    "unknown": (of("encoder", "skip_layers", [3]), "encoder.skip_layers is unknown"),
+    "unprintable": (of("encoder", "a\x1b", 1), "encoder.'a\\x1b' is unknown"),
+    "unknown feature": (of("preprocessor", "mel_scale", "htk"), "preprocessor.mel_scale is"),
     "torchaudio": (of("preprocessor", "use_torchaudio", True), "use_torchaudio must be False"),
     "samples": (of("preprocessor", "n_window_size", 320), "n_window_size must be None, got 320"),
     "features": (of("preprocessor", "_target_", "x.Mfcc"), "preprocessor._target_ must be"),
@@ -132,7 +132,7 @@ REFUSED: dict[str, tuple[Callable[..., object], str]] = {
     "menu": (of("encoder", "att_chunk_context_size", [[70]]), "att_chunk_context_size must be"),
     "scaling": (of("encoder", "xscaling", "no"), "encoder.xscaling must be True or False"),
     "head": (of("decoder", "_target_", "x.LSTMDecoder"), "decoder._target_ must be"),
-    "unknown head": (of("decoder", "multisoftmax", True), "decoder.multisoftmax is not known"),
+    "unknown head": (of("decoder", "multisoftmax", True), "decoder.multisoftmax is unknown"),
     "no blank": (of("decoder", "add_blank", False), "decoder.add_blank must be True"),
     "temperature": (
         lambda settings, _: settings.update(decoding={"temperature": 2.0}),
@@ -140,35 +140,35 @@ REFUSED: dict[str, tuple[Callable[..., object], str]] = {
     ),
     "prompt kernel": (
         lambda _, weights: weights.update({"prompt_kernel.0.weight": torch.zeros(1)}),
-        "weight 'prompt_kernel.0.weight' is of a part that asrkit has not",
+        "weight 'prompt_kernel.0.weight' belongs to a part that asrkit does not have",
     ),
     "second head layer": (
         lambda _, weights: weights.update({"decoder.decoder_layers.1.bias": torch.zeros(1)}),
-        "weight 'decoder.decoder_layers.1.bias' is of a part that asrkit has not",
+        "weight 'decoder.decoder_layers.1.bias' belongs to a part that asrkit does not have",
     ),
     "joint": (
         lambda _, weights: weights.update({"joint.enc.weight": torch.zeros(1)}),
-        "weight 'joint.enc.weight' is of a part that asrkit has not",
+        "weight 'joint.enc.weight' belongs to a part that asrkit does not have",
     ),
     "feature weight": (
         lambda _, weights: weights.update({"preprocessor.featurizer.mean": torch.zeros(80)}),
-        "weight 'preprocessor.featurizer.mean' is of a part that asrkit has not",
+        "weight 'preprocessor.featurizer.mean' belongs to a part that asrkit does not have",
     ),
     "bias": (
         lambda _, weights: weights.pop("encoder.layers.0.self_attn.linear_q.bias"),
-        "there is no weight 'encoder.layers.0.self_attn.linear_q.bias'",
+        "the weight 'encoder.layers.0.self_attn.linear_q.bias' is missing",
     ),
     "transducer": (
         lambda settings, weights: weights.pop("decoder.decoder_layers.0.weight"),
-        "there is no CTC head in this 'nemo.collections.asr.models",
+        "this 'nemo.collections.asr.models",
     ),
     "missing": (
         lambda settings, weights: weights.pop("encoder.layers.0.self_attn.linear_q.weight"),
-        "there is no weight 'encoder.layers.0.self_attn.linear_q.weight'",
+        "the weight 'encoder.layers.0.self_attn.linear_q.weight' is missing",
     ),
     "more": (
         lambda settings, weights: weights.update({"encoder.x": torch.zeros(1)}),
-        "weight 'encoder.x' is of a part that asrkit has not",
+        "weight 'encoder.x' belongs to a part that asrkit does not have",
     ),
     "shape": (
         lambda settings, weights: weights.update({"encoder.layers.0.norm_out.bias": torch.ones(3)}),
@@ -178,17 +178,17 @@ REFUSED: dict[str, tuple[Callable[..., object], str]] = {
         lambda settings, weights: weights.update(
             {"encoder.layers.0.norm_out.bias": torch.ones(16, dtype=torch.int64)}
         ),
-        "is of type torch.int64",
+        "must be floating point, got torch.int64",
     ),
     "filters": (
         lambda settings, weights: weights.update(
             {"preprocessor.featurizer.fb": torch.zeros(1, 80, 257)}
         ),
-        "preprocessor.featurizer.fb is not what its settings say",
+        "preprocessor.featurizer.fb does not match the settings of the preprocessor",
     ),
     "norm": (
         of("encoder", "conv_norm_type", "batch_norm"),
-        "there is no weight 'encoder.layers.0.conv.batch_norm.running_mean'",
+        "the weight 'encoder.layers.0.conv.batch_norm.running_mean' is missing",
     ),
     "statistics": (
         lambda settings, weights: (
@@ -231,11 +231,11 @@ def test_a_hybrid_is_imported_without_its_transducer(tmp_path: Path) -> None:
     ("change", "told"),
     [
         (lambda _, weights: weights.update({"prompt_kernel.2.bias": torch.zeros(1)}),
-         "weight 'prompt_kernel.2.bias' is of a part"),
+         "weight 'prompt_kernel.2.bias' belongs to a part"),
         (lambda _, weights: weights.update({"ctc_decoder.norm.bias": torch.zeros(1)}),
-         "weight 'ctc_decoder.norm.bias' is of a part"),
-        (lambda settings, _: settings["aux_ctc"].update(prompt=3), "aux_ctc.prompt is not known"),
-        (lambda settings, _: settings["aux_ctc"]["decoder"].update(x=3), "decoder.x is not known"),
+         "weight 'ctc_decoder.norm.bias' belongs to a part"),
+        (lambda settings, _: settings["aux_ctc"].update(prompt=3), "aux_ctc.prompt is unknown"),
+        (lambda settings, _: settings["aux_ctc"]["decoder"].update(x=3), "decoder.x is unknown"),
         (lambda settings, _: settings["aux_ctc"].update(decoding={"temperature": 0.5}),
          "decoding.temperature must be 1.0, got 0.5"),
     ],

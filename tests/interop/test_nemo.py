@@ -57,8 +57,8 @@ def fixture(request: pytest.FixtureRequest) -> Fixture:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("rnnt", "there is no CTC head in this"),
-        ("rnnt-stateless", "there is no CTC head in this"),
+        ("rnnt", "has no CTC head"),
+        ("rnnt-stateless", "has no CTC head"),
         ("rnnt-prompt", "EncDecRNNTBPEModelWithPrompt' are not supported: it reads a language"),
         ("fullcontext", "must be"),
     ],
