@@ -1,4 +1,4 @@
-"""Language models and hotwords, whose scores a search adds to those of a text (`search.fusion`)."""
+"""Language models and hotwords, whose scores a search adds to a text's score (`search.fusion`)."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ __all__ = [
 
 
 def read_language_model(path: str | Path) -> LanguageModel:
-    """The language model in an ARPA file, which may be gzipped, or in a binary of KenLM.
+    """Read the language model in an ARPA file, which may be gzipped, or in a binary of KenLM.
 
     Raises:
         ArpaError: for a file that cannot be read.

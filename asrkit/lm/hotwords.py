@@ -1,15 +1,16 @@
 """Hotwords: phrases that a search prefers.
 
-A finished text gets the bonus of every phrase for each time it occurs as whole words, also where
-phrases overlap. How the text is split into tokens makes no difference.
+A finished text gets the bonus of a phrase for every occurrence as whole words, even if phrases
+overlap. The split of the text into tokens makes no difference.
 
-- A node is a prefix of some phrases, and a state is the longest node that the text ends with (Aho
+- A node is a prefix of some phrases. A state is the longest node that is a suffix of the text (Aho
   and Corasick 1975). All phrases begin with the space before their first word, also at the start of
-  a text, and are complete where a space or the end of the text follows.
-- A text that ends with a part of a phrase gets the same part of its bonus in advance: the largest
-  of all phrases' parts, which is a function of the state. The score of a token is the bonus of the
-  phrases that it completes, plus the advance after it minus the advance before it. So a match that
-  breaks loses its advance, down to that of the longest shorter match, and so does the text's end.
+  a text. They are complete if a space or the end of the text follows.
+- A text that ends with a part of a phrase gets the same part of the bonus in advance. The advance
+  depends only on the state: it is the largest of all phrases' parts. The score of a token is the
+  bonus of the phrases that it completes, plus the advance after it minus the advance before it. A
+  broken match thus keeps only the advance of the longest shorter match. The end of the text removes
+  the whole advance.
 - Scores are rounded to multiples of a power of two, so that their sums are exact.
 """
 
@@ -21,10 +22,10 @@ from asrkit.errors import UserError, shown
 from asrkit.lines import LineKind, lines_in
 from asrkit.lm.lm_fusion import LIMIT
 
-WEIGHT = 2.0  # natural logarithm, for each word of a phrase; docs/results.md has the measurement
+WEIGHT = 2.0  # natural logarithm per word of a phrase; docs/results.md has the measurement
 MAX_PHRASE = 1000  # characters
 MAX_LINE, MAX_EMPTY = 65_536, 10_000  # bytes of a line, empty lines in a row
-MAX_CEILING = 100.0  # largest score of a token: e to that fits into the search's numbers
+MAX_CEILING = 100.0  # largest score of a token: exp(100) fits into the search's numbers
 GRID = 2.0**40
 
 
@@ -32,12 +33,12 @@ class Hotwords:
     """The fusion of hotwords: phrases with a bonus, compiled for a tokenizer.
 
     Args:
-        bonuses: natural logarithm of each phrase, whose words are parted by single spaces.
-        pieces: what each token adds to the text, by id; anything for the blank. If no piece has a
-            space, as in Chinese, phrases match anywhere, not as whole words alone.
+        bonuses: natural logarithm of each phrase's bonus; single spaces separate its words.
+        pieces: text of each token, by id; the blank's is ignored. If no piece has a space, as in
+            Chinese, phrases match anywhere, not only as whole words.
 
     Raises:
-        ValueError: if the bonuses of nested phrases add up to more than MAX_CEILING at one token.
+        ValueError: if the bonuses of nested phrases sum to more than MAX_CEILING at one token.
     """
 
     def __init__(self, bonuses: Mapping[str, float], pieces: Sequence[str]) -> None:
@@ -45,7 +46,7 @@ class Hotwords:
         spaced = any(" " in piece for piece in pieces)
         self.pieces = pieces if spaced else [letters_as_words(piece) for piece in pieces]
         self.next: list[dict[str, int]] = [{" ": 1}, {}]  # node -> letter -> longer node
-        self.shorter = [0, 0]  # failure links: the longest other node that the node ends with
+        self.shorter = [0, 0]  # failure links: the longest other node that is a suffix of the node
         self.spaces = {1}  # nodes that end with a space
         self.advance, self.complete = [0.0, 0.0], [0.0, 0.0]  # of each node
         for phrase, bonus in bonuses.items():
@@ -54,12 +55,12 @@ class Hotwords:
         self.ceiling = self.upper_bound()
         if self.ceiling > MAX_CEILING:
             raise ValueError(
-                f"together they add up to {self.ceiling:.0f} at one token, more than "
-                f"{MAX_CEILING:g}; give them less weight"
+                f"the weights sum to {self.ceiling:.0f} at one token, more than "
+                f"{MAX_CEILING:g}; use smaller weights"
             )
 
     def add(self, phrase: str, bonus: float) -> None:
-        """Make the nodes of a phrase, with its bonus and advances but none of other phrases."""
+        """Add the nodes of a phrase, with its own bonus and advances only."""
         node = 0
         for i, letter in enumerate(phrase):
             if letter not in self.next[node]:
@@ -75,7 +76,7 @@ class Hotwords:
         self.complete[node] = exact(bonus)
 
     def link(self) -> None:
-        """Set failure links, and give each node the amounts of the nodes that it ends with."""
+        """Set failure links, and add to each node the amounts of all its suffixes."""
         queue = [1]
         for node in queue:
             for letter, longer in self.next[node].items():
@@ -85,7 +86,7 @@ class Hotwords:
                 queue.append(longer)
 
     def upper_bound(self) -> float:
-        """No token scores more: by the largest scores of its letters, or by its spaces."""
+        """Return an upper bound of all tokens' scores, from their letters or their spaces."""
         best = {" ": 0.0}  # largest score of each letter
         for node, longer in enumerate(self.next):
             closed = self.complete[node] + self.advance[self.after(node, " ")] - self.advance[node]
@@ -102,7 +103,7 @@ class Hotwords:
         )
 
     def after(self, node: int, letter: str) -> int:
-        """The longest node that the text ends with after one more letter."""
+        """Return the longest node that is a suffix of the text after one more letter."""
         while letter not in self.next[node]:
             if node == 0:
                 return 0
@@ -117,7 +118,7 @@ class Hotwords:
         for letter in self.pieces[token]:
             if letter == " ":
                 if node in self.spaces:
-                    continue  # spaces count once
+                    continue  # several spaces count as one
                 added += self.complete[node]
             node = self.after(node, letter)
         return node, added + self.advance[node]
@@ -134,23 +135,23 @@ def exact(amount: float) -> float:
 
 
 def letters_as_words(text: str) -> str:
-    """The text with a space before each letter."""
+    """Return the text with a space before each letter."""
     return "".join(f" {letter}" for letter in text)
 
 
 def read_hotwords(path: str | Path, weight: float = WEIGHT) -> dict[str, float]:
-    """The phrases of a file with their weights.
+    """Read the phrases of a file with their weights.
 
     Args:
-        path: of a text with a phrase a line, which a tab and a weight may follow; empty lines and
-            lines that begin with # are ignored.
-        weight: of phrases without one.
+        path: text file with a phrase per line, optionally followed by a tab and a weight; empty
+            lines and lines that begin with # are ignored.
+        weight: weight of phrases without their own.
 
     Raises:
-        UserError: for a missing file, or a line that is none of these, with its number.
+        UserError: for a missing file, or for any other line, with its number.
     """
     if not Path(path).is_file():
-        raise UserError(f"no file of hotwords {path}")
+        raise UserError(f"the file of hotwords {path} does not exist")
     found: dict[str, float] = {}
     kind = LineKind("a list of hotwords", UserError, MAX_LINE, MAX_EMPTY)
     with Path(path).open("rb") as file:
@@ -171,14 +172,14 @@ def read_hotwords(path: str | Path, weight: float = WEIGHT) -> dict[str, float]:
 
 
 def weighed(hotwords: Mapping[str, float] | Iterable[str]) -> dict[str, float]:
-    """Phrases with their weights, checked.
+    """Check phrases and weights, and return the weights by phrase.
 
     Args:
-        hotwords: weights by phrases, or phrases, whose weight is then WEIGHT.
+        hotwords: weights by phrase, or phrases, whose weight is then WEIGHT.
 
     Raises:
-        UserError: for a single string, a phrase that is no string or too long, or a weight out of
-            range.
+        UserError: for a single string, a phrase that is too long or not a string, or a weight out
+            of range.
     """
     if isinstance(hotwords, (str, bytes)) or not isinstance(hotwords, Iterable):
         raise UserError(
@@ -192,10 +193,11 @@ def weighed(hotwords: Mapping[str, float] | Iterable[str]) -> dict[str, float]:
     found: dict[str, float] = {}
     for phrase, weight in pairs:
         if not isinstance(phrase, str):
-            raise UserError(f"hotwords must be texts, got {shown(phrase)} among them")
+            raise UserError(f"each hotword must be a string, got {shown(phrase)}")
         if len(phrase) > MAX_PHRASE:
             raise UserError(
-                f"hotword {shown(phrase)}: {len(phrase)} characters, more than {MAX_PHRASE}"
+                f"hotword {shown(phrase)} must have at most {MAX_PHRASE} characters, "
+                f"got {len(phrase)}"
             )
         real = isinstance(weight, Real) and not isinstance(weight, bool)
         if not real or not 0.0 <= weight <= LIMIT:

@@ -17,7 +17,7 @@ HAS_WORDS, COUNT = 0x64, slice(0x6C, 0x74)  # a flag and the number of words, in
 
 
 def is_binary(path: Path) -> bool:
-    """Whether a file is a binary of KenLM."""
+    """Return whether a file is a binary of KenLM."""
     with path.open("rb") as file:
         return file.read(len(MAGIC)) == MAGIC
 
@@ -25,11 +25,11 @@ def is_binary(path: Path) -> bool:
 class KenLM:
     """A `LanguageModel` that KenLM computes.
 
-    KenLM maps a binary into memory without checking it: a damaged one can crash the process. Use
-    binaries that you made yourself; ARPA files are read by asrkit and checked.
+    KenLM maps a binary into memory without checking it: a damaged binary can crash the process. Use
+    only binaries that you made yourself. asrkit reads and checks ARPA files without KenLM.
 
     Args:
-        path: of a binary, or of an ARPA file.
+        path: binary or ARPA file.
 
     Raises:
         ArpaError: if KenLM is not installed or cannot read the file.
@@ -43,7 +43,7 @@ class KenLM:
         self.path, self.new_state = Path(path), kenlm.State
         try:
             self.model = kenlm.Model(str(path))
-        except (OSError, RuntimeError, ValueError) as error:  # its messages may be no UTF-8
+        except (OSError, RuntimeError, ValueError) as error:  # the messages may not be UTF-8
             raise ArpaError(
                 f"KenLM cannot read {shown(Path(path), 300)}: {reason(error)}"
             ) from None
@@ -70,7 +70,7 @@ class KenLM:
 
 
 def sha256_of(path: Path) -> str:
-    """The hash of a file, read in pieces."""
+    """Hash a file, read in pieces."""
     found = hashlib.sha256()
     with path.open("rb") as file:
         while piece := file.read(PIECE):
@@ -79,10 +79,10 @@ def sha256_of(path: Path) -> str:
 
 
 def words_in(path: Path, most: int = SAMPLE) -> list[str] | None:
-    """Words of a binary at about equal distances, without <s>, </s> and <unk>.
+    """Return words of a binary at about equal distances, without <s>, </s> and <unk>.
 
-    A binary of format 5 ends with its words, each with a zero byte after it, <unk> the first of
-    them. None for other formats, and for a binary without words (`build_binary -v`).
+    A binary of format 5 ends with its words, <unk> first, each followed by a zero byte. The result
+    is None for other formats and for a binary without words (`build_binary -v`).
     """
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         if data[: len(FORMAT)] != FORMAT or len(data) <= COUNT.stop or not data[HAS_WORDS]:

@@ -1,4 +1,4 @@
-"""Estimating n-gram models: interpolated modified Kneser-Ney (Chen and Goodman 1999).
+"""Estimation of n-gram models: interpolated modified Kneser-Ney (Chen and Goodman 1999).
 
 For a word w after a context h, and h' the context without its first word,
 
@@ -7,8 +7,8 @@ For a word w after a context h, and h' the context without its first word,
 
 where a(hw) is the n-gram's count at the highest order and for n-grams that begin with <s>, and
 otherwise the number of different words before it. The recursion ends with the empty n-gram, where
-all words, </s> and <unk> are equally likely. The whole count of an n-gram that is pruned goes to
-g(h), as its discount does of others.
+all words, </s> and <unk> are equally likely. A pruned n-gram adds its whole count to g(h); other
+n-grams add their discount.
 """
 
 import itertools
@@ -20,20 +20,20 @@ from typing import NamedTuple
 from asrkit.errors import UserError
 from asrkit.lm.ngram import BEGIN, END, UNKNOWN, is_unknown
 
-NEVER = -99.0  # log10 of the probability of <s>, which follows no word
+NEVER = -99.0  # log10 of the probability of <s>, which never follows a word
 
 Words = tuple[str, ...]
 
 
 class NgramEntry(NamedTuple):
-    """An n-gram in ARPA format, in logarithms to the base 10."""
+    """An n-gram in ARPA format, with logarithms to the base 10."""
 
     log_prob: float
-    log_backoff: float | None  # None if it is no context of a longer n-gram
+    log_backoff: float | None  # None if no longer n-gram has it as context
 
 
 class Discounts(NamedTuple):
-    """The discounts of counts 1, 2, and above."""
+    """The discounts of counts 1, 2, and 3 or more."""
 
     one: float
     two: float
@@ -43,7 +43,7 @@ class Discounts(NamedTuple):
         return self[min(count, 3) - 1]
 
 
-FALLBACK = Discounts(0.5, 1.0, 1.5)  # KenLM's, for texts too small to estimate any
+FALLBACK = Discounts(0.5, 1.0, 1.5)  # KenLM's, for texts that are too small to estimate discounts
 
 
 def estimate(
@@ -52,24 +52,25 @@ def estimate(
     prune: Sequence[int] = (0,),
     vocabulary: Iterable[str] = (),
 ) -> list[dict[Words, NgramEntry]]:
-    """The n-grams of each order, from 1 on.
+    """Estimate the n-grams of each order, from 1 on.
 
     Args:
-        sentences: each a list of words.
-        order: the highest; the result has fewer if no sentence is long enough.
-        prune: for each order, n-grams that occur at most so often are left out (as KenLM's
-            --prune); the last holds for all higher orders. It begins with 0 and never falls.
-        vocabulary: words that may occur beside those of the sentences and <unk>.
+        sentences: lists of words.
+        order: highest order; the result has fewer orders if no sentence is long enough.
+        prune: threshold for each order; n-grams with at most this count are pruned (as KenLM's
+            --prune). The last holds for all higher orders. The first is 0, and none is lower than
+            the one before.
+        vocabulary: additional words, besides those of the sentences and <unk>.
 
     Raises:
-        UserError: if there is no word, or one is spelled as <s>, </s> or <unk> are.
+        UserError: if the sentences have no words, or a word is spelled <s>, </s> or <unk>.
     """
     raw = raw_counts(sentences, order)
     counts = adjusted(raw)
     unseen = {(word,) for word in vocabulary} - counts[0].keys()
     uniform = 1.0 / (len(counts[0]) + len(unseen) + 1)  # + 1 for <unk>
     probs: list[dict[Words, float]] = []
-    backoffs: list[dict[Words, float]] = []  # of the contexts of each order
+    backoffs: list[dict[Words, float]] = []  # for the contexts of each order
     lower: dict[Words, float] = {(): uniform}
     for size, of_order in enumerate(counts, start=1):
         kept = of_order
@@ -85,7 +86,7 @@ def estimate(
         probs.append(lower)
         backoffs.append(backoff)
     probs[0] |= dict.fromkeys([*unseen, (UNKNOWN,)], backoffs[0][()] * uniform)
-    while not probs[-1]:  # all of an order was pruned
+    while not probs[-1]:  # the whole order was pruned
         del probs[-1], backoffs[-1]
     return entries(probs, backoffs)
 
@@ -93,7 +94,7 @@ def estimate(
 def entries(
     probs: list[dict[Words, float]], backoffs: list[dict[Words, float]]
 ) -> list[dict[Words, NgramEntry]]:
-    """Probabilities with the back-off weights that the next order has computed, as logarithms."""
+    """Join each order's probabilities with the back-off weights of the next, as logarithms."""
     following = [*backoffs[1:], {}]
     model = []
     for of_order, weights in zip(probs, following, strict=True):
@@ -105,25 +106,27 @@ def entries(
 
 
 def raw_counts(sentences: Iterable[list[str]], order: int) -> list[Counter[Words]]:
-    """How often each n-gram occurs, for each order that occurs."""
+    """Count the n-grams of each order that occurs."""
     counts: list[Counter[Words]] = [Counter() for _ in range(order)]
     for sentence in filter(None, sentences):
         for word in sentence:
             if word in (BEGIN, END) or is_unknown(word):
-                raise UserError(f"{word!r} cannot be a word of a text: {' '.join(sentence)!r}")
+                raise UserError(
+                    f"{word!r} must not be a word of a text, got {' '.join(sentence)!r}"
+                )
         padded = (BEGIN, *sentence, END)
         for size, of_order in enumerate(counts, start=1):
             of_order.update(padded[i : i + size] for i in range(len(padded) - size + 1))
     del counts[0][BEGIN,]
     if not counts[0]:
-        raise UserError("there is no word to estimate a language model from")
+        raise UserError("the texts have no words: a language model needs at least one")
     return [of_order for of_order in counts if of_order]
 
 
 def adjusted(counts: list[Counter[Words]]) -> list[dict[Words, int]]:
-    """The counts a: below the highest order, the number of different words before an n-gram.
+    """Return the counts a: below the highest order, the number of different preceding words.
 
-    No word comes before <s>, so n-grams that begin with it keep their counts.
+    N-grams that begin with <s> keep their counts, because no word comes before <s>.
     """
     found: list[dict[Words, int]] = []
     for of_order, longer in itertools.pairwise(counts):
@@ -133,9 +136,10 @@ def adjusted(counts: list[Counter[Words]]) -> list[dict[Words, int]]:
 
 
 def discounts_of(counts: Iterable[int]) -> Discounts:
-    """Chen and Goodman's estimates, from the numbers of n-grams with the counts 1, 2, 3 and 4.
+    """Return Chen and Goodman's estimates, from the numbers of n-grams with counts 1, 2, 3 and 4.
 
-    FALLBACK if one of these numbers is 0, or a discount is not between 0 and its count.
+    The result is FALLBACK if one of these numbers is 0, or a discount is not between 0 and its
+    count.
     """
     having = Counter(counts)
     n1, n2, n3, n4 = (having[count] for count in (1, 2, 3, 4))
@@ -150,7 +154,7 @@ def discounts_of(counts: Iterable[int]) -> Discounts:
 def context_sums(
     counts: dict[Words, int], kept: Container[Words], discounts: Discounts
 ) -> tuple[dict[Words, int], dict[Words, float]]:
-    """a(h) and g(h) of every context; what is not kept was pruned."""
+    """Return a(h) and g(h) of every context; n-grams that are not in `kept` were pruned."""
     totals: dict[Words, int] = defaultdict(int)
     taken: dict[Words, float] = defaultdict(float)
     for words, count in counts.items():
@@ -160,7 +164,7 @@ def context_sums(
 
 
 def arpa_lines(model: list[dict[Words, NgramEntry]]) -> Iterator[str]:
-    """The lines of an ARPA file, n-grams in alphabetical order."""
+    """Yield the lines of an ARPA file, with n-grams in alphabetical order."""
     yield "\\data\\"
     for order, of_order in enumerate(model, start=1):
         yield f"ngram {order}={len(of_order)}"

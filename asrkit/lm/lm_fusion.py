@@ -1,12 +1,12 @@
-"""Shallow fusion of language models of words or of tokens (see `search.fusion`)."""
+"""Shallow fusion with language models of words or of tokens (see `search.fusion`)."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 from asrkit.lm.fit import examples, in_another_case, is_written_with, misfit
 
-TOKENS_MENTIONED = 0.1  # share of tokens that a model lacks, from which on it is reported
-LIMIT = 20.0  # largest weight or bonus: e to what they add to a score fits into a float
+TOKENS_MENTIONED = 0.1  # smallest reported share of tokens that a model lacks
+LIMIT = 20.0  # largest weight or bonus: exp() of the resulting scores fits into a float
 
 
 class LanguageModel(Protocol):
@@ -14,31 +14,31 @@ class LanguageModel(Protocol):
 
     @property
     def sha256(self) -> str:
-        """A hash of all that the scores depend on."""
+        """A hash of everything that determines the scores."""
 
     def start(self) -> Any:
-        """The state at the start of a sentence."""
+        """Return the state at the start of a sentence."""
 
     def score(self, state: Any, word: str) -> tuple[float, Any]:
-        """The log-probability of a word in a state, and the state after it."""
+        """Return the log-probability of a word in a state, and the next state."""
 
     def finish(self, state: Any) -> float:
-        """The log-probability that the sentence ends in a state."""
+        """Return the log-probability that the sentence ends in a state."""
 
     def has_word(self, word: str) -> bool:
-        """Whether a word is in the vocabulary, rather than scored as <unk>."""
+        """Return whether a word is in the vocabulary; other words are scored as <unk>."""
 
     def words_in_part(self) -> list[str] | None:
-        """Words that can be in a text, at most `fit.SAMPLE`; None if the model has no list."""
+        """Return at most `fit.SAMPLE` words of the vocabulary; None if the model has no list."""
 
 
 class Weighted:
     """A language model with its weight and its bonus.
 
     Args:
-        model: of words or of tokens.
-        weight: factor of its log-probabilities.
-        bonus: added for each word or token, because a model prefers short texts.
+        model: model of words or of tokens.
+        weight: factor of the model's log-probabilities.
+        bonus: score added for each word or token, because a model prefers short texts.
 
     Raises:
         ValueError: for a weight or a bonus out of range.
@@ -52,16 +52,16 @@ class Weighted:
         self.model, self.weight, self.bonus = model, weight, bonus
 
     def score(self, context: Any, word: str) -> tuple[Any, float]:
-        """The context after a word, and the word's score."""
+        """Return the context after a word, and the word's score."""
         log_prob, context = self.model.score(context, word)
         return context, self.weight * log_prob + self.bonus
 
     def finish(self, context: Any) -> float:
-        """The score of the sentence's end, which is no word and has no bonus."""
+        """Return the score of the sentence's end, which has no bonus because it is not a word."""
         return self.weight * self.model.finish(context)
 
     def identity(self) -> str:
-        """The weight, the bonus and a hash of the model."""
+        """Return the weight, the bonus and a hash of the model as text."""
         return repr([self.weight, self.bonus, self.model.sha256])
 
 
@@ -69,8 +69,8 @@ class TokenFusion:
     """The fusion of a model of tokens: every token has a score.
 
     Args:
-        weighted: the model; its words are the pieces, as by `as_word`.
-        pieces: what each token adds to the text, by id; anything for the blank.
+        weighted: the model; its words are the pieces, spelled as by `as_word`.
+        pieces: text of each token, by id; the blank's is ignored.
 
     Raises:
         ValueError: if no token is a word of the model.
@@ -81,10 +81,12 @@ class TokenFusion:
         self.words = list(map(as_word, pieces))
         if not any(map(weighted.model.has_word, self.words)):
             known = examples(weighted.model.words_in_part())
-            raise ValueError(f"it is of {known}, not of the tokens {', '.join(self.words[1:4])}, …")
+            raise ValueError(
+                f"its words are {known}, expected the tokens {', '.join(self.words[1:4])}, …"
+            )
 
     def misfit(self) -> str:
-        """A line about tokens that the model lacks; "" if they are few."""
+        """Describe tokens that the model lacks; "" if they are few."""
         tokens = self.words[1:]
         odd = [token for token in tokens if not self.weighted.model.has_word(token)]
         if len(odd) < TOKENS_MENTIONED * len(tokens):
@@ -105,13 +107,13 @@ class TokenFusion:
 
 
 class WordFusion:
-    """The fusion of a model of words: a word is scored at the space, or the end, that follows it.
+    """The fusion of a model of words: a word is scored at the following space or end of the text.
 
-    A state is the context after the complete words, and the letters of the word that is not.
+    A state is the context after the complete words, and the letters of the incomplete word.
 
     Args:
         weighted: the model.
-        pieces: what each token adds to the text, by id; anything for the blank.
+        pieces: text of each token, by id; the blank's is ignored.
 
     Raises:
         ValueError: if no word of the model can be written with the pieces.
@@ -119,25 +121,25 @@ class WordFusion:
 
     def __init__(self, weighted: Weighted, pieces: Sequence[str]) -> None:
         self.weighted, self.pieces = weighted, pieces
-        # A piece completes as many words as it has spaces.
+        # A piece completes one word per space.
         self.ceiling = max(0.0, weighted.bonus) * max(piece.count(" ") for piece in pieces)
         words, fits = weighted.model.words_in_part(), is_written_with(pieces)
         if words is not None and not any(map(fits, words)):
             hint = in_another_case(words, fits) if words else ""
             raise ValueError(
-                f"its words, such as {examples(words)}, cannot be written in the model's tokens"
-                f"{hint}"
+                f"its words, such as {examples(words)}, cannot be written with the recogniser's "
+                f"tokens{hint}"
             )
 
     def misfit(self) -> str:
-        """A line about the spelling of the model's words; "" if all but a few can be recognised."""
+        """Describe words of the model that cannot be recognised; "" if they are few."""
         words = self.weighted.model.words_in_part()
         if words is None:
-            return "it has no list of its words, so their spelling is not checked"
+            return "it has no list of its words, so that their spelling cannot be checked"
         return misfit(words, self.pieces)
 
     def has_word(self, word: str) -> bool:
-        """Whether the model has a word."""
+        """Return whether the model has a word."""
         return self.weighted.model.has_word(word)
 
     def start(self) -> tuple[Any, str]:
@@ -161,7 +163,7 @@ class WordFusion:
         return f"words {self.weighted.identity()}"
 
     def scored(self, context: Any, words: list[str]) -> tuple[Any, float]:
-        """The context after these words, and the sum of their scores; "" is no word."""
+        """Return the context after these words, and the sum of their scores; "" is skipped."""
         total = 0.0
         for word in words:
             if word:
@@ -171,5 +173,5 @@ class WordFusion:
 
 
 def as_word(piece: str) -> str:
-    """A piece as a word of a model of tokens: ▁ for its spaces."""
+    """Spell a piece as a word of a model of tokens: ▁ for its spaces."""
     return piece.replace(" ", "▁")

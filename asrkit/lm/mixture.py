@@ -1,8 +1,8 @@
 """Linear interpolation of n-gram models: p(w | h) = sum of weight_i p_i(w | h).
 
-The weights are those that make held-out texts likeliest (expectation maximisation, Jelinek and
-Mercer 1980). The mixture is one back-off model again: exact for every n-gram that any of the models
-has; for all others it backs off itself (Stolcke 2002, SRILM, section 4).
+The weights maximise the likelihood of held-out texts (expectation maximisation, Jelinek and Mercer
+1980). The mixture is again one back-off model. It is exact for every n-gram that any of the models
+has; for all others it uses its own back-off (Stolcke 2002, SRILM, section 4).
 """
 
 import math
@@ -17,12 +17,12 @@ from asrkit.lm.ngram import BEGIN, END, UNKNOWN
 
 Model = Sequence[dict[Words, NgramEntry]]  # the n-grams of each order, from 1 on
 
-ITERATIONS = 100  # of expectation maximisation; the weights stand still long before
-LEAST = 1e-12  # of what n-grams leave over for others, which rounding could make negative
+ITERATIONS = 100  # of expectation maximisation; the weights converge much earlier
+LEAST = 1e-12  # smallest probability left for other n-grams; rounding could make it negative
 
 
 def probability(model: Model, words: Words) -> float:
-    """p(the last word | the words before it)."""
+    """Return p(the last word | the words before it)."""
     entry = model[len(words) - 1].get(words) if len(words) <= len(model) else None
     if entry is not None:
         return float(10**entry.log_prob)
@@ -32,13 +32,13 @@ def probability(model: Model, words: Words) -> float:
 
 
 def backoff(model: Model, context: Words) -> float:
-    """What the probabilities of a shorter context are multiplied with."""
+    """Return the factor for the probabilities of the next shorter context."""
     entry = model[len(context) - 1].get(context) if len(context) <= len(model) else None
     return 1.0 if entry is None or entry.log_backoff is None else float(10**entry.log_backoff)
 
 
 def probabilities(models: Sequence[Model], sentences: Iterable[list[str]]) -> np.ndarray:
-    """Of every word and sentence end, by each model: (words, models)."""
+    """Return the probability of every word and sentence end in each model: (words, models)."""
     order = max(map(len, models))
     rows: list[list[float]] = []
     for sentence in sentences:
@@ -50,7 +50,7 @@ def probabilities(models: Sequence[Model], sentences: Iterable[list[str]]) -> np
 
 
 def best_weights(found: np.ndarray) -> np.ndarray:
-    """The weights of `probabilities` under which their texts are likeliest; they sum to 1."""
+    """Return the weights, of sum 1, that maximise the likelihood, given `probabilities`' result."""
     weights = np.full(found.shape[1], 1.0 / found.shape[1])
     for _ in range(ITERATIONS):
         shares = found * weights
@@ -59,16 +59,16 @@ def best_weights(found: np.ndarray) -> np.ndarray:
 
 
 def perplexity(found: np.ndarray) -> float:
-    """Of words with these probabilities."""
+    """Return the perplexity of words with these probabilities."""
     return math.exp(-float(np.log(found).mean()))
 
 
 def interpolate(models: Sequence[Model], weights: np.ndarray) -> list[dict[Words, NgramEntry]]:
-    """The mixture of models of the same words, as the n-grams of each order.
+    """Return the mixture of models of the same words, as the n-grams of each order.
 
     Args:
-        models: as from `estimate`, all with the same `vocabulary`.
-        weights: (models,), of sum 1.
+        models: results of `estimate`, all with the same `vocabulary`.
+        weights: weights (models,), of sum 1.
     """
     probs: list[dict[Words, float]] = []
     rows: dict[Words, int] = {}
@@ -91,10 +91,12 @@ def interpolate(models: Sequence[Model], weights: np.ndarray) -> list[dict[Words
 
 
 def with_backoffs(probs: list[dict[Words, float]]) -> Iterator[dict[Words, NgramEntry]]:
-    """The entries of all orders, with the weights under which each context sums to 1."""
+    """Yield the entries of all orders, with the weights that let each context sum to 1."""
     for of_order, longer in zip(probs, [*probs[1:], {}], strict=True):
-        taken: dict[Words, float] = defaultdict(float)  # by the longer n-grams
-        covered: dict[Words, float] = defaultdict(float)  # of this order, by the same words
+        taken: dict[Words, float] = defaultdict(float)  # probability of the longer n-grams
+        covered: dict[Words, float] = defaultdict(
+            float
+        )  # probability of the same words in this order
         for words, p in longer.items():
             taken[words[:-1]] += p
             covered[words[:-1]] += of_order[words[1:]]

@@ -1,8 +1,8 @@
 """N-gram language models, read from ARPA files into an automaton.
 
-A node is an n-gram of the file, node 0 the empty one, and a state is the node of the longest
-context that is in the file. A word leads from a node to the n-gram that it extends it to. If the
-file has no such n-gram, the node's back-off weight is added, and the search goes on from the next
+A node is an n-gram of the file; node 0 is the empty n-gram. A state is the node of the longest
+context that is in the file. A word leads from a node to the n-gram that is one word longer. If the
+file lacks this n-gram, the node's back-off weight is added, and the look-up continues with the next
 shorter context (Katz 1987).
 """
 
@@ -23,18 +23,18 @@ MAX_ORDER = 10
 MAX_NGRAMS = 10_000_000  # about 1.5 GB of memory
 MAX_LINE = 65_536  # bytes
 MAX_EMPTY = 1000  # lines in a row
-LARGEST = 300.0  # largest absolute log10: about that of the smallest double
+LARGEST = 300.0  # largest absolute log10, about that of the smallest double
 MAX_PREAMBLE = 100  # lines before \data\
 LN_10 = math.log(10.0)
 
 
 def is_unknown(word: bytes | str) -> bool:
-    """Whether a word stands for unknown words: <unk> in any case, as KenLM takes <UNK>."""
+    """Return whether a word stands for unknown words: <unk> in any case, as in KenLM."""
     return len(word) == len(UNKNOWN) and word.lower() in (UNKNOWN, UNKNOWN.encode())
 
 
 class ArpaError(UserError):
-    """A language model that cannot be read; the message names the file and the line."""
+    """An error in a language model's file; the message names the file and the line."""
 
 
 class NGram(NamedTuple):
@@ -50,11 +50,11 @@ class NGram(NamedTuple):
     sha256: str  # of the words and the n-grams with their numbers
 
     def start(self) -> int:
-        """The state at the start of a sentence."""
+        """Return the state at the start of a sentence."""
         return self.next[self.words[BEGIN]]
 
     def score(self, state: int, word: str) -> tuple[float, int]:
-        """The log-probability of a word in a state, and the state after it."""
+        """Return the log-probability of a word in a state, and the next state."""
         number = self.words.get(word, self.words[UNKNOWN])
         log_prob = 0.0
         while (node := self.next.get(state * self.stride + number)) is None:
@@ -63,34 +63,34 @@ class NGram(NamedTuple):
         return log_prob + self.log_probs[node], node
 
     def finish(self, state: int) -> float:
-        """The log-probability that the sentence ends in a state."""
+        """Return the log-probability that the sentence ends in a state."""
         return self.score(state, END)[0]
 
     def has_word(self, word: str) -> bool:
-        """Whether a word is in the vocabulary, rather than scored as <unk>."""
+        """Return whether a word is in the vocabulary; other words are scored as <unk>."""
         return word in self.words
 
     def words_in_part(self) -> list[str]:
-        """Words that can be in a text, at most `fit.SAMPLE`."""
+        """Return at most `fit.SAMPLE` words of the vocabulary."""
         return sampled([word for word in self.words if word not in (BEGIN, END, UNKNOWN)])
 
 
 def read_arpa(path: str | Path) -> NGram:
-    """The model of an ARPA file, which may be gzipped (.gz).
+    """Read the model of an ARPA file, which may be gzipped (.gz).
 
     Raises:
-        ArpaError: if it is missing, not an ARPA file, larger than MAX_ORDER or MAX_NGRAMS, or
-            inconsistent.
+        ArpaError: if the file is missing, not an ARPA file, larger than MAX_ORDER or MAX_NGRAMS,
+            or inconsistent.
     """
     path = Path(path)
     if not path.is_file():
-        raise ArpaError(f"no language model {shown(path)}")
+        raise ArpaError(f"the language model {shown(path)} does not exist")
     with path.open("rb") as file:
         return _ArpaReader(path, file).read()
 
 
 class _ArpaReader:
-    """Reads one ARPA file, line by line."""
+    """A reader of one ARPA file, line by line."""
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
         kind = LineKind("an ARPA file", ArpaError, MAX_LINE, MAX_EMPTY)
@@ -105,10 +105,10 @@ class _ArpaReader:
         self.stride = counts[0] + 1  # room for <unk>
         for order, count in enumerate(counts, start=1):
             if line != b"\\%d-grams:" % order:
-                self.refuse(f"expected '\\{order}-grams:' here, got {as_text(line)}")
+                self.refuse(f"expected '\\{order}-grams:', got {as_text(line)}")
             for i in range(count):
                 if (line := self.line()).startswith(b"\\") and line.endswith((b":", b"\\")):
-                    self.refuse(f"the header has {count} {order}-grams, but there are only {i}")
+                    self.refuse(f"expected {count} {order}-grams as in the header, got only {i}")
                 self.entry(line, order, last=order == len(counts))
             line = self.line()
             if order == 1:
@@ -121,7 +121,7 @@ class _ArpaReader:
         )  # fmt: skip
 
     def sha256(self) -> str:
-        """A hash of the model, the same for every spelling of its file."""
+        """Hash the model; other spellings of the same file have the same hash."""
         found = hashlib.sha256(f"{self.stride} {len(self.words)}\n".encode())
         for word in self.words:
             found.update(f"{word}\n".encode())
@@ -130,14 +130,14 @@ class _ArpaReader:
         return found.hexdigest()
 
     def line(self) -> bytes:
-        """The next line that is not empty."""
+        """Return the next line that is not empty."""
         self.number, line = next(self.lines, (self.number, b""))
         if not line:
             self.refuse("the file ends before '\\end\\'")
         return line.strip()
 
     def counts(self) -> tuple[bytes, list[int]]:
-        """The line after the header, and the header's number of n-grams of each order."""
+        """Return the line after the header, and the number of n-grams of each order."""
         for _ in range(MAX_PREAMBLE):
             if self.line() == b"\\data\\":
                 break
@@ -151,16 +151,20 @@ class _ArpaReader:
         if not counts:
             self.refuse(f"expected 'ngram 1=' and a number, got {as_text(line)}")
         if len(counts) > MAX_ORDER:
-            self.refuse(f"order {len(counts)} is above {MAX_ORDER}")
+            self.refuse(
+                f"the order must be at most {MAX_ORDER}, got {len(counts)}; build a smaller model"
+            )
         if sum(counts) > MAX_NGRAMS:
-            self.refuse(f"{sum(counts)} n-grams are more than {MAX_NGRAMS}; prune the model")
+            self.refuse(
+                f"the model must have at most {MAX_NGRAMS} n-grams, got {sum(counts)}; prune it"
+            )
         return line, counts
 
     def entry(self, line: bytes, order: int, last: bool) -> None:
         """Add the n-gram of a line: log10 probability, words, log10 back-off weight."""
         probability, *fields = line.split()
         if len(fields) != order and (last or len(fields) != order + 1):
-            weight = "" if last else ", and a back-off weight or none"
+            weight = "" if last else ", and optionally a back-off weight"
             self.refuse(f"expected a log10 probability, {order} words{weight}, got {as_text(line)}")
         log_prob = self.float_of(probability)
         if log_prob > 0.0:
@@ -173,7 +177,7 @@ class _ArpaReader:
             self.refuse(f"not UTF-8: {as_text(line)}")
 
     def add(self, words: list[str], log_prob: float, backoff: float) -> None:
-        """Add the node of an n-gram, whose context and shorter n-grams must have been added."""
+        """Add the node of an n-gram, after those of its context and its shorter n-grams."""
         *context, word = words
         if not context:
             self.words.setdefault(word, len(self.words))
@@ -188,14 +192,14 @@ class _ArpaReader:
             node = found
         key = node * self.stride + number
         if key in self.next:
-            self.refuse(f"{shown(' '.join(words))} stands twice")
+            self.refuse(f"{shown(' '.join(words))} occurs twice")
         self.shorter.append(self.shortened(node, number))
         self.next[key] = len(self.log_probs)
         self.log_probs.append(log_prob * LN_10)
         self.backoffs.append(backoff * LN_10)
 
     def shortened(self, context: int, number: int) -> int:
-        """The longest n-gram that is this word after a shorter end of this context; 0 if none."""
+        """Return the longest n-gram of this word after a shorter end of this context, or 0."""
         while context:
             context = self.shorter[context]
             found = self.next.get(context * self.stride + number)
@@ -204,7 +208,7 @@ class _ArpaReader:
         return 0
 
     def check_words(self) -> None:
-        """Refuse a file without <s> or </s>, and add <unk> if it is missing."""
+        """Reject a file without <s> or </s>, and add <unk> if it is missing."""
         for word in (BEGIN, END):
             if word not in self.words:
                 self.refuse(f"{word!r} is not among the 1-grams")
@@ -225,5 +229,5 @@ class _ArpaReader:
 
 
 def as_text(line: bytes) -> str:
-    """A line as printable text, for a message."""
+    """Return a line as printable text, for a message."""
     return shown(line.decode("utf-8", "replace"))

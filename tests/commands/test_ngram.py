@@ -56,13 +56,13 @@ def test_a_language_model_of_other_words_is_reported(
     capsys.readouterr()
     assert run("decode", *options, wav) == 0
     assert (
-        f"language model {arpa}: 67 % of its words, such as 'AB', 'BA', cannot be written in the "
-        "model's tokens (100 % of these could in lower case); none of its words has 8 of the "
-        "model's 10 letters: cdefghij"
+        f"language model {arpa}: 67 % of its words, such as 'AB', 'BA', cannot be written with "
+        "the recogniser's tokens (100 % of them can be written in lower case); its words lack 8 of "
+        "the recogniser's 10 letters: cdefghij"
     ) in caplog.text
     said = capsys.readouterr().err
     assert "recognised words, such as" in said
-    assert "are not in the language model: is it of this language and spelling?" in said
+    assert "are not in the language model: check its language and spelling" in said
 
 
 def test_ngram_interpolates_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -156,15 +156,15 @@ def test_bad_language_models(
         (
             "decode",
             ["--lm", out, "--lm-units", "tokens", *beam],
-            "it is of 'NO', 'YES', not of",
+            "its words are 'NO', 'YES', expected",
         ),
         ("decode", ["--lm", wav, *beam], "x.wav:"),
-        ("decode", ["--lm", "none", *beam], "no language model none"),
+        ("decode", ["--lm", "none", *beam], "the language model none does not exist"),
         ("decode", ["--lm-weight", "1", *beam], "--lm-units, --lm-weight and --word-bonus need an"),
         ("ngram", ["--output", out, "none.txt"], "no text or manifest none.txt"),
         ("ngram", ["--output", out, "--units", "tokens", texts], "--units tokens needs a --model"),
         ("ngram", ["--output", out, tmp_path / "latin"], "latin:2: not UTF-8"),
-        ("ngram", ["--output", out, "/dev/null"], "/dev/null is no file"),
+        ("ngram", ["--output", out, "/dev/null"], "/dev/null is not a file"),
     ]
     for command, options, message in cases:
         assert run(command, *options) == 2

@@ -192,7 +192,7 @@ def test_a_search_with_one_more_leaves_the_first_as_it_was() -> None:
     with_one = nbest(plus(search, hotwords), log_probs)
     assert with_one == nbest(PrefixBeamSearch(3, fusion=hotwords), log_probs)
     assert with_one != expected == nbest(search, log_probs)
-    with pytest.raises(UserError, match="takes no hotwords; choose search prefix_beam"):
+    with pytest.raises(UserError, match="cannot use hotwords; choose search prefix_beam"):
         plus(GreedySearch(), hotwords)
 
 
@@ -272,11 +272,11 @@ def test_tokens_of_every_tokenizer(kind: str, tmp_path: Path) -> None:
         (lambda m: Weighted(m, 1.0, 200.0), "the bonus must be between -20 and 20, got 200"),
         (
             lambda m: WordFusion(Weighted(m, 1.0, 0.0), ["", " ", "A", "B"]),
-            "its words, such as 'a', 'ab', 'b', cannot be written in the model's tokens",
+            "its words, such as 'a', 'ab', 'b', cannot be written with the recogniser's tokens",
         ),
         (
             lambda m: TokenFusion(Weighted(m, 1.0, 0.0), ["", " a", " b"]),
-            "it is of 'a', 'ab', 'b', not of the tokens ▁a, ▁b, …",
+            "its words are 'a', 'ab', 'b', expected the tokens ▁a, ▁b, …",
         ),
     ],
 )
@@ -292,7 +292,7 @@ def test_model_that_does_not_fit_is_refused_by_name(
     ("texts", "line"),
     [
         (SENTENCES, ""),
-        (["the cat SAT"], "67 % of its words, such as 'cat', 'the', cannot be written in the"),
+        (["the cat SAT"], "67 % of its words, such as 'cat', 'the', cannot be written with the"),
         (["KATZE THE", "ZUG"], "67 % of its words, such as 'KATZE', 'ZUG', cannot be"),
     ],
 )
@@ -311,7 +311,7 @@ def test_letters_that_no_word_has_are_reported(tmp_path: Path) -> None:
     """A model that writes capitals, and words without."""
     model = written([["the", "cat"]], tmp_path)
     fusion = WordFusion(Weighted(model, 1.0, 0.0), ["", " ", *"aceht", *"ACEHT"])
-    expected = "none of its words has 5 of the model's 10 letters: ACEHT"
+    expected = "its words lack 5 of the recogniser's 10 letters: ACEHT"
     assert fusion.misfit() == expected
 
 
@@ -327,6 +327,6 @@ def test_recognised_words_that_the_model_lacks_are_reported() -> None:
     assert unfamiliar(texts, {"seven", "eight", "nine"}.__contains__) == ""
     assert unfamiliar(texts, {"sieben", "acht"}.__contains__) == (
         "4 of 4 recognised words, such as 'seven', 'eight', 'nine', are not in the language model: "
-        "is it of this language and spelling?"
+        "check its language and spelling"
     )
     assert unfamiliar([], set[str]().__contains__) == ""

@@ -69,7 +69,7 @@ def test_search_with_a_binary_equals_search_with_arpa(
 
 @pytest.mark.usefixtures("kenlm")
 def test_binary_that_does_not_fit_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="it is of 'a', 'ab', 'ba', not of the tokens d, e"):
+    with pytest.raises(ValueError, match="its words are 'a', 'ab', 'ba', expected the tokens d, e"):
         TokenFusion(Weighted(KenLM(BINARY), 1.0, 0.0), ["", "d", "e"])
     (tmp_path / "cut.bin").write_bytes(BINARY.read_bytes()[:300])
     with pytest.raises(ArpaError, match=r"KenLM cannot read .*cut\.bin"):

@@ -224,9 +224,9 @@ def test_a_likelier_word_is_one_that_follows_more_words_not_a_more_frequent_one(
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
-        ([], "there is no word to estimate a language model from"),
-        ([[], []], "there is no word to estimate a language model from"),
-        ([["a", "<s>"]], "'<s>' cannot be a word of a text: 'a <s>'"),
+        ([], "the texts have no words"),
+        ([[], []], "the texts have no words"),
+        ([["a", "<s>"]], "'<s>' must not be a word of a text, got 'a <s>'"),
     ],
 )
 def test_texts_that_cannot_be_used(texts: Sentences, message: str) -> None:
@@ -236,5 +236,5 @@ def test_texts_that_cannot_be_used(texts: Sentences, message: str) -> None:
 
 def test_a_text_with_unk_in_capitals_is_refused() -> None:
     """A reader would take it for the unknown word."""
-    with pytest.raises(UserError, match="'<UNK>' cannot be a word of a text"):
+    with pytest.raises(UserError, match="'<UNK>' must not be a word of a text"):
         estimate([["a", "<UNK>"]], 2)
