@@ -1,1 +1,1 @@
-"""Manifests, utterances and batches. Only `manifest` works without lhotse: import its modules."""
+"""Manifests, utterances and batches. `manifest` and `labelled` can be imported without lhotse."""

@@ -1,4 +1,4 @@
-"""The samples of a cut: lhotse's transforms over what asrkit's reader reads, in any thread."""
+"""Samples of cuts: asrkit's reader with lhotse's transforms, in any thread."""
 
 import threading
 from collections.abc import Iterator
@@ -22,10 +22,10 @@ OTHER_LENGTH = "declared samples in the recording diverged"  # in lhotse's messa
 
 
 def load_samples(cut: Cut) -> np.ndarray:
-    """Samples of a cut with all its lhotse transforms: float32 mono (n,) at 16 kHz.
+    """Load the samples of a cut with all its lhotse transforms: float32 mono (n,) at 16 kHz.
 
     Raises:
-        AudioError: if the audio cannot be read or is not finite.
+        AudioError: if the audio cannot be read or has infinite samples.
     """
     mixer = audio.Mixer(cut.id)
     samples = mixer(audio_of(cut).T)
@@ -34,7 +34,7 @@ def load_samples(cut: Cut) -> np.ndarray:
 
 
 def audio_of(cut: Cut) -> np.ndarray:
-    """Samples of a cut with all its lhotse transforms: (channels, n) at its own rate.
+    """Load the samples of a cut with all its lhotse transforms: (channels, n) at its own rate.
 
     Raises:
         AudioError: if the audio cannot be read.
@@ -43,14 +43,14 @@ def audio_of(cut: Cut) -> np.ndarray:
         refuse_too_many(cut.duration * cut.sampling_rate, cut.num_channels)
         with _READER.expect(rates_of_files(cut)):
             samples: np.ndarray = cut.load_audio()
-    except Exception as error:  # lhotse and the decoders below it raise a dozen unrelated types
-        reason = str(error).partition("[extra info]")[0]  # lhotse's: the cut with all it holds
+    except Exception as error:  # lhotse and its decoders raise a dozen unrelated types
+        reason = str(error).partition("[extra info]")[0]  # lhotse appends the whole cut
         if OTHER_LENGTH in reason and _READER.last is not None:
             name, seconds = _READER.last
             reason = (
-                f"{name} has {seconds:.2f} s, which is not the length that the manifest says: "
+                f"{name} has {seconds:.2f} s, which is not the length in the manifest: "
                 "correct duration (num_samples in lhotse's cuts), or remove sample_rate from its "
-                "line, so that the file's header is read"
+                "line to use the file's header"
             )
         elif not isinstance(error, audio.AudioError):
             reason = f"{type(error).__name__}: {reason}"
@@ -59,7 +59,7 @@ def audio_of(cut: Cut) -> np.ndarray:
 
 
 def rates_of_files(cut: Cut) -> set[int]:
-    """The sample rates in Hz that a cut states for its files, before lhotse's transforms."""
+    """Return the sample rates in Hz of a cut's files, before lhotse's transforms."""
     parts = [track.cut for track in cut.tracks] if hasattr(cut, "tracks") else [cut]
     found = set()
     for recording in (part.recording for part in parts if part.has_recording):
@@ -70,17 +70,17 @@ def rates_of_files(cut: Cut) -> set[int]:
 
 
 class _Reader(threading.local, LibsndfileBackend):
-    """The backend by which lhotse reads audio through asrkit's reader, with its errors.
+    """A backend of lhotse that reads audio with asrkit's reader, with asrkit's errors.
 
-    A rate that is not the file's is an error. lhotse would use other samples for a part of a file,
-    and for a whole one name all that it holds.
+    A sample rate that differs from the file's is an error. lhotse would silently read other samples
+    for a part of a file, and report the whole recording object for a whole file.
 
-    lhotse has one backend for all threads: this one is set while any thread reads, and what a
-    thread expects is its own. A thread that reads through lhotse alone meanwhile expects nothing.
+    lhotse has one backend for all threads. This backend is set while any thread reads; the expected
+    rates are stored per thread. A thread that only uses lhotse at this time expects no rates.
     """
 
     _lock = threading.Lock()
-    _threads = 0  # that read now
+    _threads = 0  # threads that read now
     _before: Any = None  # lhotse's own backend
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class _Reader(threading.local, LibsndfileBackend):
 
     @contextmanager
     def expect(self, stated: set[int]) -> Iterator[None]:
-        """Read for lhotse in this block; `stated`: sample rates of the files, in Hz."""
+        """Use this backend in a block; `stated` are the expected sample rates of files, in Hz."""
         self.stated, self.last = stated, None
         with _Reader._lock:
             if _Reader._threads == 0:
@@ -112,7 +112,7 @@ class _Reader(threading.local, LibsndfileBackend):
         if self.stated is not None and rate not in self.stated:
             wrong = " or ".join(map(str, sorted(self.stated)))
             raise audio.AudioError(
-                f"{name_of(path_or_fd)}: the manifest says {wrong} Hz, the file has {rate} Hz: "
+                f"{name_of(path_or_fd)}: the manifest has {wrong} Hz, the file has {rate} Hz: "
                 "remove sample_rate from its line, or correct it (sampling_rate in lhotse's cuts)"
             )
         self.last = name_of(path_or_fd), len(samples) / rate

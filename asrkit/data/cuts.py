@@ -1,4 +1,4 @@
-"""Utterances as lhotse cuts, from plain manifests or lhotse's own."""
+"""Utterances as lhotse cuts, from plain manifests or lhotse's manifests."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -31,8 +31,8 @@ from asrkit.errors import reason, shown
 
 logger = logging.getLogger(__name__)
 
-SOURCES = ("file", "memory")  # types of audio sources that are read; Shar's become "memory"
-BOUNDS = {  # of numbers anywhere in a lhotse manifest
+SOURCES = ("file", "memory")  # allowed types of audio sources; Shar's become "memory"
+BOUNDS = {  # bounds of numbers anywhere in a lhotse manifest
     "duration": (0, MAX_SECONDS),
     "start": (-MAX_SECONDS, MAX_SECONDS),
     "offset": (-MAX_SECONDS, MAX_SECONDS),
@@ -40,24 +40,24 @@ BOUNDS = {  # of numbers anywhere in a lhotse manifest
     "sampling_rate": (MIN_RATE, MAX_RATE),
     "source_sampling_rate": (MIN_RATE, MAX_RATE),
     "target_sampling_rate": (MIN_RATE, MAX_RATE),
-    "factor": (0.01, 100),  # of speed, tempo and volume
+    "factor": (0.01, 100),  # speed, tempo and volume
 }
 
 
 def load_cuts(path: str | Path, left_out: list[LeftOut]) -> CutSet:
-    """The utterances of a manifest.
+    """Load the utterances of a manifest.
 
     Args:
         path: a plain JSONL manifest, which is read at once, or a lhotse cut manifest or a folder of
             Shar shards, which are read lazily.
-        left_out: utterances that cannot be used, or whose audio cannot be read, are appended to it.
+        left_out: list to which unusable utterances are appended, with the reason.
 
     Raises:
-        ManifestError: if it is missing or not a manifest.
+        ManifestError: if the path is missing or not a manifest.
     """
     path = Path(path)
     if not path.exists():
-        raise ManifestError(f"no manifest {path}")
+        raise ManifestError(f"{path} does not exist")
     refuse_foreign(path)
     if is_lhotse(path):
         place = path.absolute()  # lhotse would run a relative path "pipe:…" in a shell
@@ -69,11 +69,12 @@ def load_cuts(path: str | Path, left_out: list[LeftOut]) -> CutSet:
                 next(iter(cuts), None)  # fails for a manifest of another format
             else:
                 cuts = CutSet.from_file(place)
-        except Exception as error:  # lhotse raises many types for folders and files of other kinds
+        except Exception as error:  # lhotse raises many types for other folders and files
             if kind := described(path):
                 raise ManifestError(f"{path} looks like {kind}") from error
             raise ManifestError(
-                f"{path} cannot be read as lhotse's, as folders and .gz files are: {reason(error)}"
+                f"{path} cannot be read as lhotse's cuts (folders and .gz files must be lhotse's): "
+                f"{reason(error)}"
             ) from error
         inert = InertCuts(cuts, path)
         return CutSet(inert if cuts.is_lazy else list(inert))
@@ -89,7 +90,7 @@ def load_cuts(path: str | Path, left_out: list[LeftOut]) -> CutSet:
 
 
 class CutLines:
-    """The cuts of a lhotse manifest in JSON lines, read by `lines_of` with its limits."""
+    """The cuts of a lhotse manifest in JSON lines, read with the limits of `lines_of`."""
 
     def __init__(self, manifest: Path) -> None:
         self.manifest = manifest
@@ -105,13 +106,13 @@ class CutLines:
 class InertCuts:
     """The cuts of a lhotse manifest, each made safe by `inert`.
 
-    Cuts that it refuses, or that lhotse cannot read, are a ManifestError. A cut with values that no
-    recording has is left out with a warning.
+    Cuts that `inert` rejects, or that lhotse cannot read, raise a ManifestError. A cut with
+    impossible values is skipped with a warning.
     """
 
     def __init__(self, cuts: CutSet, manifest: Path) -> None:
         self.cuts, self.manifest = cuts, manifest
-        self.warned: set[int] = set()  # numbers of the cuts that were left out with a warning
+        self.warned: set[int] = set()  # numbers of the cuts that were skipped with a warning
 
     def __len__(self) -> int:
         return len(self.cuts)
@@ -141,14 +142,14 @@ class InertCuts:
 
 
 def inert(cut: Cut, manifest: str | Path) -> Cut:
-    """A cut of lhotse's made safe: it only reads local files and audio in memory.
+    """Make a cut of lhotse's safe, so that it only reads local files and audio in memory.
 
-    Lhotse runs a source of type "command" in a shell, fetches a "url", and unpickles some arrays.
+    lhotse runs a source of type "command" in a shell, downloads a "url", and unpickles some arrays.
     Features and custom fields, which asrkit does not use, are removed.
 
     Raises:
         ManifestError: for sources other than SOURCES, and numbers outside BOUNDS.
-        pydantic.ValidationError: for values that no utterance has.
+        pydantic.ValidationError: for impossible values.
     """
     cut = _without_extras(cut)
     utterance_of(cut, manifest)
@@ -158,7 +159,7 @@ def inert(cut: Cut, manifest: str | Path) -> Cut:
 
 
 def _without_extras(cut: Cut) -> Cut:
-    """The cut without features and custom fields."""
+    """Return the cut without features and custom fields."""
     if isinstance(cut, MixedCut):
         tracks = [fastcopy(track, cut=_without_extras(track.cut)) for track in cut.tracks]
         return fastcopy(cut, tracks=tracks)
@@ -169,7 +170,7 @@ def _without_extras(cut: Cut) -> Cut:
 
 
 def objects(value: Any) -> Iterator[dict[str, Any]]:
-    """Every object in a JSON value."""
+    """Yield every object in a JSON value."""
     if isinstance(value, dict):
         yield value
         value = list(value.values())
@@ -179,12 +180,12 @@ def objects(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def check_object(part: dict[str, Any]) -> None:
-    """Raises ManifestError for an audio source not in SOURCES, or a number outside BOUNDS."""
+    """Raise ManifestError for an audio source not in SOURCES, or a number outside BOUNDS."""
     for source in part.get("sources", ()):
         if source["type"] not in SOURCES or "video" in source:
             raise ManifestError(
-                f"a recording source of type {shown(source['type'])}: only {' and '.join(SOURCES)} "
-                "are read, for a manifest runs nothing and fetches nothing"
+                f"the source of a recording must be of type {' or '.join(SOURCES)}, got "
+                f"{shown(source['type'])}: manifests must not run commands or download files"
             )
     for name, (least, most) in BOUNDS.items():
         value = part.get(name, most)
@@ -193,7 +194,7 @@ def check_object(part: dict[str, Any]) -> None:
 
 
 def utterance_of(cut: Cut, manifest: str | Path) -> Utterance:
-    """A cut as a line of a plain manifest; its `audio` is a name, and no path to read.
+    """Return a cut as a line of a plain manifest; `audio` is only a name and cannot be read.
 
     The audio may be in memory, mixed or transformed: only the cut itself can read it.
     """
@@ -205,9 +206,10 @@ def utterance_of(cut: Cut, manifest: str | Path) -> Utterance:
 
 
 def part_of_file(cut: Cut) -> tuple[str, int | None] | None:
-    """The file and the channel, None for the mean of all, of a cut that is a part of one file.
+    """Return the file and the channel of a cut that is a part of one file, or None.
 
-    None for a cut that is mixed or transformed, in memory, or of some channels of several.
+    The channel is None for the mean of all channels. The result is None for a cut that is mixed,
+    transformed or in memory, or that has some of several channels.
     """
     if not isinstance(cut, (MonoCut, MultiCut)) or not cut.has_recording:
         return None
@@ -222,7 +224,7 @@ def part_of_file(cut: Cut) -> tuple[str, int | None] | None:
 
 
 def _cut(utterance: Utterance) -> Cut:
-    """An utterance as a lhotse cut; the audio's header is read if the manifest lacks its values."""
+    """Return an utterance as a lhotse cut; read the audio's header if the manifest lacks values."""
     start, duration, rate = utterance.start or 0.0, utterance.duration, utterance.sample_rate
     if duration and rate and not start and not utterance.channel:
         num_samples, num_channels = round(duration * rate), utterance.num_channels
@@ -232,7 +234,9 @@ def _cut(utterance: Utterance) -> Cut:
     duration = min(duration or rest, rest)
     if duration <= 0:
         seconds = num_samples / rate
-        raise audio.AudioError(f"{utterance.audio} has {seconds:.2f} s; start {start} s is past it")
+        raise audio.AudioError(
+            f"start must be below {seconds:.2f} s, the length of {utterance.audio}, got {start} s"
+        )
     channels = list(range(num_channels))
     recording = Recording(
         id=utterance.id,
@@ -258,17 +262,17 @@ def _cut(utterance: Utterance) -> Cut:
 
 
 def has_text(cut: Cut) -> bool:
-    """Whether an utterance has a transcript, which may be empty."""
+    """Return whether an utterance has a transcript, which may be empty."""
     return any(s.text is not None for s in cut.supervisions)
 
 
 def text_of(cut: Cut) -> str:
-    """The transcript of an utterance."""
+    """Return the transcript of an utterance."""
     return " ".join(s.text for s in cut.supervisions if s.text)
 
 
 def usable(cuts: CutSet, why_not: Callable[[Cut], str | None], left_out: list[LeftOut]) -> CutSet:
-    """The cuts for which `why_not` returns None; the others are appended to `left_out`."""
+    """Return the cuts for which `why_not` returns None; append the others to `left_out`."""
     kept: list[Cut] = []
     for cut in cuts:
         reason = why_not(cut)
@@ -280,6 +284,6 @@ def usable(cuts: CutSet, why_not: Callable[[Cut], str | None], left_out: list[Le
 
 
 def perturb_speed(cuts: CutSet, factors: list[float]) -> CutSet:
-    """Every utterance once at each of these speeds, one after another."""
+    """Return every utterance once at each of these speeds, one after another."""
     copies = [cuts if factor == 1.0 else cuts.perturb_speed(factor) for factor in factors]
     return CutSet([cut for speeds in zip(*copies, strict=True) for cut in speeds])

@@ -1,4 +1,4 @@
-"""From cuts to batches: load, augment, encode, pad. Utterances that fail are left out by id."""
+"""Batches of cuts: load, augment, encode, pad. Utterances that fail are left out by id."""
 
 import random
 import zlib
@@ -21,9 +21,9 @@ from asrkit.text import TextError, Tokenizer
 
 
 class Batch(NamedTuple):
-    """B utterances, without those of `left_out`, which could not be used."""
+    """A batch of B utterances, without the unusable ones in `left_out`."""
 
-    seed: str  # of every random draw made for this batch
+    seed: str  # seed of every random draw for this batch
     ids: list[str]
     samples: Tensor  # (B, N) float32 at 16 kHz, zero-padded
     num_samples: Tensor  # (B,)
@@ -31,16 +31,16 @@ class Batch(NamedTuple):
     token_lengths: Tensor  # (B,)
     texts: list[str]  # normalised
     left_out: list[LeftOut]
-    num_bad: int  # of those left out: the ones that could not be read
-    seconds: float  # by the manifest: with those left out, without augmentation's silences
+    num_bad: int  # utterances in `left_out` that could not be read
+    seconds: float  # durations in the manifest, including `left_out`, without added silences
 
 
 class TextEncoder:
-    """Raw text to (normalised text, tokens).
+    """A function from raw text to (normalised text, tokens).
 
     Args:
-        tokenizer: of normalised text.
-        normalize: gives every text one spelling.
+        tokenizer: tokenizer of normalised text.
+        normalize: function that normalises the spelling.
         num_frames: function that returns the encoder frames of a number of feature frames.
         frames_needed: function that returns the fewest frames which the head needs for tokens.
         frontend: the network's frontend; Kaldi's if None.
@@ -59,15 +59,15 @@ class TextEncoder:
         self.frontend = frontend or audio.Fbank()
 
     def __call__(self, text: str) -> tuple[str, list[int]]:
-        """Raises TextError for a symbol that the tokenizer does not have."""
+        """Return the normalised text and its tokens. Raises TextError for an unknown symbol."""
         text = self.normalize(text)
         return text, self.tokenizer.encode(text)
 
     def learnable(self, text: str, num_samples: int) -> tuple[str, list[int]]:
-        """Return what `__call__` returns, for a text that fits its samples at 16 kHz.
+        """Return the normalised text and its tokens, if the text fits its samples at 16 kHz.
 
         Raises:
-            TextError: if the network cannot learn the text from so many samples.
+            TextError: if the network cannot learn the text from `num_samples` samples.
         """
         if not text.strip():
             raise TextError("empty text")
@@ -79,7 +79,7 @@ class TextEncoder:
         return text, tokens
 
     def why_not(self, text: str, num_samples: int) -> str | None:
-        """Return why the network cannot learn a text from so many samples, or None if it can."""
+        """Return why the network cannot learn a text from `num_samples` samples, or None."""
         try:
             self.learnable(text, num_samples)
         except TextError as error:
@@ -90,16 +90,17 @@ class TextEncoder:
 class Augmentation(NamedTuple):
     """Reverberation, noise, silence before and after, and a telephone, each with a probability.
 
-    They change the samples that decoding gets, after the reader and the resampler.
+    Augmentation changes the same samples that decoding uses, after the reader and the resampler.
 
     Attributes:
         noise: cuts to mix in, or None.
-        noise_probability: of noise, where there is any.
+        noise_probability: probability of noise, if `noise` is not None.
         noise_snr_db: lowest and highest ratio of speech to noise.
-        reverb_probability: of the impulse response of a random synthetic room (Luo and Yu 2022).
-        silence_probability: of silence, which streams are full of and corpora lack.
+        reverb_probability: probability of a random synthetic room's impulse response (Luo and Yu
+            2022).
+        silence_probability: probability of silence, which is common in streams and rare in corpora.
         silence_seconds: longest silence, before and after.
-        telephone_probability: of 8 kHz and 8 bits.
+        telephone_probability: probability of 8 kHz and 8 bits.
     """
 
     noise: CutSet | None
@@ -111,14 +112,14 @@ class Augmentation(NamedTuple):
     telephone_probability: float
 
     def __call__(self, cut: Cut, draw: random.Random) -> np.ndarray:
-        """Augmented samples (n,) at 16 kHz, a function of the cut and the states of the generators.
+        """Return augmented samples (n,) at 16 kHz, which depend on the generators' states.
 
         Args:
             cut: utterance.
-            draw: generator of the draws; those of a room also come from torch's global one.
+            draw: generator of the draws; rooms also use torch's global generator.
 
         Raises:
-            AudioError: if the audio of the cut, or of the noise, cannot be read.
+            AudioError: if the audio of the cut or of the noise cannot be read.
         """
         samples = load_samples(cut)
         if happens(self.reverb_probability, draw):
@@ -133,7 +134,7 @@ class Augmentation(NamedTuple):
         return samples
 
     def drawn_noise(self, seconds: float, draw: random.Random) -> np.ndarray:
-        """A recording of noise, or a part of this length of a longer one: (n,) at 16 kHz."""
+        """Return a random recording of noise, at most about `seconds` long: (n,) at 16 kHz."""
         assert self.noise is not None
         cut: Cut = self.noise[draw.randrange(len(self.noise))]
         longer = cut.duration - seconds
@@ -143,19 +144,19 @@ class Augmentation(NamedTuple):
 
 
 def happens(probability: float, draw: random.Random) -> bool:
-    """Whether an event of this probability happens; one of probability 0 draws nothing."""
+    """Draw whether an event happens; a probability of 0 uses no random number."""
     return probability > 0.0 and draw.random() < probability
 
 
 class SpeechDataset(torch.utils.data.Dataset[Batch]):
-    """Utterances to batches of tensors. Every random draw is a function of a batch's seed.
+    """A dataset of batches of tensors. Every random draw depends only on a batch's seed.
 
     Args:
         cuts: the utterances.
-        encode: raw text to tokens.
-        augmentation: of the audio, or None.
-        to_train: leave out utterances that cannot be learnt from. Otherwise, for scoring, only
-            those without a text: a word that the tokenizer cannot encode counts as an error.
+        encode: encoder of raw text.
+        augmentation: augmentation of the audio, or None.
+        to_train: leave out utterances with texts that cannot be learnt. For scoring, leave out only
+            those without a text: words that the tokenizer cannot encode count as errors.
     """
 
     def __init__(
@@ -170,7 +171,7 @@ class SpeechDataset(torch.utils.data.Dataset[Batch]):
         self.durations = durations_of(cuts)
 
     def __getitem__(self, item: tuple[str, list[int]]) -> Batch:
-        """The batch of (seed, places of the utterances)."""
+        """Return the batch for (seed, indices of the utterances)."""
         seed, places = item
         seed_everything(f"{seed}-audio")  # rooms draw from torch too
         draw = random.Random(f"{seed}-audio")
@@ -209,10 +210,10 @@ class SpeechDataset(torch.utils.data.Dataset[Batch]):
         )
 
     def read(self, cut: Cut, num_samples: int) -> tuple[str, list[int]]:
-        """Return a cut's normalised text and its tokens; [0] for scoring.
+        """Return a cut's normalised text and its tokens, which are [0] for scoring.
 
         Raises:
-            TextError: if the cut has no text, or one that cannot be learnt from its samples.
+            TextError: if the cut has no text, or its text cannot be learnt from its samples.
         """
         if self.to_train:
             return self.encode.learnable(text_of(cut), num_samples)
@@ -228,5 +229,5 @@ def seed_everything(seed: str) -> None:
 
 
 def pad(rows: list[Tensor], dtype: torch.dtype) -> Tensor:
-    """Rows of different lengths as one zero-padded tensor; (0, 0) if there are none."""
+    """Join rows of different lengths to a zero-padded tensor; (0, 0) without rows."""
     return pad_sequence(rows, batch_first=True) if rows else torch.zeros(0, 0, dtype=dtype)

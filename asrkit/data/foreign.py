@@ -1,7 +1,4 @@
-"""Files that are not manifests of asrkit, and keys of other toolkits, by their names.
-
-A message that says what a file is saves its reader the search for what is wrong with it.
-"""
+"""Detection of other toolkits' files and keys, to name them in error messages."""
 
 import difflib
 import gzip
@@ -16,15 +13,15 @@ from typing import Any
 
 from asrkit.errors import shown
 
-HEAD = 1 << 16  # bytes of a file that are looked at
-MOST_NAMES = 10_000  # of a folder
+HEAD = 1 << 16  # bytes of a file that are examined
+MOST_NAMES = 10_000  # names of a folder that are examined
 GZIP = b"\x1f\x8b"
 LINES = "write one JSON object a line with id, audio and text"
 AUDIO_SUFFIXES = {".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a", ".sph", ".aac", ".mp4", ".webm"}
 MAGIC = {
-    b"PAR1": f"a parquet file, as Hugging Face's datasets are: {LINES}",
-    b"ARROW1": f"an Arrow file, as Hugging Face's datasets are: {LINES}",
-    b"\xff\xff\xff\xff": f"an Arrow stream, as Hugging Face's datasets are: {LINES}",
+    b"PAR1": f"a parquet file, as in Hugging Face's datasets: {LINES}",
+    b"ARROW1": f"an Arrow file, as in Hugging Face's datasets: {LINES}",
+    b"\xff\xff\xff\xff": f"an Arrow stream, as in Hugging Face's datasets: {LINES}",
     b"PK\x03\x04": "a zip archive: unpack it",
     b"SQLite format 3": f"an SQLite database: {LINES}",
     b"%PDF": f"a PDF file: {LINES}",
@@ -46,7 +43,7 @@ COLUMNS = {"path", "audio", "wav", "file", "file_name", "filename", "wav_filenam
 KALDI = {"wav.scp", "text", "utt2spk", "spk2utt", "segments", "utt2dur", "reco2dur"}
 SCP_LINE = re.compile(r"\S+\s+\S.*(?:\.(?:wav|flac|sph|mp3|ogg|opus|m4a|ark:\d+)|\|)\s*")
 
-# Keys of other toolkits, without case and signs, for those of a plain manifest.
+# Keys of other toolkits, without case and signs, by the key of a plain manifest.
 NAMES = {
     "audio": "audiofilepath audiopath audiofile audiofilename wav wavpath wavfile wavfilename path "
     "file filename filepath",
@@ -60,16 +57,16 @@ NAMES = {
 }
 KEYS = {key: name for name, keys in NAMES.items() for key in keys.split()}
 ENDS = {"end", "endtime", "endsec", "endseconds", "stop"}
-SIMILAR = 0.8  # ratio of difflib, above which a key is a misspelt one
+SIMILAR = 0.8  # difflib's ratio, above which a key counts as misspelt
 
 
 def plain(key: str) -> str:
-    """A key without case and signs: "Sample-Rate" and "sample_rate" are one."""
+    """Return a key without case and signs: "Sample-Rate" and "sample_rate" become equal."""
     return re.sub(r"[\W_]", "", key).lower()
 
 
 def meant(key: str, names: Collection[str]) -> str | None:
-    """The key of a plain manifest that another toolkit, or a slip, writes like this."""
+    """Return the key of a plain manifest for another toolkit's key or a misspelt key, or None."""
     bare = plain(key)
     if bare in ENDS:
         return "duration"
@@ -86,7 +83,7 @@ def meant(key: str, names: Collection[str]) -> str | None:
 
 
 def wrong_keys(values: Mapping[str, Any], names: Collection[str]) -> str | None:
-    """The keys of a line that stand for one of `names` which the line lacks, for a message."""
+    """Describe keys of a line that should be one of `names`, if the line lacks that name."""
     found = {}
     for key in values.keys() - set(names):
         name = meant(key, names) if values[key] is not None else None
@@ -99,7 +96,7 @@ def wrong_keys(values: Mapping[str, Any], names: Collection[str]) -> str | None:
 
 
 def described(path: Path) -> str | None:
-    """The kind of a file or folder that is not a manifest, and what to do; None if not known."""
+    """Return the kind of a file or folder that is not a manifest, with advice; None if unknown."""
     if path.is_dir():
         return folder(path)
     if not path.is_file():  # opening a pipe would wait for its writer
@@ -128,22 +125,22 @@ def described(path: Path) -> str | None:
 
 
 def binary_kind(head: bytes) -> str | None:
-    """The kind of a binary file by its first bytes."""
+    """Return the kind of a binary file by its first bytes."""
     for magic, kind in MAGIC.items():
         if head.startswith(magic):
             return kind
     if head.startswith(AUDIO_MAGIC) or head[4:8] == b"ftyp":
-        return "an audio file: a manifest names such files; asrkit decode reads one"
+        return "an audio file: a manifest lists audio files; to decode one, use asrkit decode"
     if head[257:262] == b"ustar":
         return "a tar archive: unpack it, or name the folder of lhotse's Shar"
     return None
 
 
 def json_kind(lines: list[str], zipped: bool) -> str | None:
-    """The kind of a file of JSON that is not JSON lines of utterances."""
+    """Return the kind of a file of JSON that is not JSON lines of utterances."""
     text = "".join(lines[:2]).replace(" ", "").replace("\t", "")
     if text.startswith("[{"):
-        return "a JSON array: write each of its objects on a line of its own, without commas"
+        return "a JSON array: write each object on a separate line, without commas"
     try:
         values = json.loads(lines[0])
     except (ValueError, RecursionError):
@@ -153,13 +150,13 @@ def json_kind(lines: list[str], zipped: bool) -> str | None:
 
 
 def object_kind(values: dict[str, Any], zipped: bool) -> str | None:
-    """The kind of a JSON-lines file by the first of its objects."""
+    """Return the kind of a JSON-lines file by its first object."""
     keys = f"keys {shown(', '.join(map(str, values)))[1:-1]}"
     if "sources" in values and "sampling_rate" in values:
-        return f"lhotse's recordings ({keys}): make cuts of them: lhotse cut simple -r RECORDINGS"
+        return f"lhotse's recordings ({keys}): create cuts: lhotse cut simple -r RECORDINGS"
     if "recording_id" in values and "type" not in values:
         return (
-            f"lhotse's supervisions ({keys}): make cuts of them with their recordings: "
+            f"lhotse's supervisions ({keys}): create cuts from them and their recordings: "
             "lhotse cut simple -r RECORDINGS -s SUPERVISIONS"
         )
     if "audio_filepath" in values:
@@ -172,14 +169,14 @@ def object_kind(values: dict[str, Any], zipped: bool) -> str | None:
     if isinstance(values.get("audio"), dict):
         return f"rows of Hugging Face's datasets ({keys}): audio must be the path of a file"
     if all(isinstance(value, dict) for value in values.values()):
-        return f"one JSON object of utterances, as SpeechBrain and ESPnet have: {LINES}"
+        return f"one JSON object of utterances, as in SpeechBrain and ESPnet: {LINES}"
     if zipped and "id" in values and isinstance(values.get("audio"), str):
         return "a plain manifest, gzipped: unpack it with gunzip; only lhotse's may be gzipped"
     return None
 
 
 def text_kind(path: Path, lines: list[str]) -> str:
-    """The kind of a text file that is not JSON."""
+    """Return the kind of a text file that is not JSON."""
     for beginning, kind in TEXT_BEGINNINGS.items():
         if lines[0].startswith(beginning):
             return f"{kind}: {LINES}"
@@ -196,7 +193,7 @@ def text_kind(path: Path, lines: list[str]) -> str:
 
 
 def folder(path: Path) -> str | None:
-    """The kind of a folder without lhotse's shards."""
+    """Return the kind of a folder without lhotse's shards."""
     with os.scandir(path) as entries:
         names = sorted(each.name for each in islice(entries, MOST_NAMES))
     if any(name.startswith(("cuts.", "recording.")) for name in names):
@@ -206,10 +203,10 @@ def folder(path: Path) -> str | None:
     if any(name.endswith((".arrow", ".parquet")) or name == "dataset_info.json" for name in names):
         return f"a dataset of Hugging Face: {LINES}"
     if any(name.startswith(("recordings.", "supervisions.")) for name in names):
-        return "lhotse's recordings and supervisions: make cuts of them with lhotse cut simple"
+        return "lhotse's recordings and supervisions: create cuts from them with lhotse cut simple"
     lists = [name for name in names if name.endswith((".jsonl", ".jsonl.gz"))]
     if lists:
-        return f"a folder and not a manifest: name one in it, such as {shown(path / lists[0])}"
+        return f"a folder: name a manifest in it, such as {shown(path / lists[0])}"
     audio = [name for name in names if Path(name).suffix.lower() in AUDIO_SUFFIXES]
     if audio:
         return f"a folder of {len(audio)} recordings without a manifest: {LINES}"

@@ -1,8 +1,8 @@
-"""The index of a corpus in shards: where each utterance is, and what planning a training needs.
+"""The index of a corpus in shards: the place, duration, rate and text length of each utterance.
 
-An index is a folder of three files (docs/formats.md): `rows.bin` has a row of numbers for each
-utterance, `lines.jsonl` its cut of lhotse's as JSON, `index.json` the state of the files that it
-was made of. Rows are mapped into memory, so that all ranks of a machine share them.
+An index is a folder of three files (docs/formats.md). `rows.bin` has a row of numbers for each
+utterance, `lines.jsonl` has its lhotse cut as JSON, `index.json` has the state of the source files.
+Rows are mapped into memory, so that all ranks of a machine share them.
 """
 
 import hashlib
@@ -26,14 +26,14 @@ from asrkit.errors import shown
 
 ROW = np.dtype([
     ("line", "<u8"), ("line_size", "<u4"),  # bytes of lines.jsonl
-    ("shard", "<i4"),  # in `Description.shards`; -1: the line names a file of its own
+    ("shard", "<i4"),  # in `Description.shards`; -1: the line names an audio file
     ("offset", "<u8"), ("size", "<u4"),  # bytes of the shard
     ("duration", "<f8"), ("rate", "<u4"),  # seconds, Hz
     ("text", "<u4"),  # characters
 ])  # fmt: skip
 HEADER = tarfile.BLOCKSIZE  # bytes before a member of a tar
 MAX_MEMBER = 1 << 30  # bytes of an utterance's audio
-PIECE = 1 << 20  # rows that are checked at once
+PIECE = 1 << 20  # rows that are checked at a time
 ROWS, LINES, DESCRIPTION = "rows.bin", "lines.jsonl", "index.json"
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
@@ -44,34 +44,34 @@ class Description(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     format_version: Literal[1] = 1
-    files: dict[str, Stamp]  # what the index was made of, by name in the folder of the corpus
-    shards: list[str]  # of `files`: the tars
-    count: int  # of utterances
+    files: dict[str, Stamp]  # source files, by name in the folder of the corpus
+    shards: list[str]  # the tars among `files`
+    count: int  # number of utterances
     rows_sha256: Digest
     lines_sha256: Digest
     lines_size: int
-    left_out: list[tuple[str, str]]  # id and reason of what could not be indexed
+    left_out: list[tuple[str, str]]  # id and reason of utterances that could not be indexed
 
 
 class Index(NamedTuple):
-    """An index that fits its corpus, open for reading."""
+    """An index that matches its corpus, open for reading."""
 
-    corpus: str  # as the user names it
-    folder: Folder  # of the corpus
+    corpus: str  # the user's name of the corpus
+    folder: Folder  # folder of the corpus
     place: Path  # folder of the index
     description: Description
     rows: np.ndarray  # (n,) of ROW
-    lines: Stamp  # of lines.jsonl as it was opened
+    lines: Stamp  # state of lines.jsonl when it was opened
 
     @property
     def left_out(self) -> list[LeftOut]:
         return [LeftOut(*each) for each in self.description.left_out]
 
     def values(self, number: int) -> dict[str, Any]:
-        """The cut of an utterance as JSON.
+        """Return the cut of an utterance as JSON.
 
         Raises:
-            ManifestError: if its line is damaged, or the index is not the one that was opened.
+            ManifestError: if the line is damaged, or the index changed since it was opened.
         """
         row, folder = self.rows[number], Folder(str(self.place))
         try:
@@ -79,43 +79,43 @@ class Index(NamedTuple):
                 raise OSError(f"{LINES} has changed")
             values = json.loads(folder.read(LINES, int(row["line"]), int(row["line_size"])))
             if not isinstance(values, dict) or not isinstance(values.get("id"), str):
-                raise ValueError("no cut with an id")
+                raise ValueError("not a cut with an id")
         except (OSError, ValueError, RecursionError) as error:
             raise self.damaged(number, error) from None
         return values
 
     def text(self, number: int) -> str:
-        """The text of an utterance."""
+        """Return the text of an utterance."""
         texts = (part.get("text") for part in objects(self.values(number)))
         return " ".join(each for each in texts if isinstance(each, str) and each)
 
     def described(self, number: int) -> Cut:
-        """An utterance without its audio, which may be in a shard.
+        """Return an utterance without its audio, which may be in a shard.
 
         Raises:
-            ManifestError: if its line is not that of its row.
+            ManifestError: if the line does not match its row.
         """
         row, values = self.rows[number], self.values(number)
         try:
             cut = inert(deserialize_item(values), self.corpus)
             if cut.duration != row["duration"] or cut.sampling_rate != row["rate"]:
-                raise ValueError(f"is of {cut.duration} s")
+                raise ValueError(f"has {cut.duration} s")
         except Exception as error:  # lhotse raises many types
             raise self.damaged(number, error) from None
         return cut
 
     def damaged(self, number: int, error: Exception) -> ManifestError:
         return ManifestError(
-            f"{self.place}: line {number + 1} is not what was indexed ({shown(error, 200)}); "
-            "without this folder the index is made anew"
+            f"{self.place}: line {number + 1} was changed or damaged ({shown(error, 200)}); "
+            "delete this folder to rebuild the index"
         )
 
     def read(self, number: int) -> Cut:
-        """An utterance with its audio.
+        """Return an utterance with its audio.
 
         Raises:
-            ManifestError: if its line is damaged.
-            AudioError: if its shard is missing, damaged, or has changed since it was indexed.
+            ManifestError: if the line is damaged.
+            AudioError: if the shard is missing, damaged, or changed since it was indexed.
         """
         cut, row = self.described(number), self.rows[number]
         if row["shard"] >= 0:
@@ -123,7 +123,7 @@ class Index(NamedTuple):
         return cut
 
     def member(self, row: np.void) -> bytes:
-        """The audio of a row, from its shard: the tar's member, whose header is checked."""
+        """Read the audio of a row from its shard, after a check of the tar member's header."""
         name = self.description.shards[row["shard"]]
         where = shown(Path(self.corpus) / name, 300)
         offset, size = int(row["offset"]), int(row["size"])
@@ -133,19 +133,21 @@ class Index(NamedTuple):
             found = self.folder.read(name, offset - HEADER, HEADER + size)
             header = tarfile.TarInfo.frombuf(found[:HEADER], "utf-8", "surrogateescape")
             if header.size != size or header.type not in tarfile.REGULAR_TYPES:
-                raise AudioError(f"{where}: at {offset} is another file than was indexed")
+                raise AudioError(f"{where}: the file at byte {offset} is not the indexed one")
         except FileNotFoundError:
             raise AudioError(f"{where} is missing") from None
         except (OSError, tarfile.HeaderError) as error:
-            raise AudioError(f"{where} cannot be read at {offset}: {shown(error, 200)}") from None
+            raise AudioError(
+                f"{where} cannot be read at byte {offset}: {shown(error, 200)}"
+            ) from None
         return found[HEADER:]
 
 
 def opened_index(corpus: str, folder: Folder, place: Path) -> Index:
-    """The index at `place`.
+    """Open the index at `place`.
 
     Raises:
-        ManifestError: if it is damaged, or its numbers are out of bounds.
+        ManifestError: if the index is damaged, or its numbers are out of bounds.
     """
     try:
         description = Description.model_validate_json((place / DESCRIPTION).read_bytes())
@@ -155,29 +157,29 @@ def opened_index(corpus: str, folder: Folder, place: Path) -> Index:
     except (OSError, ValueError) as error:
         told = error.errors()[0]["msg"] if isinstance(error, pydantic.ValidationError) else error
         raise ManifestError(
-            f"{place} is not an index of {corpus}: {shown(str(told), 300)}; without this folder "
-            "the index is made anew"
+            f"{place} is not an index of {corpus}: {shown(str(told), 300)}; delete this folder to "
+            "rebuild the index"
         ) from None
     return Index(corpus, folder, place, description, rows, Folder(str(place)).stamp(LINES))
 
 
 def check_description(description: Description, place: Path) -> None:
-    """Raises ValueError for names that are no names of files in a folder, and another size."""
+    """Raise ValueError for names that are not plain file names, and for wrong sizes."""
     for name in description.files:
         if Path(name).name != name or "\0" in name:
-            raise ValueError(f"a file named {shown(name)}")
+            raise ValueError(f"{shown(name)} is not a plain file name")
         if not 0 <= description.files[name].size < 2**62:
             raise ValueError(f"{shown(name)} has {shown(description.files[name].size)} bytes")
     if unknown := set(description.shards) - description.files.keys():
-        raise ValueError(f"the size of the shard {shown(min(unknown))} is not given")
+        raise ValueError(f"the size of the shard {shown(min(unknown))} is missing")
     sizes = {LINES: description.lines_size, ROWS: description.count * ROW.itemsize}
     for name, size in sizes.items():
         if (found := (place / name).stat().st_size) != size:
-            raise ValueError(f"{name} has {found} bytes and not {shown(size)}")
+            raise ValueError(f"{name} must have {shown(size)} bytes, got {found}")
 
 
 def check_rows(rows: np.ndarray, description: Description) -> None:
-    """Raises ValueError for rows that point outside their files, or that no utterance has."""
+    """Raise ValueError for rows that point outside their files, or have impossible values."""
     found = hashlib.sha256()
     sizes = np.array([description.files[name].size for name in description.shards] or [0])
     for start in range(0, len(rows), PIECE):
@@ -201,9 +203,9 @@ def check_rows(rows: np.ndarray, description: Description) -> None:
             if not right.all():
                 raise ValueError(f"row {start + int(np.argmin(right))} has {what} out of bounds")
     if found.hexdigest() != description.rows_sha256:
-        raise ValueError(f"{ROWS} is not the file that was written")
+        raise ValueError(f"{ROWS} was changed or damaged")
 
 
 def inside(start: np.ndarray, size: np.ndarray, end: np.ndarray | int) -> np.ndarray:
-    """Whether these parts lie in their files; `start + size` could overflow."""
+    """Return whether these parts lie in their files; `start + size` alone could overflow."""
     return (start >= 0) & (start <= end) & (start + size <= end)

@@ -1,4 +1,4 @@
-"""Making the index of a corpus that lhotse wrote: Shar shards, or cuts in JSON lines."""
+"""Writer of the index of a lhotse corpus: Shar shards, or cuts in JSON lines."""
 
 import hashlib
 import json
@@ -53,11 +53,11 @@ class Member(NamedTuple):
     id: str
     offset: int
     size: int
-    recording: dict[str, Any] | None  # None: lhotse's mark of a cut without audio
+    recording: dict[str, Any] | None  # None for a cut without audio
 
 
 def can_be_indexed(path: str) -> bool:
-    """Whether this is Shar shards, or lhotse's cuts in JSON lines."""
+    """Return whether a path has Shar shards, or lhotse's cuts in JSON lines."""
     local = Path(path)
     refuse_foreign(local)
     return "://" in path or (
@@ -66,9 +66,9 @@ def can_be_indexed(path: str) -> bool:
 
 
 def index_of(path: str) -> Index:
-    """The index of a corpus; made if there is none, or the files of the corpus have changed.
+    """Open the index of a corpus; build it if it is missing, or the corpus has changed.
 
-    It is kept beside the corpus, or in the user's cache where nothing can be written.
+    The index is stored beside the corpus, or in the user's cache if that folder is not writable.
 
     Raises:
         ManifestError: if the corpus cannot be read, or the index is damaged.
@@ -83,7 +83,7 @@ def index_of(path: str) -> Index:
             files = {name: folder.stamp(name)}
     except ManifestError:
         raise
-    except Exception as error:  # an object store raises types of its own
+    except Exception as error:  # object stores raise their own types
         raise ManifestError(f"{path} cannot be read: {shown(error, 300)}") from None
     beside = folder.path(f"{name}.index")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "asrkit" / "index"
@@ -96,40 +96,40 @@ def index_of(path: str) -> Index:
         changed = [n for n in known.keys() | files.keys() if known.get(n) != files.get(n)]
         if not changed:
             return index
-        logger.warning("%s: %s has changed; its index is made anew", path, shown(min(changed)))
+        logger.warning("%s: %s has changed; the index is rebuilt", path, shown(min(changed)))
     for place in places:
         with suppress(PermissionError):
             make_index(path, folder, files, place)
             return opened_index(path, folder, place)
-    raise ManifestError(f"no index of {path} can be written beside it or in {cache}")
+    raise ManifestError(f"the index of {path} cannot be written beside it or in {cache}")
 
 
 def make_index(path: str, folder: Folder, files: dict[str, Stamp], place: Path) -> None:
-    """Write an index in place of the one that there may be.
+    """Write an index, and replace an existing one.
 
     Raises:
-        PermissionError: if nothing can be written there.
+        PermissionError: if the folder is not writable.
     """
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         part = Path(tempfile.mkdtemp(prefix=".asrkit-", dir=place.parent))
-    except OSError as error:  # also of a read-only file system
+    except OSError as error:  # also for a read-only file system
         raise PermissionError from error
     try:
         if folder.is_local or not copy_index(folder, files, part):
             write_index(path, folder, files, part)
         part.chmod(0o755)
         shutil.rmtree(place, ignore_errors=True)
-        with suppress(OSError):  # another process has just made it
+        with suppress(OSError):  # another process has just written it
             part.rename(place)
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
 
 def copy_index(folder: Folder, files: dict[str, Stamp], place: Path) -> bool:
-    """Copy the index that lies beside shards in a store; False if it is not theirs, or not there.
+    """Copy the index beside shards in an object store; False if it is missing or does not match.
 
-    The files have other times there than where the index was made: their sizes are compared.
+    Only sizes are compared: the files' times differ from those when the index was built.
     """
     try:
         for name in (ROWS, LINES, DESCRIPTION):
@@ -165,7 +165,7 @@ def write_index(path: str, folder: Folder, files: dict[str, Stamp], place: Path)
             rows.append((position, len(line), numbers.get(shard, -1), *member,
                          cut.duration, cut.sampling_rate, text))  # fmt: skip
             position += len(line)
-            if len(rows) == 100_000:  # which take a tenth of the memory as an array
+            if len(rows) == 100_000:  # an array takes a tenth of the memory
                 pieces.append(np.array(rows, ROW))
                 rows = []
     table = np.concatenate([*pieces, np.array(rows, ROW)])
@@ -182,22 +182,22 @@ def write_index(path: str, folder: Folder, files: dict[str, Stamp], place: Path)
 def utterances_in(
     path: str, folder: Folder, files: dict[str, Stamp], left_out: list[LeftOut]
 ) -> Iterator[tuple[Cut, str, tuple[int, int]]]:
-    """The cuts of a corpus in the order of its files: each with its shard, offset and size there.
+    """Yield the cuts of a corpus in the order of its files, each with shard, offset and size.
 
-    What cannot be used is appended to `left_out`; of a shard that is missing or damaged, all that
-    cannot be reached.
+    Unusable utterances are appended to `left_out`, including all that cannot be reached in a
+    missing or damaged shard.
 
     Raises:
-        ManifestError: for cuts that cannot be read: what would be left out is not known.
+        ManifestError: for cuts that cannot be read, because their ids are unknown.
     """
     manifests = sorted(name for name in files if ".jsonl" in name)
     if not manifests:
-        raise ManifestError(f"{path} has no cuts.….jsonl.gz, which a folder of lhotse's Shar has")
+        raise ManifestError(f"{path} has no cuts.….jsonl.gz: a folder must have lhotse's Shar")
     is_shar = any(name.startswith("recording.") for name in files)
     for name in manifests:
         shard = f"recording{name.removeprefix('cuts').partition('.jsonl')[0]}.tar"
         members = members_of(folder, shard) if is_shar else None
-        lost = None  # why nothing more of the shard can be used
+        lost = None  # reason why the rest of the shard cannot be used
         with folder.open(name) as file:
             for number, line in lines_in(file, f"{path}: {name}"):
                 try:
@@ -220,8 +220,8 @@ def utterances_in(
                     continue
                 except Exception as error:  # lhotse raises many types for a damaged manifest
                     raise ManifestError(
-                        f"{path}: {name}:{number} is no cut of lhotse's, as folders and .gz files "
-                        f"have: {shown(error, 300)}"
+                        f"{path}: {name}:{number} is not one of lhotse's cuts (folders and .gz "
+                        f"files must have them): {shown(error, 300)}"
                     ) from error
                 yield cut, shard, (member.offset, member.size) if member else (0, 0)
 
@@ -229,31 +229,31 @@ def utterances_in(
 def next_member(
     members: Iterator[Member], cut: Cut, shard: str
 ) -> tuple[Member | None, str | None]:
-    """The recording of a cut, which is the next of its shard, or why there is none."""
+    """Return the next recording of a shard if it belongs to the cut, or the reason why not."""
     try:
         member = next(members, None)
     except FileNotFoundError:
         return None, f"{shard} is missing"
     except (OSError, tarfile.TarError, ValueError, EOFError) as error:
-        return None, f"{shard} cannot be read here: {shown(error, 200)}"
+        return None, f"{shard} cannot be read at this cut: {shown(error, 200)}"
     if member is None or member.id != cut.id:
         return None, f"{shard} has {shown(member and member.id)} in its place"
     return member, None
 
 
 def members_of(folder: Folder, shard: str) -> Iterator[Member]:
-    """The recordings of a shard by the headers of its tar: pairs of audio and JSON.
+    """Yield the recordings of a shard from the headers of its tar: pairs of audio and JSON.
 
     Raises:
-        ValueError: for what is no plain file, or no pair.
-        OSError, tarfile.TarError: if it cannot be read, or is compressed.
+        ValueError: for a member that is not a plain file, or not in a pair.
+        OSError, tarfile.TarError: if the shard cannot be read, or is compressed.
     """
     with folder.open(shard) as file, tarfile.open(fileobj=file, mode="r:") as tar:
         audio = None
         while (member := tar.next()) is not None:
-            tar.members = []  # type: ignore[attr-defined] # which grow with the shard
+            tar.members = []  # type: ignore[attr-defined] # otherwise the list grows with the shard
             if member.type not in tarfile.REGULAR_TYPES or member.issparse():
-                raise ValueError(f"{shown(member.name)} is no plain file")
+                raise ValueError(f"{shown(member.name)} is not a plain file")
             if audio is None:
                 audio = member
                 continue
@@ -269,7 +269,7 @@ def members_of(folder: Folder, shard: str) -> Iterator[Member]:
 
 
 def recording_of(member: Member) -> Recording:
-    """The recording that a shard describes, its audio in memory and not yet read."""
+    """Return the recording that a shard describes, with its audio in memory and not yet read."""
     recording = Recording.from_dict(member.recording)
     source = AudioSource(type="memory", channels=recording.channel_ids, source="")
     recording.sources = [source]

@@ -1,4 +1,4 @@
-"""The utterances of a corpus: in memory, or of an index and read when they are asked for."""
+"""The utterances of a corpus: in memory, or in an index and read on demand."""
 
 import hashlib
 from collections.abc import Iterator
@@ -14,14 +14,14 @@ from asrkit.data.manifest import ManifestError
 
 
 class IndexedCuts:
-    """Utterances of an index at some speeds, read when they are asked for, in any order.
+    """Utterances of an index at some speeds, read on demand, in any order.
 
-    Sent to another process, it opens the index there, and refuses another one.
+    In another process, unpickling opens the index there, and rejects a different index.
 
     Args:
-        index: of the corpus.
-        factors: speeds; the utterances are there at each of them, one after another.
-        kept: (n,) the numbers of those to use; None for all.
+        index: index of the corpus.
+        factors: speeds; each utterance occurs at each speed, one after another.
+        kept: (n,) numbers of the utterances to use; None for all.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class IndexedCuts:
         return (self[place] for place in range(len(self)))
 
     def at(self, place: int) -> tuple[int, float]:
-        """The row and the speed of an utterance."""
+        """Return the row and the speed of an utterance."""
         if not 0 <= place < len(self):
             raise IndexError(place)
         number, speed = divmod(int(place if self.kept is None else self.kept[place]),
@@ -52,34 +52,34 @@ class IndexedCuts:
         return number, self.factors[speed]
 
     def id(self, place: int) -> str:
-        """The id of an utterance, without its audio."""
+        """Return the id of an utterance, without reading its audio."""
         number, factor = self.at(place)
         name: str = self.index.values(number)["id"]
         return name if factor == 1.0 else f"{name}_sp{factor}"
 
     @property
     def text_lengths(self) -> np.ndarray:
-        """(n,) characters of each text."""
+        """Lengths of the texts in characters, (n,)."""
         return self.of_rows("text")
 
     @property
     def rates(self) -> np.ndarray:
-        """(n,) sample rates in Hz."""
+        """Sample rates in Hz, (n,)."""
         return self.of_rows("rate")
 
     def of_rows(self, name: str) -> np.ndarray:
-        """(n,) values of the index, one for each utterance."""
+        """Return a column of the index, (n,), with a value for each utterance."""
         values = np.repeat(self.index.rows[name], len(self.factors))
         return values if self.kept is None else values[self.kept]
 
     def chosen(self, mask: np.ndarray) -> "IndexedCuts":
-        """Those for which the mask (n,) is true."""
+        """Return the utterances for which the mask (n,) is true."""
         places = np.flatnonzero(mask).astype(np.uint32)
         kept = places if self.kept is None else self.kept[places]
         return IndexedCuts(self.index, self.factors, kept)
 
     def fingerprint(self) -> str:
-        """SHA-256 of all ids, texts and durations in order."""
+        """Return the SHA-256 of all ids, texts and durations in order."""
         found = hashlib.sha256(self.index.description.lines_sha256.encode())
         found.update(self.durations.tobytes())
         return found.hexdigest()
@@ -93,29 +93,31 @@ def _reopened(
 ) -> IndexedCuts:
     cuts = IndexedCuts(index_of(corpus), factors, kept)
     if cuts.fingerprint() != fingerprint:
-        raise ManifestError(f"{corpus} is not the same here as for the first rank")
+        raise ManifestError(
+            f"{corpus} differs here from the first rank's: copy the same corpus to all machines"
+        )
     return cuts
 
 
-Cuts: TypeAlias = CutSet | IndexedCuts  # in memory, or read when they are asked for
+Cuts: TypeAlias = CutSet | IndexedCuts  # in memory, or read on demand
 
 
 def durations_of(cuts: Cuts) -> np.ndarray:
-    """(n,) seconds."""
+    """Return the durations in seconds, (n,)."""
     if isinstance(cuts, IndexedCuts):
         return cuts.durations
     return np.fromiter((cut.duration for cut in cuts), np.float64, len(cuts))
 
 
 def rates_of(cuts: Cuts) -> np.ndarray:
-    """(n,) sample rates in Hz."""
+    """Return the sample rates in Hz, (n,)."""
     if isinstance(cuts, IndexedCuts):
         return cuts.rates
     return np.fromiter((cut.sampling_rate for cut in cuts), np.int64, len(cuts))
 
 
 def at_speed(durations: np.ndarray, rates: np.ndarray, factor: float) -> np.ndarray:
-    """(n,) seconds of utterances at another speed, in whole samples, as lhotse rounds them."""
+    """Return the durations (n,) at another speed, in whole samples, rounded like lhotse's."""
     if factor == 1.0:
         return np.array(durations)
     samples = np.floor(np.round(durations * rates, 8) + 0.5)

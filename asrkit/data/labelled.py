@@ -1,4 +1,4 @@
-"""Recordings with their texts, from files and from every kind of manifest."""
+"""Recordings with their texts, from files and from all kinds of manifests."""
 
 import hashlib
 import json
@@ -15,22 +15,23 @@ from asrkit.data.manifest import LeftOut, is_lhotse, read_manifest, refuse_forei
 if TYPE_CHECKING:  # imported when first used: plain manifests are read without lhotse
     from lhotse.cut import Cut
 
-PIECE_SECONDS = 60.0  # of a recording that are read at once
+PIECE_SECONDS = 60.0  # seconds of a recording that are read at a time
 
 
 class Labelled(NamedTuple):
-    """A recording, or a part of one, with its text if it is known; its audio is read on demand.
+    """A recording, or a part of a recording, with its text if known; audio is read on demand.
 
     Attributes:
         id: name of the recording, unique in most manifests.
-        path: audio file; the manifest and the id, with # between, for audio that `cut` reads.
+        path: audio file, or MANIFEST#ID for audio that `cut` reads.
         text: transcript, or None.
         start: seconds of the file before the part.
         duration: seconds of the part; None for the rest of the file.
         channel: number of the channel, from 0; None for the mean of all.
-        track: number of the audio track in a container, from 0; None for the default one.
+        track: number of the audio track in a container, from 0; None for the default track.
         speaker: name of the speaker, or None.
-        cut: reads a cut that only lhotse can load: mixed, transformed, in memory or in a shard.
+        cut: function that returns a cut which only lhotse can load: mixed, transformed, in memory
+            or in a shard.
         digest: hash of the description of this cut.
     """
 
@@ -46,7 +47,7 @@ class Labelled(NamedTuple):
     digest: str = ""
 
     def blocks(self) -> Iterator[tuple[np.ndarray, int]]:
-        """Yield mono samples (n,) of PIECE_SECONDS, the last ones shorter, and the rate in Hz.
+        """Yield mono samples (n,) of at most PIECE_SECONDS, and the sample rate in Hz.
 
         Raises:
             AudioError: if the audio cannot be read.
@@ -64,7 +65,7 @@ class Labelled(NamedTuple):
         """Return all samples (n,) in float32 at 16 kHz.
 
         Raises:
-            AudioError: if the audio cannot be read, or is too long to be in memory at once.
+            AudioError: if the audio cannot be read, or is too long for memory.
         """
         if self.cut is None:
             return audio.load(self.path, self.start, self.duration, self.channel, self.track)
@@ -78,10 +79,10 @@ def read_labelled(path: str, left_out: list[LeftOut]) -> Iterator[Labelled]:
 
     Args:
         path: manifest, or folder of shards.
-        left_out: utterances that cannot be used are appended to it.
+        left_out: list to which unusable utterances are appended.
 
     Raises:
-        ManifestError: if it is missing or not a manifest.
+        ManifestError: if the path is missing or not a manifest.
     """
     if not is_lhotse(Path(path)):
         for u in read_manifest(path, left_out):
@@ -108,12 +109,12 @@ def _itself(cut: "Cut") -> "Cut":
 
 
 def of_cut(cut: "Cut", manifest: str, read: "Callable[[], Cut]") -> Labelled:
-    """A cut of lhotse's; a plain part of a file is read as the lines of a plain manifest are.
+    """Convert a cut of lhotse's; a plain part of a file is read like those of plain manifests.
 
     Args:
         cut: cut, whose audio may be missing.
         manifest: path of its manifest.
-        read: returns the cut with its audio.
+        read: function that returns the cut with its audio.
     """
     from asrkit.data.cuts import has_text, part_of_file, utterance_of
 
@@ -130,5 +131,5 @@ def of_cut(cut: "Cut", manifest: str, read: "Callable[[], Cut]") -> Labelled:
 
 
 def _hashed(value: bytes) -> str:
-    """The hash of audio in memory, which JSON cannot hold."""
+    """Hash audio in memory, which JSON cannot contain."""
     return hashlib.blake2b(value, digest_size=16).hexdigest()

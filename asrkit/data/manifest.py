@@ -18,27 +18,27 @@ from asrkit.errors import UserError, printable, shown
 
 logger = logging.getLogger(__name__)
 
-MOST_KEYS = 8  # of those that nothing reads, in a message
-MAX_LINE = 1 << 26  # bytes; a line of a lhotse manifest may hold the audio
-MAX_EMPTY = 10_000  # empty lines in a row: a small .gz can hold a thousand million of them
+MOST_KEYS = 8  # unused keys in a message
+MAX_LINE = 1 << 26  # bytes; a line of a lhotse manifest may contain the audio
+MAX_EMPTY = 10_000  # empty lines in a row: a small .gz can have a thousand million of them
 
-# pydantic's error types for values that no recording has. A lone surrogate, which JSON can write
-# ("\ud800"), can be part of neither a file's name nor a token.
+# pydantic's error types for impossible values. A lone surrogate, which JSON can write ("\ud800"),
+# can be in neither a file's name nor a token.
 IMPOSSIBLE = {"less_than_equal", "string_too_long", "string_unicode"}
 
 
 class ManifestError(UserError):
-    """A manifest that cannot be used; the message names the file and the line."""
+    """An error in a manifest; the message names the file and the line."""
 
 
 class LeftOut(NamedTuple):
-    """An utterance that is not used, and why."""
+    """An utterance that is not used, and the reason."""
 
     id: str
     reason: str
 
     def __str__(self) -> str:
-        """Both on one line that a terminal shows as it is; a reason may begin with the id."""
+        """Return id and reason in one printable line; the id is not repeated."""
         name, reason = name_of(self.id), printable(self.reason)
         return reason if reason.startswith(f"{name} ") else f"{name}: {reason}"
 
@@ -47,11 +47,11 @@ Name = Annotated[str, Field(max_length=1000)]
 
 
 class WrongKeysError(ValueError):
-    """A line with keys of another toolkit, or misspelt ones, in place of those of an utterance."""
+    """A line with another toolkit's keys or misspelt keys instead of those of an utterance."""
 
 
 class Utterance(BaseModel):
-    """A line of a manifest; other keys are ignored, and named once."""
+    """A line of a manifest; other keys are ignored, and logged once."""
 
     model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False)
 
@@ -62,43 +62,43 @@ class Utterance(BaseModel):
     # The part of the file to use, in seconds.
     start: Annotated[float, Field(ge=0.0, le=MAX_SECONDS)] | None = None
     duration: Annotated[float, Field(gt=0.0, le=MAX_SECONDS)] | None = None
-    channel: Annotated[int, Field(ge=0, lt=MAX_CHANNELS)] | None = None  # from 0; None: their mean
+    channel: Annotated[int, Field(ge=0, lt=MAX_CHANNELS)] | None = None  # from 0; None for the mean
     # With `duration` and these two, the file's header is not read.
     sample_rate: Annotated[int, Field(ge=MIN_RATE, le=MAX_RATE)] | None = None
     num_channels: Annotated[int, Field(ge=1, le=MAX_CHANNELS)] = 1
 
 
 def lines_of(path: str | Path) -> Iterator[tuple[int, bytes]]:
-    """The lines of a manifest or a text that are not empty, with their numbers from 1.
+    """Yield the lines of a manifest or a text that are not empty, with their numbers from 1.
 
-    Pipes and devices are refused: a manifest is read twice, first to find out its format.
+    Pipes and devices are rejected, because a manifest is read twice, first to find its format.
 
     Raises:
-        ManifestError: for a path that is missing, no file or damaged, a line longer than MAX_LINE,
-            or more than MAX_EMPTY empty lines in a row.
+        ManifestError: for a path that is missing, damaged or not a file, a line longer than
+            MAX_LINE, or more than MAX_EMPTY empty lines in a row.
     """
     path = Path(path)
     if not path.is_file():
-        raise ManifestError(f"{path} is no file" if path.exists() else f"no manifest {path}")
+        raise ManifestError(f"{path} {'is not a file' if path.exists() else 'does not exist'}")
     with path.open("rb") as file:
         yield from lines_in(file, str(path))
 
 
 def lines_in(file: BinaryIO, name: str) -> Iterator[tuple[int, bytes]]:
-    """As `lines_of`, of an open file with this name."""
+    """Yield the lines of an open file like `lines_of`; `name` is for messages."""
     kind = lines.LineKind("a manifest", ManifestError, MAX_LINE, MAX_EMPTY)
     return lines.lines_in(file, name, kind)
 
 
 def read_manifest(path: str | Path, left_out: list[LeftOut]) -> Iterator[Utterance]:
-    """The utterances of a plain JSONL manifest; `audio` is joined to the manifest's folder.
+    """Yield the utterances of a plain JSONL manifest; `audio` is joined to the manifest's folder.
 
     Args:
-        path: of the manifest.
-        left_out: the lines with values that no recording has are appended to it.
+        path: path of the manifest.
+        left_out: list to which lines with impossible values are appended.
 
     Raises:
-        ManifestError: if it is missing, or a line is not an object with the right keys.
+        ManifestError: if the file is missing, or a line is not an object with the right keys.
     """
     path, unused = Path(path), Counter[str]()
     refuse_foreign(path)
@@ -114,10 +114,10 @@ def read_manifest(path: str | Path, left_out: list[LeftOut]) -> Iterator[Utteran
 
 
 def refuse_foreign(path: Path) -> None:
-    """Refuse a file or folder that is another toolkit's, and say which.
+    """Reject another toolkit's file or folder, with its kind.
 
     Raises:
-        ManifestError: for such a file. One that may be lhotse's in YAML or JSON is not looked at.
+        ManifestError: for such a file. Files that may be lhotse's in YAML or JSON are not checked.
     """
     if path.suffix == ".gz" and ".jsonl" not in path.suffixes:
         return
@@ -126,16 +126,16 @@ def refuse_foreign(path: Path) -> None:
 
 
 def name_unused(path: Path, unused: Counter[str]) -> None:
-    """Log the keys of a manifest that nothing reads."""
+    """Log the unused keys of a manifest."""
     if unused:
         keys = ", ".join(f"{shown(key, 40)} ({n})" for key, n in unused.most_common(MOST_KEYS))
         more = f" and {len(unused) - MOST_KEYS} more" if len(unused) > MOST_KEYS else ""
-        log_once(f"{path}: keys that nothing reads, with their numbers of lines: {keys}{more}")
+        log_once(f"{path}: unused keys, with their numbers of lines: {keys}{more}")
 
 
 @cache
 def log_once(message: str) -> None:
-    """Log a warning, but not each time that a manifest is read."""
+    """Log a warning, but only once for repeated reads of a manifest."""
     logger.warning("%s", message)
 
 
@@ -143,17 +143,17 @@ def parse_line(line: bytes, folder: Path, unused: Counter[str] | None = None) ->
     """Read the utterance of a line.
 
     Args:
-        line: JSON.
-        folder: of the manifest.
-        unused: gets the keys that nothing reads, counted.
+        line: JSON of the line.
+        folder: folder of the manifest.
+        unused: counter to which the unused keys are added.
 
     Raises:
-        ValueError: if it is none; `what_is_wrong` explains it.
+        ValueError: if the line is not an utterance; `what_is_wrong` explains the error.
     """
     try:
         values = json.loads(line)
     except RecursionError:
-        raise ValueError("nested too deep") from None
+        raise ValueError("nested too deeply") from None
     if isinstance(values, dict):
         if problem := wrong_keys(values, Utterance.model_fields):
             raise WrongKeysError(problem)
@@ -177,14 +177,14 @@ def what_is_wrong(error: ValueError) -> str:
 
 
 def leaves_out(error: ValueError) -> bool:
-    """Whether to skip this line rather than refuse the manifest: only its values are impossible."""
+    """Return whether to skip a line, whose values are impossible, or else reject the manifest."""
     return isinstance(error, pydantic.ValidationError) and all(
         each["type"] in IMPOSSIBLE for each in error.errors()
     )
 
 
 def is_lhotse(path: Path) -> bool:
-    """Whether lhotse reads this: Shar shards, or cuts, whose first line names their type."""
+    """Return whether lhotse reads a path: Shar shards, or cuts, whose first line has their type."""
     if path.is_dir() or path.name.endswith(".gz"):
         return True
     try:

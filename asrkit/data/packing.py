@@ -1,4 +1,4 @@
-"""Packing a corpus into shards: lhotse's Shar, tars of audio beside their cuts, with an index."""
+"""Packer of a corpus into shards: lhotse's Shar, tars of audio beside their cuts, with an index."""
 
 import gzip
 import io
@@ -33,20 +33,20 @@ COPIED = (".flac", ".wav", ".ogg", ".opus", ".mp3")  # formats that are read fro
 def pack(cuts: Iterable[Cut], output: Path, shard_size: int, left_out: list[LeftOut]) -> Index:
     """Write utterances with their audio into shards in a new folder, with their index.
 
-    A file that is one utterance is copied as it is; a part of one, and what is not in COPIED,
-    is written anew in a format that holds every sample. After an error the folder is not there.
+    A file with exactly one utterance is copied. Parts of files, and formats that are not in COPIED,
+    are rewritten in a lossless format. After an error the folder does not exist.
 
     Args:
         cuts: the utterances; their order is kept.
-        output: folder.
-        shard_size: utterances in a shard.
-        left_out: those whose audio cannot be read are appended to it.
+        output: new folder.
+        shard_size: utterances per shard.
+        left_out: list to which unreadable utterances are appended.
 
     Raises:
         UserError: if the folder exists, or no utterance can be packed.
     """
     if output.exists():
-        raise UserError(f"{shown(output)} exists already; name a new folder")
+        raise UserError(f"the folder {shown(output)} exists already; name a new folder")
     output.parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(prefix=".asrkit-", dir=output.parent))
     try:
@@ -58,7 +58,7 @@ def pack(cuts: Iterable[Cut], output: Path, shard_size: int, left_out: list[Left
             write_shard(chain([first], islice(packed, shard_size - 1)), part, f"{number:06d}")
         if not number:
             raise ManifestError(
-                f"no utterance can be packed: {left_out[0] if left_out else 'none'}"
+                f"no utterance can be packed: {left_out[0] if left_out else 'the input is empty'}"
             )
         index_of(str(part))
         part.chmod(0o755)
@@ -69,7 +69,7 @@ def pack(cuts: Iterable[Cut], output: Path, shard_size: int, left_out: list[Left
 
 
 def write_shard(packed: Iterable[tuple[Cut, bytes, str]], folder: Path, number: str) -> None:
-    """A tar of pairs of audio and JSON, and the cuts."""
+    """Write a tar of pairs of audio and JSON, and the file of the cuts."""
     with (
         tarfile.open(folder / f"recording.{number}.tar", "w") as tar,
         gzip.open(folder / f"cuts.{number}.jsonl.gz", "wb") as lines,
@@ -84,17 +84,17 @@ def write_shard(packed: Iterable[tuple[Cut, bytes, str]], folder: Path, number: 
 
 
 def packable(cuts: Iterable[Cut], left_out: list[LeftOut]) -> Iterator[tuple[Cut, bytes, str]]:
-    """Each cut as a shard has it, with its audio and the suffix of its format."""
+    """Yield each cut as stored in a shard, with its audio and the suffix of its format."""
     for cut in cuts:
         try:
-            cut.id.encode()  # a lone surrogate can be no part of a name
+            cut.id.encode()  # a lone surrogate cannot be in a file name
             yield copied(cut) or converted(cut)
         except (AudioError, OSError, UnicodeEncodeError, soundfile.LibsndfileError) as error:
             left_out.append(LeftOut(cut.id, str(error)))
 
 
 def copied(cut: Cut) -> tuple[Cut, bytes, str] | None:
-    """A cut that is the whole of a file which is read from memory too, or None."""
+    """Return a cut that is a whole file in one of the COPIED formats, or None."""
     if not isinstance(cut, (MonoCut, MultiCut)):
         return None
     recording = cut.recording
@@ -114,7 +114,7 @@ def copied(cut: Cut) -> tuple[Cut, bytes, str] | None:
 
 
 def contradicts(path: Path, recording: Recording) -> bool:
-    """Whether a file has another rate or length than its recording: nothing could read a copy.
+    """Return whether a file's rate or length differs from its recording: a copy is unreadable.
 
     Raises:
         AudioError: if the file cannot be read.
@@ -126,10 +126,10 @@ def contradicts(path: Path, recording: Recording) -> bool:
 
 
 def converted(cut: Cut) -> tuple[Cut, bytes, str]:
-    """Any other cut, with every sample as it is.
+    """Return any other cut, with its audio in a lossless format.
 
     Raises:
-        AudioError: if it cannot be read.
+        AudioError: if the audio cannot be read.
     """
     samples, rate = audio_of(cut), cut.sampling_rate  # (channels, n)
     channels, num_samples = list(range(len(samples))), samples.shape[1]
@@ -145,9 +145,9 @@ def converted(cut: Cut) -> tuple[Cut, bytes, str]:
 
 
 def lossless_form(samples: np.ndarray) -> dict[str, str]:
-    """The smallest format that holds float samples (channels, n) exactly, for soundfile.
+    """Return soundfile's options for the smallest lossless format of samples (channels, n).
 
-    FLAC has at most eight channels and whole numbers within full scale; the samples of other
+    FLAC has at most eight channels, and whole numbers within full scale. The samples of other
     recordings need 32-bit floats.
     """
     if len(samples) <= MAX_FLAC_CHANNELS:
@@ -161,6 +161,6 @@ def lossless_form(samples: np.ndarray) -> dict[str, str]:
 
 
 def in_shard(recording: Recording) -> Recording:
-    """The recording with lhotse's mark of audio in a tar."""
+    """Return the recording with lhotse's marker for audio in a tar."""
     source = AudioSource(type="shar", channels=recording.channel_ids, source="")
     return fastcopy(recording, sources=[source])

@@ -1,4 +1,4 @@
-"""Recordings that a command is asked to read: files, and manifests of any kind."""
+"""The input recordings of a command: files, and manifests of any kind."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
@@ -18,15 +18,15 @@ def jobs_of(
     channel: int | Literal["split"] | None = None,
     track: int | None = None,
 ) -> list[Labelled]:
-    """The jobs of files, then of a manifest.
+    """Return the jobs for files, then those for a manifest.
 
     Args:
-        files: paths.
+        files: paths of audio files.
         manifest: path of a manifest of any kind, or None.
-        left_out: what cannot be used is appended to it.
+        left_out: list to which unusable recordings are appended.
         channel: number of the channel of each file, from 0; None for the mean of all; "split" for a
-            job of each channel.
-        track: number of the audio track of each file, from 0; None for the default one.
+            job per channel.
+        track: number of the audio track of each file, from 0; None for the default track.
     """
     jobs: list[Labelled] = []
     for path in files:
@@ -47,7 +47,7 @@ def jobs_of(
 
 
 def as_text(path: str) -> str:
-    """A path with escapes for bytes that are not UTF-8, which a file's name may hold."""
+    """Return a path as text, with escapes for bytes that are not UTF-8."""
     return path.encode("utf-8", "backslashreplace").decode()
 
 

@@ -1,4 +1,4 @@
-"""Batches of utterances of similar duration, planned on their durations alone."""
+"""Batches of utterances of similar duration, planned only from the durations."""
 
 import random
 from array import array
@@ -9,29 +9,29 @@ from typing import TypeVar
 
 import numpy as np
 
-PIECE = 1 << 16  # numbers that are Python objects at a time: each takes four times its memory
+PIECE = 1 << 16  # numbers converted to Python objects at a time: objects take 4 times the memory
 
 Item = TypeVar("Item")
 
 
 class EpochBatches:
-    """The batches of one epoch, each as the places of its utterances and a seed.
+    """The batches of one epoch, each as a seed and the indices of its utterances.
 
-    The seed is that of the batch's random draws. An epoch is planned as a whole before its first
-    batch, by durations alone: batch k is a function of (seed, epoch, k), and resuming at it reads
-    nothing of those before. All ranks of a distributed run plan the same and each takes its share,
-    so that several ranks train on the same batches as one.
+    The seed is for the batch's random draws. An epoch is planned as a whole before its first batch,
+    only from durations. Batch k depends only on (seed, epoch, k), and resuming at batch k does not
+    read the batches before. All ranks of a distributed run plan the same batches and use their
+    share, so that several ranks train on the same batches as one.
 
     Args:
-        durations: (n,) of all utterances, seconds.
+        durations: (n,) seconds of all utterances.
         max_batch_seconds: most audio in a batch, with its padding; a longer utterance is a batch
             by itself.
-        num_buckets: the utterances of a batch are within about so small a part of all, ordered by
-            duration: the more, the less padding and the less mixed.
-        seed: of the order and of each batch's random draws.
-        epoch: counted from 0.
+        num_buckets: ordered by duration, the utterances of a batch are within about one of
+            `num_buckets` equal parts of all. More buckets mean less padding and less variety.
+        seed: seed of the order and of each batch's random draws.
+        epoch: number of the epoch, from 0.
         start: index of the first batch.
-        rank: this rank, which takes the batches start + rank, start + rank + world_size, …
+        rank: this rank, which uses the batches start + rank, start + rank + world_size, …
         world_size: number of ranks.
     """
 
@@ -59,15 +59,15 @@ class EpochBatches:
 
     @property
     def num_batches(self) -> int:
-        """Number of batches of the epoch on all ranks, with those before the first."""
+        """The number of batches of the epoch on all ranks, including those before `start`."""
         return len(self.planned[2])
 
     @cached_property
     def planned(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The epoch: all places, where in them each batch begins, and the order of the batches.
+        """The indices (n,), the begins of batches (batches + 1,), the order of batches (batches,).
 
-        Utterances are ordered by duration and a random shift, cut into batches, and these shuffled:
-        so every part of the epoch is alike. (n,), (batches + 1,) and (batches,).
+        Utterances are ordered by duration plus a random shift and split into batches, which are
+        then shuffled. All parts of the epoch are therefore alike.
         """
         draw = random.Random(f"{self.seed}-{self.epoch}")
         count = len(self.durations)
@@ -82,17 +82,17 @@ class EpochBatches:
 
 
 def shuffled(count: int, draw: random.Random) -> np.ndarray:
-    """The numbers from 0 to `count` - 1, shuffled: (count,) uint32."""
+    """Return the numbers 0 to `count` - 1, shuffled: (count,) uint32."""
     numbers = array("I", range(count))
     draw.shuffle(numbers)
     return np.frombuffer(numbers, np.uint32) if count else np.zeros(0, np.uint32)
 
 
 def within(durations: np.ndarray, max_batch_seconds: float) -> np.ndarray:
-    """Where batches of utterances in this order begin, each as large as it may be with its padding.
+    """Split utterances in this order into the largest batches that the limit allows with padding.
 
     Returns:
-        (batches + 1,): the last number is that of all utterances.
+        The begins of the batches, (batches + 1,); the last is the number of utterances.
     """
     begins, first, longest = array("Q", [0]), 0, 0.0
     pieces = (durations[i : i + PIECE].tolist() for i in range(0, len(durations), PIECE))
@@ -110,12 +110,12 @@ def within(durations: np.ndarray, max_batch_seconds: float) -> np.ndarray:
 def by_length(
     items: Iterable[Item], seconds: Callable[[Item], float], batch_seconds: float
 ) -> Iterator[list[Item]]:
-    """Batches of items of similar length, the longest first; of one if it is longer than a batch.
+    """Yield batches of items of similar length, the longest first; each has at least one item.
 
     Args:
         items: recordings.
-        seconds: how long one is.
-        batch_seconds: audio in a batch at most, all of them as long as its longest.
+        seconds: function that returns the length of an item.
+        batch_seconds: most seconds in a batch, counting every item as long as the longest.
     """
     waiting = sorted(items, key=seconds)
     while waiting:

@@ -1,4 +1,4 @@
-"""Reading parts of files in a folder, on a disk or in an object store."""
+"""Readers of parts of files in a folder, on a disk or in an object store."""
 
 import os
 from typing import BinaryIO, NamedTuple
@@ -13,14 +13,14 @@ WHEN = ("mtime", "ETag", "etag", "md5Hash", "LastModified", "updated", "created"
 
 
 class Stamp(NamedTuple):
-    """What tells that a file has changed."""
+    """The state of a file, to detect changes."""
 
     size: int  # bytes
-    when: str  # its time of change, or a store's own mark
+    when: str  # time of the last change, or the store's own marker
 
 
 class Folder(NamedTuple):
-    """A folder: a path, or a URL as s3://bucket/folder, whose package must be installed."""
+    """A folder: a path, or a URL such as s3://bucket/folder, which needs fsspec's package."""
 
     url: str
 
@@ -29,12 +29,12 @@ class Folder(NamedTuple):
         return "://" not in self.url
 
     def located(self) -> tuple[fsspec.AbstractFileSystem, str]:
-        """The file system and the path there; of this process, for connections survive no fork."""
+        """Return the file system, opened in this process for safe forks, and the path there."""
         if self.is_local:
             return LocalFileSystem(), os.path.abspath(self.url)
         try:
             system, path = fsspec.core.url_to_fs(self.url)
-        except (ImportError, ValueError) as error:  # no package, no such protocol
+        except (ImportError, ValueError) as error:  # missing package, unknown protocol
             raise ManifestError(f"{shown(self.url, 300)} cannot be read: {error}") from None
         return system, path
 
@@ -43,11 +43,11 @@ class Folder(NamedTuple):
         return self.located()[0]
 
     def path(self, name: str) -> str:
-        """Of a file in the folder."""
+        """Return the path of a file in the folder."""
         return f"{self.located()[1]}/{name}"
 
     def stamps(self) -> dict[str, Stamp]:
-        """Of all files in the folder, by name."""
+        """Return the state of all files in the folder, by name."""
         found = self.system.ls(self.path(""), detail=True, refresh=True)
         return {
             info["name"].rpartition("/")[2]: _stamp(info)
@@ -58,18 +58,18 @@ class Folder(NamedTuple):
         return _stamp(self.system.info(self.path(name)))
 
     def open(self, name: str) -> BinaryIO:
-        """For reading on, in small pieces: of a tar in a store only the headers are wanted."""
+        """Open a file with small blocks, because only the headers of a remote tar are read."""
         return self.system.open(self.path(name), "rb", block_size=1 << 16)
 
     def read(self, name: str, start: int, size: int) -> bytes:
-        """So many bytes from `start` on.
+        """Read `size` bytes from `start` on.
 
         Raises:
-            OSError: if they cannot be read.
+            OSError: if the bytes cannot be read.
         """
         found = self.system.cat_file(self.path(name), start=start, end=start + size)
         if len(found) != size:
-            raise OSError(f"{name} ends before {start + size}")
+            raise OSError(f"{name} ends before byte {start + size}")
         return found
 
 

@@ -244,7 +244,7 @@ def test_bad_models(
         ("decode", ["--chunk", "40", "x.wav"], "unrecognized arguments: --chunk"),
         ("decode", ["--chunck-ms=40", "x.wav"], "did you mean --chunk-ms?"),
         ("decode", ["--postprocess", "shout", "x.wav"], "no postprocess 'shout'"),
-        ("decode", ["--manifest", "none.jsonl"], "no manifest none.jsonl"),
+        ("decode", ["--manifest", "none.jsonl"], "none.jsonl does not exist"),
         (
             "stream",
             ["--file", "x.wav", "--packet-ms", "0"],

@@ -65,5 +65,5 @@ def test_lhotse_alone_reads_any_rate_while_a_thread_reads(
         thread.start()
         thread.join()
         assert found[0].shape == (1, 4000)
-        with pytest.raises(audio.AudioError, match="the manifest says 16000 Hz"):
+        with pytest.raises(audio.AudioError, match="the manifest has 16000 Hz"):
             cuts["8000"].load_audio()

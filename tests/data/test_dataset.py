@@ -122,7 +122,7 @@ def test_a_sample_rate_that_is_not_the_files(change: str, tmp_path: Path) -> Non
         with pytest.raises(audio.AudioError) as error:
             load_samples(changes[change](cut))
         assert str(error.value) == (
-            f"{path}: the manifest says 8000 Hz, the file has 16000 Hz: remove sample_rate from "
+            f"{path}: the manifest has 8000 Hz, the file has 16000 Hz: remove sample_rate from "
             "its line, or correct it (sampling_rate in lhotse's cuts)"
         )
 
@@ -134,7 +134,7 @@ def test_a_length_that_is_not_the_files(seconds: float, tmp_path: Path) -> None:
     (cut,) = load_cuts(write_manifest(tmp_path / "m.jsonl", line | {"sample_rate": 16000}), [])
     with pytest.raises(audio.AudioError) as error:
         load_samples(cut)
-    assert str(error.value).startswith(f"{path} has 2.00 s, which is not the length that the")
+    assert str(error.value).startswith(f"{path} has 2.00 s, which is not the length in the")
     assert "remove sample_rate" in str(error.value)
     assert "Lhotse" not in str(error.value)
     (cut,) = load_cuts(write_manifest(tmp_path / "m.jsonl", line), [])  # what it says to do

@@ -26,7 +26,7 @@ FILES: dict[str, tuple[str | bytes, str]] = {
     "wenet.list": ('{"key": "a", "wav": "x.wav", "txt": "no"}', "looks like a WeNet list"),
     "array.json": (json.dumps([PLAIN, PLAIN]), "looks like a JSON array"),
     "pretty.json": (json.dumps([PLAIN], indent=1), "looks like a JSON array"),
-    "brain.json": (json.dumps({"a": PLAIN, "b": PLAIN}), "as SpeechBrain and ESPnet have"),
+    "brain.json": (json.dumps({"a": PLAIN, "b": PLAIN}), "as in SpeechBrain and ESPnet"),
     "brain2.json": (json.dumps({"a": PLAIN}, indent=2), "looks like JSON over several lines"),
     "train.parquet": (b"PAR1\x15\x04" + bytes(range(256)) * 9, "looks like a parquet file"),
     "data.arrow": (b"\xff\xff\xff\xff\x10\0\0\0" + b"\n" * 99, "looks like an Arrow stream"),
@@ -89,7 +89,7 @@ def test_a_file_of_another_kind_is_named(name: str, tmp_path: Path) -> None:
         (["wav.scp", "text"], "looks like a data folder of Kaldi"),
         (["dataset_info.json", "data-0.arrow"], "looks like a dataset of Hugging Face"),
         (["recordings.jsonl.gz", "supervisions.jsonl.gz"], "looks like lhotse's recordings"),
-        (["train.jsonl"], "name one in it, such as"),
+        (["train.jsonl"], "name a manifest in it, such as"),
     ],
 )
 def test_a_folder_without_shards_is_named(names: list[str], expected: str, tmp_path: Path) -> None:
@@ -128,5 +128,5 @@ def test_other_keys_are_named_once(tmp_path: Path, caplog: pytest.LogCaptureFixt
     for _ in range(2):
         assert len(list(read_manifest(path, []))) == 3
         assert len(load_cuts(path, [])) == 3
-    assert caplog.text.count("keys that nothing reads") == 1
+    assert caplog.text.count("unused keys, with") == 1
     assert "'gender' (2), 'state' (2), 'transcript' (2), 'offset' (2)" in caplog.text

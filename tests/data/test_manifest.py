@@ -150,7 +150,7 @@ def test_what_is_no_manifest(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     for name, message in (
         ("latin.jsonl", ":1: not JSON"),
-        ("deep.jsonl", ":1: not JSON: nested too deep"),
+        ("deep.jsonl", ":1: not JSON: nested too deeply"),
         ("cuts.jsonl.gz", "cannot be read as lhotse's"),
         ("folder", "cannot be read as lhotse's"),
     ):
@@ -191,7 +191,7 @@ def test_a_pipe_is_no_manifest(tmp_path: Path) -> None:
     """What was read of it to see what it is would be missing afterwards."""
     os.mkfifo(tmp_path / "pipe.jsonl")
     for name in (tmp_path / "pipe.jsonl", Path("/dev/zero")):
-        with pytest.raises(ManifestError, match=f"{name} is no file"):
+        with pytest.raises(ManifestError, match=f"{name} is not a file"):
             load_cuts(name, [])
 
 
@@ -282,7 +282,7 @@ def hostile_cuts(folder: Path) -> dict[str, dict[str, object]]:
 
 
 NAMES = list(hostile_cuts(Path("folder")))
-MESSAGES = {"command": "'command': only file and memory", "url": "'url': only", "other": "'pipe'"}
+MESSAGES = {"command": "type file or memory, got 'command'", "url": "got 'url'", "other": "'pipe'"}
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "jsonl.gz", "json.gz", "yaml.gz"])

@@ -57,8 +57,8 @@ def test_a_channel_of_a_manifest_is_read_and_packed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ({"sample_rate": 8000}, "the manifest says 8000 Hz, the file has 16000 Hz"),
-        ({"sample_rate": 16000, "duration": 2.0}, "has 1.00 s, which is not the length that"),
+        ({"sample_rate": 8000}, "the manifest has 8000 Hz, the file has 16000 Hz"),
+        ({"sample_rate": 16000, "duration": 2.0}, "has 1.00 s, which is not the length in"),
     ],
 )
 def test_a_file_that_its_manifest_contradicts_is_not_packed(

@@ -135,7 +135,7 @@ def test_what_is_no_result_is_decoded_again(kind: str, command: list[str], capsy
     status = run("decode", *command, *SHARDED)
     if kind == "a pipe":  # which is not for us to remove
         assert status == 2
-        assert "is no file" in capsys.readouterr().err
+        assert "is not a file" in capsys.readouterr().err
         return
     assert Path("out/all.txt").read_text() == text
     assert not files()[0].is_symlink()

@@ -1,8 +1,8 @@
-"""Checks of a corpus before it is trained on (`asrkit data check`).
+"""Checks of a corpus before training (`asrkit data check`).
 
-`reading` turns manifests into facts, with the measurements of `sound`. `utterance`, `texts`,
-`corpus` and `spelling` are lists of checks, functions from facts to findings. `report` prints the
-findings, and `clean` writes a manifest without the errors.
+`measure` turns manifests into facts, with the measurements of `sound`. `utterance_checks`, `texts`,
+`corpus_checks` and `spelling` have lists of checks: functions from facts to findings. `report`
+prints the findings, and `clean` writes a manifest without the errors.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ __all__ = ["ADVICE", "Facts", "Finding", "Rules", "examine"]
 
 OF_UTTERANCES = [*UTTERANCE_CHECKS, *TEXT_CHECKS]
 OF_CORPORA = [*CORPUS_CHECKS, *SPELLING_CHECKS]
-# What to do about the findings of each check; "line" is the check of `reading`.
+# Advice for the findings of each check; "line" is the check of `measure`.
 ADVICE = {
     **{check.name: check.advice for check in OF_UTTERANCES},
     **{check.name: check.advice for check in OF_CORPORA},
@@ -26,7 +26,7 @@ ADVICE = {
 
 
 def examine(facts: Sequence[Facts], rules: Rules) -> list[Finding]:
-    """The findings of all checks, in their order."""
+    """Return the findings of all checks, in the order of the checks."""
     found: list[Finding] = []
     for check in OF_UTTERANCES:
         messages = ((each, check.find(each, rules)) for each in facts)

@@ -1,4 +1,4 @@
-"""Writing a manifest without its bad lines."""
+"""Writer of a manifest without its bad lines."""
 
 import json
 import os
@@ -10,9 +10,9 @@ from asrkit.data.manifest import lines_of
 
 
 def write_clean(manifest: str, output: str, bad_lines: Container[int]) -> tuple[int, int]:
-    """Copy a manifest without some lines; returns the numbers of lines written and read.
+    """Copy a manifest without its bad lines; return the numbers of lines written and read.
 
-    Every key is kept; relative paths are changed to be relative to the new file's folder.
+    Every key is kept. Relative paths become relative to the new file's folder.
     """
     source, target = Path(manifest).parent.resolve(), Path(output).parent.resolve()
     kept = all_ = 0
@@ -26,7 +26,7 @@ def write_clean(manifest: str, output: str, bad_lines: Container[int]) -> tuple[
                 continue
             values = json.loads(line)
             values["audio"] = moved(values["audio"], source, target)
-            # A lone surrogate, in a key of the user's own, can only be written as an escape.
+            # A lone surrogate, in a key that asrkit does not read, can only be an escape.
             line = json.dumps(values, ensure_ascii=False).encode("utf-8", "backslashreplace")
             file.write(line + b"\n")
             kept += 1
@@ -34,7 +34,7 @@ def write_clean(manifest: str, output: str, bad_lines: Container[int]) -> tuple[
 
 
 def moved(audio: str, source: Path, target: Path) -> str:
-    """A path relative to the folder `source` as one relative to `target`; absolute ones stay."""
+    """Make a path relative to the folder `target`, not `source`; keep an absolute path."""
     if os.path.isabs(audio):
         return audio
     folder = (source / audio).parent.resolve()  # "linked/../x.wav" is not "x.wav"

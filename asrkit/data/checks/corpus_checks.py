@@ -1,4 +1,4 @@
-"""Checks of a whole corpus: repetitions, outliers, overlaps of its manifests."""
+"""Checks of a whole corpus: repetitions, outliers, overlaps between manifests."""
 
 import math
 import statistics
@@ -8,12 +8,12 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from asrkit import audio
 from asrkit.data.checks.facts import CorpusCheck, Facts, Found, Rules
 
-# Letters a second, spaces not counted. English is read at 12 (the median of librispeech-mini);
-# real recordings lie between 0.97 (an4: a letter, spelled) and 27 (fsdd: a digit, cut tight).
+# Letters a second, without spaces. Read English has 12 (the median of librispeech-mini). Real
+# recordings have 0.97 (an4: a spelled letter) to 27 (fsdd: a digit, cut tightly).
 SLOWEST, FASTEST = 0.3, 35.0
-DEVIATIONS = 5.0  # of log pace from the median, in robust standard deviations
+DEVIATIONS = 5.0  # allowed deviation of log pace from the median, in robust standard deviations
 LEAST_DEVIATION = 0.1  # lower bound of the standard deviation, which is 0 if all texts are equal
-LEAST_COUNT = 20  # utterances from which on the median is trusted
+LEAST_COUNT = 20  # utterances that are needed to use the median
 
 
 def repeated_ids(facts: Sequence[Facts], rules: Rules) -> Found:
@@ -34,7 +34,7 @@ def shared_audio(facts: Sequence[Facts], rules: Rules) -> Found:
 
 
 def _audio(facts: Facts) -> Hashable:
-    """A key that is equal for equal audio; None for silence, which has a check of its own."""
+    """Return a key that is equal for equal audio; None for silence, which has another check."""
     if facts.problem is not None:
         return None
     if facts.signal is not None:
@@ -54,7 +54,7 @@ def shared_ids(facts: Sequence[Facts], rules: Rules) -> Found:
 
 
 def shared_speakers(facts: Sequence[Facts], rules: Rules) -> Found:
-    """One finding for each speaker and manifest."""
+    """Find speakers of two manifests, with a finding for each speaker and manifest."""
     count = Counter((f.manifest, f.utterance.speaker) for f in facts)
     named = set()
     for first, again in _repeats(facts, lambda f: f.utterance.speaker):
@@ -66,7 +66,7 @@ def shared_speakers(facts: Sequence[Facts], rules: Rules) -> Found:
 
 
 def shared_texts(facts: Sequence[Facts], rules: Rules) -> Found:
-    """Texts in two manifests, with their share: commands recur, sentences should not."""
+    """Find texts of two manifests, with their share: commands recur, sentences should not."""
     pairs = [
         (first, again)
         for first, again in _repeats(facts, lambda f: rules.encode.normalize(f.text) or None)
@@ -84,7 +84,7 @@ def shared_texts(facts: Sequence[Facts], rules: Rules) -> Found:
 def _repeats(
     facts: Sequence[Facts], key: Callable[[Facts], Hashable]
 ) -> Iterator[tuple[Facts, Facts]]:
-    """Pairs of the first utterance with a key and a later one with the same key; None is no key."""
+    """Yield pairs of the first and a later utterance with the same key; skip the key None."""
     seen: dict[Hashable, Facts] = {}
     for each in facts:
         value = key(each)
@@ -94,7 +94,7 @@ def _repeats(
 
 
 def odd_pace(facts: Sequence[Facts], rules: Rules) -> Found:
-    """Outliers in letters a second: a wrong text, a recording cut short, a long silence."""
+    """Find outliers in letters a second: a wrong text, a truncated recording, a long silence."""
     paces = {}
     for i, each in enumerate(facts):
         letters = len("".join(rules.encode.normalize(each.text).split()))
@@ -114,12 +114,12 @@ def odd_pace(facts: Sequence[Facts], rules: Rules) -> Found:
 
 
 def mixed_rates(facts: Sequence[Facts], rules: Rules) -> Found:
-    """Rates are resampled, but a recording at 8 kHz has nothing above 4 kHz."""
+    """Find unusual rates: all are resampled, but a recording at 8 kHz has nothing above 4 kHz."""
     return _minority(facts, "Hz", lambda f: f.sample_rate)
 
 
 def low_rates(facts: Sequence[Facts], rules: Rules) -> Found:
-    """Rates at which the upper mel bins hold nothing but the rest that a resampler leaves."""
+    """Find rates at which the upper mel bins contain only the residue of resampling."""
     groups: dict[tuple[str, int], list[Facts]] = {}
     for each in facts:
         if each.sample_rate is not None and each.sample_rate < audio.SAMPLE_RATE:
@@ -132,12 +132,12 @@ def low_rates(facts: Sequence[Facts], rules: Rules) -> Found:
             yield (
                 its[0],
                 f"{len(its)} of {count[manifest]} recordings at {rate} Hz: the upper {above} of "
-                f"{frontend.num_mels} mel bins hold only what the resampler leaves",
+                f"{frontend.num_mels} mel bins contain only the residue of resampling",
             )
 
 
 def mixed_channels(facts: Sequence[Facts], rules: Rules) -> Found:
-    """Other numbers of channels than most have: training averages the channels."""
+    """Find unusual numbers of channels: training averages the channels."""
     return _minority(facts, "channels", lambda f: f.header.num_channels if f.header else None)
 
 
@@ -151,24 +151,24 @@ def _minority(facts: Sequence[Facts], unit: str, value: Callable[[Facts], int | 
 
 CORPUS_CHECKS: list[CorpusCheck] = [
     CorpusCheck("id", "error", "ids that occur twice in a manifest", repeated_ids,
-        "give each line an id of its own"),
+        "use a different id in each line"),
     CorpusCheck("audio-twice", "warning", "the same audio twice in a manifest", repeated_audio,
-        "keep one line of each; where the texts differ, one of them is wrong"),
+        "keep one line of each; if the texts differ, one of them is wrong"),
     CorpusCheck("pace", "warning", "unusually many or few letters a second", odd_pace,
-        "listen to them: the text is another recording's, or only a part of what is said"),
+        "listen to them: the text may belong to another recording, or be incomplete"),
     CorpusCheck("audio-overlap", "warning", "audio of an earlier manifest", shared_audio,
-        "remove it from one of them: its score says nothing about new recordings"),
+        "remove it from one manifest: scores of trained recordings do not predict new ones"),
     CorpusCheck("speaker-overlap", "warning", "speakers of an earlier manifest", shared_speakers,
-        "split by speaker: scores of known voices say nothing about new ones"),
+        "split by speaker: scores of trained voices do not predict those of new voices"),
     CorpusCheck("text-overlap", "note", "texts of an earlier manifest", shared_texts,
         "fine for commands; sentences should be new in dev"),
     CorpusCheck("id-overlap", "note", "ids of an earlier manifest", shared_ids,
         "rename them if the recordings differ: reports name utterances by id"),
     CorpusCheck("low-rate", "note", "sample rates below 16 kHz", low_rates,
-        "if all audio is of this rate, model.frontend.high_frequency at half of it leaves no "
-        "mel bin empty"),
+        "if all audio has this rate, set model.frontend.high_frequency to half of it to use all "
+        "mel bins"),
     CorpusCheck("sample-rates", "note", "sample rates differ", mixed_rates,
-        "nothing: all are resampled to 16 kHz; see that one speaker or label has not one rate"),
+        "nothing: all are resampled to 16 kHz; but no speaker or label should have its own rate"),
     CorpusCheck("channels", "note", "numbers of channels differ", mixed_channels,
-        "nothing if all channels hold the same voice: training averages them"),
+        "nothing, if all channels have the same voice: training averages them"),
 ]  # fmt: skip

@@ -8,7 +8,7 @@ from asrkit.audio.reading import AudioInfo
 from asrkit.data.dataset import TextEncoder
 from asrkit.data.manifest import Utterance
 
-# error: training leaves the utterance out, or learns something wrong. warning: usable, but suspect.
+# error: training skips the utterance, or learns something wrong. warning: usable, but suspect.
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
@@ -16,28 +16,28 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 class Signal(NamedTuple):
     """Measurements of an utterance's samples; full scale is 1."""
 
-    seconds: float  # of audio that could be read
+    seconds: float  # seconds of readable audio
     peak: float  # half of the distance from the lowest to the highest sample
-    rms: float  # around the mean
+    rms: float  # root mean square around the mean
     mean: float
     clipped: float  # share of samples at full scale in runs of three or more
     not_finite: int  # number of samples
-    digest: bytes  # equal for equal samples, whatever the file format
+    digest: bytes  # equal for equal samples, in any file format
     quiet: tuple[float, float] = (0.0, 0.0)  # start and end of the longest quiet stretch, s
-    highest_hz: float | None = None  # with sound; None if not known
-    mix_db: float = 0.0  # level of the mix of its channels, see `audio.reading.mix_db`
+    highest_hz: float | None = None  # highest frequency with sound; None if unknown
+    mix_db: float = 0.0  # level of the mix of the channels, see `audio.reading.mix_db`
 
 
 class Facts(NamedTuple):
-    """What is known of an utterance: by its manifest, its file's header, and its samples."""
+    """Facts of an utterance, from its manifest, its file's header, and its samples."""
 
     manifest: str
     line: int  # from 1
     utterance: Utterance  # with `audio` relative to the working directory
-    header: AudioInfo | None = None  # None: not readable, or audio inside a lhotse manifest
-    signal: Signal | None = None  # None: not readable, or not decoded
-    problem: str | None = None  # why the audio cannot be read
-    notes: tuple[str, ...] = ()  # parts of the file that are not read, a line each
+    header: AudioInfo | None = None  # None if unreadable, or for audio inside a lhotse manifest
+    signal: Signal | None = None  # None if unreadable or not decoded
+    problem: str | None = None  # reason why the audio cannot be read
+    notes: tuple[str, ...] = ()  # parts of the file that are not read, one line each
 
     @property
     def text(self) -> str:
@@ -45,17 +45,17 @@ class Facts(NamedTuple):
 
     @property
     def sample_rate(self) -> int | None:
-        """The rate in Hz, by the file's header or the manifest; None if unknown."""
+        """The sample rate in Hz, from the file's header or the manifest; None if unknown."""
         return self.header.sample_rate if self.header else self.utterance.sample_rate
 
     @property
     def file_seconds(self) -> float | None:
-        """Length of the whole file, by its header."""
+        """The length of the whole file, from its header."""
         return self.header and self.header.num_samples / self.header.sample_rate
 
     @property
     def seconds(self) -> float | None:
-        """Length of the utterance, by its samples, the header or the manifest; None if unknown."""
+        """The utterance's length, from samples, header or manifest; None if unknown."""
         if self.problem:
             return None
         if self.signal:
@@ -68,7 +68,7 @@ class Facts(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """The settings by which a corpus is judged."""
+    """The settings that a corpus is checked against."""
 
     encode: TextEncoder
     min_seconds: float
@@ -81,16 +81,16 @@ Find = TypeVar("Find")
 
 @dataclass(frozen=True)
 class Check(Generic[Find]):
-    """A function from facts to findings, and the name, severity and meaning of its findings."""
+    """A function from facts to findings, with the name, severity and meaning of the findings."""
 
     name: str
     severity: Severity
     meaning: str
     find: Find
-    advice: str  # what a user can do about its findings
+    advice: str  # advice for users
 
 
-Found = Iterator[tuple[Facts, str]]  # utterances with what is wrong with them
+Found = Iterator[tuple[Facts, str]]  # utterances and messages
 UtteranceCheck = Check[Callable[[Facts, Rules], str | None]]
 CorpusCheck = Check[Callable[[Sequence[Facts], Rules], Found]]
 
@@ -104,7 +104,7 @@ class Finding(NamedTuple):
     manifest: str
     line: int
     id: str
-    message: str  # with the value that is wrong
+    message: str  # has the wrong value
 
     @classmethod
     def of(cls, check: Check[Any], facts: Facts, message: str) -> "Finding":

@@ -1,4 +1,4 @@
-"""From manifests to facts. Bad lines become findings; audio that cannot be read is a fact."""
+"""Readers that turn manifests into facts. Bad lines become findings; unreadable audio is a fact."""
 
 import hashlib
 from collections import Counter
@@ -32,29 +32,29 @@ from asrkit.data.manifest import (
 )
 
 FULL_SCALE = 0.99  # 8-bit audio ends at 0.992
-BLOCK_SECONDS = 30.0  # so that an hour of audio is never in memory at once
+BLOCK_SECONDS = 30.0  # limits the memory for an hour of audio
 
 
 class ManifestEntry(NamedTuple):
-    """An utterance whose audio is still to be read."""
+    """An utterance before its audio is read."""
 
     manifest: str
     line: int
     utterance: Utterance
-    cut: Cut | None = None  # of a lhotse manifest
+    cut: Cut | None = None  # only for a lhotse manifest
 
 
 def read_entries(
     path: str, bad_lines: list[Finding]
 ) -> list[ManifestEntry] | Iterator[ManifestEntry]:
-    """The utterances of a manifest; lhotse's, which may hold their audio, are read one by one.
+    """Read the utterances of a manifest; lhotse's, which may have their audio, one at a time.
 
     Args:
-        path: of the manifest.
-        bad_lines: findings of lines that are no utterance are appended to it.
+        path: path of the manifest.
+        bad_lines: list to which findings of invalid lines are appended.
 
     Raises:
-        ManifestError: if it is missing, has no lines, or is not a manifest.
+        ManifestError: if the file is missing, empty, or not a manifest.
     """
     refuse_foreign(Path(path))
     if is_lhotse(Path(path)):
@@ -66,15 +66,15 @@ def read_entries(
         except ValueError as error:
             bad_lines.append(bad_line(path, number, error))
     if not entries and len(bad_lines) == bad:
-        raise ManifestError(f"{path} is empty: a manifest has an utterance a line")
+        raise ManifestError(f"{path} is empty: a manifest has one utterance per line")
     name_unused(Path(path), unused)
     return entries
 
 
 def bad_line(path: str, number: int, error: ValueError) -> Finding:
-    """The finding of a line that is no utterance."""
+    """Return the finding of an invalid line."""
     return Finding(
-        "line", "error", "lines that are no utterance", path, number, "", what_is_wrong(error)
+        "line", "error", "lines that are not an utterance", path, number, "", what_is_wrong(error)
     )
 
 
@@ -86,7 +86,7 @@ def _lhotse_entries(path: str) -> Iterator[ManifestEntry]:
 def inspect_all(
     entries: Iterable[ManifestEntry], jobs: int = 1, decode: bool = True, window: int = 64
 ) -> Iterator[Facts]:
-    """The facts of all utterances, in order, read by `jobs` threads: decoding frees the GIL."""
+    """Yield the facts of all utterances, in order, read by `jobs` threads."""
     entries = iter(entries)
     with ThreadPoolExecutor(jobs) as pool:
         while part := list(islice(entries, window * jobs)):
@@ -94,7 +94,7 @@ def inspect_all(
 
 
 def inspect(entry: ManifestEntry, decode: bool = True) -> Facts:
-    """The facts of an utterance, from its audio or the error that reading it raises."""
+    """Return the facts of an utterance, from its audio or the error in reading the audio."""
     manifest, line, utterance, cut = entry
     header = signal = problem = None
     notes: list[str] = []
@@ -113,9 +113,9 @@ def inspect(entry: ManifestEntry, decode: bool = True) -> Facts:
 
 
 def _blocks(file: AudioFile, utterance: Utterance) -> Iterator[np.ndarray]:
-    """The samples (n, channels) of an utterance that are inside the file.
+    """Yield the samples (n, channels) of an utterance that are inside the file.
 
-    Unlike `audio.blocks`, no error for a part that is outside: a check reports it.
+    Unlike `audio.blocks`, a part outside the file is not an error here: a check reports it.
     """
     rate, start, end = file.sample_rate, utterance.start or 0.0, file.count()
     first = round(min(start * rate, end))
@@ -129,12 +129,12 @@ def _blocks(file: AudioFile, utterance: Utterance) -> Iterator[np.ndarray]:
 
 
 def measure(blocks: Iterable[np.ndarray], rate: int) -> Signal | None:
-    """The signal of one recording, blocks (n, channels) at `rate` Hz; None without a sample."""
+    """Measure one recording, given as blocks (n, channels) at `rate` Hz; None without samples."""
     digest = hashlib.blake2b(digest_size=16)
     low, high, total, squares = float("inf"), -float("inf"), 0.0, 0.0
     frames = size = clipped = not_finite = 0
     sound = Sound(rate)
-    channels: np.ndarray | float = 0.0  # energy of each
+    channels: np.ndarray | float = 0.0  # energy of each channel
     for block in blocks:
         digest.update(block.tobytes())
         finite = np.isfinite(block)
@@ -142,7 +142,7 @@ def measure(blocks: Iterable[np.ndarray], rate: int) -> Signal | None:
             not_finite += int(np.count_nonzero(~finite))
             block = np.where(finite, block, np.float32(0))
         clipped += in_runs(np.abs(block) >= FULL_SCALE)
-        mono = block.mean(axis=1, dtype=np.float64)  # as training mixes it down
+        mono = block.mean(axis=1, dtype=np.float64)  # the same mix as in training
         channels = channels + np.square(block, dtype=np.float64).sum(axis=0)
         low, high = min(low, float(mono.min())), max(high, float(mono.max()))
         total, squares = total + float(mono.sum()), squares + float(mono @ mono)
@@ -166,7 +166,7 @@ def measure(blocks: Iterable[np.ndarray], rate: int) -> Signal | None:
 
 
 def in_runs(high: np.ndarray) -> int:
-    """The number of true values, (n, channels), in runs of three or more samples of a channel."""
+    """Count the true values (n, channels) in runs of three or more samples of a channel."""
     if not high.any():
         return 0
     threes = high[:-2] & high[1:-1] & high[2:]

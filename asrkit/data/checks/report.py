@@ -1,4 +1,4 @@
-"""The findings as text and as JSON."""
+"""Output of the findings as text and as JSON."""
 
 import shutil
 import sys
@@ -50,11 +50,11 @@ def by_manifest(
 
 
 def table(findings: Sequence[Finding]) -> str:
-    """Findings by check, the worst first, one line each: severity, count, meaning, examples."""
+    """Format findings, a line for each check, worst first: severity, count, meaning, examples."""
     kinds: dict[str, list[Finding]] = {}
     for finding in sorted(findings, key=lambda f: SEVERITIES.index(f.severity)):
         kinds.setdefault(finding.check, []).append(finding)
-    # Lines are cut to the width of a terminal, but not in a file.
+    # Lines are truncated to the width of a terminal, but not in a file.
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
     meanings = max((len(found[0].meaning) for found in kinds.values()), default=0)
     lines = []
@@ -68,7 +68,7 @@ def table(findings: Sequence[Finding]) -> str:
 
 
 def advice(findings: Sequence[Finding]) -> str:
-    """What to do about the findings, one line for each check, the worst first."""
+    """Format the advice for the findings, a line for each check, the worst first."""
     kinds = {f.check: f for f in sorted(findings, key=lambda f: SEVERITIES.index(f.severity))}
     lines = (f"  {each.meaning}: {ADVICE[name]}" for name, each in kinds.items())
     return "\n".join(["what to do", *lines])
@@ -79,7 +79,7 @@ def _example(finding: Finding) -> str:
 
 
 def listed(finding: Finding) -> str:
-    """A finding in one line, as compilers print theirs: file, line, severity, check, message."""
+    """Format a finding in a line, as compilers do: file, line, severity, check, message."""
     where = f"{finding.manifest}:{finding.line}: {finding.severity}: {finding.check}"
     return (
         f"{where}: {finding.id}: {finding.message}" if finding.id else f"{where}: {finding.message}"
@@ -87,7 +87,7 @@ def listed(finding: Finding) -> str:
 
 
 def columns(totals_of: dict[str, Totals]) -> str:
-    """The totals as a table, a column for each manifest."""
+    """Format the totals as a table, with a column for each manifest."""
     rows = [["", *totals_of]]
     for name in Totals._fields:
         values = [getattr(each, name) for each in totals_of.values()]

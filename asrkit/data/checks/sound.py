@@ -4,30 +4,30 @@ import numpy as np
 
 from asrkit.audio import SAMPLE_RATE
 
-FRAME_S = 0.05  # of a level
-LOUD_FRAMES = 5  # the loudest, of which the quietest is how loud the recording is
-QUIET_DB, QUIETEST = -30.0, 1e-4  # beside that; amplitude of what is quiet in any recording
+FRAME_S = 0.05  # seconds of audio per level
+LOUD_FRAMES = 5  # the loudness of a recording is the level of its fifth loudest frame
+QUIET_DB, QUIETEST = -30.0, 1e-4  # quiet levels: below the loudness; amplitude in any recording
 WINDOW = 1024  # samples of a spectrum
-LOWEST_HZ = 200.0  # of speech, above hum
+LOWEST_HZ = 200.0  # lowest frequency of speech, above hum
 SMOOTHING_HZ = 100.0
-# Below the strongest frequency. With this bound the sound of 2365 real recordings of three corpora
-# reaches 6.6 kHz or more; resamplers from 8 kHz leave less than this above 5.3 kHz.
+# Relative to the strongest frequency. With this bound, 2365 real recordings of three corpora have
+# sound up to 6.6 kHz or more. Resampling from 8 kHz leaves lower levels above 5.3 kHz.
 EMPTY_DB = -55.0
-TOP_HZ = 7700.0  # a good low-pass filter before 16 kHz may begin here
+TOP_HZ = 7700.0  # a good low-pass filter for 16 kHz may begin here
 
 
 class Sound:
     """Measurements of one recording's mono samples.
 
     Args:
-        rate: of the samples, in Hz.
+        rate: sample rate in Hz.
     """
 
     def __init__(self, rate: int) -> None:
         self.rate = rate
         self.frame = max(1, round(FRAME_S * rate))
-        self.rest = np.zeros(0)  # samples that do not fill a frame yet
-        self.waiting = np.zeros(0)  # nor a window
+        self.rest = np.zeros(0)  # samples of an incomplete frame
+        self.waiting = np.zeros(0)  # samples of an incomplete window
         self.levels: list[np.ndarray] = []  # mean squares
         self.spectrum = np.zeros(WINDOW // 2 + 1)
         self.shape = np.hanning(WINDOW)
@@ -40,7 +40,7 @@ class Sound:
         self.spectrum += np.square(np.abs(np.fft.rfft(windows * self.shape, axis=1))).sum(axis=0)
 
     def quiet(self) -> tuple[float, float]:
-        """The longest stretch that is quiet beside the rest: where it begins and ends, seconds."""
+        """Return the start and the end in seconds of the longest quiet stretch."""
         levels = np.sqrt(np.concatenate([np.zeros(0), *self.levels]))
         if not len(levels):
             return 0.0, 0.0
@@ -53,7 +53,7 @@ class Sound:
         return float(first * self.frame / self.rate), float(last * self.frame / self.rate)
 
     def highest_hz(self) -> float | None:
-        """The highest frequency with sound, up to TOP_HZ; None where it cannot be measured."""
+        """Return the highest frequency with sound, up to TOP_HZ; None if it cannot be measured."""
         hertz = np.arange(len(self.spectrum)) * self.rate / WINDOW
         width = max(1, round(SMOOTHING_HZ * WINDOW / self.rate))
         smooth = np.convolve(self.spectrum, np.ones(width) / width, "same")
@@ -65,6 +65,6 @@ class Sound:
 
 
 def whole(samples: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """The samples in rows of `size`, and those that do not fill another row."""
+    """Return the samples in rows of `size`, and the rest, which does not fill a row."""
     count = len(samples) // size * size
     return samples[:count].reshape(-1, size), samples[count:]

@@ -1,4 +1,4 @@
-"""Checks of the spelling of all texts of a corpus: one word, one letter and one sign, one form."""
+"""Checks of the spelling in a corpus: each word, letter and sign should have only one form."""
 
 import statistics
 from collections import Counter
@@ -9,13 +9,13 @@ from asrkit.data.checks.texts import ALPHABETS, WORD, alphabet, marks_in
 from asrkit.errors import shown
 from asrkit.text import WordTokenizer
 
-FORMS = ("'’‘ʼ＇′´`ʹ", "-‐‑", '"“”„‟«»″＂')  # signs of one meaning, the usual one first
-FEW, OFTEN = 0.1, 5.0  # share of letters; median number of utterances that have a label
-SHORTEST = 3  # letters of a word whose forms are compared: "US" and "us" are two words
+FORMS = ("'’‘ʼ＇′´`ʹ", "-‐‑", '"“”„‟«»″＂')  # signs with the same meaning, the usual one first
+FEW, OFTEN = 0.1, 5.0  # share of letters; median number of utterances per label
+SHORTEST = 3  # letters of the shortest compared word: "US" and "us" are two words
 
 
 def style(text: str) -> str | None:
-    """The case of a text; None without letters that have cases, or with one such letter."""
+    """Return the case of a text; None for texts with no letter or only one upper-case letter."""
     letters = [c for c in text if c.isupper() or c.islower()]
     upper = sum(c.isupper() for c in letters)
     if upper == 0:
@@ -26,7 +26,7 @@ def style(text: str) -> str | None:
 
 
 def other_case(facts: Sequence[Facts], rules: Rules) -> Found:
-    """Texts in another case than most texts of the first manifest, and words in capitals.
+    """Find texts in another case than most texts of the first manifest, and words in capitals.
 
     Mixed case is not compared: names have capitals in the middle of sentences.
     """
@@ -49,7 +49,7 @@ def other_case(facts: Sequence[Facts], rules: Rules) -> Found:
 
 
 def some_punctuation(facts: Sequence[Facts], rules: Rules) -> Found:
-    """Punctuation in less than half of the texts of the first manifest: it is not their style."""
+    """Find punctuation, if less than half of the first manifest's texts have punctuation."""
     if not _punctuated(facts):
         for each in facts:
             if marks := marks_in(each.text).get("punctuation"):
@@ -57,7 +57,7 @@ def some_punctuation(facts: Sequence[Facts], rules: Rules) -> Found:
 
 
 def all_punctuation(facts: Sequence[Facts], rules: Rules) -> Found:
-    """Punctuation as the style of the texts: one finding for each manifest."""
+    """Find punctuation, if at least half of the first manifest's texts have it, once a manifest."""
     if not _punctuated(facts):
         return
     for manifest in dict.fromkeys(each.manifest for each in facts):
@@ -70,20 +70,21 @@ def all_punctuation(facts: Sequence[Facts], rules: Rules) -> Found:
 
 
 def _punctuated(facts: Sequence[Facts]) -> bool:
-    """Whether at least half of the texts of the first manifest have punctuation."""
+    """Return whether at least half of the texts of the first manifest have punctuation."""
     texts = [each for each in facts if each.text and _first(each, facts)]
     return 2 * sum("punctuation" in marks_in(each.text) for each in texts) >= max(1, len(texts))
 
 
 def _first(each: Facts, facts: Sequence[Facts]) -> bool:
-    """Whether an utterance is of the first manifest, whose texts are trained on."""
+    """Return whether an utterance belongs to the first manifest, which is the training set."""
     return each.manifest == facts[0].manifest
 
 
 def forms_of_signs(facts: Sequence[Facts], rules: Rules) -> Found:
-    """Apostrophes, hyphens and quotes in another form than the usual one of these texts.
+    """Find apostrophes, hyphens and quotes in another form than the usual one of these texts.
 
-    A typographic apostrophe is found though it is the only form: the next text has the plain one.
+    A typographic apostrophe is found even if it is the only form: the next text may have the plain
+    one.
     """
     texts = [rules.encode.normalize(each.text) for each in facts]
     count = Counter(c for text in texts for c in text)
@@ -102,10 +103,10 @@ def forms_of_signs(facts: Sequence[Facts], rules: Rules) -> Found:
 
 
 def rare_labels(facts: Sequence[Facts], rules: Rules) -> Found:
-    """Letters, or the words of a tokenizer of words, that one text of the first manifest has.
+    """Find letters, or words for a tokenizer of words, in only one text of the first manifest.
 
-    Only where most labels are frequent: in texts of few words all labels are rare, and so are most
-    characters of Chinese.
+    Nothing is found unless most labels are frequent: all labels are rare in texts of few words, and
+    most Chinese characters are rare too.
     """
     whole = isinstance(rules.encode.tokenizer, WordTokenizer)
     holders: dict[str, Facts] = {}
@@ -123,7 +124,7 @@ def rare_labels(facts: Sequence[Facts], rules: Rules) -> Found:
 
 
 def other_alphabet(facts: Sequence[Facts], rules: Rules) -> Found:
-    """Words in an alphabet that few letters are of, such as a Cyrillic "С" among Latin letters."""
+    """Find words in an alphabet of few letters, such as a Cyrillic "С" among Latin letters."""
     count: Counter[str] = Counter()
     for each in facts:
         text = each.text
@@ -148,14 +149,14 @@ SPELLING_CHECKS: list[CorpusCheck] = [
     CorpusCheck("case", "warning", "texts or words in another case than most", other_case,
         "set text.case to lower or upper, or write them like the others"),
     CorpusCheck("some-punctuation", "warning", "punctuation in some texts", some_punctuation,
-        "remove it, or write it in all texts: glued to a word it makes another word"),
+        "remove it, or write it in all texts: a word with a sign attached is another word"),
     CorpusCheck("signs", "warning", "two forms of one apostrophe, hyphen or quote", forms_of_signs,
-        "write one form in all texts, as a rule ' and -"),
+        "write one form in all texts, usually ' and -"),
     CorpusCheck("alphabet", "warning", "words in another alphabet than most", other_alphabet,
         "replace letters that only look alike; keep words that are spoken in that language"),
     CorpusCheck("punctuation", "note", "punctuation", all_punctuation,
-        "keep it if you want to read it: the model learns to write it, and each wrong sign makes"
-        " a wrong word in the WER; else remove it"),
+        "keep it if the model should learn to write it; each wrong sign then counts as a wrong"
+        " word in the WER; otherwise remove it"),
     CorpusCheck("rare", "note", "labels of one text only", rare_labels,
-        "too few to be learned: add texts with them, or write them otherwise"),
+        "too few to be learned: add texts with them, or spell them differently"),
 ]  # fmt: skip

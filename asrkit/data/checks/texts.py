@@ -1,7 +1,7 @@
-"""Checks of one text: characters and marks that nobody speaks, or that are not what they seem.
+"""Checks of one text: characters and marks that are not spoken, or that only look alike.
 
-A transcript becomes labels as it stands. Whatever is not spoken in its letters is therefore learned
-as noise, and counts as an error in each score.
+A transcript becomes labels without changes. Characters that are not spoken are therefore learned as
+noise, and count as errors in each score.
 """
 
 import re
@@ -13,16 +13,16 @@ from functools import lru_cache
 from asrkit.data.checks.facts import Facts, Rules, UtteranceCheck
 from asrkit.errors import shown
 
-EXAMPLES = 3  # of a text's marks in a message
+EXAMPLES = 3  # marks of a text in a message
 HTML_TAGS = "a|b|br|div|em|font|h[1-6]|hr|i|img|li|ol|p|s|span|strong|sub|sup|table|td|tr|u|ul"
-# Entities that browsers accept without ";".
+# Entities that browsers accept without ";"
 BARE_ENTITIES = "amp|lt|gt|quot|nbsp|copy|reg|[aouAOU]uml|szlig|[aeiouAEIOU](?:acute|grave|circ)"
 DOMAINS = "com|org|net|edu|gov|info|io|co|uk|de|fr|es|it|nl|at|ch|eu|ru|cn|jp"
 EMOJI = "\u2600-\u27bf\u2b00-\u2bff\ufe0f\u20e3\U0001f000-\U0001faff\U000e0020-\U000e007f"
 NUMBERS = r"\d\u00b2\u00b3\u00b9\u00bc-\u00be\u2070-\u2089\u2150-\u2189\u2460-\u24ff\u2776-\u2793"
 
-# Kinds of marks in the order in which they are removed from a text: what one kind holds, such as
-# the "@" of an address, is no longer seen by those after it.
+# Kinds of marks, in the order of their removal from a text: later kinds do not see the characters
+# of earlier kinds, such as the "@" of an address.
 MARKS: dict[str, re.Pattern[str]] = {
     "markup": re.compile(
         rf"&(?:#\d+|#x[0-9a-f]+|[a-z][a-z0-9]*);|&(?:{BARE_ENTITIES})(?![a-z0-9])"
@@ -46,24 +46,24 @@ MARKS: dict[str, re.Pattern[str]] = {
     ),
     "digits": re.compile(rf"[{NUMBERS}](?:[{NUMBERS}.,:]*[{NUMBERS}])?"),
 }
-SYMBOLS = "%&@#*\\/_|~§¶°†‡•‰※"  # and Unicode's category S: words are spoken for them
-APOSTROPHES = "'’‘ʼ＇′´`ʹ"  # between letters and beside one: don't, 'tis, dogs'
+SYMBOLS = "%&@#*\\/_|~§¶°†‡•‰※"  # spoken as words, like Unicode's category S
+APOSTROPHES = "'’‘ʼ＇′´`ʹ"  # with a letter on one or both sides: don't, 'tis, dogs'
 HYPHENS = "-‐‑·‧־״׳་"  # letters on both sides; · in Catalan, ־ ״ ׳ in Hebrew, ་ in Tibetan
 SPELLING = re.compile(
     rf"(?<=[^\W\d_])[{APOSTROPHES}]|[{APOSTROPHES}](?=[^\W\d_])|(?<=\w)[{HYPHENS}](?=\w)|་"
 )
-# Alphabets with letters that look alike: А Α A. Words are in one of them.
+# Alphabets with letters that look alike: А Α A. A word is in only one of them.
 ALPHABETS = {"LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "COPTIC", "CHEROKEE"}
 WORD = re.compile(r"[^\W\d_]+")
 
 
 @lru_cache(maxsize=1 << 17)
 def marks_in(text: str) -> dict[str, list[str]]:
-    """The marks in a text by kind: those of MARKS, "symbols" and "punctuation"."""
+    """Return the marks in a text by kind: the kinds of MARKS, "symbols" and "punctuation"."""
     found: dict[str, list[str]] = {}
     for kind, pattern in MARKS.items():
         if kind == "digits":
-            text = SPELLING.sub("x", text)  # as a letter, so that the word stays whole
+            text = SPELLING.sub("x", text)  # a letter, which keeps the word whole
         if marks := [match.group() for match in pattern.finditer(text)]:
             found[kind] = marks
             text = pattern.sub(" ", text)
@@ -77,14 +77,14 @@ def marks_in(text: str) -> dict[str, list[str]]:
 
 
 def named(marks: Iterable[str], text: str) -> str:
-    """The first different marks and the text that holds them, for a message."""
+    """Format the first different marks and the text, for a message."""
     several = list(dict.fromkeys(marks))
     more = ", …" if len(several) > EXAMPLES else ""
     return f"{', '.join(map(shown, several[:EXAMPLES]))}{more} in {shown(text)}"
 
 
 def marks_of(kind: str) -> Callable[[Facts, Rules], str | None]:
-    """The function that finds the marks of a kind."""
+    """Return the function that finds the marks of a kind."""
 
     def find(facts: Facts, rules: Rules) -> str | None:
         marks = marks_in(facts.text).get(kind)
@@ -94,7 +94,7 @@ def marks_of(kind: str) -> Callable[[Facts, Rules], str | None]:
 
 
 def wrong_encoding(facts: Facts, rules: Rules) -> str | None:
-    """UTF-8 that was read as Latin-1 or Windows-1252, such as "GrÃ¼n" and "donâ€™t"."""
+    """Find UTF-8 that was read as Latin-1 or Windows-1252, such as "GrÃ¼n" and "donâ€™t"."""
     for run in re.findall(r"[\u00c2\u00c3][^\x00-\x7f]|[^\x00-\x7f]{3,}", facts.text):
         for encoding in ("cp1252", "latin-1"):
             with suppress(UnicodeError):
@@ -104,13 +104,13 @@ def wrong_encoding(facts: Facts, rules: Rules) -> str | None:
 
 
 def alphabet(letter: str) -> str | None:
-    """The name of a letter's alphabet, if it is one of ALPHABETS."""
+    """Return the name of a letter's alphabet in ALPHABETS, or None."""
     name = unicodedata.name(letter, "").partition(" ")[0]
     return name if name in ALPHABETS else None
 
 
 def mixed_alphabets(facts: Facts, rules: Rules) -> str | None:
-    """Words with letters of two alphabets that look alike, such as a Cyrillic "Е" in "SЕVEN"."""
+    """Find words with look-alike letters of two alphabets, such as a Cyrillic "Е" in "SЕVEN"."""
     for word in WORD.findall(facts.text):
         if word.isascii():
             continue
@@ -124,7 +124,7 @@ def mixed_alphabets(facts: Facts, rules: Rules) -> str | None:
 
 
 def other_spaces(facts: Facts, rules: Rules) -> str | None:
-    """Tabs, line ends and no-break spaces: often two columns, or two lines, in one text."""
+    """Find tabs, line ends and no-break spaces: often two columns, or two lines, in one text."""
     found = sorted({c for c in facts.text.strip() if c.isspace() and c != " "})
     return named(found, facts.text) if found else None
 
@@ -136,7 +136,7 @@ TEXT_CHECKS: list[UtteranceCheck] = [
         marks_of("address"), "write the words that are spoken: example dot com"),
     UtteranceCheck("annotation", "warning", "brackets, tags of sounds, marked fillers",
         marks_of("annotation"),
-        "remove what is not spoken; leave a line out whose words are unknown"),
+        "remove what is not spoken; remove lines with unknown words"),
     UtteranceCheck("emoji", "warning", "emoji and smileys", marks_of("emoji"), "remove them"),
     UtteranceCheck("digits", "warning", "digits", marks_of("digits"),
         "write numbers as they are spoken: twenty three"),
@@ -145,7 +145,7 @@ TEXT_CHECKS: list[UtteranceCheck] = [
     UtteranceCheck("encoding", "warning", "text that was read in a wrong encoding", wrong_encoding,
         "read the source as UTF-8 and write the manifest again"),
     UtteranceCheck("alphabets", "warning", "words with letters of two alphabets", mixed_alphabets,
-        "replace the letters that only look alike: each is a label of its own"),
+        "replace the letters that only look alike: each is a separate label"),
     UtteranceCheck("spaces", "note", "tabs, line ends or no-break spaces in texts", other_spaces,
-        "each counts as one space; see that no other column or line is in the text"),
+        "each counts as one space; check that the text has no other column or line"),
 ]  # fmt: skip

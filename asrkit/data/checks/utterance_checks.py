@@ -1,4 +1,4 @@
-"""Checks of one utterance: each returns a message with the wrong value, or None."""
+"""Checks of one utterance; each returns a message with the wrong value, or None."""
 
 import math
 import unicodedata
@@ -10,16 +10,17 @@ from asrkit.data.checks.facts import Facts, Rules, UtteranceCheck
 from asrkit.data.checks.texts import alphabet
 from asrkit.text import TextError
 
-TOLERANCE = 0.1  # s, as when reading: headers of lossy formats give a little too much
-# The 4645 recordings of five real corpora (an4, fsdd, yesno, librispeech-mini, kerstin) all lie
-# above -48 dBFS; rounding to 16 bits alone is -101.
+TOLERANCE = 0.1  # s, as when reading: headers of lossy formats have slightly too long lengths
+# All 4645 recordings of five real corpora (an4, fsdd, yesno, librispeech-mini, kerstin) are
+# above -48 dBFS. The noise of rounding to 16 bits is at -101.
 SILENT_DB, FAINT_DB = -70.0, -55.0
 TOO_LOUD = 1000.0  # times full scale
-CLIPPED_SHARE = 0.001  # 16 samples a second at 16 kHz; those recordings have 0.00002 at most
-DC_OFFSET = 0.02  # those recordings have 0.011 at most
-# Those recordings have 3.7 s at most, a quarter of their length; where it is half, 0.8 s.
+CLIPPED_SHARE = 0.001  # 16 samples a second at 16 kHz; these recordings have at most 0.00002
+DC_OFFSET = 0.02  # these recordings have at most 0.011
+# These recordings have at most 3.7 s of silence, a quarter of the length. Recordings that are half
+# silent have at most 0.8 s.
 LONG_SILENCE, SILENCE, SILENT_SHARE = 5.0, 2.5, 0.6
-NARROW_HZ = 5500.0  # above 4000: resamplers leave a little beside the edge
+NARROW_HZ = 5500.0  # above 4000, because resamplers leave a little sound above the edge
 JOINERS = "\u200c\u200d"  # spelling in Persian and Hindi; not in ALPHABETS
 
 
@@ -28,7 +29,7 @@ def unreadable(facts: Facts, rules: Rules) -> str | None:
 
 
 def other_header(facts: Facts, rules: Rules) -> str | None:
-    """Training uses the manifest's values without reading the header."""
+    """Compare the manifest with the header, which training does not read."""
     if facts.header is None:
         return None
     stated, actual = facts.utterance, facts.header
@@ -54,14 +55,14 @@ def cut_off(facts: Facts, rules: Rules) -> str | None:
         return None
     if noted := [each for each in facts.notes if "cut off" in each]:
         return "; ".join(noted)
-    expected = facts._replace(signal=None).seconds  # by the header
+    expected = facts._replace(signal=None).seconds  # from the header
     if expected is None or facts.signal.seconds >= expected - TOLERANCE:
         return None
     return f"ends after {facts.signal.seconds:.2f} of {expected:.2f} s"
 
 
 def longer_file(facts: Facts, rules: Rules) -> str | None:
-    """A duration without `start` is most often meant to be that of the file."""
+    """Compare a duration without `start`, which usually means the whole file, with the file."""
     duration = facts.utterance.duration
     if facts.file_seconds is None or duration is None or facts.utterance.start is not None:
         return None
@@ -117,14 +118,14 @@ def clipped(facts: Facts, rules: Rules) -> str | None:
 
 
 def dc_offset(facts: Facts, rules: Rules) -> str | None:
-    """Harmless for asrkit, whose features subtract the mean of each window."""
+    """Find a DC offset, which is harmless: asrkit's features subtract the mean of each window."""
     if facts.signal is None or abs(facts.signal.mean) < DC_OFFSET:
         return None
     return f"mean {facts.signal.mean:.3f}"
 
 
 def long_silence(facts: Facts, rules: Rules) -> str | None:
-    """A long stretch at 30 dB or more below the loudest sounds, or with little else beside it."""
+    """Find long quiet stretches: 30 dB or more below the loudest sounds, or most of a recording."""
     if facts.signal is None or silent(facts, rules):
         return None
     (start, end), seconds = facts.signal.quiet, facts.signal.seconds
@@ -135,7 +136,7 @@ def long_silence(facts: Facts, rules: Rules) -> str | None:
 
 
 def empty_band(facts: Facts, rules: Rules) -> str | None:
-    """A file at 16 kHz or more whose sound ends where that of a telephone does."""
+    """Find a file at 16 kHz or more that has only the frequencies of a telephone."""
     highest = facts.signal and facts.signal.highest_hz
     rate = facts.sample_rate or 0
     if highest is None or highest >= NARROW_HZ or rate < audio.SAMPLE_RATE or silent(facts, rules):
@@ -162,7 +163,7 @@ def unknown_symbols(facts: Facts, rules: Rules) -> str | None:
 
 
 def invisible_characters(facts: Facts, rules: Rules) -> str | None:
-    """Control, format and unassigned characters, and U+FFFD, the trace of a wrong encoding."""
+    """Find control, format and unassigned characters, and U+FFFD, the sign of a wrong encoding."""
     text = rules.encode.normalize(facts.text)
     if text.isascii() and text.isprintable():
         return None
@@ -173,7 +174,7 @@ def invisible_characters(facts: Facts, rules: Rules) -> str | None:
 
 
 def unicode_form(facts: Facts, rules: Rules) -> str | None:
-    """Two Unicode forms of a letter become two labels, unless text.unicode_form unites them."""
+    """Find letters in other Unicode forms, which become other labels without text.unicode_form."""
     if facts.text != unicodedata.normalize("NFC", facts.text):
         return f"not NFC: {facts.text!r}"
     odd = sorted({c for c in facts.text if unicodedata.normalize("NFKC", c) != c})
@@ -193,7 +194,7 @@ def too_short_when_fast(facts: Facts, rules: Rules) -> str | None:
 
 
 def _why_not(facts: Facts, rules: Rules, speed: float) -> str | None:
-    """Why training would leave the utterance out as too short; other checks judge the text."""
+    """Return why training would skip the utterance as too short; other checks cover the text."""
     if facts.seconds is None or empty_text(facts, rules) or unknown_symbols(facts, rules):
         return None
     reason = rules.encode.why_not(facts.text, int(facts.seconds / speed * audio.SAMPLE_RATE))
@@ -208,47 +209,47 @@ def outside_limits(facts: Facts, rules: Rules) -> str | None:
 
 UTTERANCE_CHECKS: list[UtteranceCheck] = [
     UtteranceCheck("unreadable", "error", "audio cannot be read", unreadable,
-        "copy or convert the file again, or leave the line out: --write does"),
+        "copy or convert the file again, or remove the line with --write"),
     UtteranceCheck("header", "error", "rate or channels are not the file's", other_header,
-        "remove sample_rate and num_channels from the manifest: the file says them"),
+        "remove sample_rate and num_channels from the manifest: the file has them"),
     UtteranceCheck("outside", "error", "start or end outside the file", outside_file,
-        "start and duration are seconds of this file: look for milliseconds or another file"),
+        "start and duration are seconds of this file: check for milliseconds or another file"),
     UtteranceCheck("cut-off", "error", "file ends before its header says", cut_off,
-        "copy the file again, or cut the text to what can be heard"),
+        "copy the file again, or shorten the text to what can be heard"),
     UtteranceCheck("not-finite", "error", "samples that are NaN or infinite", not_finite,
         "write the file again from its source"),
     UtteranceCheck("too-loud", "error", "samples far beyond full scale", too_loud,
         "write the file again from its source; full scale is 1 for samples that are floats"),
     UtteranceCheck("silent", "error", "silence", silent,
-        "record it again, or leave the line out: --write does"),
+        "record it again, or remove the line with --write"),
     UtteranceCheck("empty-text", "error", "no text", empty_text,
-        "write what is said, or leave the line out: --write does"),
+        "write what is said, or remove the line with --write"),
     UtteranceCheck("unknown", "error", "text that the tokenizer cannot write", unknown_symbols,
         "spell the text with the labels of the training texts, or add such texts to them"),
     UtteranceCheck("ctc", "error", "too short for its text: CTC cannot align", too_short_for_ctc,
-        "look for another recording's text, start or duration"),
-    UtteranceCheck("limits", "error", "shorter or longer than training takes", outside_limits,
+        "check for the text, start or duration of another recording"),
+    UtteranceCheck("limits", "error", "shorter or longer than training allows", outside_limits,
         "cut long recordings at pauses; data.min_seconds and data.max_seconds are the limits"),
     UtteranceCheck("duration", "warning", "file longer than the manifest says", longer_file,
-        "remove duration to use the whole file, or give start to use a part"),
+        "remove duration to use the whole file, or add start to use a part"),
     UtteranceCheck("not-read", "warning", "files of which parts are not read", not_read,
-        "copy or convert the file again; name another track's file by converting it"),
+        "copy or convert the file again; to use another track, convert it to a file"),
     UtteranceCheck("cancelled", "warning", "channels that cancel each other out", cancelled,
         'add "channel": N to the line, from 0'),
     UtteranceCheck("faint", "warning", "very quiet", faint,
-        "listen to it: the microphone may have been off, or the channel be another"),
+        "listen to it: the microphone may have been off, or the channel may be wrong"),
     UtteranceCheck("clipped", "warning", "clipped", clipped,
-        "record at a lower level; augmentation.gain_db does not mend it"),
+        "record at a lower level; augmentation.gain_db does not repair it"),
     UtteranceCheck("silence", "warning", "long silence", long_silence,
-        "cut it with start and duration, or complete a text that has only a part of the words"),
+        "remove it with start and duration, or complete a text that lacks words"),
     UtteranceCheck("empty-band", "warning", "no sound in the upper band", empty_band,
-        "it was at 8 kHz before: look for its source; if all audio is like this, "
-        "model.frontend.high_frequency=4000 leaves no mel bin empty"),
+        "it was resampled from 8 kHz: look for a better source; if all audio is like this, set "
+        "model.frontend.high_frequency=4000 to use all mel bins"),
     UtteranceCheck("invisible", "warning", "invisible characters", invisible_characters,
         "remove them from the texts"),
     UtteranceCheck("ctc-speed", "warning", "too short for its text when sped up",
         too_short_when_fast,
-        "its fast copy is left out of training; lower augmentation.speed_factors keep it"),
+        "training skips the fast copy; lower augmentation.speed_factors to keep it"),
     UtteranceCheck("dc-offset", "note", "DC offset", dc_offset,
         "nothing: the features subtract the mean of each window"),
     UtteranceCheck("unicode", "note", "unusual Unicode form", unicode_form,

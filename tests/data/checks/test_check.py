@@ -178,7 +178,7 @@ CASES: dict[str, tuple[list[Facts], str, list[Facts]]] = {
     ),
     "low-rate": (
         [utterance(line=i, header=(8000, 16000, 1)) for i in range(1, 4)],
-        "3 of 3 recordings at 8000 Hz: the upper 20 of 80 mel bins hold only what the resampler",
+        "3 of 3 recordings at 8000 Hz: the upper 20 of 80 mel bins contain only the residue of",
         many(header=(44100, 88200, 1)),
     ),
     "sample-rates": (

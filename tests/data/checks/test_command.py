@@ -146,7 +146,7 @@ def test_hostile_manifests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     shown = capsys.readouterr().out
     for expected in (
         ":2: error: line: 'text': input should be a valid string, got ['no']",
-        ":3: error: line: not JSON: nested too deep",
+        ":3: error: line: not JSON: nested too deeply",
         ":4: error: line: not JSON: 'utf-8' codec can't decode",
         ":5: error: line: 'text': cannot be written as UTF-8, got '\\ud800'",
         "utterances    1\n",
@@ -157,7 +157,7 @@ def test_hostile_manifests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["none.jsonl"], "no manifest none.jsonl"),
+        (["none.jsonl"], "none.jsonl does not exist"),
         (["empty.jsonl"], "empty.jsonl is empty"),
         (["folder"], "cannot be read as lhotse's"),
         (["damaged.jsonl.gz"], "damaged.jsonl.gz"),
