@@ -1,1 +1,1 @@
-"""Writing the network for other programs, and checking what was written."""
+"""Export of the network for other programs, with checks of the written files."""

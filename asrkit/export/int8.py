@@ -1,11 +1,11 @@
-"""The large products of an ONNX file on integers: weights of seven bits, inputs of eight.
+"""Int8 ONNX files: large products use integers, with weights of 7 bits and inputs of 8 bits.
 
-Inputs are rounded to steps that were measured on recordings when the file was made. Steps that are
-found anew for every batch, as dynamic quantisation does, would make a stream's numbers depend on
-its neighbours and on how many chunks come at once. (With chunks of a single frame they still do, a
-little: ONNX Runtime multiplies single rows in another order, and rounding enlarges that.)
+Inputs are rounded to steps that were measured on recordings when the file was exported. Dynamic
+quantisation would compute new steps for every batch: a stream's numbers would depend on the other
+streams of its batch and on the number of chunks per step. With chunks of a single frame they still
+do, slightly: ONNX Runtime multiplies single rows in another order, and rounding amplifies this.
 
-With weights of eight bits sums overflow on CPUs without VNNI.
+Weights of 8 bits would overflow sums on CPUs without VNNI.
 """
 
 from pathlib import Path
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 Range = tuple[float, float]  # least and largest
 
-FEWEST_CHANNELS = 96  # of a convolution that is faster so: of 64 by an eighth, of 32 not at all
+FEWEST_CHANNELS = 96  # smaller convolutions gain little: 64 channels an eighth, 32 nothing
 
-# The subsampling's second convolution, (B, S, 1+2T, 2F) -> (B, O, T, F), as a product of its
-# patches: the taps in frequency of each frame, (B, 1+2T, F, 3·S), then the frames of each patch,
-# (B, T, F, 9·S). Patches are of bytes, a quarter to copy. ONNX Runtime has no fast convolution of
-# integers to floats.
+# The subsampling's second convolution, (B, S, 1+2T, 2F) -> (B, O, T, F), as a matrix product of its
+# patches. First the frequency taps of each frame are joined, (B, 1+2T, F, 3·S), then the frames of
+# each patch, (B, T, F, 9·S). Patches are bytes, a quarter of the size of floats. ONNX Runtime has
+# no fast convolution from integers to floats.
 CONVOLUTION = """
 <domain: "asrkit", opset_import: ["": 20, "com.microsoft": 1]>
 convolution (bytes, weight, scale, weight_scale, zero, bias) => (convolved) {
@@ -61,7 +61,7 @@ convolution (bytes, weight, scale, weight_scale, zero, bias) => (convolved) {
 
 
 class ObservedStep(OnnxStep):
-    """A float32 file's step that keeps the range of what each of its large products takes."""
+    """A float32 file's step that records the range of each large product's inputs."""
 
     def __init__(self, path: str | Path, module: nn.Module) -> None:
         need("onnx", "onnxruntime")
@@ -89,12 +89,12 @@ class ObservedStep(OnnxStep):
 
 
 def quantize(path: str | Path, module: nn.Module, ranges: dict[str, Range]) -> None:
-    """Put the large products of a module's file on integers.
+    """Quantize the large products in a module's file.
 
     Args:
-        path: of the float32 file, which is replaced.
-        module: that it was exported from.
-        ranges: of the inputs of these products, from an `ObservedStep` that ran over recordings.
+        path: float32 file, which is replaced.
+        module: the module that was exported.
+        ranges: ranges of the products' inputs, from an `ObservedStep` that ran over recordings.
     """
     import onnx
 
@@ -107,8 +107,8 @@ def quantize(path: str | Path, module: nn.Module, ranges: dict[str, Range]) -> N
 
 
 def large_products(model: "ModelProto", module: nn.Module) -> list["NodeProto"]:
-    """The products of linear layers, and the convolution over many channels."""
-    # Position tables are matrices too, in some encodings: linear layers are known by their shapes.
+    """Return the products of linear layers, and the convolution over many channels."""
+    # Some position encodings also have matrices: shapes identify linear layers.
     shapes = {tuple(m.weight.shape[::-1]) for m in module.modules() if isinstance(m, nn.Linear)}
     sizes = {each.name: tuple(each.dims) for each in model.graph.initializer}
     found = []
@@ -123,7 +123,7 @@ def large_products(model: "ModelProto", module: nn.Module) -> list["NodeProto"]:
 def put_on_integers(
     model: "ModelProto", products: list["NodeProto"], ranges: dict[str, Range]
 ) -> None:
-    """Change these products of a graph, and leave out the weights that they had."""
+    """Quantize these products of a graph, and remove their float weights."""
     from onnx import helper, parser
 
     weights = {each.name: each for each in model.graph.initializer}
@@ -139,7 +139,7 @@ def put_on_integers(
 
 
 def quantize_product(model: "ModelProto", node: "NodeProto", bounds: Range) -> None:
-    """Integers in place of a product of numbers, and of the addition of its bias."""
+    """Replace a float product, and the addition of its bias, by an integer product."""
     from onnx import helper, numpy_helper
 
     graph = model.graph
@@ -147,7 +147,7 @@ def quantize_product(model: "ModelProto", node: "NodeProto", bounds: Range) -> N
     source, weight = node.input[0], numpy_helper.to_array(arrays[node.input[1]])
     if node.op_type == "Conv":
         weight = weight.transpose(2, 3, 1, 0).reshape(-1, len(weight))  # (9·S, O)
-    columns = np.abs(weight).max(axis=0).clip(min=1e-20) / 63  # the step of each
+    columns = np.abs(weight).max(axis=0).clip(min=1e-20) / 63  # the step of each column
     step = max(bounds[1] - bounds[0], 1e-10) / 255
     constants: dict[str, Any] = {
         "weight": np.rint(weight / columns).astype(np.int8),

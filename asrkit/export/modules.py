@@ -1,4 +1,4 @@
-"""What an exported file computes: the network's own step, from features or from samples."""
+"""The modules that are exported: the network's own step, from features or from samples."""
 
 import copy
 from typing import Final, NamedTuple
@@ -19,12 +19,12 @@ class SamplesOutput(NamedTuple):
 
 
 class SamplesStep(nn.Module):
-    """Frontend and recogniser in one: samples to log-probabilities.
+    """Frontend and recogniser in one step: samples to log-probabilities.
 
-    The first P samples of a stream are its first `past`: 240 of Kaldi's, and 160 for each feature
-    frame that a step sees ahead. After that every step but the last brings chunks of
-    `chunk_samples`, and the last is padded with zeros, its length said. What comes before a stream
-    and after it belongs to its samples, see `of_stream`.
+    The first P samples of a stream are its first `past`: 240 for Kaldi's frontend, and 160 for each
+    feature frame of look-ahead. Every following step has whole chunks of `chunk_samples`. The last
+    step is padded with zeros, and `lengths` has its real length. The samples include those before
+    and after a stream, see `of_stream`.
     """
 
     hop: Final[int] = HOP
@@ -44,7 +44,7 @@ class SamplesStep(nn.Module):
     def forward(
         self, samples: Tensor, lengths: Tensor, past: Tensor, state: EncoderState
     ) -> SamplesOutput:
-        """(B, N) samples, N = n·chunk_samples, (B,) how many are real, (B, P), and the past."""
+        """Compute a step: samples (B, n·chunk_samples), valid lengths (B,), past (B, P), state."""
         feats, _ = self.frontend(samples, past)
         lengths = lengths // self.hop + self.ahead_frames
         log_probs, frames, state = self.step(feats, lengths, state)
@@ -53,7 +53,7 @@ class SamplesStep(nn.Module):
 
 
 def of_stream(frontend: Frontend, samples: Tensor) -> Tensor:
-    """Whole streams (B, N) with the samples before and after them that a `SamplesStep` takes."""
+    """Add to whole streams (B, N) the samples before and after them for a `SamplesStep`."""
     ends = torch.full((len(samples),), samples.size(1))
     ended = frontend.ended(samples, ends)
     return frontend.beginning(torch.cat([frontend.start(len(samples)), ended], dim=1))
@@ -62,7 +62,7 @@ def of_stream(frontend: Frontend, samples: Tensor) -> Tensor:
 class WholeStep(nn.Module):
     """A recogniser in full context: features of whole recordings to log-probabilities, no state.
 
-    The lengths of the graph are dynamic, so the queries of the attention cannot be cut into tiles.
+    The lengths of the graph are dynamic, so the attention's queries cannot be split into tiles.
     """
 
     def __init__(self, model: Network) -> None:
@@ -73,7 +73,7 @@ class WholeStep(nn.Module):
                 module.max_rows = FULL_CONTEXT
 
     def forward(self, feats: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, n·factor + lookahead, F), (B,) how many are real -> (B, n, V), (B,) valid frames."""
+        """Compute (B, n·factor + lookahead, F), valid lengths (B,) -> (B, n, V), frames (B,)."""
         encoder = self.model.encoder
         state = encoder.init_state(feats.size(0), 0)
         context = Context((feats.size(1) - encoder.rate.lookahead) // encoder.rate.factor)

@@ -1,7 +1,7 @@
-"""ONNX: a file for ONNX Runtime, in float32; `int8` makes a faster one of it.
+"""ONNX: a file for ONNX Runtime, in float32; `int8` converts it to a faster file.
 
-The batch and the number of chunks in a step are dynamic; the state goes in and comes out. In full
-context there is no state, and the number of frames is dynamic.
+The batch size and the number of chunks in a step are dynamic; the state is an input and an output.
+A file for full context has no state, and the number of frames is dynamic.
 """
 
 import logging
@@ -25,14 +25,14 @@ from asrkit.model_file import ModelFile
 if TYPE_CHECKING:
     from onnxscript import ir
 
-LARGEST = 1 << 20  # of the dynamic dimensions: some limit has to be named
+LARGEST = 1 << 20  # limit of the dynamic dimensions, which the exporter requires
 
 
 def write(module: nn.Module, path: str | Path, exported: Exported, file: ModelFile) -> None:
-    """Export a module, with what a program needs to use it as metadata.
+    """Export a module, with metadata for programs that use it.
 
     Raises:
-        UserError: without the packages that this needs.
+        UserError: if a required package is missing.
     """
     need("onnx", "onnxscript", "onnxruntime")
     full = exported.context.full
@@ -53,7 +53,7 @@ def write(module: nn.Module, path: str | Path, exported: Exported, file: ModelFi
 
 
 def strip(graph: "ir.Graph") -> None:
-    """Drop the exporter's notes: paths and source lines of this machine, half of a small file."""
+    """Remove the exporter's notes: paths and source lines of this machine, half of a small file."""
     from onnxscript import ir
 
     nodes = [*ir.traversal.RecursiveGraphIterator(graph)]
@@ -63,7 +63,7 @@ def strip(graph: "ir.Graph") -> None:
 
 
 def metadata(exported: Exported, file: ModelFile) -> dict[str, str]:
-    """Metadata of the file: plain text for programs in any language, and JSON that has it all."""
+    """Return the file's metadata: plain text for programs in any language, and complete JSON."""
     tokenizer, frontend = file.tokenizer, build_frontend(file.config.model)
     return {
         KEY: unsealed(describe(exported, file)),
@@ -76,7 +76,7 @@ def metadata(exported: Exported, file: ModelFile) -> dict[str, str]:
 
 
 def whole_inputs(file: ModelFile) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Inputs of full context for the exporter to try, and their dynamic shapes."""
+    """Return example inputs of full context for the exporter, and their dynamic shapes."""
     encoder = file.model.encoder
     batch = torch.export.Dim("batch", min=1, max=LARGEST)
     frames = torch.export.Dim("frames", min=1, max=MOST_WHOLE)
@@ -89,13 +89,13 @@ def whole_inputs(file: ModelFile) -> tuple[dict[str, Any], dict[str, Any]]:
 def chunk_inputs(
     module: nn.Module, exported: Exported, file: ModelFile
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Inputs of a streaming step for the exporter to try, and their dynamic shapes."""
+    """Return example inputs of a streaming step for the exporter, and their dynamic shapes."""
     state = module.init_state(2)  # type: ignore[operator]
     size = chunk_length(exported, file)
     from_samples = exported.what == "model"
     ahead = 0 if from_samples else file.model.encoder.rate.ahead_frames(exported.context)
     length = 3 * size + ahead
-    # Two streams and three chunks: dimensions of one are taken for fixed ones.
+    # Two streams and three chunks: the exporter treats dimensions of size 1 as fixed.
     audio = torch.zeros([2, length] + ([] if from_samples else [state.feats.size(2)]))
     inputs: dict[str, Any] = {audio_name(exported): audio, "lengths": torch.full((2,), length)}
     batch = torch.export.Dim("batch", min=1, max=LARGEST)
@@ -124,7 +124,7 @@ def output_names(exported: Exported) -> list[str]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without the warnings of the exporters, which no user can do anything about."""
+    """Suppress the exporters' warnings, which users cannot act on."""
     level = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

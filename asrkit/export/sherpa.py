@@ -1,9 +1,9 @@
 """Folders for sherpa-onnx, which runs on phones, boards and in browsers.
 
-Its `wenet-ctc` layout has one cache for attention and one for convolutions. An export for ONNX
-Runtime, in float32 or int8, is wired to them here: its keys and values are the rows of the first,
-its convolutions' pasts those of the second, and the past of the subsampling fills more rows of
-these. Its greedy search, and what it takes for the start of a stream (zeros), are asrkit's.
+sherpa-onnx's `wenet-ctc` layout has one cache for attention and one for convolutions. This module
+connects an export for ONNX Runtime, in float32 or int8, to these caches. Keys and values are rows
+of the first, pasts of convolutions are rows of the second, and the past of the subsampling fills
+additional rows of the second. The greedy search and the initial state (zeros) equal asrkit's.
 """
 
 import math
@@ -20,9 +20,9 @@ from asrkit.model_file import ModelFile
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-FACTOR = 4  # sherpa-onnx writes down times as if every frame had 40 ms
+FACTOR = 4  # sherpa-onnx computes times as if every frame had 40 ms
 
-# From sherpa-onnx's inputs to those of the export: of one stream, a chunk at a time.
+# A graph from sherpa-onnx's inputs to those of the export: one stream, a chunk at a time.
 BEFORE = """
 <ir_version: 9, opset_import: ["": 20]>
 before (float[1, {T}, {F}] x, int64[1] offset, int64[1] required_cache_size,
@@ -59,7 +59,7 @@ before (float[1, {T}, {F}] x, int64[1] offset, int64[1] required_cache_size,
 }}
 """
 
-# From the export's outputs to those that sherpa-onnx takes.
+# A graph from the export's outputs to those of sherpa-onnx.
 AFTER = """
 <ir_version: 9, opset_import: ["": 20]>
 after (float[1, 1, {F}] new_state_feats, float[{hidden_shape}] new_state_hidden,
@@ -88,36 +88,39 @@ after (float[1, 1, {F}] new_state_feats, float[{hidden_shape}] new_state_hidden,
 
 
 def check(file: ModelFile, exported: Exported) -> None:
-    """Raises UserError, by name, for a model or a context that sherpa-onnx cannot run."""
+    """Raise UserError for a model or a context that sherpa-onnx cannot run."""
     encoder, (chunk, left, right) = file.model.encoder, exported.context
     state = encoder.init_state(1, left)
     if exported.context.full:
-        raise UserError("sherpa-onnx's wenet-ctc runs in chunks: give --chunk-ms")
+        raise UserError("sherpa-onnx's wenet-ctc needs chunks, got full context: use --chunk-ms")
     if encoder.rate.factor != FACTOR:
         raise UserError(
-            f"sherpa-onnx takes a frame for {FACTOR}0 ms, and this model's have "
-            f"{encoder.rate.frame_ms}"
+            f"sherpa-onnx needs encoder frames of {FACTOR}0 ms, this model's have "
+            f"{encoder.rate.frame_ms} ms: use a model with subsampling by {FACTOR}"
         )
     if encoder.rate.lookahead:
         kind = file.config.model.subsampling.kind
-        raise UserError(f"sherpa-onnx is given chunks without overlap; this model has {kind}")
+        raise UserError(
+            f"sherpa-onnx needs a subsampling without look-ahead, this model has {kind}"
+        )
     if right:
-        raise UserError("sherpa-onnx is given chunks without overlap: give --right-ms 0")
+        raise UserError("sherpa-onnx needs chunks without right context: use --right-ms 0")
     if file.config.model.frontend.kind != "kaldi":
         raise UserError(
-            "sherpa-onnx computes Kaldi's features for wenet-ctc; this model has others"
+            "sherpa-onnx computes Kaldi's features for wenet-ctc, "
+            f"this model has the frontend {file.config.model.frontend.kind}"
         )
     if left % chunk:
         raise UserError(
-            "sherpa-onnx counts the left context in chunks: --left-ms must be a multiple of "
-            f"--chunk-ms, and {left * exported.frame_ms} is none of {chunk * exported.frame_ms}"
+            "--left-ms must be a multiple of --chunk-ms for sherpa-onnx, got "
+            f"{left * exported.frame_ms} and {chunk * exported.frame_ms}"
         )
     if any(bool(part.any()) for part in state) or state.keys.shape != state.values.shape:
-        raise UserError("sherpa-onnx begins with zeros and keys as wide as values; not this model")
+        raise UserError("sherpa-onnx needs an initial state of zeros, and keys as wide as values")
 
 
 def sizes_of(encoder: ConformerEncoder, exported: Exported) -> dict[str, int | str]:
-    """The numbers in the two graphs."""
+    """Return the numbers in the two graphs."""
     chunk, left, _ = exported.context
     state: EncoderState = encoder.init_state(1, left)
     layers, width = state.conv.size(1), state.conv[0, 0].numel()
@@ -134,8 +137,10 @@ def sizes_of(encoder: ConformerEncoder, exported: Exported) -> dict[str, int | s
 
 
 def wired(path: Path, file: ModelFile, exported: Exported) -> "ModelProto":
-    """The export at `path`, of the network from features to log-probabilities, as sherpa-onnx takes
-    it, with the metadata that it reads."""
+    """Convert the export at `path` to sherpa-onnx's layout, with sherpa-onnx's metadata.
+
+    The export must compute log-probabilities from features.
+    """
     need("onnx")
     import onnx
     from onnx import compose, helper, parser

@@ -1,4 +1,4 @@
-"""What lies beside a model for sherpa-onnx, and what its wheel makes of recordings with it."""
+"""The files beside a model for sherpa-onnx, and a check with sherpa-onnx's Python package."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,7 +29,7 @@ recognizer = sherpa_onnx.OnlineRecognizer.from_wenet_ctc(
 {features}
 stream = recognizer.create_stream()
 stream.accept_waveform(16000, samples)  # float32 in [-1, 1]
-stream.accept_waveform(16000, np.zeros({tail}, np.float32))  # or the last words are missing
+stream.accept_waveform(16000, np.zeros({tail}, np.float32))  # otherwise the last words are missing
 stream.input_finished()
 while recognizer.is_ready(stream):
     recognizer.decode_stream(stream)
@@ -38,44 +38,44 @@ print(recognizer.get_result(stream))
 
 {remark}
 
-sherpa-onnx recognises whole chunks alone: where a recording ends it wants {tail_ms} ms of
-silence. Its resampler is linear: give it samples at 16 kHz.
+sherpa-onnx recognises only whole chunks: append {tail_ms} ms of silence to each recording. Its
+resampler is linear: use samples at 16 kHz.
 
-Of sherpa-onnx 2.0.1 the Python package and the C++ core have streaming wenet-ctc models; its C,
-Java, Kotlin, Swift and JavaScript interfaces have no field for them.
+In sherpa-onnx 2.0.1, the Python package and the C++ core have streaming wenet-ctc models. Its C,
+Java, Kotlin, Swift and JavaScript interfaces do not have a field for these models.
 """
 SET_FEATURES = """features = recognizer.config.feat_config
 features.low_freq, features.high_freq, features.snip_edges = {low}, {high}, {snip_edges}
 recognizer.recognizer = type(recognizer.recognizer)(recognizer.config)  # with these features
 """
-OWN = "Its features are sherpa-onnx's own."
-OTHERS = """Without the three lines on features, which sherpa-onnx has otherwise, some texts are
-others: 12 of 102 were. A model that is trained with `frontend: {kind: kaldi, high_frequency: 7600,
-snip_edges: false}` has sherpa-onnx's features and does not need them."""
+OWN = "The model uses sherpa-onnx's default features."
+OTHERS = """Without the three lines on features, sherpa-onnx uses its default features and some
+texts differ: 12 of 102 did. A model trained with `frontend: {kind: kaldi, high_frequency: 7600,
+snip_edges: false}` uses these default features and does not need the lines."""
 DEFAULTS = (20.0, 7600.0, False)
 
 
 def features(file: ModelFile) -> tuple[float, float, bool]:
-    """Lowest and highest frequency, and whether frames end at a stream's edges."""
+    """Return the lowest and the highest frequency, and whether all frames lie inside the stream."""
     options = file.config.model.frontend.model_dump()
     high = options["high_frequency"] or SAMPLE_RATE / 2
     return options["low_frequency"], high, options["snip_edges"]
 
 
 def tail_samples(exported: Exported) -> int:
-    """Zeros after a recording, so that the chunk of its last frame is whole."""
+    """Return the number of zeros to append, so that the chunk of the last frame is whole."""
     return (exported.context.chunk_size + 1) * exported.frame_ms * SAMPLE_RATE // 1000
 
 
 def tokens(file: ModelFile) -> str:
-    """tokens.txt: a symbol and its number a line, with ▁ for a space."""
+    """Return tokens.txt: lines with a symbol and its number, with ▁ for a space."""
     numbers = range(1, file.tokenizer.vocab_size)
     symbols = ["<blk>", *(file.tokenizer.piece(i).replace(" ", "▁") for i in numbers)]
     return "".join(f"{symbol} {i}\n" for i, symbol in enumerate(symbols))
 
 
 def readme(name: str, file: ModelFile, exported: Exported) -> str:
-    """README.md: how the model is used."""
+    """Return README.md, which shows the use of the model."""
     low, high, snip_edges = features(file)
     own = features(file) == DEFAULTS
     told = "" if own else SET_FEATURES.format(low=low, high=high, snip_edges=snip_edges)
@@ -89,7 +89,7 @@ def readme(name: str, file: ModelFile, exported: Exported) -> str:
 
 
 def wheel(model: Path, tokens: Path, file: ModelFile, exported: Exported) -> "OnlineRecognizer":
-    """sherpa-onnx's recogniser of a model.onnx and a tokens.txt, told of the model's features."""
+    """Build sherpa-onnx's recogniser from model.onnx and tokens.txt, with the model's features."""
     need("sherpa_onnx")
     import sherpa_onnx
 
@@ -105,7 +105,7 @@ def wheel(model: Path, tokens: Path, file: ModelFile, exported: Exported) -> "On
 
 
 def text_of(recognizer: "OnlineRecognizer", samples: np.ndarray) -> str:
-    """sherpa-onnx's text of samples at 16 kHz, float32."""
+    """Return sherpa-onnx's text for float32 samples at 16 kHz."""
     stream = recognizer.create_stream()
     stream.accept_waveform(SAMPLE_RATE, samples)
     stream.input_finished()
@@ -120,19 +120,19 @@ def replay(
     """Compare sherpa-onnx's texts with asrkit's.
 
     Args:
-        theirs: as `wheel` makes it.
-        ours: greedy, on the same network.
+        theirs: result of `wheel`.
+        ours: recogniser with greedy search, of the same network.
         recordings: samples at 16 kHz, float32.
-        tail: zeros after each, for both.
+        tail: number of zeros to append to each recording, for both.
 
     Raises:
-        UserError: for a text that differs.
+        UserError: if a text differs.
     """
     for samples in recordings:
         whole = np.concatenate([samples, np.zeros(tail, np.float32)])
         found, expected = text_of(theirs, whole), ours.transcribe(whole).text
         if found != expected:
             raise UserError(
-                f"not written: sherpa-onnx makes {shown(found)} of a recording, asrkit "
+                f"the export was not written: sherpa-onnx recognised {shown(found)}, asrkit "
                 f"{shown(expected)}"
             )

@@ -1,4 +1,4 @@
-"""TorchScript: a file that only torch is needed to load."""
+"""TorchScript: a file that needs only torch."""
 
 import io
 import warnings
@@ -13,10 +13,10 @@ from asrkit.model_file import ModelFile
 
 
 def write(module: nn.Module, path: str | Path, exported: Exported, file: ModelFile) -> None:
-    """Script a module and write it with what a program needs to use it."""
+    """Script a module and write it, with a description for programs that use it."""
     extra = {DESCRIPTION: describe(exported, file)}
     scripted = script(module)
-    archive = io.BytesIO()  # torch's own errors about a full disk name neither the disk nor a file
+    archive = io.BytesIO()  # torch's errors for a full disk name neither disk nor file
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         torch.jit.save(scripted, archive, _extra_files=extra)

@@ -1,4 +1,4 @@
-"""An exported file against eager over a whole stream."""
+"""Comparison of an exported file with eager over a whole stream."""
 
 import copy
 from typing import Any
@@ -17,17 +17,17 @@ from asrkit.model import EncoderStep, NetworkStep
 from asrkit.model.subsampling import split_steps
 from asrkit.model_file import ModelFile
 
-ROUNDINGS = 8.0  # of eager's own; ONNX Runtime's are up to four times as large
+ROUNDINGS = 8.0  # factor on eager's rounding errors; ONNX Runtime's are up to four times as large
 
 
 def chunk_length(exported: Exported, file: ModelFile) -> int:
-    """What a chunk takes: feature frames, or samples."""
+    """Return the length of a chunk in feature frames, or in samples for "model"."""
     frames = file.model.encoder.rate.chunk_frames(exported.context)
     return frames * HOP if exported.what == "model" else frames
 
 
 def eager_step(file: ModelFile, exported: Exported) -> nn.Module:
-    """The module that is exported, and that the export has to equal."""
+    """Return the module that is exported, and that the export must equal."""
     if exported.context.full:
         return WholeStep(file.model).eval()
     if exported.what == "encoder":
@@ -39,10 +39,11 @@ def eager_step(file: ModelFile, exported: Exported) -> nn.Module:
 
 
 def largest_difference(file: ModelFile, exported: Exported, module: Any, samples: Tensor) -> float:
-    """Over all outputs and states of a stream of samples (1, N): alone, a chunk a step; and in a
-    batch, three chunks a step, of streams that have begun now, an hour ago and a day ago.
+    """Return the largest difference from eager over all outputs and states of samples (1, N).
 
-    In full context: alone, and in a batch of different lengths.
+    The stream runs alone with one chunk per step. It also runs in a batch with three chunks per
+    step, with streams that started now, an hour ago and a day ago. In full context the recording
+    runs alone, and in a batch of different lengths.
     """
     found = [
         outputs(step, exported, samples, file) for step in (eager_step(file, exported), module)
@@ -51,11 +52,11 @@ def largest_difference(file: ModelFile, exported: Exported, module: Any, samples
 
 
 def tolerance(file: ModelFile, exported: Exported, samples: Tensor) -> float:
-    """How far from eager an export may be over these samples (1, N).
+    """Return the allowed difference from eager over these samples (1, N).
 
-    TOLERANCE. From samples, ROUNDINGS times as far as eager itself is from its results in float64,
-    where that is more: the logarithm of a band with hardly any energy is made of the rounding of
-    the loud ones, so that what follows from it has no more digits than that in either program.
+    The result is TOLERANCE. For exports from samples it is at least ROUNDINGS times the difference
+    between eager in float32 and in float64. In a band with hardly any energy, the logarithm
+    consists of rounding errors of the loud bands, which limits the precision in any program.
     """
     if exported.what != "model":
         return TOLERANCE
@@ -69,7 +70,7 @@ def tolerance(file: ModelFile, exported: Exported, samples: Tensor) -> float:
 
 
 def outputs(step: Any, exported: Exported, samples: Tensor, file: ModelFile) -> list[Tensor]:
-    """What `largest_difference` compares."""
+    """Return the outputs that `largest_difference` compares."""
     if exported.context.full:
         return whole(step, samples, file)
     together = torch.cat([samples.flip(1), samples, samples.flip(1)])
@@ -84,7 +85,7 @@ def outputs(step: Any, exported: Exported, samples: Tensor, file: ModelFile) -> 
 def replay(
     step: Any, exported: Exported, file: ModelFile, samples: Tensor, chunks: int
 ) -> list[Tensor]:
-    """Every output of a step over samples (B, N), N ≥ 400, some chunks at a time; rows `aged`."""
+    """Return all outputs of a step over samples (B, N), N ≥ 400, with `chunks` per step."""
     from_samples, size = exported.what == "model", chunk_length(exported, file)
     state, outputs = aged(step.init_state(len(samples)), exported.frame_ms), []
     frontend = build_frontend(file.config.model)
@@ -110,7 +111,7 @@ def replay(
 
 @torch.inference_mode()
 def whole(step: Any, samples: Tensor, file: ModelFile) -> list[Tensor]:
-    """Log-probabilities in full context of samples (1, N), alone and in rows of several lengths."""
+    """Return log-probabilities in full context of samples (1, N), alone and in a mixed batch."""
     encoder = file.model.encoder
     frontend, length = build_frontend(file.config.model), torch.tensor([samples.size(1)])
     feats = features(frontend, samples, length)[0][:, : MOST_WHOLE * encoder.rate.factor]

@@ -262,7 +262,7 @@ def test_onnx(tmp_path: Path) -> None:
     ("options", "why"),
     [
         (["--format", "onnx", "--what", "model"], "--right-ms 0, or --what ctc"),
-        (["--format", "sherpa-onnx"], "give --right-ms 0"),
+        (["--format", "sherpa-onnx"], "use --right-ms 0"),
     ],
 )
 def test_what_is_not_exported(
