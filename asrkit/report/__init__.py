@@ -1,1 +1,1 @@
-"""A training as one page: scores, curves, alignments, and what was recognised wrong."""
+"""A report page on a training: scores, curves, alignments and recognition errors."""

@@ -1,4 +1,4 @@
-"""Line charts as SVG that takes the page's colours."""
+"""Line charts as SVG with the page's colours."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ LEFT, RIGHT, TOP, BOTTOM = 66, 12, 12, 40
 
 
 class Axis(NamedTuple):
-    """From values to pixels."""
+    """A function from values to pixels."""
 
     low: float
     high: float
@@ -28,7 +28,7 @@ class Axis(NamedTuple):
 
 
 def ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """About `count` round numbers from `low` to `high`."""
+    """Return about `count` round numbers from `low` to `high`."""
     rough = (high - low) / count
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * m for m in (1, 2, 5, 10) if power * m >= rough * 0.999)
@@ -37,7 +37,7 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """1, 2, 5, 10, …, or powers of ten where those are too many."""
+    """Return 1, 2, 5, 10, …, or only powers of ten if there would be more than 8 ticks."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for steps in ((1, 2, 5), (1,)):
         found = [m * 10.0**p for p in powers for m in steps]
@@ -48,7 +48,7 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def axes(series: dict[str, list[Point]], log: bool) -> tuple[Axis, Axis]:
-    """Axes that hold all points."""
+    """Return axes that include all points."""
     points = [point for line in series.values() for point in line]
     last = max(max(p.step for p in points), 1.0)
     low, high = min(p.low for p in points), max(p.high for p in points)
@@ -64,20 +64,20 @@ def line_chart(
     series: dict[str, list[Point]], y_label: str, describe: Callable[[Point], str],
     log: bool = False, dots: bool = False,
 ) -> Html:  # fmt: skip
-    """Lines over steps, with a band from lowest to highest where points hold several steps.
+    """Draw lines over steps, with a band from lowest to highest for points of several steps.
 
     Args:
         series: points by name.
-        y_label: of the axis.
-        describe: the text to show on hovering over a point.
-        log: a logarithmic axis, of values above 0.
-        dots: mark every point, which a series of one needs to be seen.
+        y_label: label of the vertical axis.
+        describe: function that returns the tooltip of a point.
+        log: use a logarithmic axis, for values above 0.
+        dots: mark every point, so that a single point is visible.
     """
     if log:
         series = {name: [p for p in line if p.low > 0] for name, line in series.items()}
     series = {name: line for name, line in series.items() if line}
     if not series:
-        return tag("p", "No value that could be drawn.", class_="note")
+        return tag("p", "No value can be drawn.", class_="note")
     x, y = axes(series, log)
     drawn = [*grid(x, y), *labels(y_label)]
     for i, (name, line) in enumerate(series.items()):
@@ -123,7 +123,7 @@ def hovers(
     name: str, points: list[Point], x: Axis, y: Axis, index: int,
     describe: Callable[[Point], str], dots: bool,
 ) -> Iterator[Html]:  # fmt: skip
-    """What is shown on hovering: over dots, or over the whole height where there are none."""
+    """Yield the tooltips, on dots or, without dots, on the whole height."""
     half = (x.end - x.start) / max(1, len(points)) / 2
     for point in points:
         title = tag("title", f"{name}: {describe(point)}")
@@ -138,7 +138,7 @@ def hovers(
 
 
 def legend(names: list[str]) -> Html:
-    """The lines' names, each beside a piece of its line."""
+    """Draw the lines' names, each beside a piece of its line."""
     items = []
     for i, name in enumerate(names):
         piece = tag("line", x1=0, x2=26, y1=5, y2=5, class_=f"line c{i % 6}")

@@ -1,4 +1,4 @@
-"""The sections on what was recognised: examples, the worst utterances, confusions, groups."""
+"""The sections on recognition: examples, the worst utterances, confusions, groups."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,26 +13,26 @@ from asrkit.report.words import Group, Pair, Recognized, by_duration, confusions
 
 SIGNS = {"substitution": "≠", "deletion": "−", "insertion": "+", "equal": ""}
 MOST = 15  # rows of a list of confusions
-HANDY_SECONDS = 5.0  # what a picture shows well
+HANDY_SECONDS = 5.0  # preferred length of an example in a picture
 
 
 def examples_section(
     utterances: Sequence[Recognized], examples: Sequence[Example], play: Players, chunk: str
 ) -> Html:
-    """A picture of each example, with its recording."""
+    """Draw a picture of each example, with its recording."""
     figures = []
     for each, example in zip(utterances, examples, strict=True):
         caption = tag("figcaption", tag("b", each.id), f" · {about(each)}")
         drawing = tag("div", picture(example), class_="scroll")
         figures.append(tag("figure", caption, drawing, play(example.samples)))
     explained = (
-        f"In {context_phrase(chunk)}. The stronger the colour, the likelier; what is empty is the"
-        " blank."
-        " Under the tokens, the words of the streaming result where their tokens stand, and those"
-        " of the reference where the model in full context aligns them. Dashed lines are the ends"
-        " of chunks, where words are written. A click on a picture moves its recording there."
+        f"In {context_phrase(chunk)}. A stronger colour is a higher probability; the rest is the"
+        " blank's. Under the tokens are the words of the streaming result at the times of their"
+        " tokens, and the words of the reference as aligned by the model in full context. Dashed"
+        " lines are the ends of chunks, when words are written. Click on a picture to play its"
+        " recording from there."
     )
-    text = explained if figures else "None were asked for."
+    text = explained if figures else "No examples were requested."
     return section("examples", "Alignments", note(text), *figures)
 
 
@@ -47,7 +47,7 @@ def counted(number: int, name: str) -> str:
 
 
 def evenly_chosen(utterances: Sequence[Recognized], count: int) -> list[Recognized]:
-    """From the best recognised to the worst by evenly spaced rates, each of a handy length."""
+    """Choose utterances of suitable length at evenly spaced error rates, the best first."""
     left = sorted(utterances, key=lambda each: (abs(each.seconds - HANDY_SECONDS), each.id))
     chosen: list[Recognized] = []
     for rate in np.linspace(0.0, max(each.rate for each in left), min(count, len(left))):
@@ -57,7 +57,7 @@ def evenly_chosen(utterances: Sequence[Recognized], count: int) -> list[Recogniz
 
 
 def worst(utterances: Sequence[Recognized], count: int) -> list[Recognized]:
-    """Those with most errors, the higher rate first among equals; none without an error."""
+    """Return the utterances with most errors; equal numbers are sorted by error rate."""
     wrong = [each for each in utterances if each.errors]
     ranked = sorted(wrong, key=lambda each: (-each.errors, -each.rate, each.id))
     return ranked[:count]
@@ -66,9 +66,9 @@ def worst(utterances: Sequence[Recognized], count: int) -> list[Recognized]:
 def worst_section(
     utterances: Sequence[Recognized], player_of: Callable[[str], Html], chunk: str
 ) -> Html:
-    """Utterances word by word."""
+    """Draw utterances word by word."""
     if not utterances:
-        return section("worst", "Worst utterances", note("None: no errors, or none asked for."))
+        return section("worst", "Worst utterances", note("No errors, or none requested."))
     entries = [
         tag(
             "article",
@@ -83,12 +83,12 @@ def worst_section(
         tag("span", f"{SIGNS[kind]} {kind}", class_=f"key {kind}")
         for kind in ("substitution", "deletion", "insertion")
     ]
-    explained = note(f"Above the reference, below what was recognised in {context_phrase(chunk)}.")
+    explained = note(f"Above: the reference. Below: the result in {context_phrase(chunk)}.")
     return section("worst", "Worst utterances", explained, tag("p", join(keys, " ")), *entries)
 
 
 def pairs(aligned: Sequence[Pair]) -> Html:
-    """The reference over what was recognised, errors with their sign."""
+    """Draw the reference over the recognised words, with signs for errors."""
     columns = [
         tag(
             "span",
@@ -104,7 +104,7 @@ def pairs(aligned: Sequence[Pair]) -> Html:
 
 
 def confusions_section(utterances: Sequence[Recognized], chunk: str) -> Html:
-    """Which words are taken for which, which are dropped, which come from nowhere."""
+    """Draw tables of the substituted, deleted and inserted words."""
     columns = []
     for kind, counts in confusions(utterances).items():
         heading = tag("h3", f"{SIGNS[kind]} {kind}s: {counts.total()}")
@@ -117,7 +117,7 @@ def confusions_section(utterances: Sequence[Recognized], chunk: str) -> Html:
 
 
 def ranked(counts):  # type: ignore[no-untyped-def]
-    """Pairs with their counts, most frequent first, then by the alphabet."""
+    """Sort pairs with their counts, the most frequent first, then alphabetically."""
     return sorted(
         counts, key=lambda item: (-item[1], item[0].reference or "", item[0].hypothesis or "")
     )
@@ -128,11 +128,11 @@ def confused(pair: Pair) -> str:
 
 
 def groups_section(utterances: Sequence[Recognized], chunk: str) -> Html:
-    """WER by duration and by speaker."""
+    """Draw the WER by duration and by speaker."""
     speakers = grouped(utterances, lambda each: each.speaker)
     speakers.sort(key=lambda group: (-(group.rate or 0.0), group.name))
     by_speaker = (
-        group_table("speaker", speakers) if speakers else note("The manifest names no speakers.")
+        group_table("speaker", speakers) if speakers else note("The manifest has no speakers.")
     )
     return section(
         "groups", "By duration and by speaker", note(f"In {context_phrase(chunk)}."),
@@ -142,7 +142,7 @@ def groups_section(utterances: Sequence[Recognized], chunk: str) -> Html:
 
 
 def group_table(name: str, groups: Sequence[Group]) -> Html:
-    """A sortable table."""
+    """Draw a sortable table."""
     end = max(group.rate or 0.0 for group in groups)
     titles = [name, "utterances", "minutes", "words", "errors", "WER"]
     buttons: list[object] = [tag("button", title, type="button") for title in titles]

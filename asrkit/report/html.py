@@ -1,4 +1,4 @@
-"""HTML and SVG as values: what is not markup is text, and escaped where it meets markup."""
+"""HTML and SVG as values: a string that is not `Html` is text, and is escaped inside markup."""
 
 import base64
 import hashlib
@@ -10,13 +10,13 @@ VOID = {"meta"}  # elements that have no end
 
 
 class Html(str):
-    """Markup. Any other string is text; so is what `+` and f-strings make of markup."""
+    """Markup. Other strings are text, including the results of `+` and f-strings with markup."""
 
     __slots__ = ()
 
 
 def escaped(value: object) -> Html:
-    """The only way from text to markup."""
+    """Convert text to markup; only this function does."""
     return value if isinstance(value, Html) else Html(html.escape(str(value)))
 
 
@@ -25,8 +25,8 @@ def join(parts: Iterable[object], separator: str = "") -> Html:
 
 
 def tag(name: str, *children: object, **attributes: object) -> Html:
-    """An element. Of attributes, None leaves out, True has no value, `class_` and `data_x` are
-    written class and data-x."""
+    """Return an element. Attributes: None and False are omitted, True is written without a value,
+    `class_` and `data_x` become class and data-x."""
     written = [name]
     for key, value in attributes.items():
         if value is None or value is False:
@@ -38,12 +38,12 @@ def tag(name: str, *children: object, **attributes: object) -> Html:
 
 
 def number(value: object) -> object:
-    """A coordinate in tenths of a pixel; anything else as it is."""
+    """Round a coordinate to tenths of a pixel; return other values unchanged."""
     return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else value
 
 
 def table(titles: Iterable[object], rows: Iterable[Iterable[object]], **attributes: object) -> Html:
-    """A table that scrolls sideways where it is too wide. The first column names the row."""
+    """Return a table that scrolls sideways if it is too wide. The first column names the row."""
     head = tag("tr", *(tag("th", title, scope="col") for title in titles))
     body = []
     for first, *others in rows:
@@ -67,7 +67,7 @@ def note(text: object) -> Html:
 
 
 def page(title: str, *children: object) -> Html:
-    """The whole document. It may load nothing, and run no script but its own."""
+    """Return the whole document. Its policy forbids loading, and all scripts except its own."""
     style, script = (
         Html(files("asrkit.report").joinpath(name).read_text(encoding="utf-8"))
         for name in ("page.css", "page.js")

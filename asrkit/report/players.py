@@ -1,4 +1,4 @@
-"""Recordings inside the page."""
+"""Audio players inside the page."""
 
 import base64
 import io
@@ -9,18 +9,18 @@ import soundfile
 from asrkit.audio import SAMPLE_RATE
 from asrkit.report.html import Html, note, tag
 
-ROOM = 8_000_000  # characters of a page's audio
+ROOM = 8_000_000  # largest number of characters of a page's audio
 
 
 class Players:
-    """Audio elements, as long as the page has room for them."""
+    """A factory of audio elements, up to a total size."""
 
     def __init__(self, room: int = ROOM) -> None:
         self.room = room
         self.left_out = 0
 
     def __call__(self, samples: np.ndarray) -> Html:
-        """A player of float32 mono samples (n,) at 16 kHz."""
+        """Return a player of float32 mono samples (n,) at 16 kHz."""
         url = data_url(samples)
         if len(url) > self.room:
             self.left_out += 1
@@ -30,7 +30,7 @@ class Players:
 
 
 def data_url(samples: np.ndarray) -> str:
-    """The samples as MP3, which every browser plays, in 3 kB a second; without an encoder, FLAC."""
+    """Encode samples as MP3, about 3 kB a second, or as FLAC if no MP3 encoder is installed."""
     file, inside = io.BytesIO(), np.clip(samples, -1, 1)
     if "MP3" in soundfile.available_formats():
         kind, smallest = "mpeg", {"bitrate_mode": "VARIABLE", "compression_level": 0.9}

@@ -1,4 +1,4 @@
-"""What a model makes of an utterance over time: a picture of its posteriors and words."""
+"""A picture of an utterance's posteriors and words over time."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -12,22 +12,22 @@ from asrkit.model import FULL_CONTEXT
 from asrkit.report.html import Html, tag
 from asrkit.runtime import Recognizer, Word
 
-FAINT = 0.05  # posteriors below are not drawn
+FAINT = 0.05  # lower posteriors are not drawn
 ROWS = 36  # most tokens in a picture
-LEFT, WAVE, ROW, LANE, LETTER = 84, 44, 14, 18, 7.8  # pixels; LETTER: the width of one
+LEFT, WAVE, ROW, LANE, LETTER = 84, 44, 14, 18, 7.8  # pixels; LETTER: width of a letter
 
 
 class Example(NamedTuple):
-    """What a recogniser makes of an utterance, frame by frame."""
+    """The frames and words of a recognised utterance."""
 
     seconds: float
     samples: np.ndarray  # (n,) at 16 kHz
     posteriors: np.ndarray  # (E, V), in the recogniser's chunks
-    pieces: list[str]  # of the tokens; the blank's is ""
-    frame_seconds: float  # of an encoder frame
+    pieces: list[str]  # text of each token; the blank's is ""
+    frame_seconds: float  # length of an encoder frame
     chunk_seconds: float  # 0 for full context
-    hypothesis: tuple[Word, ...]  # by streaming
-    reference: tuple[Word, ...]  # by forced alignment in full context; none where there is none
+    hypothesis: tuple[Word, ...]  # streaming result
+    reference: tuple[Word, ...]  # forced alignment in full context; empty if impossible
 
 
 def example_of(
@@ -53,7 +53,7 @@ def example_of(
 
 
 def picture(example: Example) -> Html:
-    """The recording, the tokens' posteriors, the words, and the time, one under the other."""
+    """Draw the recording, the tokens' posteriors, the words and the time, from top to bottom."""
     scale = min(220.0, max(90.0, 925.0 / max(0.1, example.seconds)))  # pixels a second
     width = LEFT + example.seconds * scale + 24
     top, drawn = 4.0, []
@@ -75,7 +75,7 @@ def picture(example: Example) -> Html:
 
 
 def wave(example: Example, scale: float) -> tuple[list[Html], float]:
-    """The envelope of the samples."""
+    """Draw the envelope of the samples."""
     columns = max(1, int(example.seconds * scale / 2))
     peaks = [np.abs(part).max(initial=0.0) for part in np.array_split(example.samples, columns)]
     heights = np.array(peaks) / max(1e-9, max(peaks)) * WAVE / 2
@@ -87,7 +87,7 @@ def wave(example: Example, scale: float) -> tuple[list[Html], float]:
 
 
 def heat(example: Example, scale: float) -> tuple[list[Html], float]:
-    """A row for each token that is ever likely, in the order of their first time."""
+    """Draw a row for each token that is likely in some frame, in order of first occurrence."""
     posteriors, width = example.posteriors, scale * example.frame_seconds
     drawn = []
     tokens = likely(posteriors)
@@ -107,7 +107,7 @@ def heat(example: Example, scale: float) -> tuple[list[Html], float]:
 
 
 def likely(posteriors: np.ndarray) -> list[int]:
-    """The tokens to show, those that come first on top."""
+    """Return the tokens to show, in order of first occurrence."""
     strong = posteriors[:, 1:] >= 0.1
     tokens = 1 + np.flatnonzero(strong.any(axis=0))
     if not len(tokens):
@@ -118,14 +118,14 @@ def likely(posteriors: np.ndarray) -> list[int]:
 
 
 def shown(piece: str) -> str:
-    """A piece with its spaces made visible."""
+    """Return a piece with visible spaces."""
     return piece.replace(" ", "␣")
 
 
 def lanes(name: str, words: Sequence[Word], scale: float, style: str) -> tuple[list[Html], float]:
-    """Words where they are in time, in as many lanes as keep their texts apart."""
+    """Draw words at their times, in several lanes if their texts would overlap."""
     drawn = [row_name(name, LANE - 5)]
-    free: list[float] = [0.0]  # where each lane is free again
+    free: list[float] = [0.0]  # pixel at which each lane is free again
     for word in words:
         start, end = LEFT + word.start * scale, LEFT + word.end * scale
         reach = max(end - start, len(word.text) * LETTER + 6) / 2
@@ -139,7 +139,7 @@ def lanes(name: str, words: Sequence[Word], scale: float, style: str) -> tuple[l
 
 
 def word_box(word: Word, style: str, start: float, end: float, middle: float, y: int) -> Html:
-    """A word, which may be wider than the time it takes."""
+    """Draw a word, which may be wider than its duration."""
     times = f"{word.start:.2f} to {word.end:.2f} s, confidence {word.confidence:.2f}"
     box = tag("rect", x=start, y=y, width=max(2.0, end - start), height=LANE - 3, rx=2)
     text = tag("text", word.text, x=middle, y=y + 12, text_anchor="middle")
@@ -156,7 +156,7 @@ def time_axis(example: Example, scale: float, top: float) -> Iterator[Html]:
 
 
 def chunk_ends(example: Example, scale: float, top: float) -> Iterator[Html]:
-    """When the recogniser answers: the words of a chunk are written at its end."""
+    """Draw the ends of chunks, when the recogniser writes the words of a chunk."""
     if example.chunk_seconds:
         for i in range(1, int(example.seconds / example.chunk_seconds) + 1):
             at = LEFT + i * example.chunk_seconds * scale

@@ -1,11 +1,11 @@
-"""The scalars that a training logged for TensorBoard."""
+"""Reader of the scalars that a training logged for TensorBoard."""
 
 import logging
 import math
 from pathlib import Path
 from typing import NamedTuple
 
-LATEST = 253402300799.0  # the end of the year 9999: no other time can be written as a date
+LATEST = 253402300799.0  # the end of the year 9999: later times cannot be written as a date
 
 
 class Scalar(NamedTuple):
@@ -15,7 +15,7 @@ class Scalar(NamedTuple):
 
 
 def read_scalars(folder: Path) -> dict[str, list[Scalar]]:
-    """Each tag's values by step; of a step that was done again after a resume, the last."""
+    """Read each tag's values by step; for a step repeated after a resume, the last value."""
     if not folder.is_dir():
         return {}
     from tensorboard.backend.event_processing import (  # type: ignore[import-untyped]
@@ -37,7 +37,7 @@ def read_scalars(folder: Path) -> dict[str, list[Scalar]]:
 
 
 class Point(NamedTuple):
-    """Some neighbouring steps together."""
+    """The summary of some neighbouring steps."""
 
     step: float
     value: float  # mean
@@ -46,7 +46,7 @@ class Point(NamedTuple):
 
 
 def thinned(scalars: list[Scalar], limit: int = 120) -> list[Point]:
-    """At most `limit` points, without the values that are not finite."""
+    """Reduce scalars to at most `limit` points, without values that are not finite."""
     finite = [scalar for scalar in scalars if math.isfinite(scalar.value)]
     width = max(1, math.ceil(len(finite) / limit))
     points = []

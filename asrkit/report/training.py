@@ -1,4 +1,4 @@
-"""The sections on the training itself: how it ended, and how it went."""
+"""The sections on the training: scores and curves."""
 
 import math
 import time
@@ -18,12 +18,12 @@ from asrkit.training.progress import duration
 
 
 class Experiment(NamedTuple):
-    """A training's folder, or a model file alone, read."""
+    """The contents of a training's folder, or of a single model file."""
 
     name: str
-    path: Path  # of the model file
+    path: Path  # path of the model file
     file: ModelFile
-    scalars: dict[str, list[Scalar]]  # logged, by tag
+    scalars: dict[str, list[Scalar]]  # logged values, by tag
 
     @property
     def folder(self) -> Path:
@@ -31,7 +31,7 @@ class Experiment(NamedTuple):
 
     @property
     def finished(self) -> str | None:
-        """When the last value was logged."""
+        """The time of the last logged value."""
         logged = [line[-1].time for line in self.scalars.values() if line]
         return time.strftime("%Y-%m-%d %H:%M", time.localtime(max(logged))) if logged else None
 
@@ -42,7 +42,7 @@ class Experiment(NamedTuple):
 
 
 def tiles(scores: dict[str, Score], chunk: str, experiment: Experiment) -> Html:
-    """The few numbers that one looks for first."""
+    """Draw the most important numbers."""
     parameters = sum(p.numel() for p in experiment.file.model.parameters())
     shown = [(scores[name].words.percent, f"WER, {context_phrase(name)}")
              for name in dict.fromkeys(["full", chunk]) if name in scores]  # fmt: skip
@@ -65,10 +65,10 @@ def context_phrase(name: str) -> str:
 
 
 def scores_section(scores: dict[str, Score], decoded: str, experiment: Experiment) -> Html:
-    """Error rates and delay by chunk size, and what was trained.
+    """Draw error rates and delay by chunk size, and facts about the training.
 
     Args:
-        decoded: the corpus, and how it was decoded.
+        decoded: description of the corpus and the decoding.
     """
     titles = ["chunk", "WER", "95 % interval", "sub", "del", "ins", "CER", "delay, mean ms",
               "median", "90 %", "last token", ""]  # fmt: skip
@@ -86,10 +86,10 @@ def scores_section(scores: dict[str, Score], decoded: str, experiment: Experimen
             gauge(words.rate, end, interval),
         ])  # fmt: skip
     explained = (
-        f"On {decoded}. CER is of characters, spaces among them. The interval is the WER's, of a"
+        f"On {decoded}. CER counts characters, including spaces. The interval is the WER's, from a"
         " bootstrap over utterances; models compared on the same utterances can differ clearly even"
-        " where their intervals overlap. A token's delay runs from its end, by forced alignment, to"
-        " the end of the chunk in which it is written; computing time is not in it."
+        " if their intervals overlap. A token's delay is the time from its end, by forced"
+        " alignment, to the end of the chunk in which it is written, without computing time."
     )
     return section(
         "scores", "Errors and delay", table(titles, rows), note(explained), facts(experiment)
@@ -97,7 +97,7 @@ def scores_section(scores: dict[str, Score], decoded: str, experiment: Experimen
 
 
 def gauge(rate: float | None, end: float, span: tuple[float, float] | None = None) -> Html:
-    """A cell with the rate on a track from 0 to `end`: a bar, or a mark in its interval."""
+    """Draw a cell with the rate on a track from 0 to `end`: a bar, or a mark in its interval."""
     percent, marks = 100.0 / max(end, 1e-9), []
     if rate is None:
         pass
@@ -111,7 +111,7 @@ def gauge(rate: float | None, end: float, span: tuple[float, float] | None = Non
 
 
 def facts(experiment: Experiment) -> Html:
-    """From the model file: what was trained, for how long, and with which command."""
+    """Draw facts from the model file: model, duration of the training, command."""
     file, training = experiment.file, experiment.file.training
     config = experiment.folder / "config.yaml"
     again = f"python -m asrkit.train --config {config}" if config.is_file() else None
@@ -140,10 +140,10 @@ def facts(experiment: Experiment) -> Html:
 
 
 def curves_section(experiment: Experiment) -> Html:
-    """Loss, learning rate, gradient norm, and on dev WER, CER and loss over the steps."""
+    """Draw loss, learning rate, gradient norm, and WER, CER and loss on dev, over the steps."""
     scalars, folder = experiment.scalars, experiment.folder / "tensorboard"
     if not any(scalars.values()):
-        return section("curves", "Curves", note(f"There are no TensorBoard events in {folder}."))
+        return section("curves", "Curves", note(f"{folder} has no TensorBoard events."))
     charts = [
         single(tag_, title, scalars[tag_], log, experiment)
         for tag_, title, log in (
@@ -166,8 +166,8 @@ def curves_section(experiment: Experiment) -> Html:
             charts.append(tag("div", heading, chart, legend(list(lines))))
     return section(
         "curves", "Curves", tag("div", *charts, class_="charts"),
-        note("Lines are means of neighbouring steps, bands go from their lowest to their highest "
-             "value. Loss and gradient norm have logarithmic axes."),
+        note("Lines are means of neighbouring steps, bands are their lowest to highest values. "
+             "Loss and gradient norm have logarithmic axes."),
     )  # fmt: skip
 
 
@@ -182,7 +182,7 @@ def single(tag_: str, title: str, line: list[Scalar], log: bool, experiment: Exp
 
 
 def describing(experiment: Experiment, form: str) -> Callable[[Point], str]:
-    """The text of a point: its value, its step, its epoch."""
+    """Return a function for the tooltip of a point: its value, step and epoch."""
     per_epoch = experiment.steps_per_epoch
 
     def describe(point: Point) -> str:

@@ -1,4 +1,4 @@
-"""Which words were recognised wrong, and where."""
+"""Word errors of utterances, and their counts by group and by kind."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -11,7 +11,7 @@ DURATIONS = (0, 1, 2, 3, 5, 8, 12, 20, 30)  # seconds where the bins begin
 
 
 class Pair(NamedTuple):
-    """A word of the reference and what was recognised for it; None for nothing."""
+    """A word of the reference and the recognised word; None for an insertion or a deletion."""
 
     reference: str | None
     hypothesis: str | None
@@ -26,7 +26,7 @@ class Pair(NamedTuple):
 
 
 class Recognized(NamedTuple):
-    """An utterance, its words aligned with what was recognised."""
+    """An utterance, with its words aligned to the recognised words."""
 
     id: str
     speaker: str | None
@@ -43,7 +43,7 @@ class Recognized(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """Rank among utterances: errors in percent; without a word, 100 for each error."""
+        """Errors in percent of the words, for sorting; without words, 100 for each error."""
         return 100.0 * self.errors / max(1, self.words)
 
 
@@ -57,7 +57,7 @@ def word_pairs(reference: str, hypothesis: str) -> list[Pair]:
 
 
 class Group(NamedTuple):
-    """Some utterances together."""
+    """The totals of some utterances."""
 
     name: str
     utterances: int
@@ -67,14 +67,14 @@ class Group(NamedTuple):
 
     @property
     def rate(self) -> float | None:
-        """Errors in percent of the words; None for a group without a word."""
+        """Errors in percent of the words; None for a group without words."""
         return percentage(self.errors, self.words)
 
 
 def grouped(
     utterances: Iterable[Recognized], name_of: Callable[[Recognized], str | None]
 ) -> list[Group]:
-    """The utterances of each name, in the order of first occurrence; those without are left out."""
+    """Sum utterances by name, in order of first occurrence; skip utterances without a name."""
     groups: dict[str, Group] = {}
     for each in utterances:
         name = name_of(each)
@@ -87,7 +87,7 @@ def grouped(
 
 
 def by_duration(utterances: Iterable[Recognized]) -> list[Group]:
-    """Bins of duration that hold something, the shortest first."""
+    """Sum utterances in bins of duration, the shortest first, without empty bins."""
     shortest_first = sorted(utterances, key=lambda each: each.seconds)
     return grouped(shortest_first, lambda each: duration_name(each.seconds))
 
@@ -100,7 +100,7 @@ def duration_name(seconds: float) -> str:
 
 
 def confusions(utterances: Iterable[Recognized]) -> dict[str, Counter[Pair]]:
-    """How often each error was made, by its kind."""
+    """Count each error, by kind."""
     found: dict[str, Counter[Pair]] = {
         k: Counter() for k in ("substitution", "deletion", "insertion")
     }
