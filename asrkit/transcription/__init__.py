@@ -1,1 +1,1 @@
-"""Many recordings to text: batches, shards, workers, and what is written of them."""
+"""Decoding of many recordings: batches, shards, workers and output."""

@@ -1,4 +1,4 @@
-"""Results of many recordings, those of similar length together."""
+"""Results of many recordings, in batches of similar length."""
 
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
@@ -16,11 +16,11 @@ from asrkit.runtime import Recognizer, Result
 
 
 class Decoded(NamedTuple):
-    """What became of a job."""
+    """The outcome of a job."""
 
-    number: int  # of the job
+    number: int  # number of the job
     result: Result | UserError
-    seconds: float = 0.0  # of audio
+    seconds: float = 0.0  # seconds of audio
 
 
 def outcomes(
@@ -29,14 +29,14 @@ def outcomes(
     batch_seconds: float,
     read: Callable[[float], None] = lambda seconds: None,
 ) -> Iterator[Decoded]:
-    """A result or the error of every job, in batches of similar length as files come in.
+    """Yield a result or an error for every job, decoded in batches of similar length.
 
-    Long recordings go alone and piece by piece; the numbers are the same either way.
+    Long recordings are decoded alone and in pieces; the results do not depend on this.
 
     Args:
         recognizer: recogniser of all recordings.
         jobs: recordings.
-        batch_seconds: audio of a batch at most.
+        batch_seconds: most seconds of audio in a batch.
         read: function that is called with the seconds of each piece of audio that is read.
     """
     waiting: list[tuple[int, Any]] = []
@@ -46,7 +46,7 @@ def outcomes(
             lengths: list[float] = []
             blocks = reported(timed(job.blocks(), lengths), read)
             begun = list(islice(blocks, 2))
-            if len(begun) > 1:  # too long to be read at once
+            if len(begun) > 1:  # too long to read at once
                 result = recognizer.transcribe_blocks(chain(begun, blocks))
                 yield Decoded(index, result, sum(lengths))
                 continue
@@ -74,7 +74,7 @@ def reported(
 def batches(
     recognizer: Recognizer, waiting: list[tuple[int, Any]], batch_seconds: float
 ) -> Iterator[Decoded]:
-    """Results of loaded recordings, those of similar length together."""
+    """Yield results of loaded recordings, in batches of similar length."""
     for batch in by_length(waiting, lambda item: len(item[1]) / audio.SAMPLE_RATE, batch_seconds):
         results = results_of(recognizer, [samples for _, samples in batch])
         for (index, samples), result in zip(batch, results, strict=True):
@@ -82,7 +82,7 @@ def batches(
 
 
 def results_of(recognizer: Recognizer, batch: list[Any]) -> list[Result | UserError]:
-    """A result for each recording, or what is wrong with it: the others have theirs."""
+    """Return a result or an error for each recording; an error does not affect the others."""
     try:
         return [*recognizer.transcribe_batch(batch)]
     except UserError as error:

@@ -1,18 +1,18 @@
 """Tasks that any number of processes, on any machines, share through a folder.
 
-The lease of a task is a file `NAME.lease.N`, N the number of the attempt. Its owner refreshes the
-file's modification time; a lease that has not been refreshed for `seconds` has expired, and the
-next attempt may begin. Times are compared with that of a fresh file in the same folder, never with
-a machine's own clock.
+The lease of a task is a file `NAME.lease.N`, where N is the number of the attempt. The owner
+refreshes the file's modification time. A lease that was not refreshed for `seconds` has expired,
+and the next attempt may start. Times are compared with the time of a new file in the same folder,
+never with a machine's own clock.
 
-Guaranteed where the file system creates files exclusively (O_EXCL):
-- Of all processes that want an attempt, one gets it. While a task is not done, no lease is renamed
-  or removed: whoever has seen attempt N expire can only create N + 1, and only once.
-- The task of a process that ended is attempted again, and is given up after ATTEMPTS of them.
+Guarantees, if the file system creates files exclusively (O_EXCL):
+- Only one process gets each attempt. While a task is not done, no lease is renamed or removed: a
+  process that has seen attempt N expire can only create N + 1, and only once.
+- The task of a process that ended is attempted again, and abandoned after ATTEMPTS attempts.
 
-Not guaranteed: that a task has one owner at a time. A process that was suspended for longer than
-`seconds` goes on beside its successor. Results must therefore be the same whoever computes them,
-and be committed by a rename. A process that hangs, but refreshes its lease, keeps it.
+Not guaranteed: that a task has only one owner at a time. A process that was suspended for longer
+than `seconds` continues beside its successor. Results must therefore not depend on the process, and
+must be committed by a rename. A process that hangs, but refreshes its lease, keeps the lease.
 """
 
 import itertools
@@ -27,7 +27,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-ATTEMPTS = 3  # at a task, each of which ended with its process
+ATTEMPTS = 3  # attempts at a task whose processes ended
 RELEASED, FAILED = 0, 1  # modification times: stopped by the user, and ended by an exception
 
 
@@ -45,7 +45,7 @@ class Lease:
     def refresh(self) -> None:
         while not self.ended.wait(self.seconds / 4):
             with suppress(OSError):  # removed: another process has finished the task
-                os.utime(self.path)  # without a time, which would be this machine's
+                os.utime(self.path)  # the file system's time, not this machine's
 
     def __enter__(self) -> "Lease":
         self.thread.start()
@@ -69,8 +69,8 @@ class Leases:
     """The leases in a folder.
 
     Args:
-        folder: exists, and is the same for all processes.
-        seconds: without a refresh after which a lease has expired.
+        folder: existing folder that all processes share.
+        seconds: time without a refresh after which a lease expires.
     """
 
     def __init__(self, folder: Path, seconds: float) -> None:
@@ -80,7 +80,7 @@ class Leases:
         return self.folder / f"{name}.lease.{number}"
 
     def attempts(self, name: str) -> list[float]:
-        """When the lease of each attempt was last refreshed."""
+        """Return the time of the last refresh of each attempt's lease."""
         times = []
         with suppress(FileNotFoundError):
             for number in itertools.count():
@@ -88,21 +88,21 @@ class Leases:
         return times
 
     def now(self) -> float:
-        """The file system's time."""
+        """Return the file system's time."""
         with tempfile.TemporaryFile(dir=self.folder) as file:
             return os.fstat(file.fileno()).st_mtime
 
     def expired(self, attempts: list[float]) -> bool:
-        """Whether nobody holds the task. A time in the future is no owner's either."""
+        """Return whether the task has no owner. A lease with a time in the future has expired."""
         return not attempts or abs(self.now() - attempts[-1]) > self.seconds
 
     def given_up(self, name: str) -> bool:
-        """Whether a task that is not done has had all its attempts."""
+        """Return whether an unfinished task has used all its attempts."""
         attempts = self.attempts(name)
         return sum(at != RELEASED for at in attempts) >= ATTEMPTS and self.expired(attempts)
 
     def claim(self, name: str) -> Lease | None:
-        """The next attempt at a task; None if it has an owner or another process was faster."""
+        """Create the next attempt's lease; None if the task has an owner or gets another now."""
         attempts = self.attempts(name)
         if not self.expired(attempts):
             return None
@@ -116,7 +116,7 @@ class Leases:
         return Lease(path, self.seconds)
 
     def clear(self, name: str) -> None:
-        """Remove the leases of a task that is done: who claims it now finds its result."""
+        """Remove the leases of a finished task: its result prevents further attempts."""
         for number in reversed(range(len(self.attempts(name)))):
             self.path(name, number).unlink(missing_ok=True)
 
@@ -126,18 +126,18 @@ class Leases:
         is_done: Callable[[str], bool],
         do: Callable[[str], None] | None = None,
     ) -> Iterator[str]:
-        """Do tasks until each is done or given up, by this process or any other.
+        """Do tasks until each is done or abandoned, by this process or any other.
 
         Args:
-            names: of all tasks.
-            is_done: whether the result of a task is there and complete.
-            do: compute and commit the result of a task. None only waits for other processes.
+            names: names of all tasks.
+            is_done: function that returns whether the result of a task exists and is complete.
+            do: function that computes and commits a result; None only waits for other processes.
 
         Yields:
-            The name of each task that is done, once; and "" after each look at those that are not.
+            The name of each finished task, once, and "" after each pass over unfinished tasks.
         """
         left = list(names)
-        first = random.randrange(len(left)) if left and do else 0  # processes begin apart
+        first = random.randrange(len(left)) if left and do else 0  # differs between processes
         left = left[first:] + left[:first]
         while left:
             waiting = []
@@ -155,10 +155,10 @@ class Leases:
             left = waiting
 
     def attempt(self, name: str, is_done: Callable[[str], bool], do: Callable[[str], None]) -> bool:
-        """Whether the task is done now; False if another process has it, or nobody may."""
+        """Try a task and return whether it is done; False if it has an owner or is abandoned."""
         if self.given_up(name) or not (lease := self.claim(name)):
             return False
         with lease:
-            if not is_done(name):  # as it may be since the leases of the last owner were removed
+            if not is_done(name):  # the last owner may have finished and removed its leases
                 do(name)
         return True

@@ -1,4 +1,4 @@
-"""Transcripts as they are written, one after another or each to a file, and their error rates."""
+"""Writers of transcripts, to standard output or to files, and of their error rates."""
 
 import hashlib
 import re
@@ -19,11 +19,11 @@ from asrkit.runtime import Recognizer, Result, Segment
 from asrkit.runtime.formats import FORMATS, Recording, write
 from asrkit.search import Both
 
-LONGEST_NAME = 200  # bytes: file systems allow 255, with the ending and the prefix of `replacing`
+LONGEST_NAME = 200  # bytes: file systems allow 255, including the suffix and `replacing`'s prefix
 
 
 def file_name(job: Labelled) -> str:
-    """The name of a recording's output file, without an ending; a long one is cut and hashed."""
+    """Return the name of a recording's output file without suffix; shorten and hash long names."""
     path = as_text(job.path)
     name = job.id
     if name.startswith(path):
@@ -36,22 +36,22 @@ def file_name(job: Labelled) -> str:
 
 
 def in_a_row(form: str, job: Labelled, transcript: Recording, several: bool) -> str:
-    """What is written of a recording, without the header, where there may be several."""
+    """Format a recording without the header; `several` adds its id to plain text."""
     shown = FORMATS[form].write(transcript)
     return f"{printable(job.id)}\t{shown}" if form == "txt" and several else shown
 
 
 class Output:
-    """Writes transcripts: one after another to standard output, or each to a file of its own.
+    """A writer of transcripts, to standard output or to one file per recording.
 
     Args:
         form: name of the format.
-        folder: of the files; None for standard output.
+        folder: folder of the files; None for standard output.
         jobs: all recordings.
 
     Raises:
-        UserError: if a file of the format cannot hold all recordings, or two would be written to
-            the same file.
+        UserError: if a file of the format cannot have several recordings, or two recordings would
+            have the same file.
     """
 
     def __init__(self, form: str, folder: str | None, jobs: Sequence[Labelled]) -> None:
@@ -61,8 +61,8 @@ class Output:
         if self.folder is None:
             if self.several and not FORMATS[form].joins:
                 raise UserError(
-                    f"a file of {form} holds one recording, not {len(jobs)}: --output-dir DIR "
-                    "writes a file for each"
+                    f"a {form} file has only one recording, got {len(jobs)}: use --output-dir DIR "
+                    "for a file per recording"
                 )
             return
         first: dict[str, Labelled] = {}
@@ -70,8 +70,8 @@ class Output:
             other = first.setdefault(file_name(job), job)
             if other is not job:
                 raise UserError(
-                    f"{other.id} and {job.id} would both be {self.path(job)}: decode them into "
-                    "folders of their own"
+                    f"{other.id} and {job.id} would have the same file {self.path(job)}: decode "
+                    "them into different folders"
                 )
 
     def path(self, job: Labelled) -> Path:
@@ -90,7 +90,7 @@ class Output:
 
 
 def recording_of(job: Labelled, result: Result, seconds: float, nbest: int) -> Recording:
-    """What is written of a result of so many seconds of audio."""
+    """Return the output for a result of `seconds` seconds of audio."""
     more: dict[str, Any] = {} if job.text is None else {"reference": job.text}
     if len(result.segments) > 1:
         more["segments"] = [
@@ -109,7 +109,7 @@ def recording_of(job: Labelled, result: Result, seconds: float, nbest: int) -> R
 
 
 def texts(result: Result | Segment, nbest: int) -> dict[str, Any]:
-    """The likeliest texts, if they are asked for."""
+    """Return the n-best list, if `nbest` is above 0."""
     return {"nbest": [each._asdict() for each in result.nbest[:nbest]]} if nbest else {}
 
 
@@ -119,19 +119,19 @@ def report(
     recognizer: Recognizer,
     normalizer: Callable[[str], str],
 ) -> None:
-    """Error rates of the recordings that have a reference, on standard error.
+    """Print error rates of the recordings that have a reference, on standard error.
 
     A language model that lacks many of the recognised words is reported as well.
 
     Args:
         jobs: the recordings.
-        texts: of each, None for one that could not be decoded.
-        recognizer: wrote the texts.
-        normalizer: of the recogniser's texts.
+        texts: text of each recording; None if it could not be decoded.
+        recognizer: recogniser that wrote the texts.
+        normalizer: normaliser of the recogniser's texts.
     """
     found = [text for text in texts if text is not None]
     model = word_model(getattr(recognizer.final_search, "fusion", None))
-    # The model has its words as they are before a postprocess rewrites them.
+    # The model's words are spelled as before postprocessing.
     if model is not None and recognizer.decoding.postprocess is None:
         line = unfamiliar(found, model.has_word)
         if line:
@@ -147,7 +147,7 @@ def report(
     try:
         need("jiwer")
     except UserError as error:
-        print(f"asrkit decode: no error rates: {error}", file=sys.stderr)
+        print(f"asrkit decode: error rates are not computed: {error}", file=sys.stderr)
     else:
         without = f" without {failed} that could not be decoded" if failed else ""
         print(f"WER {wer(references, hypotheses)}{without}", file=sys.stderr)
@@ -155,7 +155,7 @@ def report(
 
 
 def word_model(fusion: object) -> WordFusion | None:
-    """The language model of words in a fusion, if there is one."""
+    """Return the language model of words in a fusion, or None."""
     if isinstance(fusion, Both):
         return word_model(fusion.first) or word_model(fusion.second)
     return fusion if isinstance(fusion, WordFusion) else None

@@ -1,8 +1,8 @@
-"""Decoding a corpus in shards, by any number of processes: see `asrkit.transcription.leases`.
+"""Decoding of a corpus in shards, by any number of processes: see `asrkit.transcription.leases`.
 
-The result of a shard is a file of two lines of JSON: its name with the SHA-256 of the second line,
-and an entry for each utterance. A file that is anything else is decoded again. The name is a hash
-of all that the text depends on, so that results of another model or option are other files.
+The result of a shard is a file with two lines of JSON: its name with the SHA-256 of the second
+line, and an entry for each utterance. A shard with any other file is decoded again. The name is a
+hash of everything that determines the text: other models or options have other files.
 """
 
 import argparse
@@ -35,7 +35,7 @@ from asrkit.transcription.output import in_a_row, recording_of, report
 from asrkit.transcription.workers import STARTERS, stopped_by_sigterm
 from asrkit.version import __version__
 
-NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # nor wait for a pipe
+NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # nor wait at pipes
 
 
 LEASE_SECONDS = 60.0
@@ -45,28 +45,28 @@ class ShardEntry(NamedTuple):
     """An utterance in the result of a shard."""
 
     id: str
-    seconds: float  # of audio
-    text: str | None  # None for one that could not be decoded
-    shown: str  # in the output's format, or why there is no text
+    seconds: float  # seconds of audio
+    text: str | None  # None if it could not be decoded
+    shown: str  # text in the output's format, or the reason why it could not be decoded
 
 
 class DecodedShard(NamedTuple):
     """The result of a shard."""
 
     entries: list[ShardEntry]
-    seconds: float  # that its process took
+    seconds: float  # computing time
 
 
 DECODED = TypeAdapter(DecodedShard)
 
 
 def merged(options: argparse.Namespace) -> Path:
-    """The file that the shards are joined to."""
+    """Return the path of the joined output."""
     return Path(options.output_dir, f"{Path(options.manifest).stem}.{options.format}")
 
 
 def shares(jobs: Sequence[Labelled], count: int) -> list[list[Labelled]]:
-    """The jobs in at most `count` parts in order, of similar durations where all are known."""
+    """Split the jobs into at most `count` parts in order, of similar durations if all are known."""
     lengths = [job.duration for job in jobs]
     seconds = [1.0 if None in lengths else length or 0.0 for length in lengths]
     total, before, parts = sum(seconds) or 1.0, 0.0, []
@@ -78,18 +78,18 @@ def shares(jobs: Sequence[Labelled], count: int) -> list[list[Labelled]]:
 
 
 def header(name: str, body: bytes) -> bytes:
-    """The first line of a shard's result."""
+    """Return the first line of a shard's result."""
     digest = hashlib.sha256(name.encode() + body).hexdigest()
     return json.dumps({"shard": name, "sha256": digest}).encode()
 
 
 class ShardedCorpus:
-    """The shards of a manifest, their results in a folder, and how one is decoded.
+    """The shards of a manifest, with their results in a folder.
 
     Args:
         jobs: all utterances, in order.
-        recognizer: decodes them.
-        options: of the command.
+        recognizer: recogniser for the shards.
+        options: options of the command.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class ShardedCorpus:
         return self.folder / f"{name}.json"
 
     def read(self, name: str) -> DecodedShard | None:
-        """The result of a shard; None if there is none, or what is there is no such result."""
+        """Read the result of a shard; None if it is missing, damaged or of other utterances."""
         try:
             file = os.open(self.path(name), os.O_RDONLY | NO_LINK)
             with os.fdopen(file, "rb") as lines:
@@ -135,7 +135,7 @@ class ShardedCorpus:
         }
         found = DecodedShard([entries[i] for i in range(len(jobs))], time.perf_counter() - started)
         path = self.path(name)
-        if path.is_symlink():  # `replacing` would write to where it leads
+        if path.is_symlink():  # `replacing` would write to its target
             path.unlink()
         with replacing(path) as temporary, temporary.open("wb") as file:
             body = json.dumps(found).encode()
@@ -154,17 +154,19 @@ class ShardedCorpus:
         return self.read(name) is not None
 
     def join(self, path: Path) -> DecodedShard:
-        """Write what all shards hold to one file, and return it without what was written.
+        """Join the texts of all shards in one file; return the entries without `shown`.
 
         Raises:
-            UserError: for a result that is no longer there.
+            UserError: if a result was removed or changed.
         """
         entries, seconds = [], 0.0
         with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
             file.write(FORMATS[self.options.format].header)
             for name in self.shards:
                 if (found := self.read(name)) is None:
-                    raise UserError(f"{shown(self.path(name))} was changed: run this once more")
+                    raise UserError(
+                        f"{shown(self.path(name))} was removed or changed: run this again"
+                    )
                 for entry in found.entries:
                     if entry.text is None:
                         print(f"asrkit decode: {LeftOut(entry.id, entry.shown)}", file=sys.stderr)
@@ -181,13 +183,13 @@ def decode_corpus(
     jobs: Sequence[Labelled],
     loaded: tuple[Recognizer, Config],
 ) -> int:
-    """Decode the shards with all others that do, and join them: the exit status.
+    """Decode the shards together with other processes, join them, and return the exit status.
 
     Args:
-        options: of the command.
-        argv: its arguments, for workers.
-        jobs: of the manifest, at least one.
-        loaded: the recogniser that the options ask for, and its configuration.
+        options: options of the command.
+        argv: arguments of the command, for workers.
+        jobs: jobs of the manifest, at least one.
+        loaded: the recogniser and its configuration.
     """
     recognizer, config = loaded
     corpus = ShardedCorpus(jobs, recognizer, options)
@@ -211,7 +213,7 @@ def decode_corpus(
         ids = [printable(corpus.shards[name][at].id) for at in (0, -1)]
         print(
             f"asrkit decode: {ATTEMPTS} processes ended while they decoded {' to '.join(ids)}; "
-            f"remove {shown(leases.path(name, 0))} and the like to try again",
+            f"remove {shown(leases.path(name, 0))} and its other leases to try again",
             file=sys.stderr,
         )  # fmt: skip
     if left:
@@ -224,7 +226,7 @@ def decode_corpus(
 
 
 def summary(found: DecodedShard) -> str:
-    """How much was decoded, and how fast by a worker: the command may have been resumed."""
+    """Describe the decoded audio and the speed of a worker; the command may have been resumed."""
     left_out = sum(entry.text is None for entry in found.entries)
     seconds = sum(entry.seconds for entry in found.entries)
     return (

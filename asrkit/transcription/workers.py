@@ -1,6 +1,6 @@
-"""Starting the processes that decode a corpus: here, or on a Ray cluster.
+"""Start of the processes that decode a corpus: on this machine, or on a Ray cluster.
 
-Each runs the same command with `--workers 0`, and they share the work through its folder alone.
+Each process runs the same command with `--workers 0`. They share the work only through its folder.
 """
 
 import argparse
@@ -19,17 +19,17 @@ from asrkit.errors import UserError
 from asrkit.extras import need
 from asrkit.transcription.leases import ATTEMPTS
 
-HELP = ["--workers", "0", "--engine", "processes"]  # the last of an option's values counts
+HELP = ["--workers", "0", "--engine", "processes"]  # the last value of an option counts
 STOPPING_SECONDS = 30.0
-NONE_LEFT = "all workers have ended; the same command resumes what they left"
+NONE_LEFT = "all workers ended before the work was done; run the same command to resume"
 
-Look = Callable[[], None]  # restarts workers that were killed; UserError where none is left
+Look = Callable[[], None]  # restarts killed workers; UserError if all have ended
 
 
 @contextmanager
 def stopped_by_sigterm() -> Iterator[None]:
-    """SIGTERM stops as Ctrl-C does, so that leases are released."""
-    if threading.current_thread() is not threading.main_thread():  # which alone has handlers
+    """Handle SIGTERM like Ctrl-C in a block, so that leases are released."""
+    if threading.current_thread() is not threading.main_thread():  # only it can have handlers
         yield
         return
     previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -41,12 +41,12 @@ def stopped_by_sigterm() -> Iterator[None]:
 
 @contextmanager
 def processes(argv: list[str], options: argparse.Namespace, shards: int) -> Iterator[Look]:
-    """Processes of this machine, which share its cores; they end with the block.
+    """Start processes on this machine, which share its cores and end with the block.
 
     Args:
-        argv: the command's arguments.
-        options: the same, parsed.
-        shards: number of shards, which bounds how often killed processes are started again.
+        argv: arguments of the command.
+        options: parsed arguments.
+        shards: number of shards, which limits the restarts of killed processes.
     """
     threads = {"OMP_NUM_THREADS": str(max(1, torch.get_num_threads() // options.workers))}
     start = lambda: subprocess.Popen(command(argv), env=os.environ | threads)  # noqa: E731
@@ -56,7 +56,7 @@ def processes(argv: list[str], options: argparse.Namespace, shards: int) -> Iter
     def look() -> None:
         nonlocal restarts
         for i, worker in enumerate(workers):
-            if (worker.poll() or 0) < 0 and restarts:  # by a signal: a crash, too little memory
+            if (worker.poll() or 0) < 0 and restarts:  # ended by a signal: a crash, no memory
                 workers[i], restarts = start(), restarts - 1
         statuses = [worker.poll() for worker in workers]
         if None not in statuses and any(statuses):
@@ -78,10 +78,10 @@ def processes(argv: list[str], options: argparse.Namespace, shards: int) -> Iter
 
 @contextmanager
 def ray_tasks(argv: list[str], options: argparse.Namespace, shards: int) -> Iterator[Look]:
-    """Tasks of a Ray cluster, one core each, and one GPU on cuda; Ray restarts those that die.
+    """Start tasks on a Ray cluster, with one core and, on cuda, one GPU; Ray restarts dead tasks.
 
-    All machines see the manifest, the recordings and the output folder under the same paths. Joins
-    the cluster of RAY_ADDRESS, or starts one of this machine's cores.
+    All machines need the manifest, the recordings and the output folder under the same paths. The
+    tasks run on the cluster of RAY_ADDRESS, or on a new one with this machine's cores.
     """
     need("ray")
     import ray
@@ -112,12 +112,12 @@ def ray_tasks(argv: list[str], options: argparse.Namespace, shards: int) -> Iter
 
 
 def decode_shards(argv: list[str], folder: str) -> int:
-    """A task of Ray: the command in the folder where it was given."""
+    """Run the command in `folder`, as a Ray task."""
     return subprocess.run(command(argv), cwd=folder, check=False).returncode
 
 
 def command(argv: list[str]) -> list[str]:
-    """The command line of a process that only decodes shards."""
+    """Return the command line of a process that only decodes shards."""
     return [sys.executable, "-m", "asrkit.decode", *argv, *HELP]
 
 

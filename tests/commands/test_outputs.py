@@ -52,7 +52,7 @@ def test_a_file_for_each(
     both = capsys.readouterr()
     if not FORMATS[form].joins:
         assert status == 2
-        assert f"a file of {form} holds one recording, not 2: --output-dir DIR" in both.err
+        assert f"a {form} file has only one recording, got 2: use --output-dir DIR" in both.err
     elif form == "txt":
         assert both.out == "".join(f"{w}\t{s}" for w, s in zip(wavs, shown, strict=True))
     else:
@@ -69,7 +69,7 @@ def test_files_that_would_be_one(
     options = ["--model", model, "--output-dir", str(folder)]
     assert decode.main([*options, *wavs, str(other)]) == 2
     message = capsys.readouterr().err
-    assert f"{wavs[0]} and {other} would both be {folder / 'a.txt'}" in message
+    assert f"{wavs[0]} and {other} would have the same file {folder / 'a.txt'}" in message
     assert not folder.exists()
     manifest = write_manifest(
         tmp_path / "m.jsonl", *({"id": i, "audio": "a.wav"} for i in ("x/a.b", "../up", ".."))
