@@ -1,6 +1,6 @@
-"""Decoding: searches that turn log-probabilities into hypotheses, step by step; one class a kind.
+"""Decoding: searches that turn log-probabilities into hypotheses, step by step.
 
-The options of a kind are its class's arguments without `blank` and `fusion`, with their defaults.
+Each kind is a class. The options of a kind are the class's arguments without `blank` and `fusion`.
 """
 
 import inspect
@@ -42,16 +42,16 @@ KINDS: Kinds[Any] = Kinds(
 
 
 def takes_fusion(kind: str) -> bool:
-    """Whether a kind takes a language model."""
+    """Return whether a kind can use a language model."""
     return "fusion" in inspect.signature(KINDS[kind]).parameters
 
 
 def build_search(search: Mapping[str, Any], fusion: Fusion | None = None) -> Search:
-    """The search of a configuration.
+    """Build the search of a configuration.
 
     Args:
-        search: its "kind" and the options of that kind.
-        fusion: a language model, for a kind that takes one.
+        search: "kind", and the options of that kind.
+        fusion: a language model, for a kind that can use it.
 
     Raises:
         ValueError: for an option out of range.
@@ -61,7 +61,7 @@ def build_search(search: Mapping[str, Any], fusion: Fusion | None = None) -> Sea
 
 
 def transducer_search(search: Mapping[str, Any], head: Transducer) -> Search:
-    """Return the search of a configuration for a transducer: greedy is the one that there is.
+    """Build the search of a configuration for a transducer, which has only greedy search.
 
     Raises:
         UserError: for another kind.
@@ -69,28 +69,28 @@ def transducer_search(search: Mapping[str, Any], head: Transducer) -> Search:
     cls, options = KINDS.chosen(search)
     if cls is not GreedySearch:
         raise UserError(
-            f"search {search['kind']} reads the frames of a CTC head, and this model's head is a "
-            "transducer: choose search greedy"
+            f"search {search['kind']} needs a CTC head, but this model's head is a transducer: "
+            "choose search greedy"
         )
     return TransducerGreedySearch(head, **options)
 
 
 def is_fusing(search: Search) -> bool:
-    """Whether a search adds the scores of a fusion."""
+    """Return whether a search can add the scores of a fusion."""
     return isinstance(search, FusingSearch)
 
 
 def plus(search: Search, fusion: Fusion) -> Search:
-    """A copy of the search that adds the scores of one more fusion.
+    """Return a copy of the search that adds the scores of one more fusion.
 
     Raises:
-        UserError: for a search that takes no fusion.
+        UserError: for a search that cannot use a fusion.
     """
     if not isinstance(search, FusingSearch):
         if isinstance(search, TransducerGreedySearch):
             raise UserError(
-                "hotwords and language models need a beam search, and a transducer has search "
-                "greedy alone: leave them out, or use a model with a CTC head"
+                "hotwords and language models need a beam search, but a transducer has only greedy "
+                "search: leave them out, or use a model with a CTC head"
             )
-        raise UserError("this search takes no hotwords; choose search prefix_beam, which does")
+        raise UserError("this search cannot use hotwords; choose search prefix_beam")
     return search.plus(fusion)

@@ -20,10 +20,10 @@ NOTHING = Hypothesis((), (), (), ())
 
 
 def checked(hypothesis: Hypothesis, vocab_size: int, blank: int, frame: int) -> Hypothesis:
-    """The hypothesis, if it may be one of so many labels and frames.
+    """Check that a hypothesis is possible with `vocab_size` labels and `frame` frames; return it.
 
     Raises:
-        ValueError: if not.
+        ValueError: if it is impossible.
     """
     tokens, starts, ends, confidences = hypothesis
     edges = [edge for pair in zip(starts, ends, strict=True) for edge in pair]
@@ -39,14 +39,14 @@ def checked(hypothesis: Hypothesis, vocab_size: int, blank: int, frame: int) -> 
 
 class Ranked(NamedTuple):
     hypothesis: Hypothesis
-    score: float  # natural logarithm of its probability, plus the scores of the fusion
+    score: float  # natural logarithm of the probability, plus the scores of the fusion
 
 
 class Search(Protocol):
-    """A decoder of a stream: state in, state out, and the same result for every split of it."""
+    """A decoder of a stream, with explicit state; the split of the stream changes no result."""
 
     def start(self) -> Any:
-        """The state before the first frame."""
+        """Return the state before the first frame."""
 
     def step(self, state: Any, frames: Tensor) -> Any:
         """Return the state after (E, V) more frames of the head, any E."""
@@ -60,16 +60,16 @@ class Search(Protocol):
         """
 
     def partial(self, state: Any) -> Hypothesis:
-        """The best hypothesis so far, while the stream goes on."""
+        """Return the best hypothesis so far, if the stream continues."""
 
     def stable(self, state: Any) -> tuple[int, ...]:
-        """The tokens with which every hypothesis from here on begins, the best one too."""
+        """Return the common prefix of all hypotheses, which later frames cannot change."""
 
     def best(self, state: Any) -> Hypothesis:
-        """The best hypothesis if the stream ends here."""
+        """Return the best hypothesis if the stream ends here."""
 
     def nbest(self, state: Any) -> list[Ranked]:
-        """All hypotheses if the stream ends here, the likeliest first; [] if the search has one."""
+        """Return all hypotheses if the stream ends here, the best first; [] for a single one."""
 
 
 @runtime_checkable
@@ -84,10 +84,10 @@ class FusingSearch(Protocol):
 class SavableSearch(Protocol):
     """A search whose states can be saved."""
 
-    Value: Any  # the type of `to_value`: a NamedTuple of numbers, texts and others like it
+    Value: Any  # the type of `to_value`: a NamedTuple of numbers, texts and such NamedTuples
 
     def to_value(self, state: Any) -> Any:
-        """All of a state that cannot be derived, as plain data."""
+        """Return the underivable parts of a state as plain data."""
 
     def from_value(self, value: Any, vocab_size: int, frames: int) -> Any:
-        """The state of a value; ValueError if it cannot be one of so many labels and frames."""
+        """Return the state of a value; ValueError if it does not fit `vocab_size` and `frames`."""

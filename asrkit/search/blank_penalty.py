@@ -1,4 +1,4 @@
-"""The blank penalty: trading deletions for insertions."""
+"""The blank penalty, which trades deletions for insertions."""
 
 import math
 
@@ -6,9 +6,9 @@ from torch import Tensor
 
 
 def penalize_blank(log_probs: Tensor, blank: int, penalty: float) -> Tensor:
-    """(E, V) log-probabilities with the blank's lowered by `penalty`, normalised again.
+    """Lower the blank's log-probability in (E, V) frames by `penalty`, and normalise again.
 
-    A network trained on little data makes more deletions than insertions.
+    A network trained on little data has more deletions than insertions.
     """
     if penalty == 0.0:
         return log_probs
@@ -18,12 +18,12 @@ def penalize_blank(log_probs: Tensor, blank: int, penalty: float) -> Tensor:
 
 
 def is_quiet(log_probs: Tensor, blank: int, penalty: float) -> list[bool]:
-    """For each of (E, V) frames, whether the blank is the likeliest label after the penalty."""
+    """Return for each of (E, V) frames whether the blank is the likeliest after the penalty."""
     return (penalize_blank(log_probs, blank, penalty).argmax(dim=1) == blank).tolist()
 
 
 def checked_penalty(penalty: float) -> float:
-    """The penalty; ValueError if it is infinite or NaN."""
+    """Return the penalty; ValueError if it is infinite or NaN."""
     if not math.isfinite(penalty):
-        raise ValueError(f"blank_penalty must be a number, got {penalty}")
+        raise ValueError(f"blank_penalty must be a finite number, got {penalty}")
     return penalty

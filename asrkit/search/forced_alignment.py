@@ -1,4 +1,4 @@
-"""When the tokens of a known text were said, and how late a search wrote its own."""
+"""Forced alignment: the times of the tokens of a known text."""
 
 import numpy as np
 import torch
@@ -8,18 +8,18 @@ from asrkit.errors import UserError
 from asrkit.search.base import NOTHING, Hypothesis, Ranked
 from asrkit.search.blank_penalty import is_quiet
 
-LEAST = -1e30  # log-probability of what is impossible, so that a path leads through it at need
+LEAST = -1e30  # log-probability of impossible labels; a path may use them if it must
 
 
 class AlignmentError(UserError):
-    """A text that audio cannot hold."""
+    """An error for a text that is too long for its audio."""
 
 
 class ForcedAlignment:
-    """A search that knows the text and finds its times; a stream has none before it ends.
+    """A search for the times of a known text; results exist only at the end of the stream.
 
     Args:
-        tokens: (U,), without blanks.
+        tokens: tokens (U,), without blanks.
         blank: id of the blank.
     """
 
@@ -30,7 +30,7 @@ class ForcedAlignment:
         return ()
 
     def step(self, state: tuple[Tensor, ...], log_probs: Tensor) -> tuple[Tensor, ...]:
-        """The state after (E, V) more frames: all of them."""
+        """Return the state after (E, V) more frames, which is a tuple of all frames."""
         return (*state, log_probs)
 
     def quiet(self, log_probs: Tensor, state: object = None) -> list[bool]:
@@ -43,10 +43,10 @@ class ForcedAlignment:
         return ()
 
     def best(self, state: tuple[Tensor, ...]) -> Hypothesis:
-        """The likeliest path.
+        """Return the likeliest path.
 
         Raises:
-            AlignmentError: if the tokens need more frames than there are.
+            AlignmentError: if the tokens need more frames than the stream has.
         """
         found = align(torch.cat(state), self.tokens, self.blank) if state else None
         if found is None:
@@ -57,21 +57,20 @@ class ForcedAlignment:
         return found
 
     def nbest(self, state: tuple[Tensor, ...]) -> list[Ranked]:
-        """None: there is one text."""
+        """Return an empty list, because there is only one text."""
         return []
 
 
 def align(log_probs: Tensor, tokens: list[int], blank: int = 0) -> Hypothesis | None:
-    """The likeliest CTC path of these tokens (forced alignment).
+    """Find the likeliest CTC path of these tokens (forced alignment).
 
     Args:
-        log_probs: (E, V).
-        tokens: (U,), without blanks.
+        log_probs: log-probabilities (E, V).
+        tokens: tokens (U,), without blanks.
         blank: id of the blank.
 
     Returns:
-        The tokens with their frames; None if they need more frames than there are, or a frame is
-        not a number.
+        The tokens with their frames; None if they need more than E frames, or a frame has NaN.
     """
     if log_probs.isnan().any():
         return None
@@ -97,28 +96,28 @@ def align(log_probs: Tensor, tokens: list[int], blank: int = 0) -> Hypothesis | 
 
 
 def likeliest_path(log_probs: np.ndarray, tokens: np.ndarray, blank: int) -> np.ndarray | None:
-    """The state of each frame on the Viterbi path: token u is 2u + 1, blanks are the even ones.
+    """Return the state of each frame on the Viterbi path: token u is state 2u + 1, blanks are even.
 
-    Of equally likely paths, the one that stays longest in the later state.
+    Among equally likely paths, the one that stays longest in the later state is returned.
 
     Args:
-        log_probs: (E, V) float32, at least as many frames as tokens.
-        tokens: (U,), at least one.
+        log_probs: log-probabilities (E, V), float32, E ≥ U.
+        tokens: tokens (U,), U ≥ 1.
         blank: id of the blank.
 
     Returns:
-        (E,), never decreasing, with every token; None if equal tokens leave no frame for the blanks
-        between them.
+        States (E,), never decreasing, with every token; None if E frames are too few for the blanks
+        between equal tokens.
     """
-    labels = np.full(2 * len(tokens) + 1, blank)  # (S,), of the states
+    labels = np.full(2 * len(tokens) + 1, blank)  # (S,), labels of the states
     labels[1::2] = tokens
-    # A state comes after itself, after the state before, or, past a blank, after another token.
+    # A state follows itself, the previous state or, skipping a blank, a different token.
     barred = np.full(len(labels), -np.inf, np.float32)
     barred[3::2][tokens[1:] != tokens[:-1]] = 0.0
     log_probs = log_probs.clip(LEAST)
-    scores = np.full(2 + len(labels), -np.inf, np.float32)  # after two states that do not exist
+    scores = np.full(2 + len(labels), -np.inf, np.float32)  # the first two states do not exist
     scores[2:4] = log_probs[0].take(labels[:2])
-    steps = np.zeros((len(log_probs), len(labels)), np.int8)  # how many states back
+    steps = np.zeros((len(log_probs), len(labels)), np.int8)  # number of states to go back
     for frame in range(1, len(log_probs)):
         same, before, skipping = scores[2:], scores[1:-1], scores[:-2] + barred
         best = np.maximum(same, before)

@@ -1,6 +1,6 @@
 """Shallow fusion: scores of a language model or of hotwords, which a search adds at each token.
 
-State in, state out, as in the searches. Scores are natural logarithms.
+The state is explicit, as in the searches. Scores are natural logarithms.
 """
 
 from typing import Any, Protocol
@@ -12,16 +12,16 @@ class Fusion(Protocol):
     ceiling: float  # upper bound of a token's score
 
     def start(self) -> Any:
-        """The state of the empty text."""
+        """Return the state of the empty text."""
 
     def step(self, state: Any, token: int) -> tuple[Any, float]:
-        """The state after one more token, and the token's score."""
+        """Return the state after one more token, and the token's score."""
 
     def finish(self, state: Any) -> float:
-        """The score of the text's end."""
+        """Return the score of the text's end."""
 
     def identity(self) -> str:
-        """What tells this fusion from others, the same in every process."""
+        """Return a text that identifies the fusion, equal in every process."""
 
 
 class NoFusion:

@@ -12,7 +12,7 @@ from asrkit.search.blank_penalty import checked_penalty, is_quiet, penalize_blan
 class GreedyState(NamedTuple):
     hypothesis: Hypothesis
     last: int  # token of the last frame
-    frame: int  # frames consumed
+    frame: int  # number of frames processed
 
 
 class GreedySearch:
@@ -20,7 +20,8 @@ class GreedySearch:
 
     Args:
         blank: id of the blank.
-        blank_penalty: taken from the blank's log-probability: fewer deletions, more insertions.
+        blank_penalty: amount to subtract from the blank's log-probability: fewer deletions, more
+            insertions.
 
     Raises:
         ValueError: for a penalty that is infinite or NaN.
@@ -35,7 +36,7 @@ class GreedySearch:
         return GreedyState(NOTHING, self.blank, 0)
 
     def step(self, state: GreedyState, log_probs: Tensor) -> GreedyState:
-        """The state after (E, V) more frames of log-probabilities."""
+        """Return the state after (E, V) more frames of log-probabilities."""
         tokens, starts = list(state.hypothesis.tokens), list(state.hypothesis.starts)
         ends, confidences = list(state.hypothesis.ends), list(state.hypothesis.confidences)
         last, frame = state.last, state.frame
@@ -67,7 +68,7 @@ class GreedySearch:
         return state.hypothesis
 
     def nbest(self, state: GreedyState) -> list[Ranked]:
-        """An empty list: best path decoding has no alternatives."""
+        """Return an empty list, because best path decoding has only one result."""
         return []
 
     def to_value(self, state: GreedyState) -> GreedyState:
@@ -77,5 +78,5 @@ class GreedySearch:
         hypothesis, last, frame = value
         checked(hypothesis, vocab_size, self.blank, frames)
         if frame != frames or last not in (self.blank, *hypothesis.tokens[-1:]):
-            raise ValueError("the last frame of a search is not that of its hypothesis")
+            raise ValueError("the last frame of a search does not match its hypothesis")
         return value

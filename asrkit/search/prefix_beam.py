@@ -1,15 +1,15 @@
 """CTC prefix beam search: the likeliest token sequences, each scored by the sum of its paths.
 
-- A prefix is a token sequence. Its paths that end in a blank and those that end in its last token
-  are summed apart, because only after a blank can the same token follow as a new one.
-- A prefix outside the beam can be reached from its parent alone, so its score is known before it is
-  made: only tokens that can enter the beam are tried. The result is that of trying all of them.
-- Probabilities are kept as they are, not as logarithms: Python multiplies and adds fastest. They
-  are rescaled by powers of two, which is exact; `log_scale` keeps the logarithm of the scale.
-- A language model's factor is multiplied into a prefix when its last token is added. The factor of
-  the end of the text is computed by `best` and `nbest`, and is not part of the state.
-- The times of a prefix are those of its likeliest path, which is tracked along with the sum.
-  Of paths that are equally likely but for rounding, it is the one whose last token ends first.
+- A prefix is a token sequence. Paths that end in a blank and paths that end in the last token are
+  summed separately, because the same token can follow as a new one only after a blank.
+- A prefix outside the beam can be reached only from its parent, so its score is known before it is
+  created. Only tokens that can enter the beam are tried; the result is the same as with all tokens.
+- Probabilities are not stored as logarithms, because Python multiplies and adds fastest. They are
+  rescaled by powers of two, which is exact; `log_scale` has the logarithm of the scale.
+- A language model's factor is multiplied into a prefix when its last token is added. `best` and
+  `nbest` compute the factor of the end of the text, which is not part of the state.
+- The times of a prefix are those of its likeliest path, which is tracked beside the sum. Among
+  paths that differ only by rounding, it is the one whose last token ends first.
 """
 
 import copy
@@ -39,19 +39,19 @@ from asrkit.search.fusion import Both, Fusion, NoFusion
 class Prefix(NamedTuple):
     """A token sequence of the beam: probabilities of its paths, and the likeliest paths.
 
-    A path is None where there is none, and for the empty sequence.
+    A path is None if it does not exist, and for the empty sequence.
     """
 
     total: float  # probability of all paths
     best: float  # probability of the likeliest path
     path: Path | None  # the likeliest path
-    blank: float  # the same three of the paths that end in a blank
+    blank: float  # the same three for the paths that end in a blank
     best_blank: float
     blank_path: Path | None
-    label: float  # the same three of the paths that end in the last token
+    label: float  # the same three for the paths that end in the last token
     best_label: float
     label_path: Path | None
-    token: int  # the last token; NO_TOKEN if there is none
+    token: int  # the last token; NO_TOKEN for the empty sequence
     key: int  # 64-bit hash: equal sequences have equal keys
     parent: int  # key of the sequence without the last token
     context: Any  # state of the language model
@@ -60,16 +60,16 @@ class Prefix(NamedTuple):
 
 class PrefixBeamState(NamedTuple):
     beam: tuple[Prefix, ...]  # the likeliest first
-    log_scale: float  # natural logarithm of the factor to multiply each total with
+    log_scale: float  # natural logarithm of the factor of each total
     stable: StablePrefix
-    frame: int  # frames consumed
+    frame: int  # number of frames processed
 
 
 class PrefixBeamValue(NamedTuple):
-    """A state without what can be derived: hashes, and all that the fusion says of the tokens."""
+    """A state without the derivable parts: hashes, and the fusion's states and factors."""
 
     probabilities: tuple[tuple[float, float, float, float, float, float], ...]
-    paths: Chains  # of each prefix: the likeliest, that to a blank, that to the last token
+    paths: Chains  # three for each prefix: likeliest, ending in a blank, ending in the last token
     log_scale: float
     frame: int
 
@@ -77,10 +77,10 @@ class PrefixBeamValue(NamedTuple):
 NO_TOKEN = -1
 EMPTY = Prefix(1.0, 1.0, None, 1.0, 1.0, None, 0.0, 0.0, None, NO_TOKEN, 0, 0, None, 1.0)
 SMALL, LARGE = 2.0**-500, 2.0**500  # probabilities outside are rescaled
-STABLE_FRAMES = 256  # how often to look for a longer stable prefix
-ROUNDING = 1e-9  # above the rounding errors of the logarithms
-# A path replaces another one if it is likelier by this factor, more than rounding makes of equally
-# likely paths: with other packets or batches the times of a token stay the same.
+STABLE_FRAMES = 256  # frames between searches for a longer stable prefix
+ROUNDING = 1e-9  # larger than the rounding errors of the logarithms
+# A path replaces another path only if it is likelier by this factor, which is larger than rounding
+# errors. The times of a token therefore do not depend on packets and batches.
 TIE = 1.0 + 1e-6
 
 by_total = by_score = itemgetter(0)
@@ -92,13 +92,14 @@ class PrefixBeamSearch:
 
     Args:
         beam: number of prefixes kept after each frame.
-        min_token_prob: less likely tokens extend no prefix, but a frame's likeliest token always
-            may. 0 tries all tokens.
-        skip_blank_prob: a frame whose blank is likelier than this is taken to be a blank for
-            certain. 1 skips no frame.
+        min_token_prob: smallest probability of a token that may extend a prefix; a frame's
+            likeliest token always may. 0 tries all tokens.
+        skip_blank_prob: a frame whose blank is likelier than this counts as a certain blank. 1
+            skips no frame.
         blank: id of the blank.
         fusion: a language model.
-        blank_penalty: taken from the blank's log-probability: fewer deletions, more insertions.
+        blank_penalty: amount to subtract from the blank's log-probability: fewer deletions, more
+            insertions.
 
     Raises:
         ValueError: for a number out of range.
@@ -135,7 +136,7 @@ class PrefixBeamSearch:
         return PrefixBeamState((empty,), 0.0, NOTHING_STABLE, 0)
 
     def step(self, state: PrefixBeamState, log_probs: Tensor) -> PrefixBeamState:
-        """The state after (E, V) more frames of log-probabilities.
+        """Return the state after (E, V) more frames of log-probabilities.
 
         Raises:
             ValueError: for a frame after which every prefix has probability 0.
@@ -174,7 +175,7 @@ class PrefixBeamSearch:
 
     def stable(self, state: PrefixBeamState) -> tuple[int, ...]:
         tokens = [backtrace(prefix.path, state.stable).tokens for prefix in state.beam]
-        first, last = min(tokens), max(tokens)  # what these two share, those between share too
+        first, last = min(tokens), max(tokens)  # all between share their common prefix
         pairs = enumerate(zip(first, last, strict=False))
         return first[: next((i for i, (a, b) in pairs if a != b), len(first))]
 
@@ -221,7 +222,7 @@ class PrefixBeamSearch:
         return PrefixBeamState(tuple(beam), value.log_scale, stable, value.frame)
 
     def prefix(self, tokens: Sequence[int]) -> Prefix:
-        """The prefix of these tokens, without its paths."""
+        """Return the prefix of these tokens, without its paths."""
         prefix = self.start().beam[0]
         for token in tokens:
             context, gain = self.fusion.step(prefix.context, token)
@@ -232,7 +233,7 @@ class PrefixBeamSearch:
         return prefix
 
     def final_scores(self, state: PrefixBeamState) -> Iterator[tuple[float, Prefix]]:
-        """The prefixes of the beam with their log scores if the stream ends here."""
+        """Yield the prefixes of the beam with their log scores if the stream ends here."""
         for prefix in state.beam:
             end = self.fusion.finish(prefix.context)
             yield state.log_scale + log(prefix.total) + end, prefix
@@ -245,21 +246,21 @@ class PrefixBeamSearch:
         floor: float,
         tokens: list[tuple[int, float]],
     ) -> list[Prefix]:
-        """The prefixes outside the beam that extend one of it by a token and exceed the floor.
+        """Return new prefixes, which extend one of the beam by a token and exceed the floor.
 
         Args:
             beam: the prefixes before this frame, the likeliest first.
             known: the beam by keys.
             frame: index of this frame.
-            floor: total of the beam's last prefix; only larger ones enter.
-            tokens: with their probabilities, the likeliest first.
+            floor: total of the beam's last prefix; only prefixes with larger totals enter.
+            tokens: tokens with their probabilities, the likeliest first.
         """
         new = []
         for prefix in beam:
             parent, reach = prefix.key, prefix.total * self.ceiling
             for token, prob in tokens:
                 if reach * prob <= floor:
-                    break  # all that follow are less likely
+                    break  # the following tokens are less likely
                 entry, best, before = predecessors(prefix, token)
                 key = hash((parent, token))
                 if entry * self.ceiling * prob <= floor or key in known:
@@ -277,7 +278,7 @@ class PrefixBeamSearch:
 
 
 def log_of(name: str, share: float) -> float:
-    """The logarithm of the argument of this name; ValueError if it is not between 0 and 1."""
+    """Return the logarithm of an argument; ValueError if it is not between 0 and 1."""
     if not 0.0 <= share <= 1.0:
         raise ValueError(f"{name} must be between 0 and 1, got {share}")
     return log(share)
@@ -288,7 +289,7 @@ def log(share: float) -> float:
 
 
 def likely(row: np.ndarray, lowest: float) -> list[tuple[int, float]]:
-    """Tokens of at least this log-probability, with their probabilities, the likeliest first."""
+    """Return tokens of at least this log-probability, with probabilities, the likeliest first."""
     (tokens,) = (row >= lowest - ROUNDING).nonzero()
     ranked = sorted(zip(row[tokens].tolist(), tokens.tolist(), strict=True), reverse=True)
     return [(token, math.exp(log_prob)) for log_prob, token in ranked]
@@ -297,7 +298,7 @@ def likely(row: np.ndarray, lowest: float) -> list[tuple[int, float]]:
 def unextended(
     beam: Sequence[Prefix], known: dict[int, Prefix], frame: int, row: memoryview, blank_prob: float
 ) -> list[Prefix]:
-    """The prefixes of the beam after a frame (V,) that is a blank or their last token."""
+    """Return the prefixes of the beam after a frame (V,) that is a blank or their last token."""
     exp = math.exp
     stays = []
     for prefix in beam:
@@ -329,14 +330,14 @@ def unextended(
 
 
 def predecessors(prefix: Prefix, token: int) -> tuple[float, float, Path | None]:
-    """The paths that a token can extend: all; if it equals the last token, those after a blank."""
+    """Return the paths that a token can extend; for a repeated token, those after a blank."""
     if token == prefix.token:
         return prefix.blank, prefix.best_blank, prefix.blank_path
     return prefix.total, prefix.best, prefix.path
 
 
 def with_blank(beam: Sequence[Prefix]) -> Sequence[Prefix]:
-    """The prefixes after a frame that is a blank for certain."""
+    """Return the prefixes after a certain blank."""
     if all(prefix.label_path is None for prefix in beam):
         return beam
     return [
@@ -349,10 +350,10 @@ def with_blank(beam: Sequence[Prefix]) -> Sequence[Prefix]:
 
 
 def rescaled(beam: list[Prefix], log_scale: float) -> tuple[list[Prefix], float]:
-    """The prefixes with probabilities far from underflow, those of probability 0 dropped.
+    """Rescale probabilities to avoid underflow, and drop prefixes of probability 0.
 
     Raises:
-        ValueError: if all are 0.
+        ValueError: if all probabilities are 0.
     """
     while beam and not beam[-1].total > 0.0:
         beam.pop()
@@ -377,9 +378,9 @@ def rescaled(beam: list[Prefix], log_scale: float) -> tuple[list[Prefix], float]
 
 
 def ends(beam: Sequence[Prefix]) -> Iterator[Path | None]:
-    """The last link that cannot change of each likeliest path."""
+    """Yield the last unchangeable link of each likeliest path."""
     for prefix in beam:
         if prefix.blank_path is not None or prefix.token == NO_TOKEN:
             yield prefix.blank_path
-        if prefix.label_path is not None:  # its last token's end may still move
+        if prefix.label_path is not None:  # the last token's end may still change
             yield prefix.label_path[0]

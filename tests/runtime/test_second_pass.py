@@ -286,7 +286,7 @@ def test_hotwords_prefer_texts_of_the_last_pass(model: Network) -> None:
     biased = recognizer.transcribe(samples, hotwords=phrases)
     assert biased.text.count("k b") > plain.text.count("k b")
     greedy = recognizer.with_final_search(GreedySearch())
-    with pytest.raises(UserError, match="takes no hotwords"):
+    with pytest.raises(UserError, match="cannot use hotwords"):
         greedy.transcribe(samples, hotwords=phrases)
 
 

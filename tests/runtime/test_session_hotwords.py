@@ -107,7 +107,7 @@ def test_hotwords_that_cannot_be_used_are_refused_by_name(
     assert len(str(error.value)) < 300
     greedy = asrkit.load(model)
     assert greedy.start(hotwords=[]).finish().text == ""
-    with pytest.raises(asrkit.UserError, match="takes no hotwords; choose search prefix_beam"):
+    with pytest.raises(asrkit.UserError, match="cannot use hotwords; choose search prefix_beam"):
         greedy.start(hotwords=["ab"])
     with pytest.raises(AudioError):
         recognizer.transcribe(tmp_path / "none.wav", hotwords=["ab"])
@@ -140,7 +140,7 @@ def test_commands_explain(model: Path, corpus: Path, capsys: pytest.CaptureFixtu
     hot.write_text("ab\n")
     beam = ["--search", "prefix_beam"]
     for options, message in (
-        (["--hotwords", hot], "this search takes no hotwords; choose search prefix_beam"),
+        (["--hotwords", hot], "this search cannot use hotwords; choose search prefix_beam"),
         (["--hotwords", bad, *beam], "hotword 'xy': not in the vocabulary: 'x' 'y'"),
         (["--hotwords", wav, *beam], "dev0.flac:1: not UTF-8"),
         (

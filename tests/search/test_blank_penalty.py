@@ -50,5 +50,5 @@ def test_penalty_equals_a_search_of_lowered_posteriors(kind: type) -> None:
 
 @pytest.mark.parametrize("kind", SEARCHES)
 def test_penalty_that_is_not_finite_is_refused(kind: type) -> None:
-    with pytest.raises(ValueError, match="blank_penalty must be a number, got nan"):
+    with pytest.raises(ValueError, match="blank_penalty must be a finite number, got nan"):
         kind(blank_penalty=math.nan)
