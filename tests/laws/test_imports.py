@@ -139,7 +139,8 @@ def test_inference_works_without_the_extras(small: Path, environment: dict[str, 
         "ngram --order 2 two.jsonl --output lm.arpa",
     )
     assert done.stdout.splitlines()[-1] == str([0] * 8), done.stderr
-    told = f"asrkit decode: error rates are not computed: jiwer not installed: {pip_install('jiwer')}\n"
+    jiwer = f"jiwer not installed: {pip_install('jiwer')}"
+    told = f"asrkit decode: error rates are not computed: {jiwer}\n"
     assert told in done.stderr
 
 
