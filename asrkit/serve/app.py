@@ -51,19 +51,8 @@ PROTECTED = ("/v1/", "/vosk", "/metrics", "/openapi.json")
 def app_of(server: Server) -> Starlette:
     """The ASGI application of a server; its workers end with it."""
 
-    def http(handle: Callable[[Request, Server], Awaitable[Response]]) -> Callable[..., object]:
-        async def endpoint(request: Request) -> Response:
-            return await handle(request, server)
-
-        return endpoint
-
-    def socket(
-        handle: Callable[[WebSocket, Server], Awaitable[None]],
-    ) -> Callable[[WebSocket], Awaitable[None]]:
-        async def endpoint(websocket: WebSocket) -> None:
-            await handle(websocket, server)
-
-        return endpoint
+    def with_server(handle: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        return partial(handle, server=server)
 
     decoders = Decoders(server)
     upload = partial(transcriptions, decoders=decoders)
@@ -77,16 +66,16 @@ def app_of(server: Server) -> Starlette:
         server.close()
 
     routes: list[BaseRoute] = [
-        Route("/healthz", http(alive)),
-        Route("/readyz", http(ready)),
-        Route("/metrics", http(metrics)),
-        Route("/schema.json", http(schema)),
-        Route("/openapi.json", http(openapi)),
-        Route("/v1/models", http(models)),
-        Route("/v1/audio/transcriptions", http(upload), methods=["POST"]),
-        WebSocketRoute("/v1/stream", socket(stream)),
-        WebSocketRoute("/v1/realtime", socket(realtime)),
-        WebSocketRoute("/vosk", socket(vosk)),
+        Route("/healthz", with_server(alive)),
+        Route("/readyz", with_server(ready)),
+        Route("/metrics", with_server(metrics)),
+        Route("/schema.json", with_server(schema)),
+        Route("/openapi.json", with_server(openapi)),
+        Route("/v1/models", with_server(models)),
+        Route("/v1/audio/transcriptions", with_server(upload), methods=["POST"]),
+        WebSocketRoute("/v1/stream", with_server(stream)),
+        WebSocketRoute("/v1/realtime", with_server(realtime)),
+        WebSocketRoute("/vosk", with_server(vosk)),
     ]
     app = Starlette(
         routes=routes, lifespan=lifespan, exception_handlers={HTTPException: http_error}
@@ -95,7 +84,7 @@ def app_of(server: Server) -> Starlette:
     app.router.redirect_slashes = False  # a redirect would repeat what a client calls this host
     app.add_middleware(Guard, server=server)
     app.add_middleware(Log)
-    app.add_middleware(Metered)
+    app.add_middleware(Accounting)
     return app
 
 
@@ -105,7 +94,7 @@ async def sweep(server: Server) -> None:
     while True:
         await asyncio.sleep(SWEEP_S)
         try:
-            await server.kept.sweep()
+            await server.store.sweep()
         except OSError as error:
             logger.warning("the store of calls could not be swept: %s", reason(error))
         await asyncio.to_thread(trim)
@@ -137,7 +126,7 @@ async def alive(request: Request, server: Server) -> Response:
 
 async def ready(request: Request, server: Server) -> Response:
     """Whether calls are served as they should be; workers are warm before the port is open."""
-    if server.kept.is_down:
+    if server.store.is_down:
         return PlainTextResponse("the store of calls does not answer: calls are not kept\n", 503)
     return PlainTextResponse("ok\n")
 
@@ -184,7 +173,7 @@ async def http_error(request: Request, error: Exception) -> Response:
     return response
 
 
-class Metered:
+class Accounting:
     """Charges what is done for a connection to its share of the event loop."""
 
     def __init__(self, app: ASGIApp) -> None:

@@ -28,7 +28,7 @@ LOCK_S = 0.4  # that a process waits for a folder's lock, which others have for 
 SHORTEST_KEY = 16  # bytes
 
 
-class Entry(NamedTuple):
+class StoredCall(NamedTuple):
     generation: int
     data: bytes
     owner: str = ""  # address of the client
@@ -44,10 +44,10 @@ class Store(Protocol):
 
     survives: bool
 
-    def put(self, name: str, entry: Entry) -> bool:
+    def put(self, name: str, entry: StoredCall) -> bool:
         """Write an entry; False if a newer generation is there, and nothing is written then."""
 
-    def take(self, name: str) -> Entry | None:
+    def take(self, name: str) -> StoredCall | None:
         """The entry, with the generation in which it is put from now on; None if there is none.
 
         Raises:
@@ -75,10 +75,10 @@ class MemoryStore:
 
     def __init__(self, seconds: float) -> None:
         self._seconds, self._lock = seconds, threading.Lock()
-        self._entries: dict[str, tuple[float, Entry]] = {}  # the one put last comes last
+        self._entries: dict[str, tuple[float, StoredCall]] = {}  # the one put last comes last
         self._shares = StoreShares(MOST_MEMORY, MOST_ENTRIES)
 
-    def put(self, name: str, entry: Entry) -> bool:
+    def put(self, name: str, entry: StoredCall) -> bool:
         with self._lock:
             if name in self._entries and self._entries[name][1].generation > entry.generation:
                 return False
@@ -88,7 +88,7 @@ class MemoryStore:
                 del self._entries[each]
         return True
 
-    def take(self, name: str) -> Entry | None:
+    def take(self, name: str) -> StoredCall | None:
         with self._lock:
             put, entry = self._entries.get(name, (0.0, None))
             if entry is None or time.monotonic() - put > self._seconds:
@@ -143,7 +143,7 @@ class FolderStore:
         with suppress(OSError):  # it is locked: a sweep comes later
             self.sweep()
 
-    def put(self, name: str, entry: Entry) -> bool:
+    def put(self, name: str, entry: StoredCall) -> bool:
         with self._locked():
             there = self._read(name, HEAD)
             if there is not None and there.generation > entry.generation:
@@ -157,7 +157,7 @@ class FolderStore:
                 temporary.write_bytes(entry.generation.to_bytes(HEAD, "big") + entry.data)
         return True
 
-    def take(self, name: str) -> Entry | None:
+    def take(self, name: str) -> StoredCall | None:
         with self._locked():
             entry = self._read(name, LARGEST)
             if entry is None or self._age(self._path(name)) > self._seconds:
@@ -215,9 +215,9 @@ class FolderStore:
         """Seconds since it was written, on the clock that all processes share."""
         return time.time() - path.stat().st_mtime
 
-    def _read(self, name: str, size: int) -> Entry | None:
+    def _read(self, name: str, size: int) -> StoredCall | None:
         with suppress(FileNotFoundError), open(self._path(name), "rb") as file:
-            return Entry(int.from_bytes(file.read(HEAD), "big"), file.read(size - HEAD))
+            return StoredCall(int.from_bytes(file.read(HEAD), "big"), file.read(size - HEAD))
         return None
 
     @contextmanager
@@ -302,13 +302,13 @@ class RedisStore:
             "redis.call('DEL', KEYS[1]) end"
         )
 
-    def put(self, name: str, entry: Entry) -> bool:
+    def put(self, name: str, entry: StoredCall) -> bool:
         arguments = [entry.generation, entry.data, round(1000 * self._seconds)]
         return bool(self._run(self._put, name, arguments))
 
-    def take(self, name: str) -> Entry | None:
+    def take(self, name: str) -> StoredCall | None:
         found = self._run(self._take, name, [])
-        return None if found is None else Entry(int(found[0]), found[1])
+        return None if found is None else StoredCall(int(found[0]), found[1])
 
     def drop(self, name: str, generation: int) -> None:
         self._run(self._drop, name, [generation])

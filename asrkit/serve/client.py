@@ -92,7 +92,7 @@ class RemoteSession:
         self.address, self.token, self.note = address_of(url), token, note
         self.patience_s, self._rate = patience_s, start.sample_rate
         is_opus = start.encoding == "opus"
-        self._encoder = OpusEncoder(sample_rate) if is_opus else Pcm(start.encoding)
+        self._encoder = OpusEncoder(sample_rate) if is_opus else PcmEncoder(start.encoding)
         self._kept: deque[Packet] = deque()  # sent, but not known to have come
         self._unsent: deque[Packet] = deque()
         self._taken = self._came = 0  # samples accepted, and those known to have come
@@ -307,7 +307,7 @@ class RemoteSession:
         return answer
 
 
-class Pcm:
+class PcmEncoder:
     """Samples as they are: int16, rounded, or float32; used as an OpusEncoder is.
 
     Args:

@@ -27,7 +27,7 @@ class Version(NamedTuple):
     number: int  # of the state, among those of the connection
 
 
-class Parked(NamedTuple):
+class SuspendedCall(NamedTuple):
     """A call between two connections."""
 
     start: Start
@@ -45,7 +45,7 @@ class Parked(NamedTuple):
         return self.saved.commits if self.saved else 0
 
 
-def to_bytes(call: Parked, key: bytes, name: str, version: Version) -> bytes:
+def to_bytes(call: SuspendedCall, key: bytes, name: str, version: Version) -> bytes:
     """A call, authenticated with the key as this version of the call of this name."""
     saved = call.saved or SavedCall(b"", 0, 0)
     head = {
@@ -59,7 +59,7 @@ def to_bytes(call: Parked, key: bytes, name: str, version: Version) -> bytes:
     return tag(name.encode() + body, key) + body
 
 
-def from_bytes(data: bytes, key: bytes, name: str) -> tuple[Parked, Version]:
+def from_bytes(data: bytes, key: bytes, name: str) -> tuple[SuspendedCall, Version]:
     """What `to_bytes` has written of the call of this name.
 
     Raises:
@@ -74,4 +74,4 @@ def from_bytes(data: bytes, key: bytes, name: str) -> tuple[Parked, Version]:
     assert isinstance(start, Start)
     saved = SavedCall(session, values["received"], values["commits"]) if session else None
     packets = tuple(map(base64.b64decode, values["packets"]))
-    return Parked(start, saved, packets), Version(*values["version"])
+    return SuspendedCall(start, saved, packets), Version(*values["version"])

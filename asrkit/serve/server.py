@@ -16,9 +16,9 @@ from asrkit.errors import UserError, shown
 from asrkit.runtime import Endpointer, Recognizer
 from asrkit.search import is_fusing
 from asrkit.serve import fair
+from asrkit.serve.async_store import AsyncStore
 from asrkit.serve.call_store import MOST_ENTRIES, SHORTEST_KEY, MemoryStore, Store
 from asrkit.serve.calls import Call, SavedCall
-from asrkit.serve.kept import Kept
 from asrkit.serve.logs import log
 from asrkit.serve.places import Network, Place, displaced, is_free
 from asrkit.serve.resumption import Version
@@ -163,8 +163,7 @@ class Server:
         self.limits = limits or Limits()
         self.token, self.origins, self.figures = token, origins, Figures()
         self.hosts = frozenset(name.lower() for name in hosts)
-        self.store = store or MemoryStore(self.limits.resume_s)
-        self.kept = Kept(self.store)
+        self.store = AsyncStore(store or MemoryStore(self.limits.resume_s))
         if key is not None and len(key) < SHORTEST_KEY:
             raise UserError(f"a key has {SHORTEST_KEY} bytes or more, got {len(key)}")
         self.key = secrets.token_bytes(32) if key is None else key
@@ -210,7 +209,7 @@ class Server:
 
     def close(self) -> None:
         """End all calls."""
-        self.kept.close()
+        self.store.close()
         for model in self.models.values():
             for worker in model.workers:
                 worker.close()

@@ -40,9 +40,9 @@ def main(memory: str, seconds: str, storage: str) -> None:
     try:
         write(path, ending, sink)
     except AudioError as error:  # whose message names the file
-        put(sink, ERROR, str(error).replace(path, "the file").encode())
+        write_frame(sink, ERROR, str(error).replace(path, "the file").encode())
     except MemoryError:
-        put(sink, NO_MEMORY)
+        write_frame(sink, NO_MEMORY)
 
 
 def confine(memory: int, seconds: int, storage: int) -> None:
@@ -68,16 +68,16 @@ def write(path: str, ending: str, sink: BinaryIO) -> None:
     """
     with opened(path, ending=ending) as file:
         known = UNKNOWN if file.num_samples is None else file.num_samples
-        put(sink, HEADER, FORMAT.pack(file.sample_rate, known))
+        write_frame(sink, HEADER, FORMAT.pack(file.sample_rate, known))
         mixer = Mixer(file.name)
         for block in file.blocks(block_size(file, BLOCK_S)):
-            put(sink, SAMPLES, mixer(block).astype(DTYPE).tobytes())
+            write_frame(sink, SAMPLES, mixer(block).astype(DTYPE).tobytes())
         for problem in [*file.problems, *mixer.problems()]:
-            put(sink, WARNING, problem.replace(path, "the file").encode())
-    put(sink, END)
+            write_frame(sink, WARNING, problem.replace(path, "the file").encode())
+    write_frame(sink, END)
 
 
-def put(sink: BinaryIO, kind: bytes, data: bytes = b"") -> None:
+def write_frame(sink: BinaryIO, kind: bytes, data: bytes = b"") -> None:
     """One frame."""
     sink.write(FRAME.pack(kind, len(data)) + data)
     sink.flush()

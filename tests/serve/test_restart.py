@@ -22,7 +22,7 @@ from websockets.sync.client import ClientConnection, connect
 import asrkit
 from asrkit.runtime import Recognizer
 from asrkit.serve.__main__ import main
-from asrkit.serve.call_store import Entry, FolderStore, MemoryStore, RedisStore, Store
+from asrkit.serve.call_store import FolderStore, MemoryStore, RedisStore, Store, StoredCall
 from asrkit.serve.server import Limits, Server
 from tests.conftest import PROJECT
 from tests.serve.running import serving
@@ -67,34 +67,34 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 
 def test_who_takes_an_entry_owns_it(store: Store) -> None:
     assert store.take("a") is None
-    assert store.put("a", Entry(0, b"one\0"))
-    assert store.put("a", Entry(0, b"two"))
-    assert store.take("a") == Entry(1, b"two")
-    assert not store.put("a", Entry(0, b"late"))  # by the one that had it before
+    assert store.put("a", StoredCall(0, b"one\0"))
+    assert store.put("a", StoredCall(0, b"two"))
+    assert store.take("a") == StoredCall(1, b"two")
+    assert not store.put("a", StoredCall(0, b"late"))  # by the one that had it before
     store.drop("a", 0)
-    assert store.put("a", Entry(1, b"three"))
-    assert store.take("a") == Entry(2, b"three")
-    assert store.take("a") == Entry(3, b"three")
+    assert store.put("a", StoredCall(1, b"three"))
+    assert store.take("a") == StoredCall(2, b"three")
+    assert store.take("a") == StoredCall(3, b"three")
     store.drop("a", 3)
     assert store.take("a") is None
 
 
 def test_entries_are_kept_for_a_while(store: Store) -> None:
     for name in ("a", "b"):
-        assert store.put(name, Entry(0, b"1"))
+        assert store.put(name, StoredCall(0, b"1"))
     time.sleep(0.3)
-    assert store.put("b", Entry(0, b"2"))
+    assert store.put("b", StoredCall(0, b"2"))
     time.sleep(0.3)
     store.sweep()
     assert store.take("a") is None
-    assert store.take("b") == Entry(1, b"2")
+    assert store.take("b") == StoredCall(1, b"2")
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("asrkit.serve.call_store.MOST_MEMORY", 100)
     store = MemoryStore(60.0)
     for i in range(10):
-        store.put(str(i), Entry(0, bytes(30)))
+        store.put(str(i), StoredCall(0, bytes(30)))
     assert [store.take(str(i)) is not None for i in range(10)] == 7 * [False] + 3 * [True]
 
 
@@ -181,7 +181,7 @@ def whole(recordings: Recordings, number: int) -> tuple[np.ndarray, int]:
 class CarelessStore(FolderStore):
     """One in which whoever comes last is right."""
 
-    def put(self, name: str, entry: Entry) -> bool:
+    def put(self, name: str, entry: StoredCall) -> bool:
         self._path(name).unlink(missing_ok=True)
         return super().put(name, entry)
 

@@ -133,7 +133,7 @@ import sys
 from asrkit.serve import upload_process
 def write(path, ending, sink):
     {work}
-    upload_process.put(sink, upload_process.HEADER, upload_process.FORMAT.pack(16000, 1))
+    upload_process.write_frame(sink, upload_process.HEADER, upload_process.FORMAT.pack(16000, 1))
 upload_process.write = write
 {change}
 upload_process.main(*sys.argv[1:4])

@@ -17,7 +17,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from asrkit.audio.opus import OpusDecoder
 from asrkit.errors import UserError, reason
 from asrkit.serve import fair, resumption
-from asrkit.serve.call_store import Entry
+from asrkit.serve.call_store import StoredCall
 from asrkit.serve.calls import Call
 from asrkit.serve.protocols import messages
 from asrkit.serve.protocols.messages import (
@@ -32,14 +32,14 @@ from asrkit.serve.protocols.messages import (
     Started,
 )
 from asrkit.serve.protocols.websockets import (
+    append_samples,
     both_ways,
     cut_off,
     next_message,
-    put,
     samples_of,
     telling,
 )
-from asrkit.serve.resumption import Parked, Version
+from asrkit.serve.resumption import SuspendedCall, Version
 from asrkit.serve.server import RefusedError, Server
 
 logger = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ async def stream(websocket: WebSocket, server: Server) -> None:
         else:
             line = Line(server, secrets.token_urlsafe(12), secrets.token_urlsafe(24))
             async with line.alone():
-                await line.run(websocket, Parked(first))
+                await line.run(websocket, SuspendedCall(first))
 
 
 async def first_message(websocket: WebSocket, server: Server) -> Start | Resume:
@@ -91,9 +91,9 @@ class Line:
         self.server, self.id, self.token = server, id, token
         self.name = resumption.name_of(id, token)
         self.version = Version(0, 0)  # of the call in the store
-        self.last: Parked  # what is there, and when it was put there
+        self.last: SuspendedCall  # what is there, and when it was put there
         self.last_at = 0.0
-        self.told = False  # whether the client was told anything since
+        self.reported = False  # whether the client was told anything since
         self.opus: OpusDecoder | None = None
         self.warning = ""  # for the last message
         self.moved = asyncio.Event()  # set when another connection takes over
@@ -113,7 +113,7 @@ class Line:
             del lines[self.name]
             self.left.set()
 
-    async def taken_up(self, ack: int) -> Parked:
+    async def taken_up(self, ack: int) -> SuspendedCall:
         """The call as it is in the store, and from now on this connection's.
 
         Raises:
@@ -121,7 +121,7 @@ class Line:
                 as where files were exchanged.
         """
         try:
-            entry = await self.server.kept.take(self.name)
+            entry = await self.server.store.take(self.name)
         except OSError as error:
             raise RefusedError(503, "streams", f"calls cannot be read: {reason(error)}") from None
         if entry is None:
@@ -133,7 +133,7 @@ class Line:
         self.version = Version(entry.generation, 0)
         return call
 
-    async def run(self, websocket: WebSocket, first: Parked, finals: int = 0) -> None:
+    async def run(self, websocket: WebSocket, first: SuspendedCall, finals: int = 0) -> None:
         """Begin or go on with the call, whose client has so many final segments."""
         start, saved, _ = self.last = first
         if start.encoding == "opus":
@@ -158,7 +158,7 @@ class Line:
             except (WebSocketDisconnect, MovedError):
                 raise
             except UserError:
-                await self.server.kept.drop(self.name, self.version.generation)
+                await self.server.store.drop(self.name, self.version.generation)
                 raise
 
     async def keep(self, call: Call) -> None:
@@ -167,10 +167,10 @@ class Line:
         Raises:
             MovedError: if it is another process's by now.
         """
-        self.told = False
+        self.reported = False
         saved = await call.save()
         packets = tuple(self.opus.past(saved.received)) if self.opus else ()
-        await self.put(Parked(self.last.start, saved, packets), call)
+        await self.put(SuspendedCall(self.last.start, saved, packets), call)
 
     async def keep_last(self, call: Call) -> None:
         """Put the call into the store when its connection ends.
@@ -180,13 +180,13 @@ class Line:
         """
         self.server.calls.pop(call, None)
         if not self.server.store.survives:
-            await (self.keep(call) if self.told else self.put(self.last, call))
-        elif call.seconds > self.last.received / self.last.start.sample_rate or self.told:
+            await (self.keep(call) if self.reported else self.put(self.last, call))
+        elif call.seconds > self.last.received / self.last.start.sample_rate or self.reported:
             age, server = time.monotonic() - self.last_at, self.server
             if age >= server.limits.save_s or server.may_keep():
                 await self.keep(call)
 
-    async def put(self, value: Parked, call: Call) -> None:
+    async def put(self, value: SuspendedCall, call: Call) -> None:
         """Put a state of the call into the store.
 
         Raises:
@@ -195,9 +195,9 @@ class Line:
         self.version = version = self.version._replace(number=self.version.number + 1)
         data = resumption.to_bytes(value, self.server.key, self.name, version)
         owner = fair.address()
-        entry = Entry(version.generation, data, owner, call.seconds)
+        entry = StoredCall(version.generation, data, owner, call.seconds)
         try:
-            if not await self.server.kept.put(self.name, entry):
+            if not await self.server.store.put(self.name, entry):
                 raise MovedError
         except OSError as error:
             logger.warning("a call could not be kept: %s", reason(error))  # and goes on
@@ -209,7 +209,7 @@ class Line:
         """Keep the call now and then, in a store that survives this process."""
         while self.server.store.survives:
             await asyncio.sleep(self.server.limits.save_s)
-            if call.seconds > self.last.received / self.last.start.sample_rate or self.told:
+            if call.seconds > self.last.received / self.last.start.sample_rate or self.reported:
                 await self.keep(call)
 
     async def leave(self) -> None:
@@ -228,7 +228,7 @@ class Line:
                     samples, past = samples_of(past, message, ENCODINGS[start.encoding])
                 else:
                     samples = self.opus.decode(message)
-                await put(call, self.server, samples, start.sample_rate)
+                await append_samples(call, self.server, samples, start.sample_rate)
                 continue
             asked = messages.parsed(message)
             if isinstance(asked, End):
@@ -246,7 +246,7 @@ class Line:
         num_finals = 0
         while (update := await call.next_update()) is not None:
             ack = self.last.received if self.server.store.survives else call.received
-            self.told = True
+            self.reported = True
             recognized = round(update.seconds * start.sample_rate)
             for segment in update.segments:
                 num_finals += 1

@@ -20,14 +20,13 @@ from asrkit.runtime import Segment
 from asrkit.runtime.endpoint import PAUSE_MS
 from asrkit.serve.calls import Call, CallUpdate
 from asrkit.serve.protocols.g711 import A_LAW, MU_LAW
-from asrkit.serve.protocols.websockets import both_ways, next_message, put, samples_of, telling
-from asrkit.serve.realtime_messages import (
-    G711,
+from asrkit.serve.protocols.realtime_messages import (
     AnyEvent,
-    Append,
-    Clear,
-    Commit,
-    Session,
+    BufferAppend,
+    BufferClear,
+    BufferCommit,
+    G711Format,
+    RealtimeSession,
     changed,
     error_event,
     event_of,
@@ -37,6 +36,13 @@ from asrkit.serve.realtime_messages import (
     no_effect,
     rate_of,
     unused,
+)
+from asrkit.serve.protocols.websockets import (
+    append_samples,
+    both_ways,
+    next_message,
+    samples_of,
+    telling,
 )
 from asrkit.serve.server import RefusedError, Server, phrases_of
 
@@ -73,7 +79,7 @@ class Connection:
     def __init__(self, websocket: WebSocket, server: Server, stack: ExitStack) -> None:
         self.websocket, self.server, self.stack = websocket, server, stack
         self.numbers = count(1)
-        self.session: Session  # with its call and the call's item, from `begin`
+        self.session: RealtimeSession  # with its call and the call's item, from `begin`
         self.call: Call
         self.item: Item
         self.past, self.commits = b"", 0  # of the call
@@ -83,7 +89,7 @@ class Connection:
         event = {"type": kind, "event_id": f"event_{next(self.numbers)}", **fields}
         await self.websocket.send_text(json.dumps(event, ensure_ascii=False))
 
-    async def start(self, session: Session) -> None:
+    async def start(self, session: RealtimeSession) -> None:
         """Begin the first call of the connection."""
         warnings = await self.begin(session)
         await self.tell("session.created", session=session.model_dump())
@@ -94,7 +100,7 @@ class Connection:
         for warning in filter(None, warnings):
             await self.tell("warning", message=warning)
 
-    async def begin(self, session: Session) -> list[str]:
+    async def begin(self, session: RealtimeSession) -> list[str]:
         """Begin a call with a session; returns warnings, of which some may be "".
 
         Raises:
@@ -133,13 +139,13 @@ class Connection:
                 )
 
     async def follow(self, event: AnyEvent) -> None:
-        if isinstance(event, Append):
+        if isinstance(event, BufferAppend):
             await self.append(event.audio)
-        elif isinstance(event, Commit):
+        elif isinstance(event, BufferCommit):
             if not self.call.seconds:
                 raise UserError("there is no audio to commit")
             self.call.commit()
-        elif isinstance(event, Clear):
+        elif isinstance(event, BufferClear):
             await self.begin(self.session)
             await self.tell("input_audio_buffer.cleared")
         else:
@@ -160,12 +166,12 @@ class Connection:
         except (binascii.Error, ValueError):
             raise UserError("audio: expected base64") from None
         settings = self.session.audio.input
-        if isinstance(settings.format, G711):
+        if isinstance(settings.format, G711Format):
             table = MU_LAW if settings.format.type == "audio/pcmu" else A_LAW
             samples = table[np.frombuffer(data, np.uint8)]
         else:
             samples, self.past = samples_of(self.past, data, np.dtype("<i2"))
-        await put(self.call, self.server, samples, rate_of(settings))
+        await append_samples(self.call, self.server, samples, rate_of(settings))
 
     async def write(self) -> None:
         """What is new, item by item; a call that was cleared is followed by the next one."""

@@ -10,7 +10,13 @@ from asrkit.errors import UserError, printable, shown
 from asrkit.runtime import Segment
 from asrkit.serve.calls import Call, CallUpdate
 from asrkit.serve.protocols.messages import ENCODINGS
-from asrkit.serve.protocols.websockets import cut_off, next_message, put, samples_of, telling
+from asrkit.serve.protocols.websockets import (
+    append_samples,
+    cut_off,
+    next_message,
+    samples_of,
+    telling,
+)
 from asrkit.serve.server import Server
 
 FIXED = ("model", "sample_rate", "phrase_list")  # settings of a call that has audio
@@ -18,7 +24,7 @@ MOST_WARNINGS = 5  # in one reply
 ONE_OF = "expected audio, or an object with one of config, eof and reset"
 
 
-class Config(BaseModel):
+class VoskConfig(BaseModel):
     """What a client may set. Vosk's own server takes a model's path: here it is a model's name."""
 
     model: str | None = None
@@ -49,7 +55,7 @@ class Client:
     """
 
     def __init__(self, websocket: WebSocket, server: Server) -> None:
-        self.websocket, self.server, self.config = websocket, server, Config()
+        self.websocket, self.server, self.config = websocket, server, VoskConfig()
         self.warnings: list[str] = []  # for the next reply
         self.is_new = True  # it has sent no message yet
 
@@ -72,7 +78,7 @@ class Client:
         waiting: list[Segment] = []
         while isinstance(message, bytes):
             samples, past = samples_of(past, message, ENCODINGS["pcm_s16le"])
-            await put(call, self.server, samples, rate)
+            await append_samples(call, self.server, samples, rate)
             update = call.waiting_update() or CallUpdate()
             waiting += update.segments
             text = update.text if update.seconds else text
@@ -107,7 +113,7 @@ class Client:
                     )
             self.config = config
 
-    def changed(self, asked: object) -> Config:
+    def changed(self, asked: object) -> VoskConfig:
         """The settings with those that a client changes; it keeps the others.
 
         Raises:
@@ -115,12 +121,12 @@ class Client:
         """
         if not isinstance(asked, dict):
             raise UserError(f"config: expected an object, got {shown(asked)}")
-        if unknown := sorted(asked.keys() - Config.model_fields.keys()):
+        if unknown := sorted(asked.keys() - VoskConfig.model_fields.keys()):
             self.warn(
                 f"config has no effect here: {', '.join(shown(each) for each in unknown[:5])}"
             )
         try:
-            return Config.model_validate(self.config.model_dump() | asked)
+            return VoskConfig.model_validate(self.config.model_dump() | asked)
         except ValidationError as failed:
             first = failed.errors(include_url=False, include_input=False)[0]
             text = f"config.{'.'.join(map(str, first['loc']))}: {first['msg']}"
@@ -166,7 +172,7 @@ def object_of(text: str) -> dict[str, Any]:
     return value
 
 
-def result_of(segments: list[Segment], config: Config) -> dict[str, Any]:
+def result_of(segments: list[Segment], config: VoskConfig) -> dict[str, Any]:
     """Segments as one result of Vosk's."""
     text = " ".join(segment.text for segment in segments)
     if config.max_alternatives:

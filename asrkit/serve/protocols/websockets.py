@@ -49,7 +49,7 @@ def cut_off(past: bytes) -> str:
     return f"the audio ends within a sample: {len(past)} bytes are not used" if past else ""
 
 
-async def put(call: Call, server: Server, samples: np.ndarray, sample_rate: int) -> None:
+async def append_samples(call: Call, server: Server, samples: np.ndarray, sample_rate: int) -> None:
     """Samples into a call; waits while it is too far ahead.
 
     Raises:

@@ -16,8 +16,8 @@ from websockets.sync.client import connect
 
 from asrkit.errors import UserError
 from asrkit.runtime import Recognizer
-from asrkit.serve.call_store import Entry, FolderStore, MemoryStore
-from asrkit.serve.kept import Kept
+from asrkit.serve.async_store import AsyncStore
+from asrkit.serve.call_store import FolderStore, MemoryStore, StoredCall
 from asrkit.serve.server import Limits, Server
 from tests.serve.running import serving
 from tests.serve.test_restart import Caller
@@ -42,7 +42,7 @@ def test_only_the_owner_reads_calls_also_in_a_folder_that_existed(tmp_path: Path
     def watched(path: Path) -> None:
         seen.extend(mode(each) for each in path.iterdir() if each.name not in ("lock",))
 
-    store.put("a", Entry(0, b"text"))
+    store.put("a", StoredCall(0, b"text"))
     store.key()
     store.take("a")
     watched(folder)
@@ -124,10 +124,10 @@ def test_a_saved_call_that_is_swapped_or_replayed_is_refused(
 def test_a_flood_of_short_calls_pushes_no_long_one_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("asrkit.serve.call_store.MOST_MEMORY", 10_000)
     store = MemoryStore(60.0)
-    store.put("long", Entry(0, bytes(500), "a", 60.0))
-    store.put("of another", Entry(0, bytes(500), "b", 0.1))
+    store.put("long", StoredCall(0, bytes(500), "a", 60.0))
+    store.put("of another", StoredCall(0, bytes(500), "b", 0.1))
     for i in range(1000):
-        store.put(str(i), Entry(0, bytes(500), "a", 0.5))
+        store.put(str(i), StoredCall(0, bytes(500), "a", 0.5))
     assert store.take("long") is not None
     assert store.take("of another") is not None
     assert store._shares.size <= 10_000
@@ -139,12 +139,12 @@ def test_a_client_that_fills_a_folder_loses_its_own_calls(
     monkeypatch.setattr("asrkit.serve.call_store.MOST_ENTRIES", 50)
     store = FolderStore(tmp_path, 60.0, most=100_000)
     for i in range(10):
-        assert store.put(f"other {i}", Entry(0, bytes(3000), "192.0.2.2", 1.0))
+        assert store.put(f"other {i}", StoredCall(0, bytes(3000), "192.0.2.2", 1.0))
     for i in range(500):
         with suppress(OSError):
-            store.put(f"flood {i}", Entry(0, bytes(100 + 4000 * (i % 2)), "192.0.2.1", 0.5))
-    assert store.put("new", Entry(0, bytes(100), "192.0.2.3"))
-    assert store.put("other 0", Entry(0, bytes(4000), "192.0.2.2", 2.0))
+            store.put(f"flood {i}", StoredCall(0, bytes(100 + 4000 * (i % 2)), "192.0.2.1", 0.5))
+    assert store.put("new", StoredCall(0, bytes(100), "192.0.2.3"))
+    assert store.put("other 0", StoredCall(0, bytes(4000), "192.0.2.2", 2.0))
     left = [path.stem for path in tmp_path.glob("*.call")]
     assert sum(name.startswith("other") for name in left) == 10
     assert len(left) <= 50
@@ -153,13 +153,13 @@ def test_a_client_that_fills_a_folder_loses_its_own_calls(
 
 def test_a_folder_that_other_processes_have_filled_takes_no_more(tmp_path: Path) -> None:
     one, other = (FolderStore(tmp_path, 60.0, most=10_000) for _ in range(2))
-    assert other.put("mine", Entry(0, bytes(1000)))
+    assert other.put("mine", StoredCall(0, bytes(1000)))
     for i in range(9):
-        assert one.put(str(i), Entry(0, bytes(1000)))
+        assert one.put(str(i), StoredCall(0, bytes(1000)))
     other.sweep()
     with pytest.raises(OSError, match="as many calls as it may"):
-        other.put("new", Entry(0, bytes(2000)))
-    assert other.put("mine", Entry(0, bytes(1500)))  # one that is there is written on
+        other.put("new", StoredCall(0, bytes(2000)))
+    assert other.put("mine", StoredCall(0, bytes(1500)))  # one that is there is written on
     assert len(list(tmp_path.glob("*.call"))) == 10
 
 
@@ -205,7 +205,7 @@ class Hung(MemoryStore):
         self.answers = threading.Event()
         self.asked = 0
 
-    def put(self, name: str, entry: Entry) -> bool:
+    def put(self, name: str, entry: StoredCall) -> bool:
         self.asked += 1
         self.answers.wait(20)
         return super().put(name, entry)
@@ -216,16 +216,16 @@ class Hung(MemoryStore):
 
 
 def test_only_the_first_call_waits_for_a_store_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("asrkit.serve.kept.RETRY_S", 0.2)
+    monkeypatch.setattr("asrkit.serve.async_store.RETRY_S", 0.2)
     store = Hung()
 
     async def main() -> None:
-        kept = Kept(store)
+        kept = AsyncStore(store)
         waits = []
         for _ in range(20):
             started = time.monotonic()
             with pytest.raises(OSError, match="answer"):
-                await kept.put("a", Entry(0, b""))
+                await kept.put("a", StoredCall(0, b""))
             waits.append(time.monotonic() - started)
         assert kept.is_down
         assert sorted(waits)[-2] < 0.25
@@ -235,7 +235,7 @@ def test_only_the_first_call_waits_for_a_store_that_hangs(monkeypatch: pytest.Mo
             await asyncio.sleep(0.05)
             if not kept.is_down:
                 break
-        assert await kept.put("a", Entry(0, b""))
+        assert await kept.put("a", StoredCall(0, b""))
         kept.close()
 
     asyncio.run(main())

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from asrkit.errors import reason
-from asrkit.serve.call_store import Entry, Store
+from asrkit.serve.call_store import Store, StoredCall
 
 logger = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ RETRY_S = 2.0  # between two tries of a store that did not answer
 THREADS = 4
 
 
-class Kept:
+class AsyncStore:
     """A store, whose methods fail at once while it does not answer.
 
     Args:
@@ -27,16 +27,16 @@ class Kept:
     """
 
     def __init__(self, store: Store) -> None:
-        self.store = store
+        self.store, self.survives = store, store.survives
         self.is_down = False  # whether it did not answer the last time
         self._threads = ThreadPoolExecutor(THREADS, "asrkit-store") if store.survives else None
         self._retrying: asyncio.Task[None] | None = None
 
-    async def put(self, name: str, entry: Entry) -> bool:
+    async def put(self, name: str, entry: StoredCall) -> bool:
         """As the store's; OSError if it fails or does not answer."""
         return await self._run(lambda: self.store.put(name, entry))
 
-    async def take(self, name: str) -> Entry | None:
+    async def take(self, name: str) -> StoredCall | None:
         """As the store's; OSError if it fails or does not answer."""
         return await self._run(lambda: self.store.take(name))
 

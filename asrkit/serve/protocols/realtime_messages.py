@@ -12,43 +12,45 @@ MOST_NAMED = 5  # fields in a warning
 Value = TypeVar("Value")
 
 
-class Part(BaseModel):
+class SessionPart(BaseModel):
     """A part of a session. OpenAI's sessions have more fields, which change nothing here."""
 
     model_config = ConfigDict(extra="ignore")
 
 
-class Pcm(Part):
+class PcmFormat(SessionPart):
     type: Literal["audio/pcm"]
     rate: Literal[8000, 16000, 24000, 48000] = 24000
 
 
-class G711(Part):
+class G711Format(SessionPart):
     type: Literal["audio/pcmu", "audio/pcma"]
 
 
-class ServerVad(Part):
+class ServerVad(SessionPart):
     type: Literal["server_vad"]
     silence_duration_ms: Annotated[int, Field(ge=40, le=60_000)] | None = None  # the server's
 
 
-class Transcription(Part):
+class Transcription(SessionPart):
     model: str | None = None
     prompt: Annotated[str, Field(max_length=10_000)] = ""
     language: Annotated[str, Field(max_length=100)] | None = None
 
 
-class Input(Part):
-    format: Annotated[Pcm | G711, Field(discriminator="type")] = Pcm(type="audio/pcm")
+class Input(SessionPart):
+    format: Annotated[PcmFormat | G711Format, Field(discriminator="type")] = PcmFormat(
+        type="audio/pcm"
+    )
     transcription: Transcription = Field(default_factory=Transcription)
     turn_detection: ServerVad | None = None
 
 
-class Audio(Part):
+class Audio(SessionPart):
     input: Input = Field(default_factory=Input)
 
 
-class Session(Part):
+class RealtimeSession(SessionPart):
     type: Literal["transcription"] = "transcription"
     audio: Audio = Field(default_factory=Audio)
 
@@ -60,37 +62,37 @@ class Event(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Update(Event):
+class SessionUpdate(Event):
     type: Literal["session.update"]
     session: dict[str, Any]
 
 
-class Append(Event):
+class BufferAppend(Event):
     type: Literal["input_audio_buffer.append"]
     audio: str
 
 
-class Commit(Event):
+class BufferCommit(Event):
     type: Literal["input_audio_buffer.commit"]
 
 
-class Clear(Event):
+class BufferClear(Event):
     type: Literal["input_audio_buffer.clear"]
 
 
-AnyEvent = Update | Append | Commit | Clear
-_SESSION = TypeAdapter(Session)
+AnyEvent = SessionUpdate | BufferAppend | BufferCommit | BufferClear
+_SESSION = TypeAdapter(RealtimeSession)
 _EVENT: TypeAdapter[AnyEvent] = TypeAdapter(Annotated[AnyEvent, Field(discriminator="type")])
 
 
-def first_session(pause_ms: int | None, model: str | None) -> Session:
+def first_session(pause_ms: int | None, model: str | None) -> RealtimeSession:
     """The session of a client that has set nothing.
 
     Args:
         pause_ms: pause that ends a segment at the server; None if none does.
         model: name in the client's address.
     """
-    session = Session()
+    session = RealtimeSession()
     session.audio.input.transcription.model = model
     if pause_ms is not None:
         session.audio.input.turn_detection = ServerVad(type="server_vad")
@@ -99,7 +101,7 @@ def first_session(pause_ms: int | None, model: str | None) -> Session:
 
 def rate_of(settings: Input) -> int:
     """Hz."""
-    return settings.format.rate if isinstance(settings.format, Pcm) else 8000
+    return settings.format.rate if isinstance(settings.format, PcmFormat) else 8000
 
 
 def loaded(message: str | bytes) -> object:
@@ -143,7 +145,7 @@ def checked(adapter: TypeAdapter[Value], value: object) -> Value:
         raise UserError(problem(error)) from None
 
 
-def changed(session: Session, asked: dict[str, Any]) -> Session:
+def changed(session: RealtimeSession, asked: dict[str, Any]) -> RealtimeSession:
     """A session in which a client has changed the fields that it names.
 
     Raises:
