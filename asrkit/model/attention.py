@@ -10,29 +10,29 @@ from asrkit.model.chunks import joined_windows, split_ahead
 from asrkit.model.dropout import Dropout
 from asrkit.model.positions import Position
 
-# Queries scored at once: bounds the (Q, W) scores of a long full-context block. Of a minute's block
-# 128 rows stay in a core's cache; with 512 the attention took 1.5 times as long.
+# Queries scored at once: bounds the (Q, W) scores of a long full-context block. For a one-minute
+# block, 128 rows fit into a core's cache; 512 rows took 1.5 times as long.
 MAX_ROWS = 128
 
 
 class ChunkAttention(nn.Module):
     """Multi-head self-attention of each chunk to itself and to the M frames before it.
 
-    A forward over T = n·C frames is a batch of n blocks of C queries and W = M + C keys, so a
-    streaming step (n = 1), a chunked pass over a whole utterance (n = T/C) and full context
-    (C = T, M = 0) are the same code, and no (T, T) matrix or mask is built for chunks. Chunks that
-    see R frames ahead are blocks of C + R queries, see `blocks`.
+    A forward over T = n·C frames is a batch of n blocks of C queries and W = M + C keys. So the
+    same code computes a streaming step (n = 1), a chunked pass over a whole utterance (n = T/C) and
+    full context (C = T, M = 0). No (T, T) matrix or mask is built for chunks. With R frames of
+    right context, blocks have C + R queries, see `chunks`.
 
     Args:
         dim: D, a multiple of num_heads.
         num_heads: H.
-        dropout: of the attention weights and of the output.
-        position: the encoding that gives scores and context, see `positions`.
-        kernels: on an NVIDIA GPU, by its kernels where they can, see `fused_attention`.
+        dropout: probability for the attention weights and for the output.
+        position: encoding that computes scores and context, see `positions`.
+        kernels: use the kernels for NVIDIA GPUs where possible, see `triton_attention`.
     """
 
-    # Not -inf, so that a row without a single valid key stays finite, and not the -1e10 of much
-    # published code, which float16 cannot hold; exp(-1e4) is exactly 0 in every precision.
+    # -inf would make a row without a valid key NaN, and float16 cannot hold the -1e10 of much
+    # published code; exp(-1e4) is exactly 0 in every precision.
     masked: Final[float] = -1e4
 
     def __init__(
@@ -53,8 +53,8 @@ class ChunkAttention(nn.Module):
         self.dropout = Dropout(dropout)
 
     def init_state(self, batch_size: int, left_context: int, like: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the past keys (B, H, M, Dk) and values (B, H, M, Dh) of streams that have not
-        begun."""
+        """Return past keys (B, H, M, Dk) and values (B, H, M, Dh) of streams that have not
+        started."""
         head_dim = self.position.head_dim
         shape = [batch_size, self.num_heads, left_context]
         keys = like.new_zeros(shape + [head_dim + self.position.extra_key_dim])  # noqa: RUF005
@@ -70,13 +70,13 @@ class ChunkAttention(nn.Module):
         past_values: Tensor,
         ahead: int = 0,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """One step.
+        """Compute one step.
 
         Args:
-            x: (B, T, D), T = n·(C+R) whole chunks with what they see ahead.
+            x: (B, T, D), T = n·(C+R): whole chunks with their right context.
             valid: (B, 1, n, 1, W) bool, False for keys before the stream's start or past its end;
                 W = M + C + R.
-            table: the encoding's table for M and C + R.
+            table: table of the encoding for M and C + R.
             vectors: (B, T, X) that the encoding attaches to the keys.
             past_keys: (B, H, M, Dk), Dk = Dh + extra_key_dim of the encoding.
             past_values: (B, H, M, Dh).
@@ -110,14 +110,14 @@ class ChunkAttention(nn.Module):
         keys_ahead: Tensor | None,
         values_ahead: Tensor | None,
     ) -> Tensor:
-        """Context (B, H, T, Dh) of the queries of blocks.
+        """Return the context (B, H, T, Dh) of the queries of blocks.
 
         Args:
             queries: (B, H, n, C+R, Dh + extra).
             keys: (B, H, M+n·C, Dk).
             values: (B, H, M+n·C, Dh).
             valid: (B, 1, n, 1, W).
-            table: of the encoding.
+            table: table of the encoding.
             keys_ahead: (B, H, n, R, Dk); None for R = 0.
             values_ahead: (B, H, n, R, Dh).
         """
@@ -130,8 +130,8 @@ class ChunkAttention(nn.Module):
     def by_kernels(
         self, queries: Tensor, keys: Tensor, values: Tensor, valid: Tensor, table: Tensor
     ) -> Tensor:
-        """As `attend` with R = 0, on an NVIDIA GPU."""
-        # Under autocast an encoding's parameters would make float32 of them.
+        """Compute `attend` with R = 0 on an NVIDIA GPU."""
+        # Under autocast the parameters of an encoding would turn these into float32.
         content, positions = (
             x.flatten(2, 3).to(queries.dtype) for x in self.position.terms(queries)
         )
@@ -148,7 +148,7 @@ class ChunkAttention(nn.Module):
         keys_ahead: Tensor | None = None,
         values_ahead: Tensor | None = None,
     ) -> Tensor:
-        """As `attend`, anywhere."""
+        """Compute `attend` on any device."""
         num_queries = queries.size(3)
         keys = joined_windows(keys, keys_ahead, num_queries, valid.size(4))  # (B, H, n, W, Dk)
         values = joined_windows(values, values_ahead, num_queries, valid.size(4))

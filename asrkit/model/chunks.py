@@ -1,7 +1,8 @@
-"""Frames as blocks: a chunk of C frames, and the R frames after it that it sees ahead.
+"""Frames as blocks: a chunk of C frames, and the R frames of right context after the chunk.
 
-Frames that are seen ahead are computed anew with each chunk that sees them, as they are then: their
-own chunk, which comes later, sees more. So a block is C + R frames, and only the C go on.
+Right-context frames are computed anew for each chunk that sees them. Their values differ from
+those in their own chunk, which sees further. So a block has C + R frames, and only the C frames of
+the chunk are returned.
 """
 
 import torch
@@ -11,8 +12,8 @@ from asrkit.model.context import Context
 
 
 def windows(frames: Tensor, size: int, stride: int) -> Tensor:
-    """(B, H, T, X) -> (B, H, n, W, X): the windows of W = `size` frames, one each `stride`."""
-    if size == frames.size(2):  # a length that is not known yet cannot be unfolded
+    """(B, H, T, X) -> (B, H, n, W, X): windows of W = `size` frames, a new one every `stride`."""
+    if size == frames.size(2):  # a symbolic length (in an export) cannot be unfolded
         return frames.unsqueeze(2)
     return frames.unfold(2, size, stride).transpose(3, 4)
 
@@ -25,14 +26,14 @@ def blocks_of(frames: Tensor, chunk_size: int, ahead: int) -> Tensor:
 
 
 def own_frames(blocks: Tensor, num_blocks: int, ahead: int) -> Tensor:
-    """(B, n·(C + R), X) -> (B, n·C, X): without what is seen ahead."""
+    """(B, n·(C + R), X) -> (B, n·C, X): the blocks without their right context."""
     return split_ahead(blocks.unsqueeze(1), num_blocks, ahead)[0].squeeze(1)
 
 
 def split_ahead(blocks: Tensor, num_blocks: int, ahead: int) -> tuple[Tensor, Tensor | None]:
-    """(B, H, n·(C + R), X) -> the chunks (B, H, n·C, X), and what they see ahead (B, H, n, R, X).
+    """(B, H, n·(C + R), X) -> the chunks (B, H, n·C, X), and their right context (B, H, n, R, X).
 
-    The latter is None with R = 0.
+    The right context is None with R = 0.
     """
     if ahead == 0:
         return blocks, None
@@ -42,11 +43,11 @@ def split_ahead(blocks: Tensor, num_blocks: int, ahead: int) -> tuple[Tensor, Te
 
 
 def joined_windows(frames: Tensor, ahead: Tensor | None, block: int, window: int) -> Tensor:
-    """The windows of blocks: the frames before each chunk, the chunk, and what it sees ahead.
+    """Return the windows of blocks: M frames before each chunk, the chunk, its right context.
 
     Args:
-        frames: (B, H, M + n·C, X), those of the chunks behind M frames before them.
-        ahead: (B, H, n, R, X); None for R = 0.
+        frames: (B, H, M + n·C, X), M past frames and the frames of the chunks.
+        ahead: (B, H, n, R, X), right context of each chunk; None for R = 0.
         block: C + R.
         window: W = M + C + R.
 
@@ -65,10 +66,10 @@ def valid_keys(
     context: Context,
     frames: int,
 ) -> Tensor:
-    """Which key of each block is a frame of its row's stream: (B, 1, n, 1, M+C+R) bool.
+    """Return which keys of each block are frames of their row's stream: (B, 1, n, 1, M+C+R) bool.
 
-    Key j of block c is the row's frame position - M + c·C + j: invalid before frame 0 (the
-    initial state) and from position + length on (padding).
+    Key j of block c is frame position - M + c·C + j of the row. Keys before frame 0 (the initial
+    state) and from frame position + length on (padding) are not valid.
     """
     starts = torch.arange(0, frames, context.chunk_size, device=position.device)  # (n,)
     size = context.left + context.chunk_size + context.right  # W

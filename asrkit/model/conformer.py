@@ -1,13 +1,13 @@
 """The streaming Conformer encoder.
 
-Decisions, in one place:
-- attention in chunks of C frames that see the M frames before them; offline is one step from the
-  initial state (see `attention`), full context is one chunk;
-- any position encoding (see `positions`), macaron feed-forward layers, causal convolutions without
-  BatchNorm, a final LayerNorm in each layer (Gulati et al. 2020; see `layer`);
-- global mean and variance normalisation inside the encoder, so that an export holds it;
-- what rows remember is a NamedTuple of tensors, batch first, of fixed shapes: streams are joined
-  with torch.cat on dimension 0 of each field and split by slicing.
+Design decisions:
+- Attention is computed in chunks of C frames that see the M frames before them. An offline pass is
+  one step from the initial state (see `attention`), and full context is one chunk.
+- The position encoding is exchangeable (see `positions`). Layers have macaron feed-forward modules,
+  causal convolutions without BatchNorm, and a final LayerNorm (Gulati et al. 2020; see `layer`).
+- Global mean and variance normalisation is part of the encoder, so that an export contains it.
+- The state is a NamedTuple of tensors, batch first, of fixed shapes: streams are joined with
+  torch.cat on dimension 0 of each field and split by slicing.
 """
 
 from collections.abc import Mapping
@@ -29,13 +29,13 @@ from asrkit.model.subsampling import build_subsampling
 class EncoderState(NamedTuple):
     """The past of B streams.
 
-    Pasts of layers are stacked, smaller ones with zeros at the end, so that joining streams, saving
-    them and the exports know 6 tensors, however many layers there are and whatever they keep.
+    Pasts of layers are stacked, smaller ones with zeros at the end. So joining and saving streams
+    and exports handle 6 tensors for every number and kind of layers.
     """
 
-    feats: Tensor  # (B, 1, F) last feature frame, normalised; without padding (B, 0, F)
-    hidden: Tensor  # (B, S, 1, …) last frame between the subsampling's convolutions; likewise
-    keys: Tensor  # (B, L, H, M, Dh) of the last M encoder frames; of absolute_keys Dh + 1
+    feats: Tensor  # (B, 1, F) last feature frame, normalised; (B, 0, F) without padding
+    hidden: Tensor  # (B, S, 1, …) last frame between convolutions; empty without padding
+    keys: Tensor  # (B, L, H, M, Dh) of the last M encoder frames; Dh + 1 for absolute_keys
     values: Tensor  # (B, L, H, M, Dh)
     conv: Tensor  # (B, L, D, K-1)
     position: Tensor  # (B,) int64, encoder frames consumed
@@ -48,7 +48,7 @@ class EncoderOutput(NamedTuple):
 
 
 class EncoderRun(NamedTuple):
-    """An `EncoderOutput`, and the outputs of the layers that were asked for."""
+    """An `EncoderOutput`, and the outputs of the requested layers."""
 
     encoded: Tensor  # (B, E, D)
     lengths: Tensor  # (B,) int64
@@ -59,12 +59,12 @@ class EncoderRun(NamedTuple):
 class PositionTables(NamedTuple):
     """Position tables of one context."""
 
-    frames: Tensor  # of the encoding that acts on the frames
-    layers: list[Tensor]  # of each layer
+    frames: Tensor  # table of the encoding that acts on the frames
+    layers: list[Tensor]  # table of each layer
 
 
 class ConformerEncoder(nn.Module):
-    """Log mel features to encoder frames, in chunks.
+    """Encoder of log mel features, in chunks.
 
         state = encoder.init_state(batch_size, left_context)
         encoded, lengths, state = encoder(feats, lengths, state, chunk_size)
@@ -76,27 +76,27 @@ class ConformerEncoder(nn.Module):
         num_layers: L.
         ffn_dim: width of the feed-forward layers.
         kernel_size: K of the causal depthwise convolutions.
-        dropout: everywhere.
-        position: kind of position encoding, see `positions.KINDS`, or its options with the kind
-            among them: {"kind": "shaw", "max_distance": 32}.
-        subsampling: kind of subsampling, see `subsampling.KINDS`, or its options likewise:
-            {"kind": "conv4", "channels": 64}.
+        dropout: dropout probability, everywhere.
+        position: kind of position encoding, see `positions.KINDS`, or a dict of its options and
+            the kind: {"kind": "shaw", "max_distance": 32}.
+        subsampling: kind of subsampling, see `subsampling.KINDS`, or a dict of its options and the
+            kind: {"kind": "conv4", "channels": 64}.
         conv_norm: norm in the convolutions: "layer_norm" or "affine".
-        conv_padding: layer of the convolutions before which zeros stand for the frames before a
+        conv_padding: layer of the convolution module whose input is padded with zeros before the
             stream: "depthwise" or "pointwise".
         after_norm: a LayerNorm after the last layer.
-        kernels: attention by kernels for NVIDIA GPUs where they can, see `fused_attention`.
+        kernels: use attention kernels for NVIDIA GPUs where possible, see `triton_attention`.
 
     Attributes:
-        rate: how feature frames become encoder frames, see `FrameRate`.
+        rate: relation of feature frames to encoder frames, see `FrameRate`.
 
     Raises:
         ValueError: for numbers that do not fit each other.
     """
 
     rate: FrameRate
-    mean: Tensor  # (F,) of the features
-    scale: Tensor  # (F,) 1 / their standard deviation
+    mean: Tensor  # (F,) mean of the features
+    scale: Tensor  # (F,) 1 / standard deviation of the features
 
     def __init__(
         self,
@@ -143,7 +143,8 @@ class ConformerEncoder(nn.Module):
 
     @torch.jit.export
     def init_state(self, batch_size: int, left_context: int) -> EncoderState:
-        """The past of streams that have not begun, with room for M = left_context frames."""
+        """Return the past of streams that have not started, with room for M = left_context
+        frames."""
         pasts: list[LayerPast] = []
         for layer in self.layers:
             pasts.append(layer.init_state(batch_size, left_context, self.mean))
@@ -160,34 +161,35 @@ class ConformerEncoder(nn.Module):
         chunk_size: int,
         right_context: int = 0,
     ) -> EncoderOutput:
-        """One step of B streams; offline is one step from `init_state`.
+        """Compute one step of B streams; an offline pass is one step from `init_state`.
 
         Args:
-            feats: (B, T, F) log mels, from `lead_frames` on whose values do not matter. All steps
-                of a stream but its last are whole chunks and what they see ahead, which comes
-                again in the next step (T = n·factor·C + ahead_frames(R)); the last is padded here
-                with zeros.
+            feats: (B, T, F) log mels; the values of the first `lead_frames` frames of a stream do
+                not matter. Each step but the last of a stream has T = n·factor·C + ahead_frames(R)
+                frames, n whole chunks and their right context, which is passed again in the next
+                step. The last step is padded with zeros here.
             lengths: (B,) valid frames of each row in this step. A row shorter than T has ended:
-                its state is not to be stepped further.
-            state: the past, from `init_state` or the step before. M is its shape.
-            chunk_size: C, encoder frames; FULL_CONTEXT, or anything from num_frames(T) up, is one
-                chunk.
-            right_context: R, encoder frames after its chunk that a frame sees. They are computed
-                anew with each chunk, which takes 1 + R/C times as long.
+                do not step its state again.
+            state: past from `init_state` or the step before. Its shape determines M.
+            chunk_size: C, encoder frames. FULL_CONTEXT, or any number from num_frames(T) on, makes
+                the step one chunk.
+            right_context: R, encoder frames that a frame sees after its chunk. They are computed
+                anew for each chunk, so a step takes 1 + R/C times as long.
 
         Returns:
-            EncoderOutput with E = num_frames(T) frames, finite but not zero past `lengths`. Of more
-            frames than a chunk, the last R are only seen: a stream ends with a step of at most R
-            frames, or with R·factor frames more than it has.
+            EncoderOutput with E = num_frames(T) frames, finite but not zero past `lengths`. If a
+            step has more than one chunk, its last R frames only serve as right context and are not
+            returned. To end a stream, pass a step of at most R frames, or append R·factor zero
+            frames.
         """
         context = Context(chunk_size, state.keys.size(3), right_context)
-        run = self.run(feats, lengths, state, context, None, None)  # TorchScript has no defaults
+        run = self.run(feats, lengths, state, context, None, None)  # all, for TorchScript
         return EncoderOutput(run.encoded, run.lengths, run.state)
 
     @torch.jit.export
     def tables(self, context: Context) -> PositionTables:
-        """Return the position tables of a context, which `EncoderStep` keeps: they depend on no
-        input."""
+        """Return the position tables of a context. They do not depend on the input, so
+        `EncoderStep` keeps them."""
         return PositionTables(self.position.table(self.mean), self.layer_tables(context))
 
     def layer_tables(self, context: Context) -> list[Tensor]:
@@ -207,19 +209,19 @@ class ConformerEncoder(nn.Module):
         tables: PositionTables | None = None,
         layers: list[int] | None = None,
     ) -> EncoderRun:
-        """One step of B streams: what `forward`, exports and the loss call.
+        """Compute one step of B streams for `forward`, exports and the loss.
 
         Args:
-            feats: (B, T, F) as `forward` takes it.
+            feats: (B, T, F), see `forward`.
             lengths: (B,).
-            state: the past.
-            context: C, M and R; M is the state's.
-            tables: tables of this context, for whose chunks a shorter step is padded. None: they
-                are computed here, and a chunk is at most as long as the step.
+            state: past of the streams.
+            context: C, M and R; M is that of the state.
+            tables: tables of this context; a shorter step is padded to whole chunks. None: the
+                tables are computed here, and a chunk is at most as long as the step.
             layers: layers whose output is returned, counted from 1, in ascending order; 0 is the
                 subsampling.
         """
-        frames = num_frames(feats.size(1), self.rate)  # E, with those that are only seen
+        frames = num_frames(feats.size(1), self.rate)  # E, including the right context
         if tables is None:
             context = fitted(context, frames)
             tables = self.tables(context)
@@ -274,12 +276,12 @@ class ConformerEncoder(nn.Module):
     def normalize(
         self, feats: Tensor, lengths: Tensor, position: Tensor, context: Context
     ) -> tuple[Tensor, Tensor]:
-        """Return the normalised features of whole chunks with the frames that they see ahead.
+        """Return the normalised features of whole chunks and their right context.
 
         Returns:
-            (B, T, F) with T = factor·(n·C + R) + lookahead, zero outside the samples; and which
-            frames are of samples, (B, T). Feature frames that do not fill an encoder frame are
-            dropped.
+            (B, T, F) with T = factor·(n·C + R) + lookahead, zero outside the samples; and a mask
+            (B, T) of the frames that contain samples. Feature frames that do not fill an encoder
+            frame are dropped.
         """
         rate, numbers = self.rate, torch.arange(feats.size(1), device=feats.device)
         real = numbers < lengths[:, None]  # (B, T)

@@ -1,4 +1,4 @@
-"""How much of a stream a frame sees, and how long an encoder frame is.
+"""Contexts (the frames of a stream that a frame sees), and the rate of encoder frames.
 
 The functions at the end are scripted; the methods call them.
 """
@@ -11,7 +11,7 @@ from asrkit.errors import UserError, shown, whole_number
 
 FULL_CONTEXT = 1 << 30  # a chunk_size that no utterance reaches
 FEATURE_FRAME_MS = 10
-LONGEST_CONTEXT_MS = 3_600_000  # an hour: more would ask for all memory
+LONGEST_CONTEXT_MS = 3_600_000  # an hour: a longer context would exhaust the memory
 
 
 class Context(NamedTuple):
@@ -31,35 +31,35 @@ FULL = Context(FULL_CONTEXT)
 
 
 class FrameRate(NamedTuple):
-    """How feature frames become encoder frames.
+    """The relation of feature frames to encoder frames.
 
-    Encoder frame e sees the feature frames before (e+1)·factor + lookahead, and ends with feature
-    frame (e+1)·factor - lead_frames - 1 of the samples.
+    Encoder frame e sees the feature frames before (e+1)·factor + lookahead. It stands for the
+    samples up to and including feature frame (e+1)·factor - lead_frames - 1.
     """
 
     factor: int  # feature frames from one encoder frame to the next
-    lookahead: int = 0  # feature frames that an encoder frame sees beyond these
-    lead_frames: int = 0  # feature frames of a stream before its first sample
+    lookahead: int = 0  # feature frames that an encoder frame sees beyond its own
+    lead_frames: int = 0  # feature frames of a stream before the frame of its first sample
 
     @property
     def frame_ms(self) -> int:
-        """Milliseconds of an encoder frame."""
+        """Duration of an encoder frame in milliseconds."""
         return self.factor * FEATURE_FRAME_MS
 
     def num_frames(self, feature_frames: int) -> int:
-        """Return E of T feature frames."""
+        """Return E for T feature frames."""
         return num_frames(feature_frames, self)
 
     def chunk_frames(self, context: Context) -> int:
-        """Return the feature frames of a chunk."""
+        """Return the number of feature frames of a chunk."""
         return self.factor * context.chunk_size
 
     def ahead_frames(self, context: Context) -> int:
-        """Return the feature frames that a step takes beyond its chunks."""
+        """Return the number of feature frames that a step reads beyond its chunks."""
         return self.factor * context.right + self.lookahead
 
     def step_frames(self, context: Context, num_chunks: int = 1) -> int:
-        """Return the feature frames that a step of n chunks takes."""
+        """Return the number of feature frames that a step of n chunks reads."""
         return num_chunks * self.chunk_frames(context) + self.ahead_frames(context)
 
     def name(self, context: Context) -> str:
@@ -73,10 +73,10 @@ class FrameRate(NamedTuple):
         left: int | None = None,
         right: int | None = None,
     ) -> Context:
-        """Return a context of the given numbers, in encoder frames; None: the one of `default`.
+        """Return a context of the given numbers of encoder frames.
 
         Args:
-            default: context with the numbers that are None.
+            default: context whose numbers stand for those that are None.
             chunk_size: C, or "full".
             left: M.
             right: R.
@@ -91,19 +91,19 @@ class FrameRate(NamedTuple):
         return FULL if chunk_size == FULL_CONTEXT else Context(chunk_size, left, right)
 
     def chunk_size(self, name: str, value: int | str) -> int:
-        """Return a chunk size, which may be "full".
+        """Return a chunk size; "full" becomes FULL_CONTEXT.
 
         Raises:
-            UserError: if the value is neither; the message begins with `name`.
+            UserError: if the value is not a chunk size; the message begins with `name`.
         """
         full = value in ("full", FULL_CONTEXT)
         return FULL_CONTEXT if full else self.checked(name, value, 1)
 
     def checked(self, name: str, value: object, lowest: int) -> int:
-        """Return a number of frames of a context.
+        """Return the number of frames of a context, checked.
 
         Raises:
-            UserError: if it is not one; the message begins with `name`.
+            UserError: if the value is not such a number; the message begins with `name`.
         """
         longest = LONGEST_CONTEXT_MS // self.frame_ms
         frames = whole_number(value, lowest, longest)
@@ -113,11 +113,11 @@ class FrameRate(NamedTuple):
         return frames
 
     def frames(self, name: str, milliseconds: str, lowest: int = 0) -> int:
-        """Return the encoder frames of a time that a user wrote.
+        """Return the number of encoder frames in a time that a user wrote.
 
         Raises:
-            UserError: if it is not a multiple of a frame, or has fewer frames than `lowest`; the
-                message begins with `name`.
+            UserError: if the time is not a multiple of a frame, or has fewer frames than
+                `lowest`; the message begins with `name`.
         """
         count, rest = -1, 0
         if milliseconds.isdecimal() and len(milliseconds) <= len(str(LONGEST_CONTEXT_MS)):
@@ -131,28 +131,28 @@ class FrameRate(NamedTuple):
 
 
 def fitted(context: Context, frames: int) -> Context:
-    """Return the context for a step of so many encoder frames.
+    """Return the context for a step of `frames` encoder frames.
 
-    A chunk is at most the whole step, which then has nothing after its chunk.
+    A chunk is at most as long as the step. If it is the whole step, there is no right context.
     """
     right = context.right if frames > context.chunk_size else 0
     return Context(min(context.chunk_size, max(1, frames)), context.left, right)
 
 
 def rounding(rate: FrameRate) -> int:
-    """Return the feature frames that are added before the division by `factor`.
+    """Return the number of feature frames to add before the division by `factor`.
 
-    Without look-ahead, zeros complete a part of `factor` frames. With look-ahead, an encoder frame
-    needs every frame that it sees.
+    Without look-ahead, zeros complete the last encoder frame. With look-ahead, an encoder frame
+    needs every feature frame that it sees.
     """
     return rate.factor - 1 if rate.lookahead == 0 else -rate.lookahead
 
 
 def num_frames(feature_frames: int, rate: FrameRate) -> int:
-    """Return E of T feature frames."""
+    """Return E for T feature frames."""
     return max(0, feature_frames + rounding(rate)) // rate.factor
 
 
 def num_valid(lengths: Tensor, rate: FrameRate) -> Tensor:
-    """Return E of each row's feature frames: (B,) -> (B,)."""
+    """Return E for each row's number of feature frames: (B,) -> (B,)."""
     return (lengths + rounding(rate)).clamp(min=0) // rate.factor

@@ -1,6 +1,6 @@
 """Convolutions whose weight gradients are computed faster on a CPU than by torch's own backward.
 
-Forward they are torch's, bit for bit. What each gains is in tools/README.md.
+The forward pass is torch's, bit for bit. tools/README.md has the speed-up of each.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from torch.nn.grad import conv2d_input
 
 
 def serves(x: Tensor, weight: Tensor) -> bool:
-    """Whether a gradient of this weight will be asked for on a CPU."""
+    """Return whether a gradient of this weight will be computed on a CPU."""
     wanted = torch.is_grad_enabled() and weight.requires_grad
     return wanted and x.device.type == "cpu" and not torch.compiler.is_compiling()
 
@@ -21,8 +21,8 @@ def serves(x: Tensor, weight: Tensor) -> bool:
 class Depthwise(torch.autograd.Function):
     """(B, D, 1, K-1+T), (D, 1, 1, K), (D,) -> (B, D, 1, T): each channel with its own kernel.
 
-    The gradient of the kernels is a depthwise convolution too: of each row and channel, with the
-    gradient of its output as the kernel.
+    The gradient of the kernels is a depthwise convolution too: the input of each row and channel,
+    with the gradient of its output as the kernel.
     """
 
     @staticmethod
@@ -49,7 +49,7 @@ class Depthwise(torch.autograd.Function):
 class OneChannel(torch.autograd.Function):
     """(B, 1, T, F), (S, 1, k, k), (S,) -> (B, S, T', F'): a convolution of one channel.
 
-    The gradient of its weight is one matrix product over patches, which are few for one channel.
+    The weight gradient is one matrix product over patches, of which one channel has few.
     """
 
     @staticmethod

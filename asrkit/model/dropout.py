@@ -1,4 +1,4 @@
-"""Dropout that a CPU can afford."""
+"""Dropout that is fast on a CPU."""
 
 import torch
 from torch import Tensor, nn
@@ -6,10 +6,10 @@ from torch.nn import functional
 
 
 class Dropout(nn.Dropout):
-    """Dropout (Srivastava et al. 2014); on a CPU a word of the generator decides four elements.
+    """Dropout (Srivastava et al. 2014). On a CPU, one 64-bit random word decides four elements.
 
-    torch draws a Bernoulli number for each, a twentieth more of a small model's training step
-    (tools/README.md). The probability is rounded to 1/65536.
+    torch draws a Bernoulli number for each element, which makes a training step of a small model
+    a twentieth slower (tools/README.md). The probability is rounded to 1/65536.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -20,8 +20,8 @@ class Dropout(nn.Dropout):
 
 
 def factors(x: Tensor, chance: float) -> Tensor:
-    """0 with this chance, else 1 / (1 - chance), for each element of x."""
+    """Return 0 with probability `chance`, else 1 / (1 - chance), for each element of x."""
     words = torch.empty([(x.numel() + 3) // 4], dtype=torch.int64).random_(-(1 << 63), None)
-    draws = words.view(torch.int16)[: x.numel()].view(x.shape)  # evenly from -32768 to 32767
+    draws = words.view(torch.int16)[: x.numel()].view(x.shape)  # uniform from -32768 to 32767
     kept = (draws >= min(round(chance * 65536), 65535) - 32768).to(x.dtype)
     return kept.div_(1.0 - chance)

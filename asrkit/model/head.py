@@ -1,6 +1,6 @@
-"""Heads: encoder frames to the frames that a search reads, and the loss of a text.
+"""Heads: a head computes the frames that a search reads, and the loss of a text.
 
-Nothing outside this file, its configuration and its searches knows which head a network has.
+Only this file, its configuration and its searches know which head a network has.
 """
 
 import itertools
@@ -14,10 +14,10 @@ BLANK = 0
 
 
 class Head(nn.Module):
-    """The base of all heads.
+    """Base class of all heads.
 
     Attributes:
-        vocab_size: V, with the blank.
+        vocab_size: V, including the blank.
     """
 
     vocab_size: int
@@ -48,9 +48,9 @@ class Head(nn.Module):
         return self
 
     def disagreement(self, first: Tensor, second: Tensor, lengths: Tensor) -> Tensor:
-        """Return how far two views of the same utterances are apart: (B,) in nats.
+        """Return the divergence of two views of the same utterances: (B,) in nats.
 
-        Each view learns from the other, which is held fixed.
+        Each view learns from the other one, which gets no gradient.
 
         Args:
             first: (B, E, V) from `frames`.
@@ -64,11 +64,11 @@ class Head(nn.Module):
         raise NotImplementedError
 
     def frames_needed(self, tokens: Sequence[int]) -> int:
-        """Return the fewest frames that can hold these tokens."""
+        """Return the smallest number of frames that can hold these tokens."""
         raise NotImplementedError
 
     def copy_labels(self, other: "Head", old: list[int], new: list[int]) -> None:
-        """Copy the weights of the labels `old` of another head to the labels `new` of this one."""
+        """Copy the weights of labels `old` of another head to labels `new` of this head."""
         raise NotImplementedError
 
 
@@ -78,7 +78,7 @@ class CTCHead(Head, nn.Linear):
 
     Args:
         dim: D.
-        vocab_size: V, with the blank, which is label 0.
+        vocab_size: V, including the blank, which is label 0.
     """
 
     def __init__(self, dim: int, vocab_size: int) -> None:
@@ -95,7 +95,7 @@ class CTCHead(Head, nn.Linear):
     ) -> Tensor:
         """Return the negative log-likelihood of the tokens, summed over all paths.
 
-        Lengths are best on the CPU, where torch's CTC loss reads them: elsewhere it waits for them.
+        Pass lengths on the CPU: torch's CTC loss reads them there, and would wait for a GPU.
         """
         return functional.ctc_loss(
             frames.transpose(0, 1), tokens, lengths, token_lengths, BLANK, reduction="none"
@@ -103,7 +103,7 @@ class CTCHead(Head, nn.Linear):
 
     @torch.jit.unused
     def disagreement(self, first: Tensor, second: Tensor, lengths: Tensor) -> Tensor:
-        """Return the symmetric Kullback-Leibler divergence, summed over an utterance's frames
+        """Return the symmetric Kullback-Leibler divergence, summed over the frames of an utterance
         (CR-CTC, Yao et al. 2024, equation 4)."""
         valid = torch.arange(first.size(1), device=first.device) < lengths[:, None]  # (B, E)
 
@@ -121,7 +121,7 @@ class CTCHead(Head, nn.Linear):
 
     @torch.jit.unused
     def frames_needed(self, tokens: Sequence[int]) -> int:
-        """Return the tokens' number, and one frame more for the blank between equal ones."""
+        """Return the number of tokens, plus one blank frame between each two equal neighbours."""
         return ctc_frames(tokens)
 
     @torch.jit.unused
@@ -134,5 +134,6 @@ class CTCHead(Head, nn.Linear):
 
 
 def ctc_frames(tokens: Sequence[int]) -> int:
-    """Return the fewest frames of a CTC path: one for each token and each blank between equals."""
+    """Return the length of the shortest CTC path: one frame for each token, and for each blank
+    between equal tokens."""
     return len(tokens) + sum(a == b for a, b in itertools.pairwise(tokens))

@@ -30,9 +30,9 @@ class FeedForward(nn.Module):
 
 
 class Affine(nn.Module):
-    """A scale and a bias of each channel: (…, D) -> (…, D).
+    """A scale and a bias for each channel: (…, D) -> (…, D).
 
-    What a BatchNorm is after training, with its running statistics.
+    A trained BatchNorm with its running statistics is such a layer.
 
     Args:
         dim: D.
@@ -54,16 +54,16 @@ PADDINGS = ("depthwise", "pointwise")
 class CausalConvolution(nn.Module):
     """Pointwise, GLU, causal depthwise, norm, SiLU, pointwise (Gulati et al. 2020, 2.2).
 
-    The norm is no BatchNorm: statistics over time or batch would let padding and neighbours into a
-    stream.
+    The norm is not a BatchNorm: with statistics over time or batch, padding and other rows would
+    influence a stream.
 
     Args:
         dim: D.
-        kernel_size: K frames, the present one and K-1 before it.
-        dropout: of the output.
+        kernel_size: K, the current frame and the K-1 frames before it.
+        dropout: dropout probability of the output.
         norm: one of NORMS.
-        padding: one of PADDINGS: before which layer zeros stand for the frames before a stream. If
-            before the pointwise layer, as in WeNet, its bias is in the past of the depthwise one.
+        padding: one of PADDINGS: layer whose input is padded with zeros before the stream. With
+            "pointwise", as in WeNet, the past of the depthwise layer contains the pointwise bias.
 
     Raises:
         ValueError: for an unknown norm or padding.
@@ -85,16 +85,16 @@ class CausalConvolution(nn.Module):
         self.past_size = kernel_size - 1
 
     def init_state(self, batch_size: int, like: Tensor) -> Tensor:
-        """Return the past of streams that have not begun: (B, D, K-1)."""
+        """Return the past of streams that have not started: (B, D, K-1)."""
         return like.new_zeros([batch_size, self.depthwise.in_channels, self.past_size])
 
     def forward(
         self, x: Tensor, past: Tensor, num_blocks: int = 1, ahead: int = 0
     ) -> tuple[Tensor, Tensor]:
-        """One step.
+        """Compute one step.
 
         Args:
-            x: (B, T, D), T = n·(C+R), see `blocks`.
+            x: (B, T, D), T = n·(C+R), see `chunks`.
             past: (B, D, K-1).
             num_blocks: n; it does not matter with R = 0.
             ahead: R.
@@ -104,15 +104,15 @@ class CausalConvolution(nn.Module):
         """
         x, bias = functional.glu(self.expand(self.norm(x)), dim=2), self.depthwise.bias  # (B, T, D)
         if self.pads_pointwise:
-            # Less what stands before a stream, so that its past is zeros in every case.
+            # Subtract the padding's value, so that the past before a stream is zero in both cases.
             before = functional.glu(self.expand.bias, dim=0)  # (D,)
             x = x - before
             assert bias is not None
             bias = bias + self.depthwise.weight.sum(dim=[1, 2]) * before
         own, seen = split_ahead(x.transpose(1, 2).unsqueeze(3), num_blocks, ahead)
         history = torch.cat([past, own.squeeze(3)], dim=2)  # (B, D, K-1+n·C)
-        # As an image of a row for each block: ONNX Runtime has a fast depthwise convolution for
-        # images alone.
+        # The input is an image with a row for each block, because ONNX Runtime's fast depthwise
+        # convolution accepts only images.
         image = history[:, :, None]
         if seen is not None:
             block = x.size(1) // num_blocks
@@ -132,26 +132,26 @@ class CausalConvolution(nn.Module):
 
 
 class LayerStep(NamedTuple):
-    """Everything but its past that all layers of a step share."""
+    """The inputs that all layers of a step share; each layer's past is separate."""
 
     valid: Tensor  # (B, 1, n, 1, M+C+R) bool, see `valid_keys`
-    vectors: Tensor  # (B, n·(C+R), X), which the encoding attaches to the keys
+    vectors: Tensor  # (B, n·(C+R), X), attached to the keys by the encoding
     ahead: int  # R
 
 
 class LayerPast(NamedTuple):
     """The past of a layer. Layers of one encoder may have pasts of different sizes.
 
-    A layer without attention has H = 0 and, so that the encoder knows M, keys of M frames.
+    A layer without attention has keys with H = 0 and M frames, so that the encoder can read M.
     """
 
     keys: Tensor  # (B, H, M, Dk), Dk = Dh + extra_key_dim of the encoding
     values: Tensor  # (B, H, M, Dh)
-    conv: Tensor  # (B, D, K-1), or anything else that does not depend on M
+    conv: Tensor  # (B, D, K-1), or any shape that does not depend on M
 
 
 def stacked(pasts: list[LayerPast]) -> LayerPast:
-    """Stack the pasts of L layers: (B, …) each to (B, L, …), smaller ones with zeros at the end."""
+    """Stack the pasts of L layers, (B, …) each, to (B, L, …); pad smaller ones with zeros."""
     keys: list[Tensor] = []
     values: list[Tensor] = []
     conv: list[Tensor] = []
@@ -163,14 +163,14 @@ def stacked(pasts: list[LayerPast]) -> LayerPast:
 
 
 def stack(parts: list[Tensor]) -> Tensor:
-    """Stack parts (B, X, …) to (B, L, X, …), smaller ones with zeros at the end."""
+    """Stack parts (B, X, …) to (B, L, X, …); pad smaller ones with zeros at the end."""
     largest = list(parts[0].shape[1:])
     for part in parts:
         for i, size in enumerate(part.shape[1:]):
             largest[i] = max(largest[i], size)
     same: list[Tensor] = []
     for part in parts:
-        missing: list[int] = []  # of the last dimension first
+        missing: list[int] = []  # from the last dimension to the first
         for i, size in enumerate(part.shape[1:]):
             missing = [0, largest[i] - size] + missing  # noqa: RUF005, for TorchScript
         same.append(functional.pad(part, missing) if max(missing) > 0 else part)
@@ -178,7 +178,7 @@ def stack(parts: list[Tensor]) -> Tensor:
 
 
 def unstacked(pasts: LayerPast, number: int, like: LayerPast) -> LayerPast:
-    """Return the past of a layer from `stacked`, with the sizes of `like`, whatever its B."""
+    """Return the past of one layer from `stacked`, with the sizes of `like` except for B."""
     return LayerPast(
         cut(pasts.keys[:, number], like.keys),
         cut(pasts.values[:, number], like.values),
@@ -187,7 +187,7 @@ def unstacked(pasts: LayerPast, number: int, like: LayerPast) -> LayerPast:
 
 
 def cut(part: Tensor, like: Tensor) -> Tensor:
-    """Return the beginning of a part (B, X, …) that has the sizes of `like`, but for B."""
+    """Cut a part (B, X, …) to the sizes of `like` except for B."""
     if part.shape[1:] != like.shape[1:]:
         for i, size in enumerate(like.shape[1:]):
             part = part.narrow(1 + i, 0, size)
@@ -216,14 +216,14 @@ class ConformerLayer(nn.Module):
         self.norm = nn.LayerNorm(dim)
 
     def init_state(self, batch_size: int, left_context: int, like: Tensor) -> LayerPast:
-        """Return the past of streams that have not begun, with room for M frames; device and type
-        are those of `like`."""
+        """Return the past of streams that have not started, with room for M frames and the device
+        and dtype of `like`."""
         keys, values = self.attention.init_state(batch_size, left_context, like)
         return LayerPast(keys, values, self.convolution.init_state(batch_size, like))
 
     def table(self, context: Context, like: Tensor) -> Tensor:
-        """Return the part of `forward` that depends on the context alone, which is kept between
-        steps: the table of the position encoding."""
+        """Return the table of the position encoding. It depends only on the context and is kept
+        between steps."""
         block_size = context.chunk_size + context.right
         return self.attention.position.table(context.left, block_size, like).contiguous()
 

@@ -14,13 +14,13 @@ from asrkit.model.streaming import EncoderStep
 class NetworkOutput(NamedTuple):
     """The output of one step of B streams."""
 
-    frames: Tensor  # (B, E, V), as the head makes them: of CTC, log-probabilities
+    frames: Tensor  # (B, E, V), output of the head; log-probabilities for CTC
     lengths: Tensor  # (B,) int64, valid frames of this step
     state: EncoderState
 
 
 class Network(nn.Module):
-    """An encoder with a head: log mels to the frames that a search reads."""
+    """An encoder with a head: computes from log mels the frames that a search reads."""
 
     def __init__(self, encoder: ConformerEncoder, head: Head) -> None:
         super().__init__()
@@ -37,13 +37,13 @@ class Network(nn.Module):
         chunk_size: int,
         right_context: int = 0,
     ) -> NetworkOutput:
-        """The encoder's forward, and the head's frames (B, E, V)."""
+        """Run the encoder's forward and the head. The head's frames are (B, E, V)."""
         encoded, lengths, state = self.encoder(feats, lengths, state, chunk_size, right_context)
         return NetworkOutput(self.head.frames(encoded), lengths, state)
 
 
 class NetworkStep(nn.Module):
-    """`EncoderStep` with the head: features to the frames that a search reads."""
+    """`EncoderStep` with the head: computes from features the frames that a search reads."""
 
     def __init__(self, network: Network, context: Context) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class NetworkStep(nn.Module):
 
 
 class FullContextStep(nn.Module):
-    """`NetworkStep` in full context: a step is a whole recording, so no table can be kept."""
+    """`NetworkStep` in full context. A step is a whole recording, so no table can be kept."""
 
     def __init__(self, network: Network) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""An encoder's step with its context fixed: what streams and what is exported."""
+"""A step of an encoder in a fixed context, for streaming and export."""
 
 import torch
 from torch import Tensor, nn
@@ -8,7 +8,7 @@ from asrkit.model.context import Context, fitted, num_frames
 
 
 class KeptTable(nn.Module):
-    """A table that is not a weight."""
+    """A stored table that is not a weight."""
 
     table: Tensor
 
@@ -21,10 +21,10 @@ class KeptTable(nn.Module):
 
 
 class EncoderStep(nn.Module):
-    """An encoder's step in one context: what streams and what is exported.
+    """A step of an encoder in one context, for streaming and export.
 
     The position tables do not depend on the input and are computed once, here. The weights are
-    shared with `encoder`; make a new step after changing them.
+    those of `encoder`; make a new step after changing them.
     """
 
     context: Context
@@ -49,12 +49,12 @@ class EncoderStep(nn.Module):
         return PositionTables(self.frame_table, layers)
 
     def forward(self, feats: Tensor, lengths: Tensor, state: EncoderState) -> EncoderOutput:
-        """The encoder's forward; what is exported or compiled takes whole chunks alone."""
+        """Run the encoder's forward. An exported or compiled step accepts only whole chunks."""
         context, tables = self.context, self.tables()
         if not torch.jit.is_scripting():
             frames = num_frames(feats.size(1), self.encoder.rate)
             if frames < context.chunk_size and not torch.compiler.is_compiling():
-                # The padding of a long chunk would cost its square.
+                # Padding a short step to a long chunk would cost the square of the chunk.
                 context = fitted(context, frames)
                 tables = PositionTables(self.frame_table, self.encoder.layer_tables(context))
         run = self.encoder.run(feats, lengths, state, context, tables, None)

@@ -1,11 +1,12 @@
 """Convolutional subsampling: 4, 6 or 8 feature frames become one encoder frame.
 
-A kind of subsampling has a `rate`, see `FrameRate`. Its past is the last frame of its input and of
-each stage in between:
+A kind of subsampling has a `rate`, see `FrameRate`. Its past is the last input frame of the first
+convolution and of each later one:
 
     encoded, past_feats, past_hidden = subsampling(feats, real, past_feats, past_hidden)
 
-A step takes what its frames see: the frames seen ahead come again in the next step.
+A step reads all frames that its output frames see. Frames seen ahead are passed again in the next
+step.
 """
 
 import math
@@ -22,7 +23,7 @@ from asrkit.registry import Kinds
 
 
 class OneChannelConvolution(nn.Conv2d):
-    """A first convolution, of features, which are one channel."""
+    """A first convolution: features have one channel."""
 
     def forward(self, x: Tensor) -> Tensor:
         if not torch.jit.is_scripting():  # noqa: SIM102, or TorchScript would compile it
@@ -34,10 +35,10 @@ class OneChannelConvolution(nn.Conv2d):
 
 
 class Subsampling(nn.Module):
-    """The base of all kinds: feature frames to encoder frames, (B, T, F) -> (B, E, D).
+    """Base class of all kinds: feature frames to encoder frames, (B, T, F) -> (B, E, D).
 
     Attributes:
-        rate: how feature frames become encoder frames.
+        rate: relation of feature frames to encoder frames.
         feats_shape: shape of a row's past feature frames.
         hidden_shape: shape of a row's past between the convolutions.
     """
@@ -49,7 +50,7 @@ class Subsampling(nn.Module):
         self.rate, self.feats_shape, self.hidden_shape = rate, feats_shape, hidden_shape
 
     def init_state(self, batch_size: int, like: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the two pasts of streams that have not begun."""
+        """Return the two pasts of streams that have not started."""
         feats = [batch_size] + self.feats_shape  # noqa: RUF005, for TorchScript
         return like.new_zeros(feats), like.new_zeros([batch_size] + self.hidden_shape)  # noqa: RUF005
 
@@ -57,20 +58,20 @@ class Subsampling(nn.Module):
 class CausalSubsampling(Subsampling):
     """3x3 convolutions of stride 2, each with one frame of past, then a linear layer.
 
-    The base of kinds that choose `num_stages`.
+    Base class of kinds with a fixed `num_stages`.
 
     Args:
         num_mels: F.
         dim: D.
         num_stages: number of convolutions: 2^num_stages feature frames become one encoder frame.
         channels: S; D if None.
-        separable: convolutions after the first are one of each channel by itself, then one over
-            channels (Howard et al. 2017, MobileNets): S·(9 + S) products in place of 9·S².
+        separable: make each convolution after the first a depthwise and a pointwise one (Howard
+            et al. 2017, MobileNets): S·(9 + S) products in place of 9·S².
         pad_stages: pad as NeMo's causal `striding` does, or its `dw_striding` if separable: at
             every stage two frames of zeros before the stream and one after it. Encoder frame e then
-            ends with feature frame factor·e, and streams have factor - 1 frames before their first:
-            these, and what stages make of them alone, are zero.
-        lopsided: pad two bins below and one above in frequency, not one on each side.
+            ends with feature frame factor·e, and factor - 1 frames precede the first frame of a
+            stream. These frames are zero, also after each stage.
+        lopsided: pad two bins below and one above in frequency, instead of one on each side.
     """
 
     def __init__(
@@ -103,14 +104,14 @@ class CausalSubsampling(Subsampling):
     def forward(
         self, feats: Tensor, real: Tensor, past_feats: Tensor, past_hidden: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """One step.
+        """Compute one step.
 
         Args:
             feats: (B, T, F), T a multiple of the factor.
-            real: (B, T) bool, which of them are of samples.
-            past_feats: (B, 1, F), the feature frame before.
-            past_hidden: (B, S, 1, F1+F2+…), the frame before of each stage but the last, of widths
-                F1, F2, ….
+            real: (B, T) bool, True for feature frames that contain samples.
+            past_feats: (B, 1, F), the feature frame before the step.
+            past_hidden: (B, S, 1, F1+F2+…), the last output frame of each stage but the last, of
+                widths F1, F2, ….
 
         Returns:
             (B, T/factor, D), and the two new pasts.
@@ -126,15 +127,15 @@ class CausalSubsampling(Subsampling):
                 if self.rate.lead_frames > 0 and i + 1 < len(pasts):
                     x, real = zero_outside(x, real)
         x = self.out(x.transpose(1, 2).flatten(2))  # (B, T/factor, D)
-        # Copies: a view would keep the whole step in memory as long as the stream waits.
+        # Copies: a view would keep the whole step in memory until the stream's next step.
         return x, feats[:, -1:].clone(), torch.cat(last[1:], dim=3)
 
 
 class Conv4Subsampling(CausalSubsampling):
     """Two convolutions (Gulati et al. 2020): 4 feature frames become one encoder frame.
 
-    The second costs S², a quarter of the arithmetic of a 12-layer model and more than half of a
-    6-layer one, if it is not separable. The options are those of `CausalSubsampling`.
+    The second convolution costs S²: a quarter of the arithmetic of a 12-layer model and more than
+    half of a 6-layer one, unless it is separable. `CausalSubsampling` documents the options.
 
     Raises:
         ValueError: if F is not a multiple of 4.
@@ -154,11 +155,11 @@ class Conv4Subsampling(CausalSubsampling):
 
 
 class Conv8Subsampling(CausalSubsampling):
-    """Three convolutions, the later two separable: 8 feature frames become one encoder frame.
+    """Three convolutions, the last two separable: 8 feature frames become one encoder frame.
 
-    FastConformer's (Rekesh et al. 2023), padded in frequency as NeMo's causal `dw_striding` does.
-    There are half as many encoder frames as with `Conv4Subsampling`, so all layers take half the
-    time. The options are those of `CausalSubsampling`.
+    The subsampling of FastConformer (Rekesh et al. 2023), padded in frequency as NeMo's causal
+    `dw_striding` does. All layers take half as long as with `Conv4Subsampling`, because there are
+    half as many encoder frames. `CausalSubsampling` documents the options.
     """
 
     def __init__(
@@ -172,10 +173,11 @@ def zero_outside(x: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
 
     Args:
         x: (B, S, T, F).
-        real: (B, 2T), which frames before the stage are of the stream.
+        real: (B, 2T), True for frames before the stage that belong to the stream.
 
     Returns:
-        x, zero but where one of its two frames is of the stream; and where that is, (B, T).
+        x, zero unless one of the two input frames of a frame belongs to the stream; and a mask of
+        the other frames, (B, T).
     """
     real = real[:, ::2] | real[:, 1::2]
     return x.masked_fill(~real[:, None, :, None], 0.0), real
@@ -184,7 +186,7 @@ def zero_outside(x: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
 class ValidSubsampling(Subsampling):
     """Convolutions without padding, in time and in frequency, then a linear layer.
 
-    The base of kinds that say their `stages`. An encoder frame needs all feature frames that it
+    Base class of kinds with fixed `stages`. An encoder frame needs all feature frames that it
     sees, and the past is empty.
 
     Args:
@@ -193,7 +195,7 @@ class ValidSubsampling(Subsampling):
         channels: S; D if None.
 
     Raises:
-        ValueError: if F is lower.
+        ValueError: if F is below factor + lookahead.
     """
 
     stages: ClassVar[list[tuple[int, int]]]  # size and stride of each convolution
@@ -220,11 +222,11 @@ class ValidSubsampling(Subsampling):
     def forward(
         self, feats: Tensor, real: Tensor, past_feats: Tensor, past_hidden: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """One step.
+        """Compute one step.
 
         Args:
             feats: (B, T, F), T = n·factor + lookahead.
-            real: (B, T) bool, which of them are of samples.
+            real: (B, T) bool, True for feature frames that contain samples.
             past_feats: (B, 0, F).
             past_hidden: (B, S, 0, 1).
 
@@ -237,7 +239,7 @@ class ValidSubsampling(Subsampling):
 
 
 class Conv4ValidSubsampling(ValidSubsampling):
-    """As `Conv4Subsampling` without padding, WeNet's `conv2d`: frame e sees frames 4e … 4e+6."""
+    """`Conv4Subsampling` without padding, WeNet's `conv2d`: frame e sees frames 4e … 4e+6."""
 
     stages: ClassVar = [(3, 2), (3, 2)]
     lookahead = 3
@@ -260,16 +262,16 @@ class Conv8ValidSubsampling(ValidSubsampling):
 def split_steps(
     feats: Tensor, frames: int, lookahead: int, ahead_frames: int | None = None
 ) -> Iterator[tuple[Tensor, int]]:
-    """Yield the part of (B, T, F) that each step takes, and how many of its frames are real.
+    """Yield the part of (B, T, F) that each step reads, and its number of real frames.
 
-    A part begins `frames` after the one before. The last parts end after the stream, so that every
-    frame that was only seen ahead is also returned.
+    A part begins `frames` after the part before. The last parts reach beyond the end of the
+    stream, so that every frame that was only seen ahead is also returned.
 
     Args:
         feats: features of whole streams.
         frames: feature frames of whole chunks.
-        lookahead: feature frames beyond its own that an encoder frame sees.
-        ahead_frames: feature frames that a step takes beyond its chunks; `lookahead` if None.
+        lookahead: feature frames that an encoder frame sees beyond its own.
+        ahead_frames: feature frames that a step reads beyond its chunks; `lookahead` if None.
     """
     ahead, total = lookahead if ahead_frames is None else ahead_frames, feats.size(1)
     feats = functional.pad(feats, (0, 0, 0, ahead - lookahead))
@@ -292,10 +294,10 @@ KINDS: Kinds[Any] = Kinds(
 
 
 def build_subsampling(subsampling: str | Mapping[str, Any], num_mels: int, dim: int) -> Subsampling:
-    """The subsampling of a kind, or of a kind with its options.
+    """Return the subsampling of a kind, given alone or with its options.
 
     Raises:
-        ValueError: for a kind or an option that is not one, or numbers that do not fit.
+        ValueError: for an unknown kind or option, or for numbers that do not fit each other.
     """
     cls, options = KINDS.chosen(subsampling)
     built: Subsampling = cls(num_mels, dim, **options)

@@ -1,11 +1,12 @@
-"""Attention in chunks on NVIDIA GPUs: no scores, biases or windows in memory, see `kernels`.
+"""Chunked attention on NVIDIA GPUs, without scores, biases or windows in memory.
 
-What `ChunkAttention` computes block by block, for the position encodings whose scores are
+Equals `ChunkAttention.by_blocks` for the position encodings whose scores are
 
     score(t, s) = content_t·k_s + positions_t·table_distance(t, s)
 
-`ChunkAttention` takes them only if told to: they equal block by block in Triton's interpreter, but
-have run on no card yet. `asrkit verify --kernels` compares them on the card that is there.
+`ChunkAttention` uses the kernels only if `kernels` is set: they equal `by_blocks` in Triton's
+interpreter, but have not run on a GPU yet. `asrkit verify --kernels` compares both on your GPU.
+See `triton_kernels`.
 """
 
 import os
@@ -19,19 +20,19 @@ from torch import Tensor
 from asrkit.model.positions import Position
 
 PRECISIONS = (torch.float32, torch.bfloat16, torch.float16)
-LARGEST_HEAD = 128  # what a tile of float32 leaves room for in an SM's shared memory
-# One of these Triton needs, to build what launches a kernel.
+LARGEST_HEAD = 128  # float32 tiles of wider heads do not fit into an SM's shared memory
+# Triton needs one of these compilers to build its kernel launcher.
 COMPILERS = (os.environ.get("CC", "cc"), "gcc", "clang")
 HAS_TRITON = find_spec("triton") is not None and any(map(shutil.which, COMPILERS))
 
 
 def serves(position: Position, queries: Tensor) -> bool:
-    """Whether the kernels can take this attention."""
+    """Return whether the kernels can compute this attention."""
     return queries.is_cuda and queries.dtype in PRECISIONS and why_not(position) is None
 
 
 def why_not(position: Position) -> str | None:
-    """Why the kernels cannot compute attention with this encoding here; None if they can."""
+    """Return why the kernels cannot compute attention with this encoding here, or None."""
     if not HAS_TRITON:
         return "Triton or a C compiler is missing"
     if not position.fused:
@@ -50,24 +51,24 @@ def attend(
     valid: Tensor,
     dropout: float = 0.0,
 ) -> Tensor:
-    """Context of every query.
+    """Return the context of every query.
 
-    Sums are in float32 (of float64 in float64), whatever the precision of the inputs.
+    Sums are in float32, or in float64 if the inputs are.
 
     Args:
-        content: (B, H, T, Dh), T = n·C.
-        positions: (B, H, T, X); both as `Position.terms` gives them.
+        content: (B, H, T, Dh), T = n·C; scaled queries from `Position.terms`.
+        positions: (B, H, T, X), likewise from `Position.terms`.
         keys: (B, H, M+T, Dh).
         values: (B, H, M+T, Dh).
-        table: (H, X, M+2C); of any shape if X = 0.
+        table: (H, X, M+2C); any shape if X = 0.
         valid: (B, 1, n, 1, M+C) bool.
-        dropout: of the weights; its seed is drawn from torch's generator.
+        dropout: dropout probability of the weights; torch's generator draws the seed.
 
     Returns:
         (B, H, T, Dh); zeros for a query without a valid key.
 
     Raises:
-        ValueError: for keys or distances that are not as many as the blocks need.
+        ValueError: if the number of keys or of distances does not fit the blocks.
     """
     chunk_size, window = content.size(2) // valid.size(2), valid.size(4)
     if positions.size(3) == 0:
@@ -78,7 +79,7 @@ def attend(
         ("distances", table.size(2), window + chunk_size),
     ):
         if found != needed:
-            raise ValueError(f"{found} {what}, {needed} needed")
+            raise ValueError(f"the blocks need {needed} {what}, got {found}")
     seed = int(torch.randint(1 << 30, [1])) if dropout > 0.0 else 0
     rows = table.transpose(1, 2)  # (H, M+2C, X)
     matrices = [x.to(content.dtype).contiguous() for x in (content, positions, keys, values, rows)]
@@ -103,7 +104,7 @@ def launch(
 
 
 def padded(width: int) -> int:
-    """The next power of two from 16 on: what a tile's products can have."""
+    """Return the next power of two, at least 16: a valid size for a product of tiles."""
     return max(16, 1 << (width - 1).bit_length())
 
 
@@ -112,7 +113,7 @@ def accumulator(x: Tensor) -> torch.dtype:
 
 
 class FusedAttention(torch.autograd.Function):
-    """The triton_kernels, forward and backward; names as in `kernels`, `rows` is the table."""
+    """The kernels of `triton_kernels`, forward and backward; `rows` is their table."""
 
     @staticmethod
     def forward(

@@ -1,30 +1,30 @@
-"""Attention in chunks with scores by distance, in tiles: Triton kernels for NVIDIA GPUs.
+"""Chunked attention with scores by distance, in tiles: Triton kernels for NVIDIA GPUs.
 
     score(t, s) = q_t·k_s + p_t·r_{s-t+C-1}    for s from c·C to c·C+W-1, with c = t // C
 
-Query t, and key s counted from the oldest of the past: the table's row r is that of their
-distance, whatever the chunk. A program holds a tile of queries and walks over tiles of keys with
-the softmax of what it has seen so far (Dao et al. 2022, FlashAttention), so that neither scores
-nor their gradients are ever in memory. The scores of a tile need the products of its queries with
-two tiles of the table, of which the second is the first one of the next keys: each distance is
-multiplied once, as each key is. `shift` puts these products where their keys are, `unshift` takes
-gradients back (`positions.distances` has both for whole blocks).
+Keys are counted from the oldest key of the past. Row r of the table belongs to the distance of
+query and key, in every chunk. A program holds a tile of queries, iterates over tiles of keys and
+keeps a running softmax (Dao et al. 2022, FlashAttention), so neither scores nor their gradients are
+ever in memory. The scores of a tile need the products of its queries with two neighbouring tiles of
+the table. The second tile is the first one for the next keys, so each distance is multiplied once,
+like each key. `shift` moves these products to their keys, and `unshift` moves gradients back
+(`positions.distances` has both for whole blocks).
 
 Matrices are contiguous, one for each row of the batch and head: q (T, Dh), p (T, X), k and v
-(S, Dh) with S = T+W-C; the table (W+C, X) is each head's, `valid` (T/C, W) each row's.
+(S, Dh) with S = T+W-C. The table (W+C, X) is per head, `valid` (T/C, W) per row.
 """
 
 import triton
 import triton.language as tl
 
-# Triton would compile anew for a number that is 1 or a multiple of 16.
+# Triton would compile another kernel for values that are 1 or a multiple of 16.
 VARYING = ("seed", "num_queries", "chunk_size", "window")
-LOWEST = tl.constexpr(-1e30)  # what a softmax starts from: finite, so that differences are too
+LOWEST = tl.constexpr(-1e30)  # initial maximum of a softmax: finite, so that differences are too
 
 
 @triton.jit
 def load(matrix, rows, num_rows, width, WIDTH: tl.constexpr):
-    """These rows of a (num_rows, width) matrix, zeros beyond it."""
+    """Load rows of a (num_rows, width) matrix, with zeros beyond it."""
     columns = tl.arange(0, WIDTH)
     inside = ((rows >= 0) & (rows < num_rows))[:, None] & (columns < width)[None, :]
     return tl.load(matrix + rows[:, None] * width + columns[None, :], mask=inside, other=0.0)
@@ -40,7 +40,7 @@ def store(matrix, tile, rows, num_rows, width, WIDTH: tl.constexpr):
 
 @triton.jit
 def add(matrix, tile, rows, num_rows, width, WIDTH: tl.constexpr):
-    """As `store`, on top of what is there, whoever else adds to it."""
+    """Like `store`, but adds to the existing values atomically."""
     columns = tl.arange(0, WIDTH)
     inside = ((rows >= 0) & (rows < num_rows))[:, None] & (columns < width)[None, :]
     tl.atomic_add(matrix + rows[:, None] * width + columns[None, :], tile, mask=inside)
@@ -48,7 +48,7 @@ def add(matrix, tile, rows, num_rows, width, WIDTH: tl.constexpr):
 
 @triton.jit
 def product(a, b, PRECISION: tl.constexpr):
-    """a b', rounded as the inputs are."""
+    """Return a b', in the inputs' precision."""
     return tl.dot(a, tl.trans(b), input_precision=PRECISION)
 
 
@@ -59,7 +59,7 @@ def weighted(weights, rows, PRECISION: tl.constexpr):
 
 @triton.jit
 def shift(near, far, SIZE: tl.constexpr):
-    """Products with two neighbouring tiles of the table -> scores by key."""
+    """Return scores by key from products with two neighbouring tiles of the table."""
     i, j = tl.arange(0, SIZE)[:, None], tl.arange(0, SIZE)[None, :]
     both = tl.where(i + j + 1 >= SIZE, near, far)  # row i needs the SIZE columns from SIZE-1-i
     return tl.gather(both, (j - i - 1 + SIZE) % SIZE, 1)
@@ -67,7 +67,7 @@ def shift(near, far, SIZE: tl.constexpr):
 
 @triton.jit
 def unshift(scores, SIZE: tl.constexpr):
-    """The way back: gradients of both products."""
+    """Return the gradients of both products: the inverse of `shift`."""
     i, j = tl.arange(0, SIZE)[:, None], tl.arange(0, SIZE)[None, :]
     both = tl.gather(scores, (i + j + 1) % SIZE, 1)
     is_near = i + j + 1 >= SIZE
@@ -76,7 +76,7 @@ def unshift(scores, SIZE: tl.constexpr):
 
 @triton.jit
 def visible(valid, queries, keys, num_queries, chunk_size, window):
-    """Whether each query sees each key: one of its chunk's window, and valid."""
+    """Return whether each query sees each key: a valid key in the window of its chunk."""
     chunks = queries // chunk_size
     places = keys[None, :] - (chunks * chunk_size)[:, None]
     inside = (places >= 0) & (places < window) & (queries < num_queries)[:, None]
@@ -85,7 +85,7 @@ def visible(valid, queries, keys, num_queries, chunk_size, window):
 
 @triton.jit
 def kept(seed, queries, keys, num_keys, DROPOUT: tl.constexpr):
-    """What dropout multiplies each weight by: a function of the seed and the pair alone."""
+    """Return dropout's factor of each weight, a function of only the seed and the pair."""
     pairs = queries[:, None] * num_keys + keys[None, :]
     if DROPOUT == 0.0:
         factors = tl.full(pairs.shape, 1.0, tl.float32)
@@ -101,8 +101,8 @@ def attend(
     SIZE: tl.constexpr, DIM: tl.constexpr, EXTRA: tl.constexpr,
     DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """out (T, Dh), and the logarithm of each query's sum of exponentials (T,)."""
-    row = tl.program_id(1).to(tl.int64)  # of B·H
+    """Compute out (T, Dh), and the logarithm of each query's sum of exponentials (T,)."""
+    row = tl.program_id(1).to(tl.int64)  # from 0 to B·H-1
     start, tile = tl.program_id(0) * SIZE, tl.arange(0, SIZE)
     num_keys, num_rows = num_queries + window - chunk_size, window + chunk_size
     k, v = k + row * num_keys * dim, v + row * num_keys * dim
@@ -113,7 +113,7 @@ def attend(
     p = load(p + row * num_queries * extra, queries, num_queries, extra, EXTRA)
     first = start // chunk_size * chunk_size
     last = (tl.minimum(start + SIZE, num_queries) - 1) // chunk_size * chunk_size + window
-    rows = chunk_size - SIZE - start + tile  # of the near tile of the table, for keys from 0 on
+    rows = chunk_size - SIZE - start + tile  # rows of the near tile of the table, for keys from 0
     near = product(p, load(table, first + rows, num_rows, extra, EXTRA), PRECISION)
     largest = tl.full([SIZE], LOWEST, near.dtype)
     total = tl.zeros([SIZE], near.dtype)
@@ -132,7 +132,7 @@ def attend(
         weights *= kept(seed + row, queries, keys, num_keys, DROPOUT)
         values = load(v, keys, num_keys, dim, DIM)
         context = context * decay[:, None] + weighted(weights, values, PRECISION)
-    total = tl.where(total > 0.0, total, 1.0)  # of a row that is padding alone, whose out is 0
+    total = tl.where(total > 0.0, total, 1.0)  # a row that is only padding has out 0
     store(out + row * num_queries * dim, context / total[:, None], queries, num_queries, dim, DIM)
     log_total += row * num_queries
     tl.store(log_total + queries, largest + tl.log(total), mask=queries < num_queries)
@@ -143,7 +143,7 @@ def gradients(
     q, near, far, keys, values, seen, factors, log_total, grad, delta,
     SIZE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The weights of a tile after dropout, and the gradients of its scores."""
+    """Return the weights of a tile after dropout, and the gradients of its scores."""
     scores = product(q, keys, PRECISION) + shift(near, far, SIZE)
     weights = tl.exp(tl.where(seen, scores - log_total[:, None], LOWEST))
     dweights = product(grad, values, PRECISION) * factors
@@ -157,9 +157,10 @@ def attend_backward_queries(
     SIZE: tl.constexpr, DIM: tl.constexpr, EXTRA: tl.constexpr,
     DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of q and p, stored, and of the table, to which all programs add.
+    """Store the gradients of q and p, and add those of the table atomically.
 
-    `delta` (T,) is each query's sum of out · grad: of weights and their gradients.
+    `delta` (T,) is each query's sum of out · grad, which equals its sum of weights times their
+    gradients.
     """
     row = tl.program_id(1).to(tl.int64)
     start, tile = tl.program_id(0) * SIZE, tl.arange(0, SIZE)
@@ -182,7 +183,7 @@ def attend_backward_queries(
     near = product(p, near_rows, PRECISION)
     q_sum = tl.zeros([SIZE, DIM], near.dtype)
     p_sum = tl.zeros([SIZE, EXTRA], near.dtype)
-    table_sum = tl.zeros([SIZE, EXTRA], near.dtype)  # of the near tile, from the keys before
+    table_sum = tl.zeros([SIZE, EXTRA], near.dtype)  # gradient of the near tile so far
     for begin in range(first, last, SIZE):
         keys = begin + tile
         far_rows = load(table, rows + SIZE, num_rows, extra, EXTRA)
@@ -212,7 +213,7 @@ def attend_backward_keys(
     SIZE: tl.constexpr, DIM: tl.constexpr, EXTRA: tl.constexpr,
     DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of k and v: a tile of keys, over all queries that see any of them."""
+    """Store the gradients of k and v for a tile of keys, over all queries that see any of them."""
     row = tl.program_id(1).to(tl.int64)
     start, tile = tl.program_id(0) * SIZE, tl.arange(0, SIZE)
     num_keys, num_rows = num_queries + window - chunk_size, window + chunk_size

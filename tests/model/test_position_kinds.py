@@ -90,7 +90,7 @@ REFUSALS = [  # kind, options, message
     ("urpe", {"base": "shaw"}, "base must be one of relative, relative_lear.*, got 'shaw'$"),
     *(("rotary", {"share": share}, f"share must be above 0 and at most 1, got {share}$")
       for share in (0.0, 1.1, float("nan"))),
-    ("rotary", {"share": 0.2}, "share 0.2 of a head's .* = 6 dimensions leaves no pair to turn$"),
+    ("rotary", {"share": 0.2}, "share must leave a pair .* got 0.2 of a head's .* = 6 dimensions$"),
     (["shaw"], {}, r"position must be one of .*, got \['shaw'\]$"),
     ("rotary", {"base": 1.0}, "base must be above 1, got 1.0$"),
     *(("compact", {"position_dim": size}, f".* must be even and at least 2, got {size}$")

@@ -265,9 +265,9 @@ def test_verify_says_why_it_does_not(
 def test_shapes_that_do_not_fit() -> None:
     """A kernel would read past the end of what it is given."""
     q, k, valid = torch.zeros(1, 1, 4, 8), torch.zeros(1, 1, 6, 8), torch.ones(1, 1, 2, 1, 4)
-    with pytest.raises(ValueError, match="5 distances, 6 needed"):
+    with pytest.raises(ValueError, match="need 6 distances, got 5"):
         fused_attention.attend(q, q, k, k, torch.zeros(1, 8, 5), valid.bool())
-    with pytest.raises(ValueError, match="5 keys, 6 needed"):
+    with pytest.raises(ValueError, match="need 6 keys, got 5"):
         fused_attention.attend(q, q, k[:, :, 1:], k, torch.zeros(1, 8, 6), valid.bool())
 
 

@@ -1,4 +1,4 @@
-"""Position encodings: one small class a kind, with one of two interfaces (see `base`).
+"""Position encodings: one small class per kind, with one of two interfaces (see `base`).
 
 Most kinds act in the attention of every layer (`Position`); the absolute ones act on the frames
 before the first layer (`FramePosition`). The options of a kind are its class's arguments after dim
@@ -49,10 +49,10 @@ KINDS: Kinds[Position | FramePosition] = Kinds(
 def build_positions(
     position: str | Mapping[str, Any], dim: int, num_heads: int, num_layers: int
 ) -> tuple[FramePosition, list[Position]]:
-    """The encoding of the frames before the first layer, and that of the attention of each layer.
+    """Return the encoding of the frames before the first layer, and one for each layer's attention.
 
     Args:
-        position: a kind, or a dict of its options with "kind" among them.
+        position: kind, or a dict of its options and "kind".
         dim: D.
         num_heads: H.
         num_layers: L.

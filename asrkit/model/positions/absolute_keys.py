@@ -1,4 +1,4 @@
-"""Absolute positions of the keys alone."""
+"""Absolute positions of only the keys."""
 
 import math
 
@@ -10,14 +10,14 @@ from asrkit.model.positions.distances import frequencies, waves
 
 
 class FrameSinusoids(FramePosition):
-    """The sinusoids of each frame's number, for the keys of all layers."""
+    """Sinusoids of each frame's index, for the keys of all layers."""
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
         self.dim = dim
 
     def table(self, like: Tensor) -> Tensor:
-        """The frequencies, (D/2,) in float64; see `SinusoidalPosition.table`."""
+        """Return the frequencies, (D/2,) in float64; see `SinusoidalPosition.table`."""
         return frequencies(self.dim, like.device)
 
     def vectors(self, x: Tensor, position: Tensor, table: Tensor) -> Tensor:
@@ -26,14 +26,15 @@ class FrameSinusoids(FramePosition):
 
 
 class AbsoluteKeysPosition(Position):
-    """Kind `absolute_keys`: projected sinusoids of the key's number in its stream.
+    """Kind `absolute_keys`: projected sinusoids of the key's index in its stream.
 
         score(i, j) = ((q_i + u)·k_j + (q_i + v)·W r_j) / sqrt(Dh)
 
-    WeNet's `rel_pos`: Transformer-XL's scores (see `RelativePosition`) without the shift, so that
-    they depend on the key's place and not on the distance. For networks trained so; `relative` is
-    the better choice for others. W r_j is added to a key when it is made, and u·k_j + v·W r_j, the
-    same for all queries, is one more number of the key: the cache holds both, and no table ends.
+    WeNet's `rel_pos`: Transformer-XL's scores (see `RelativePosition`) without the shift, so they
+    depend on the key's index, not on the distance. Use it for networks that were trained with it,
+    and `relative` for others. W r_j is added to each new key. u·k_j + v·W r_j is the same for all
+    queries and is stored as one more number of the key. The cache holds both, so no table limits
+    the length of a stream.
 
     Args:
         dim: D, even.

@@ -7,16 +7,16 @@ from torch import Tensor, nn
 
 
 class Position(nn.Module):
-    """The encoding inside the attention of a layer; this base class, kind `none`, has no positions.
+    """An encoding inside the attention of a layer; this base class, kind `none`, has no positions.
 
         table   = position.table(left_context, chunk_size, like)    # kept in inference
         keys    = position.attach(keys, vectors)                    # (B, H, T, Dh + extra), cached
         scores  = position.scores(queries, keys, table, first)      # (B, H, n, Q, W)
         context = position.context(weights, values, table, first)   # (B, H, n, Q, Dh)
 
-    The table holds all that does not depend on the input. Queries, keys and values come in blocks
-    of C queries and W = M+C keys, and the queries of a long block in tiles of Q. Methods that a
-    kind does not override compute
+    The table holds everything that does not depend on the input. Queries, keys and values are in
+    blocks of C queries and W = M+C keys; the queries of a long block are split into tiles of Q.
+    Methods that a kind does not override compute
 
         score(i, j) = q_i·k_j / sqrt(Dh)        context(i) = Σ_j weight(i, j) v_j
 
@@ -25,9 +25,9 @@ class Position(nn.Module):
         num_heads: H.
 
     Attributes:
-        extra_query_dim: dimensions of a query beyond Dh, for kinds with a query of their own.
-        extra_key_dim: dimensions of a cached key beyond Dh, for kinds that attach something to it.
-        fused: whether `terms` and the table define the scores, as `fused_attention` needs.
+        extra_query_dim: dimensions of a query beyond Dh, for kinds with their own queries.
+        extra_key_dim: dimensions of a cached key beyond Dh, for kinds that extend keys.
+        fused: whether `terms` and the table define the scores, as `triton_attention` needs.
     """
 
     def __init__(self, dim: int, num_heads: int) -> None:
@@ -38,18 +38,18 @@ class Position(nn.Module):
 
     @staticmethod
     def on_frames(dim: int) -> "FramePosition":
-        """What this kind needs to know of the frames; its `vectors` are those of `attach`."""
+        """Return the frame encoding whose `vectors` are passed to `attach`."""
         return FramePosition(dim)
 
     def table(self, left_context: int, chunk_size: int, like: Tensor) -> Tensor:
-        """All that depends on the distances of a block alone, with `like`'s device and dtype."""
+        """Return what depends only on the distances in a block, with `like`'s device and dtype."""
         return like.new_zeros([0])
 
     def attach(self, keys: Tensor, vectors: Tensor) -> Tensor:
-        """Keys as they are cached.
+        """Return keys as the cache stores them.
 
         Args:
-            keys: (B, H, T, Dh) of the frames of a step.
+            keys: (B, H, T, Dh), keys of the frames of a step.
             vectors: (B, T, X) of these frames, from `FramePosition.vectors`.
 
         Returns:
@@ -58,21 +58,21 @@ class Position(nn.Module):
         return keys
 
     def scores(self, queries: Tensor, keys: Tensor, table: Tensor, first: int) -> Tensor:
-        """Scores of some queries of a block against all of its keys.
+        """Return scores of queries of a block against all of its keys.
 
         Args:
             queries: (B, H, n, Q, Dh + extra_query_dim), queries first … first+Q-1 of each block.
             keys: (B, H, n, W, Dh + extra_key_dim).
-            table: from `table`.
-            first: row of the block at which `queries` start (0 unless the block is cut).
+            table: result of `table`.
+            first: row of the block at which `queries` start (0 unless the block is split).
 
         Returns:
-            (B, H, n, Q, W), which the caller may change in place.
+            (B, H, n, Q, W), which the caller may modify in place.
         """
         return self.terms(queries)[0] @ keys.transpose(3, 4)
 
     def terms(self, queries: Tensor) -> tuple[Tensor, Tensor]:
-        """The scaled queries of the product with the keys, and of the product with the table.
+        """Return the scaled queries for the product with the keys, and those for the table.
 
         (B, H, n, Q, Dh + extra_query_dim) -> (B, H, n, Q, Dh + extra_key_dim), (B, H, n, Q, X)
         """
@@ -96,16 +96,16 @@ class FramePosition(nn.Module):
         super().__init__()
 
     def table(self, like: Tensor) -> Tensor:
-        """All that does not depend on the input, on the device of `like`."""
+        """Return what does not depend on the input, on the device of `like`."""
         return like.new_zeros([0])
 
     def forward(self, x: Tensor, position: Tensor, table: Tensor) -> Tensor:
-        """The frames with their positions encoded.
+        """Encode the positions of frames.
 
         Args:
-            x: (B, T, D), not changed.
-            position: (B,) int64, the number of frames before x in each row's stream.
-            table: from `table`.
+            x: (B, T, D), not modified.
+            position: (B,) int64, number of frames before x in each row's stream.
+            table: result of `table`.
 
         Returns:
             (B, T, D).
@@ -113,16 +113,16 @@ class FramePosition(nn.Module):
         return x
 
     def vectors(self, x: Tensor, position: Tensor, table: Tensor) -> Tensor:
-        """What the attention of every layer attaches to the keys of these frames: (B, T, X).
+        """Return vectors that every layer's attention attaches to these frames' keys: (B, T, X).
 
         Args:
             x: (B, T, D).
-            position: (B,) as `forward` takes it.
-            table: likewise.
+            position: (B,), see `forward`.
+            table: result of `table`.
         """
         return x[:, :, :0]
 
 
 def frame_numbers(x: Tensor, position: Tensor) -> Tensor:
-    """(B, T) int64: the index of each frame of x in its stream."""
+    """Return the index of each frame of x in its stream: (B, T) int64."""
     return position[:, None] + torch.arange(x.size(1), device=x.device)

@@ -10,7 +10,7 @@ from asrkit.model.positions.distances import distances, toeplitz
 
 
 class BiasPosition(Position):
-    """Base of both: score(i, j) = q_i·k_j / sqrt(Dh) + b_{i-j}, with a table (H, 1, M+2C)."""
+    """Base class of both: score(i, j) = q_i·k_j / sqrt(Dh) + b_{i-j}, with a table (H, 1, M+2C)."""
 
     def __init__(self, dim: int, num_heads: int) -> None:
         super().__init__(dim, num_heads)
@@ -30,18 +30,18 @@ class T5Position(BiasPosition):
         score(i, j) = q_i·k_j / sqrt(Dh) + b_bucket(j-i)
 
     Raffel et al. 2020, section 2.1. Near distances have a bucket each, farther ones share buckets
-    of logarithmic width, and all from `max_distance` on share the last. T5 has no 1/sqrt(Dh), which
-    is part of its initialisation, and shares b among layers; here each layer has its own.
-    Logarithms in float32, as in published code, may put a distance at a border into the wrong
-    bucket.
+    of logarithmic width, and distances from `max_distance` on share the last bucket. T5 has no
+    1/sqrt(Dh) (its initialisation contains the factor) and shares b among layers; here each layer
+    has its own b. Published code computes logarithms in float32, which may put a distance at a
+    border into the wrong bucket.
 
     Args:
         dim: D.
         num_heads: H.
-        num_buckets: of all distances.
-        max_distance: distances from which on all share the last bucket, at the latest.
-        bidirectional: past and future have half of the buckets each; if not, all of the future
-            shares the bucket of distance 0 (T5's decoder).
+        num_buckets: number of buckets for all distances.
+        max_distance: distance from which on all distances share the last bucket.
+        bidirectional: give past and future half of the buckets each; if not, all future distances
+            share the bucket of distance 0 (as in T5's decoder).
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class T5Position(BiasPosition):
         distance = ahead.abs() if self.bidirectional else (-ahead).clamp(min=0)
         ratio = distance.clamp(min=1).to(torch.float64) / exact
         share = ratio.log() / math.log(self.max_distance / exact)
-        # A border belongs to the upper bucket, also if its logarithm is rounded down to …999.
+        # A border belongs to the upper bucket, even if its logarithm is rounded down to …999.
         far = exact + (share * (self.side - exact) + 1e-9).floor().to(torch.int64)
         bucket = torch.where(distance < exact, distance, far.clamp(max=self.side - 1))
         return bucket + self.side * (ahead > 0).to(torch.int64) * int(self.bidirectional)
@@ -85,10 +85,10 @@ class ALiBiPosition(BiasPosition):
 
         score(i, j) = q_i·k_j / sqrt(Dh) - m_h |i-j|,   m_h = 2^(-8h/H), h = 1 … H
 
-    Press et al. 2022, section 3; symmetric, since a chunk also sees its future. As there, an H that
-    is no power of two has the slopes of the next lower one, then every other slope of the next
-    higher one. Published code adds a bias of the key's position alone, which is the same after a
-    causal softmax, but wrong with future keys.
+    Press et al. 2022, section 3; symmetric, since a chunk also sees its future. As in the paper, if
+    H is not a power of two, the slopes are those of the next lower power, then every other slope of
+    the next higher one. Published code adds a bias of only the key's position; this is equal after
+    a causal softmax, but wrong with future keys.
 
     Args:
         dim: D.

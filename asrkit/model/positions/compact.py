@@ -9,18 +9,18 @@ from asrkit.model.positions.distances import DistancePosition, distances
 
 
 class CompactPosition(DistancePosition):
-    """Kind `compact`: low-dimensional vectors, finer for near distances, with separate queries.
+    """Kind `compact`: low-dimensional vectors with separate queries, finer for near distances.
 
         score(i, j) = q_i·k_j / sqrt(Dh) + p_i·W r_{i-j}
 
-    p_i is a small query beside q_i, which has no part in the score of positions. r holds sines and
-    cosines of whole multiples of an angle between -π/2 and π/2,
+    p_i is a small query for positions only, separate from q_i. r holds sines and cosines of integer
+    multiples of an angle between -π/2 and π/2,
 
         angle(d) = atan(s(d) / (F·R / 2π)),   s(d) = sign(d) sqrt(R) ln(1 + |d| / sqrt(R))
 
-    which saturates for far distances, so no table limits them. r is that of Zipformer's published
-    code (Yao et al. 2024, icefall), with the last sine replaced by 1, a bias; there q·k is not
-    divided by sqrt(Dh) and d is the distance from the query to the key.
+    The angle saturates for far distances, so no table limits them. r is that of Zipformer's
+    published code (Yao et al. 2024, icefall), with the last sine replaced by 1, a bias. In that
+    code q·k is not divided by sqrt(Dh), and d is the distance from the query to the key.
 
     Args:
         dim: D.
@@ -55,7 +55,7 @@ class CompactPosition(DistancePosition):
         return self.projection(vectors).unflatten(1, (self.num_heads, -1)).permute(1, 2, 0)
 
     def vectors(self, distances: Tensor) -> Tensor:
-        """r of (P,) distances: (P, R) in float64."""
+        """Return r for (P,) distances: (P, R) in float64."""
         far = distances.to(torch.float64)
         root = math.sqrt(self.position_dim)
         compressed = root * far.sign() * (1.0 + far.abs() / root).log()

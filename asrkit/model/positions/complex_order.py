@@ -13,9 +13,9 @@ class ComplexPosition(FramePosition):
 
         y_t[m] = x_t[m] · a_m exp(i (ω_m t + θ_m)),   m = 1 … D/2
 
-    After Wang et al. 2020, section 3, with an amplitude a, a frequency ω and a phase θ of each
-    pair; there the amplitude is the word's embedding, here it multiplies the frame. Even dimensions
-    are the real parts, odd ones the imaginary parts. Angles are computed in float64.
+    After Wang et al. 2020, section 3, with an amplitude a, a frequency ω and a phase θ for each
+    pair. In the paper the amplitude is the word's embedding; here it multiplies the frame. Even
+    dimensions are the real parts, odd ones the imaginary parts. Angles are computed in float64.
 
     Args:
         dim: D, even.

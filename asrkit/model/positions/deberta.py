@@ -11,13 +11,13 @@ from asrkit.model.positions.distances import by_distance, columns, distances, sh
 
 
 class DeBERTaPosition(Position):
-    """Kind `deberta`: disentangled attention, of content to positions and of positions to content.
+    """Kind `deberta`: disentangled attention, with content-to-position and position-to-content.
 
         score(i, j) = (q_i·k_j + q_i·K_δ(i,j) + k_j·Q_δ(j,i)) / sqrt(3 Dh)
 
     with K = P W_k, Q = P W_q, and δ(i, j) = i-j + k clipped to 0 … 2k-1. He et al. 2021, eq. 3 and
-    4. Each layer has its own P, which the paper shares. Code that takes δ(i, j) in the last term
-    too reads the table backwards there.
+    4. Each layer has its own P; in the paper all layers share one. Code that uses δ(i, j) also in
+    the last term reads the table backwards there.
 
     Args:
         dim: D.
@@ -25,7 +25,7 @@ class DeBERTaPosition(Position):
         max_distance: k; P has 2k rows.
     """
 
-    # Keys in one product by distance, whose width is the number of these keys plus the queries.
+    # Keys in one product by distance. The product's width is the number of these keys plus queries.
     max_keys: Final[int] = 64
 
     def __init__(self, dim: int, num_heads: int, max_distance: int = 64) -> None:
@@ -37,7 +37,7 @@ class DeBERTaPosition(Position):
         self.query_projection = nn.Linear(dim, dim, bias=False)
 
     def table(self, left_context: int, chunk_size: int, like: Tensor) -> Tensor:
-        """(2, H, Dh, M+2C): K_δ(i,j) for falling i-j, and Q_δ(j,i) for rising i-j."""
+        """Return (2, H, Dh, M+2C): K_δ(i,j) for falling i-j, and Q_δ(j,i) for rising i-j."""
         falling = distances(left_context, chunk_size, like)
         rising = 1 - chunk_size + torch.arange(falling.size(0), device=like.device)
         most = self.embeddings.size(0) // 2
@@ -52,9 +52,9 @@ class DeBERTaPosition(Position):
         queries = queries * scale
         positions = by_distance(queries, columns(table[0], first, rows, num_keys))
         scores = queries @ keys.transpose(3, 4) + shift(positions, num_keys)
-        # In a key's row, distances rise with the query: the same shift as above, transposed.
+        # In the row of a key, distances rise with the query: transposed, the shift is the same.
         parts: list[Tensor] = []
-        # All keys at once where their number is not known yet, which cannot be cut into parts.
+        # A symbolic number of keys (in an export) cannot be split, so all keys are one part.
         step = num_keys if rows >= num_keys else max(rows, self.max_keys)
         begin = 0
         while begin < num_keys:

@@ -1,6 +1,6 @@
 """Relative distances within a block, and the shift from scores by distance to scores by key.
 
-In a block, query i and key j are i + M - j frames apart. There are only M+2C-1 such distances, so
+In a block, query i and key j are i + M - j frames apart. There are only M+2C-1 such distances. So
 encodings compute a column for each distance, from M+C-1 (the farthest past) down to -(C-1) (the
 farthest future), and one shift moves the columns to their keys.
 """
@@ -14,11 +14,11 @@ from asrkit.model.positions.base import Position
 
 
 class DistancePosition(Position):
-    """Base of kinds whose table (H, X, M+2C) holds a vector for each distance.
+    """Base class of kinds whose table (H, X, M+2C) holds a vector for each distance.
 
         score(i, j) = content_i·k_j + by_distance_i·table_{i-j}
 
-    where `terms` gives content_i and by_distance_i.
+    where `terms` returns content_i and by_distance_i.
     """
 
     def __init__(self, dim: int, num_heads: int) -> None:
@@ -33,12 +33,12 @@ class DistancePosition(Position):
 
 
 def distances(left_context: int, chunk_size: int, like: Tensor) -> Tensor:
-    """(M+2C,) int64 on the device of `like`: M+C-1 down to -C, of which the last is padding."""
+    """Return (M+2C,) int64 on the device of `like`: M+C-1 down to -C; the last one is padding."""
     return torch.arange(left_context + chunk_size - 1, -chunk_size - 1, -1, device=like.device)
 
 
 def columns(table: Tensor, first: int, num_rows: int, num_keys: int) -> Tensor:
-    """The columns of a table over `distances` that rows first … first+Q-1 of a block need.
+    """Return the columns of a table of distances that rows first … first+Q-1 of a block need.
 
     (..., M+2C) -> (..., W+Q)
     """
@@ -47,10 +47,10 @@ def columns(table: Tensor, first: int, num_rows: int, num_keys: int) -> Tensor:
 
 
 def by_distance(queries: Tensor, table: Tensor) -> Tensor:
-    """Products of queries with a table over distances, for each head.
+    """Multiply queries by a table of distances, for each head.
 
     (B, H, n, Q, X), (H, X, P) -> (B, H, n, Q, P), contiguous in the last two dimensions. There is
-    one product for each head over all blocks, so that the table is not copied for every block.
+    one product for each head over all blocks, so the table is not copied for every block.
     """
     by_head = queries.transpose(0, 1)  # (H, B, n, Q, X)
     products = by_head.flatten(1, 3) @ table  # (H, B·n·Q, P)
@@ -61,8 +61,8 @@ def shift(scores: Tensor, num_keys: int) -> Tensor:
     """Turn scores by distance into scores by key, without a copy or a gather.
 
     Column p of row i has the distance i + (distance of column p in row 0), so row i moves left by
-    Q-1-i. In the flattened matrix, that is the view that starts Q-1 entries later and whose rows
-    are one entry shorter.
+    Q-1-i. In the flattened matrix, this is a view that starts Q-1 entries later and has rows one
+    entry shorter.
 
     Args:
         scores: (..., Q, W + Q), contiguous in the last two dimensions.
@@ -86,7 +86,7 @@ def unshift(weights: Tensor) -> Tensor:
 
 
 def toeplitz(table: Tensor, first: int, num_rows: int, num_keys: int) -> Tensor:
-    """The matrix whose entry (i, j) is the table's value for the distance of query i and key j.
+    """Return the matrix whose entry (i, j) is the table's value for query i's distance to key j.
 
     (H, M+2C) -> (H, 1, Q, W), for rows first … first+Q-1 of a block.
     """
@@ -95,25 +95,25 @@ def toeplitz(table: Tensor, first: int, num_rows: int, num_keys: int) -> Tensor:
 
 
 def sinusoid(positions: Tensor, dim: int) -> Tensor:
-    """Sines and cosines of positions or signed distances (Vaswani et al. 2017, section 3.5).
+    """Return sines and cosines of positions or signed distances (Vaswani et al. 2017, section 3.5).
 
     Args:
         positions: (P,) frames of any sign; the sine is odd, so r(-d) differs from r(d).
         dim: even number of columns; sines in the even ones, cosines in the odd ones.
 
     Returns:
-        (P, dim) in float64: float32 would be too coarse for the angles after an hour of frames.
+        (P, dim) in float64: after an hour of frames, angles in float32 would be too coarse.
     """
     return waves(positions, frequencies(dim, positions.device))
 
 
 def frequencies(dim: int, device: torch.device) -> Tensor:
-    """10000^(-2m/D) for m = 0 … D/2-1: (D/2,) in float64."""
+    """Return 10000^(-2m/D) for m = 0 … D/2-1: (D/2,) in float64."""
     even = torch.arange(0, dim, 2, dtype=torch.float64, device=device)
     return torch.exp(even * (-math.log(10000.0) / dim))
 
 
 def waves(positions: Tensor, frequencies: Tensor) -> Tensor:
-    """Sines and cosines of (P,) positions times (D/2,) frequencies: (P, D) in float64."""
+    """Return sines and cosines of (P,) positions times (D/2,) frequencies: (P, D) in float64."""
     angles = positions.to(torch.float64)[:, None] * frequencies  # (P, D/2)
     return torch.stack([angles.sin(), angles.cos()], dim=2).flatten(1)

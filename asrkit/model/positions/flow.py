@@ -6,7 +6,7 @@ from torch.nn import functional
 
 from asrkit.model.positions.base import FramePosition, frame_numbers
 
-# Limits of a path: no weight's shape depends on it, so a model file could ask for hours of solving.
+# Limits of a path: no weight's shape depends on it, so a model file could demand hours of solving.
 MOST_FRAMES = 16384  # eleven minutes
 MOST_STEPS = 4096
 
@@ -17,17 +17,17 @@ class FlowPosition(FramePosition):
         y_t = x_t + p(t mod period),   dp/dt = h(t, p),   p(0) learned
 
     with h(t, p) = A tanh(B [p, t / period] + b) + a, the slope for a period of time. Liu et al.
-    2020 (FLOATER), section 3; here before the first layer only. The path is solved by the
-    fourth-order Runge-Kutta method in steps of `step` frames, and from these by one shorter step to
-    each frame, for all frames at once. It does not depend on the input, so it is computed once.
-    It is solved in float64: in half precision neighbouring frames would be equal. After `period`
-    frames the path begins again.
+    2020 (FLOATER), section 3; here only before the first layer. The fourth-order Runge-Kutta method
+    solves the path in steps of `step` frames. From these points, one shorter step leads to each
+    frame, for all frames at once. The path does not depend on the input and is computed once, in
+    float64: in half precision neighbouring frames would be equal. After `period` frames the path
+    starts again.
 
     Args:
         dim: D.
         hidden_dim: hidden units of h.
-        period: frames of the path; 1024 are 41 s. At most 16384, and 4096 steps.
-        step: frames in a step of the solver.
+        period: length of the path in frames, at most 16384 and 4096 steps; 1024 frames are 41 s.
+        step: length of a solver step in frames.
     """
 
     def __init__(self, dim: int, hidden_dim: int = 64, period: int = 1024, step: int = 16) -> None:
@@ -46,12 +46,12 @@ class FlowPosition(FramePosition):
         self.project = nn.Linear(hidden_dim, dim)
 
     def slope(self, time: Tensor, place: Tensor) -> Tensor:
-        """h for times (P, 1), as shares of the period, and places (P, D): (P, D) per period."""
+        """Return h for times (P, 1), as shares of the period, and places (P, D): (P, D)."""
         hidden = linear(torch.cat([place, time], dim=1), self.expand.weight, self.expand.bias)
         return linear(hidden.tanh(), self.project.weight, self.project.bias)
 
     def advance(self, time: Tensor, place: Tensor, step: Tensor) -> Tensor:
-        """The places (P, D) after Runge-Kutta steps of the lengths (P, 1)."""
+        """Return the places (P, D) after Runge-Kutta steps of lengths (P, 1)."""
         half = 0.5 * step
         k1 = self.slope(time, place)
         k2 = self.slope(time + half, place + half * k1)
@@ -60,7 +60,7 @@ class FlowPosition(FramePosition):
         return place + step / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + k4)
 
     def table(self, like: Tensor) -> Tensor:
-        """(period, D): the path at every frame."""
+        """Return the path at every frame: (period, D)."""
         frames = torch.arange(self.period, device=like.device)
         offsets = frames % self.step
         shares = (frames.to(torch.float64) / self.period).unsqueeze(1)  # (period, 1)
@@ -81,5 +81,5 @@ class FlowPosition(FramePosition):
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """The linear layer in the precision of x."""
+    """Apply the linear layer in the precision of x."""
     return functional.linear(x, weight.to(x.dtype), bias.to(x.dtype))

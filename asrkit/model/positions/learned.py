@@ -11,9 +11,9 @@ class LearnedPosition(FramePosition):
 
         y_t = x_t + e_{t mod period}
 
-    Gehring et al. 2017; Devlin et al. 2019. The table begins again after `period` frames, so it
-    does not limit the length of a stream, where published code raises an index error. Rows that no
-    training utterance reached stay near zero, as they were initialised.
+    Gehring et al. 2017; Devlin et al. 2019. The table repeats after `period` frames, so it does not
+    limit the length of a stream; published code raises an index error there. Rows that no training
+    utterance reached stay near zero, their initial value.
 
     Args:
         dim: D.

@@ -9,7 +9,7 @@ from asrkit.model.positions.distances import DistancePosition, distances, sinuso
 
 
 class BiasedRelative(DistancePosition):
-    """Base of both kinds, with the biases u and v of each head."""
+    """Base class of both kinds, with the biases u and v of each head."""
 
     def __init__(self, dim: int, num_heads: int) -> None:
         super().__init__(dim, num_heads)
@@ -36,9 +36,9 @@ class RelativePosition(BiasedRelative):
         score(i, j) = ((q_i + u)·k_j + (q_i + v)·W r_{i-j}) / sqrt(Dh)
 
     Dai et al. 2019 (Transformer-XL), section 3.3 and appendix B; Gulati et al. 2020. XLNet's scheme
-    is the same; its two streams concern language modelling. Published code has three mistakes: no
-    shift, so that positions are those of the keys in the cache and not relative; a shift of a
-    matrix that is padded at the wrong end; and tables that limit the length.
+    is the same; its two streams concern language modelling. Published code has three mistakes:
+    no shift, so positions are those of the keys in the cache and not relative; a shift of a matrix
+    that is padded at the wrong end; tables that limit the length.
 
     Args:
         dim: D, even.
@@ -61,12 +61,12 @@ class RelativePosition(BiasedRelative):
 
 
 class LearnedRelativePosition(BiasedRelative):
-    """Kind `relative_learned`: a learned row for each distance in place of W r.
+    """Kind `relative_learned`: a learned row for each distance instead of W r.
 
         score(i, j) = ((q_i + u)·k_j + (q_i + v)·e_clip(i-j)) / sqrt(Dh)
 
     Huang et al. 2019 (Music Transformer), section 3.4, with Transformer-XL's u and v. Their
-    "skewing" is the shift here.
+    "skewing" is `shift` here.
 
     Args:
         dim: D.
@@ -84,7 +84,7 @@ class LearnedRelativePosition(BiasedRelative):
 
 
 def learned_table(max_distance: int, dim: int) -> nn.Parameter:
-    """(2Z+1, dim) with small random values: a row for each distance from -Z to Z.
+    """Return a parameter (2Z+1, dim) of small random values: a row for each distance from -Z to Z.
 
     Raises:
         ValueError: for Z below 1.
@@ -95,6 +95,6 @@ def learned_table(max_distance: int, dim: int) -> nn.Parameter:
 
 
 def clipped(table: Tensor, distances: Tensor) -> Tensor:
-    """(2Z+1, X), (P,) -> (P, X): the rows of these distances, clipped to ±Z."""
+    """(2Z+1, X), (P,) -> (P, X): the rows of distances clipped to ±Z."""
     most = table.size(0) // 2
     return table[distances.clamp(-most, most) + most]

@@ -14,14 +14,14 @@ class RotaryPosition(Position):
         score(i, j) = (R_i q_i)·(R_j k_j) / sqrt(Dh) = q_i·R_{j-i} k_j / sqrt(Dh)
 
     R_t rotates dimensions 2m and 2m+1 by t·base^(-2m/R). Su et al. 2021 (RoFormer), section 3.2.
-    The cache holds keys without rotation, and each block rotates them by their place in the block:
-    angles of absolute positions become inaccurate after minutes in float32, and within a second in
-    half precision (as in published code).
+    The cache holds keys without rotation, and each block rotates them by their place in the block.
+    Angles of absolute positions, as in published code, become inaccurate after minutes in float32,
+    and within a second in half precision.
 
     Args:
         dim: D.
         num_heads: H.
-        share: of a head's dimensions that are rotated; the rest has no position.
+        share: share of a head's dimensions that are rotated; the others have no position.
         base: pair m makes one rotation in 2π·base^(2m/R) frames.
     """
 
@@ -34,8 +34,8 @@ class RotaryPosition(Position):
         self.num_turned = round(share * (dim // num_heads)) // 2 * 2  # R
         if self.num_turned < 2:
             raise ValueError(
-                f"share {share} of a head's dim / num_heads = {dim // num_heads} dimensions "
-                "leaves no pair to turn"
+                f"share must leave a pair of dimensions to rotate, got {share} of a head's "
+                f"dim / num_heads = {dim // num_heads} dimensions"
             )
         self.base = base
 
@@ -55,7 +55,7 @@ class RotaryPosition(Position):
         return queries @ self.turn(keys, table[:, :num_keys]).transpose(3, 4)
 
     def turn(self, x: Tensor, table: Tensor) -> Tensor:
-        """x rotated by the angles of the table: (..., P, Dh), (2, P, R/2) -> (..., P, Dh)."""
+        """Rotate x by the angles of the table: (..., P, Dh), (2, P, R/2) -> (..., P, Dh)."""
         even, odd = x[..., : self.num_turned : 2], x[..., 1 : self.num_turned : 2]
         cos, sin = table[0], table[1]
         turned = torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1)

@@ -16,8 +16,8 @@ class ShawPosition(Position):
         context(i) = Σ_j weight(i, j) (v_j + a^V_clip(j-i))
 
     Shaw et al. 2018, eq. 3 and 4; the heads share the tables. The authors' code gathers a
-    (T, T, Dh) tensor; here one product with the table and a shift give the scores, and attention
-    weights by distance, times the table, the values.
+    (T, T, Dh) tensor. Here scores are one product with the table and a shift, and values are
+    attention weights by distance times the table.
 
     Args:
         dim: D.
@@ -34,7 +34,7 @@ class ShawPosition(Position):
         self.embeddings = learned_table(max_distance, dim // num_heads * (2 if values else 1))
 
     def table(self, left_context: int, chunk_size: int, like: Tensor) -> Tensor:
-        """(Dh, M+2C) of the keys, or (2·Dh, M+2C) of keys and values."""
+        """Return (Dh, M+2C) for keys, or (2·Dh, M+2C) for keys and values."""
         return clipped(self.embeddings, -distances(left_context, chunk_size, like)).t()
 
     def scores(self, queries: Tensor, keys: Tensor, table: Tensor, first: int) -> Tensor:

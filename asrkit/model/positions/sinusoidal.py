@@ -18,7 +18,7 @@ class SinusoidalPosition(FramePosition):
         s_t[2m], s_t[2m+1] = sin(t 10000^(-2m/D)), cos(t 10000^(-2m/D))
 
     Vaswani et al. 2017, section 3.5. The angles of any t are computed from the frame counter in
-    float64; published tables are limited in length, built on the CPU, or of low precision.
+    float64. Published tables are limited in length, built on the CPU, or imprecise.
 
     Args:
         dim: D, even.
@@ -28,7 +28,7 @@ class SinusoidalPosition(FramePosition):
         embedding_layernorm: apply LayerNorm to the sum.
         learned_scale: a is learned (Li et al. 2019); if not, it stays `initial_scale`.
         initial_scale: initial value of a.
-        dropout: of the result, besides the encoder's own.
+        dropout: dropout probability of the result, in addition to the encoder's own dropout.
     """
 
     def __init__(
@@ -58,10 +58,10 @@ class SinusoidalPosition(FramePosition):
         self.dropout = Dropout(dropout)
 
     def table(self, like: Tensor) -> Tensor:
-        """The frequencies, (D/2,) in float64.
+        """Return the frequencies, (D/2,) in float64.
 
-        Not computed in `forward`, where the exporter to ONNX rounds Python's numbers to float32:
-        after a day of frames, angles would be wrong by a quarter of a degree and more.
+        They are not computed in `forward`, where the ONNX exporter rounds Python's numbers to
+        float32: after a day of frames, angles would be wrong by a quarter of a degree and more.
         """
         return frequencies(self.dim, like.device)
 

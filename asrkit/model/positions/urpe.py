@@ -1,4 +1,4 @@
-"""A learned factor of the attention weights, on top of another relative encoding."""
+"""A learned factor for the attention weights, in addition to another relative encoding."""
 
 from typing import Literal
 
@@ -29,20 +29,20 @@ Base = Literal["relative", "relative_learned", "t5", "alibi", "compact"]
 
 
 class URPEPosition(Position):
-    """Kind `urpe`: the attention weights times a learned factor of the distance.
+    """Kind `urpe`: attention weights times a learned factor for the distance.
 
         context(i) = Σ_j weight(i, j) c_clip(i-j) v_j
 
     with a c for each head, initially 1. Luo et al. 2022, section 4: without the factor, purely
-    relative attention cannot tell the length of its input. Before the softmax, the factor would
-    only be one more bias.
+    relative attention cannot measure the length of its input. Before the softmax, the factor would
+    only be another bias.
 
     Args:
         dim: D.
         num_heads: H.
-        base: the kind that gives the scores, with its default options; one with a table
-            (H, X, M+2C), to which the factor adds a row.
-        max_distance: distances beyond ± this count as ± this.
+        base: kind that computes the scores, with its default options. Its table is (H, X, M+2C);
+            the factor adds a row.
+        max_distance: Z; distances beyond ±Z count as ±Z.
     """
 
     def __init__(
