@@ -1,4 +1,4 @@
-"""Many streams, each anywhere in its audio, in one step of the network."""
+"""Many streams, each at any place in its audio, in one step of the network."""
 
 import math
 from collections.abc import Mapping
@@ -15,27 +15,27 @@ from asrkit.runtime.steps import Steps
 from asrkit.runtime.stream import Stream
 from asrkit.runtime.turns import Turns
 
-# Audio in a step of the second pass of several streams: live chunks wait for it. With 50 streams
-# one live result in a hundred came later than 120 ms with 30 s, and than 80 ms with 10 s.
+# Longest audio in a step of the second pass for several streams: live chunks wait for the step.
+# With 50 streams the 99th percentile of live delay was 120 ms with 30 s, and 80 ms with 10 s.
 MOST_ENDED_MS = 10_000
-PATIENT_TURN = 5  # steps of which one is for patient sessions, where others wait
-PATIENT_ROWS = 4  # in such a step: a live chunk waits for it
-MOST_COMMITS = 100  # of a session that wait for steps: each begins a stream with a state of its own
+PATIENT_TURN = 5  # every fifth step has patient sessions while others wait
+PATIENT_ROWS = 4  # patient sessions in such a step: live chunks wait for them
+MOST_COMMITS = 100  # waiting commits of a session: each starts a stream with its own state
 
 
 class AheadError(UserError):
-    """Audio that comes faster than the network processes it: the same call may succeed later."""
+    """Audio arrives faster than the network processes it; the same call may succeed later."""
 
 
 class BatchedSession(Turns):
-    """A session among those of a batcher, whose steps advance it.
+    """A session of a batcher, whose steps advance it.
 
-    Its results and exceptions are those of a `Session`. An exception of a step is the session's
-    `error`, and the other sessions go on.
+    Results and exceptions are those of a `Session`. An exception of a step becomes the session's
+    `error`, and the other sessions continue.
 
     Attributes:
         max_ahead: seconds of audio that may wait for steps.
-        patient: whether it leaves most steps to others, as a recording does to live audio.
+        patient: whether the session yields most steps to others, as a recording does to live audio.
     """
 
     max_ahead = math.inf
@@ -48,8 +48,8 @@ class BatchedSession(Turns):
             samples: float32 in [-1, 1] or int16, (n,) or (n, channels).
 
         Raises:
-            AudioError: for samples that cannot be used; the session is as it was before.
-            AheadError: if `max_ahead` seconds wait; likewise.
+            AudioError: for samples that cannot be used; the session has not changed.
+            AheadError: if `max_ahead` seconds wait; the session has not changed.
             RuntimeError: after `finish`, after `Batcher.cancel`, or if the session failed.
         """
         self._check_open()
@@ -57,26 +57,26 @@ class BatchedSession(Turns):
         waiting = self.seconds_waiting
         if waiting >= self.max_ahead:
             raise AheadError(
-                f"{waiting:.1f} s of audio wait for the network, and at most "
-                f"{self.max_ahead:g} s may: take steps, or send it more slowly"
+                f"{waiting:.1f} s of audio wait for the network, the limit is "
+                f"{self.max_ahead:g} s: call Batcher.step, or send audio more slowly"
             )
         self._append(samples)
 
     def commit(self) -> None:
-        """Commit as `Session.commit`; the steps of this turn come before those of later samples.
+        """End a segment, see `Session.commit`; its steps precede those of later samples.
 
         Raises:
-            AheadError: if too many commits wait for steps; the session is as it was before.
-            RuntimeError: as `accept`.
+            AheadError: if too many commits wait for steps; the session has not changed.
+            RuntimeError: as for `accept`.
         """
         self._check_open()
         self._follow()
         if len(self._turns) > MOST_COMMITS:
-            raise AheadError(f"{MOST_COMMITS} commits wait for the network: take steps")
+            raise AheadError(f"{MOST_COMMITS} commits wait for the network: call Batcher.step")
         self._commit()
 
     def finish(self) -> None:
-        """Finish the session: no more audio comes. Steps make its result final.
+        """Finish the session: no more audio follows. Steps make its result final.
 
         Raises:
             RuntimeError: if the session failed.
@@ -96,32 +96,34 @@ class Batcher:
                 print(session.result)
 
     Args:
-        recognizer: with chunks, on any backend.
-        max_rows: streams in one step at most.
-        max_ahead: seconds of audio of a session that may wait for steps before `accept` refuses
+        recognizer: recogniser with chunks, on any backend.
+        max_rows: largest number of streams in one step.
+        max_ahead: seconds of audio of a session that may wait for steps before `accept` rejects
             more; None for no limit.
 
     Raises:
-        UserError: in full context, where a stream has no steps; for a number that is out of range.
+        UserError: in full context, which has no steps to share; for a number out of range.
     """
 
     def __init__(
         self, recognizer: Recognizer, max_rows: int = 32, max_ahead: float | None = None
     ) -> None:
         if recognizer.chunk_size == FULL_CONTEXT:
-            raise UserError("in full context streams have no steps to share: choose a chunk_size")
+            raise UserError(
+                "a batcher needs a chunk_size, got full context: streams share no steps"
+            )
         rows = whole_number(max_rows, 1)
         if rows is None:
-            raise UserError(f"max_rows must be 1 or more, a whole number, got {shown(max_rows)}")
+            raise UserError(f"max_rows must be a whole number of at least 1, got {shown(max_rows)}")
         if max_ahead is not None and not max_ahead > 0:
             raise UserError(f"max_ahead must be above 0 seconds, got {shown(max_ahead)}")
         self.recognizer, self.max_rows = recognizer, rows
         self.max_ahead = math.inf if max_ahead is None else max_ahead
-        # Those that go on, the one that waited longest first.
+        # Sessions that are not over, the one that has waited longest first.
         self._sessions: list[BatchedSession] = []
         self._steps = Steps()
-        self._live = False  # whether the last step was one of the first pass
-        self._passed = 0  # steps in which patient sessions waited for others
+        self._live = False  # whether the last step was of the first pass
+        self._passed = 0  # number of steps that patient sessions have waited
         self._closed = False
 
     def __enter__(self) -> "Batcher":
@@ -142,14 +144,14 @@ class Batcher:
         recognizer: Recognizer | None = None,
         patient: bool = False,
     ) -> BatchedSession:
-        """Start a session of samples at this rate, with hotwords of its own.
+        """Start a session of samples at this rate, with its own hotwords.
 
         Args:
             sample_rate: Hz.
-            hotwords: as `Recognizer.with_hotwords` takes them.
-            recognizer: recogniser on the same backend, with a search, endpointer, postprocess or
-                second pass of its own; the batcher's if None.
-            patient: whether to leave most steps to other sessions, as a recording does to live
+            hotwords: phrases, see `Recognizer.with_hotwords`.
+            recognizer: recogniser on the same backend, with its own search, endpointer, postprocess
+                or second pass; the batcher's if None.
+            patient: whether to yield most steps to other sessions, as a recording does to live
                 audio.
 
         Raises:
@@ -164,36 +166,36 @@ class Batcher:
     def restore(
         self, data: bytes, key: bytes | None = None, recognizer: Recognizer | None = None
     ) -> BatchedSession:
-        """Restore a saved session as `Recognizer.restore`, among those of this batcher.
+        """Restore a saved session in this batcher, see `Recognizer.restore`.
 
         Args:
-            data: session of a recogniser like the one below.
-            key: with which it was saved.
-            recognizer: as `start` takes it.
+            data: session saved by a recogniser with the same identity as `recognizer`.
+            key: key with which the session was saved.
+            recognizer: recogniser of the session, see `start`.
         """
         return self._add(self._own(recognizer).restored(BatchedSession, data, key))
 
     def cancel(self, session: BatchedSession) -> None:
-        """End a session without a result and forget it."""
+        """End a session without a result and remove it."""
         session._cancel()
         self._forget_over()
 
     def close(self) -> None:
-        """Cancel all sessions, and start no others."""
+        """Cancel all sessions; no new ones can start."""
         for session in self._sessions:
             session._cancel()
         self._forget_over()
         self._closed = True
 
     def step(self) -> list[BatchedSession]:
-        """Take one step of the network and return the sessions that it advanced, if any.
+        """Compute one step of the network and return the sessions that it advanced, if any.
 
-        A step is over a chunk of each session that has one, or over segments that wait for the
-        second pass. Where both wait, the passes alternate: a live result comes at most one step of
-        the second pass later.
+        A step processes a chunk of each session that has one, or segments that wait for the second
+        pass. If both wait, the passes alternate, so a live result is delayed by at most one step of
+        the second pass.
 
         An exception of a session's search or postprocess ends this session, as its `error`. An
-        exception of the network is raised, and all sessions are as they were before.
+        exception of the network is raised, and no session has changed.
         """
         self._forget_over()
         sessions = {session.stream: session for session in self._sessions}
@@ -210,16 +212,16 @@ class Batcher:
         else:
             self._steps.second_pass(rows)
         moved = [sessions[row] for row in rows]
-        # They wait behind those that have not had their turn.
+        # They are queued behind those that still wait for a step.
         self._sessions = [each for each in self._sessions if each not in moved] + moved
         return moved
 
     def _first(
         self, ready: list[Stream], sessions: Mapping[Stream, BatchedSession]
     ) -> list[Stream]:
-        """Return the ready streams that may be in the next step, the longest waiting first.
+        """Return the ready streams for the next step, the longest waiting first.
 
-        Patient sessions have a few rows in every `PATIENT_TURN`-th step, where others wait.
+        While others wait, patient sessions get a few rows of every `PATIENT_TURN`-th step.
         """
         others = [each for each in ready if not sessions[each].patient]
         patient = [each for each in ready if sessions[each].patient]
@@ -254,7 +256,7 @@ class Batcher:
         if self._closed:
             raise RuntimeError("this batcher is closed; make another one")
         if recognizer is not None and recognizer.backend is not self.recognizer.backend:
-            raise UserError("a session's recognizer has to be on the batcher's own backend")
+            raise UserError("a session's recognizer must use the batcher's own backend")
         return recognizer or self.recognizer
 
     def _add(self, session: BatchedSession) -> BatchedSession:
@@ -263,7 +265,7 @@ class Batcher:
         return session
 
     def _forget_over(self) -> None:
-        """Forget the sessions that are over."""
+        """Remove the sessions that are over."""
         self._steps.separate_over()
         self._sessions = [each for each in self._sessions if not each.over]
 

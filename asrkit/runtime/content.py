@@ -1,9 +1,9 @@
-"""The content of a function as a hash, which changes when the function is edited.
+"""Hash the content of a function, so that the hash changes when the function is edited.
 
-The hash covers code, constants, defaults, the closure, and the globals that the code names,
-recursively: functions, classes, tables, patterns. Functions of Python's library and of installed
-packages are named with the package's version and not looked into, but for the function's own
-package. Other objects are taken apart as pickle would do it; nothing is ever unpickled.
+The hash covers code, constants, defaults, the closure, and recursively the globals that the code
+names: functions, classes, tables, patterns. Functions of Python's library and of installed
+packages count by name and the package's version, except those of the function's own package. Other
+objects are decomposed as pickle would do it; nothing is ever unpickled.
 """
 
 import builtins
@@ -39,13 +39,13 @@ from asrkit.errors import UserError, printable, reason, shown
 
 MAX_PARTS = 1_000_000
 ATOMS = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented))
-# Equal values of these are one object or two, as Python compiled or loaded the code.
+# Two equal values of these types may be one object or two, depending on how Python loaded the code.
 SHARED_BY_CHANCE = (tuple, frozenset, CodeType)
 NATIVE = (
     BuiltinFunctionType, MethodDescriptorType, MethodWrapperType, WrapperDescriptorType,
     GetSetDescriptorType, MemberDescriptorType, ClassMethodDescriptorType,
 )  # fmt: skip
-OF_NO_EFFECT = {  # attributes of a class
+OF_NO_EFFECT = {  # attributes of a class that do not change what it computes
     "__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__firstlineno__",
     "__static_attributes__", "_abc_impl",
 }  # fmt: skip
@@ -59,10 +59,10 @@ class UnknownContentError(UserError):
 
 
 def content_of(function: Callable[..., Any]) -> str:
-    """SHA-256 of a function's content, or of its attribute `identity`, a text, if it has one.
+    """Return the SHA-256 of a function's content, or of its text attribute `identity`.
 
     Raises:
-        UnknownContentError: for a function that holds something whose content cannot be read.
+        UnknownContentError: for a function with a part whose content cannot be read.
     """
     own = getattr(function, "identity", None)
     parts = _Parts(_package(getattr(function, "__module__", None) or type(function).__module__))
@@ -72,16 +72,16 @@ def content_of(function: Callable[..., Any]) -> str:
     try:
         parts.add(function)
     except (RecursionError, UnknownContentError) as error:
-        why = "it is nested too deep" if isinstance(error, RecursionError) else error
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise UnknownContentError(
-            f"the content of {printable(name_of(function))} cannot be compared: {why}; give it "
-            "an attribute identity, a text that changes whenever its results do"
+            f"the content of {printable(name_of(function))} cannot be compared: {why}; add an "
+            "attribute identity to it, a text that changes whenever its results do"
         ) from None
     return parts.digest.hexdigest()
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """The module and the name of a function."""
+    """Return the module and the name of a function."""
     module = getattr(function, "__module__", None)
     name = getattr(function, "__qualname__", type(function).__qualname__)
     return name if module is None else f"{module}:{name}"
@@ -91,15 +91,15 @@ class _Parts:
     """A digest to which the parts of a value are added.
 
     Args:
-        package: whose functions are looked into, beside asrkit's and those that are not installed.
+        package: package whose functions are decomposed, besides asrkit's and those not installed.
     """
 
     def __init__(self, package: str) -> None:
         self.package, self.digest, self.count = package, hashlib.sha256(), 0
-        self.numbers: dict[int, int] = {}  # of the objects that were added, by id
-        self.kept: list[Any] = []  # the same objects: an id is used again when its object is gone
-        self.modules: dict[str, set[str]] = {}  # names that were added of each
-        self.trail: list[str] = []  # names of the part that is being added
+        self.numbers: dict[int, int] = {}  # numbers of the added objects, by id
+        self.kept: list[Any] = []  # the same objects: Python reuses the id of a deleted object
+        self.modules: dict[str, set[str]] = {}  # added names of each module
+        self.trail: list[str] = []  # names that lead to the part being added
 
     def put(self, *texts: str) -> None:
         for text in texts:
@@ -117,7 +117,7 @@ class _Parts:
         self.trail.pop()
 
     def add(self, value: Any, names: Sequence[str] = ()) -> None:
-        """Add a value; of a module, the attributes of these names."""
+        """Add a value; for a module, add its attributes of these names."""
         if type(value) in ATOMS:
             self.put(type(value).__name__, repr(value))
             return
@@ -153,7 +153,7 @@ class _Parts:
         elif isinstance(value, CellType):
             try:
                 contents = value.cell_contents
-            except ValueError:  # it is empty
+            except ValueError:  # the cell is empty
                 return
             self.add(contents)
         elif type(value) in (list, tuple):
@@ -174,7 +174,7 @@ class _Parts:
             data = value.detach().cpu().contiguous()
             self.put(str(data.dtype), str(tuple(data.shape)))
             self.digest.update(data.flatten().view(torch.uint8).numpy().tobytes())
-        elif hasattr(value, "__wrapped__"):  # of functools.cache
+        elif hasattr(value, "__wrapped__"):  # a function under functools.cache
             self.add(value.__wrapped__)
         else:
             self.add_object(value)
@@ -184,7 +184,7 @@ class _Parts:
             self.add(value)
 
     def alone(self, value: Any) -> str:
-        """The hash of a value by itself, by which the items of a set are sorted."""
+        """Return the hash of a value alone, by which the items of a set are sorted."""
         parts = _Parts(self.package)
         parts.trail = self.trail
         parts.add(value)
@@ -220,13 +220,13 @@ class _Parts:
                         self.add(function.__globals__[name], names)
 
     def add_file(self, module: str) -> None:
-        """Add the source of a module that a function imports when it is called."""
+        """Add the source of a module that a function imports when called."""
         self.put("import", module)
         if self.is_library(module):
             self.put(*_release(module))
             return
         spec = None
-        with suppress(Exception):  # the user's package may raise anything
+        with suppress(Exception):  # the user's package may raise any exception
             spec = importlib.util.find_spec(module)
         if spec is not None and spec.origin is not None:
             with suppress(OSError):
@@ -262,16 +262,16 @@ class _Parts:
         try:
             taken_apart = copyreg.dispatch_table.get(type(value))
             found: Any = value.__reduce_ex__(2) if taken_apart is None else taken_apart(value)
-        except Exception as error:  # it may raise anything
+        except Exception as error:  # __reduce__ may raise any exception
             self.refuse(reason(error))
         if isinstance(found, str):
             self.put(found)
             return
-        for part in found:  # the class, its arguments, the state, items of a list and of a dict
+        for part in found:  # class, arguments, state, items of a list and of a dict
             self.add(list(part) if _is_items(part) else part)
 
     def is_library(self, module: str | None) -> bool:
-        """Whether a module is Python's or an installed one, other than the function's package."""
+        """Return whether a module is Python's or installed, and not of the function's package."""
         package = _package(module)
         if package in sys.stdlib_module_names:
             return True
@@ -282,7 +282,7 @@ class _Parts:
 
 
 def _is_items(part: Any) -> bool:
-    """Whether this is an iterator over the items of a list or a dict."""
+    """Return whether this is an iterator over the items of a list or a dict."""
     return isinstance(part, Iterator) and type(part).__module__ == builtins.__name__
 
 
@@ -292,7 +292,7 @@ def _package(module: str | None) -> str:
 
 @functools.cache
 def _release(module: str) -> tuple[str, ...]:
-    """The module, and the version of an installed package."""
+    """Return the module, and the version of an installed package."""
     package = _package(module)
     if package not in sys.stdlib_module_names:
         with suppress(importlib.metadata.PackageNotFoundError, ValueError):
@@ -301,7 +301,7 @@ def _release(module: str) -> tuple[str, ...]:
 
 
 def _names(code: CodeType, operations: Sequence[str] = ()) -> set[str]:
-    """The names that code and the functions in it use, in these operations or in any."""
+    """Return the names that code and its inner functions use, in these operations or in any."""
     found = {*code.co_names}
     if operations:
         found = {str(i.argval) for i in dis.get_instructions(code) if i.opname in operations}

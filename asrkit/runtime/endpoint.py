@@ -1,4 +1,4 @@
-"""Where a stream is cut into segments: at pauses."""
+"""Endpoints: a stream is divided into segments at pauses."""
 
 import math
 from collections.abc import Sequence
@@ -6,33 +6,33 @@ from typing import NamedTuple
 
 from asrkit.errors import UserError, shown, whole_number
 
-PAUSE_MS = 1000  # the default everywhere that a pause ends a segment
-BREATH_MS = 200  # a pause that is enough once a segment has its longest length
+PAUSE_MS = 1000  # default length of a pause that ends a segment
+BREATH_MS = 200  # length of a pause that ends a segment of `max_segment_ms`
 
 
 class EndpointState(NamedTuple):
-    frames: int  # of the open segment so far
-    pause: int  # quiet frames at its end
-    spoken: bool  # whether there was one that is not
+    frames: int  # number of frames of the open segment so far
+    pause: int  # number of quiet frames at its end
+    spoken: bool  # whether it has a frame that is not quiet
 
 
 class Endpointer:
-    """Ends a segment when a pause has lasted long enough after something was said.
+    """Ends a segment when a pause after speech has lasted long enough.
 
-    Past in, past out: where a stream is cut does not depend on how many frames come at once. Times
-    become frames of whatever network it is used with.
+    Each step receives a state and returns the next: endpoints do not depend on how many frames come
+    at once. Times are converted to frames of the network in use.
 
     Args:
-        pause_ms: a pause this long ends a segment. None, with a `max_segment_ms`: only that does.
-        min_segment_ms: shorter segments go on.
-        max_segment_ms: a segment this long ends at its next breath, a pause of 200 ms, so that no
-            word is cut. None: never.
-        reset_encoder: begin every segment as a new stream. Otherwise the network goes on, and hears
-            each word after what was said before it, as in one pass.
-        vad: a pause is quiet only where silero-vad hears no speech either.
+        pause_ms: length of a pause that ends a segment. None: only `max_segment_ms` ends it.
+        min_segment_ms: length below which a segment continues.
+        max_segment_ms: length from which a segment ends at its next pause of 200 ms, so that no
+            word is cut. None: no limit.
+        reset_encoder: start every segment as a new stream. Otherwise the network continues and sees
+            each word in the context of earlier words, as in one pass.
+        vad: count a pause as quiet only where silero-vad detects no speech either.
 
     Raises:
-        UserError: for a time out of range, or what is neither True nor False.
+        UserError: for a time out of range, or a flag that is neither True nor False.
     """
 
     def __init__(
@@ -56,28 +56,28 @@ class Endpointer:
         self.reset_encoder, self.vad = reset_encoder, vad
 
     def with_pause(self, pause_ms: int | None) -> "Endpointer | None":
-        """An endpointer with another pause and otherwise these options.
+        """Return an endpointer with another pause and the same other options.
 
         Args:
             pause_ms: length of the pause. None: no pause ends a segment; without a
-                `max_segment_ms` nothing does, and there is no endpointer.
+                `max_segment_ms` the result is None.
         """
         if pause_ms is None and self.max_segment_ms is None:
             return None
         return Endpointer(**vars(self) | {"pause_ms": pause_ms})
 
     def start(self) -> EndpointState:
-        """The state of a stream that has not begun."""
+        """Return the state of a stream that has not started."""
         return EndpointState(0, 0, False)
 
     def step(
         self, state: EndpointState, quiet: Sequence[bool], frame_ms: int
     ) -> tuple[EndpointState, list[int]]:
-        """The state after more frames, and how many of them there are up to each endpoint.
+        """Return the state after more frames, and the number of them up to each endpoint.
 
         Args:
-            state: the one before.
-            quiet: (E,), whether nothing is said in a frame.
+            state: state before these frames.
+            quiet: (E,), True for frames without speech.
             frame_ms: milliseconds of a frame; times become whole frames, at least one.
         """
         least, needed, most = frames_of(self.min_segment_ms, frame_ms), math.inf, math.inf
@@ -99,19 +99,19 @@ class Endpointer:
 
 
 def frames_of(milliseconds: int, frame_ms: int) -> int:
-    """Whole frames of a time, at least one; halves go up."""
+    """Return a time in whole frames, at least one; halves are rounded up."""
     return max(1, (milliseconds + frame_ms // 2) // frame_ms)
 
 
 def checked(name: str, milliseconds: int | None, lowest: int) -> int:
-    """A time that is a whole number, at least `lowest`.
+    """Return a time, checked to be a whole number of at least `lowest`.
 
     Raises:
-        UserError: if it is not.
+        UserError: if it is not such a number.
     """
     whole = whole_number(milliseconds, lowest)
     if whole is None:
         raise UserError(
-            f"{name} must be {lowest} or more, a whole number, got {shown(milliseconds)}"
+            f"{name} must be a whole number of at least {lowest}, got {shown(milliseconds)}"
         )
     return whole

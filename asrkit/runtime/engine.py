@@ -1,4 +1,4 @@
-"""A network ready to run, and all that streams on it share."""
+"""A backend with its frontend and speech detector, shared by all streams."""
 
 from collections.abc import Sequence
 
@@ -13,17 +13,17 @@ from asrkit.runtime.vad import SpeechDetector
 
 
 class Engine:
-    """A network in one context, with its frontend. Never changes.
+    """A backend with its frontend and speech detector, shared by all streams. Never changes.
 
-    Past in, past out: it keeps nothing of any stream, so any number of them share it.
+    Methods receive the past of a stream and return the new past; an engine stores no stream.
 
     Args:
-        backend: what runs the network.
-        frontend: from samples to the network's features.
-        detector: tells speech from silence in a stream's samples; None where nobody asks.
+        backend: backend that runs the network.
+        frontend: frontend that computes the network's features from samples.
+        detector: speech detector; None without one.
 
     Attributes:
-        spec: the numbers of the network.
+        spec: sizes and context of the network.
     """
 
     def __init__(
@@ -37,14 +37,14 @@ class Engine:
 
     @torch.inference_mode()
     def features(self, samples: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
-        """Samples at 16 kHz (B, N) and those before them (B, P) -> (B, T, F), and the new past.
+        """Return features for samples: (B, N) at 16 kHz and the past (B, P) -> (B, T, F), new past.
 
-        The past of streams that have not begun is `frontend.start(B)`.
+        The past of streams that have not started is `frontend.start(B)`.
         """
         return self.frontend(samples, past)
 
     def init_state(self, batch_size: int) -> EncoderState:
-        """The network's past of streams that have not begun."""
+        """Return the network's past of streams that have not started."""
         return self.backend.init_state(batch_size)
 
     @torch.inference_mode()
@@ -53,12 +53,12 @@ class Engine:
     ) -> tuple[list[Tensor], EncoderState]:
         """Return the head's frames of each stream, (E, V), and the new past.
 
-        All steps of a stream but the last take whole chunks.
+        All steps of a stream but the last consist of whole chunks.
 
         Args:
             feats: (B, T, F).
             lengths: (B,) valid feature frames.
-            state: past of the B streams.
+            state: past of B streams.
         """
         output = self.backend.step(feats, lengths, state)
         rows = zip(output.frames, output.lengths.tolist(), strict=True)
@@ -67,6 +67,6 @@ class Engine:
     def step_of(
         self, feats: Sequence[Tensor], state: EncoderState
     ) -> tuple[list[Tensor], EncoderState]:
-        """Return what `step` returns, for streams with (T, F) each of any lengths."""
+        """Compute `step` for streams with (T, F) each, of any lengths."""
         lengths = torch.tensor([len(each) for each in feats], device=feats[0].device)
         return self.step(pad_sequence([*feats], batch_first=True), lengths, state)

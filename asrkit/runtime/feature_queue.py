@@ -1,4 +1,4 @@
-"""The feature frames of a stream that a step may still need."""
+"""A queue of the feature frames of a stream that a step may still need."""
 
 from collections import deque
 
@@ -10,13 +10,13 @@ class FeatureQueue:
     """Feature frames by their number in the stream, from the oldest that is still needed.
 
     Args:
-        empty: (0, F) of the frames' type.
-        short: number of frames below which the rest of a part is copied: a view would keep the
-            whole part in memory.
+        empty: (0, F) tensor of the frames' dtype.
+        short: number of frames below which the remainder of a part is copied: a view would keep
+            the whole part in memory.
 
     Attributes:
         start: number of the first frame.
-        end: number of the next frame to come.
+        end: number of the next frame to append.
     """
 
     def __init__(self, empty: Tensor, short: int) -> None:
@@ -24,7 +24,7 @@ class FeatureQueue:
         self.restore(empty)
 
     def restore(self, feats: Tensor, start: int = 0) -> None:
-        """Hold (T, F) alone, whose first frame has the number `start`."""
+        """Replace all frames by (T, F), the first of which has the number `start`."""
         self._parts = deque([feats] if len(feats) else [])
         self.start, self.end = start, start + len(feats)
 

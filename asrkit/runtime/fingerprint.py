@@ -1,4 +1,4 @@
-"""A recogniser's fingerprint. Only a recogniser with the same one restores a saved stream."""
+"""A recogniser's fingerprint. A saved stream needs a recogniser with the same fingerprint."""
 
 import hashlib
 from typing import Any
@@ -10,18 +10,19 @@ from asrkit.runtime.engine import Engine
 from asrkit.runtime.transcript import DecodingOptions
 from asrkit.search import Search
 
-HASH = 64  # characters of a SHA-256
+HASH = 64  # hexadecimal digits of a SHA-256
 
 
 def identity(
     engine: Engine, decoding: DecodingOptions, postprocess: str | UserError | None
 ) -> dict[str, Any]:
-    """The values that a stream's results depend on, but its samples and hotwords: JSON.
+    """Return the values that a stream's results depend on, except samples and hotwords: JSON.
 
     Args:
-        engine: of the recogniser.
-        decoding: its options.
-        postprocess: hash of its content when the recogniser was made, or why there is none.
+        engine: engine of the recogniser.
+        decoding: decoding options of the recogniser.
+        postprocess: hash of its content when the recogniser was made, or the reason for having
+            no hash.
 
     Raises:
         UserError: for a postprocess whose content cannot be compared.
@@ -50,29 +51,29 @@ def network(backend: Backend) -> dict[str, Any]:
         "chunk_size": spec.context.chunk_size,
         "left_context": spec.context.left,
     }
-    # Streams that were saved before there was one go on.
+    # Streams saved by versions without this entry can still be restored.
     return found | ({"right_context": spec.context.right} if spec.context.right else {})
 
 
 def frontend(frontend: Frontend) -> dict[str, Any] | None:
-    """The kind of a frontend and its numbers; None for the one that all had once."""
+    """Return the kind and numbers of a frontend; None for the one of earlier versions."""
     found, former = map(described, (frontend, Fbank(frontend.num_mels)))
     return None if found == former else found
 
 
 def described(part: Search | Frontend) -> dict[str, Any]:
-    """The kind of a search or a frontend, its options, and a hash of what its fusion is."""
+    """Return the kind of a search or a frontend, its options, and a hash of its fusion."""
     found: dict[str, Any] = {"kind": type(part).__name__}
     for name, value in vars(part).items():
         if isinstance(value, bool | int | float | str):
-            found[name] = str(value)  # infinity is no JSON
+            found[name] = str(value)  # JSON cannot write infinity
         elif hasattr(value, "identity"):
             found[name] = hashlib.sha256(value.identity().encode()).hexdigest()
     return found
 
 
 def differences(theirs: Any, ours: Any, name: str = "") -> list[str]:
-    """What is not the same in two identities, a line each."""
+    """Return the differences between two identities, a line each."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         keys = [*ours, *(key for key in theirs if key not in ours)]
         each = ((theirs.get(key), ours.get(key), f"{name}.{key}".strip(".")) for key in keys)

@@ -1,7 +1,7 @@
-"""Timed words as text, JSON, tables and subtitles: one function a format, by name in FORMATS.
+"""Timed words as text, JSON, tables and subtitles: one function per format, by name in FORMATS.
 
-Limits of subtitles are Netflix's (Timed Text Style Guide: English, and General Requirements); a
-pause is the BBC's (Subtitle Guidelines, "Gaps"): a shorter one is not left empty.
+Limits of subtitles are Netflix's (Timed Text Style Guide: English, and General Requirements). The
+length of a pause is the BBC's (Subtitle Guidelines, "Gaps"): shorter ones are not left empty.
 """
 
 import csv
@@ -16,18 +16,18 @@ from asrkit.runtime.words import Word, joined
 from asrkit.text.graphemes import clusters, columns
 
 LINE_COLUMNS, MAX_LINES = 42, 2
-MIN_MS, MAX_MS = 833, 7000  # a cue is shown
-PAUSE_SECONDS = 1.0  # ends a cue
+MIN_MS, MAX_MS = 833, 7000  # display time of a cue
+PAUSE_SECONDS = 1.0  # pause that ends a cue
 SENTENCE_ENDS = (".", "?", "!", "…", "。", "？", "！")
 
 
 class Recording(NamedTuple):
-    """What is written of a recording."""
+    """The contents of a file for one recording."""
 
     words: Sequence[Word]
     id: str = ""
-    duration: float | None = None  # of the recording, seconds; the last word's end if None
-    more: Mapping[str, Any] = {}  # other keys for JSON
+    duration: float | None = None  # seconds of the recording; the last word's end if None
+    more: Mapping[str, Any] = {}  # additional keys for JSON
 
     @property
     def text(self) -> str:
@@ -35,21 +35,21 @@ class Recording(NamedTuple):
 
 
 class Format(NamedTuple):
-    write: Callable[[Recording], str]  # one recording
-    header: str = ""  # of a file
-    joins: bool = True  # several recordings in a row make a file
+    write: Callable[[Recording], str]  # writes one recording
+    header: str = ""  # beginning of a file
+    joins: bool = True  # whether several recordings in a row are a valid file
 
 
 def write(form: str, recordings: Sequence[Recording]) -> str:
-    """A whole file.
+    """Return a whole file.
 
     Raises:
-        UserError: for a format that is not one, or several recordings where a file holds one.
+        UserError: for an unknown format, or for several recordings in a format that holds one.
     """
     if form not in FORMATS:
         raise UserError(f"format must be one of {', '.join(FORMATS)}, got {shown(form)}")
     if len(recordings) > 1 and not FORMATS[form].joins:
-        raise UserError(f"a file of {form} holds one recording, not {len(recordings)}")
+        raise UserError(f"a file of {form} holds one recording, got {len(recordings)}")
     return FORMATS[form].header + "".join(map(FORMATS[form].write, recordings))
 
 
@@ -71,7 +71,7 @@ def as_object(recording: Recording) -> dict[str, Any]:
 
 
 def rows(recording: Recording) -> str:
-    """CSV under CSV_HEADER, seconds with three decimals."""
+    """Write CSV under CSV_HEADER, seconds with three decimals."""
     file = io.StringIO()
     csv.writer(file, lineterminator="\n").writerows(
         (recording.id, word.text, f"{word.start:.3f}", f"{word.end:.3f}", f"{word.confidence:.4f}")
@@ -84,9 +84,9 @@ CSV_HEADER = "id,word,start,end,confidence\n"
 
 
 def ctm(recording: Recording) -> str:
-    """NIST's (SCTK, infmts.htm): recording, channel, start, duration, word, confidence.
+    """Write NIST's CTM (SCTK, infmts.htm): recording, channel, start, duration, word, confidence.
 
-    Spaces in an id become "_". An id that begins as a comment does, with ";;", gets "_" before it.
+    Spaces in an id become "_". An id that begins with ";;", like a comment, gets "_" before it.
     """
     name = "_".join(recording.id.split()) or "-"
     if name.startswith(";;"):
@@ -100,7 +100,7 @@ def ctm(recording: Recording) -> str:
 
 
 def textgrid(recording: Recording) -> str:
-    """Praat's long text format: one tier, pauses as empty intervals."""
+    """Write Praat's long text format: one tier, pauses as empty intervals."""
     intervals: list[tuple[int, int, str]] = []
     end = 0
     for (start, stop), word in zip(apart(recording.words), recording.words, strict=True):
@@ -123,7 +123,7 @@ def textgrid(recording: Recording) -> str:
 
 
 def srt(recording: Recording) -> str:
-    """SubRip, which has no way to escape anything."""
+    """Write SubRip, which has no escape characters."""
     blocks = (
         f"{number}\n{clock(start, ',')} --> {clock(end, ',')}\n{text}\n\n"
         for number, (start, end, text) in enumerate(cues(recording.words), start=1)
@@ -132,7 +132,7 @@ def srt(recording: Recording) -> str:
 
 
 def vtt(recording: Recording) -> str:
-    """WebVTT (W3C), under its header."""
+    """Write WebVTT (W3C), to follow its header."""
     escape = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
     return "".join(
         f"{clock(start, '.')} --> {clock(end, '.')}\n{text.translate(escape)}\n\n"
@@ -141,7 +141,7 @@ def vtt(recording: Recording) -> str:
 
 
 def cues(words: Sequence[Word]) -> list[tuple[int, int, str]]:
-    """Subtitles: start and end in ms, and one or two lines; none overlaps the next."""
+    """Return subtitles without overlap: start and end in ms, and one or two lines."""
     groups = grouped([part for word in words for part in parts(word)])
     times = apart(group[0]._replace(end=group[-1].end) for group in groups)
     nexts = [*(start for start, _ in times), 1 << 62][1:]
@@ -153,17 +153,17 @@ def cues(words: Sequence[Word]) -> list[tuple[int, int, str]]:
 
 
 def grouped(words: Sequence[Word]) -> list[list[Word]]:
-    """The words of each subtitle: as many as fit, up to a pause or the end of a sentence.
+    """Group words into subtitles: as many as fit, up to a pause or the end of a sentence.
 
-    Where neither comes in time, the longest pause of the second half is the break.
+    If neither comes in time, the subtitle ends at the longest pause of its second half.
     """
     groups, first = [], 0
     while first < len(words):
-        last = first + 1  # the word after the subtitle's last
+        last = first + 1  # end of the subtitle, exclusive
         while last < len(words) and not ends_cue(words[last - 1], words[last]):
             if not fits(words[first : last + 1]):
                 middle = (first + last + 1) // 2
-                # The last of the longest pauses: the cue that holds most.
+                # Of equally long pauses the last one, so that the cue holds more words.
                 last = max(range(middle, last + 1), key=lambda i: (gap(words, i), i))
                 break
             last += 1
@@ -177,7 +177,7 @@ def ends_cue(word: Word, after: Word) -> bool:
 
 
 def gap(words: Sequence[Word], i: int) -> float:
-    """The pause before a word, to the millisecond."""
+    """Return the pause before a word in seconds, rounded to milliseconds."""
     return round(words[i].start - words[i - 1].end, 3)
 
 
@@ -187,8 +187,8 @@ def fits(words: Sequence[Word]) -> bool:
 
 
 def lines_of(words: Sequence[Word]) -> list[str] | None:
-    """One line, or two that are as equal as they can be; None if it takes more."""
-    ends = [columns(words[0].text)]  # columns of one line up to each word
+    """Return one line, or two lines of similar length; None if two do not suffice."""
+    ends = [columns(words[0].text)]  # columns of a line up to the end of each word
     for word in words[1:]:
         ends.append(ends[-1] + word.spaced + columns(word.text))
     if ends[-1] <= LINE_COLUMNS:
@@ -203,8 +203,8 @@ def lines_of(words: Sequence[Word]) -> list[str] | None:
 
 
 def parts(word: Word) -> list[Word]:
-    """A word as long as lines are; a longer one in parts of whole clusters, with their share of
-    its time."""
+    """Split a word that is longer than a line into parts of whole clusters; each part gets its
+    share of the time."""
     if columns(word.text) <= LINE_COLUMNS:
         return [word]
     lines, width = [""], 0
@@ -223,7 +223,7 @@ def parts(word: Word) -> list[Word]:
 
 
 def apart(words: Iterable[Word]) -> list[tuple[int, int]]:
-    """Starts and ends in ms: none before the last one's end, each at least 1 ms long."""
+    """Return starts and ends in ms without overlap, each at least 1 ms long."""
     spans, at = [], 0
     for word in words:
         start = max(milliseconds(word.start), at)
@@ -237,7 +237,7 @@ def milliseconds(seconds: float) -> int:
 
 
 def clock(ms: int, point: str) -> str:
-    """Hours:minutes:seconds, and thousandths after the point."""
+    """Return hours:minutes:seconds, and thousandths after `point`."""
     seconds, ms = divmod(ms, 1000)
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}{point}{ms:03}"
 

@@ -1,4 +1,4 @@
-"""From a model file to a recogniser."""
+"""Loading a recogniser from a model file."""
 
 import copy
 import functools
@@ -41,40 +41,39 @@ def load(
     right_context: int | None = None,
     threads: int | None = None,
 ) -> Recognizer:
-    """A recogniser from a model file.
+    """Load a recogniser from a model file.
 
     Args:
-        path: a .safetensors model file, the name of a ready model, or hf://owner/name, a model of
-            the Hugging Face hub: nothing else is ever downloaded.
+        path: .safetensors model file, name of a ready model, or hf://owner/name for a model on the
+            Hugging Face hub. Nothing else is ever downloaded.
         chunk_size: encoder frames, or "full" for full context; the model's own if None.
         left_context: encoder frames before the chunk; the model's own if None.
-        search: a kind of search, or a dict of its "kind" and options, as in a configuration; the
-            model's own if None, which is "greedy" unless its configuration chose another.
-        device: of torch.
-        lm: an ARPA file or a binary of KenLM, for a search that takes one; or a dict of its "path"
-            and options: "units" (words or tokens), "weight", "word_bonus". With two passes, for
-            each whose search takes one.
-        endpointer: ends segments at pauses; None for one segment.
-        postprocess: rewrites the text of each segment: a function, the "module:function" of one, or
-            the name of one that an installed package offers, as asrkit does "spelled": "four four
-            seven" becomes "447". Never taken from a model file: it is code.
-        backend: what runs the network: eager, compiled, torchscript, onnx, onnx-int8, or an .onnx
-            file; if None, onnx where `asrkit export` wrote one beside the model file, else eager.
-            All are compared with eager here, int8 as far as its rounding allows. ONNX Runtime gets
-            the threads, and torch is left one.
-        second_pass: encoder frames of a larger chunk, or "full": when a segment has ended, the same
-            network recognises it once more in this context, and that text is final. None for one
-            pass.
-        second_search: of the second pass, as `search`; the same as the first one's if None.
+        search: kind of search, or a dict of its "kind" and options, as in a configuration. If None,
+            the model's own, which is "greedy" unless its configuration chose another kind.
+        device: torch device.
+        lm: ARPA file or KenLM binary for a search that uses one; or a dict of its "path" and
+            options: "units" (words or tokens), "weight", "word_bonus". With two passes, the model
+            applies to each search that uses one.
+        endpointer: endpointer that ends segments at pauses; None for one segment.
+        postprocess: function that rewrites the text of each segment; or "module:function"; or a
+            name provided by an installed package. asrkit provides "spelled": "four four seven"
+            becomes "447". Never read from a model file, because it is code.
+        backend: eager, compiled, torchscript, onnx, onnx-int8, or an .onnx file. If None, onnx if
+            `asrkit export` wrote such a file beside the model file, else eager. Every backend is
+            compared with eager here, int8 within its rounding. ONNX Runtime uses the threads, and
+            torch keeps one.
+        second_pass: encoder frames of a larger chunk, or "full": the same network recognises each
+            ended segment again in this context, and that text is final. None for one pass.
+        second_search: search of the second pass, see `search`; the first one's if None.
         right_context: encoder frames after its chunk that a frame sees; the model's own if None.
-            Live text waits for them, and none are seen in full context.
-        threads: CPU threads of torch, which are set for the whole process. None: one for a network
-            of fewer than ten million parameters, which gains nothing from more, and in processes
-            of multiprocessing; else the number that torch has.
+            They delay live text. Full context has none.
+        threads: CPU threads of torch, set for the whole process. None: one in processes of
+            multiprocessing and for a network of fewer than ten million parameters, which does not
+            gain from more; else torch's present number.
 
     Raises:
         ModelFileError: for a file that cannot be loaded.
-        UserError: for a value that does not fit.
+        UserError: for an argument that is not valid.
     """
     arguments = dict(locals())
     chosen, chosen_second = (
@@ -108,11 +107,11 @@ def recognizer_of(
     second_pass: int | str | None = None,
     second_search: SearchConfig | None = None,
 ) -> Recognizer:
-    """As `load`, from a model file already read; eager unless another backend is named."""
+    """Make a recogniser from a loaded model file; see `load`. The default backend is eager."""
     if not isinstance(endpointer, Endpointer | None):
         raise UserError(f"endpointer must be an asrkit.Endpointer, got {shown(endpointer)}")
     if second_search is not None and second_pass is None:
-        raise UserError("second_search is of a second_pass, and there is none")
+        raise UserError("second_search needs second_pass")
     context = file.config.context.live if context is None else context
     second = None
     if second_pass is not None:
@@ -139,10 +138,10 @@ def searches_of(
     second: SearchConfig | None,
     file: ModelFile,
 ) -> tuple[Search, Search | None]:
-    """The searches of both passes, with a language model in those that take one.
+    """Return the searches of both passes, with a language model in those that use one.
 
     Raises:
-        UserError: for a language model that the last pass does not take, or cannot be read.
+        UserError: if the last pass does not use a language model, or the model cannot be read.
     """
     head = file.model.head
     if lm is None:
@@ -153,7 +152,7 @@ def searches_of(
 
 
 def on_device(file: ModelFile, device: torch.device) -> ModelFile:
-    """The model file with its model on a device: a copy, unless it is there already."""
+    """Return the model file with its model on a device; it is copied unless it is there already."""
     here = file.model.encoder.mean.device
     if (here.type, here.index or 0) == (device.type, device.index or 0):
         return file
@@ -161,10 +160,10 @@ def on_device(file: ModelFile, device: torch.device) -> ModelFile:
 
 
 def known_device(device: str | torch.device) -> torch.device:
-    """A device that is there.
+    """Return an available device.
 
     Raises:
-        UserError: for one that is not.
+        UserError: for a device that is not available.
     """
     there = ["cpu"]
     if torch.accelerator.is_available():
@@ -175,5 +174,7 @@ def known_device(device: str | torch.device) -> torch.device:
     except (RuntimeError, TypeError):
         chosen = None
     if chosen is None or f"{chosen.type}:{chosen.index or 0}" not in ("cpu:0", *there):
-        raise UserError(f"device {shown(device)} is not here; there is {', '.join(there)}")
+        raise UserError(
+            f"device must be one of {', '.join(there)} on this machine, got {shown(device)}"
+        )
     return chosen

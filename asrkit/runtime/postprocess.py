@@ -1,4 +1,4 @@
-"""Rewriting what was recognised, as digits or with capitals, by a function of the user."""
+"""Functions that rewrite recognised text, for example with digits or capitals."""
 
 import importlib
 import os
@@ -10,16 +10,16 @@ from asrkit.errors import UserError, reason, shown
 from asrkit.text.spelled import join_spelled
 
 BUILT_IN: dict[str, Callable[[str], str]] = {"spelled": join_spelled}
-GROUP = "asrkit.postprocess"  # of the entry points under which packages offer such functions
+GROUP = "asrkit.postprocess"  # entry points under which packages provide such functions
 
 
 def find_postprocess(name: str | Callable[[str], str]) -> Callable[[str], str]:
-    """The function of a "module:function", or of a name: asrkit's own, or an installed package's.
+    """Return the function for a "module:function" or a name, asrkit's or an installed package's.
 
-    A function stands for itself.
+    A function is returned as it is.
 
     Raises:
-        UserError: if there is none.
+        UserError: for an unknown name, or one that is not a function.
     """
     if not isinstance(name, str):
         if not callable(name):
@@ -39,15 +39,15 @@ def find_postprocess(name: str | Callable[[str], str]) -> Callable[[str], str]:
             found = getattr(importlib.import_module(module), function)
         else:
             found = offered[name].load()
-    except Exception as error:  # the module is the user's own, and may raise anything
+    except Exception as error:  # the user's own module may raise any exception
         raise UserError(f"postprocess {shown(name)}: {type(error).__name__}: {error}") from None
     if not callable(found):
-        raise UserError(f"postprocess {shown(name)} is no function")
+        raise UserError(f"postprocess must be a function, got {shown(name)}")
     return found
 
 
 def installed() -> dict[str, EntryPoint]:
-    """The functions that installed packages offer, by name; the working folder offers none."""
+    """Return the functions of installed packages by name, ignoring the working folder."""
     here = os.path.realpath(os.curdir)
     path = [folder for folder in sys.path if os.path.realpath(folder) != here]
     return {
@@ -58,14 +58,14 @@ def installed() -> dict[str, EntryPoint]:
 
 
 def applied(postprocess: Callable[[str], str], text: str) -> str:
-    """What a user's function makes of a text.
+    """Return a text as rewritten by a user's function.
 
     Raises:
-        UserError: if the function fails, or returns no string.
+        UserError: if the function fails, or does not return a string.
     """
     try:
         new = postprocess(text)
-    except Exception as error:  # it may raise anything
+    except Exception as error:  # the function may raise any exception
         said = f"{type(error).__name__}: {reason(error)}"
         raise UserError(f"postprocess failed on {shown(text)}: {said}") from error
     if not isinstance(new, str):

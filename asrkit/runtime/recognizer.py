@@ -1,4 +1,4 @@
-"""From samples to text: an engine and the options of decoding, with which sessions start."""
+"""A recogniser: an engine and decoding options, with which sessions turn samples into text."""
 
 import copy
 import functools
@@ -40,30 +40,30 @@ T = TypeVar("T", bound=Turns)
 
 
 class Origin(NamedTuple):
-    """The call of `asrkit.load` that made a recogniser, which pickle stores, not the weights."""
+    """The call of `asrkit.load` that made a recogniser. Pickle stores the call, not the weights."""
 
     load: "functools.partial[Recognizer]"
-    hotwords: tuple[Phrases, ...] = ()  # added since
+    hotwords: tuple[Phrases, ...] = ()  # hotwords added after the call
 
     def recognizer(self) -> "Recognizer":
-        """Make the recogniser again, with threads that suit this process."""
+        """Make the recogniser again, with threads that fit this process."""
         return functools.reduce(Recognizer.with_hotwords, self.hotwords, self.load(threads=None))
 
 
 class Recognizer:
-    """An engine with a tokenizer, a search and the other options of decoding. Never changes.
+    """An engine with a tokenizer, a search and other decoding options. Never changes.
 
     Args:
-        backend: what runs the network.
-        tokenizer: of the network's labels.
-        search: from the head's frames to a hypothesis.
-        normalizer: of the model's texts, so that hotwords are spelled as they are.
-        endpointer: where segments end; None for a stream in one segment.
-        postprocess: rewrites the text of each segment, as digits or with capitals.
-        second_pass: runs the same network in a larger context, which recognises every segment once
-            more when it has ended; None for one pass.
-        second_search: of the second pass; `search` if None.
-        frontend: of the network; Kaldi's if None.
+        backend: backend that runs the network.
+        tokenizer: tokenizer of the network's labels.
+        search: search that turns the head's frames into a hypothesis.
+        normalizer: normalizer of the model's texts, which also spells hotwords.
+        endpointer: endpointer that ends segments; None for one segment.
+        postprocess: function that rewrites the text of each segment, for example with digits.
+        second_pass: backend with the same network in a larger context, which recognises each ended
+            segment again; None for one pass.
+        second_search: search of the second pass; `search` if None.
+        frontend: frontend of the network; Kaldi's if None.
         terms: licence and languages of the model.
 
     Raises:
@@ -87,10 +87,10 @@ class Recognizer:
         spec = backend.spec
         self.decoding = DecodingOptions(tokenizer, search, endpointer, postprocess)
         self.normalizer, self.terms = normalizer, terms
-        self.origin: Origin | None = None  # set by `load`
+        self.origin: Origin | None = None  # `load` sets it
         survive_forks()
-        self._identity: dict[str, Any] | None = None  # when it is asked for
-        # The content is read before the function is called, which may change what it holds.
+        self._identity: dict[str, Any] | None = None  # computed on first use
+        # The content is hashed before the first call, which may change the function's data.
         self._postprocess: str | UserError | None = None
         if postprocess is not None:
             try:
@@ -98,15 +98,17 @@ class Recognizer:
             except UnknownContentError as error:  # raised where the content is needed
                 self._postprocess = error
         if self.decoding.resets_encoder and spec.context.full:
-            raise ValueError("in full context there is no encoder state to reset")
+            raise ValueError(
+                "an endpointer with reset_encoder=True needs a chunk_size, got full context"
+            )
         vad = endpointer is not None and endpointer.vad
         detector = SpeechDetector(spec.rate.frame_ms) if vad else None
         frontend = frontend or audio.Fbank(spec.num_mels, spec.rate.lead_frames)
         if (frontend.num_mels, frontend.lead_frames) != (spec.num_mels, spec.rate.lead_frames):
             raise ValueError(
-                f"the frontend gives {frontend.num_mels} mel bins with {frontend.lead_frames} "
-                f"frames before the stream, the network takes {spec.num_mels} with "
-                f"{spec.rate.lead_frames}"
+                f"the frontend must fit the network, which expects {spec.num_mels} mel bins and "
+                f"{spec.rate.lead_frames} frames before the stream; got {frontend.num_mels} mel "
+                f"bins and {frontend.lead_frames} frames"
             )
         frontend = copy.deepcopy(frontend).to(spec.device, spec.dtype)
         self.engine = Engine(backend, frontend, detector)
@@ -114,11 +116,11 @@ class Recognizer:
             return
         if second_pass.spec.context.chunk_size <= spec.context.chunk_size:
             raise ValueError(
-                f"the second pass needs a larger context than the first, {spec.context_name}; its "
-                f"own is {second_pass.spec.context_name}"
+                f"second_pass needs a larger context than the first pass, {spec.context_name}, "
+                f"got {second_pass.spec.context_name}"
             )
         if second_pass.spec.context.right:
-            raise ValueError("the second pass sees nothing ahead: its right context must be 0")
+            raise ValueError("the second pass has no right context: its right_context must be 0")
         second = SecondPass(Engine(second_pass, frontend), second_search or search)
         self.decoding = self.decoding._replace(second=second)
 
@@ -128,7 +130,7 @@ class Recognizer:
 
     @property
     def chunk_size(self) -> int:
-        """C, or FULL_CONTEXT."""
+        """Chunk size C, or FULL_CONTEXT."""
         return self.engine.spec.context.chunk_size
 
     @property
@@ -138,7 +140,7 @@ class Recognizer:
 
     @property
     def context(self) -> str:
-        """Names its context, or contexts: "full", "640 ms", "320 ms, full"."""
+        """Name of the context, or names of both: "full", "640 ms", "320 ms, full"."""
         second = self.decoding.second
         last = "" if second is None else f", {second.engine.spec.context_name}"
         return self.engine.spec.context_name + last
@@ -149,23 +151,23 @@ class Recognizer:
 
     @property
     def search(self) -> Search:
-        """Of the first pass, or the only one."""
+        """Search of the first or only pass."""
         return self.decoding.search
 
     @property
     def final_search(self) -> Search:
-        """Of the pass whose text is final."""
+        """Search of the pass whose text is final."""
         second = self.decoding.second
         return self.decoding.search if second is None else second.search
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """Codes of the languages that the model recognises, such as en; () if it states none."""
+        """Codes of the languages that the model recognises, such as en; () if not stated."""
         return self.terms.languages
 
     @property
     def language(self) -> str | None:
-        """The first of the languages; None if the model states none."""
+        """First of the languages; None if the model states none."""
         return self.languages[0] if self.languages else None
 
     @property
@@ -175,30 +177,30 @@ class Recognizer:
 
     @property
     def takes_rows(self) -> bool:
-        """Whether recordings may share a step: resets, speech detectors and second passes are a
-        stream's own."""
+        """Whether recordings may share a step; resets, speech detectors and second passes
+        prevent it."""
         decoding = self.decoding
         return not (decoding.resets_encoder or self.engine.detector or decoding.second)
 
     def rewrite(self, text: str) -> str:
-        """A text as this recogniser would write it: by its postprocess, if it has one.
+        """Apply the postprocess to a text, if the recogniser has one.
 
         Raises:
-            UserError: for a postprocess that fails.
+            UserError: if the postprocess fails.
         """
         postprocess = self.decoding.postprocess
         return text if postprocess is None or not text else applied(postprocess, text)
 
     def with_hotwords(self, hotwords: Phrases | None) -> "Recognizer":
-        """A recogniser of the same model whose every session prefers these phrases as well.
+        """Return a recogniser of the same model whose sessions all prefer these phrases, too.
 
         Args:
-            hotwords: phrases, or phrases with weights: natural logarithms for each word. None,
-                or none of them: this recogniser itself. With two passes, the first one's search
-                need not take hotwords.
+            hotwords: phrases, or phrases with weights: natural logarithms for each word. None or
+                no phrases: return this recogniser. With two passes, only the second search has to
+                support hotwords.
 
         Raises:
-            UserError: for a search that takes none, a weight out of range, or a phrase that the
+            UserError: for a search without hotwords, a weight out of range, or a phrase that the
                 tokenizer cannot write.
         """
         phrases = {} if hotwords is None else weighed(hotwords)
@@ -214,22 +216,22 @@ class Recognizer:
         return other
 
     def refused_hotwords(self, phrases: Iterable[str]) -> dict[str, str]:
-        """Return the phrases that `with_hotwords` rejects, each with the reason."""
+        """Return the phrases that `with_hotwords` rejects, with the reason for each."""
         return refused_hotwords(phrases, self.tokenizer, self.normalizer)
 
     def with_search(self, search: Search) -> "Recognizer":
-        """A recogniser of the same model that searches in another way in its first pass."""
+        """Return a recogniser of the same model with another search in the first pass."""
         return self.with_decoding(self.decoding._replace(search=search))
 
     def with_final_search(self, search: Search) -> "Recognizer":
-        """A recogniser of the same model that searches in another way in its last pass."""
+        """Return a recogniser of the same model with another search in the last pass."""
         second = self.decoding.second
         if second is None:
             return self.with_search(search)
         return self.with_decoding(self.decoding._replace(second=second._replace(search=search)))
 
     def with_decoding(self, decoding: DecodingOptions) -> "Recognizer":
-        """A recogniser of the same model with other options."""
+        """Return a recogniser of the same model with other decoding options."""
         other = object.__new__(type(self))  # copy.copy would load the model again
         vars(other).update(vars(self))
         other.decoding, other._identity, other.origin = decoding, None, None
@@ -246,37 +248,37 @@ class Recognizer:
     def start(
         self, sample_rate: int = audio.SAMPLE_RATE, hotwords: Phrases | None = None
     ) -> Session:
-        """A new stream of samples at this rate, with hotwords of its own.
+        """Start a stream of samples at this rate, with its own hotwords.
 
         Raises:
             AudioError: for a sample rate out of range.
-            UserError: for hotwords that `with_hotwords` does not take.
+            UserError: for hotwords that `with_hotwords` rejects.
         """
         return self.begin(Session, sample_rate, hotwords)
 
     def begin(self, make: Callable[..., T], sample_rate: int, hotwords: Phrases | None = None) -> T:
-        """Return what `make` returns for the arguments of `Turns`: a session of any kind."""
+        """Return the result of `make`, called with the arguments of `Turns`: a session."""
         phrases = {} if hotwords is None else weighed(hotwords)
         decoding = self.with_hotwords(phrases).decoding
         begin = functools.partial(Stream, self.engine, decoding, sample_rate)
         return make(begin, phrases, self.identity)
 
     def restore(self, data: bytes, key: bytes | None = None) -> Session:
-        """A session that `save` has written, where it was: it goes on as if nothing had happened.
+        """Restore a session that `save` has written; it continues exactly where it was.
 
         Args:
-            data: of a session of a recogniser like this one: the same model, backend, context,
-                search and other options, whatever the process.
-            key: with which it was saved.
+            data: session of a recogniser with the same model, backend, context, search and other
+                options, from any process.
+            key: key with which the session was saved.
 
         Raises:
-            SavedStreamError: for data of another recogniser, or that was changed; with a key, also
-                for data without its tag. Without one, data that somebody made up may give any text.
+            SavedStreamError: for data of another recogniser or changed data; with a key, also for
+                data without the key's tag. Without a key, forged data may produce any text.
         """
         return self.restored(Session, data, key)
 
     def restored(self, make: Callable[..., T], data: bytes, key: bytes | None) -> T:
-        """Restore a session of any kind, as `begin` makes one."""
+        """Restore a session of any kind, made by `make` as in `begin`."""
         theirs, raw, tensors = unpack(data, key)
         if others := differences(theirs, self.identity()):
             raise SavedStreamError(
@@ -291,12 +293,12 @@ class Recognizer:
         return session
 
     def identity(self) -> dict[str, Any]:
-        """The values that must be equal where a saved stream is restored, as JSON.
+        """Return the values that a recogniser must share to restore a saved stream, as JSON.
 
         Raises:
             UserError: for a postprocess whose content cannot be compared.
         """
-        if self._identity is None:  # takes longer than all else of saving a stream
+        if self._identity is None:  # takes longer than the rest of saving a stream
             self._identity = identity(self.engine, self.decoding, self._postprocess)
         return self._identity
 
@@ -307,18 +309,18 @@ class Recognizer:
         hotwords: Phrases | None = None,
         channel: int | None = None,
     ) -> Result:
-        """A whole recording: start, accept everything, finish.
+        """Transcribe a whole recording: start, accept all samples, finish.
 
         Args:
             samples: float32 in [-1, 1] or int16, (n,) or (n, channels); or the path of a file,
-                read piece by piece at its own rate.
-            sample_rate: of `samples`, Hz.
-            hotwords: as `with_hotwords` takes them.
-            channel: number of the channel, from 0; None for the mean of all.
+                read block by block at its own rate.
+            sample_rate: rate of `samples`, Hz.
+            hotwords: phrases, see `with_hotwords`.
+            channel: number of the channel, from 0; None for the mean of all channels.
 
         Raises:
             AudioError: for audio that cannot be used.
-            UserError: for hotwords that cannot be.
+            UserError: for hotwords that cannot be used.
         """
         if isinstance(samples, (str, Path)):
             blocks = audio.mono_blocks(samples, PACKET_SECONDS, channel=channel)
@@ -335,9 +337,9 @@ class Recognizer:
         """Transcribe a whole recording that is read block by block.
 
         Args:
-            blocks: samples as `transcribe` takes them, each with their rate in Hz, as
-                `audio.mono_blocks` yields them.
-            hotwords: as `with_hotwords` takes them.
+            blocks: blocks of samples with their rate in Hz, as `audio.mono_blocks` yields them;
+                see `transcribe` for their types.
+            hotwords: phrases, see `with_hotwords`.
         """
         session = None
         for block, rate in blocks:
@@ -346,13 +348,13 @@ class Recognizer:
         return (session or self.start(hotwords=hotwords)).finish()
 
     def transcribe_batch(self, utterances: Sequence[np.ndarray]) -> list[Result]:
-        """Several short recordings at 16 kHz as rows of one step.
+        """Transcribe several short recordings at 16 kHz as rows of one step.
 
         Args:
-            utterances: each as `Session.accept` takes samples.
+            utterances: samples of each recording, see `Session.accept`.
 
         Raises:
-            AudioError: for samples that cannot be used, with the number of their utterance, from 0.
+            AudioError: for samples that cannot be used; the message has the index of the utterance.
         """
         mono = [numbered(i, samples) for i, samples in enumerate(utterances)]
         if not mono:
@@ -368,7 +370,7 @@ class Recognizer:
         return session.finish()
 
     def frames(self, recordings: Sequence[np.ndarray]) -> list[Tensor]:
-        """Return the head's frames of recordings at 16 kHz, rows of one step: (E, V) of each.
+        """Return the head's frames of recordings at 16 kHz, rows of one step: (E, V) each.
 
         Args:
             recordings: mono, (n,) float32 in [-1, 1].
@@ -382,8 +384,8 @@ class Recognizer:
         return frames_of_rows(engine, feats, lengths, self.search.quiet)
 
     def read(self, frames: Tensor, num_samples: int) -> Result:
-        """The result of a whole recording of so many samples at 16 kHz, from its (E, V): in one
-        pass."""
+        """Return the result of a whole recording of `num_samples` samples at 16 kHz in one pass,
+        from its frames (E, V)."""
         spec = self.engine.spec
         transcript = Transcript(
             self.decoding._replace(second=None), spec.rate.frame_ms, spec.context_name,
@@ -395,7 +397,7 @@ class Recognizer:
 
 
 def numbered(index: int, samples: np.ndarray) -> np.ndarray:
-    """Mono samples of one utterance among several, which an error names."""
+    """Return mono samples of utterance `index`; errors contain the index."""
     try:
         return audio.mono(samples)
     except audio.AudioError as error:

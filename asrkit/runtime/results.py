@@ -1,4 +1,4 @@
-"""What a recogniser answers."""
+"""Results of a recogniser."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -15,28 +15,28 @@ from asrkit.text import Tokenizer, decode
 
 
 class Candidate(NamedTuple):
-    """A text that a search holds possible."""
+    """An entry of the n-best list."""
 
     text: str
-    score: float  # natural logarithm, with all that a language model adds
-    probability: float  # among those of the list
+    score: float  # natural logarithm, including a language model
+    probability: float  # share among the entries of the list
 
 
 class Segment(NamedTuple):
-    """What was said from one endpoint to the next; segments follow each other without a gap."""
+    """The text from one endpoint to the next; segments follow each other without a gap."""
 
     text: str
     words: tuple[Word, ...]
     start: float  # seconds from the start of the stream
     end: float
-    # The likeliest first; greedy search has none. What several token sequences write counts
-    # together here, but `text` is the likeliest sequence's: rarely, it is not the first.
+    # The likeliest entry first; empty for greedy search. An entry joins all token sequences that
+    # write its text, but `text` is that of the likeliest sequence: rarely, it is not the first.
     nbest: tuple[Candidate, ...] = ()
-    context: str = ""  # of the network that the text is from: "640 ms", or "full"
+    context: str = ""  # name of the context of the network that recognised it: "640 ms", "full"
 
 
 class Grown(NamedTuple):
-    """The first items of a list that only grows: the same ones whatever is added to it later."""
+    """The first items of a list that only grows; they stay the same whatever is appended."""
 
     items: list[Any]
     size: int
@@ -46,71 +46,71 @@ class Grown(NamedTuple):
 
 
 class Earlier(NamedTuple):
-    """What a session's streams before this one gave, all of them ended."""
+    """The results of a session's streams before the present one, all of them ended."""
 
     words: Grown
     segments: Grown
-    seconds: float  # of audio
+    seconds: float  # duration of their audio
 
     @classmethod
     def of(cls, segments: Sequence[Segment] = (), seconds: float = 0.0) -> "Earlier":
-        """Of so many seconds with these segments."""
+        """Make the value of `seconds` of audio with these segments."""
         words = [word for segment in segments for word in segment.words]
         return cls(Grown(words, len(words)), Grown([*segments], len(segments)), seconds)
 
     def followed_by(self, result: "Result", seconds: float) -> "Earlier":
-        """With the final result of the next stream, of so many seconds."""
+        """Append the final result of the next stream, of `seconds` of audio."""
         self.words.items.extend(delayed(word, self.seconds) for word in result.words)
         self.segments.items.extend(self.later(segment) for segment in result.segments)
         words, segments = (Grown(each.items, len(each.items)) for each in self[:2])
         return Earlier(words, segments, self.seconds + seconds)
 
     def later(self, segment: Segment) -> Segment:
-        """A segment of the next stream, with its times in the session."""
+        """Return a segment of the next stream, with its times in the session."""
         start, end = (round(at + self.seconds, 3) for at in (segment.start, segment.end))
         words = tuple(delayed(word, self.seconds) for word in segment.words)
         return segment._replace(words=words, start=start, end=end)
 
 
 def delayed(word: Word, seconds: float) -> Word:
-    """A word so much later."""
+    """Return a word that is `seconds` later."""
     start, end = round(word.start + seconds, 3), round(word.end + seconds, 3)
     return word._replace(start=start, end=end)
 
 
 class Update(NamedTuple):
-    """What is new in a result since an earlier one of the same session."""
+    """The difference between a result and an earlier one of the same session."""
 
-    segments: tuple[Segment, ...]  # that ended since
-    words: tuple[Word, ...]  # after the last segment, all of them: they may have changed
-    stable_text: str  # of those words, what no later result takes back
+    segments: tuple[Segment, ...]  # segments that ended since
+    words: tuple[Word, ...]  # all words after the last segment, which may have changed
+    stable_text: str  # text of those words that no later result changes
     is_final: bool
 
     @property
     def text(self) -> str:
-        """Of the words after the last segment."""
+        """Text of the words after the last segment."""
         return joined(self.words)
 
 
 class Result:
-    """What is known of a stream, or of a recording. Never changes.
+    """A result of a stream or of a recording. Never changes.
 
-    The results of a stream share what they have in common, so that one costs what is new in it;
-    text and tuples are made when they are read.
+    The results of a stream share their common parts, so a new result costs only what is new in it.
+    Text and tuples are built when they are read.
 
     Args:
-        text: of all segments, and of what came after them.
-        words: likewise.
+        text: text of all segments, and of the words after them.
+        words: words of all segments, and those after them.
         is_final: whether the stream has ended.
-        segments: those that ended: they cannot change any more.
+        segments: segments that ended and cannot change any more.
     """
 
     _fields = ("text", "words", "is_final", "segments")
     is_final: bool
     _closed: Grown  # words of the segments
-    _open: tuple[Grown, Sequence[Word]]  # words after them
+    _open: tuple[Grown, Sequence[Word]]  # words after the segments
     _segments: Grown
-    _earlier: Earlier | None = None  # whose words and segments come before these
+    _earlier: Earlier | None = None  # results of earlier streams, which come before these
     _stable: Callable[[], str] | None = None  # the stable text of the words after the segments
 
     def __init__(
@@ -125,14 +125,14 @@ class Result:
     def shared(
         cls, closed: Grown, opened: Grown, last: Sequence[Word], is_final: bool, segments: Grown
     ) -> "Result":
-        """A result of a stream, of what others hold as well.
+        """Make a result of a stream from parts that other results share.
 
         Args:
             closed: words of the segments.
-            opened: words after them.
-            last: words after those, of this result alone.
+            opened: words after the segments.
+            last: words after `opened`, which only this result has.
             is_final: whether the stream has ended.
-            segments: those that ended.
+            segments: segments that ended.
         """
         result = cls.__new__(cls)
         vars(result).update(
@@ -141,19 +141,19 @@ class Result:
         return result
 
     def after(self, earlier: Earlier, is_final: bool) -> "Result":
-        """This result of a stream as that of a session with streams before it."""
+        """Turn the result of a stream into that of a session with streams before it."""
         result = Result.shared(self._closed, *self._open, is_final, self._segments)
         vars(result).update(_earlier=earlier, _stable=self._stable)
         return result
 
     @cached_property
     def text(self) -> str:
-        """Of all segments, and of what came after them."""
+        """Text of all segments, and of the words after them."""
         return joined(self.words)
 
     @cached_property
     def words(self) -> tuple[Word, ...]:
-        """Of all segments, and those after them."""
+        """Words of all segments, and those after them."""
         closed = self._closed.read()
         if self._earlier is not None:
             seconds = self._earlier.seconds
@@ -162,11 +162,11 @@ class Result:
 
     @cached_property
     def segments(self) -> tuple[Segment, ...]:
-        """Those that ended: they cannot change any more."""
+        """Segments that ended and cannot change any more."""
         return self._segments_from(0)
 
     def _segments_from(self, first: int) -> tuple[Segment, ...]:
-        """The segments but so many."""
+        """Return the segments without the `first` ones."""
         own, earlier = self._segments, self._earlier
         if earlier is None:
             return tuple(own.items[first : own.size])
@@ -190,8 +190,8 @@ class Result:
 
     @property
     def stable_text(self) -> str:
-        """The beginning of the text that stays as it is, whatever comes: of all segments, and what
-        is certain of the words after them."""
+        """Beginning of the text that no later result changes: the text of all segments, and the
+        stable text of the words after them."""
         closed = " ".join(segment.text for segment in self.segments)
         return " ".join(filter(None, [closed, self._stable_open_text]))
 
@@ -200,9 +200,9 @@ class Result:
         return "" if self._stable is None else self._stable()
 
     def since(self, before: "Result | None") -> Update:
-        """What is new since an earlier result of the same session, or since its start.
+        """Return what changed since an earlier result of the same session, or since its start.
 
-        However long the session is, this costs what is new and what the open segment holds.
+        The cost depends on the new segments and the open segment, not on the length of the session.
         """
         first = 0 if before is None else before._num_segments
         return Update(
@@ -216,7 +216,7 @@ class Result:
 
     @property
     def nbest(self) -> tuple[Candidate, ...]:
-        """The likeliest texts of a final result in one segment; several have theirs each."""
+        """Likeliest texts of a final result with one segment; segments have their own lists."""
         return self.segments[0].nbest if self.is_final and self._num_segments == 1 else ()
 
     def __str__(self) -> str:
@@ -247,21 +247,21 @@ class Result:
         return Result(**(self._asdict() | changes))
 
     def to(self, form: str, id: str = "", duration: float | None = None) -> str:
-        """The words as a file of a format: "srt", "ctm", …, see formats.FORMATS.
+        """Write the words in a file format: "srt", "ctm", …, see formats.FORMATS.
 
         Args:
             form: name of the format.
-            id: of the recording, where the format has a place for it.
-            duration: of the recording in seconds, likewise.
+            id: name of the recording, for formats that contain it.
+            duration: duration of the recording in seconds, for formats that contain it.
 
         Raises:
-            UserError: for a format that is not one.
+            UserError: for an unknown format.
         """
         return formats.write(form, [formats.Recording(self.words, id, duration)])
 
 
 def candidates(ranked: Sequence[Ranked], tokenizer: Tokenizer) -> tuple[Candidate, ...]:
-    """The texts of an n-best list; what several token sequences write counts once."""
+    """Return the texts of an n-best list; token sequences with the same text are joined."""
     scores: dict[str, list[float]] = {}
     for hypothesis, score in ranked:
         scores.setdefault(decode(tokenizer, hypothesis.tokens), []).append(score)

@@ -1,8 +1,8 @@
-"""Writing the value of a stream as bytes, and reading it again: safetensors and JSON, never pickle.
+"""Writing the value of a stream as bytes and reading it: safetensors and JSON, never pickle.
 
-A value is made of NamedTuples, tuples, numbers, texts, arrays and tensors. The annotations are the
-schema by which it is read: what has another type or length is refused. Which numbers and shapes
-are possible is checked by the part of the stream whose value it is, with a ValueError.
+A value consists of NamedTuples, tuples, numbers, texts, arrays and tensors. The annotations are the
+schema for reading: another type or length is rejected. The part of the stream to which a value
+belongs checks numbers and shapes, and raises ValueError.
 """
 
 import hashlib
@@ -22,27 +22,27 @@ from torch import Tensor
 from asrkit.errors import UserError, reason, shown
 from asrkit.runtime.words import AttachedWord, Word
 
-MAGIC = b"asrkit stream 1\n"  # with the version of the format
+MAGIC = b"asrkit stream 1\n"  # includes the version of the format
 JSON = "json"  # name of the tensor whose bytes are the JSON text; the others have numbers
 PRECISIONS = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64)
-LARGEST = 1 << 53  # of whole numbers: 18 000 years of samples
-MOST = 1e8  # of a number in a tensor: samples, features, keys and values are far below
+LARGEST = 1 << 53  # largest whole number: 18 000 years of samples
+MOST = 1e8  # largest number in a tensor: samples, features, keys and values are far below
 
 T = TypeVar("T")
-ATTACHED = "attached"  # after the fields of a word without a space before it
+ATTACHED = "attached"  # marks a word without a space before it, after the word's fields
 
 
 class SavedStreamError(UserError):
-    """A saved stream that cannot be restored; the message says why."""
+    """A saved stream that cannot be restored; the message has the reason."""
 
 
 def pack(value: Any, identity: Mapping[str, Any], key: bytes | None) -> bytes:
-    """A value, and what its recogniser is, as bytes.
+    """Return a value and its recogniser's identity as bytes.
 
     Args:
-        value: of a stream.
-        identity: of the recogniser, JSON.
-        key: with which the bytes are authenticated; without one they have a checksum.
+        value: value of a stream.
+        identity: identity of the recogniser, JSON.
+        key: key that authenticates the bytes; None for a checksum only.
     """
     tensors: dict[str, Tensor] = {}
     text = json.dumps({"identity": identity, "stream": plain(value, tensors)})
@@ -55,13 +55,13 @@ def unpack(data: bytes, key: bytes | None) -> tuple[dict[str, Any], Any, dict[st
     """Return the recogniser's identity and the value that `pack` wrote, and the value's tensors.
 
     Raises:
-        SavedStreamError: for anything else, and for bytes that were written with another key.
+        SavedStreamError: for other bytes, and for bytes that were written with another key.
     """
     if not isinstance(data, bytes | bytearray | memoryview):
-        raise SavedStreamError(f"a saved stream is bytes, got {shown(data)}")
+        raise SavedStreamError(f"a saved stream must be bytes, got {shown(data)}")
     data, start = bytes(data), len(MAGIC) + hashlib.sha256().digest_size
     if not data.startswith(MAGIC):
-        raise SavedStreamError("these bytes are no saved stream, or one of another version")
+        raise SavedStreamError("the bytes are not a saved stream of this version: save it again")
     if not hmac.compare_digest(data[len(MAGIC) : start], tag(data[start:], key)):
         raise SavedStreamError(
             "the saved stream is not authentic: it has changed, or was saved with another key"
@@ -83,18 +83,18 @@ def unpack(data: bytes, key: bytes | None) -> tuple[dict[str, Any], Any, dict[st
 
 
 def tag(data: bytes, key: bytes | None) -> bytes:
-    """HMAC-SHA256 with the key, or with the empty one, which anybody can compute.
+    """Return the HMAC-SHA256 with the key, or with the empty key, which anybody can compute.
 
     Raises:
-        SavedStreamError: for a key that is none.
+        SavedStreamError: for an invalid key.
     """
     if key is not None and (not isinstance(key, bytes) or not key):
-        raise SavedStreamError(f"a key is one byte or more, got {shown(type(key).__name__)}")
+        raise SavedStreamError(f"key must be one byte or more, got {shown(type(key).__name__)}")
     return hmac.digest(key or b"", data, "sha256")
 
 
 def plain(value: Any, tensors: dict[str, Tensor]) -> Any:
-    """A value as JSON has it; tensors and arrays are named, and added to `tensors`."""
+    """Return a value as JSON; tensors and arrays are replaced by names and added to `tensors`."""
     if isinstance(value, np.ndarray):
         value = torch.from_numpy(value)
     if isinstance(value, Tensor):
@@ -110,10 +110,10 @@ def plain(value: Any, tensors: dict[str, Tensor]) -> Any:
 
 
 def read(kind: type[T], value: Any, tensors: Mapping[str, Tensor]) -> T:
-    """The value of this type that `plain` has written.
+    """Return the value of type `kind` that `plain` has written.
 
     Raises:
-        ValueError: if it is of another type, or has a number that is not finite.
+        ValueError: if the value has another type, or contains a number that is not finite.
     """
     found: Any = value
     origin, arguments = get_origin(kind), get_args(kind)
@@ -126,10 +126,10 @@ def read(kind: type[T], value: Any, tensors: Mapping[str, Tensor]) -> T:
         known = isinstance(value, str) and value in tensors
         require(known, f"there is no tensor {shown(value)}")
         found = tensors[value]
-        types = PRECISIONS if kind is Tensor else PRECISIONS[:2]  # those that NumPy has
+        types = PRECISIONS if kind is Tensor else PRECISIONS[:2]  # dtypes that NumPy has
         require(found.dtype in types, f"a tensor is of {found.dtype}")
         require(bool(found.isfinite().all()), "a tensor holds NaN or infinity")
-        if found.is_floating_point() and found.numel():  # or the network would make infinity of it
+        if found.is_floating_point() and found.numel():  # the network would turn it into infinity
             require(float(found.abs().max()) <= MOST, f"a tensor holds a number above {MOST:g}")
         return found if kind is Tensor else found.numpy()
     if kind is Word and isinstance(value, list) and value[-1:] == [ATTACHED]:
@@ -153,6 +153,6 @@ def read(kind: type[T], value: Any, tensors: Mapping[str, Tensor]) -> T:
 
 
 def require(holds: bool, problem: str) -> None:
-    """Raises ValueError with this problem unless the condition holds."""
+    """Raise ValueError with this problem unless the condition holds."""
     if not holds:
         raise ValueError(problem)

@@ -1,4 +1,4 @@
-"""A session that takes its own steps."""
+"""A session that computes its own steps."""
 
 import numpy as np
 
@@ -9,10 +9,10 @@ from asrkit.runtime.turns import Turns
 
 
 class Session(Turns):
-    """A stream of samples, whose result so far is known after each packet.
+    """A stream of samples, whose result so far is available after each packet.
 
-    The result does not depend on how the samples were cut into packets. Samples that cannot be used
-    are rejected before anything has changed. Any other exception, Ctrl-C too, ends the session.
+    The result does not depend on how the samples were split into packets. Unusable samples are
+    rejected before anything changes. Any other exception, also Ctrl-C, ends the session.
     """
 
     def accept(self, samples: np.ndarray) -> Result:
@@ -22,7 +22,7 @@ class Session(Turns):
             samples: float32 in [-1, 1] or int16, (n,) or (n, channels).
 
         Raises:
-            AudioError: for samples that cannot be used; the session is as it was before.
+            AudioError: for samples that cannot be used; the session has not changed.
             RuntimeError: after `finish`, or after another exception.
         """
         self._check_open()
@@ -30,9 +30,9 @@ class Session(Turns):
         return self.result
 
     def commit(self) -> Result:
-        """End the segment here, as `finish` would, and go on as a new stream whose times go on.
+        """End the segment here, as `finish` would, and continue as a new stream; times continue.
 
-        So the text between two commits is that of `Recognizer.transcribe` of the samples between
+        The text between two commits is that of `Recognizer.transcribe` for the samples between
         them. Without samples since the last commit nothing changes.
 
         Raises:
@@ -44,7 +44,7 @@ class Session(Turns):
         return self.result
 
     def finish(self) -> Result:
-        """Return the final result. Nothing has to be appended to flush the last words.
+        """Return the final result. The last words need no extra samples.
 
         Raises:
             RuntimeError: after an exception that ended the session.
@@ -55,7 +55,7 @@ class Session(Turns):
         return self.result
 
     def _step(self) -> None:
-        """Take all steps that are due, in both passes: a batch of one."""
+        """Compute all due steps of both passes: a batch of one."""
         steps = Steps()
         while (stream := self.stream).due or stream.ended_feats:
             with stream.changing():

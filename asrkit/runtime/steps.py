@@ -10,18 +10,18 @@ from asrkit.runtime.stream import Stream
 
 
 class Steps:
-    """Steps of the network, each of one or more streams that are anywhere in their audio.
+    """Steps of the network, each for one or more streams at any place in their audio.
 
     An exception of a stream's search or postprocess ends this stream, as its `error`. An exception
-    of the network is raised, and all streams are as they were before the step.
+    of the network is raised, and no stream has changed.
     """
 
     def __init__(self) -> None:
-        # Streams that took their last step together: their states are views of one state.
+        # Streams that shared their last step: their states are views of one state.
         self._joined: dict[tuple[Stream, ...], EncoderState] = {}
 
     def first_pass(self, rows: Sequence[Stream], sizes: Sequence[int]) -> None:
-        """Take a step over the next feature frames of each stream.
+        """Compute a step over the next feature frames of each stream.
 
         Args:
             rows: streams on one engine.
@@ -29,7 +29,7 @@ class Steps:
         """
         feats = [row.feats(size) for row, size in zip(rows, sizes, strict=True)]
         frames, joined = rows[0].engine.step_of(feats, self._join(rows))
-        self.separate(rows, moving=rows)  # not before: a step that fails leaves all as it was
+        self.separate(rows, moving=rows)  # only now: a failed step must not change any stream
         states = [joined]
         if len(rows) > 1:
             fields = (field.split(1) for field in joined)
@@ -43,10 +43,10 @@ class Steps:
             self.separate(rows)
 
     def second_pass(self, rows: Sequence[Stream]) -> None:
-        """Take a step of the second pass over the first `ended_feats` of each stream.
+        """Compute a step of the second pass over the first `ended_feats` of each stream.
 
         Args:
-            rows: streams whose second pass is on one backend.
+            rows: streams whose second pass has the same backend.
         """
         engine = rows[0].second
         assert engine is not None
@@ -58,10 +58,10 @@ class Steps:
                 row.finalize(frames)
 
     def separate(self, streams: Sequence[Stream], moving: Sequence[Stream] = ()) -> None:
-        """Copy the states of streams that took their last step together with one of `streams`.
+        """Copy the states of streams that shared their last step with one of `streams`.
 
-        A view would keep the states of all in memory as long as the slowest stream. Streams in
-        `moving` are about to get new states.
+        A view would keep the states of all in memory as long as the slowest stream lives. Streams
+        in `moving` are about to get new states and need no copy.
         """
         for rows in [rows for rows in self._joined if not set(rows).isdisjoint(streams)]:
             del self._joined[rows]
@@ -69,7 +69,7 @@ class Steps:
                 row.state = EncoderState(*(each.clone() for each in row.state))
 
     def separate_over(self) -> None:
-        """Separate streams from those that are over."""
+        """Copy the states of running streams that share their last step with ended streams."""
         self.separate([row for rows in self._joined for row in rows if row.over])
 
     def _join(self, rows: Sequence[Stream]) -> EncoderState:
@@ -77,6 +77,6 @@ class Steps:
         if len(rows) == 1:
             return rows[0].state
         joined = self._joined.get(tuple(rows))
-        if joined is not None:  # the same streams as in their last step
+        if joined is not None:  # these streams also shared their last step
             return joined
         return EncoderState(*map(torch.cat, zip(*(row.state for row in rows), strict=True)))

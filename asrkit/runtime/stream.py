@@ -1,4 +1,4 @@
-"""One stream of audio on an engine: its past, what waits for the network, and its result."""
+"""A stream of audio on an engine: its past, the data that waits for the network, its result."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -18,11 +18,11 @@ from asrkit.runtime.transcript import DecodingOptions, Transcript, TranscriptVal
 from asrkit.runtime.vad import SpeechState
 from asrkit.runtime.windows import Windows
 
-MOST_WAITING = 100  # frames whose samples wait: those of a chunk, in long chunks of a second
+MOST_WAITING = 100  # feature frames whose samples may wait: a chunk's, at most a second
 
 
 class StreamValue(NamedTuple):
-    """All of a stream that cannot be derived."""
+    """The stored values of a stream; its other attributes are derived from these."""
 
     packets: np.ndarray
     resampler: audio.ResamplerPast
@@ -39,7 +39,7 @@ class StreamValue(NamedTuple):
 
 
 class Stream:
-    """A stream without the steps of the network, which `Steps` takes for one stream or several.
+    """A stream without the steps of the network, which `Steps` computes for one or more streams.
 
         with stream.changing():
             stream.append(samples)
@@ -49,18 +49,18 @@ class Stream:
                 stream.finalize(frames)  # of a step of the second pass over stream.ended_feats[0]
 
     Args:
-        engine: on which the stream runs.
-        decoding: how the head's frames become text.
-        sample_rate: of the samples to come, Hz.
+        engine: engine of the stream.
+        decoding: options that determine how the head's frames become text.
+        sample_rate: rate of the samples that `append` will receive, Hz.
 
     Attributes:
         state: the network's past.
-        second: what makes the steps of the second pass, if there is one.
-        ended_feats: each (T, F) of a span that waits for the second pass.
+        second: engine of the second pass; None with one pass.
+        ended_feats: features (T, F) of each span that waits for the second pass.
         result: result so far.
-        ended: whether there are no more samples to come.
-        error: what ended the stream before its time, if anything did.
-        over: whether it is final, failed or cancelled.
+        ended: whether no more samples will be appended.
+        error: exception that ended the stream early, or None.
+        over: whether the stream is final, failed or cancelled.
 
     Raises:
         AudioError: for a sample rate out of range.
@@ -72,16 +72,16 @@ class Stream:
         self._resampler = audio.Resampler(sample_rate, dtype=precision)
         self.sample_rate = self._resampler.rate
         self._unresampled = self._resampler.start()
-        self._packets = np.zeros(0, dtype=precision)  # (n,) that wait for the resampler
+        self._packets = np.zeros(0, dtype=precision)  # (n,) samples that wait for the resampler
         self._past = engine.frontend.start(1)  # (1, P)
-        self._samples = self._past[:, :0]  # (1, N) that wait for the frontend
+        self._samples = self._past[:, :0]  # (1, N) samples that wait for the frontend
         self._no_feats = self._past.new_zeros(0, engine.spec.num_mels)
         self._feats = FeatureQueue(self._no_feats, engine.spec.chunk_frames)
-        self._next = 0  # number of the first feature frame that no step has taken
+        self._next = 0  # number of the first feature frame that no step has processed
         self._speech_state: SpeechState | None = None
         if engine.detector is not None:
             self._speech_state = engine.detector.start()
-        # Of encoder frames to come; the first of them may lie before the samples.
+        # Flags for future encoder frames, the first of which may start before the samples.
         self._speech = [False] * -(-engine.spec.rate.lead_frames // engine.spec.rate.factor)
         self._transcript = Transcript(
             decoding, engine.spec.rate.frame_ms, engine.spec.context_name, engine.frontend.lead_ms
@@ -99,7 +99,7 @@ class Stream:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Change the stream. An exception in the block, Ctrl-C too, ends the stream.
+        """Change the stream. An exception in the block, also Ctrl-C, ends the stream.
 
         The input may have been processed only in part.
         """
@@ -111,7 +111,7 @@ class Stream:
             raise
 
     def cancel(self) -> None:
-        """End the stream without a result and drop all data that waits."""
+        """End the stream without a result and drop all waiting data."""
         self.over = self.ended = True
         self._feats.restore(self._no_feats)
         self.ended_feats.clear()
@@ -119,18 +119,18 @@ class Stream:
         self._samples, self._packets = self._past, self._packets[:0].copy()
 
     def finish(self) -> None:
-        """End the stream: no more samples come."""
+        """End the stream: no more samples will be appended."""
         self.append(np.zeros(0, dtype=np.float32), last=True)
 
     def append(self, samples: np.ndarray, last: bool = False) -> None:
-        """Append mono samples: samples at 16 kHz -> frames that wait for the network.
+        """Append mono samples; they become feature frames that wait for the network.
 
-        Small packets are joined until they may complete a chunk: each call has a fixed cost.
+        Small packets are joined until they may complete a chunk, as each call has a fixed cost.
         """
         self._packets = np.concatenate(
             [self._packets, samples], dtype=self._packets.dtype, casting="same_kind"
         )
-        # samples at 16 kHz that all appended ones can give
+        # samples at 16 kHz that all appended ones can become
         most = -(-self._num_appended * audio.SAMPLE_RATE // self.sample_rate)
         if last or self._completes(most - self._unresampled.given):
             self._resample(last)
@@ -141,7 +141,7 @@ class Stream:
             self._finalize()
 
     def _completes(self, more: int) -> bool:
-        """Whether the frames of so many more samples at 16 kHz complete a chunk, or are enough."""
+        """Return whether `more` samples at 16 kHz complete a chunk, or enough frames to process."""
         waiting = self._past.size(1) + self._samples.size(1) + more
         spec = self.engine.spec
         part = (self._pending - spec.ahead_frames) % spec.chunk_frames
@@ -149,7 +149,7 @@ class Stream:
         return (waiting - self.engine.frontend.frame_size) // audio.HOP + 1 >= wanted
 
     def _resample(self, last: bool) -> None:
-        """All packets -> samples at 16 kHz that wait for the frontend."""
+        """Resample all packets to 16 kHz; the result waits for the frontend."""
         samples, self._unresampled = self._resampler.step(self._unresampled, self._packets, last)
         self._packets = self._packets[:0].copy()
         if self.engine.detector is not None and self._speech_state is not None:
@@ -161,7 +161,7 @@ class Stream:
         self._samples = torch.cat([self._samples, new], dim=1)
 
     def _extract(self, last: bool) -> None:
-        """All samples that wait for the frontend -> frames that wait for the network."""
+        """Turn the samples that wait for the frontend into frames that wait for the network."""
         if last:
             self._samples = self._with_end()
         feats, past = self.engine.features(self._samples, self._past)
@@ -170,7 +170,7 @@ class Stream:
         self._feats.append(feats[0])
 
     def _with_end(self) -> Tensor:
-        """The samples that wait for the frontend, and what follows a stream's last one."""
+        """Return the samples that wait for the frontend, and the padding after the last sample."""
         past = self._past.size(1)
         samples = torch.cat([self._past, self._samples], dim=1)
         size = torch.tensor([samples.size(1)], device=samples.device)
@@ -178,8 +178,9 @@ class Stream:
 
     @property
     def due(self) -> int:
-        """Frames that a step can take now: all that whole chunks see, and at the end all of them.
+        """Number of feature frames that a step can process now.
 
+        These are the frames of whole chunks with their right context, or all frames after the end.
         In full context: a window, see `Windows`. 0 if they make no encoder frame.
         """
         spec = self.engine.spec
@@ -195,31 +196,31 @@ class Stream:
 
     @property
     def next_step(self) -> int:
-        """Frames for the next step of a stream that is alone: all that are due.
+        """Number of feature frames for the next step of a single stream: all that are due.
 
-        A state that may be reset after any chunk has to be there after every chunk.
+        If segments reset the encoder, a step is one chunk, so that each chunk has a state.
         """
         return min(self.due, self.engine.spec.step_frames) if self._resets else self.due
 
     @property
     def _pending(self) -> int:
-        """Number of feature frames that no step has taken."""
+        """Number of feature frames that no step has processed."""
         return self._feats.end - self._next
 
     def feats(self, frames: int) -> Tensor:
-        """Return (T, F), T = `frames` of those that wait. They stay until `advance`."""
+        """Return the first `frames` waiting feature frames, (T, F). They stay until `advance`."""
         return self._feats.read(self._next, self._next + frames)
 
     def advance(self, frames: Tensor, state: EncoderState, num_feats: int) -> None:
         """Advance by a step of the network over `num_feats` feature frames.
 
-        Frames that the step saw ahead, and those that the next window sees before its text, stay
+        Frames that are right context of the step, or left context of the next window, are kept
         for the next step.
 
         Args:
-            frames: (E, V) of the head.
-            state: the network's past after them.
-            num_feats: feature frames of the step.
+            frames: (E, V), output of the head.
+            state: the network's past after these frames.
+            num_feats: number of feature frames of the step.
         """
         if self._windows is not None and num_feats < self._pending:
             frames, num_feats = self._window_text(frames, last=False)
@@ -241,7 +242,7 @@ class Stream:
             self._move_on()
 
     def _window_text(self, frames: Tensor, last: bool) -> tuple[Tensor, int]:
-        """The frames of a window's text, and the feature frames that no later window sees."""
+        """Return the frames of a window's text, and the number of feature frames to drop."""
         assert self._windows is not None
         start = self._transcript.frame
         text = self._windows.text(frames, start, last)
@@ -250,7 +251,7 @@ class Stream:
         return text, self.engine.spec.rate.factor * seen
 
     def finalize(self, frames: Tensor) -> None:
-        """Finalize the text of `ended_feats[0]` with its frames of the second pass: (E, V)."""
+        """Finalize the text of `ended_feats[0]` with its frames of the second pass, (E, V)."""
         self.ended_feats.popleft()
         self._transcript.finalize(frames, self._duration)
         self._move_on()
@@ -262,7 +263,7 @@ class Stream:
         self._feats.restore(self._feats.read(start, self._next), start)
 
     def _move_on(self) -> None:
-        """Make the result anew, and read the features of new spans."""
+        """Update the result, and read the features of new spans."""
         factor, transcript = self.engine.spec.rate.factor, self._transcript
         for span, _ in list(transcript.waiting)[len(self.ended_feats) :]:
             ahead = min(self._pending, self.engine.spec.rate.lookahead)
@@ -295,7 +296,7 @@ class Stream:
 
     @property
     def value(self) -> StreamValue:
-        """The value from which a stream on the same engine with the same options goes on."""
+        """Return the value from which `restore` continues a stream with the same options."""
         first = self.engine.spec.rate.factor * self._transcript.spans.first
         return StreamValue(
             self._packets, self._unresampled, self._past, self._samples,
@@ -306,10 +307,10 @@ class Stream:
         )  # fmt: skip
 
     def restore(self, value: StreamValue) -> None:
-        """Go on from a value.
+        """Restore the stream from a value.
 
         Raises:
-            ValueError: if it cannot be that of a stream with these options.
+            ValueError: if the value does not fit a stream with these options.
         """
         self._transcript.restore(value.transcript, self.engine.spec.vocab_size)
         self._check(value)
@@ -329,7 +330,7 @@ class Stream:
         self._move_on()
 
     def _check(self, value: StreamValue) -> None:
-        """Raises ValueError unless the parts of a value fit each other, and this stream."""
+        """Raise ValueError unless the parts of a value fit each other and this stream."""
         spec, given, transcript = self.engine.spec, value.resampler.given, value.transcript
         factor, ahead, frame = spec.rate.factor, spec.rate.lookahead, transcript.frame
         for found, own in zip(value.state, self.state, strict=True):
@@ -376,14 +377,14 @@ class Stream:
 
 
 def fits(found: Tensor, like: Tensor, dim: int) -> bool:
-    """Whether a tensor has this type, and this shape but for the size of one dimension."""
+    """Return whether a tensor has the dtype of `like`, and its shape except for one dimension."""
     same = found.dtype == like.dtype and found.dim() == like.dim()
     return same and found.narrow(dim, 0, 0).shape == like.narrow(dim, 0, 0).shape
 
 
 def duration(num_samples: int) -> float:
-    """Seconds up to the last of some samples at 16 kHz, in whole milliseconds.
+    """Return the duration of samples at 16 kHz in seconds, in whole milliseconds.
 
-    Resampling may add a part of one.
+    Resampling may add a part of a sample.
     """
     return max(0, num_samples - 1) * 1000 // audio.SAMPLE_RATE / 1000

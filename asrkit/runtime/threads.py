@@ -1,7 +1,7 @@
-"""CPU threads of a recogniser: how many torch takes, and what becomes of them after a fork.
+"""CPU threads of a recogniser: how many torch uses, and what happens after a fork.
 
-A small network has products too small to share: its threads wait for each other, and beside other
-work on the machine they wait long. So torch gets one thread for it.
+The products of a small network are too small to share. Its threads would wait for each other, and
+wait long on a busy machine, so torch uses one thread for it.
 """
 
 import multiprocessing
@@ -11,7 +11,7 @@ import torch
 
 from asrkit.errors import UserError, shown, whole_number
 
-SMALL = 10_000_000  # parameters of a network that gains nothing from a second thread
+SMALL = 10_000_000  # parameters of a network below which a second thread does not help
 MOST_THREADS = 1024
 
 
@@ -23,21 +23,21 @@ class _Setting:
 
 
 class _Fork:
-    """Whether the handler is registered, and whether it ran: whether this process was forked."""
+    """Whether the handler is registered, and whether it ran, that is, this process was forked."""
 
     registered = forked = False
 
 
 def set_threads(threads: int | None, parameters: int) -> int:
-    """Set torch's threads for a network on the CPU, in the whole process; the number.
+    """Set and return torch's number of threads for a network on the CPU, in the whole process.
 
     Args:
         threads: number of threads. None: one for a small network and in processes of
-            multiprocessing, which share the cores; else the number that torch had.
+            multiprocessing, which share the cores; otherwise torch's present number.
         parameters: number of the network's parameters.
 
     Raises:
-        UserError: for a number that is not one.
+            UserError: if the number is out of range.
     """
     _remember()
     if threads is not None:
@@ -46,8 +46,8 @@ def set_threads(threads: int | None, parameters: int) -> int:
             raise UserError(f"threads must be 1 to {MOST_THREADS}, got {shown(threads)}")
         if wanted > 1 and _Fork.forked:
             raise UserError(
-                f"threads must be 1 in a forked process, got {wanted}: OpenMP's threads stay in "
-                "its parent; multiprocessing's spawn makes processes that can have more"
+                f"threads must be 1 in a forked process, got {wanted}: OpenMP's threads do not "
+                "survive a fork; use more threads in processes started by multiprocessing's spawn"
             )
     elif parameters < SMALL or _Fork.forked or multiprocessing.parent_process() is not None:
         wanted = 1
@@ -59,10 +59,10 @@ def set_threads(threads: int | None, parameters: int) -> int:
 
 
 def leave_cores(kind: str, threads: int) -> None:
-    """Set torch's threads: one beside ONNX Runtime, which has its own, else this number.
+    """Set torch's threads: one beside ONNX Runtime, which has its own threads, else `threads`.
 
-    Torch's threads stay busy for a while after their work: on two cores a chunk of one stream took
-    ONNX Runtime 30 ms beside two of them, and 12 beside one.
+    Torch's threads stay busy for a while after their work. On two cores ONNX Runtime took 30 ms for
+    a chunk of one stream beside two torch threads, and 12 ms beside one.
     """
     _remember()
     _Setting.own = 1 if kind.startswith("onnx") else threads
@@ -70,15 +70,15 @@ def leave_cores(kind: str, threads: int) -> None:
 
 
 def _remember() -> None:
-    """Remember the number of threads that somebody else set, torch itself at first."""
+    """Remember the number of threads that another module or torch itself set."""
     if torch.get_num_threads() != _Setting.own:
         _Setting.before = torch.get_num_threads()
 
 
 def survive_forks() -> None:
-    """Give torch one thread in every process that is forked from this one from now on.
+    """Set torch to one thread in every process that is forked from this one from now on.
 
-    A forked process has none of its parent's threads, but OpenMP would wait for them for ever.
+    A forked process has none of its parent's threads, but OpenMP would wait for them forever.
     """
     if not _Fork.registered and hasattr(os, "register_at_fork"):
         _Fork.registered = True

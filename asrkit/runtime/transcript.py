@@ -1,9 +1,9 @@
-"""From the frames of one stream to its results, segment by segment.
+"""A stream's transcript: from frames to results, segment by segment.
 
-Frames are those of the network's head, for a search to read: (E, V).
+Frames are the output of the network's head, which a search reads: (E, V).
 
-With a second pass, a segment that has ended waits for its frames in the larger context;
-until they are there, its words are shown as those of the open segment are.
+With a second pass, an ended segment waits for its frames in the larger context. Until they are
+appended, its words are shown like those of the open segment.
 """
 
 import itertools
@@ -32,14 +32,14 @@ from asrkit.text import Tokenizer, decode
 
 
 class DecodingOptions(NamedTuple):
-    """How the head's frames become text.
+    """The options for turning the head's frames into text.
 
     Fields:
-        tokenizer: of the network's labels.
-        search: from frames to a hypothesis.
-        endpointer: where segments end; None for one segment.
-        postprocess: rewrites the text of a segment.
-        second: recognises a segment once more when it has ended; None for one pass.
+        tokenizer: tokenizer of the network's labels.
+        search: search that turns frames into a hypothesis.
+        endpointer: endpointer that ends segments; None for one segment.
+        postprocess: function that rewrites the text of a segment.
+        second: second pass, which recognises each ended segment again; None for one pass.
     """
 
     tokenizer: Tokenizer
@@ -50,19 +50,19 @@ class DecodingOptions(NamedTuple):
 
     @property
     def resets_encoder(self) -> bool:
-        """Whether every segment begins as a new stream does."""
+        """Whether every segment starts as a new stream."""
         return self.endpointer is not None and self.endpointer.reset_encoder
 
 
 class SegmentValue(NamedTuple):
-    """An open segment: its words are derived from the state of its search."""
+    """The stored values of an open segment; its words are derived from the search's state."""
 
     start: int
-    state: Any  # as the search has it
+    state: Any  # state of the search
 
 
 class TranscriptValue(NamedTuple):
-    """All of a transcript that cannot be derived."""
+    """The stored values of a transcript; its other attributes are derived from these."""
 
     segments: tuple[Segment, ...]
     frame: int
@@ -77,14 +77,14 @@ class TranscriptValue(NamedTuple):
 
 
 class OpenSegment:
-    """A segment to which frames are added: its hypothesis, and the words in it.
+    """A segment to which frames are appended: its hypothesis, and its words.
 
     Args:
-        search: from frames to a hypothesis.
-        tokenizer: of the network's labels.
+        search: search that turns frames into a hypothesis.
+        tokenizer: tokenizer of the network's labels.
         frame_ms: milliseconds of an encoder frame.
         start: encoder frames of the stream before the segment.
-        lead_ms: see `WordReader`.
+        lead_ms: milliseconds before the first sample, see `WordReader`.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class OpenSegment:
         return SegmentValue(self._start, savable(self._search).to_value(self._state))
 
     def restore(self, value: SegmentValue, vocab_size: int, frame: int) -> None:
-        """Go on from the value of a segment that ends at this frame so far, see `SegmentValue`."""
+        """Restore the value of a segment whose last frame so far precedes frame `frame`."""
         search = savable(self._search)
         state = read(search.Value, *value.state)
         self._state = search.from_value(state, vocab_size, frame - self._start)
@@ -112,44 +112,44 @@ class OpenSegment:
         return self._search.quiet(frames, self._state)
 
     def partial(self, duration: float) -> tuple[Grown, Sequence[Word]]:
-        """Its words so far: those that are kept as they are, and those after them."""
+        """Return the words so far: those that are stored for good, and those after them."""
         last = self._read.last_words(self._search.partial(self._state), duration)
         return Grown(self._read.closed, len(self._read.closed)), last
 
     def stable_text(self) -> Callable[[], str]:
-        """What computes the beginning of its text that stays as it is, from this state of it."""
+        """Return a function that computes the stable beginning of the present text."""
         search, state, tokenizer = self._search, self._state, self._read.tokenizer
         return lambda: decode(tokenizer, search.stable(state))
 
     def words(self, duration: float) -> list[Word]:
-        """Its words if it ends here, after so many seconds of the stream."""
+        """Return the words if the segment ends here, after `duration` seconds of the stream."""
         return self._read(self._search.best(self._state), duration)
 
     def nbest(self) -> tuple[Candidate, ...]:
-        """Its likeliest texts if it ends here."""
+        """Return the likeliest texts if the segment ends here."""
         return candidates(self._search.nbest(self._state), self._read.tokenizer)
 
 
 def savable(search: Search) -> SavableSearch:
-    """The search, if its states can be saved; UserError if not."""
+    """Return the search if its states can be saved; raise UserError if not."""
     if not isinstance(search, SavableSearch):
         raise UserError(f"a stream with a {type(search).__name__} cannot be saved")
     return search
 
 
 class Transcript:
-    """The text of a stream so far. Where a segment ends, the search begins anew.
+    """The text of a stream so far. At the end of a segment the search starts anew.
 
     Args:
-        decoding: how log-probabilities become text.
+        decoding: options that determine how frames become text.
         frame_ms: milliseconds of an encoder frame.
-        context: name of the context that the frames are from.
-        lead_ms: see `WordReader`.
+        context: name of the context in which the frames were computed.
+        lead_ms: milliseconds before the first sample, see `WordReader`.
 
     Attributes:
-        waiting: spans whose frames in the larger context are still to come, each with
-            the words that the first pass found in the segment that it ends.
-        ended: how many segments the first pass has ended.
+        waiting: spans that wait for their frames in the larger context, each with the words that
+            the first pass found in the segment that ends with it.
+        ended: number of segments that the first pass has ended.
     """
 
     def __init__(
@@ -157,10 +157,10 @@ class Transcript:
     ) -> None:
         self.decoding, self.frame_ms, self.context = decoding, frame_ms, context
         self.lead_ms = lead_ms
-        self.segments: list[Segment] = []  # only added to, as results share it
-        self.closed: list[Word] = []  # words of the segments, likewise
-        self.frame = 0  # encoder frames taken
-        self.start = 0  # of them, before the segment that will be next in `segments`
+        self.segments: list[Segment] = []  # only appended to, because results share it
+        self.closed: list[Word] = []  # words of the segments; only appended to
+        self.frame = 0  # number of encoder frames appended
+        self.start = 0  # first frame of the next item of `segments`
         self.ended, self.finished = 0, False
         self.endpoint: EndpointState | None = None
         if decoding.endpointer is not None:
@@ -176,7 +176,7 @@ class Transcript:
         return OpenSegment(search, self.decoding.tokenizer, self.frame_ms, frame, self.lead_ms)
 
     def seconds(self, frame: int) -> float:
-        """When an encoder frame of the stream begins."""
+        """Return the start of an encoder frame in seconds of the stream."""
         return seconds(frame, self.frame_ms, self.lead_ms)
 
     def append(
@@ -186,8 +186,8 @@ class Transcript:
 
         Args:
             frames: (E, V).
-            duration: seconds of audio so far; the last frame may be longer.
-            speech: whether a detector finds speech in each frame; in none after those given.
+            duration: seconds of audio so far; the last frame may reach further.
+            speech: whether a detector finds speech in each frame; missing frames have none.
         """
         while True:
             quiet = self.quiet(frames, speech)
@@ -227,9 +227,9 @@ class Transcript:
             self.waiting += [(span, ()) for span in self.spans.append(quiet)]
 
     def end_segment(self, duration: float) -> None:
-        """End the open segment here, if there are words in it.
+        """End the open segment here, if it has words.
 
-        Words of which a postprocess leaves nothing are done with, and the segment goes on.
+        If a postprocess leaves none of the words, they are dropped and the segment continues.
         """
         found = self.open.words(min(duration, self.seconds(self.frame)))
         if not found:
@@ -242,7 +242,7 @@ class Transcript:
         self.ended += 1
 
     def add_segment(self, segment: OpenSegment, frame: int, duration: float, context: str) -> None:
-        """A segment that ends before this frame, if there are words in it."""
+        """Append a segment that ends before `frame`, if it has words."""
         end = min(duration, self.seconds(frame))
         words = self.written(segment.words(end))
         if words:
@@ -254,7 +254,7 @@ class Transcript:
             self.start = frame
 
     def finalize(self, frames: Tensor, duration: float = math.inf) -> None:
-        """Append the second pass's frames of the span that waits longest.
+        """Append the second pass's frames of the longest waiting span.
 
         Args:
             frames: (last - first, V) of the span.
@@ -279,14 +279,14 @@ class Transcript:
         )  # fmt: skip
 
     def restore(self, value: TranscriptValue, vocab_size: int) -> None:
-        """Go on from a value, of a stream with the same options.
+        """Restore a value of a stream with the same options.
 
         Raises:
-            ValueError: if it cannot be one.
+            ValueError: if the value is not valid.
         """
         frame, spans, again = value.frame, [span for span, _ in value.waiting], value.again
         require(
-            0 <= value.start <= frame and 0 <= value.open.start <= frame, "a segment begins late"
+            0 <= value.start <= frame and 0 <= value.open.start <= frame, "a segment starts late"
         )
         require((value.endpoint is None) == (self.endpoint is None), "an endpointer is missing")
         require((again is None) == (self.again is None), "a second pass is missing")
@@ -318,7 +318,7 @@ class Transcript:
             self.again.restore(again, vocab_size, first)
 
     def partial(self) -> Result:
-        """What is known so far; final once the stream has ended and no span waits."""
+        """Return the result so far; final if the stream has ended and no span waits."""
         shown = [word for _, words in self.waiting for word in words]
         opened, last = self.open.partial(self.seconds(self.frame))
         if shown or self.decoding.postprocess is not None:
@@ -332,7 +332,7 @@ class Transcript:
         return result
 
     def finish(self, duration: float) -> Result:
-        """The result if the stream ends here, after so many seconds; final if no span waits."""
+        """Return the result if the stream ends after `duration` seconds; final if no span waits."""
         end = self.spans.finish() if self.decoding.second is not None else None
         if self.decoding.second is None:
             self.end_segment(duration)
@@ -344,7 +344,7 @@ class Transcript:
         return self.partial()
 
     def written(self, words: Sequence[Word]) -> tuple[Word, ...]:
-        """The words of a segment, as they are to be read."""
+        """Return the words of a segment after the postprocess."""
         if self.decoding.postprocess is not None and words:
             words = rewritten(words, applied(self.decoding.postprocess, joined(words)))
         return tuple(words)

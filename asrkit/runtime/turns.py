@@ -1,4 +1,4 @@
-"""A session as its turns: a commit ends one stream, and the next begins as new."""
+"""A session as turns: a commit ends one stream and starts the next."""
 
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -16,25 +16,25 @@ PACKET_SECONDS = 30  # longest packet processed at once: bounds memory, not resu
 
 
 class TurnsValue(NamedTuple):
-    """All of a session that cannot be derived."""
+    """The stored values of a session; its other attributes are derived from these."""
 
     sample_rate: int
     hotwords: dict[str, float]
-    segments: tuple[Segment, ...]  # of the turns that are over
-    seconds: float  # of their audio
-    commits: int  # number of these turns
+    segments: tuple[Segment, ...]  # segments of the ended turns
+    seconds: float  # duration of their audio
+    commits: int  # number of ended turns
     turns: tuple[StreamValue, ...]
 
 
 class Turns:
-    """The base of all sessions: the streams between commits, and the result of them all.
+    """Base class of sessions: the streams between commits, and the result of all of them.
 
-    Only the oldest turn that is not over takes steps. Later turns hold audio that waits.
+    Steps only process the oldest turn that is not over. Later turns hold waiting audio.
 
     Args:
         begin: makes the stream of a turn.
-        hotwords: phrases of this session alone, which its streams have already.
-        identity: makes the fingerprint of the recogniser without them, for saving.
+        hotwords: phrases of only this session, which its streams already have.
+        identity: makes the identity of the recogniser without these phrases, for saving.
     """
 
     def __init__(
@@ -45,17 +45,17 @@ class Turns:
     ) -> None:
         self._begin, self._hotwords, self._identity = begin, hotwords, identity
         self._turns = deque([begin()])  # the oldest first
-        self._earlier = Earlier.of()  # results of the turns before them
-        self._commits = 0  # number of the turns before them
+        self._earlier = Earlier.of()  # results of earlier turns
+        self._commits = 0  # number of earlier turns
 
     @property
     def stream(self) -> Stream:
-        """The stream that takes steps now."""
+        """Stream that steps process now."""
         self._follow()
         return self._turns[0]
 
     def _follow(self) -> None:
-        """Keep the results of turns that are over, but for the newest turn."""
+        """Keep the results of turns that are over, except the newest turn."""
         while len(self._turns) > 1 and self._turns[0].over and not self._turns[0].error:
             done = self._turns.popleft()
             self._commits += 1
@@ -63,7 +63,7 @@ class Turns:
 
     @property
     def result(self) -> Result:
-        """The result so far; final after `finish` and all steps.
+        """Result so far; final after `finish` and all steps.
 
         Raises:
             RuntimeError: if the session failed.
@@ -76,7 +76,7 @@ class Turns:
 
     @property
     def error(self) -> BaseException | None:
-        """The exception that ended the session, for example of its search or postprocess."""
+        """Exception that ended the session, for example of its search or postprocess."""
         return next((each.error for each in self._turns if each.error is not None), None)
 
     @property
@@ -92,7 +92,7 @@ class Turns:
 
     @property
     def seconds_waiting(self) -> float:
-        """Seconds of audio that the network could process now."""
+        """Seconds of appended audio that the network could process now."""
         return sum(each.due for each in self._turns) * audio.HOP / audio.SAMPLE_RATE
 
     @property
@@ -101,13 +101,13 @@ class Turns:
         return self._earlier.seconds + self.stream.seconds_processed
 
     def save(self, key: bytes | None = None) -> bytes:
-        """Return the session as bytes, with which `Recognizer.restore` goes on, here or elsewhere.
+        """Return the session as bytes; `Recognizer.restore` continues it in any process.
 
-        Audio that waits for a step is saved, too.
+        The bytes include audio that waits for a step.
 
         Args:
-            key: authenticates the bytes by HMAC-SHA256. They are not encrypted: the text is in
-                them, and features of the latest audio.
+            key: key that authenticates the bytes by HMAC-SHA256. The bytes are not encrypted: they
+                contain the text, and features of the latest audio.
 
         Raises:
             RuntimeError: if the session failed or was cancelled.
@@ -115,7 +115,7 @@ class Turns:
         self._check()
         stream = self.stream
         if stream.over and not stream.result.is_final:
-            raise RuntimeError("this session was cancelled; its data are gone")
+            raise RuntimeError("this session was cancelled and cannot be saved; start another one")
         value = TurnsValue(
             stream.sample_rate, dict(self._hotwords), self._earlier.segments.read(),
             self._earlier.seconds, self._commits, tuple(each.value for each in self._turns),
@@ -123,14 +123,14 @@ class Turns:
         return pack(value, self._identity(), key)
 
     def _restore(self, value: TurnsValue) -> None:
-        """Go on from the value of a session that began as this one.
+        """Restore the value of a session that started like this one.
 
         Raises:
-            ValueError: if the value is not possible.
+            ValueError: if the value is not valid.
         """
-        require(value.seconds >= 0 and value.commits >= 0, "the turns before are less than none")
+        require(value.seconds >= 0 and value.commits >= 0, "the earlier turns have negative sizes")
         require(bool(value.turns), "there is no stream")
-        require(all(each.ended for each in value.turns[:-1]), "two streams go on")
+        require(all(each.ended for each in value.turns[:-1]), "two streams are open")
         self._earlier = Earlier.of(value.segments, value.seconds)
         self._commits = value.commits
         self._turns.clear()
@@ -139,7 +139,7 @@ class Turns:
             self._turns[-1].restore(each)
 
     def _cancel(self) -> None:
-        """End the session without a result and drop all data that waits."""
+        """End the session without a result and drop all waiting data."""
         for each in self._turns:
             each.cancel()
 
@@ -158,10 +158,10 @@ class Turns:
             raise RuntimeError("this session has ended; start another one")
 
     def _append(self, samples: np.ndarray) -> None:
-        """Append mono samples to the newest turn, with the steps of a session that takes its own.
+        """Append mono samples to the newest turn, and compute steps if the session does so.
 
         Args:
-            samples: (n,) as `audio.mono` returns them.
+            samples: (n,), from `audio.mono`.
         """
         newest = self._turns[-1]
         size = PACKET_SECONDS * newest.sample_rate
@@ -171,17 +171,17 @@ class Turns:
             self._step()
 
     def _commit(self) -> None:
-        """Finish the newest turn, if it has any audio, and begin another."""
+        """Finish the newest turn if it has audio, and start another one."""
         if self._turns[-1].seconds:
             self._finish()
             self._turns.append(self._begin())
 
     def _finish(self) -> None:
-        """Finish the newest turn, if it goes on."""
+        """Finish the newest turn if it is open."""
         newest = self._turns[-1]
         if not newest.ended:
             with newest.changing():
                 newest.finish()
 
     def _step(self) -> None:
-        """Take the steps that are due; a `Batcher` takes those of its sessions."""
+        """Compute the due steps; a `Batcher` computes those of its sessions."""

@@ -1,4 +1,4 @@
-"""Whether somebody speaks, by silero-vad: a second opinion on what the network calls a pause."""
+"""Speech detection by silero-vad: confirms the pauses that the network finds."""
 
 import importlib.util
 from pathlib import Path
@@ -11,20 +11,21 @@ from asrkit.audio import SAMPLE_RATE
 from asrkit.errors import UserError
 from asrkit.extras import pip_install
 
-BLOCK, CONTEXT = 512, 64  # samples at 16 kHz that it looks at, and those before them
+BLOCK, CONTEXT = 512, 64  # samples at 16 kHz of a block, and the samples before it that silero sees
 
 
 class SpeechState(NamedTuple):
-    samples: Tensor  # (64 + p,), p samples that fill no block yet after what was before them
+    samples: Tensor  # (64 + p,), the 64 samples before the next block, and its p samples so far
     memory: Tensor  # (2, 1, 128)
-    total: int  # samples taken
-    speech: bool  # whether there was any in the frame that is not complete
+    total: int  # number of samples processed
+    speech: bool  # whether the incomplete frame has speech so far
 
 
 class SpeechDetector:
-    """Speech or none in every encoder frame, from the samples.
+    """A detector of speech in every encoder frame, from the samples.
 
-    Past in, past out. A frame has speech if a block of 32 ms that ends in it has.
+    Each step receives a state and returns the next. A frame has speech if a 32 ms block that ends
+    in the frame has speech.
 
     Args:
         frame_ms: milliseconds of an encoder frame, at least 32.
@@ -35,7 +36,7 @@ class SpeechDetector:
 
     def __init__(self, frame_ms: int) -> None:
         self.frame = frame_ms * SAMPLE_RATE // 1000  # samples of an encoder frame
-        # Found and not imported: the package sets torch's number of threads.
+        # Its path is found without an import: the package would set torch's number of threads.
         package = importlib.util.find_spec("silero_vad")
         if package is None or package.origin is None:
             raise UserError(f"the speech detector needs silero-vad: {pip_install('silero_vad')}")
@@ -43,7 +44,7 @@ class SpeechDetector:
         self.model = torch.jit.load(str(file), "cpu").eval()._model
 
     def start(self) -> SpeechState:
-        """The state of a stream that has not begun."""
+        """Return the state of a stream that has not started."""
         samples, memory = (
             torch.zeros(shape, dtype=torch.float32, device="cpu")
             for shape in ((CONTEXT,), (2, 1, 128))
@@ -51,7 +52,7 @@ class SpeechDetector:
         return SpeechState(samples, memory, 0, False)
 
     def check(self, state: SpeechState, num_samples: int) -> None:
-        """Raises ValueError for what cannot be the state after so many samples."""
+        """Raise ValueError unless this can be the state after `num_samples` samples."""
         waiting = CONTEXT + num_samples % BLOCK
         shapes = [*state.samples.shape], [*state.memory.shape]
         floats = state.samples.dtype == state.memory.dtype == torch.float32
@@ -60,13 +61,13 @@ class SpeechDetector:
 
     @torch.inference_mode()
     def step(self, state: SpeechState, samples: Tensor) -> tuple[SpeechState, list[bool]]:
-        """The state after more samples, and whether there is speech in each frame they complete.
+        """Return the state after more samples, and whether each completed frame has speech.
 
         Args:
             samples: (n,) in [-1, 1] at 16 kHz.
         """
         waiting, memory, total, unfinished = state
-        end = total - (len(waiting) - CONTEXT)  # of the last block
+        end = total - (len(waiting) - CONTEXT)  # end of the last block
         waiting = torch.cat([waiting, samples.float().cpu()])
         done, total = total // self.frame, total + len(samples)
         speech = [unfinished] + [False] * (total // self.frame - done)

@@ -1,8 +1,8 @@
-"""Full context of long recordings: windows, as the network was never trained on more than these.
+"""Full context of long recordings, in windows: networks are not trained on longer ones.
 
-A recording of at most LONGEST_MS is one window. In a longer one the network sees LONGEST_MS at a
-time, and LEFT_MS before it; the text of a window ends in the middle of the longest pause in its
-second half, where the next one begins. Windows depend on the samples alone, not on packets.
+A recording of at most LONGEST_MS is one window. In a longer recording the network sees LONGEST_MS
+at a time, and LEFT_MS before that. The text of a window ends in the middle of the longest pause in
+its second half, where the next text begins. Windows depend only on the samples, not on packets.
 """
 
 import functools
@@ -20,15 +20,15 @@ from asrkit.runtime.second_pass import LEFT_MS, LONGEST_MS, middle_of_pause
 
 logger = logging.getLogger("asrkit")
 
-Quiet = Callable[[Tensor], list[bool]]  # the head's (E, V) -> whether nothing is said in a frame
+Quiet = Callable[[Tensor], list[bool]]  # the head's (E, V) -> whether each frame is a pause
 
 
 class Windows:
     """The windows of a stream in full context, one after another.
 
     Args:
-        rate: how feature frames become encoder frames.
-        quiet: finds the frames in which nothing is said.
+        rate: relation of feature frames to encoder frames.
+        quiet: finds the frames without speech.
     """
 
     def __init__(self, rate: FrameRate, quiet: Quiet) -> None:
@@ -39,15 +39,15 @@ class Windows:
         )
 
     def before(self, start: int) -> int:
-        """Encoder frames that a window sees before its text, which begins at this frame."""
+        """Return the number of encoder frames that a window sees before its text at `start`."""
         return min(self._left, start)
 
     def whole(self, start: int, waiting: int) -> int:
-        """Feature frames of a window whose text begins at this frame; 0 if it is the last.
+        """Return the feature frames of a window whose text begins at `start`; 0 for the last one.
 
         Args:
             start: encoder frames of the stream before the text of the window.
-            waiting: feature frames that are there, from those before the text on.
+            waiting: number of available feature frames, from those before the text on.
         """
         size = self.before(start) + self._longest
         if self._rate.num_frames(waiting) <= size:
@@ -56,7 +56,7 @@ class Windows:
         return self._rate.factor * size + self._rate.lookahead
 
     def text(self, frames: Tensor, start: int, last: bool) -> Tensor:
-        """The frames of a window's text, of all that it sees: (E, V) -> (E', V)."""
+        """Return the frames of a window's text from all frames that it sees: (E, V) -> (E', V)."""
         frames = frames[self.before(start) :]
         if last:
             return frames
@@ -76,17 +76,17 @@ class Windows:
 
 
 def frames_of_rows(engine: Engine, feats: Tensor, lengths: Tensor, quiet: Quiet) -> list[Tensor]:
-    """Return the head's frames (E, V) of whole recordings, which share a step if they can.
+    """Return the head's frames (E, V) of whole recordings, in one step if possible.
 
     Args:
         engine: network in any context.
         feats: (B, T, F).
         lengths: (B,) valid frames.
-        quiet: finds the frames in which nothing is said, where a window may end.
+        quiet: finds the frames without speech, where a window may end.
     """
 
     def in_one_step(feats: Tensor, lengths: Tensor) -> list[Tensor]:
-        ahead = spec.rate.factor * spec.context.right  # only seen: no row has frames there
+        ahead = spec.rate.factor * spec.context.right  # appended: right context is not returned
         feats = functional.pad(feats, (0, 0, 0, ahead))
         return engine.step(feats, lengths, engine.init_state(len(feats)))[0]
 
@@ -105,10 +105,10 @@ def frames_of_rows(engine: Engine, feats: Tensor, lengths: Tensor, quiet: Quiet)
     ]
 
 
-@functools.cache  # once a process
+@functools.cache  # once per process
 def report_windows() -> None:
-    """Report that a recording is too long for one window."""
+    """Log that a recording is too long for one window."""
     logger.warning(
-        "full context: recordings of more than %d s are recognised in pieces of at most %d s that "
+        "full context: recordings of more than %d s are recognised in parts of at most %d s that "
         "end in pauses", LONGEST_MS // 1000, LONGEST_MS // 1000,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Words with their times: read from tokens, rewritten as another text, joined."""
+"""Words with times: read from tokens, mapped to a rewritten text, joined."""
 
 import math
 from collections.abc import Sequence
@@ -8,38 +8,38 @@ from asrkit.search import NOTHING, Hypothesis
 from asrkit.text import Tokenizer
 from asrkit.text.graphemes import divides_units, units
 
-# The first token of a word comes after its start, the last before its end: words are so much
-# longer than their tokens. Of digits in a row with known edges, nine of ten begin at least
-# LEAD before their first token, and half end TRAIL or more after their last.
+# The first token of a word comes after the word's start, and the last before its end, so words are
+# longer than their tokens by LEAD and TRAIL. Measured on sequences of digits with known edges: nine
+# of ten begin at least LEAD before their first token, half end TRAIL or more after their last.
 LEAD, TRAIL = 0.06, 0.04  # seconds
 
-RECENT = 32  # tokens of a hypothesis that are read anew: searches rarely think again of older ones
+RECENT = 32  # tokens of a hypothesis that are read again: searches rarely change older ones
 
 
 class Word(NamedTuple):
-    """A word, or a unit of a script without spaces: a character with what belongs to it."""
+    """A word, or a unit of a script without spaces: a character with its combining marks."""
 
     text: str
     start: float  # seconds from the start of the stream
     end: float
-    confidence: float  # 0 to 1, the product of its tokens'
+    confidence: float  # 0 to 1, product of the tokens' confidences
 
     @property
     def spaced(self) -> bool:
-        """Whether a space comes before it in the text."""
+        """Whether a space precedes the word in the text."""
         return True
 
     def as_json(self) -> dict[str, Any]:
-        """Its fields; `spaced` only where it is false."""
+        """Return the fields as a dict; `spaced` only if it is false."""
         return self._asdict() | ({} if self.spaced else {"spaced": False})
 
     def with_space(self, spaced: bool) -> "Word":
-        """The same word with or without a space before it."""
+        """Return the word with or without a space before it."""
         return (Word if spaced else AttachedWord)(*self)
 
 
 class AttachedWord(Word):
-    """A word without a space before it, in a script that has none."""
+    """A word without a space before it, in a script without spaces."""
 
     __slots__ = ()
 
@@ -49,12 +49,12 @@ class AttachedWord(Word):
 
 
 def joined(words: Sequence[Word]) -> str:
-    """The text of words."""
+    """Return the text of words."""
     return "".join(f" {w.text}" if w.spaced and i else w.text for i, w in enumerate(words))
 
 
 def whole(words: Sequence[Word]) -> list[Word]:
-    """Words as spaces part them: units without a space before them are joined."""
+    """Join units without a space before them, so that only spaces separate words."""
     found: list[Word] = []
     for word in words:
         if word.spaced or not found:
@@ -69,18 +69,18 @@ def whole(words: Sequence[Word]) -> list[Word]:
 
 
 class WordReader:
-    """Timed words of a segment's hypotheses, one after another.
+    """Reads the timed words of a segment's hypotheses, one hypothesis after another.
 
-    In scripts without spaces each label that begins a unit begins a word, with the label's time.
+    In scripts without spaces each label that begins a unit begins a word, at the label's time.
 
-    All but RECENT tokens are read once, unless they change: the time for a partial result does not
-    depend on how long the stream has lasted, nor on how long its words are.
+    All but RECENT tokens are read once, unless the search changes them. So the time for a partial
+    result depends neither on the length of the stream nor on that of its words.
 
     Args:
-        tokenizer: of the tokens.
+        tokenizer: tokenizer of the hypotheses.
         frame_ms: milliseconds of an encoder frame.
         start: encoder frames of the stream before the segment.
-        lead_ms: milliseconds from where the first of them begins to the stream's first sample.
+        lead_ms: milliseconds from the start of the first frame to the stream's first sample.
     """
 
     def __init__(
@@ -89,22 +89,22 @@ class WordReader:
         self.tokenizer, self.frame_ms, self.start = tokenizer, frame_ms, start
         self.lead_ms = lead_ms
         self.closed: list[Word] = []
-        self.end = self.seconds(0)  # of the last closed word's tokens
-        self.last: list[Word] = []  # the word after, which the next token may make longer
-        self.prefix = NOTHING  # the tokens of all of these
+        self.end = self.seconds(0)  # end of the last closed word's tokens
+        self.last: list[Word] = []  # the next word, which the next token may extend
+        self.prefix = NOTHING  # the tokens of all words in `closed`
 
     def __call__(self, hypothesis: Hypothesis, duration: float = math.inf) -> list[Word]:
-        """The words of a hypothesis; `duration`: seconds of audio, which none goes beyond."""
-        last = self.last_words(hypothesis, duration)  # before those that it may close are read
+        """Return the words of a hypothesis; no word ends after `duration` seconds of audio."""
+        last = self.last_words(hypothesis, duration)  # first, because it may add closed words
         return [*self.closed, *last]
 
     def last_words(self, hypothesis: Hypothesis, duration: float = math.inf) -> list[Word]:
-        """Those of its words that are not in `closed`, to which it may add some.
+        """Return the words that are not in `closed`; this call may move some there.
 
-        `closed` only grows; when the search changes one of its words, it is another list.
+        `closed` only grows; if the search changes one of its words, a new list replaces it.
         """
         size = len(self.prefix.tokens)
-        if part(hypothesis, 0, size) != self.prefix:  # the search thought better of it
+        if part(hypothesis, 0, size) != self.prefix:  # the search changed closed words
             self.closed, self.end, self.last = [], self.seconds(0), []
             self.prefix, size = NOTHING, 0
         if len(hypothesis.tokens) - RECENT > size:
@@ -116,7 +116,7 @@ class WordReader:
         return widened(self.read(hypothesis), self.end, duration)
 
     def read(self, hypothesis: Hypothesis) -> list[Word]:
-        """The words after the closed ones, with the times of their tokens."""
+        """Return the words after the closed ones, with the times of their tokens."""
         words, size, piece_of = list(self.last), len(self.prefix.tokens), self.tokenizer.piece
         # Whether the next piece starts a word.
         fresh = not words or piece_of(hypothesis.tokens[size - 1]).endswith(" ")
@@ -129,7 +129,7 @@ class WordReader:
             if fresh or divides_units(words[-1].text, text):
                 times = self.seconds(begin), self.seconds(end)
                 words.append(Word(text, *times, confidence).with_space(fresh))
-            else:  # the word becomes longer
+            else:  # the piece extends the word
                 word = words[-1]
                 words[-1] = word._replace(
                     text=word.text + text,
@@ -140,16 +140,16 @@ class WordReader:
         return words
 
     def seconds(self, frame: int) -> float:
-        """When a frame of the segment begins, from the start of the stream."""
+        """Return the time of a frame of the segment, in seconds from the start of the stream."""
         return seconds(self.start + frame, self.frame_ms, self.lead_ms)
 
 
 def widened(words: Sequence[Word], before: float, duration: float) -> list[Word]:
-    """Words as long as they are said, from their tokens' times; none reaches into another.
+    """Extend words from the times of their tokens to those of speech, without overlap.
 
     Args:
-        words: with the times of their tokens.
-        before: when the tokens of the word before them end.
+        words: words with the times of their tokens.
+        before: end of the tokens of the previous word.
         duration: seconds of audio.
     """
     ends = [before, *(word.end for word in words)]
@@ -162,21 +162,22 @@ def widened(words: Sequence[Word], before: float, duration: float) -> list[Word]
 
 
 def part(hypothesis: Hypothesis, start: int, end: int | None) -> Hypothesis:
-    """Some of the tokens, with all that is known of them."""
+    """Return a range of the tokens with their other fields."""
     tokens, starts, ends, confidences = hypothesis
     return Hypothesis(tokens[start:end], starts[start:end], ends[start:end], confidences[start:end])
 
 
 def seconds(frame: int, frame_ms: int, lead_ms: int = 0) -> float:
-    """When an encoder frame begins, the first of them `lead_ms` before the first sample."""
+    """Return the start of an encoder frame; the first starts `lead_ms` before the first sample."""
     return max(0, frame * frame_ms - lead_ms) / 1000
 
 
 def rewritten(words: Sequence[Word], text: str) -> list[Word]:
-    """The words of a text that was made from these, with their times.
+    """Return the words of a text that was made from these words, with times.
 
-    Words that stayed, and those that took the place of as many others, have their times. Others
-    share the time of what they took the place of, in equal parts; added ones stand in between.
+    Unchanged words, and words that replace an equal number of words, have the times of the old
+    ones. Other words share the time of the words that they replace, in equal parts. Added words
+    are placed in between.
     """
     if text.split() == joined(words).split():
         return list(words)
@@ -200,7 +201,7 @@ def rewritten(words: Sequence[Word], text: str) -> list[Word]:
 
 
 def shared(before: Sequence[Word], after: Sequence[str]) -> list[Word]:
-    """Words in equal parts of the time of others, as sure as the least sure of them."""
+    """Divide the time of words equally among others, with the lowest confidence of the former."""
     if len(before) == len(after) == 1:
         return [before[0]._replace(text=after[0])]
     start, length = before[0].start, before[-1].end - before[0].start
@@ -210,7 +211,7 @@ def shared(before: Sequence[Word], after: Sequence[str]) -> list[Word]:
 
 
 def changes(old: Sequence[str], new: Sequence[str]) -> list[tuple[slice, slice]]:
-    """What took the place of what: parts of both, in order; equal parts too."""
+    """Return the pairs of old and new parts, in order, including equal parts."""
     from difflib import SequenceMatcher
 
     matcher = SequenceMatcher(None, old, new, autojunk=False)

@@ -233,7 +233,7 @@ def test_bad_models(
         (
             "decode",
             ["--endpoint-ms", "40", "--reset", "encoder", "--chunk-ms", "full", "x.wav"],
-            "in full context there is no encoder state to reset",
+            "an endpointer with reset_encoder=True needs a chunk_size, got full context",
         ),
         ("decode", ["--search", "prefix_beam", "--beam", "0", "x.wav"], "--beam: must be a whole"),
         ("decode", ["--endpoint-ms", "soon", "x.wav"], "--endpoint-ms: off, or must be a whole"),

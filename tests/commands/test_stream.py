@@ -233,7 +233,7 @@ def test_the_final_text_is_of_full_context(
     ("options", "told"),
     [
         (["--second-pass", "full"], None),  # nothing is larger, and nothing was asked for
-        (["--second-pass", "640"], "larger context than the first, full; its own is 640 ms"),
+        (["--second-pass", "640"], "larger context than the first pass, full, got 640 ms"),
         (["--second-pass", "off", "--second-search", "greedy"], "has no effect without a second"),
         (["--second-pass", "30"], "--second-pass must be a multiple of 40 ms from 40 to"),
         (["--second-search", "{"], "--second-search must be a kind or YAML"),

@@ -305,7 +305,7 @@ def test_a_second_pass_sees_nothing_ahead() -> None:
         session.accept(packet)
     assert timed(session.finish()) == timed(expected)
     assert len(expected.text) > 5
-    with pytest.raises(ValueError, match="its right context must be 0"):
+    with pytest.raises(ValueError, match="its right_context must be 0"):
         Recognizer(live, tokenizer, GreedySearch(), second_pass=eager(model, Context(16, 16, 3)))
 
 

@@ -394,7 +394,7 @@ def test_options_out_of_range_are_refused_by_name() -> None:
     with pytest.raises(UserError, match="full context"):
         Batcher(full)
     for wrong in (0, True, "3", 1.5, None, float("inf")):
-        message = f"max_rows must be 1 or more, a whole number, got {wrong!r}"
+        message = f"max_rows must be a whole number of at least 1, got {wrong!r}"
         with pytest.raises(UserError, match=re.escape(message)):
             Batcher(recognizer_of(), wrong)  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"sample rate must be .* got '16000'"):

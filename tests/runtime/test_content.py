@@ -220,7 +220,7 @@ def test_a_function_whose_content_cannot_be_read_is_refused() -> None:
         content_of(function)
     said = str(error.value)
     assert "Scaled cannot be compared: " in said
-    assert "cannot pickle '_thread.lock' object; give it an attribute identity" in said
+    assert "cannot pickle '_thread.lock' object; add an attribute identity" in said
     assert said.isprintable()
     first, second = Scaled(threading.Lock()), Scaled(threading.Lock())
     for each, name in ((first, "1"), (second, "2")):

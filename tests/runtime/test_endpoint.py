@@ -118,9 +118,9 @@ def test_speech_without_a_long_pause_has_no_endpoint_by_default() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"pause_ms": 0}, "pause_ms must be 1 or more, a whole number, got 0"),
-        ({"min_segment_ms": -1}, "min_segment_ms must be 0 or more, a whole number, got -1"),
-        ({"max_segment_ms": 0}, "max_segment_ms must be 1 or more, a whole number, got 0"),
+        ({"pause_ms": 0}, "pause_ms must be a whole number of at least 1, got 0"),
+        ({"min_segment_ms": -1}, "min_segment_ms must be a whole number of at least 0, got -1"),
+        ({"max_segment_ms": 0}, "max_segment_ms must be a whole number of at least 1, got 0"),
         ({"pause_ms": True}, "pause_ms must be .* got True"),
         ({"pause_ms": "600"}, "pause_ms must be .* got '600'"),
         ({"pause_ms": None}, "pause_ms must be .* got None"),
@@ -306,7 +306,7 @@ def test_segment_after_a_reset_is_that_of_a_new_stream() -> None:
     shifted = [word.start + resumed / 16000 for word in rest.words]
     assert len(later) > 5
     assert [word.start for word in later[1:]] == pytest.approx(shifted[-len(later) + 1 :])
-    with pytest.raises(ValueError, match="no encoder state to reset"):
+    with pytest.raises(ValueError, match="needs a chunk_size, got full context"):
         recognizer(Endpointer(reset_encoder=True), FULL_CONTEXT)
 
 

@@ -190,7 +190,7 @@ def test_one_file_of_several_recordings() -> None:
     assert write("txt", [one, two]) == "a\n\n"
     assert write("csv", [one, two]).count("id,word") == 1
     for form in (form for form in FORMATS if not FORMATS[form].joins):
-        with pytest.raises(UserError, match=f"a file of {form} holds one recording, not 2"):
+        with pytest.raises(UserError, match=f"a file of {form} holds one recording, got 2"):
             write(form, [one, two])
     with pytest.raises(UserError, match=r"format must be one of txt, jsonl, .*, got 'doc'"):
         write("doc", [one])

@@ -41,7 +41,10 @@ def test_postprocess_is_found_by_name_or_refused() -> None:
         ("speled", r"no postprocess 'speled': write module:function, or a name of: .*spelled"),
         ("nowhere:f", "'nowhere:f': ModuleNotFoundError: No module named 'nowhere'"),
         ("asrkit.text.spelled:f", "'asrkit.text.spelled:f': .*no attribute 'f'"),
-        ("asrkit.text.spelled:DIGITS", "is no function"),
+        (
+            "asrkit.text.spelled:DIGITS",
+            "postprocess must be a function, got 'asrkit.text.spelled:DIGITS'",
+        ),
         (":", "':'"),
         (5, "postprocess must be a function or the name of one, got 5"),
         (["spelled"], r"postprocess must be a function or the name of one, got \['spelled'\]"),

@@ -295,11 +295,11 @@ def test_hotwords_prefer_texts_of_the_last_pass(model: Network) -> None:
     [
         (
             {"chunk_size": 8, "second_pass": 4},
-            "larger context than the first, 320 ms; its own is 160 ms",
+            "larger context than the first pass, 320 ms, got 160 ms",
         ),
-        ({"chunk_size": "full", "second_pass": "full"}, "larger context than the first, full"),
+        ({"chunk_size": "full", "second_pass": "full"}, "larger context than the first pass, full"),
         ({"second_pass": "whole"}, "second_pass must be 1 to 90000 frames or 'full', got 'whole'"),
-        ({"second_search": "greedy"}, "second_search is of a second_pass, and there is none"),
+        ({"second_search": "greedy"}, "second_search needs second_pass"),
         (
             {"second_pass": "full", "second_search": "greedy", "lm": "x.arpa"},
             "search greedy takes no language model",

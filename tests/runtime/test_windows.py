@@ -150,6 +150,6 @@ def test_windows_are_reported_once(file: ModelFile, caplog: pytest.LogCaptureFix
         for _ in range(2):
             recognizer.transcribe(speech(31.0))
     assert caplog.messages == [
-        "full context: recordings of more than 30 s are recognised in pieces of at most 30 s that "
+        "full context: recordings of more than 30 s are recognised in parts of at most 30 s that "
         "end in pauses"
     ]
