@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from asrkit.audio.frontends.base import HOP, WINDOW, Frontend, features
     from asrkit.audio.frontends.kaldi import Fbank
     from asrkit.audio.frontends.registry import KINDS, build_frontend
-else:  # imported when first used: a process that only reads files does without torch
+else:  # imported on first use, so that a process that only reads files needs no torch
     MODULES = {
         "frontends.kaldi": ("Fbank",),
         "frontends.base": ("HOP", "WINDOW", "Frontend", "features"),
@@ -62,5 +62,5 @@ else:  # imported when first used: a process that only reads files does without 
             raise AttributeError(f"module 'asrkit.audio' has no attribute {name!r}")
         named = (module for module, names in MODULES.items() if name in names)
         value = getattr(import_module(f"asrkit.audio.{next(named, 'augment')}"), name)
-        globals()[name] = value  # and not asked for here again
+        globals()[name] = value  # so that this function is not called for it again
         return value

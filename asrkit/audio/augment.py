@@ -12,23 +12,23 @@ from asrkit.audio.frontends.base import NYQUIST, SAMPLE_RATE, Frontend
 from asrkit.audio.resampler import resample
 
 SILENCE_DB = (-110.0, -45.0)  # dBFS, range of the level of a silence's white noise
-DIGITAL_DB = -96.0  # dBFS; below it, samples of 16 bits are 0
+DIGITAL_DB = -96.0  # dBFS; 16-bit samples are 0 below this level
 TELEPHONE_RATE = 8000  # Hz
-MU = 255.0  # of mu-law with 8 bits
+MU = 255.0  # parameter of 8-bit mu-law
 WARP_EDGE = 4800.0  # Hz, above the formants that tell vowels apart
 
 
 class SpecAugment(NamedTuple):
     """SpecAugment (Park et al. 2019): masks over time and frequency, filled with the row's mean.
 
-    A mask's width is uniform from 0 to its limit, its place is uniform. The draws come from the
-    global generator of `random`.
+    The width of a mask is uniform from 0 to its limit, and its place is uniform. The global
+    generator of `random` draws them.
 
     Attributes:
         frequency_masks: number of frequency masks.
-        frequency_bins: mel bins in the widest one.
+        frequency_bins: mel bins in the widest frequency mask.
         time_masks: largest number of time masks.
-        time_frames: feature frames in the longest one.
+        time_frames: feature frames in the longest time mask.
         max_time_share: largest share of an utterance's frames that time masks cover together.
     """
 
@@ -39,9 +39,9 @@ class SpecAugment(NamedTuple):
     max_time_share: float
 
     def __call__(self, feats: Tensor, lengths: Tensor, probability: float) -> Tensor:
-        """A copy of (B, T, F) features; each row is masked, with this probability, within (B,).
+        """Return masked (B, T, F) features; each row is masked with this probability, within (B,).
 
-        The lengths are read: on the CPU they wait for no GPU.
+        Pass lengths on the CPU: reading them from a GPU would wait for it.
         """
         feats = feats.clone()
         for row, length in zip(feats, lengths.tolist(), strict=True):
@@ -57,10 +57,10 @@ class SpecAugment(NamedTuple):
         return feats
 
     def time_limits(self, length: int) -> list[int]:
-        """The largest width of each time mask of `length` frames.
+        """Return the largest width of each time mask for `length` frames.
 
-        Their sum is at most the share of the frames. It is used up by masks of `time_frames` and
-        one of the rest, if there are not more than `time_masks`.
+        The sum is at most `max_time_share` of the frames. It is divided into masks of `time_frames`
+        and a shorter last one, but at most `time_masks`.
         """
         total = int(self.max_time_share * length)
         lefts = range(total, 0, -self.time_frames)
@@ -68,21 +68,21 @@ class SpecAugment(NamedTuple):
 
 
 def draw_masks(size: int, limits: list[int]) -> list[tuple[int, int]]:
-    """Start and end of a mask within `size` for each limit, which its width may reach."""
+    """Draw start and end of a mask within `size` for each limit, the mask's largest width."""
     widths = [random.randint(0, limit) for limit in limits]
     starts = [random.randint(0, size - width) for width in widths]
     return [(start, start + width) for start, width in zip(starts, widths, strict=True)]
 
 
 def mix_noise(samples: np.ndarray, noise: np.ndarray, snr_db: float) -> np.ndarray:
-    """The samples with noise, repeated to their length, at a ratio of their mean squares.
+    """Add noise, repeated to the length of the samples, at a ratio of their mean squares.
 
-    Noise without energy, which no gain can raise to a ratio, changes nothing.
+    Noise without energy, for which no gain reaches the ratio, is not added.
 
     Args:
         samples: (n,).
         noise: (m,) at the same rate.
-        snr_db: ratio of the samples to the noise.
+        snr_db: ratio of the samples to the noise, dB.
     """
     noise = np.resize(noise, samples.shape)
     energy = np.mean(np.square(noise, dtype=np.float64))
@@ -93,9 +93,9 @@ def mix_noise(samples: np.ndarray, noise: np.ndarray, snr_db: float) -> np.ndarr
 
 
 def in_a_room(samples: np.ndarray, room: int, source: int) -> np.ndarray:
-    """(n,) samples at 16 kHz in a synthetic room (Luo and Yu 2022), as loud as they were.
+    """Place (n,) samples at 16 kHz in a synthetic room (Luo and Yu 2022) at the same loudness.
 
-    The room and the place of the source come from these seeds and torch's global generator.
+    Both seeds and torch's global generator determine the room and the place of the source.
     """
     from lhotse.augmentation import FastRandomRIRGenerator, ReverbWithImpulseResponse
 
@@ -106,12 +106,12 @@ def in_a_room(samples: np.ndarray, room: int, source: int) -> np.ndarray:
 
 
 def between_silences(samples: np.ndarray, longest: float, draw: random.Random) -> np.ndarray:
-    """The samples with a silence before and after them: faint white noise, or zeros.
+    """Add a silence before and after the samples: faint white noise, or zeros.
 
     Args:
         samples: (n,) at 16 kHz.
-        longest: seconds; each silence's length is drawn between 0 and this.
-        draw: generator of the lengths, the level and the noise.
+        longest: upper limit of each silence in seconds; the length is uniform from 0.
+        draw: generator for the lengths, the level and the noise.
     """
     counts = [int(draw.uniform(0.0, longest) * SAMPLE_RATE) for _ in range(2)]
     level = draw.uniform(*SILENCE_DB)
@@ -122,13 +122,13 @@ def between_silences(samples: np.ndarray, longest: float, draw: random.Random) -
 
 
 def through_telephone(samples: np.ndarray) -> np.ndarray:
-    """(n,) samples at 16 kHz after a telephone's 8 kHz and 8-bit mu-law (ITU-T G.711)."""
+    """Pass (n,) samples at 16 kHz through a telephone's 8 kHz and 8-bit mu-law (ITU-T G.711)."""
     narrow = torch.from_numpy(resample(samples, SAMPLE_RATE, TELEPHONE_RATE)).clamp(-1.0, 1.0)
     return resample(through_mu_law(narrow).numpy(), TELEPHONE_RATE)
 
 
 def through_mu_law(samples: Tensor) -> Tensor:
-    """Samples from -1 to 1 as 8 bits on the scale of mu-law hold them."""
+    """Quantise samples from -1 to 1 to 8-bit mu-law."""
     log_mu = torch.log1p(torch.tensor(MU))
     compressed = samples.sign() * torch.log1p(MU * samples.abs()) / log_mu
     levels = ((compressed + 1.0) / 2.0 * MU + 0.5).floor()  # 0 to 255
@@ -139,13 +139,14 @@ def through_mu_law(samples: Tensor) -> Tensor:
 def warp_frequencies(feats: Tensor, width: float, frontend: Frontend) -> Tensor:
     """Vocal tract length perturbation (VTLP, Jaitly and Hinton 2013) of (B, T, F) log mels.
 
-    Each row's frequencies are scaled by a factor drawn from [1 - width, 1 + width], and above about
-    4.8 kHz so that the band's end stays where it is. Values between filters are interpolated.
+    Each row's frequencies are scaled by a factor drawn from [1 - width, 1 + width]. Above about
+    4.8 kHz the scale bends, so that the end of the band stays in place. Values between filters are
+    interpolated.
 
     Args:
         feats: (B, T, F) log mels.
-        width: below 1; 0 changes nothing.
-        frontend: whose features they are.
+        width: largest change of the factor, below 1; 0 changes nothing.
+        frontend: frontend that computed the features.
     """
     if width == 0.0:
         return feats
@@ -166,11 +167,11 @@ def warp_frequencies(feats: Tensor, width: float, frontend: Frontend) -> Tensor:
 
 
 def change_gain(feats: Tensor, width: float) -> Tensor:
-    """Each row's log mels shifted as by a gain of the samples, drawn from [-width, width] decibels.
+    """Shift each row's log mels like a gain of the samples, drawn from [-width, width] decibels.
 
     Args:
         feats: (B, T, F) log mels.
-        width: decibels; 0 changes nothing.
+        width: largest gain in decibels; 0 changes nothing.
     """
     if width == 0.0:
         return feats

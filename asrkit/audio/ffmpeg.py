@@ -1,4 +1,4 @@
-"""Audio files that FFmpeg reads, each sample at the time at which a player plays it."""
+"""Audio files that FFmpeg reads; each sample is at the time at which a player plays it."""
 
 import os
 import struct
@@ -24,40 +24,40 @@ if TYPE_CHECKING:
     from av import AudioFrame, AudioStream
     from av.container import InputContainer
 
-# The formats that FFmpeg may read: containers that hold their audio. Playlists name other files,
-# and devices, scripts and protocols are not files at all.
+# The formats that FFmpeg may read: containers of audio. Playlists name other files; devices,
+# scripts and protocols are not files at all.
 CONTAINERS = (
     "aac,ac3,ac4,aiff,amr,amrnb,amrwb,ape,asf,au,avi,caf,dsf,dss,dts,dtshd,dv,eac3,flac,flv,gxf,"
     "iff,ircam,loas,matroska,webm,mov,mp4,m4a,3gp,3g2,mp2,mp3,mpc,mpc8,mpeg,mpegts,mxf,nistsphere,"
     "nut,ogg,oma,qcp,rm,shn,sox,tak,truehd,tta,voc,w64,wav,wtv,wv"
 )
 FROM_ZERO = ("matroska", "mov", "avi", "flv", "asf", "nut", "mxf")  # formats whose times begin at 0
-CLOCKS = ("mpegts", "mpeg")  # formats whose times are of a clock
+CLOCKS = ("mpegts", "mpeg")  # formats whose times are those of a clock
 COUNTED = ("aac",)  # formats without times: FFmpeg counts packets
 STATED = ("flac", "mov", "aiff", "caf", "au", "w64", "asf")  # formats with a length in the header
-XING = (b"Xing", b"Info")  # marks in the first frame of an MP3 that states its length
-MP3_RATES = (44100, 48000, 32000, 0)  # Hz, of MPEG-1; half and a quarter of them in MPEG-2 and 2.5
-MP3_PADDING = 0.25  # seconds of silence that encoders add at most, and players leave out
-LATEST_START = 60.0  # seconds; a recording whose times begin later was cut out of a longer one
+XING = (b"Xing", b"Info")  # marks in the first frame of an MP3 with a stated length
+MP3_RATES = (44100, 48000, 32000, 0)  # Hz, for MPEG-1; MPEG-2 has a half of them, and 2.5 a quarter
+MP3_PADDING = 0.25  # seconds of silence that encoders add at most; players skip it
+LATEST_START = 60.0  # seconds; a recording with a later start was cut from a longer one
 DTYPES = {"u8": "u1", "s16": "i2", "s32": "i4", "s64": "i8", "flt": "f4", "dbl": "f8"}  # of samples
-MAX_FAILURES = 64  # errors in a row after which a container is not read any further
+MAX_FAILURES = 64  # consecutive errors after which reading a container stops
 
 
 class FFmpegFile(AudioFile):
     """An audio track of a file that FFmpeg reads.
 
-    FFmpeg gets an open file and may open nothing itself: it would take the name 12:30.m4a for a
-    protocol, and read the files that a playlist names. Silence stands where the track has no
-    samples: before its start, in holes of its time stamps, for packets that are damaged.
+    FFmpeg receives an open file and cannot open files itself. It would take the name 12:30.m4a for
+    a protocol, and read the files that a playlist names. Missing samples are replaced by silence:
+    before the track's start, in gaps of the time stamps, for damaged packets.
 
     Args:
-        data: the open file, which `close` closes. If it cannot seek, it can be read once.
-        name: the file's name in messages.
+        data: open file, which `close` closes. If it is not seekable, it can be read once.
+        name: name of the file in messages.
         track: number of the audio track, from 0; None for the default one.
-        problems: lines about the file that are known already.
+        problems: lines about the file that are already known.
 
     Raises:
-        AudioError: if FFmpeg does not read it, or it has no such track.
+        AudioError: if FFmpeg cannot read the file, or it has no such track.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class FFmpegFile(AudioFile):
         self._data.close()
 
     def _open(self) -> Iterator[Frame]:
-        """Open the container at its beginning; return the frames of the track."""
+        """Open the container at its start; return the frames of the track."""
         if self._container is not None:
             self._container.close()
             self._data.seek(0)
@@ -107,7 +107,7 @@ class FFmpegFile(AudioFile):
             raise AudioError(f"{self._name} has no audio track, only {kinds or 'a header'}")
         if self._asked is not None and not 0 <= self._asked < len(streams):
             raise AudioError(
-                f"{self._name} has audio tracks 0 to {len(streams) - 1}, not {self._asked}"
+                f"{self._name} has audio tracks 0 to {len(streams) - 1}, got track {self._asked}"
             )
         default = (i for i, each in enumerate(streams) if int(each.disposition) & 1)
         self._track = next(default, 0) if self._asked is None else self._asked
@@ -116,13 +116,13 @@ class FFmpegFile(AudioFile):
             raise AudioError(
                 f"{self._name} has an audio track in a codec that FFmpeg does not know"
             )
-        self._stream.codec_context.thread_count = 1  # so that damage is reported with its packet
-        if self._stream.codec_context.name == "flac":  # whose frames have checksums
+        self._stream.codec_context.thread_count = 1  # so that errors belong to their packets
+        if self._stream.codec_context.name == "flac":  # FLAC frames have checksums
             self._stream.codec_context.options = {"err_detect": "crccheck+explode"}
         return self._decoded()
 
     def _decoded(self) -> Iterator[Frame]:
-        """Decode the track; packets that cannot be decoded, and damage between them, are noted."""
+        """Decode the track; note packets that cannot be decoded, and damage between packets."""
         assert self._container is not None  # for mypy
         packets, failures = self._container.demux(self._stream), 0
         self._ends_damaged = damaged = False
@@ -148,7 +148,7 @@ class FFmpegFile(AudioFile):
             self._packets += packet.size > 0
             self._end = max(self._end, (packet.pos or 0) + packet.size)
             for _, source, text in messages:
-                if source == self._container.format.name:  # the demuxer's own
+                if source == self._container.format.name:  # a message of the demuxer
                     self._note(printable(text.strip()))
             for frame in frames:
                 if frame.samples:
@@ -158,14 +158,14 @@ class FFmpegFile(AudioFile):
             self._note(f"the container cannot be read beyond packet {self._packets}")
 
     def _note(self, message: str) -> None:
-        """Keep FFmpeg's message about a container."""
+        """Keep a message of FFmpeg about the container."""
         if "prematurely" in message:
             self._ends_early = True
         else:
             self._complaint = self._complaint or message
 
     def _placed(self, frames: Iterator[Frame]) -> Generator[np.ndarray, None, None]:
-        """The samples (n, channels) of frames, at the file's rate, and silence between them."""
+        """Yield the samples (n, channels) of frames at the file's rate, and silence in gaps."""
         place = Placement(self._origin(), self._is(CLOCKS), not self._is(COUNTED))
         convert, position = Converter(self.sample_rate, self.num_channels), 0
         at_end = False
@@ -181,41 +181,41 @@ class FFmpegFile(AudioFile):
             rest = convert.rest()
             position, at_end = position + len(rest), True
             yield rest
-        finally:  # also where no more is read
+        finally:  # also if the caller stops early
             self._report(place.holes, position / self.sample_rate, at_end)
 
     def _report(self, holes: float, seconds: float, at_end: bool) -> None:
-        """Note what is missing in so many seconds of the track, and at its end."""
+        """Note what is missing in `seconds` of the track, and at its end."""
         missing = self._stated_seconds() - seconds if at_end else 0.0
         is_cut = missing > (MP3_PADDING if self._is(("mp3",)) else TOLERANCE)
         if is_cut:
             self.cut_off(missing)
         elif at_end and self._ends_early:
-            self.problems.append("is cut off within a packet; used as far as it goes")
+            self.problems.append("is cut off within a packet; the audio before it is used")
         if at_end and self._is(("wav",)) and self._data.seekable():
             self._note_rest()
         if self._damaged > (self._ends_damaged and is_cut):
             self.problems.append(
                 f"is damaged: {self._damaged} of {self._packets} packets ({self._lost:.2f} of "
-                f"{seconds:.2f} s) cannot be decoded and are left silent"
+                f"{seconds:.2f} s) cannot be decoded and are replaced by silence"
             )
         elif self._complaint and not (self._known or is_cut):
             self.problems.append(f"is damaged ({self._complaint}); the parts that decode are used")
         elif holes > TOLERANCE:
             self.problems.append(
-                f"has holes in its time stamps, {holes:.2f} s in all, which are left silent"
+                f"has gaps in its time stamps, {holes:.2f} s in all, which are replaced by silence"
             )
 
     def _note_rest(self) -> None:
-        """Note the bytes of a wav file behind its samples, unless these are chunks."""
+        """Note bytes of a wav file after its samples, unless they are chunks."""
         if more := unread(self._data, self._end):
             self.problems.append(
-                f"holds {more} bytes behind its samples, as of a recorder that did not write its "
-                "length; they are not read"
+                f"holds {more} bytes after its samples, perhaps of a recorder that did not write "
+                "its length; they are not read"
             )
 
     def _origin(self) -> float | None:
-        """The time stamp of the recording's start, seconds; None if its first sample begins it."""
+        """Return the time of the recording's start in seconds; None if its first sample is it."""
         assert self._container is not None  # for mypy
         start = self._container.start_time
         if start is None:
@@ -227,7 +227,7 @@ class FFmpegFile(AudioFile):
         return 0.0 if from_zero else seconds
 
     def _stated_seconds(self) -> float:
-        """The end of the track by the file's header; 0 if it states none."""
+        """Return the end of the track stated by the file's header; 0 if none is."""
         stream, container = self._stream, self._container
         assert container is not None  # for mypy
         if self._is(("mp3",)):
@@ -235,8 +235,8 @@ class FFmpegFile(AudioFile):
         if self._is(("matroska",)) and len(container.streams) == 1 and container.duration:
             return float(container.duration) / 1e6
         if self._is(("caf",)) and stream.codec_context.name.startswith("pcm"):
-            return stream.frames / self.sample_rate  # the duration is that of the bytes there
-        if self._is(("caf",)) and stream.duration:  # whole packets, of which the last may be padded
+            return stream.frames / self.sample_rate  # the duration only counts bytes that exist
+        if self._is(("caf",)) and stream.duration:  # whole packets; the last may be padded
             packet = stream.codec_context.frame_size / self.sample_rate
             return max(0.0, float(stream.duration * (stream.time_base or 0)) - packet)
         if stream.duration is None or not self._is(STATED):
@@ -244,7 +244,7 @@ class FFmpegFile(AudioFile):
         return float((max(0, stream.start_time or 0) + stream.duration) * (stream.time_base or 0))
 
     def _about_tracks(self) -> list[str]:
-        """A line about the tracks that are not read, if there are any."""
+        """Return a line about tracks that are not read, if any."""
         assert self._container is not None  # for mypy
         streams = self._container.streams.audio
         if len(streams) == 1 or self._asked is not None:
@@ -264,10 +264,10 @@ class FFmpegFile(AudioFile):
 
 
 def open_container(data: BinaryIO) -> "InputContainer":
-    """An open file as FFmpeg's container.
+    """Open a container with FFmpeg.
 
     Raises:
-        NotAudioError: if it is not one of CONTAINERS.
+        NotAudioError: if the file is not one of CONTAINERS.
     """
     import av
 
@@ -284,24 +284,24 @@ def open_container(data: BinaryIO) -> "InputContainer":
 
 
 def quiet() -> Any:
-    """A context in which FFmpeg's messages of this thread go to a list of (level, source, text)."""
+    """Return a context that collects FFmpeg's messages of this thread: (level, source, text)."""
     import av.logging
 
     if av.logging.get_level() is None:
-        av.logging.set_level(av.logging.ERROR)  # or there are none
-        av.logging.set_skip_repeated(False)  # which would say "repeated" of the next file
+        av.logging.set_level(av.logging.ERROR)  # the default level reports none
+        av.logging.set_skip_repeated(False)  # otherwise FFmpeg says "repeated" for the next file
     return av.logging.Capture()
 
 
 def described(stream: "AudioStream") -> str:
-    """A track's codec, channels, language and title, for a message."""
+    """Return a track's codec, channels, language and title for a message."""
     names = [str(stream.metadata[key]) for key in ("language", "title") if key in stream.metadata]
     words = [stream.codec_context.name, stream.codec_context.layout.name, *names]
     return shown(" ".join(words), 80)[1:-1]
 
 
 def samples_of(frame: "AudioFrame") -> np.ndarray:
-    """A frame's samples (n, channels) in float32, full scale 1."""
+    """Return a frame's samples (n, channels) in float32, full scale 1."""
     dtype, channels = np.dtype(DTYPES[frame.format.name.rstrip("p")]), frame.layout.nb_channels
     buffers: Any = frame.planes
     planes = [np.frombuffer(plane, dtype) for plane in buffers]
@@ -316,7 +316,7 @@ def samples_of(frame: "AudioFrame") -> np.ndarray:
 
 
 def unread(data: BinaryIO, end: int) -> int:
-    """Count the bytes of a wav file behind its samples, unless all are chunks, as tags are."""
+    """Count the bytes of a wav file after its samples; 0 if all are chunks, such as tags."""
     size, at = data.seek(0, os.SEEK_END), end + end % 2
     while at + 8 <= size:
         data.seek(at)
@@ -328,9 +328,9 @@ def unread(data: BinaryIO, end: int) -> int:
 
 
 def mp3_seconds(data: BinaryIO) -> float | None:
-    """The length that the first frame of an MP3 file states, behind the ID3 tag; None without it.
+    """Return the length stated by the first frame of an MP3, after the ID3 tag; None without it.
 
-    Encoders write the number of frames there, behind the mark Xing (ISO/IEC 11172-3 has no length).
+    Encoders write the number of frames there, after the mark Xing (ISO/IEC 11172-3 has no length).
     """
     data.seek(0)
     head = data.read(10)

@@ -1,4 +1,4 @@
-"""The contract of an open audio file: samples in blocks, and a line for whatever is not read."""
+"""The interface of an open audio file: samples in blocks, and a line for each part not read."""
 
 import io
 import os
@@ -13,17 +13,17 @@ from asrkit.errors import UserError, shown
 
 MIN_RATE, MAX_RATE = 1000, 768000  # Hz
 MAX_CHANNELS = 64
-MAX_SECONDS = 100 * 3600  # of one file; a header with more was written without the length
-TOLERANCE = 0.1  # seconds by which headers and time stamps differ from the samples without a line
+MAX_SECONDS = 100 * 3600  # longest file; a header that states more was written without the length
+TOLERANCE = 0.1  # seconds by which headers and time stamps may differ from samples without a line
 
 
 class FilePart(io.RawIOBase):
-    """A part of a file as a file of its own, for reading.
+    """A part of a file, readable like a whole file.
 
     Args:
-        path: the file.
+        path: path of the file.
         start: first byte of the part.
-        end: byte behind the part.
+        end: end of the part in bytes, exclusive.
     """
 
     def __init__(self, path: Path, start: int, end: int) -> None:
@@ -57,24 +57,24 @@ Source = str | Path | io.BytesIO | FilePart
 
 
 class AudioError(UserError):
-    """Audio that cannot be used; the message names it, the problem, and what would be right."""
+    """Audio that cannot be used; the message has its name, the problem, and what would be right."""
 
 
 class NotAudioError(AudioError):
-    """A file that a reader does not take for audio; the message has the reader's reason only."""
+    """A file that a reader does not recognise as audio; the message is only the reader's reason."""
 
 
 class AudioFile(ABC):
     """An audio file that is open for reading.
 
     Attributes:
-        name: the file's name in messages.
+        name: name of the file in messages.
         sample_rate: Hz.
         num_channels: channels, at most MAX_CHANNELS.
-        num_samples: samples of a channel, where the header counts them exactly; else None, and
-            only reading to the end tells.
-        problems: a line for everything that is not read, without the name. Complete when `blocks`
-            has reached its end.
+        num_samples: samples of a channel if the header counts them exactly; otherwise None, and
+            only reading to the end counts them.
+        problems: a line for each part that is not read, without the name. The list is complete when
+            `blocks` has reached its end.
     """
 
     def __init__(
@@ -82,8 +82,8 @@ class AudioFile(ABC):
     ) -> None:
         if not MIN_RATE <= sample_rate <= MAX_RATE or not 1 <= num_channels <= MAX_CHANNELS:
             raise AudioError(
-                f"{name} has {num_channels} channels at {sample_rate} Hz, not 1 to {MAX_CHANNELS} "
-                f"at {MIN_RATE} to {MAX_RATE} Hz"
+                f"{name} must have 1 to {MAX_CHANNELS} channels at {MIN_RATE} to {MAX_RATE} Hz, "
+                f"got {num_channels} at {sample_rate} Hz"
             )
         self.name, self.sample_rate, self.num_channels = name, sample_rate, num_channels
         self.num_samples = num_samples
@@ -95,11 +95,11 @@ class AudioFile(ABC):
 
         Args:
             size: samples of a channel in a block.
-            first: samples to leave out before the first block.
+            first: samples to skip before the first block.
             count: samples to read; None for the rest of the file.
 
         Raises:
-            AudioError: for a file that cannot be read any further.
+            AudioError: for a file that cannot be read further.
         """
 
     @abstractmethod
@@ -107,27 +107,27 @@ class AudioFile(ABC):
         """Close the file."""
 
     def count(self) -> int:
-        """Return the number of samples of a channel; reads the file if the header lacks it."""
+        """Return the number of samples of a channel; read the file if the header lacks it."""
         if self.num_samples is None:
             self.num_samples = sum(len(block) for block in self.blocks(self.sample_rate))
         return self.num_samples
 
     def cut_off(self, seconds: float) -> None:
-        """Note that the file ends before its header says."""
+        """Note that the file ends before the length stated in its header."""
         self.problems.append(
-            f"is cut off: it ends {seconds:.2f} s before its header says; used as far as it goes"
+            f"is cut off: it ends {seconds:.2f} s before its header says; the audio there is used"
         )
 
 
 def name_of(source: Source) -> str:
-    """A file's name in a message."""
+    """Return a file's name for messages."""
     if isinstance(source, FilePart):
         source = source.path
     return shown(Path(source), 300) if isinstance(source, (str, Path)) else "audio in memory"
 
 
 def bytes_of(source: Source) -> BinaryIO:
-    """The bytes of a file from the first, as an open file."""
+    """Open a file, or bytes in memory, for reading from the first byte."""
     if isinstance(source, (str, Path)):
         return Path(source).open("rb")
     if isinstance(source, FilePart):
@@ -136,7 +136,7 @@ def bytes_of(source: Source) -> BinaryIO:
 
 
 def regrouped(parts: Iterable[np.ndarray], size: int) -> Iterator[np.ndarray]:
-    """Arrays (n, channels) of any lengths as blocks of `size` samples; the last may be shorter."""
+    """Yield arrays (n, channels) of any lengths as blocks of `size` samples and a last rest."""
     waiting: list[np.ndarray] = []
     length = 0
     for part in parts:

@@ -1,4 +1,4 @@
-"""Files that were joined one after another: by cat, by a radio recorder, by a Vorbis server."""
+"""Concatenated files: joined by cat, by a radio recorder, or by a Vorbis server."""
 
 import functools
 import io
@@ -14,22 +14,22 @@ import numpy as np
 from asrkit.audio.file import AudioError, AudioFile, FilePart, Source, bytes_of, name_of, regrouped
 from asrkit.audio.placement import Converter, Frame, part_of
 
-SIGNATURES = {  # by its first four bytes: what stands once in a file, and how far from its start
+SIGNATURES = {  # keys: first four bytes; values: a mark that a file has once, and its offset
     b"fLaC": (b"fLaC\x00\x00\x00\x22", 0), b"RIFF": (b"WAVEfmt ", 8), b"RF64": (b"WAVEds64", 8),
     b"FORM": (b"AIFFCOMM", 8), b".snd": (b".snd\x00\x00", 0), b"caff": (b"caff\x00\x01", 0),
     b"riff": (b"riff\x2e\x91\xcf\x11", 0),
 }  # fmt: skip
 SEARCHED = 1 << 20  # bytes of a file in memory at once
-REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))  # bits of each byte
+REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))  # bytes with reversed bits
 
 
 class Layout(NamedTuple):
     """The parts of a file.
 
     Attributes:
-        starts: first byte of each file that is joined in it, in order; at least one.
-        damage: a line about damaged parts, or None.
-        is_complete: whether the last of them is, as far as the format tells.
+        starts: first byte of each concatenated file, in order; at least one.
+        damage: line about damaged parts, or None.
+        is_complete: whether the last file is complete, as far as the format shows it.
         has_tracks: whether an Ogg file has several streams at the same time.
     """
 
@@ -40,12 +40,12 @@ class Layout(NamedTuple):
 
 
 class JoinedFile(AudioFile):
-    """Files that are joined in one, as one recording at the first one's rate and channels.
+    """Concatenated files as one recording, at the rate and channels of the first one.
 
     Args:
         source: path of the file, or the file in memory.
         starts: first byte of each part.
-        open_part: opens one of them.
+        open_part: function that opens a part.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class JoinedFile(AudioFile):
         yield from regrouped(part_of(self._parts(size), first, count), size)
 
     def close(self) -> None:
-        """Do nothing: a part is closed when it is read."""
+        """Do nothing: parts are closed after reading."""
 
     def _parts(self, size: int) -> Iterator[np.ndarray]:
         convert = Converter(self.sample_rate, self.num_channels)
@@ -95,9 +95,9 @@ class JoinedFile(AudioFile):
 
 
 def layout_of(source: Source) -> Layout:
-    """Look for files that are joined in one, and for damaged pages of Ogg.
+    """Find files that are concatenated in one, and damaged pages of Ogg.
 
-    The answer for a path is kept until the file changes: a corpus may read many parts of it.
+    The result for a path is cached until the file changes: a corpus may read many parts of it.
     """
     if isinstance(source, (str, Path)):
         stat = Path(source).stat()
@@ -113,7 +113,7 @@ def layout_at(path: str, size: int, modified: int) -> Layout:
 
 
 def layout_in(data: BinaryIO) -> Layout:
-    """The layout of an open file."""
+    """Return the layout of an open file."""
     head = data.read(8)
     size = data.seek(0, os.SEEK_END)
     data.seek(0)
@@ -127,7 +127,7 @@ def layout_in(data: BinaryIO) -> Layout:
 
 
 def stated_size(head: bytes) -> int:
-    """The size of a file by its header in RIFF and AIFF; 0 for other formats."""
+    """Return the size of a file stated by its RIFF or AIFF header; 0 for other formats."""
     formats = {b"RIFF": "<I", b"FORM": ">I"}
     if head[:4] not in formats or len(head) < 8:
         return 0
@@ -135,7 +135,7 @@ def stated_size(head: bytes) -> int:
 
 
 def occurrences(data: BinaryIO, signature: bytes) -> Iterator[int]:
-    """Yield the places where the signature of a format stands in a file."""
+    """Yield the places in a file with the signature of a format."""
     before, start = b"", 0
     while block := data.read(SEARCHED):
         searched, at = before + block, -1
@@ -148,9 +148,9 @@ def occurrences(data: BinaryIO, signature: bytes) -> Iterator[int]:
 def ogg_layout(data: BinaryIO) -> Layout:
     """Check an Ogg file (RFC 3533) page by page.
 
-    A page's header has its flags (2 on the first page of a stream, 4 on its last), its stream's
-    serial number, its own number, a checksum and its length. libsndfile leaves out pages whose
-    checksum is wrong, so that the audio behind them comes too early.
+    A page's header has its flags (2 on the first page of a stream, 4 on the last), its stream's
+    serial number, its own number, a checksum and its length. libsndfile skips pages with a wrong
+    checksum, so the audio after them would come too early.
     """
     starts: list[int] = []
     flags, pages, bad, beginnings = 2, 0, 0, 0
@@ -164,7 +164,7 @@ def ogg_layout(data: BinaryIO) -> Layout:
         at, lengths = data.tell() - 27, data.read(head[26])
         body = data.read(sum(lengths))
         if len(lengths) < head[26] or len(body) < sum(lengths):
-            flags = 0  # the file ends here
+            flags = 0  # end of the file
             break
         begins, serial, number = head[5] & 2, head[14:18], int.from_bytes(head[18:22], "little")
         if begins and (not starts or not flags & 2):
@@ -180,7 +180,7 @@ def ogg_layout(data: BinaryIO) -> Layout:
 
 
 def next_page(data: BinaryIO, length: int) -> bool:
-    """Go to the next page behind `length` bytes that are not one; return whether there is one."""
+    """Go to the next page after `length` bytes that are not a page; return whether there is one."""
     data.seek(1 - length, os.SEEK_CUR)
     start = data.tell()
     at = next(occurrences(data, b"OggS"), None)
@@ -190,6 +190,6 @@ def next_page(data: BinaryIO, length: int) -> bool:
 
 
 def ogg_checksum(page: bytes) -> int:
-    """The CRC of an Ogg page: zlib's polynomial, but with the bits in the other order."""
+    """Return the CRC of an Ogg page: zlib's polynomial, but with bits in reverse order."""
     crc = zlib.crc32(page.translate(REVERSED), 0xFFFFFFFF) ^ 0xFFFFFFFF
     return int(f"{crc:032b}"[::-1], 2)

@@ -1,4 +1,4 @@
-"""Microphones, through sounddevice: the input devices, and reading one.
+"""Microphones, through sounddevice: the input devices, and reading from a device.
 
 A callback thread fills a bounded queue.
 """
@@ -16,27 +16,27 @@ from asrkit.audio.file import AudioError
 from asrkit.extras import pip_install
 
 QUEUE_SECONDS = 30.0
-IDLE_SECONDS = 0.25  # without audio, after which an empty packet is given
+IDLE_SECONDS = 0.25  # without audio, after which an empty packet is returned
 NONE = (
-    "this computer has no microphone that PortAudio finds: is one plugged in, "
-    "and may this user and this program use it?"
+    "PortAudio finds no microphone on this computer: check that one is plugged in, "
+    "and that this user and this program may use it"
 )
 
 
 class Device(NamedTuple):
     number: int
     name: str
-    system: str  # ALSA, Core Audio, Windows WASAPI, …: several may list the same device
+    system: str  # ALSA, Core Audio, Windows WASAPI, …; several systems may list the same device
     channels: int
     sample_rate: int  # Hz, the device's default
     is_default: bool
 
 
 def sound_library() -> ModuleType:
-    """The module sounddevice.
+    """Return the module sounddevice.
 
     Raises:
-        AudioError: if sounddevice or PortAudio, which it calls, is not installed.
+        AudioError: if sounddevice or its library PortAudio is not installed.
     """
     try:
         import sounddevice
@@ -49,7 +49,7 @@ def sound_library() -> ModuleType:
 
 
 def input_devices() -> list[Device]:
-    """All devices that record."""
+    """Return all devices that record."""
     sounddevice = sound_library()
     systems = [system["name"] for system in sounddevice.query_hostapis()]
     default = sounddevice.default.device[0]
@@ -64,7 +64,7 @@ def input_devices() -> list[Device]:
 
 
 def find_device(wanted: str | None) -> Device:
-    """The input device of this number or (part of a) name; the default device for None.
+    """Return the input device with this number or (part of a) name; the default one for None.
 
     Raises:
         AudioError: if no device, or more than one, matches; the message lists the devices.
@@ -80,16 +80,16 @@ def find_device(wanted: str | None) -> Device:
         problem = f"no microphone has the number {wanted}"
     else:
         found = by_name(devices, wanted)
-        problem = f"no microphone's name has {wanted!r} in it"
+        problem = f"no microphone's name contains {wanted!r}"
     if len(found) > 1:
-        problem, devices = f"{wanted!r} may be any of {len(found)} microphones: say which", found
+        problem, devices = f"{wanted!r} matches {len(found)} microphones: choose one", found
     if len(found) != 1:
         raise AudioError(f"{problem}\n{device_table(devices)}")
     return found[0]
 
 
 def by_name(devices: list[Device], wanted: str) -> list[Device]:
-    """Devices of exactly this name or "name, system"; if none, those that have it in theirs."""
+    """Return devices of exactly this name or "name, system"; if none, those that contain it."""
     wanted = wanted.casefold()
     names = {device: f"{device.name}, {device.system}".casefold() for device in devices}
     exact = [each for each in devices if wanted in (each.name.casefold(), names[each])]
@@ -97,7 +97,7 @@ def by_name(devices: list[Device], wanted: str) -> list[Device]:
 
 
 def device_table(devices: list[Device]) -> str:
-    """The devices, one a line; the default is marked with *."""
+    """Return a table of the devices, one per line; * marks the default device."""
     if not devices:
         return NONE
     size = max(len("name"), *(len(device.name) for device in devices))
@@ -114,19 +114,19 @@ class Microphone:
     """An iterable of packets of float32 samples (n, 1) from an input device, at its own rate.
 
     Args:
-        device: its number or (part of) its name; None for the default device.
+        device: number or (part of the) name of the device; None for the default one.
         packet_ms: length of a packet.
 
     Attributes:
-        name: of the device.
-        sample_rate: Hz.
+        name: name of the device.
+        sample_rate: rate of the samples, Hz.
         lost: seconds of audio that did not fit into the queue, because packets were read too late.
-        dropped: seconds of audio, at least, that the device or the system lost before the queue.
+        dropped: smallest possible number of seconds that the device or the system dropped.
         stopped: whether `stop` was called.
         gone: whether the device was disconnected.
 
     Raises:
-        AudioError: if there is no such device, it cannot be used, or sounddevice is not installed.
+        AudioError: if the device does not exist or cannot be used, or sounddevice is missing.
     """
 
     def __init__(self, device: str | None, packet_ms: int) -> None:
@@ -180,9 +180,9 @@ class Microphone:
         self._stream.close()
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        """Packets as they arrive, and empty ones (0, 1) while none do.
+        """Yield packets as they arrive, and empty ones (0, 1) in silence of the device.
 
-        Ends after `stop`, or when the device is disconnected, with the packets left in the queue.
+        The iterator ends after `stop`, or when the device is disconnected, once the queue is empty.
         """
         while not self.stopped and self._stream.active:
             try:
@@ -190,7 +190,7 @@ class Microphone:
             except queue.Empty:
                 yield np.zeros((0, 1), dtype=np.float32)
         self.gone = not self.stopped
-        self._stream.stop()  # no more packets are put into the queue
+        self._stream.stop()  # the queue gets no more packets
         while not self._packets.empty():
             yield self._packets.get_nowait()
 
@@ -203,26 +203,26 @@ class LossClock:
     """Detects audio that a device dropped without an error, by comparing its length with the clock.
 
     A late packet is not a loss, because the next ones catch up: only the smallest delay within a
-    few seconds counts. Nor is a delay that grows slowly: the device's clock may run slower than the
-    computer's.
+    few seconds counts. A delay that grows slowly is not a loss either: the device's clock may run
+    slower than the computer's.
     """
 
     WINDOW, JUMP = 3.0, 0.5  # seconds
 
     def __init__(self) -> None:
-        self.start: float | None = None  # when the first packet began
-        self.end = 0.0  # of the window
-        self.accounted = 0.0  # seconds of audio that arrived, or are known to be lost
+        self.start: float | None = None  # start of the first packet
+        self.end = 0.0  # end of the window
+        self.accounted = 0.0  # seconds of audio that arrived or were counted as lost
         self.usual = math.inf  # smallest delay in the last window, seconds
         self.least = math.inf  # smallest delay in this window
 
     def __call__(self, now: float, seconds: float, known: float) -> float:
-        """Seconds of audio found lost when a packet arrives.
+        """Return the seconds of audio found lost when a packet arrives.
 
         Args:
             now: time of arrival, seconds.
             seconds: length of the packet.
-            known: seconds that the device reported as lost before it.
+            known: seconds before the packet that the device reported as lost.
         """
         if self.start is None:
             self.start = now - seconds

@@ -23,15 +23,15 @@ from asrkit.audio.sndfile import SndFile, is_exact, open_sndfile
 
 @contextmanager
 def opened(source: Source, track: int | None = None, ending: str = "") -> Iterator[AudioFile]:
-    """Open a file, which is closed with the block.
+    """Open a file; leaving the block closes it.
 
-    libsndfile reads what it reads exactly, FFmpeg everything else that it plays. A path is always
-    that of a local file, never a URL or a device.
+    libsndfile reads the formats that it reads exactly, FFmpeg all others. A path always names a
+    local file, never a URL or a device.
 
     Args:
         source: path of a file, or a file in memory.
         track: number of the audio track in a container, from 0; None for the default one.
-        ending: ending of the file's own name, such as ".gsm", if its path has another name.
+        ending: extension of the file's own name, such as ".gsm", if its path has another one.
 
     Raises:
         AudioError: for a file that cannot be read.
@@ -48,17 +48,17 @@ def opened(source: Source, track: int | None = None, ending: str = "") -> Iterat
 
 
 def open_audio(source: Source, track: int | None = None, ending: str = "") -> AudioFile:
-    """The open file; the caller closes it.
+    """Open a file; the caller closes it.
 
     Raises:
         AudioError: for a file that cannot be read.
-        OSError: for one that cannot be opened.
+        OSError: for a file that cannot be opened.
     """
     name = name_of(source)
     if isinstance(source, (str, Path)):
         check_path(Path(source), name)
-    if looks_like_mp3(source):  # libmpg123 guesses lengths, and complains on standard error
-        with suppress(AudioError):  # of free formats FFmpeg decodes nothing
+    if looks_like_mp3(source):  # libmpg123 guesses lengths and writes to standard error
+        with suppress(AudioError):  # FFmpeg decodes nothing of free-format files
             return open_ffmpeg(source, name, track)
     layout = layout_of(source)
     if len(layout.starts) > 1 and not track:
@@ -91,7 +91,7 @@ def open_audio(source: Source, track: int | None = None, ending: str = "") -> Au
 
 
 def looks_like_mp3(source: Source) -> bool:
-    """Whether a file begins with an ID3 tag or with the sync word of MPEG audio."""
+    """Return whether a file begins with an ID3 tag or with the sync word of MPEG audio."""
     with bytes_of(source) as data:
         head = data.read(3)
     return head == b"ID3" or (head[:1] == b"\xff" and head[1:2] >= b"\xe0")
@@ -104,7 +104,7 @@ def open_ffmpeg(
 
 
 def check_path(path: Path, name: str) -> None:
-    """Raises AudioError unless this is a file with something in it."""
+    """Raise AudioError unless the path names a file that is not empty."""
     if not path.is_file():
         raise AudioError(f"{name} is not a file" if path.exists() else f"{name} does not exist")
     if path.stat().st_size == 0:

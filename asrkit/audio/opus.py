@@ -1,7 +1,7 @@
-"""Opus for live audio, through PyAV: mono samples to raw packets, and packets to samples.
+"""Opus for live audio, through PyAV: encodes mono samples to raw packets and decodes packets.
 
-A packet is what RFC 6716 calls one, without Ogg or WebM around it. Each has a coder's past in it:
-packets have to be decoded in order, by one decoder.
+A packet is as defined in RFC 6716, without Ogg or WebM. Codec state depends on earlier packets, so
+a single decoder must decode packets in order.
 """
 
 from collections import deque
@@ -13,18 +13,18 @@ import numpy as np
 
 from asrkit.audio.file import AudioError
 
-RATE = 48_000  # Hz, of what is decoded, whatever went into the encoder
+RATE = 48_000  # Hz of decoded samples, for every rate of the encoder's input
 PACKET = 960  # samples at RATE in a packet of the encoder: 20 ms
 LARGEST = 1275 * 48  # bytes: 120 ms in frames of 2.5 ms
 PAST = 25  # packets that a decoder in the middle of a stream decodes first
-PAST_BYTES = 40_000  # of them, half a second at the highest bit rate; padding can make one 61 kB
+PAST_BYTES = 40_000  # limit of these: half a second at the highest bit rate; padding allows 61 kB
 
 
 class OpusEncoder:
-    """A stream of samples as packets of 20 ms; the first 6.5 ms that these decode to are silence.
+    """Encodes samples in packets of 20 ms; the first 6.5 ms of the decoded stream are silence.
 
     Args:
-        sample_rate: of the samples, Hz.
+        sample_rate: rate of the samples, Hz.
     """
 
     def __init__(self, sample_rate: int) -> None:
@@ -37,7 +37,7 @@ class OpusEncoder:
         self.sample_rate = sample_rate
 
     def encode(self, samples: np.ndarray) -> list[bytes]:
-        """The packets that these float32 samples (n,) complete."""
+        """Return the packets that these float32 samples (n,) complete."""
         import av
 
         if not len(samples):
@@ -47,23 +47,23 @@ class OpusEncoder:
         return [bytes(packet) for packet in self._context.encode(frame)]
 
     def finish(self) -> list[bytes]:
-        """The packets with what is left; the last one is filled with silence."""
+        """Return packets with the remaining samples; silence fills the last one."""
         return [bytes(packet) for packet in self._context.encode(None)]
 
     def size(self, packet: bytes) -> int:
-        """Samples that a packet decodes to."""
+        """Return the number of samples that a packet decodes to."""
         return PACKET
 
 
 class OpusDecoder:
-    """A stream of packets as samples.
+    """Decodes packets to samples.
 
-    A coder's past cannot be saved. A decoder that goes on in the middle of a stream decodes the
-    packets before it first: after 80 ms it is near the one that began with the stream (RFC 6716).
+    Codec state cannot be saved. A decoder in the middle of a stream first decodes earlier packets:
+    after 80 ms its output is close to that of a decoder of the whole stream (RFC 6716).
 
     Args:
-        samples: of the stream so far.
-        past: packets before it, from `past` of another decoder.
+        samples: number of samples of the stream so far.
+        past: packets before them, from `past` of another decoder.
     """
 
     def __init__(self, samples: int = 0, past: Sequence[bytes] = ()) -> None:
@@ -71,7 +71,7 @@ class OpusDecoder:
 
         self._context = av.AudioCodecContext.create("libopus", "r")
         self._context.sample_rate, self._context.layout = RATE, "mono"
-        self._latest: deque[tuple[int, bytes]] = deque(maxlen=2 * PAST)  # and the samples with them
+        self._latest: deque[tuple[int, bytes]] = deque(maxlen=2 * PAST)  # with samples so far
         self._samples = 0
         for packet in past:
             self.decode(packet)
@@ -79,22 +79,22 @@ class OpusDecoder:
         self._samples = samples
 
     def past(self, samples: int) -> list[bytes]:
-        """The packets before this sample of the stream, as many as matter."""
+        """Return the packets before this sample of the stream that a new decoder needs."""
         packets = [packet for end, packet in self._latest if end <= samples][-PAST:]
         sizes = accumulate(len(packet) for packet in reversed(packets))
         few = sum(size <= PAST_BYTES for size in sizes)
         return packets[len(packets) - few :]
 
     def decode(self, packet: bytes) -> np.ndarray:
-        """Samples (n,) of the next packet, int16 at 48 kHz; two channels become one.
+        """Return samples (n,) of the next packet, int16 at 48 kHz; two channels are mixed.
 
         Raises:
-            AudioError: if it is no packet.
+            AudioError: if the bytes are not a packet.
         """
         import av
 
         if not 1 <= len(packet) <= LARGEST:
-            raise AudioError(f"an Opus packet has 1 to {LARGEST} bytes, not {len(packet)}")
+            raise AudioError(f"an Opus packet must have 1 to {LARGEST} bytes, got {len(packet)}")
         try:
             frames = self._context.decode(av.Packet(packet))
         except av.FFmpegError:

@@ -1,4 +1,4 @@
-"""Reading a pipe while it is written: raw 16-bit samples, WAV of them, or what FFmpeg reads."""
+"""Reading a pipe while it is written: raw 16-bit samples, 16-bit WAV, or a format of FFmpeg."""
 
 import struct
 from collections.abc import Callable, Iterator
@@ -17,15 +17,15 @@ CONTAINERS = {
 }  # fmt: skip
 PCM, EXTENSIBLE = 1, 0xFFFE  # format tags of WAV
 UNKNOWN_SIZE = (0, 0xFFFFFFFF)  # sizes of the data chunk if its writer could not seek back
-PROBED = 8192  # bytes that are read before samples are told from MPEG audio, a quarter of a second
-FRAMES = 3  # frames of MPEG audio in a row that are no chance
-PACKET_BYTES = 188  # of MPEG-TS
-MP3_KBITS = {  # bit rates of layer III by their index, in MPEG-1 and in MPEG-2 and 2.5
+PROBED = 8192  # bytes that are read to tell samples from MPEG audio: a quarter of a second
+FRAMES = 3  # consecutive frames of MPEG audio that are not a coincidence
+PACKET_BYTES = 188  # size of a packet of MPEG-TS
+MP3_KBITS = {  # bit rates of layer III by index, for MPEG-1, and for MPEG-2 and 2.5
     True: (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 0),
     False: (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160, 0),
 }
-MP3_RATES = (44100, 48000, 32000, 0)  # Hz, in MPEG-1
-MAX_CHUNK = 1 << 24  # bytes of any other chunk: tags, a picture
+MP3_RATES = (44100, 48000, 32000, 0)  # Hz, for MPEG-1
+MAX_CHUNK = 1 << 24  # bytes of chunks that are skipped: tags, a picture
 ADVICE = (
     "asrkit stream FILE reads files of all formats; a pipe may hold raw 16-bit samples or 16-bit "
     "WAV, as ffmpeg -i FILE -f s16le -ac 1 -ar 16000 - writes them"
@@ -37,24 +37,24 @@ class PCMFormat(NamedTuple):
 
     sample_rate: int  # Hz
     num_channels: int
-    num_bytes: int | None  # None: until the end of the stream
+    num_bytes: int | None  # None: to the end of the stream
 
 
 def piped(
     file: BinaryIO, packet_ms: int, sample_rate: int | None = None
 ) -> tuple[int, Iterator[np.ndarray]]:
-    """The sample rate in Hz of a pipe, and its packets (n, channels) of int16 samples.
+    """Return the sample rate of a pipe in Hz, and its packets (n, channels) of int16 samples.
 
-    What FFmpeg reads from a pipe has packets (n,) of float32 samples, mixed down.
+    For formats that FFmpeg reads, packets are (n,) float32 samples, mixed to mono.
 
     Args:
-        file: raw little-endian mono samples, a WAV file, or a file in another format; it need not
-            be seekable. An incomplete sample at its end is dropped.
+        file: raw little-endian mono samples, a WAV file, or a file in another format. It need not
+            be seekable. An incomplete sample at the end is dropped.
         packet_ms: length of a packet.
-        sample_rate: of raw samples; 16 kHz if None.
+        sample_rate: rate of raw samples; 16 kHz if None.
 
     Raises:
-        AudioError: for a format that cannot be read from a pipe, or a header that is damaged.
+        AudioError: for a format that cannot be read from a pipe, or a damaged header.
     """
     head = file.read(12)
     if head[:4] == b"RIFF" and head[8:] == b"WAVE":
@@ -70,11 +70,11 @@ def piped(
 
 
 class Pipe:
-    """An open file whose first bytes were read already; it cannot seek.
+    """An open file whose first bytes were already read; it is not seekable.
 
     Args:
-        head: these bytes.
-        file: the rest.
+        head: bytes that were read.
+        file: file at the next byte.
     """
 
     def __init__(self, head: bytes, file: BinaryIO) -> None:
@@ -88,11 +88,11 @@ class Pipe:
         return False
 
     def close(self) -> None:
-        """Leave the pipe open: its owner closes it."""
+        """Keep the pipe open: its owner closes it."""
 
 
 def decoded(pipe: Pipe, name: str, packet_ms: int) -> tuple[int, Iterator[np.ndarray]]:
-    """The rate and the mono packets of a pipe in a format of FFmpeg.
+    """Return the rate and the mono packets of a pipe in a format of FFmpeg.
 
     Raises:
         AudioError: if FFmpeg cannot read it from a pipe.
@@ -113,7 +113,7 @@ def decoded(pipe: Pipe, name: str, packet_ms: int) -> tuple[int, Iterator[np.nda
 
 
 def packets(read: Callable[[int], bytes], form: PCMFormat, packet_ms: int) -> Iterator[np.ndarray]:
-    """Packets of int16 samples (n, channels) from a function that reads so many bytes."""
+    """Yield packets of int16 samples (n, channels), from a function that reads n bytes."""
     frame = 2 * form.num_channels
     size, left = max(1, form.sample_rate * packet_ms // 1000) * frame, form.num_bytes
     while data := read(size if left is None else min(size, left)):
@@ -123,7 +123,7 @@ def packets(read: Callable[[int], bytes], form: PCMFormat, packet_ms: int) -> It
 
 
 def wav_format(file: BinaryIO) -> PCMFormat:
-    """The format by a WAV header, read from its byte 12 up to the first sample.
+    """Read a WAV header from its byte 12 up to the first sample, and return its format.
 
     Raises:
         AudioError: for samples that are not 16-bit PCM, or a damaged header.
@@ -149,12 +149,12 @@ def wav_format(file: BinaryIO) -> PCMFormat:
 
 
 def may_be_mpeg(head: bytes) -> bool:
-    """Whether these may be the first bytes of MP3, AAC or MPEG-TS; samples may be equal to them."""
+    """Return whether these may be the first bytes of MP3, AAC or MPEG-TS; samples may match too."""
     return head[:1] == b"G" or (head[:1] == b"\xff" and head[1:2] >= b"\xe0")
 
 
 def container_of(head: bytes) -> str | None:
-    """The name of the audio format of which these are the first bytes; None for samples."""
+    """Return the name of the audio format that begins with these bytes; None for samples."""
     if head[4:8] == b"ftyp":
         return "MP4"
     for magic, name in CONTAINERS.items():
@@ -173,7 +173,7 @@ def container_of(head: bytes) -> str | None:
 
 
 def mp3_frame_bytes(head: bytes) -> int:
-    """The length of a frame of MPEG audio, layer III, by its header; 0 if it is not one."""
+    """Return the length of an MPEG audio frame, layer III, by its header; 0 for other bytes."""
     if head[0] != 0xFF or head[1] & 0xE6 != 0xE2 or head[1] >> 3 & 3 == 1:
         return 0
     is_mpeg1 = head[1] >> 3 & 3 == 3
@@ -183,7 +183,7 @@ def mp3_frame_bytes(head: bytes) -> int:
 
 
 def aac_frame_bytes(head: bytes) -> int:
-    """The length of a frame of AAC in ADTS by its header; 0 if it is not one."""
+    """Return the length of an AAC frame in ADTS by its header; 0 for other bytes."""
     if head[0] != 0xFF or head[1] & 0xF6 != 0xF0:
         return 0
     size = (head[3] & 3) << 11 | head[4] << 3 | head[5] >> 5

@@ -1,4 +1,4 @@
-"""Frames of a container on one line of time, at one sample rate and number of channels."""
+"""Frames of a container on one time line, at one sample rate and number of channels."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -8,9 +8,9 @@ import numpy as np
 from asrkit.audio.file import TOLERANCE
 from asrkit.audio.resampler import Resampler, ResamplerPast
 
-CLOCK_JUMP = 10.0  # seconds; a clock that jumps further was set, and nothing is missing
-STEP_BACK = 1.0  # seconds; when times step back further, another recording begins
-ROUNDING = 0.005  # seconds, of time stamps
+CLOCK_JUMP = 10.0  # seconds; a clock that jumps further was adjusted, and nothing is missing
+STEP_BACK = 1.0  # seconds; times that step back further begin another recording
+ROUNDING = 0.005  # seconds, accuracy of time stamps
 ZEROS = 1 << 20  # samples × channels of silence in a block
 
 
@@ -24,13 +24,13 @@ class Frame(NamedTuple):
 
 
 class Placement:
-    """The silence that stands before each frame, so that it is read at the time at which it plays.
+    """Computes the silence before each frame, so that each frame is at the time of its playback.
 
     Args:
         origin: time of the recording's start, seconds; None if the first frame begins it.
-        is_clock: whether the times are of a clock, which may be set while it runs.
-        has_times: whether the format has time stamps. Those that FFmpeg counts for other formats
-            are wrong behind a change of rate, and only show where packets were lost.
+        is_clock: whether the times are those of a clock, which may be adjusted while it runs.
+        has_times: whether the format has time stamps. For other formats FFmpeg counts times, which
+            are wrong after a change of rate and only show where packets were lost.
 
     Attributes:
         holes: seconds of silence between frames so far.
@@ -45,7 +45,7 @@ class Placement:
 
         Args:
             frame: the next frame.
-            position: seconds of audio before it, silence included.
+            position: seconds of audio before it, including silence.
         """
         first, self.begun = not self.begun, True
         if frame.time is None:
@@ -66,7 +66,7 @@ class Placement:
 
 
 class Converter:
-    """Frames of any rate and number of channels in those of the first frame.
+    """Converts frames of any rate and number of channels to those of the first frame.
 
     Rate and channels may change within joined files, and within broadcasts.
     """
@@ -74,7 +74,7 @@ class Converter:
     def __init__(self, sample_rate: int, num_channels: int) -> None:
         self.sample_rate, self.num_channels = sample_rate, num_channels
         self._resampler: Resampler | None = None  # None: at the right rate already
-        self._pasts: list[ResamplerPast] = []  # of each channel
+        self._pasts: list[ResamplerPast] = []  # past of each channel
 
     def __call__(self, frame: Frame) -> Iterator[np.ndarray]:
         """Yield the samples (n, channels) that a frame completes."""
@@ -91,7 +91,7 @@ class Converter:
         yield self._step(samples)
 
     def rest(self) -> np.ndarray:
-        """Return the samples (n, channels) that waited for more of the same rate."""
+        """Return the samples (n, channels) that waited for more samples of the same rate."""
         samples = self._step(np.zeros((0, self.num_channels), np.float32), last=True)
         self._resampler = None
         return samples
@@ -118,7 +118,7 @@ def silence(num_samples: int, num_channels: int) -> Iterator[np.ndarray]:
 def part_of(blocks: Iterator[np.ndarray], first: int, count: int | None) -> Iterator[np.ndarray]:
     """Yield `count` samples of blocks (n, channels), without those before `first`.
 
-    If the part ends where the blocks do, the blocks' iterator is exhausted too.
+    If the part ends at the end of the blocks, their iterator is exhausted too.
     """
     for block in blocks:
         if first >= len(block):

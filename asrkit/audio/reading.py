@@ -1,4 +1,4 @@
-"""Reading audio: whole or in blocks, with its channels or mixed, at its own rate or at 16 kHz."""
+"""Reading audio: whole or in blocks, all channels or mixed, at its own rate or at 16 kHz."""
 
 import logging
 import math
@@ -14,8 +14,8 @@ from asrkit.audio.resampler import Resampler
 
 logger = logging.getLogger(__name__)
 
-LOUDEST = 100.0  # largest float sample: 40 dB above full scale, more than any mix or recorder has
-MAX_VALUES = 2**28  # samples × channels that are read at once, 1 GiB
+LOUDEST = 100.0  # largest float sample: 40 dB above full scale, more than mixes or recorders reach
+MAX_VALUES = 2**28  # samples × channels in one read, 1 GiB
 BLOCK_VALUES = 2**22  # samples × channels in a block
 CANCELLED_DB = -12.0  # `mix_db` below which channels cancel each other out
 
@@ -49,7 +49,7 @@ def read(
 
     Args:
         path: audio file to read, or a file in memory.
-        start: seconds.
+        start: start of the part in seconds.
         duration: seconds; None for the rest of the file.
         track: number of the audio track in a container, from 0; None for the default one.
 
@@ -71,11 +71,11 @@ def read(
 
 
 def refuse_too_many(num_samples: float, num_channels: int) -> None:
-    """Raises AudioError for more samples than fit into memory."""
+    """Raise AudioError for more samples than fit into memory."""
     if not num_samples * num_channels <= MAX_VALUES:
         raise AudioError(
             f"{num_samples:.0f} samples of {num_channels} channels are too many to be read at once "
-            f"(at most {MAX_VALUES} in all): cut the recording, or name a part of it"
+            f"(limit: {MAX_VALUES} in all); cut the recording, or read a part of it"
         )
 
 
@@ -87,7 +87,7 @@ def part_of_file(
     Args:
         file: the open file.
         size: samples of a channel in a block.
-        start: seconds.
+        start: start of the part in seconds.
         duration: seconds; None for the rest of the file.
 
     Raises:
@@ -110,7 +110,7 @@ def part_of_file(
 
 
 def outside(file: AudioFile, start: float) -> AudioError:
-    """The error for a part that begins behind the end of a file, or before it."""
+    """Return the error for a part outside a file."""
     seconds = file.count() / file.sample_rate
     return AudioError(f"{file.name} has {seconds:.2f} s; start {start} s is not in it")
 
@@ -127,7 +127,7 @@ def blocks(
     Args:
         path: audio file to read.
         seconds: length of a block; shorter for very high rates or many channels.
-        start: seconds.
+        start: start of the part in seconds.
         duration: seconds; None for the rest of the file.
         track: number of the audio track in a container, from 0; None for the default one.
 
@@ -144,7 +144,7 @@ def blocks(
 
 
 def block_size(file: AudioFile, seconds: float) -> int:
-    """Samples of a channel in a block of so many seconds, or fewer for memory's sake."""
+    """Return the samples of a channel in a block of `seconds`, limited by memory."""
     return max(1, min(round(seconds * file.sample_rate), BLOCK_VALUES // file.num_channels))
 
 
@@ -156,18 +156,18 @@ def mono_blocks(
     channel: int | None = None,
     track: int | None = None,
 ) -> Iterator[tuple[np.ndarray, int]]:
-    """Yield part of a file as `blocks` does, each block mixed down or one channel of it: (n,).
+    """Yield part of a file in blocks of mono samples (n,): the mean of channels, or one of them.
 
     Args:
         path: audio file to read.
         seconds: length of a block.
-        start: seconds.
+        start: start of the part in seconds.
         duration: seconds; None for the rest of the file.
         channel: number of the channel, from 0; None for the mean of all.
         track: number of the audio track in a container, from 0; None for the default one.
 
     Raises:
-        AudioError: as `blocks`, and for a channel that the file has not.
+        AudioError: as for `blocks`, and for a channel that the file does not have.
     """
     mixer = Mixer(name_of(path), channel)
     for block, rate in blocks(path, seconds, start, duration, track):
@@ -176,10 +176,10 @@ def mono_blocks(
 
 
 def mix_db(mixed: float, channels: "np.ndarray | float") -> float:
-    """Return the level of a mix against that of independent channels, in decibels from -100.
+    """Return the level of a mix in decibels from -100, relative to that of independent channels.
 
-    It is 0 where a single channel has sound, as in a film whose speech is in the centre, and where
-    channels have nothing in common; 0 also for silence.
+    It is 0 for silence, for independent channels, and if only a single channel has sound, as in a
+    film with speech in the centre.
 
     Args:
         mixed: energy of the mean of the channels.
@@ -190,29 +190,29 @@ def mix_db(mixed: float, channels: "np.ndarray | float") -> float:
 
 
 def no_channel(name: str, channel: int, num_channels: int) -> AudioError:
-    """The error for a channel that a recording has not."""
+    """Return the error for a channel that a recording does not have."""
     has = f"the channels 0 to {num_channels - 1}" if num_channels > 1 else "one channel, number 0"
-    return AudioError(f"{name} has {has}, not {channel}")
+    return AudioError(f"{name} has {has}, got channel {channel}")
 
 
 class Mixer:
-    """Blocks (n, channels) of one recording as mono samples (n,).
+    """Mixes blocks (n, channels) of one recording to mono samples (n,).
 
     Args:
-        name: the recording's name in messages.
+        name: name of the recording in messages.
         channel: number of the channel, from 0; None for the mean of all.
     """
 
     def __init__(self, name: str, channel: int | None = None) -> None:
         self.name, self.channel = name, channel
-        self._energies: np.ndarray | float = 0.0  # of each channel
+        self._energies: np.ndarray | float = 0.0  # energy of each channel
         self._mixed = 0.0  # energy of the mix
 
     def __call__(self, samples: np.ndarray) -> np.ndarray:
         """Return the mono samples of a block (n, channels) or (n,), float32 or int16.
 
         Raises:
-            AudioError: for a channel that it has not, or samples that `mono` rejects.
+            AudioError: for a missing channel, or samples that `mono` rejects.
         """
         samples = array_of(samples)
         channels = samples.shape[1] if samples.ndim == 2 else 1
@@ -236,7 +236,7 @@ class Mixer:
         channel = int(np.argmax(self._energies))
         return [
             f"has channels that cancel each other out: their mix is {-level:.0f} dB below that "
-            f"of independent channels; --channel {channel} reads the loudest alone"
+            f"of independent channels; --channel {channel} reads only the loudest one"
         ]
 
     def warn(self) -> None:
@@ -256,23 +256,23 @@ def load(
 
     Args:
         path: audio file to read.
-        start: seconds.
+        start: start of the part in seconds.
         duration: seconds; None for the rest of the file.
         channel: number of the channel, from 0; None for the mean of all.
         track: number of the audio track in a container, from 0; None for the default one.
 
     Raises:
-        AudioError: if the file is missing, empty, not audio, has no such part, channel or track,
-            or is too long to be read at once.
+        AudioError: if the file is missing, empty, not audio, lacks the part, channel or track, or
+            is too long to be read at once.
     """
     return at_16_khz(mono_blocks(path, 10.0, start, duration, channel, track))
 
 
 def at_16_khz(blocks: Iterable[tuple[np.ndarray, int]]) -> np.ndarray:
-    """Mono blocks of one recording, each with its rate in Hz, as samples (n,) at 16 kHz.
+    """Return mono blocks of a recording, each with its rate in Hz, as samples (n,) at 16 kHz.
 
     Raises:
-        AudioError: if they are too many to be in memory at once.
+        AudioError: if the samples do not fit into memory.
     """
     empty = np.zeros(0, np.float32)
     parts, size = [empty], 0
@@ -289,10 +289,10 @@ def at_16_khz(blocks: Iterable[tuple[np.ndarray, int]]) -> np.ndarray:
 
 
 def mono(samples: np.ndarray) -> np.ndarray:
-    """Float samples (n,) in [-1, 1] from int16 or float samples (n,) or (n, channels).
+    """Return float samples (n,) in [-1, 1] from int16 or float samples (n,) or (n, channels).
 
-    Float samples may exceed 1, as those of mixes do, up to LOUDEST: larger ones are most often
-    int16 values that were not scaled.
+    Float samples may exceed 1 up to LOUDEST, as mixes do. Larger ones are usually int16 values
+    without scaling.
 
     Raises:
         AudioError: for another dtype or shape, or samples that are not finite or beyond LOUDEST.
@@ -309,14 +309,14 @@ def mono(samples: np.ndarray) -> np.ndarray:
         raise AudioError(out_of_range(samples))
     if samples.ndim == 2:
         return samples.mean(axis=1)
-    return np.require(samples, requirements=["C", "W"])  # as torch takes them
+    return np.require(samples, requirements=["C", "W"])  # torch needs writable, contiguous arrays
 
 
 def array_of(samples: object) -> np.ndarray:
-    """Samples of any shape as an array of int16, float32 or float64.
+    """Return samples of any shape as an array of int16, float32 or float64.
 
     Raises:
-        AudioError: for anything else.
+        AudioError: for other types.
     """
     try:
         array = np.asarray(samples)
@@ -328,14 +328,14 @@ def array_of(samples: object) -> np.ndarray:
     hint = ""
     if isinstance(samples, (bytes, bytearray, memoryview)):
         got = type(samples).__name__
-        hint = "; of 16-bit samples, np.frombuffer(data, dtype=np.int16) makes them"
+        hint = "; for 16-bit samples use np.frombuffer(data, dtype=np.int16)"
     elif isinstance(samples, (str, Path)):
-        hint = "; transcribe takes the path of a file"
+        hint = "; pass the path of a file to transcribe"
     raise AudioError(f"samples must be float32 or int16, got {got}{hint}")
 
 
 def out_of_range(samples: np.ndarray) -> str:
-    """The message for samples (n,) or (n, channels) of which some are not finite or too large."""
+    """Return the message for samples (n,) or (n, channels) that are not finite or too large."""
     bad = ~(np.abs(samples) <= LOUDEST)
     first, value = int(np.argwhere(bad)[0, 0]), samples[bad][0]
     if not np.isfinite(value):
@@ -344,6 +344,6 @@ def out_of_range(samples: np.ndarray) -> str:
             f"samples must be finite, but sample {first} is {value} ({count} of {bad.size} are not)"
         )
     return (
-        f"float samples must be in [-1, 1], but sample {first} is {value:g}; "
-        "divide those of int16's range by 32768, or pass int16"
+        f"float samples must be in [-1, 1], but sample {first} is {value:g}; divide values in the "
+        "range of int16 by 32768, or pass int16"
     )

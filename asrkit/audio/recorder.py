@@ -13,22 +13,22 @@ SUBTYPES = {".wav": "FLOAT", ".flac": "PCM_24"}  # float32 unchanged; FLAC's hig
 
 
 def check_recording(path: str) -> None:
-    """Refuse a path that a recording cannot be written to, before it starts.
+    """Check before the recording starts that it can be written to a path.
 
-    A recording cannot be made again, so it never replaces a file.
+    A recording cannot be repeated, so it never replaces a file.
 
     Raises:
-        AudioError: for another ending than .wav or .flac, or a file that exists.
+        AudioError: for a file name without .wav or .flac, or a file that exists.
     """
     if Path(path).suffix.lower() not in SUBTYPES:
-        raise AudioError(f"a recording is a {' or '.join(SUBTYPES)} file, got {path}")
+        raise AudioError(f"a recording needs a {' or '.join(SUBTYPES)} file, got {path}")
     if Path(path).exists():
-        raise AudioError(f"{path} exists already, and a recording replaces nothing: choose another")
+        raise AudioError(f"{path} exists already and is not replaced: choose another file name")
 
 
 @contextmanager
 def recording(path: str, sample_rate: int) -> Iterator[Callable[[np.ndarray], None]]:
-    """A function that appends mono samples (n,) to a new file, which is closed after the block.
+    """Return a function that appends mono samples (n,) to a new file; the block closes it.
 
     Raises:
         AudioError: if the file cannot be written.
@@ -38,5 +38,5 @@ def recording(path: str, sample_rate: int) -> Iterator[Callable[[np.ndarray], No
     try:
         with soundfile.SoundFile(path, "x", sample_rate, 1, subtype) as file:
             yield file.write
-    except soundfile.LibsndfileError as error:  # a full disk, a folder that is not there
+    except soundfile.LibsndfileError as error:  # for example a full disk or a missing folder
         raise AudioError(f"{path} cannot be written: {error.error_string}") from None

@@ -1,10 +1,10 @@
-"""Streaming conversion of the sample rate: a windowed sinc, past in and past out.
+"""Streaming conversion of the sample rate by a windowed sinc.
 
 Output sample k lies at k · rate / output_rate of the input, and is the dot product of the 2H input
-samples around this place with a Kaiser-windowed sinc. Neighbouring output samples make a tile: one
-matrix product whose shape and place in the stream never change. A sample whose tile is incomplete
-comes from the same product, with zeros for the input that has not arrived and that it does not
-depend on, so that its bits do not depend on packets.
+samples around this place with a Kaiser-windowed sinc. Neighbouring output samples form a tile: one
+matrix product whose shape and place in the stream never change. Samples of an incomplete tile come
+from the same product, with zeros for missing input that they do not depend on. So their bits do not
+depend on packets.
 """
 
 import functools
@@ -16,36 +16,36 @@ import numpy as np
 from asrkit.audio.file import MAX_RATE, MIN_RATE, AudioError
 from asrkit.errors import shown, whole_number
 
-SAMPLE_RATE = 16000  # Hz, at which asrkit computes
+SAMPLE_RATE = 16000  # Hz of all computation in asrkit
 CROSSINGS = 64  # zero crossings of the sinc on each side
-CUTOFF = 0.95  # -6 dB, share of the lower rate's Nyquist frequency: what exceeds it is removed
-BETA = 10.06  # of the Kaiser window: 100 dB
+CUTOFF = 0.95  # -6 dB, share of the lower rate's Nyquist frequency; higher frequencies are removed
+BETA = 10.06  # parameter of the Kaiser window: 100 dB
 MOST_PHASES = 640  # places between two samples for which the filter is tabulated: 11025 Hz
-FINE = 1024  # phases of the table between which the filter is interpolated for other rates: -118 dB
-BLOCK = 64  # output samples, about, in a row of the matrix product
-ROWS = 4  # of a tile
+FINE = 1024  # phases of the table for other rates, which the filter interpolates: -118 dB
+BLOCK = 64  # approximate number of output samples in a row of the matrix product
+ROWS = 4  # rows of a tile
 
 
 class ResamplerPast(NamedTuple):
-    """What a stream's next output depends on."""
+    """The past of a stream: everything that its next output depends on."""
 
-    samples: np.ndarray  # (P,) input, from the first that the next output's tile depends on
-    taken: int  # input samples so far
-    given: int  # output samples so far
+    samples: np.ndarray  # (P,) input, from the first sample that the next output's tile needs
+    taken: int  # number of input samples so far
+    given: int  # number of output samples so far
 
 
 class Resampler:
-    """Converts streams to another sample rate. Keeps nothing of any stream.
+    """Converts streams to another sample rate; it stores no stream.
 
         past = resampler.start()
         samples, past = resampler.step(past, samples)
 
-    The output is the same, bit for bit, whatever the packets; it has no delay but the half filter
-    of the input that each sample waits for: 8 ms at 8 kHz, 4 ms from 16 kHz on.
+    The output is the same, bit for bit, for all packet sizes. Its only delay is half the filter,
+    for which each sample waits: 8 ms at 8 kHz, 4 ms from 16 kHz on.
 
     Args:
-        rate: of the input, Hz, a whole number.
-        output_rate: of the output, Hz.
+        rate: input rate, a whole number of Hz.
+        output_rate: output rate, Hz.
         dtype: "float32" or "float64".
 
     Raises:
@@ -58,12 +58,12 @@ class Resampler:
         self._tile = None if whole == output_rate else tile_of(whole, output_rate, dtype)
 
     def start(self) -> ResamplerPast:
-        """The past of a stream that has not begun."""
+        """Return the past of a stream that has not started."""
         silence = 0 if self._tile is None else self._tile.half - 1
         return ResamplerPast(np.zeros(silence, self.dtype), 0, 0)
 
     def check(self, past: ResamplerPast) -> None:
-        """Raises ValueError for what is no past of a stream that goes on."""
+        """Raise ValueError unless this can be the past of a running stream."""
         tile, (samples, taken, given) = self._tile, past
         waiting, expected = 0, taken
         if tile is not None:
@@ -76,12 +76,12 @@ class Resampler:
     def step(
         self, past: ResamplerPast, samples: np.ndarray, last: bool = False
     ) -> tuple[np.ndarray, ResamplerPast]:
-        """The output that more input completes, and the new past.
+        """Return the output that more input completes, and the new past.
 
         Args:
-            past: of the stream.
+            past: past of the stream.
             samples: (n,) mono, any n.
-            last: the stream ends here, so all the rest of its output is complete.
+            last: whether the stream ends here, which completes the rest of its output.
         """
         samples = np.ascontiguousarray(samples, dtype=self.dtype)
         tile, taken = self._tile, past.taken + len(samples)
@@ -99,7 +99,7 @@ class Resampler:
 
 
 def resample(samples: np.ndarray, rate: int, output_rate: int = SAMPLE_RATE) -> np.ndarray:
-    """A whole recording at another rate: (n,) -> (n·output_rate/rate,).
+    """Convert a whole recording to another rate: (n,) -> (n·output_rate/rate,).
 
     float64 samples stay float64, all others become float32.
     """
@@ -108,7 +108,7 @@ def resample(samples: np.ndarray, rate: int, output_rate: int = SAMPLE_RATE) -> 
 
 
 def checked_rate(rate: int) -> int:
-    """The sample rate as an int.
+    """Return the sample rate as an int.
 
     Raises:
         AudioError: for a rate out of range.
@@ -116,16 +116,16 @@ def checked_rate(rate: int) -> int:
     whole = whole_number(rate, MIN_RATE, MAX_RATE)
     if whole is None:
         raise AudioError(
-            f"sample rate must be between {MIN_RATE} and {MAX_RATE} Hz, a whole number, "
+            f"sample rate must be a whole number from {MIN_RATE} to {MAX_RATE} Hz, "
             f"got {shown(rate)}"
         )
     return whole
 
 
 def is_fast(rate: int, output_rate: int = SAMPLE_RATE) -> bool:
-    """Whether a Resampler tabulates its weights, as for all usual rates; others cost a hundredfold.
+    """Return whether a Resampler tabulates its weights, as for all usual rates.
 
-    It costs nothing itself: no weights are computed.
+    Other rates take a hundred times as long. This call computes no weights.
 
     Raises:
         AudioError: for a rate out of range.
@@ -135,16 +135,16 @@ def is_fast(rate: int, output_rate: int = SAMPLE_RATE) -> bool:
 
 
 class Tile:
-    """The matrix product that makes `size` output samples, from a multiple of `size` on.
+    """The matrix product for `size` output samples from a multiple of `size` on.
 
     Args:
-        rate: of the input, Hz.
-        output_rate: of the output, Hz.
-        dtype: of the samples.
+        rate: input rate, Hz.
+        output_rate: output rate, Hz.
+        dtype: dtype of the samples.
 
     Attributes:
-        size: output samples of a tile.
-        half: input samples on each side of an output sample that it depends on.
+        size: number of output samples of a tile.
+        half: number of input samples that an output sample depends on, on each side.
     """
 
     def __init__(self, rate: int, output_rate: int, dtype: str) -> None:
@@ -152,7 +152,7 @@ class Tile:
         self.up, self.down, self.dtype = output_rate // common, rate // common, dtype
         ratio = max(1.0, rate / output_rate)
         self.half = math.ceil(CROSSINGS * ratio / CUTOFF)
-        # All rows have the same phases then, hence the same weights.
+        # Then all rows have the same phases, hence the same weights.
         periodic = is_fast(rate, output_rate)
         self.phases = self.up if periodic else max(1, math.ceil(FINE / ratio))
         self.filters = kaiser_sinc(self.phases, self.half, CUTOFF / ratio).astype(dtype)
@@ -163,19 +163,19 @@ class Tile:
         self.weights = self.weights_at(0) if periodic else None
 
     def input(self, output: int) -> int:
-        """The input sample at which an output sample lies, or the last before it."""
+        """Return the input sample at the place of an output sample, or the last one before it."""
         return output * self.down // self.up
 
     def complete(self, taken: int) -> int:
-        """Output samples that so many input samples decide."""
+        """Return the number of output samples that the first `taken` input samples determine."""
         return max(0, -((self.half - taken) * self.up // self.down))
 
     def total(self, taken: int) -> int:
-        """Output samples of a stream that ends after so many input samples; halves go up."""
+        """Return the output samples of a stream of `taken` input samples; halves are rounded up."""
         return (2 * taken * self.up + self.down) // (2 * self.down)
 
     def weights_at(self, output: int) -> np.ndarray:
-        """(width, block): how a block of output samples from `output` on depends on the input."""
+        """Return weights (width, block) of the input for a block of output samples."""
         places = output * self.down % self.up + self.outputs * self.down
         phase, between = np.divmod(places % self.up * self.phases, self.up)
         share = (between / self.up).astype(self.dtype)[:, None]
@@ -186,12 +186,12 @@ class Tile:
         return np.ascontiguousarray(weights.T)
 
     def __call__(self, samples: np.ndarray, first: int, after: int) -> np.ndarray:
-        """The output of the tiles `first` … `after - 1`, right as far as their input is there.
+        """Return the output of tiles `first` … `after - 1`, correct where all input is present.
 
         Args:
-            samples: (P,) input, from the first that the tile `first` depends on.
-            first: number of a tile.
-            after: number of the one after the last.
+            samples: (P,) input, from the first sample that tile `first` depends on.
+            first: number of the first tile.
+            after: number of the last tile plus one.
         """
         origin, item = self.input(first * self.size), np.dtype(self.dtype).itemsize
         shape, strides = (self.rows, self.width), (self.stride * item, item)
@@ -207,19 +207,19 @@ class Tile:
         return result.ravel()
 
 
-# Shared by all streams of a rate: two megabytes each, or less.
+# Streams of the same rate share a tile of two megabytes or less.
 tile_of = functools.lru_cache(maxsize=32)(Tile)
 
 
 def kaiser_sinc(phases: int, half: int, cutoff: float) -> np.ndarray:
-    """(phases + 1, 2·half): low-pass filters for output samples between two input samples.
+    """Return (phases + 1, 2·half): low-pass filters for output between two input samples.
 
     Args:
-        phases: steps from one input sample to the next; both have a filter.
-        half: input samples on each side.
+        phases: steps from one input sample to the next; both ends have a filter.
+        half: number of input samples on each side.
         cutoff: share of the input's Nyquist frequency.
     """
     offsets = np.arange(1 - half, half + 1) - np.arange(phases + 1)[:, None] / phases
     inside = np.sqrt(np.maximum(0.0, 1.0 - (offsets / half) ** 2))
     filters = np.sinc(cutoff * offsets) * np.i0(BETA * inside)
-    return filters / filters.sum(axis=1, keepdims=True)  # so that a constant stays what it is
+    return filters / filters.sum(axis=1, keepdims=True)  # so that a constant is unchanged

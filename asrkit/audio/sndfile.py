@@ -19,23 +19,23 @@ from asrkit.audio.file import (
     name_of,
 )
 
-UNKNOWN_SIZES = (0x7FFFF000, 0xFFFFF000)  # a size with these bits stands for "until the end"
-# In libsndfile's log: stated and real bytes of the file and its chunks. It doubts other fields too.
+UNKNOWN_SIZES = (0x7FFFF000, 0xFFFFF000)  # a size with these bits means "to the end"
+# Stated and real sizes of the file and its chunks in libsndfile's log, not of its other doubts.
 SIZES = re.compile(r"^(?! *(?:Bytes/sec|Block Align)).*?(\d+) \(?should be (\d+)", re.MULTILINE)
-# Formats without a header, which are known by their ending alone.
+# Formats without a header, which can only be recognised by the file name extension.
 HEADERLESS = {".gsm": "GSM610", ".vox": "VOX_ADPCM"}
-SHORTEST_CUT = 0.01  # seconds; some writers count their header in
+SHORTEST_CUT = 0.01  # seconds; some writers include their header in the size
 
 
 class SndFile(AudioFile):
     """A file that libsndfile reads.
 
     Args:
-        file: the open file; closed by `close`.
-        source: where it came from.
-        instead: opens the same source in another reader. It goes on where libsndfile fails.
-        known: lines about the end of the file that are known already.
-        ending: as `open_sndfile` takes it.
+        file: open file, which `close` closes.
+        source: path of the file, or the file in memory.
+        instead: opens the same source in another reader, which continues where libsndfile fails.
+        known: lines about the end of the file that are already known.
+        ending: extension of the file's own name, see `open_sndfile`.
     """
 
     def __init__(
@@ -56,25 +56,25 @@ class SndFile(AudioFile):
         wanted = max(0, wanted if count is None else min(wanted, count))
         done, failure = 0, None
         try:
-            # Not SoundFile.blocks: it repeats old samples when a file is shorter than its header.
+            # SoundFile.blocks would repeat old samples if a file is shorter than its header says.
             for block in self._read(size, first, wanted):
                 done += len(block)
                 yield block
         except soundfile.LibsndfileError as error:
             failure = error.error_string
         missing = (wanted - done) / self.sample_rate
-        if failure or missing > TOLERANCE:  # headers of lossy formats count a little too much
+        if failure or missing > TOLERANCE:  # headers of lossy formats state slightly more samples
             yield from self._rest(size, first + done, wanted - done, failure)
         elif first + wanted >= self._file.frames:
             self._report()
 
     def _read(self, size: int, first: int, wanted: int) -> Iterator[np.ndarray]:
-        """The next blocks of the file, without those before `first`."""
+        """Yield the next blocks of the file, without samples before `first`."""
         if self._file.seekable():
             self._file.seek(first)
             skipped = 0
         else:
-            self._file.close()  # every call reads from the beginning
+            self._file.close()  # every call reads from the start
             self._file, skipped = open_sndfile(self._source, self._ending), first
         while skipped:
             skipped -= len(block := self._block(min(size, skipped)))
@@ -89,7 +89,7 @@ class SndFile(AudioFile):
         return samples
 
     def _rest(self, size: int, first: int, count: int, failure: str | None) -> Iterator[np.ndarray]:
-        """The samples that another reader finds behind those that libsndfile could read."""
+        """Yield the samples that another reader finds after those that libsndfile could read."""
         done = 0
         try:
             other = self._instead()
@@ -121,7 +121,7 @@ class SndFile(AudioFile):
             self.cut_off(seconds)
 
     def _cut_seconds(self) -> float:
-        """Seconds by which the file ends before its header says; 0 if it does not."""
+        """Return the seconds by which the file ends before its header says, or 0."""
         seconds = self._file.frames / self.sample_rate
         if self._file.format == "NIST" and (stated := nist_count(self._source)):
             return max(0.0, (stated - self._file.frames) / self.sample_rate)
@@ -136,36 +136,36 @@ class SndFile(AudioFile):
 
 
 def open_sndfile(source: Source, ending: str = "") -> soundfile.SoundFile:
-    """The file as libsndfile opens it.
+    """Open a file with libsndfile.
 
     Args:
         source: path of a file, or a file in memory.
-        ending: ending of the file's own name, if its path has another name.
+        ending: extension of the file's own name, if its path has another one.
 
     Raises:
-        soundfile.LibsndfileError: if it does not.
-        AudioError: for headerless samples.
-        OSError: if there is no such file.
+        soundfile.LibsndfileError: if libsndfile cannot open it.
+        AudioError: for samples without a header.
+        OSError: if the file does not exist.
     """
     if not isinstance(source, (str, Path)):
         return soundfile.SoundFile(bytes_of(source))
     form: dict[str, Any] = {}
     if ending in HEADERLESS:
         form = {"format": "RAW", "subtype": HEADERLESS[ending], "channels": 1, "samplerate": 8000}
-    path = Path(source).absolute()  # or libsndfile takes "-" for standard input
-    try:  # bytes, for soundfile cannot encode every name that a file may have
+    path = Path(source).absolute()  # libsndfile would take "-" for standard input
+    try:  # pass bytes, because soundfile cannot encode every file name
         return soundfile.SoundFile(os.fsencode(path) if os.name == "posix" else path, **form)
-    except TypeError as error:  # soundfile takes .raw for headerless samples
+    except TypeError as error:  # soundfile takes .raw for samples without a header
         raise AudioError(
             f"{name_of(source)} is headerless audio: give it a header, or stream it as -"
         ) from error
 
 
 def is_exact(file: soundfile.SoundFile) -> bool:
-    """Whether libsndfile reads all samples of a file, and counts them.
+    """Return whether libsndfile reads and counts all samples of a file exactly.
 
-    Not those of MPEG audio (it guesses the length of some), of GSM in wav (it adds a block to
-    some), of a file without its length in the header, and of a header that it does not understand.
+    It does not for MPEG audio (some lengths are guessed), GSM in wav (some files get another
+    block), a file without its length in the header, and a header that libsndfile does not parse.
     """
     return (
         0 < file.frames <= MAX_SECONDS * file.samplerate
@@ -176,7 +176,7 @@ def is_exact(file: soundfile.SoundFile) -> bool:
 
 
 def nist_count(source: Source) -> int | None:
-    """The samples of a channel by a NIST SPHERE header, which libsndfile does not compare."""
+    """Return the samples of a channel in a NIST SPHERE header, which libsndfile does not check."""
     with bytes_of(source) as data:
         found = re.search(rb"sample_count -i (\d{1,18})\s", data.read(1024))
     return int(found[1]) if found else None

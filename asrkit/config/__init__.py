@@ -1,4 +1,4 @@
-"""Settings: their schema, and reading them from YAML."""
+"""The schema of settings, and reading settings from YAML."""
 
 from asrkit.config.schema import (
     MOST_FRAMES,

@@ -1,4 +1,4 @@
-"""Checks of settings that fit by their types and ranges, but not together."""
+"""Checks of settings whose types and ranges are valid, but not their combination."""
 
 import re
 from collections.abc import Callable
@@ -9,41 +9,41 @@ from pydantic import BaseModel, ValidationInfo
 from asrkit.config.read_yaml import ConfigError
 from asrkit.errors import shown
 
-# A validation context. A model file's record of its training is not checked for mistakes without
-# effect on the model: a file that an older version wrote still loads.
+# A validation context. A model file's record of its training is not checked for settings without an
+# effect on the model, so that files of older versions load.
 RECORD = {"record": True}
 
 
 def distinct(values: list[Any], info: ValidationInfo) -> list[Any]:
-    """The values; ValueError if one of them stands there twice, unless they are a record."""
+    """Return the values; raise ValueError for a repeated value, unless they are a record."""
     twice = next((value for value in values if values.count(value) > 1), None)
     if twice is not None and info.context != RECORD:
-        raise ValueError(f"each value must stand there once, got {shown(twice)} more than once")
+        raise ValueError(f"each value must be given once, got {shown(twice)} more than once")
     return values
 
 
 def ascending(pair: tuple[float, float], info: ValidationInfo) -> tuple[float, float]:
-    """The pair; ValueError if its first value is the higher one, unless it is a record."""
+    """Return the pair; raise ValueError if it is descending, unless it is a record."""
     low, high = pair
     if low > high and info.context != RECORD:
-        raise ValueError(f"the lowest comes first, got [{low:g}, {high:g}]")
+        raise ValueError(f"the lower value must be the first, got [{low:g}, {high:g}]")
     return pair
 
 
 def device_name(name: str) -> str:
-    """The name; ValueError if it is not one that a training's device has."""
+    """Return the name; raise ValueError if it is not a device for training."""
     if not re.fullmatch(r"auto|cpu|cuda(:\d{1,3})?", name, re.ASCII):
         raise ValueError(f"must be auto, cpu, cuda, or cuda:N as in cuda:0, got {shown(name)}")
     return name
 
 
 class Need(NamedTuple):
-    """Options of a section that only have an effect with another setting."""
+    """The options of a section that only have an effect with another setting."""
 
-    options: tuple[str, ...]  # names, each after its section and a dot
+    options: tuple[str, ...]  # names with their section, separated by a dot
     switch: str
-    wanted: str  # value of the switch with which they have an effect
-    is_on: Callable[[Any], bool]  # the configuration -> whether they have an effect
+    wanted: str  # value of the switch with which the options have an effect
+    is_on: Callable[[Any], bool]  # the configuration -> whether the options have an effect
 
 
 NEEDS = (
@@ -94,16 +94,16 @@ NEEDS = (
 
 
 def has_effect(config: BaseModel, option: str) -> bool:
-    """Whether the setting is on that an option needs, named after its section and a dot."""
+    """Return whether the setting is on that an option `section.key` needs."""
     return all(need.is_on(config) for need in NEEDS if option in need.options)
 
 
 def refuse_idle(config: BaseModel, overridden: set[str]) -> None:
-    """Refuse options that were set and have no effect.
+    """Reject options that are set and have no effect.
 
     Args:
         config: the whole configuration.
-        overridden: dotted keys given on the command line; a switch among them may turn off
+        overridden: dotted keys given on the command line. A switch among these keys may turn off
             options that the file sets.
 
     Raises:
@@ -120,5 +120,5 @@ def refuse_idle(config: BaseModel, overridden: set[str]) -> None:
                 off = getattr(getattr(config, switch.split(".")[0]), switch.split(".")[1])
                 raise ConfigError(
                     f"'{option}': {shown(value)} has no effect while {switch} is {shown(off)}; "
-                    f"that must be {wanted}, or leave {key} at its default {shown(default)}"
+                    f"set it to {wanted}, or leave {key} at its default {shown(default)}"
                 )

@@ -1,4 +1,4 @@
-"""Error messages of a configuration, which name the key and what would be right."""
+"""Error messages of a configuration: each names the key and what would be right."""
 
 import difflib
 from collections.abc import Mapping
@@ -17,12 +17,12 @@ SELF_CHECKED = ("position", "subsampling", "head")  # parts of `model` that chec
 def explained(
     error: pydantic.ValidationError, keys: list[str], kinds: Mapping[tuple[str, ...], Kinds[Any]]
 ) -> str:
-    """The message for pydantic's errors, one a line.
+    """Return the message for pydantic's errors, one per line.
 
     Args:
-        error: of a configuration, or a part of one.
+        error: validation error of a configuration, or a part of a configuration.
         keys: all dotted keys of a configuration.
-        kinds: by the place of the section that chooses one of them.
+        kinds: kinds of each section that has some, by the place of the section.
     """
     first = error.errors()[: MOST_LINES + 1]
     return _some([_explain(each, keys, kinds) for each in first])
@@ -32,7 +32,7 @@ def _explain(error: Any, keys: list[str], kinds: Mapping[tuple[str, ...], Any]) 
     loc, kind, given = error["loc"], error["type"], shown(error["input"])
     place = next((place for place in kinds if loc[: len(place)] == place), loc)
     if len(loc) > len(place):
-        # pydantic puts the kind between its section and an option; it is no part of the key.
+        # pydantic puts the kind between its section and an option; the key does not contain it.
         chosen, loc = loc[len(place)], (*place, *loc[len(place) + 1 :])
         if kind == "extra_forbidden":
             known = ", ".join(kinds[place].options(chosen)) or "none"
@@ -63,7 +63,7 @@ def _explain(error: Any, keys: list[str], kinds: Mapping[tuple[str, ...], Any]) 
 
 
 def _some(lines: list[str]) -> str:
-    """The first lines, and a note if there are more."""
+    """Return the first lines, and a note if there are more."""
     return "\n".join(lines[:MOST_LINES] + ["and more of the kind"] * (len(lines) > MOST_LINES))
 
 

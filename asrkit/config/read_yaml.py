@@ -1,4 +1,4 @@
-"""Reading YAML safely, and a YAML file with overrides as nested dicts, not yet checked."""
+"""Reading YAML safely: any YAML text, and a YAML file with overrides as unchecked nested dicts."""
 
 from itertools import chain
 from pathlib import Path
@@ -10,8 +10,8 @@ from asrkit.config.locate import configurations
 from asrkit.errors import UserError, printable, shown
 from asrkit.registry import refusal
 
-MAX_BYTES = 100_000  # of a YAML text; a configuration has some thousands
-MAX_NODES = 100_000  # of a YAML text, with all aliases expanded
+MAX_BYTES = 100_000  # size of a YAML text; a configuration has some thousands
+MAX_NODES = 100_000  # values of a YAML text, with all aliases expanded
 
 
 class ConfigError(UserError):
@@ -19,7 +19,7 @@ class ConfigError(UserError):
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """A safe loader that also refuses repeated keys and texts that aliases make too large."""
+    """A safe loader that also rejects repeated keys, and texts that aliases make too large."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -33,7 +33,7 @@ class _StrictLoader(yaml.SafeLoader):
             if isinstance(node, yaml.MappingNode):
                 parts = chain.from_iterable(parts)
             self.sizes[node] = 1 + sum(self.sizes[part] for part in parts)
-        # A node without a size yet is an alias inside the node that it refers to.
+        # A node without a size is an alias inside the node that it refers to.
         if node is not None and self.sizes.get(node, MAX_NODES) >= MAX_NODES:
             raise yaml.YAMLError(f"its aliases stand for {MAX_NODES} values or more")
         return node
@@ -42,14 +42,14 @@ class _StrictLoader(yaml.SafeLoader):
         try:
             value = super().construct_object(node, deep)
             if isinstance(value, int):
-                str(value)  # raises for too many digits, here rather than in a message
+                str(value)  # raises for too many digits, before a message would
             return value
         except (yaml.YAMLError, RecursionError):
             raise
-        except Exception:  # of int(), datetime() and others, about a part of the value
+        except Exception:  # int(), datetime() and others raise about a part of the value
             kind = node.tag.rpartition(":")[2]
             raise yaml.MarkedYAMLError(
-                problem=f"{shown(node.value)} is no {kind}", problem_mark=node.start_mark
+                problem=f"{shown(node.value)} is not a valid {kind}", problem_mark=node.start_mark
             ) from None
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -58,14 +58,14 @@ class _StrictLoader(yaml.SafeLoader):
             if isinstance(key, yaml.ScalarNode):
                 if key.value in keys:
                     raise yaml.MarkedYAMLError(
-                        problem=f"key {shown(key.value)} stands twice", problem_mark=key.start_mark
+                        problem=f"key {shown(key.value)} is repeated", problem_mark=key.start_mark
                     )
                 keys.add(key.value)
         return super().construct_mapping(node, deep)
 
 
 def parse_yaml(text: str, longest: int = MAX_BYTES) -> Any:
-    """The value of a YAML text of at most `longest` characters: dicts, lists, numbers, dates.
+    """Parse a YAML text of at most `longest` characters: dicts, lists, numbers, dates.
 
     Raises:
         ConfigError: for a text that is not YAML, or is larger than any configuration.
@@ -79,9 +79,9 @@ def parse_yaml(text: str, longest: int = MAX_BYTES) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """An error of the YAML loader in one line."""
+    """Return an error of the YAML loader as one line."""
     if isinstance(error, RecursionError):
-        return "nested too deep"
+        return "nested too deeply"
     if not isinstance(error, yaml.MarkedYAMLError):
         return printable(str(error).partition("\n")[0]) or type(error).__name__
     mark = error.problem_mark or error.context_mark
@@ -90,7 +90,7 @@ def _reason(error: Exception) -> str:
 
 
 def read_yaml(path: str | Path) -> Any:
-    """The value of a YAML file.
+    """Read a YAML file.
 
     Raises:
         ConfigError: for a file that is missing, not YAML, or larger than any configuration.
@@ -101,7 +101,7 @@ def read_yaml(path: str | Path) -> Any:
     with path.open("rb") as file:
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
-        raise ConfigError(f"{shown(path)} is no configuration: it has more than {MAX_BYTES} bytes")
+        raise ConfigError(f"{shown(path)} is too large for a configuration: over {MAX_BYTES} bytes")
     try:
         return parse_yaml(data.decode("utf-8"))
     except (ConfigError, UnicodeDecodeError) as error:
@@ -109,11 +109,11 @@ def read_yaml(path: str | Path) -> Any:
 
 
 def read_values(path: str | Path, overrides: list[str]) -> dict[str, Any]:
-    """The sections of a file with `section.key=value` overrides.
+    """Read the sections of a file and apply `section.key=value` overrides.
 
     Args:
-        path: of a YAML file, or the name of one of asrkit's own configurations.
-        overrides: applied in their order.
+        path: path of a YAML file, or name of a configuration of asrkit.
+        overrides: overrides, applied in this order.
 
     Raises:
         ConfigError: for a missing file, bad YAML, or a bad override.
@@ -128,10 +128,10 @@ def read_values(path: str | Path, overrides: list[str]) -> dict[str, Any]:
 
 
 def find_config(config: str | Path) -> Path:
-    """The file at this path or, if there is none, asrkit's own configuration of this name.
+    """Return the file at a path or, without one, asrkit's own configuration of this name.
 
     Raises:
-        ConfigError: if there is neither.
+        ConfigError: if there is neither a file nor such a configuration.
     """
     path, own = Path(config), configurations()
     if path.is_file():
@@ -149,7 +149,7 @@ def find_config(config: str | Path) -> Path:
 def _apply(values: dict[str, Any], override: str) -> None:
     key, separator, text = override.partition("=")
     if not separator or not key:
-        raise ConfigError(f"an override is section.key=value, got {shown(override)}")
+        raise ConfigError(f"an override must be section.key=value, got {shown(override)}")
     *sections, name = key.split(".")
     target = values
     for section in sections:

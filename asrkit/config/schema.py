@@ -1,9 +1,9 @@
 """The schema of a configuration: its sections, keys, types, limits and defaults.
 
 An unknown key, a wrong type or an impossible combination is a ConfigError that names the key, what
-was expected and the nearest key. Every default is given here and nowhere else, except for the
-options of a position encoding, a subsampling and a search, which are arguments of their classes.
-docs/configuration.md is made from this file.
+was expected and the nearest key. This file has all defaults, except the options of a position
+encoding, a subsampling and a search, which are arguments of their classes. docs/configuration.md
+is generated from this file.
 """
 
 import os
@@ -49,7 +49,7 @@ Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
 
 
 def _number_or_auto(value: Any, check: pydantic.ValidatorFunctionWrapHandler) -> Any:
-    """Check a number or "auto" with one message, where a union has one for each of its parts."""
+    """Check a number or "auto" with one message, where a union has a message for each part."""
     try:
         return check(value)
     except pydantic.ValidationError as error:
@@ -59,8 +59,8 @@ def _number_or_auto(value: Any, check: pydantic.ValidatorFunctionWrapHandler) ->
 
 PositiveOrAuto = Annotated[Positive | Literal["auto"], WrapValidator(_number_or_auto)]
 
-# Of a chunk or a left context, minutes: far above what is of use. A model file of a few megabytes
-# could ask for gigabytes of memory otherwise.
+# Chunks and left contexts of minutes are far above useful values. Larger ones would let a model
+# file of a few megabytes demand gigabytes of memory.
 MOST_FRAMES = 3000
 ChunkSize = Annotated[int, Field(ge=1, le=MOST_FRAMES)]
 LeftContext = Annotated[int, Field(ge=0, le=MOST_FRAMES)]
@@ -82,52 +82,52 @@ class DataConfig(Section):
     dev: Place
     """Validation set, of other speakers, in the same formats."""
     recipe: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")] | None = None
-    """The recipe that makes missing manifests, in a folder of its name; null for none."""
+    """Recipe that makes missing manifests, in a folder of its name; null for none."""
     licence: Annotated[str, AfterValidator(checked_licence)] | None = None
-    """Licence of a model that is trained on these recordings, such as CC-BY-SA-4.0. null: the
-    licence of the model in `training.start_from`, or none. The model file states it."""
+    """Licence of a model that is trained on these recordings, such as CC-BY-SA-4.0; the model file
+    states it. null: the licence of the model in `training.start_from`, or none."""
     languages: Annotated[list[str], AfterValidator(checked_languages), AfterValidator(list)] = []
-    """Codes of the languages of these recordings, such as en. []: those of the model in
-    `training.start_from`. The model file states them."""
+    """Codes of the languages of these recordings, such as en; the model file states them. []: those
+    of the model in `training.start_from`."""
     max_batch_seconds: PositiveNumber = 32.0
-    """Audio in a batch, on each GPU or process."""
+    """Seconds of audio in a batch, for each GPU or process."""
     num_buckets: Positive = 20
-    """Number of groups of similar length, of which batches are made."""
+    """Number of groups by length; the utterances of a batch are from one group."""
     min_seconds: NumberFromZero = 0.1
-    """Shorter utterances are left out."""
+    """Length below which utterances are left out."""
     max_seconds: PositiveNumber = 30.0
-    """Longer utterances are left out."""
+    """Length above which utterances are left out."""
     max_bad_share: Share = 0.1
     """Largest share of the training set, and of an epoch, that may be unreadable."""
     num_workers: Annotated[int, Field(ge=0, le=1024)] = 1
-    """Processes that read audio ahead; 0: the training process reads it."""
+    """Number of processes that read audio ahead; 0: the training process reads it."""
 
 
 class AugmentationConfig(Section):
     speed_factors: Annotated[
         list[Speed], Field(min_length=1, max_length=64), AfterValidator(distinct)
     ] = [0.9, 1.0, 1.1]
-    """Every epoch has each utterance once at each of these speeds."""
+    """Speeds; every epoch has each utterance once at each of them."""
     noise: Place | None = None
     """Manifest of noise recordings to mix in."""
     noise_probability: Share = 0.5
-    """Probability that an utterance gets noise, if `noise` is given."""
+    """Probability that noise is mixed into an utterance, if `noise` is given."""
     noise_snr_db: Annotated[
         tuple[Decibels, Decibels], Field(strict=False), AfterValidator(ascending)
     ] = (10.0, 20.0)
     """Lowest and highest ratio of speech to noise, dB."""
     reverb_probability: Share = 0.0
-    """Probability that an utterance gets the reverberation of a simulated room."""
+    """Probability that an utterance is reverberated by a simulated room."""
     silence_probability: Share = 0.0
-    """Probability that an utterance gets digital or faintly noisy silence before and after it."""
+    """Probability that an utterance is put between silences, digital or with faint noise."""
     silence_seconds: PositiveNumber = 3.0
-    """Longest of these silences, on each side."""
+    """Longest silence on each side."""
     telephone_probability: Share = 0.0
     """Probability that an utterance is reduced to a telephone's 8 kHz and 8 bits."""
     frequency_warp: Annotated[float, Field(strict=False, ge=0.0, le=0.5)] = 0.0
     """Largest change of the vocal tract's length, as a share (VTLP)."""
     gain_db: Annotated[float, Field(strict=False, ge=0.0, le=60.0)] = 0.0
-    """Largest change of level, dB, up or down."""
+    """Largest change of level up or down, dB."""
     spec_probability: Share = 1.0
     """Probability that an utterance's features are masked (SpecAugment)."""
     spec_ramp: Share = 0.3
@@ -146,19 +146,19 @@ class AugmentationConfig(Section):
 
 class TextConfig(Section):
     tokenizer: Literal["characters", "words", "unigram", "bpe", "pieces"] = "characters"
-    """The kind of labels; unigram and bpe are sub-words by sentencepiece, pieces sub-words of an
+    """Kind of labels. unigram and bpe are sub-words by sentencepiece, pieces sub-words of an
     imported model."""
     vocab_size: Positive = 256
-    """Number of labels of unigram and bpe."""
+    """Number of labels for unigram and bpe."""
     case: Literal["keep", "lower", "upper"] = "keep"
-    """Case that all texts are changed to."""
+    """Case to which all texts are converted."""
     unicode_form: Literal["NFC", "NFKC", "none"] = "NFC"
     """Unicode normalisation of all texts."""
 
 
 @contextmanager
 def fitting(part: str) -> Iterator[None]:
-    """Add to a ValueError the part of a section that it is about."""
+    """Name the part of a section in a ValueError about it."""
     try:
         yield
     except ValueError as error:
@@ -166,7 +166,7 @@ def fitting(part: str) -> Iterator[None]:
 
 
 class KindConfig(Section):
-    """A section that chooses a class by its kind; the options are arguments of the class."""
+    """A section that chooses a class by its kind; other keys are arguments of the class."""
 
     kind: str
 
@@ -176,15 +176,15 @@ class PositionConfig(KindConfig):
 
 
 class SubsamplingConfig(KindConfig):
-    """How feature frames become encoder frames."""
+    """A subsampling: feature frames to encoder frames."""
 
 
 class HeadConfig(KindConfig):
-    """How encoder frames become labels."""
+    """A head: encoder frames to labels."""
 
 
 class FrontendConfig(KindConfig):
-    """How samples become features."""
+    """A frontend: samples to features."""
 
 
 class SearchConfig(KindConfig):
@@ -239,32 +239,33 @@ class ModelConfig(Section):
     dropout: Annotated[float, Field(strict=False, ge=0.0, lt=1.0)] = 0.1
     """Dropout probability of all layers."""
     frontend: AnyFrontend = FRONTENDS["kaldi"](kind="kaldi")
-    """The features, a kind with its options: kaldi, with `low_frequency` and `high_frequency` in Hz
-    (8000 if null; 4000 for recordings at 8 kHz) and `snip_edges`, or slaney, which is NeMo's.
-    Options without a kind are kaldi's. For sherpa-onnx: docs/export.md."""
+    """Features, a kind with its options: kaldi, with `low_frequency` and `high_frequency` in Hz
+    (8000 if null; 4000 for recordings at 8 kHz) and `snip_edges`; or slaney, which is NeMo's.
+    Options without a kind are kaldi's. For sherpa-onnx see docs/export.md."""
     subsampling: AnySubsampling = SUBSAMPLINGS["conv4"](kind="conv4")
-    """conv4 makes an encoder frame of 4 feature frames, conv8 of 8; conv4_valid, conv6_valid and
-    conv8_valid have no padding, and see 3, 5 and 7 feature frames more. Options: `channels` (S;
-    `dim` if null), of conv4 and conv8 `pad_stages` (zeros around a stream as NeMo has them), and of
-    conv4 `separable` (a ninth of its second convolution's arithmetic)."""
+    """Subsampling, a kind with its options. conv4 makes an encoder frame of 4 feature frames, conv8
+    of 8. conv4_valid, conv6_valid and conv8_valid have no padding, and see 3, 5 and 7 feature
+    frames more. Options: `channels` (S; `dim` if null). For conv4 and conv8 `pad_stages` (zeros
+    around a stream as in NeMo). For conv4 `separable` (a ninth of the second convolution's
+    arithmetic)."""
     position: AnyPosition = POSITIONS["relative"](kind="relative")
-    """The position encoding, a kind with its options: docs/positions.md."""
+    """Position encoding, a kind with its options: docs/positions.md."""
     head: AnyHead = HEADS["ctc"](kind="ctc")
-    """How encoder frames become labels: ctc, or transducer with its options: docs/heads.md."""
+    """Head, encoder frames to labels: ctc, or transducer with its options: docs/heads.md."""
     conv_norm: Literal["layer_norm", "affine"] = "layer_norm"
-    """Norm in the convolutions; affine, a scale and a bias of each channel, is what a trained
-    BatchNorm becomes."""
+    """Norm in the convolutions. affine is a scale and a bias for each channel, the form of a
+    trained BatchNorm."""
     conv_padding: Literal["depthwise", "pointwise"] = "depthwise"
-    """Layer of the convolutions before which zeros stand for the frames before a stream."""
+    """Layer of the convolutions whose input is padded with zeros before a stream."""
     after_norm: bool = False
-    """A LayerNorm after the last layer; the layers' own are there in any case."""
+    """Add a LayerNorm after the last layer; layers have their own in any case."""
     kernels: Literal["auto", "off"] = "off"
-    """Attention on NVIDIA GPUs: auto takes asrkit's own kernels (Triton) where they can. They have
-    run on no card yet: `asrkit verify --kernels` first. No weight depends on it."""
+    """Attention on NVIDIA GPUs: auto uses asrkit's own kernels (Triton) where possible. They have
+    not run on a GPU yet: run `asrkit verify --kernels` first. They do not change the weights."""
 
     @property
     def rate(self) -> FrameRate:
-        """How feature frames become encoder frames."""
+        """Relation of feature frames to encoder frames."""
         with torch.device("meta"):
             options = self.subsampling.model_dump()
             return subsampling.build_subsampling(options, self.num_mels, self.dim).rate
@@ -303,30 +304,30 @@ class ContextConfig(Section):
     """Chunk sizes and left contexts in encoder frames: of 40 ms with conv4, of 80 ms with conv8."""
 
     chunk_sizes: Annotated[list[ChunkSize], Field(max_length=64)] = [4, 8, 16, 25]
-    """Chunk sizes drawn in training, beside full context; each as often as it is named."""
+    """Chunk sizes drawn in training, besides full context; repeat a size to draw it more often."""
     left_contexts: Annotated[list[LeftContext], Field(max_length=64)] = [64]
     """Left contexts drawn in training."""
     right_contexts: Annotated[list[RightContext], Field(min_length=1, max_length=64)] = [0]
     """Right contexts drawn in training with the chunks: encoder frames after its chunk that a frame
-    sees. Live text comes so much later and is better; a chunk of C frames with R after it takes
-    1 + R/C times as long."""
+    sees. They improve live text and delay it by their length. A chunk of C frames with R after it
+    takes 1 + R/C times as long."""
     full_share: Share = 0.5
     """Share of the batches in full context."""
     chunk_size: ChunkSize = 16
-    """Of decoding, unless told otherwise: 16 are 640 ms with conv4."""
+    """Default chunk size of decoding: 16 frames are 640 ms with conv4."""
     left_context: LeftContext = 64
-    """Of decoding, unless told otherwise."""
+    """Default left context of decoding."""
     right_context: RightContext = 0
-    """Of decoding, unless told otherwise."""
+    """Default right context of decoding."""
 
     @property
     def live(self) -> Context:
-        """The context of decoding, unless told otherwise."""
+        """Default context of decoding."""
         return Context(self.chunk_size, self.left_context, self.right_context)
 
     @property
     def validated(self) -> list[Context]:
-        """The contexts of validation: full context if trained, and each chunk size once."""
+        """Contexts of validation: full context if trained, and each chunk size once."""
         left, right = max(self.left_contexts), self.right_context
         chunks = [Context(each, left, right) for each in dict.fromkeys(self.chunk_sizes)]
         return [FULL, *chunks] if self.full_share > 0 else chunks
@@ -334,67 +335,67 @@ class ContextConfig(Section):
     @model_validator(mode="after")
     def _not_empty(self) -> "ContextConfig":
         if not self.left_contexts:
-            raise ValueError("left_contexts must name at least one")
+            raise ValueError("left_contexts must have at least one value, got []")
         if not self.chunk_sizes and self.full_share < 1.0:
-            raise ValueError("chunk_sizes must name at least one unless full_share is 1")
+            raise ValueError("chunk_sizes must have at least one value unless full_share is 1")
         return self
 
 
 class TrainingConfig(Section):
     output_dir: Place
-    """Folder of the checkpoints, the log and the model."""
+    """Folder for the checkpoints, the log and the model."""
     start_from: Place | None = None
-    """A model file or the name of a ready model, with the same `model:`, to start from."""
+    """Model to start from, with the same `model:`; a model file or the name of a ready model."""
     epochs: PositiveOrAuto = 30
     """Passes over all utterances, each at every one of `speed_factors`; auto: by the hours of
-    recordings, as in docs/training.md."""
+    recordings, see docs/training.md."""
     optimizer: Literal["muon", "adamw"] = "muon"
-    """Muon for the matrices of the layers, AdamW for the rest; or AdamW for all."""
+    """Optimiser: Muon for the matrices of the layers and AdamW for the rest, or AdamW for all."""
     learning_rate: PositiveNumber = 2e-3
     """Highest learning rate."""
     warmup_share: Share = 0.08
-    """Share of training in which the rate rises to its peak; then a cosine down to 1 % of it."""
+    """Share of training in which the rate rises to its peak; then a cosine falls to 1 % of it."""
     weight_decay: NumberFromZero = 0.01
     """Weight decay of the matrices."""
     clip_norm: PositiveNumber = 5.0
     """Largest norm of the gradient of a step."""
     accumulate_batches: Positive = 1
-    """Batches of each process in an optimiser step."""
+    """Number of batches of each process in an optimiser step."""
     intermediate_layers: Annotated[
         list[Positive], Field(max_length=256), AfterValidator(distinct)
     ] = []
-    """Layers with a CTC loss of their own, counted from 1."""
+    """Layers with an additional CTC loss, counted from 1."""
     intermediate_weight: Share = 0.3
     """Share of these losses in the total loss."""
     views: Literal["one", "same", "full_and_chunks"] = "one"
-    """One view of each utterance, or two, masked differently and trained to agree (CR-CTC), at
-    twice the time: both in the same context, or one in full context and one in chunks."""
+    """Views of each utterance: one; or two, masked differently and trained to agree (CR-CTC), at
+    twice the time. Two are in the same context, or one in full context and one in chunks."""
     consistency_weight: PositiveNumber = 0.2
     """Weight of the loss between two views."""
     consistency_ramp: Share = 0.1
     """Share of training over which `consistency_weight` grows from 0."""
     device: Annotated[str, AfterValidator(device_name)] = "auto"
-    """auto: a GPU of NVIDIA's for each process if torch finds one, else the CPU; cpu, cuda, or
-    cuda:N for the GPU of this number."""
+    """Device. auto: an NVIDIA GPU for each process if torch finds one, else the CPU; cpu; cuda; or
+    cuda:N for GPU number N."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """auto: bfloat16 on a GPU that has it."""
+    """Precision. auto: bfloat16 on a GPU that has it."""
     parallel: Literal["ddp", "fsdp"] = "ddp"
-    """What each of several processes holds: the whole model (ddp), or a share of its weights,
-    gradients and optimiser states (fsdp), for a model that does not fit on one device."""
+    """Parts of the model in each of several processes: the whole model (ddp), or a share of its
+    weights, gradients and optimiser states (fsdp), for models that do not fit on one device."""
     gradient_checkpointing: bool = False
     """Save memory by computing activations again in the backward pass."""
     average: PositiveOrAuto = 5
     """Number of epochs whose weights are averaged into the model; auto: a fifth of them."""
     average_of: Literal["last", "best"] = "last"
-    """Average the last epochs, or those with the lowest dev WER."""
+    """Epochs to average: the last ones, or those with the lowest dev WER."""
     validate_every_epochs: Positive = 1
     """Epochs from one validation to the next; the last epoch is always validated."""
     patience: Positive | None = None
-    """Validations without a lower mean dev WER after which the training ends; null: never."""
+    """Validations without a lower mean dev WER after which training ends; null: never."""
     checkpoint_every_steps: Positive = 200
-    """Steps from one checkpoint to the next; there is also one after every epoch."""
+    """Steps from one checkpoint to the next, besides the one after every epoch."""
     keep_checkpoints: Positive = 2
-    """Number of checkpoints that are kept, the newest."""
+    """Number of checkpoints to keep, the newest ones."""
     seed: Count = 0
     """Seed of all random draws."""
     num_threads: Annotated[int, Field(ge=0, le=1024)] = 0
@@ -408,7 +409,7 @@ class Config(Section):
     model: ModelConfig = ModelConfig()
     context: ContextConfig = ContextConfig()
     search: AnySearch = SEARCHES["greedy"](kind="greedy")
-    """The default search of decoding, a kind with its options."""
+    """Default search of decoding, a kind with its options."""
     training: TrainingConfig
 
     @model_validator(mode="after")
@@ -437,7 +438,7 @@ class Config(Section):
         return self
 
     def _check_head(self) -> None:
-        """Raises ValueError for a search or a loss that the head does not have."""
+        """Raise ValueError for a search or a loss that the head does not have."""
         head = self.model.head.model_dump()
         if head["kind"] != "transducer":
             return
@@ -456,14 +457,14 @@ class Config(Section):
 
 
 def text_of(path: object) -> object:
-    """A path as text; anything else as it is."""
+    """Return a path as text; anything else unchanged."""
     return str(path) if isinstance(path, PurePath) else path
 
 
 class LanguageModelConfig(Section):
-    """A language model for decoding. No part of a model file, which names no other files."""
+    """A language model for decoding. Model files do not contain it, as they name no other files."""
 
-    path: Annotated[str, BeforeValidator(text_of)]  # of an ARPA file, or a binary of KenLM
+    path: Annotated[str, BeforeValidator(text_of)]  # path of an ARPA file or a KenLM binary
     units: Literal["words", "tokens"] = "words"
     weight: NumberFromZero = 0.5
     word_bonus: Number = 0.5  # added for each word, or token
@@ -486,10 +487,10 @@ Parsed = TypeVar("Parsed", bound=Section)
 
 
 def load_config(path: str | Path, overrides: list[str] | None = None) -> Config:
-    """The configuration of a YAML file, or of a name in conf/, with `section.key=value` overrides.
+    """Load the configuration in a YAML file or of a name in conf/, with overrides.
 
     Raises:
-        ConfigError: for a missing file, bad YAML, a key or value that does not fit, or an option
+        ConfigError: for a missing file, bad YAML, an invalid key or value, or an option
             that has no effect.
     """
     overrides = overrides or []
@@ -499,22 +500,22 @@ def load_config(path: str | Path, overrides: list[str] | None = None) -> Config:
 
 
 def parse_config(values: dict[str, Any]) -> Config:
-    """The configuration in nested dicts, checked."""
+    """Check a configuration in nested dicts."""
     return _parse(Config, values)
 
 
 def parse_record(values: dict[str, Any]) -> Config:
-    """The configuration in a model file, checked only for what the model needs."""
+    """Check the configuration in a model file, but only for what the model needs."""
     return _parse(Config, values, RECORD)
 
 
 def parse_search(value: Any) -> SearchConfig:
-    """The search given by a kind, or by a dict of a kind and its options, checked."""
+    """Check a search given by a kind, or by a dict of a kind and its options."""
     return _parse(_Search, {"search": value}).search
 
 
 def parse_language_model(value: Any) -> LanguageModelConfig:
-    """The language model given by a path, or by a dict of a path and options, checked."""
+    """Check a language model given by a path, or by a dict of a path and options."""
     return _parse(_LanguageModel, {"lm": value}).lm
 
 
@@ -528,7 +529,7 @@ def _parse(
 
 
 def _keys(section: type[BaseModel], prefix: str = "") -> list[str]:
-    """All dotted keys, sections included."""
+    """Return all dotted keys, including sections."""
     keys = []
     for name, field in section.model_fields.items():
         keys.append(prefix + name)

@@ -1,4 +1,4 @@
-"""Sections of a configuration that choose a class by `kind`, with its arguments as options."""
+"""Sections of a configuration that choose a class by `kind`; other keys are its arguments."""
 
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal, TypeVar, Union
@@ -10,7 +10,7 @@ from asrkit.registry import Kinds
 # Not strict, because YAML reads 1e-3 as a string.
 Number = Annotated[float, Field(strict=False, allow_inf_nan=False)]
 
-# Integer options of a kind are bounded, so that no file can make tables that fill the memory.
+# Integer options of a kind are bounded, so that no file can make tables that exhaust the memory.
 Few = Annotated[int, Field(ge=1, le=100_000)]
 BOUNDED: dict[Any, Any] = {int: Few, int | None: Few | None, float: Number}
 
@@ -19,7 +19,7 @@ AnyKind = TypeVar("AnyKind", bound=BaseModel)
 
 
 def sections_of(base: type[AnyKind], kinds: Kinds[Any]) -> dict[str, type[AnyKind]]:
-    """A model class of the section for each kind."""
+    """Return a model class of the section for each kind."""
     sections = {}
     for kind in kinds:
         fields: dict[str, Any] = {
@@ -32,11 +32,11 @@ def sections_of(base: type[AnyKind], kinds: Kinds[Any]) -> dict[str, type[AnyKin
 
 
 def any_of(sections: Iterable[type[BaseModel]], usual: str | None = None) -> Any:
-    """The type of a value that is one of these sections, or only the name of a kind.
+    """Return the type of a value that is one of these sections, or only the name of a kind.
 
     Args:
-        sections: the sections, each with its own literal `kind`.
-        usual: kind of options without a kind; None rejects these.
+        sections: sections, each with its own literal `kind`.
+        usual: kind for options without a kind; None rejects such options.
     """
 
     def with_kind(value: Any) -> Any:

@@ -129,12 +129,12 @@ FILES: dict[str, tuple[Make, float, str | None]] = {
     "no_total.flac": (lambda _: flac_without_total(SPEECH), 2.0, None),
     "late.mkv": (lambda p: muxed(p, "pcm_s16le", [(SPEECH, 2.0)]), 4.0, None),
     "hole.mkv": (
-        lambda p: muxed(p, "pcm_s16le", [(SPEECH, 0.0), (SPEECH, 5.0)]), 7.0, "holes in its time",
+        lambda p: muxed(p, "pcm_s16le", [(SPEECH, 0.0), (SPEECH, 5.0)]), 7.0, "gaps in its time",
     ),
     "two_tracks.mka": (
         lambda p: muxed(p, "pcm_s16le", [(SPEECH, 0.0)], tracks=2), 2.0, "has 2 audio tracks",
     ),
-    "stale.wav": (lambda _: wav(SPEECH, 32000), 1.0, "32000 bytes behind its samples"),
+    "stale.wav": (lambda _: wav(SPEECH, 32000), 1.0, "32000 bytes after its samples"),
     "cut.wav": (lambda _: wav(SPEECH)[: 44 + len(SPEECH)], 1.0, "ends 1.00 s before its header"),
     "cut.aiff": (lambda _: written(SPEECH, format="AIFF")[:32046], 1.0, "is cut off"),
     "cut.w64": (lambda _: written(SPEECH, format="W64")[:32104], 1.0, "is cut off"),
@@ -217,7 +217,7 @@ def test_damaged_packets_are_silent_and_counted(
     (tmp_path / "x.ts").write_bytes(data)
     assert abs(len(audio.load(tmp_path / "x.ts")) - whole) < 1100
     assert "packets (" in caplog.text
-    assert "cannot be decoded and are left silent" in caplog.text
+    assert "cannot be decoded and are replaced by silence" in caplog.text
 
 
 @pytest.mark.parametrize("codec", ["VORBIS", "OPUS"])
@@ -244,7 +244,7 @@ def test_the_default_track_is_read_and_any_other(
     caplog.clear()
     assert np.array_equal(audio.load(path, track=1), SPEECH / np.float32(32768))
     assert not caplog.text
-    with pytest.raises(audio.AudioError, match="has audio tracks 0 to 1, not 2"):
+    with pytest.raises(audio.AudioError, match="has audio tracks 0 to 1, got track 2"):
         audio.load(path, track=2)
     with av.open(str(path)) as source, av.open(str(tmp_path / "y.mka"), "w") as sink:
         streams = [sink.add_stream_from_template(each) for each in source.streams.audio]

@@ -127,7 +127,7 @@ def test_any_name_that_a_file_may_have(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(("rate", "channels"), [(10, 1), (2_000_000, 1), (16000, 100)])
 def test_rates_and_channels_of_no_recording(rate: int, channels: int, tmp_path: Path) -> None:
     soundfile.write(tmp_path / "x.wav", np.zeros((100, channels)), rate)
-    with pytest.raises(audio.AudioError, match=f"has {channels} channels at {rate} Hz, not 1 to"):
+    with pytest.raises(audio.AudioError, match=f"must have 1 to .* got {channels} at {rate} Hz"):
         audio.info(tmp_path / "x.wav")
 
 

@@ -110,7 +110,7 @@ def test_truncated_mp3_is_read_as_far_as_it_goes(
         (np.array([[0.0, 0.0], [1e20, -1e20]]), r"in \[-1, 1\], but sample 1 is 1e\+20"),
         (b"ab" * 10, r"got bytes; .* np.frombuffer\(data, dtype=np.int16\)"),
         (memoryview(bytearray(8)), "got memoryview; .* np.frombuffer"),
-        ("x.wav", "got str; transcribe takes the path"),
+        ("x.wav", "got str; pass the path"),
         (None, "float32 or int16, got NoneType"),
         ([[0.0], [0.0, 1.0]], "float32 or int16, got list"),
         (torch.zeros(4, requires_grad=True), "float32 or int16, got Tensor"),

@@ -52,10 +52,10 @@ def test_choice(wanted: str | None, number: int, sound: ModuleType) -> None:
 @pytest.mark.parametrize(
     ("wanted", "message", "listed"),
     [
-        ("webcam", "no microphone's name has 'webcam' in it", 3),
+        ("webcam", "no microphone's name contains 'webcam'", 3),
         ("1", "no microphone has the number 1", 3),
-        ("usb mic", "'usb mic' may be any of 2 microphones: say which", 2),
-        ("mic", "'mic' may be any of 3 microphones: say which", 3),
+        ("usb mic", "'usb mic' matches 2 microphones: choose one", 2),
+        ("mic", "'mic' matches 3 microphones: choose one", 3),
     ],
 )
 def test_no_choice(wanted: str, message: str, listed: int, sound: ModuleType) -> None:
@@ -77,9 +77,9 @@ def test_no_default_and_none_at_all(sound: ModuleType) -> None:
         find_device(None)
     sound.DEVICES.clear()
     for wanted in (None, "0", "usb"):
-        with pytest.raises(AudioError, match="this computer has no microphone"):
+        with pytest.raises(AudioError, match="finds no microphone on this computer"):
             find_device(wanted)
-    assert device_table(input_devices()).startswith("this computer has no microphone")
+    assert device_table(input_devices()).startswith("PortAudio finds no microphone")
 
 
 def test_what_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,8 +289,8 @@ def test_a_recording_replaces_nothing(tmp_path: Path) -> None:
     path = tmp_path / "x.wav"
     path.write_text("mine")
     for name, message in (
-        ("x.wav", "exists already, and a recording replaces nothing"),
-        ("x.mp3", "a recording is a .wav or .flac file, got"),
+        ("x.wav", "exists already and is not replaced"),
+        ("x.mp3", "a recording needs a .wav or .flac file, got"),
         ("none/x.wav", "cannot be written"),
     ):
         with pytest.raises(AudioError, match=message), recording(str(tmp_path / name), 16000):

@@ -121,7 +121,7 @@ def test_output_is_in_time_with_the_input() -> None:
     "rate", [16, 0, -8000, 10**30, "16000", None, True, 16000.5, float("nan"), float("inf")]
 )
 def test_bad_rate(rate: Any) -> None:
-    message = f"between 1000 and 768000 Hz, a whole number, got {rate!r}"
+    message = f"a whole number from 1000 to 768000 Hz, got {rate!r}"
     with pytest.raises(audio.AudioError, match=re.escape(message)):
         Resampler(rate)
 

@@ -58,7 +58,7 @@ def test_every_channel_by_itself(
     ("command", "options", "message"),
     [
         ("decode", ["--channel", "2", "FILE"], "has the channels 0 to 1, not 2"),
-        ("decode", ["--track", "3", "FILE"], "has audio tracks 0 to 0, not 3"),
+        ("decode", ["--track", "3", "FILE"], "has audio tracks 0 to 0, got track 3"),
         ("decode", ["--channel", "x", "FILE"], "must be mix, split or a whole number from 0 to 63"),
         ("decode", ["--channel", "1", "--manifest", "m.jsonl"], "are for files"),
         ("stream", ["--channel", "split", "FILE"], "must be mix or a whole number"),

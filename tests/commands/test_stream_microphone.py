@@ -123,8 +123,8 @@ def test_list_devices_needs_no_model(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--mic-device", "webcam"], "no microphone's name has 'webcam' in it\n  number  name"),
-        (["--save-audio", "x.mp3"], "a recording is a .wav or .flac file, got x.mp3"),
+        (["--mic-device", "webcam"], "no microphone's name contains 'webcam'\n  number  name"),
+        (["--save-audio", "x.mp3"], "a recording needs a .wav or .flac file, got x.mp3"),
         (["--save-audio", "none/x.wav"], "none/x.wav cannot be written"),
     ],
 )

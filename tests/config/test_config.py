@@ -80,7 +80,7 @@ CONF = PROJECT / "conf" / "conformer.yaml"
         ),
         (
             "model.position={kind: rotary, share: 0.01}",
-            "'model.position': share 0.01 of a head's dim / num_heads = 24 dimensions leaves",
+            "'model.position': share must leave a pair of dimensions to rotate, got 0.01 of a",
         ),
         (
             "model.position.max_distanse=3",
@@ -113,14 +113,14 @@ CONF = PROJECT / "conf" / "conformer.yaml"
             "'search': skip_blank_prob must be between 0 and 1, got 2",
         ),
         ("search=null", "'search': write a kind, or {kind: …} with its options, got None"),
-        ("context.chunk_sizes=[]", "chunk_sizes must name at least one"),
+        ("context.chunk_sizes=[]", "chunk_sizes must have at least one value"),
         ("data.recipe=../evil", "'data.recipe': string should match pattern"),
         ("training.num_threads=2000", "should be less than or equal to 1024, got 2000"),
         ('training.output_dir="a\\0b"', "'training.output_dir': string should match pattern"),
         ("training=3", "'training': input should be a valid dictionary"),
         (
             "augmentation.noise_snr_db=[20, 10]",
-            "'augmentation.noise_snr_db': the lowest comes first, got [20, 10]",
+            "'augmentation.noise_snr_db': the lower value must be the first, got [20, 10]",
         ),
         ("augmentation.noise_snr_db=[-1e9, 10]", "'augmentation.noise_snr_db.0': input should be"),
         ("augmentation.speed_factors=[1.0, 0.9, 1]", "'augmentation.speed_factors': each value"),
@@ -143,7 +143,7 @@ CONF = PROJECT / "conf" / "conformer.yaml"
             "data.num_workers=1000000",
             "'data.num_workers': input should be less than or equal to 1024, got 1000000",
         ),
-        ("nonsense", "an override is section.key=value, got 'nonsense'"),
+        ("nonsense", "an override must be section.key=value, got 'nonsense'"),
         ("data.train.x=3", "'train' in 'data.train.x=3' is a value, not a section"),
     ],
 )
@@ -244,7 +244,7 @@ BAD_YAML = {
     "bomb": (bomb(), "its aliases stand for 100000 values or more"),
     "merged": ("&a {x: &b {<<: [*b, *b]}}", "its aliases stand for"),
     "endless": ("&a [*a]", "its aliases stand for"),
-    "keys": ("{k: 1, 'k': 2}", "key 'k' stands twice in line 1, column 8"),
+    "keys": ("{k: 1, 'k': 2}", "key 'k' is repeated in line 1, column 8"),
     "code": ("!!python/object/apply:os.system [true]", "could not determine a constructor"),
     "escape": ("a\x1b]0;title\x07", "unacceptable character #x001b"),
     "surrogate": ("\ud800", "unacceptable character #xd800"),
@@ -338,13 +338,13 @@ def test_yaml_runs_no_code(tmp_path: Path) -> None:
 
 IDLE = {
     "augmentation.noise_snr_db=[0, 5]": "'augmentation.noise_snr_db': (0.0, 5.0) has no effect "
-    "while augmentation.noise is None; that must be a manifest of noise, or leave noise_snr_db at "
+    "while augmentation.noise is None; set it to a manifest of noise, or leave noise_snr_db at "
     "its default (10.0, 20.0)",
     "augmentation.noise_probability=0.1": "while augmentation.noise is None",
     "augmentation.noise=n.jsonl augmentation.noise_probability=0": "'augmentation.noise': "
     "'n.jsonl' has no effect while augmentation.noise_probability is 0",
     "augmentation.silence_seconds=1": "while augmentation.silence_probability is 0.0",
-    "text.vocab_size=99": "while text.tokenizer is 'characters'; that must be unigram or bpe",
+    "text.vocab_size=99": "while text.tokenizer is 'characters'; set it to unigram or bpe",
     "training.consistency_weight=0.1": "while training.views is 'one'",
     "training.consistency_ramp=0.5": "while training.views is 'one'",
 }

@@ -11,6 +11,6 @@ def test_the_page_is_up_to_date() -> None:
 
 def test_control_every_key_is_on_the_page() -> None:
     page = configuration.page()
-    assert "| `max_batch_seconds` | `32.0` | number, > 0 | Audio in a batch" in page
+    assert "| `max_batch_seconds` | `32.0` | number, > 0 | Seconds of audio in a batch" in page
     assert "| `chunk_sizes` | `[4, 8, 16, 25]` | a list of integers, ≥ 1, ≤ 3000 |" in page
     assert "- `{kind: prefix_beam, beam: 10," in page

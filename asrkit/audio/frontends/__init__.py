@@ -1,1 +1,1 @@
-"""Frontends: samples to log mel features, one file a definition, chosen in `registry`."""
+"""Frontends compute log mel features from samples: one file per definition, see `registry`."""

@@ -1,4 +1,4 @@
-"""What frontends share: frames of samples in steps of any size, and both ends of a stream."""
+"""Base of all frontends: frames of samples in steps of any size, and both ends of a stream."""
 
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
@@ -17,13 +17,13 @@ Count = TypeVar("Count", int, Tensor)
 
 
 class MelScale(NamedTuple):
-    """A scale of frequencies on which filters are equally wide."""
+    """A frequency scale on which filters have equal widths."""
 
     of_hertz: Callable[[Tensor], Tensor]
     to_hertz: Callable[[Tensor], Tensor]
 
     def edges(self, low: float, high: float, num_mels: int) -> Tensor:
-        """(F+2,) mel: filter i begins at edge i, peaks at i + 1 and ends at i + 2."""
+        """Return (F+2,) edges in mel: filter i begins at edge i, peaks at i + 1, ends at i + 2."""
         ends = torch.tensor([low, high], dtype=torch.float64, device="cpu")
         first, last = self.of_hertz(ends).tolist()
         return torch.linspace(first, last, num_mels + 2, dtype=torch.float64, device="cpu")
@@ -37,20 +37,20 @@ class Frontend(nn.Module):
         past = frontend.start(batch_size)
         feats, past = frontend(samples, past)
 
-    The samples of a whole stream are followed by some more, see `ended`. A kind gives `filters`,
-    and what it makes of a frame's samples (`power`) and of the filters' energies (`log`).
+    A whole stream is followed by padding, see `ended`. A kind defines `filters`, the power spectrum
+    of a frame's samples (`power`), and the logarithm of the filters' energies (`log`).
 
     Args:
         num_mels: F.
-        frame_size: samples that a frame is made of.
-        before: zeros before a stream's first sample.
-        after: samples after its last one.
-        lead_frames: feature frames of a stream before its first sample, for an encoder that begins
-            so much earlier. Their values do not matter to it.
-        mirrored: whether the `before` samples are the first ones of the stream, backwards.
+        frame_size: samples of a frame.
+        before: number of padding samples before a stream.
+        after: number of padding samples after a stream.
+        lead_frames: number of feature frames before a stream's first sample, for encoders that
+            begin earlier. Their values do not matter to the encoder.
+        mirrored: whether the stream's first samples in reverse order precede it instead of zeros.
     """
 
-    scale: MelScale  # of the filters
+    scale: MelScale  # scale of the filters
     filters: Tensor  # (257, F)
 
     def __init__(
@@ -67,7 +67,8 @@ class Frontend(nn.Module):
         self.frame_size, self.hop, self.fft_size = frame_size, HOP, FFT_SIZE
         self.before, self.after = before + HOP * lead_frames, after
         self.mirrored = before if mirrored else 0
-        # Of a past that is to be mirrored: by its length a stream that has not begun is known.
+        # Frontends that mirror the start of a stream use a longer initial past. Its length tells
+        # `forward` that the stream has not started.
         self.marker = frame_size if mirrored else 0
         self.preemphasis = 0.97
 
@@ -76,26 +77,26 @@ class Frontend(nn.Module):
         raise NotImplementedError
 
     def log(self, mels: Tensor) -> Tensor:
-        """The logarithm of the filters' energies."""
+        """Return the logarithm of the filters' energies."""
         raise NotImplementedError
 
     def edges(self) -> Tensor:
-        """(F+2,) of the filters, see `MelScale.edges`."""
+        """Return the (F+2,) edges of the filters, see `MelScale.edges`."""
         raise NotImplementedError
 
     @torch.jit.unused
     def num_mels_above(self, hertz: float) -> int:
-        """Number of filters whose centre lies above this frequency."""
+        """Return the number of filters whose centre is above a frequency."""
         centres = self.scale.to_hertz(self.edges()[1:-1])
         return int((centres > hertz).sum())
 
     def start(self, batch_size: int) -> Tensor:
-        """The past of streams that have not begun: (B, marker+before)."""
+        """Return the past of streams that have not started: (B, marker+before)."""
         return self.filters.new_zeros([batch_size, self.marker + self.before])
 
     def beginning(self, samples: Tensor) -> Tensor:
-        """The past of a stream that has not begun, and its samples: (B, marker+before+N), N at
-        least `mirrored` -> (B, before+N) with what comes before a stream."""
+        """Replace the initial past of a stream by its padding: (B, marker+before+N), N at least
+        `mirrored` -> (B, before+N)."""
         if not self.mirrored:
             return samples
         samples = samples[:, self.marker :]
@@ -104,19 +105,19 @@ class Frontend(nn.Module):
         return torch.cat([samples[:, :lead], mirror, first], dim=1)
 
     def forward(self, samples: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
-        """The frames that end in these samples, and the new past.
+        """Return the frames that end in these samples, and the new past.
 
         Args:
             samples: (B, N) in [-1, 1], any N.
-            past: (B, P) samples from the start of the next frame on; after the first frame P is
+            past: (B, P), samples from the start of the next frame on. After the first frame P is
                 frame_size - 160 if all steps are multiples of 160 samples.
 
         Returns:
-            (B, T, F) log mels with T = 1 + (P+N-frame_size) // 160, but none before the first that
-            ends in the stream; and the new past.
+            (B, T, F) log mels with T = 1 + (P+N-frame_size) // 160, without frames that end before
+            the stream; and the new past.
         """
         needed = self.frame_size
-        begins = past.size(1) >= self.frame_size  # so many samples wait at the start alone
+        begins = past.size(1) >= self.frame_size  # only an initial past is this long
         if begins:
             needed += self.lead_frames * self.hop + self.marker
         samples = torch.cat([past, samples], dim=1)  # (B, P+N)
@@ -131,21 +132,21 @@ class Frontend(nn.Module):
     @property
     @torch.jit.unused
     def lead_ms(self) -> int:
-        """How long before a stream's first sample its first frame begins."""
+        """Return the milliseconds from the start of the first frame to the first sample."""
         return round(1000 * self.before / SAMPLE_RATE)
 
     def num_frames(self, num_samples: Count) -> Count:
-        """Frames of a whole stream of so many samples."""
+        """Return the number of frames of a whole stream of `num_samples` samples."""
         size = num_samples + (self.before + self.after)
         frames = (size - (self.frame_size - self.hop)) // self.hop
         return frames * (frames > self.lead_frames)
 
     def ended(self, samples: Tensor, num_samples: Tensor) -> Tensor:
-        """Whole streams with what follows their last sample: zeros, after the pre-emphasis.
+        """Append padding to whole streams: zeros after the pre-emphasis.
 
         Args:
             samples: (B, N), zero-padded.
-            num_samples: (B,) real samples of each row.
+            num_samples: (B,) valid samples of each row.
 
         Returns:
             (B, N+after).
@@ -160,15 +161,15 @@ class Frontend(nn.Module):
 
 
 def features(frontend: Frontend, samples: Tensor, num_samples: Tensor) -> tuple[Tensor, Tensor]:
-    """Features of whole recordings, offline.
+    """Compute the features of whole recordings, offline.
 
     Args:
-        frontend: of the recogniser.
+        frontend: frontend of the recogniser.
         samples: (B, N) in [-1, 1], zero-padded.
-        num_samples: (B,) real samples of each row.
+        num_samples: (B,) valid samples of each row.
 
     Returns:
-        (B, T, F) and (B,), the frames of each row.
+        (B, T, F), and the number of frames of each row, (B,).
     """
     past = frontend.start(len(samples)).to(samples)
     feats, _ = frontend(frontend.ended(samples, num_samples), past)
@@ -176,6 +177,6 @@ def features(frontend: Frontend, samples: Tensor, num_samples: Tensor) -> tuple[
 
 
 def bin_frequencies() -> Tensor:
-    """(257, 1) Hz of the spectrum."""
+    """Return the frequencies of the spectrum in Hz: (257, 1)."""
     numbers = torch.arange(FFT_SIZE // 2 + 1, dtype=torch.float64, device="cpu")
     return (numbers * SAMPLE_RATE / FFT_SIZE)[:, None]

@@ -14,20 +14,20 @@ KALDI = MelScale(
 class Fbank(Frontend):
     """Log mel features, equal to Kaldi's with dither 0.
 
-    25 ms povey windows every 10 ms, each minus its mean, pre-emphasis 0.97, power spectrum,
+    25 ms povey windows every 10 ms, each minus its mean; pre-emphasis 0.97; power spectrum;
     triangular mel filters.
 
     Args:
         num_mels: F.
-        lead_frames: see `Frontend`.
-        low_frequency: Hz, where the first filter begins.
-        high_frequency: Hz, where the last one ends; 8000 if None. sherpa-onnx, unless told
-            otherwise, has 7600.
-        snip_edges: as Kaldi's. False, which sherpa-onnx has: the first frame begins 120 samples
-            before the stream, and these are its first samples backwards.
+        lead_frames: frames before a stream, see `Frontend`.
+        low_frequency: start of the first filter, Hz.
+        high_frequency: end of the last filter, Hz; 8000 if None. The default of sherpa-onnx is
+            7600.
+        snip_edges: Kaldi's option. With False, the default of sherpa-onnx, the first frame begins
+            120 samples before the stream; these are its first samples in reverse order.
 
     Raises:
-        ValueError: for frequencies that are no band below 8000 Hz.
+        ValueError: unless the frequencies are a band below 8000 Hz.
     """
 
     scale = KALDI
@@ -50,14 +50,14 @@ class Fbank(Frontend):
                 f"low_frequency {self.low} must be from 0 and below high_frequency {self.high}, "
                 f"and that at most {NYQUIST}"
             )
-        self.int16_scale = 32768.0  # Kaldi's features are those of int16 samples
+        self.int16_scale = 32768.0  # Kaldi computes features from int16 samples
         self.floor = 1.1920928955078125e-07  # lowest mel energy: float32's epsilon
         self.register_buffer("window", povey_window(), persistent=False)
         self.register_buffer("filters", self.mel_filters(), persistent=False)
 
     def power(self, frames: Tensor) -> Tensor:
         frames = frames - frames.mean(dim=2, keepdim=True)
-        # A frame's first sample has none before it for the pre-emphasis; the window is 0 there.
+        # The first sample of a frame has no predecessor for pre-emphasis; the window is 0 there.
         frames = frames[:, :, 1:] - self.preemphasis * frames[:, :, :-1]
         frames = functional.pad(frames, (1, 0)) * (self.int16_scale * self.window)  # (B, T, 400)
         spectrum = torch.fft.rfft(frames, n=self.fft_size, dim=2)  # (B, T, 257)
@@ -70,7 +70,7 @@ class Fbank(Frontend):
         return self.scale.edges(self.low, self.high, self.num_mels)
 
     def mel_filters(self) -> Tensor:
-        """(257, F) triangular filters of equal width on the mel scale 1127 ln(1 + f/700)."""
+        """Return (257, F) triangular filters of equal width on the mel scale 1127 ln(1 + f/700)."""
         edges, bins = self.edges(), self.scale.of_hertz(bin_frequencies())
         left, centre, right = edges[:-2], edges[1:-1], edges[2:]
         rising = (bins - left) / (centre - left)
@@ -81,7 +81,7 @@ class Fbank(Frontend):
 
 
 def povey_window() -> Tensor:
-    """Kaldi's povey window (400,): a Hann window to the power of 0.85."""
+    """Return Kaldi's povey window (400,): a Hann window to the power of 0.85."""
     return (
         torch.hann_window(WINDOW, periodic=False, dtype=torch.float64, device="cpu")
         .pow(0.85)

@@ -16,9 +16,9 @@ from asrkit.audio.frontends.base import (
     bin_frequencies,
 )
 
-BEND = 1000.0  # Hz, up to which the scale is linear, 3 mel for 200 Hz; above, logarithmic
+BEND = 1000.0  # Hz; the scale is linear below, 3 mel for 200 Hz, and logarithmic above
 BEND_MEL = 15.0
-STEP = math.log(6.4) / 27.0  # of a mel above
+STEP = math.log(6.4) / 27.0  # logarithm of a mel above
 
 
 def mel(hertz: Tensor) -> Tensor:
@@ -37,20 +37,20 @@ SLANEY = MelScale(mel, hertz)
 class SlaneyFbank(Frontend):
     """Log mel features, equal to those of NeMo's AudioToMelSpectrogramPreprocessor.
 
-    Pre-emphasis 0.97, a Hann window of 25 ms around every 10th ms, with zeros before and after the
-    stream, power spectrum, triangular filters of equal area from 0 to 8 kHz (Slaney 1998), and
-    log(x + 2^-24). Nothing is normalised over the utterance. N samples give N // 160 frames.
+    Pre-emphasis 0.97; Hann windows of 25 ms around every 10th ms, with zeros before and after the
+    stream; power spectrum; triangular filters of equal area from 0 to 8 kHz (Slaney 1998); and
+    log(x + 2^-24). No normalisation over the utterance. N samples give N // 160 frames.
 
     Args:
         num_mels: F.
-        lead_frames: see `Frontend`.
+        lead_frames: frames before a stream, see `Frontend`.
     """
 
     scale = SLANEY
     window: Tensor  # (400,)
 
     def __init__(self, num_mels: int = 80, lead_frames: int = 0) -> None:
-        # The pre-emphasis needs a sample more than the window.
+        # The pre-emphasis needs one sample more than the window.
         super().__init__(num_mels, WINDOW + 1, WINDOW // 2 + 1, WINDOW // 2 - HOP, lead_frames)
         self.margin = (FFT_SIZE - WINDOW) // 2
         self.guard = 2.0**-24
@@ -59,7 +59,7 @@ class SlaneyFbank(Frontend):
 
     def power(self, frames: Tensor) -> Tensor:
         frames = frames[:, :, 1:] - self.preemphasis * frames[:, :, :-1]  # (B, T, 400)
-        # The window in the middle, as NeMo has it: the same rounding in the spectrum.
+        # The window is in the middle, as in NeMo, so that the spectrum is rounded equally.
         frames = functional.pad(frames * self.window, (self.margin, self.margin))
         spectrum = torch.fft.rfft(frames, dim=2)  # (B, T, 257)
         return spectrum.real.square() + spectrum.imag.square()
@@ -71,7 +71,7 @@ class SlaneyFbank(Frontend):
         return self.scale.edges(0.0, NYQUIST, self.num_mels)
 
     def mel_filters(self) -> Tensor:
-        """(257, F) triangular filters, as high as makes their areas equal."""
+        """Return (257, F) triangular filters, whose heights make their areas equal."""
         edges, bins = self.scale.to_hertz(self.edges()), bin_frequencies()
         left, centre, right = edges[:-2], edges[1:-1], edges[2:]
         rising = (bins - left) / (centre - left)
@@ -81,5 +81,5 @@ class SlaneyFbank(Frontend):
 
 
 def hann_window() -> Tensor:
-    """(400,), with a zero at both ends."""
+    """Return the window (400,), with a zero at both ends."""
     return torch.hann_window(WINDOW, periodic=False, device="cpu")

@@ -16,10 +16,10 @@ KINDS: Kinds[Frontend] = Kinds(
 def build_frontend(
     frontend: str | Mapping[str, Any], num_mels: int, lead_frames: int = 0
 ) -> Frontend:
-    """The frontend of a kind, or of a kind with its options.
+    """Return the frontend of a kind, given alone or with its options.
 
     Raises:
-        ValueError: for a kind or an option that is not one, or numbers that do not fit.
+        ValueError: for an unknown kind or option, or for numbers that do not fit each other.
     """
     cls, options = KINDS.chosen(frontend)
     return cls(num_mels, lead_frames, **options)
