@@ -1,4 +1,6 @@
-"""NVIDIA NeMo's checkpoints: cache-aware streaming Conformer and FastConformer with a CTC head.
+"""NVIDIA NeMo's checkpoints: cache-aware streaming Conformer and FastConformer.
+
+With a CTC head, a transducer, or both, of which the CTC head is read.
 
 A .nemo file is a tar of a YAML configuration, weights by torch.save and the tokenizer's files.
 Three differences are folded into the weights: the scaling of the encoder's input, BatchNorm's
@@ -15,6 +17,7 @@ from torch import Tensor
 
 from asrkit.audio import build_frontend
 from asrkit.errors import printable, shown, whole_number
+from asrkit.interop import nemo_transducer
 from asrkit.interop.checkpoint import (
     Archive,
     CheckpointError,
@@ -68,7 +71,7 @@ SUBSAMPLINGS: dict[tuple[Any, Any], tuple[dict[str, Any], dict[str, str]]] = {
 
 
 def read_nemo(path: Path) -> Imported:
-    """Read a .nemo file of a cache-aware streaming (Fast)Conformer with CTC, or of a hybrid.
+    """Read a .nemo file of a cache-aware streaming Conformer or FastConformer.
 
     Raises:
         CheckpointError: for other models, and for settings that asrkit cannot compute exactly.
@@ -79,6 +82,8 @@ def read_nemo(path: Path) -> Imported:
         check_settings(settings)
         encoder, features = section(settings, "encoder"), section(settings, "preprocessor")
         parts = {"model": model_settings(encoder, features), "context": contexts(encoder)}
+        if nemo_transducer.is_transducer(settings):
+            parts["model"]["head"] = nemo_transducer.head_settings(settings)
         tokenizer, parts["text"] = read_tokenizer(archive, settings)
         with archive.open(WEIGHTS) as stored:
             weights = Weights(read_weights(stored, WEIGHTS))
@@ -228,9 +233,10 @@ def read_tokenizer(archive: Archive, settings: dict[str, Any]) -> tuple[Tokenize
     Raises:
         CheckpointError: for another tokenizer.
     """
-    labels = section(ctc(settings), "decoder").get("vocabulary")
+    place = "joint" if nemo_transducer.is_transducer(settings) else "decoder"
+    labels = section(ctc(settings), place).get("vocabulary")
     if not isinstance(labels, list) or not all(isinstance(each, str) for each in labels):
-        raise CheckpointError(f"decoder.vocabulary must be a list of labels, got {shown(labels)}")
+        raise CheckpointError(f"{place}.vocabulary must be a list of labels, got {shown(labels)}")
     if "tokenizer" not in settings:
         longer = [each for each in labels if len(each) != 1]
         if longer:
@@ -323,16 +329,21 @@ def folded(norm: dict[str, Tensor], weights: Weights, name: str) -> dict[str, Te
 
 
 def head_weights(weights: Weights, settings: dict[str, Any]) -> dict[str, Tensor]:
-    """Return the CTC head's weights, with the blank before the labels.
+    """Return the weights of the CTC head or of a transducer, with the blank before the labels.
 
     Raises:
-        CheckpointError: if the model has no CTC head.
+        CheckpointError: if the model has no head.
     """
+    if nemo_transducer.is_transducer(settings):
+        names = nemo_transducer.head_weights(weights)
+        return {
+            own: nemo_transducer.blank_first(own, weights.take(name)) for name, own in names.items()
+        }
     name = f"{'ctc_decoder' if 'aux_ctc' in settings else 'decoder'}.decoder_layers.0"
     if f"{name}.weight" not in weights:
         raise CheckpointError(
-            f"this {shown(settings.get('target'))} has no CTC head: import a CTC model, or a "
-            "hybrid of CTC and a transducer"
+            f"this {shown(settings.get('target'))} has no CTC head: import a CTC model, a "
+            "transducer, or a hybrid of both"
         )
     check_head(settings)
     head = weights.take_part("head", name)

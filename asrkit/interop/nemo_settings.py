@@ -30,11 +30,11 @@ class Part(NamedTuple):
     harmless: Mapping[str, str] = {}
 
 
-CTC_MODELS = (
+MODELS = (
     "EncDecCTCModel", "EncDecCTCModelBPE",
     "EncDecHybridRNNTCTCModel", "EncDecHybridRNNTCTCBPEModel",
+    "EncDecRNNTModel", "EncDecRNNTBPEModel",
 )  # fmt: skip
-TRANSDUCERS = ("EncDecRNNTModel", "EncDecRNNTBPEModel")
 MODEL = {"sample_rate": Key(16000, (16000,))}
 TRAINING, PRINTING = "only training reads it", "changes no text"
 MODEL_HARMLESS = {
@@ -47,9 +47,9 @@ MODEL_HARMLESS = {
         ),
         TRAINING,
     ),
-    "joint": "the transducer's: left out, like its weights",
+    "joint": "read for a transducer without CTC; left out of a hybrid, like its weights",
     "model_defaults": "has numbers that the other sections repeat",
-    "labels": "the labels are read from decoder.vocabulary",
+    "labels": "the labels are read from decoder.vocabulary or joint.vocabulary",
     "log_prediction": PRINTING,
     "use_cer": PRINTING,
     "name": PRINTING,
@@ -178,16 +178,11 @@ def check_class(target: object) -> None:
     if target is None:
         return
     name = target.rpartition(".")[2] if isinstance(target, str) else None
-    if name in TRANSDUCERS:
-        raise CheckpointError(
-            f"this {shown(target)} has no CTC head: import a CTC model, or a hybrid of CTC and a "
-            "transducer"
-        )
-    if name not in CTC_MODELS:
+    if name not in MODELS:
         prompt = ": it reads a language prompt" if "Prompt" in str(name) else ""
         raise CheckpointError(
             f"models of class {shown(target)} are not supported{prompt}; "
-            f"the supported classes are {', '.join(CTC_MODELS)}"
+            f"the supported classes are {', '.join(MODELS)}"
         )
 
 

@@ -9,12 +9,16 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from asrkit.errors import UserError
 from asrkit.model.head import BLANK, CTCHead, Head
 from asrkit.model.transducer_loss import transducer_loss
 
 PredictorState = tuple[Tensor, ...]  # of B streams, batch first, of fixed shapes
+
+
+ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid}
 
 
 class LSTMPredictor(nn.Module):
@@ -57,13 +61,15 @@ class StatelessPredictor(nn.Module):
         vocab_size: V, with the blank, whose embeddings are zero.
         dim: H.
         context: C.
+        norm: normalise the output, as a LayerNorm without weights.
 
     Raises:
         ValueError: for a width that has no place for so many labels.
     """
 
-    def __init__(self, vocab_size: int, dim: int, context: int) -> None:
+    def __init__(self, vocab_size: int, dim: int, context: int, norm: bool = False) -> None:
         super().__init__()
+        self.norm = norm
         width = dim // 2 // context
         if context > 1 and not width:
             raise ValueError(f"predictor_dim must be {2 * context} or more, got {dim}")
@@ -87,14 +93,17 @@ class StatelessPredictor(nn.Module):
             embed(known[:, before - back : before - back + size])
             for back, embed in enumerate(self.embeds)
         ]
-        return torch.cat(parts, dim=2), (known[:, size:],)
+        output = torch.cat(parts, dim=2)
+        if self.norm:
+            output = functional.layer_norm(output, output.shape[2:])
+        return output, (known[:, size:],)
 
 
 class TransducerHead(Head):
     """A predictor, a joiner, and a CTC layer that shares the loss.
 
-    A label's logits are out(relu(encoder(frame) + predicted(labels so far))); training sums over
-    all alignments of the labels with the frames.
+    A label's logits are out(activation(encoder(frame) + predicted(labels so far))). Training sums
+    over all alignments of the labels with the frames.
 
     Args:
         dim: D.
@@ -103,7 +112,9 @@ class TransducerHead(Head):
         predictor_layers: LSTM layers.
         predictor_dim: width of the predictor.
         context: labels that a stateless predictor reads.
+        predictor_norm: normalise the output of a stateless predictor.
         joint_dim: J, width of the joiner.
+        activation: of the joiner: relu, tanh or sigmoid.
         ctc_weight: share of a CTC layer's loss in the loss; 0 builds no CTC layer.
         max_symbols: most labels that a search writes in a frame.
         dropout: dropout probability of the predictor's output and in the joiner.
@@ -121,7 +132,9 @@ class TransducerHead(Head):
         predictor_layers: int = 1,
         predictor_dim: int = 256,
         context: int = 2,
+        predictor_norm: bool = False,
         joint_dim: int = 256,
+        activation: Literal["relu", "tanh", "sigmoid"] = "relu",
         ctc_weight: float = 0.3,
         max_symbols: int = 10,
         dropout: float = 0.2,
@@ -135,11 +148,12 @@ class TransducerHead(Head):
             raise ValueError(f"fast_emit must be 0 or more, got {fast_emit}")
         self.vocab_size, self.max_symbols = vocab_size, max_symbols
         self.ctc_weight, self.fast_emit = ctc_weight, fast_emit
+        self.activation: str = activation
         self.predictor: LSTMPredictor | StatelessPredictor
         if predictor == "lstm":
             self.predictor = LSTMPredictor(vocab_size, predictor_dim, predictor_layers, dropout)
         else:
-            self.predictor = StatelessPredictor(vocab_size, predictor_dim, context)
+            self.predictor = StatelessPredictor(vocab_size, predictor_dim, context, predictor_norm)
         self.from_encoder = nn.Linear(dim, joint_dim)
         self.from_predictor = nn.Linear(predictor_dim, joint_dim)
         self.dropout = nn.Dropout(dropout)
@@ -232,5 +246,6 @@ class TransducerHead(Head):
     @torch.jit.unused
     def join(self, frames: Tensor, predicted: Tensor) -> Tensor:
         """Return logits (…, V) of projected frames (…, J) and predictor outputs (…, J)."""
-        logits: Tensor = self.out(self.dropout(torch.relu(frames + predicted)))
+        hidden = ACTIVATIONS[self.activation](frames + predicted)
+        logits: Tensor = self.out(self.dropout(hidden))
         return logits

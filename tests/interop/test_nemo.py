@@ -57,8 +57,6 @@ def fixture(request: pytest.FixtureRequest) -> Fixture:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("rnnt", "has no CTC head"),
-        ("rnnt-stateless", "has no CTC head"),
         ("rnnt-prompt", "EncDecRNNTBPEModelWithPrompt' are not supported: it reads a language"),
         ("fullcontext", "must be"),
     ],

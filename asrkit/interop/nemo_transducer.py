@@ -1,0 +1,148 @@
+"""The transducer of a NeMo checkpoint: its settings as asrkit's head, its weights under our names.
+
+NeMo's blank is the last label, also in the embeddings, where it stands before all labels.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from asrkit.errors import shown, whole_number
+from asrkit.interop.checkpoint import CheckpointError
+from asrkit.interop.nemo_settings import (
+    COMPUTING,
+    MODULES,
+    TRAINING,
+    Key,
+    Part,
+    check,
+    section,
+)
+
+LSTM, STATELESS = (f"{MODULES}.{name}" for name in ("RNNTDecoder", "StatelessTransducerDecoder"))
+SIZES = "the weights have as many"
+PREDICTOR = {
+    LSTM: Part(
+        {
+            "_target_": Key(None, (LSTM,)),
+            "normalization_mode": Key(None, (None,), "its LSTM has norms in the gates"),
+            "blank_as_pad": Key(True, (True,), "its embeddings have no blank"),
+        },
+        ("prednet",),
+        {"random_state_sampling": TRAINING, "vocab_size": SIZES},
+    ),
+    STATELESS: Part(
+        {
+            "_target_": Key(None, (STATELESS,)),
+            "normalization_mode": Key(None, (None, "layer")),
+            "blank_as_pad": Key(True, (True,), "its embeddings have no blank"),
+        },
+        ("prednet", "context_size"),
+        {"vocab_size": SIZES},
+    ),
+}
+NETWORK = Part(
+    {"rnn_hidden_size": Key(-1, (-1, None), "its LSTM is projected")},
+    ("pred_hidden", "pred_rnn_layers", "dropout"),
+    dict.fromkeys(
+        ("t_max", "weights_init_scale", "hidden_hidden_bias_scale", "forget_gate_bias"), TRAINING
+    ),
+)
+JOINER = Part(
+    {
+        "_target_": Key(None, (f"{MODULES}.RNNTJoint",)),
+        "num_extra_outputs": Key(0, (0, None), "its joiner predicts durations too (TDT)"),
+    },
+    ("jointnet", "vocabulary"),
+    {
+        "num_classes": SIZES,
+        **dict.fromkeys(
+            ("log_softmax", "preserve_memory", "experimental_fuse_loss_wer", "masking_prob"),
+            COMPUTING,
+        ),
+        **dict.fromkeys(("fuse_loss_wer", "fused_batch_size"), TRAINING),
+    },
+)
+JOINT_NETWORK = Part(
+    {"activation": Key("relu", ("relu", "tanh", "sigmoid"))},
+    ("joint_hidden", "dropout"),
+    dict.fromkeys(("encoder_hidden", "pred_hidden"), SIZES),
+)
+PROJECTIONS = {"enc": "from_encoder", "pred": "from_predictor"}
+MOST = 1 << 16  # of a size
+
+
+def is_transducer(settings: Mapping[str, Any]) -> bool:
+    """Whether the model has a transducer and no CTC head."""
+    return "joint" in settings and "aux_ctc" not in settings
+
+
+def head_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `model.head` of asrkit's configuration.
+
+    Raises:
+        CheckpointError: for a setting that asrkit does not have, or does not know.
+    """
+    decoder, joint = section(settings, "decoder"), section(settings, "joint")
+    kind = decoder.get("_target_")
+    if kind not in PREDICTOR:
+        names = " or ".join(PREDICTOR)
+        raise CheckpointError(f"decoder._target_ must be {names}, got {shown(kind)}")
+    check("decoder", decoder, PREDICTOR[kind])
+    check("joint", joint, JOINER)
+    network, hidden = section(decoder, "prednet"), section(joint, "jointnet")
+    check("decoder.prednet", network, NETWORK)
+    check("joint.jointnet", hidden, JOINT_NETWORK)
+    decoding = settings.get("decoding")
+    decoding = decoding if isinstance(decoding, dict) else {}
+    greedy = decoding.get("greedy")
+    most = greedy.get("max_symbols", 10) if isinstance(greedy, dict) else 10
+    if decoding.get("temperature") not in (None, 1.0):
+        raise CheckpointError(
+            f"decoding.temperature must be 1.0, got {shown(decoding['temperature'])}"
+        )
+    found = {
+        "kind": "transducer",
+        "predictor_dim": size("decoder.prednet.pred_hidden", network.get("pred_hidden")),
+        "joint_dim": size("joint.jointnet.joint_hidden", hidden.get("joint_hidden")),
+        "activation": hidden.get("activation", "relu"),
+        "max_symbols": size("decoding.greedy.max_symbols", 10 if most is None else most),
+        "dropout": hidden.get("dropout") or 0.0,
+        "ctc_weight": 0.0,
+    }
+    if kind == LSTM:
+        layers = size("decoder.prednet.pred_rnn_layers", network.get("pred_rnn_layers", 1))
+        return found | {"predictor": "lstm", "predictor_layers": layers}
+    context = size("decoder.context_size", decoder.get("context_size", 1))
+    norm = decoder.get("normalization_mode") == "layer"
+    return found | {"predictor": "stateless", "context": context, "predictor_norm": norm}
+
+
+def size(name: str, value: object) -> int:
+    """Return a size of the head. Raises CheckpointError for a value that is not one."""
+    found = whole_number(value, 1, MOST)
+    if found is None:
+        raise CheckpointError(f"{name} must be a whole number from 1 to {MOST}, got {shown(value)}")
+    return found
+
+
+def head_weights(weights: Mapping[str, Tensor]) -> dict[str, str]:
+    """Return asrkit's name of each weight of the predictor and the joiner, by NeMo's name."""
+    names = {}
+    for name in weights:
+        part, _, rest = name.partition(".")
+        if part == "decoder":
+            own = rest.removeprefix("prediction.").removeprefix("dec_rnn.")
+            names[name] = f"head.predictor.{own}"
+        elif name.startswith("joint.joint_net."):  # activation, perhaps a dropout, linear
+            names[name] = f"head.out.{rest.rpartition('.')[2]}"
+        elif part == "joint":
+            place, _, kind = rest.partition(".")
+            names[name] = f"head.{PROJECTIONS.get(place, place)}.{kind}"
+    return names
+
+
+def blank_first(name: str, weight: Tensor) -> Tensor:
+    """Return a weight of this name with the row of the blank before those of the labels."""
+    return weight.roll(1, 0) if "embed" in name or name.startswith("head.out.") else weight
