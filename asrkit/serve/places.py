@@ -11,6 +11,7 @@ from asrkit.errors import UserError, shown
 from asrkit.serve.calls import Call
 
 OTHERS = "other processes"  # in place of the addresses of their clients
+LOCAL = ("127.0.0.1", "::1")  # of all clients of a proxy on this machine
 RESERVED = 8  # an eighth of the places is kept for clients that have few
 
 
@@ -44,12 +45,12 @@ def client_of(address: str) -> str:
 
 
 def is_shared(address: str, proxies: Collection[Network] = ()) -> bool:
-    """Whether many clients may have an address: this machine's own, a proxy's, or none."""
+    """Whether many clients may have an address: this machine's usual one, a proxy's, or none."""
     try:
         ip = ip_address(address.partition("%")[0])
     except ValueError:  # of a Unix socket
         return not address
-    return ip.is_loopback or any(ip in each for each in proxies)
+    return str(ip) in LOCAL or any(ip in each for each in proxies)
 
 
 class Place(NamedTuple):

@@ -85,4 +85,9 @@ def test_a_client_has_a_whole_network_of_ipv6() -> None:
     one, other, next_door = "2001:db8:0:1::1", "2001:db8:0:1:ffff::9", "2001:db8:0:2::1"
     assert client_of(one) == client_of(other) != client_of(next_door)
     assert client_of("::ffff:192.0.2.1") == client_of("192.0.2.1") == "192.0.2.1"
-    assert [is_shared(client_of(each)) for each in ("::1", "127.0.0.2", one)] == [True, True, False]
+    assert [is_shared(client_of(each)) for each in ("::1", PROXY, "127.0.0.2", one)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
