@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from asrkit import model
     from asrkit.runtime import Batcher, Endpointer, Recognizer, Result, Segment, Session, Word
     from asrkit.runtime.load import load
-else:  # imported when first used: torch takes seconds, and `asrkit --help` does without
+else:  # imported on first use: torch takes seconds, and `asrkit --help` does not need it
 
     def __getattr__(name: str) -> object:
         from importlib import import_module

@@ -1,4 +1,4 @@
-"""asrkit <command> …"""
+"""The command asrkit: asrkit <command> …"""
 
 import importlib
 import sys
@@ -10,25 +10,25 @@ COMMANDS = {
     "train": "train a recogniser on a manifest",
     "decode": "decode files or a manifest",
     "align": "find the times of the words of a known text",
-    "evaluate": "word errors and delays over a manifest, at several chunk sizes",
-    "report": "a training as one page: scores, curves, alignments, errors",
+    "evaluate": "measure word errors and delays on a manifest, at several chunk sizes",
+    "report": "show a training as one page: scores, curves, alignments, errors",
     "ngram": "estimate a language model from texts",
     "tune": "find the weight of a language model",
     "stream": "stream a file, the microphone or raw samples",
     "serve": "serve a model to many callers, with a page to talk to",
     "listen": "stream a file or the microphone to a server",
     "export": "write the encoder or the whole model for other programs",
-    "import": "make a model file of a NeMo or WeNet checkpoint",
+    "import": "convert a NeMo or WeNet checkpoint to a model file",
     "average": "average the weights of models, or of a training's epochs",
     "pack": "store a model file's weights in half the bytes",
     "push": "upload a model file and its card to the Hugging Face hub",
     "data": "find what is wrong with a corpus before training",
-    "bench": "how fast a model is here, on each backend, and for how many streams",
+    "bench": "measure a model's speed here on each backend, for several streams",
     "verify": "compare streaming with offline, station by station",
-    "info": "print what is in a model file",
+    "info": "print the contents of a model file",
 }
 
-MODULES = {  # of commands that are folders, or whose name is a word of Python's
+MODULES = {  # commands that are folders, or whose name is a keyword of Python
     **{name: f"asrkit.{name}.__main__" for name in ("data", "export", "report", "serve")},
     "import": "asrkit.import_",
 }

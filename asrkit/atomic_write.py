@@ -1,4 +1,4 @@
-"""Writing files atomically: after a crash there is the old file or the new one, never a part."""
+"""Writing files atomically: after a crash the old or the new file exists, never a part."""
 
 import functools
 import itertools
@@ -18,11 +18,11 @@ _number = itertools.count()
 
 @contextmanager
 def replacing(path: str | Path, is_private: bool = False) -> Iterator[Path]:
-    """A temporary path beside `path`, moved onto it when the block ends without an exception.
+    """Return a temporary path beside `path`; it replaces `path` if the block raises no exception.
 
-    A private file is there from the beginning, and only its owner can read it at any time.
+    A private file exists from the start, and only its owner can ever read it.
 
-    A symbolic link stays, and its target is replaced. Temporary files of killed processes in the
+    A symbolic link is kept, and its target is replaced. Temporary files of killed processes in the
     folder are removed, see `remove_leftovers`.
 
     Raises:
@@ -30,7 +30,7 @@ def replacing(path: str | Path, is_private: bool = False) -> Iterator[Path]:
     """
     given = Path(path)
     if not given.name or (given.exists() and not given.is_file()):
-        raise UserError(f"cannot write {shown(given)}: it is no file; give the path of one")
+        raise UserError(f"cannot write {shown(given)}: it is not a file; give the path of a file")
     path = Path(os.path.realpath(given))
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(path.parent.absolute())
@@ -43,21 +43,21 @@ def replacing(path: str | Path, is_private: bool = False) -> Iterator[Path]:
             os.umask(mask := os.umask(0))
             temporary.chmod(0o666 & ~mask)  # some writers make files that only the owner can read
         os.replace(temporary, path)
-    except OSError as error:  # of a full disk, without a file name or with the temporary one
+    except OSError as error:  # for example a full disk, without a file name or with the temporary
         if error.filename in (None, str(temporary)):
             error.filename = str(given)
         raise
     finally:
-        with suppress(OSError):  # in a read-only folder it was never made
+        with suppress(OSError):  # in a read-only folder it never existed
             temporary.unlink()
 
 
-@functools.cache  # once a folder: a listing for each of many files would be quadratic
+@functools.cache  # once per folder: a listing for each of many files would be quadratic
 def remove_leftovers(folder: Path) -> None:
     """Remove temporary files of `replacing` that no process will finish.
 
-    These are files of this machine whose process has ended, and all that have not been written to
-    for a day: other machines' processes cannot be checked, and process ids are used again.
+    These are files of this machine whose process has ended, and all files that are a day old:
+    processes of other machines cannot be checked, and process ids are reused.
     """
     with suppress(OSError):  # a folder that cannot be listed, a file that has just been finished
         for path in folder.glob(".asrkit-*-*.part"):
@@ -69,7 +69,7 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def is_running(process: int) -> bool:
-    """Whether there is a process with this id; True where that cannot be checked."""
+    """Return whether a process with this id exists; True if that cannot be checked."""
     if os.name != "posix":  # elsewhere signal 0 would end the process
         return True
     try:

@@ -1,4 +1,4 @@
-"""Average the weights of models that began from one: asrkit average a.safetensors b.safetensors
+"""Average the weights of models with a common start: asrkit average a.safetensors b.safetensors
 
 The labels are the first model's. Models that were fine-tuned from the same weights are often worse
 than their average (Wortsman et al. 2022, Model soups).
@@ -23,8 +23,8 @@ def main(argv: list[str] | None = None) -> int:
     )  # fmt: skip
     arguments.add_argument(
         "--epochs", metavar="N,…",
-        help="the one model with the mean weights of these epochs of its training, whose files "
-        "lie beside it (training.average keeps them)",
+        help="a single model, with the mean weights of these epochs of its training; the files are "
+        "beside it (training.average keeps them)",
     )  # fmt: skip
     arguments.add_argument("--output", type=Target, required=True, help="the model file to write")
     add_terms(arguments, "that of the models")

@@ -1,4 +1,4 @@
-"""How fast a model is here, on each backend: python -m asrkit.bench --model MODEL"""
+"""Measure a model's speed on each backend here: python -m asrkit.bench --model MODEL"""
 
 from asrkit.cli.choices import BACKENDS
 from asrkit.cli.options import add_model_file, add_right_context, add_second_pass, parser
@@ -19,7 +19,7 @@ def main(argv: list[str] | None = None) -> int:
     add_right_context(arguments)
     arguments.add_argument(
         "--backends", type=names,
-        help=f"of {', '.join(BACKENDS)} (default: all that are at hand, but compiled)",
+        help=f"some of {', '.join(BACKENDS)} (default: all available ones except compiled)",
     )  # fmt: skip
     arguments.add_argument(
         "--threads", type=counts, default=[1], metavar="N,…", help="default 1; or 1,2"
@@ -29,18 +29,20 @@ def main(argv: list[str] | None = None) -> int:
     )
     arguments.add_argument(
         "--batchers", type=whole(1, 1024), default=1, metavar="N",
-        help="that share the streams, each in a thread of its own with --threads threads"
-        " (default 1; a core each with --threads 1 serves most streams)",
+        help="batchers that share the streams, each in its own thread with --threads threads"
+        " (default 1; one per core with --threads 1 serves most streams)",
     )  # fmt: skip
     arguments.add_argument(
         "--chunks",
         type=whole(1, 10**9),
         default=100,
         metavar="N",
-        help="of each stream (default 100)",
+        help="chunks of each stream (default 100)",
     )
     add_second_pass(arguments, search=False)  # only the network is timed
-    arguments.add_argument("--json", type=Target, metavar="FILE", help="write everything there too")
+    arguments.add_argument(
+        "--json", type=Target, metavar="FILE", help="write the results there, too"
+    )
     return run_command(work("bench"), arguments, argv)
 
 
@@ -49,7 +51,7 @@ def names(text: str) -> list[str]:
 
 
 def counts(text: str) -> list[int]:
-    """Numbers with commas between them."""
+    """Parse numbers separated by commas."""
     return [whole(1, 100_000)(part) for part in text.split(",")]
 
 

@@ -63,7 +63,7 @@ TOKENIZERS: dict[str, Any] = {
 
 
 def build_model(config: ModelConfig, vocab_size: int) -> Network:
-    """The network with fresh weights."""
+    """Return the network with new weights."""
     encoder = ConformerEncoder(
         num_mels=config.num_mels,
         dim=config.dim,
@@ -83,45 +83,45 @@ def build_model(config: ModelConfig, vocab_size: int) -> Network:
 
 
 def frames_needed(config: ModelConfig) -> Callable[[Sequence[int]], int]:
-    """Return the function that returns the fewest frames which the head needs for tokens."""
+    """Return the function that computes how many frames the head needs for tokens."""
     with torch.device("meta"):  # no weight is needed
         return build_head(config.head.model_dump(), config.dim, 1).frames_needed
 
 
 def build_frontend(config: ModelConfig) -> Frontend:
-    """The features that the network takes."""
+    """Return the frontend that computes the network's features."""
     options = config.frontend.model_dump()
     return audio.build_frontend(options, config.num_mels, config.rate.lead_frames)
 
 
 def build_normalizer(config: TextConfig) -> Callable[[str], str]:
-    """The function that normalises a text's case, Unicode form and spaces."""
+    """Return the function that normalises a text's case, Unicode form and spaces."""
     return partial(normalize, case=config.case, unicode_form=config.unicode_form)
 
 
 def train_tokenizer(config: TextConfig, texts: Iterable[str]) -> Tokenizer:
-    """A tokenizer trained on texts, which are normalised here.
+    """Train a tokenizer on texts, which are normalised here.
 
     Raises:
-        TextError: for texts of which none can be made, or pieces, which only imported models have.
+        TextError: for texts that allow no tokenizer, or pieces, which only imported models have.
     """
     texts, kind = map(build_normalizer(config), texts), TOKENIZERS[config.tokenizer]
     if kind is SentencePieceTokenizer:
         return SentencePieceTokenizer.train(texts, config.vocab_size, config.tokenizer)
     if kind is PieceTokenizer:
-        raise TextError("text.tokenizer pieces is that of imported models: train unigram or bpe")
+        raise TextError("text.tokenizer pieces is for imported models: train unigram or bpe")
     tokenizer: Tokenizer = kind.train(texts)
     return tokenizer
 
 
 def read_tokenizer(config: TextConfig, data: bytes) -> Tokenizer:
-    """The tokenizer from its bytes in a model file."""
+    """Read the tokenizer from its bytes in a model file."""
     tokenizer: Tokenizer = TOKENIZERS[config.tokenizer].from_bytes(data)
     return tokenizer
 
 
 def build_spec_augment(config: AugmentationConfig) -> SpecAugment:
-    """The feature masks of training."""
+    """Return the feature masks of training."""
     return SpecAugment(
         config.spec_frequency_masks,
         config.spec_frequency_bins,
@@ -140,11 +140,11 @@ def build_fusion(
     """The fusion of a language model with a search.
 
     Args:
-        config: of the language model.
-        searching: of the search.
-        tokenizer: of the recogniser.
-        model: the language model, if `config.path` has been read before; nothing is logged then
-            about words that do not fit.
+        config: configuration of the language model.
+        searching: configuration of the search.
+        tokenizer: tokenizer of the recogniser.
+        model: language model, if `config.path` has been read before; then no words that do not fit
+            are logged.
 
     Raises:
         UserError: for a search without fusion, or a file that cannot be read or does not fit.
@@ -168,13 +168,13 @@ def build_hotwords(
     tokenizer: Tokenizer,
     normalizer: Callable[[str], str],
 ) -> Hotwords:
-    """The fusion of hotwords.
+    """Return the fusion of hotwords with a search.
 
     Args:
         hotwords: phrases, with weights for each of their words; phrases that are equal after
             normalisation get the highest of their weights.
-        tokenizer: of the recogniser.
-        normalizer: of its texts.
+        tokenizer: tokenizer of the recogniser.
+        normalizer: normalizer of the recogniser's texts.
 
     Raises:
         UserError: for a weight out of range, or a phrase that the tokenizer cannot encode.
@@ -190,7 +190,7 @@ def build_hotwords(
 
 
 def hotword_text(phrase: str, tokenizer: Tokenizer, normalizer: Callable[[str], str]) -> str:
-    """A hotword as the recogniser writes it.
+    """Return a hotword as the recogniser writes it.
 
     Raises:
         UserError: for a phrase that the tokenizer cannot encode.
@@ -198,7 +198,7 @@ def hotword_text(phrase: str, tokenizer: Tokenizer, normalizer: Callable[[str], 
     text = normalizer(phrase)
     try:
         if not tokenizer.encode(text):
-            raise TextError("there is no word in it")
+            raise TextError("it has no word")
     except TextError as error:
         raise UserError(f"hotword {shown(phrase)}: {error}") from None
     return text
@@ -207,7 +207,7 @@ def hotword_text(phrase: str, tokenizer: Tokenizer, normalizer: Callable[[str], 
 def refused_hotwords(
     phrases: Iterable[str], tokenizer: Tokenizer, normalizer: Callable[[str], str]
 ) -> dict[str, str]:
-    """Return the phrases that `build_hotwords` rejects, each with the reason."""
+    """Return the phrases that `build_hotwords` rejects, with the reason for each."""
     refused = {}
     for phrase in phrases:
         try:
@@ -219,7 +219,7 @@ def refused_hotwords(
 
 
 def pieces_of(tokenizer: Tokenizer) -> list[str]:
-    """The text of each token, by id; "" for the blank."""
+    """Return the text of each token, by id; "" for the blank."""
     return ["", *(tokenizer.piece(token) for token in range(1, tokenizer.vocab_size))]
 
 
@@ -228,11 +228,11 @@ def build_search(config: SearchConfig, head: Head, fusion: Fusion | None = None)
 
     Args:
         config: kind and options.
-        head: makes the frames that the search reads.
-        fusion: language model, for a search that takes one.
+        head: head that computes the frames for the search.
+        fusion: language model, for a search that uses one.
 
     Raises:
-        UserError: for a kind that does not read the frames of this head.
+        UserError: for a kind that cannot read the frames of this head.
     """
     if isinstance(head, TransducerHead):
         return search.transducer_search(config.model_dump(), head)
@@ -240,10 +240,10 @@ def build_search(config: SearchConfig, head: Head, fusion: Fusion | None = None)
 
 
 def build_alignment(head: Head, tokens: list[int]) -> Search:
-    """Return the search that finds when the tokens of a known text were said.
+    """Return the search that finds the times of the tokens of a known text.
 
     Args:
-        head: makes the frames that the search reads.
+        head: head that computes the frames for the search.
         tokens: (U,), without blanks.
 
     Raises:

@@ -39,19 +39,19 @@ def add_corpus(arguments: Parser) -> None:
     group.add_argument(
         "--shards", type=whole(1, 1_000_000), metavar="N",
         help="decode a manifest in N parts, and join them to one file in --output-dir; the same"
-        " command shares the work with others that run, and resumes what was stopped",
+        " command shares the work with other running ones, and resumes stopped ones",
     )  # fmt: skip
     group.add_argument(
         "--workers", type=whole(0, 1024), metavar="W", default=1,
-        help="processes to start here; 0: only help others, which join the parts (default 1)",
+        help="processes to start here; 0: only join parts (default 1)",
     )  # fmt: skip
     group.add_argument(
         "--engine", choices=ENGINES, default="processes",
-        help="what starts the workers (default processes)",
+        help="starter of the workers (default processes)",
     )  # fmt: skip
     group.add_argument(
         "--lease-seconds", type=real(0.1, 86_400.0), metavar="SECONDS",
-        help="after which a part whose process has gone is another's (default "
+        help="time after which another process takes the part of one that has ended (default "
         f"{LEASE_SECONDS:g}; equal for all)",
     )  # fmt: skip
 

@@ -11,9 +11,9 @@ DISTRIBUTION = "asrkit-streaming"  # imported as asrkit, run as asrkit
 
 
 def requirement(*extras: str) -> str:
-    """Return what pip installs to add extras to this installation, quoted for a shell.
+    """Return the requirement with which pip adds extras to this installation, quoted for a shell.
 
-    The folder that asrkit was installed from, if it was one; else the distribution's name.
+    It is the folder that asrkit was installed from, if any, or else the distribution's name.
     """
     bracket = f"[{','.join(extras)}]"
     for each in distributions(name=DISTRIBUTION):  # a clone's own egg-info comes before pip's

@@ -7,19 +7,19 @@ from numbers import Real
 from pathlib import PurePath
 from typing import Any
 
-DIRECTIONS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # marks that turn it
+DIRECTIONS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # change the direction
 LONGEST = 100  # characters of a value in a message
 
 
 class UserError(ValueError):
-    """A user's mistake: the message gives the wrong value and what would be right.
+    """A user's mistake: the message has the wrong value and what would be right.
 
     Commands print the message without a traceback and exit with status 2.
     """
 
 
 def shown(value: object, longest: int = LONGEST) -> str:
-    """A value's repr for a message: one line, printable, of at most `longest` characters.
+    """Return a value's repr for a message: one line, printable, of at most `longest` characters.
 
     Paths have no quotes. The middle of long values and the depths of nested ones are left out, so
     the cost does not grow with the value.
@@ -29,12 +29,12 @@ def shown(value: object, longest: int = LONGEST) -> str:
     else:
         short = reprlib.Repr()
         short.maxlevel = 3
-        # Twice what is shown: the cut below then removes the mark "..." of Python 3.10, too.
+        # Twice the length: the cut below then also removes the mark "..." of Python 3.10.
         short.maxstring = short.maxother = short.maxlong = 2 * longest
         short.fillvalue = "…"  # Python 3.10 ignores it
         try:
             text = printable(short.repr(value))  # some reprs have several lines
-        except ValueError:  # an int with more digits than Python writes
+        except ValueError:  # an int with more digits than Python converts
             text = f"{type(value).__name__} of too many digits"
     if len(text) <= longest:
         return text
@@ -43,13 +43,13 @@ def shown(value: object, longest: int = LONGEST) -> str:
 
 
 def reason(error: Exception, lines: int = 1) -> str:
-    """The first lines of a library's error message as one printable line of bounded length."""
+    """Return the first lines of a library's error message as one printable line, cut if long."""
     first = [line.strip() for line in str(error).splitlines()[:lines]]
     return printable("; ".join(first)[: 3 * LONGEST]) or type(error).__name__
 
 
 def printable(text: str) -> str:
-    """The text with escapes for characters that are invisible or act on a terminal.
+    """Return the text with escapes for characters that are invisible or control a terminal.
 
     These are control characters, line ends, marks of writing direction and lone surrogates.
     """
@@ -57,20 +57,20 @@ def printable(text: str) -> str:
 
 
 def harmless(text: str) -> str:
-    """The text with escapes for characters that act on a terminal or turn the direction of others.
+    """Return the text with escapes for characters that control a terminal or change its direction.
 
-    Unlike `printable` it leaves what scripts write with: joiners, and spaces of all kinds.
+    Unlike `printable`, joiners and spaces of all kinds, which scripts need, are kept.
     """
     return "".join(repr(each)[1:-1] if acts(each) else each for each in text)
 
 
 def acts(letter: str) -> bool:
-    """Whether a character does something: control characters, line ends, direction, surrogates."""
+    """Return whether a character is a control character, line end, direction or surrogate."""
     return unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp") or letter in DIRECTIONS
 
 
 def whole_number(value: object, lowest: int, highest: float = math.inf) -> int | None:
-    """The value as an int; None if it is no whole number from `lowest` to `highest`.
+    """Return the value as an int; None unless it is a whole number from `lowest` to `highest`.
 
     16000.0 and NumPy's numbers are whole numbers, True and "16" are not.
     """

@@ -39,10 +39,10 @@ def main(argv: list[str] | None = None) -> int:
     add_second_pass(arguments)
     arguments.add_argument(
         "--by-place", action="store_true",
-        help="also errors by where words lie in their chunk and utterance, beside full context",
+        help="also show errors by the place of words in their chunk and utterance",
     )  # fmt: skip
     arguments.add_argument("--format", choices=["text", "json"], default="text")
-    arguments.add_argument("--output", type=Target, help="write there, not to standard output")
+    arguments.add_argument("--output", type=Target, help="write there instead of standard output")
     add_batch(arguments)
     arguments.add_argument("manifest", help="recordings with their texts")
     return run_command(work("evaluate"), arguments, argv)

@@ -1,4 +1,4 @@
-"""Packages that only parts of asrkit need, and the extra of its installation that brings each."""
+"""Packages that only parts of asrkit need, and the installation extra that contains each."""
 
 from collections.abc import Collection
 from importlib.util import find_spec
@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from asrkit.distribution import requirement
 from asrkit.errors import UserError
 
-PACKAGES = {  # of each extra, by the names that Python imports
+PACKAGES = {  # import names of the packages of each extra
     "hub": ("huggingface_hub",),
     "kenlm": ("kenlm",),
     "mic": ("sounddevice",),
@@ -23,7 +23,7 @@ EXTRA_OF = {package: extra for extra, packages in PACKAGES.items() for package i
 
 
 def need(*packages: str) -> None:
-    """Raises UserError for packages that are not installed."""
+    """Raise UserError for packages that are not installed."""
     if absent := [package for package in packages if find_spec(package) is None]:
         raise UserError(missing(absent))
 

@@ -1,4 +1,4 @@
-"""Models of the Hugging Face hub: hf://owner/name stands for one, and no other string for any.
+"""Models on the Hugging Face hub. Only hf://owner/name names them.
 
 The package huggingface_hub makes the requests and keeps the cache. It reads HF_HOME, HF_TOKEN,
 HF_ENDPOINT and HF_HUB_OFFLINE.
@@ -15,11 +15,11 @@ from asrkit.extras import need
 
 PREFIX = "hf://"
 MODEL, CARD = "model.safetensors", "README.md"  # files of a repository
-MOST_BYTES = 1 << 33  # of a model file, many times the largest
-MOST_CHARACTERS = 300  # of an address
+MOST_BYTES = 1 << 33  # size limit of a model file, many times the largest
+MOST_CHARACTERS = 300  # length limit of an address
 NAME = r"\w+(?:[.-]\w+)*"  # no dots or hyphens in a row, nor at an end
 REPOSITORY = re.compile(rf"{NAME}/{NAME}", re.ASCII)
-PLAIN = re.compile(r"\w[\w.+-]{0,199}", re.ASCII)  # no path: no separator, no dot first
+PLAIN = re.compile(r"\w[\w.+-]{0,199}", re.ASCII)  # not a path: no separator or leading dot
 FILE = re.compile(rf"{NAME}\.safetensors", re.ASCII)
 ADDRESS = re.compile(
     rf"{PREFIX}({REPOSITORY.pattern})(?:@({NAME}(?:/{NAME})*?))?(?:/({FILE.pattern}))?", re.ASCII
@@ -27,7 +27,7 @@ ADDRESS = re.compile(
 
 
 class Address(NamedTuple):
-    """What hf://owner/name@revision/file says."""
+    """The parts of an address hf://owner/name@revision/file."""
 
     repository: str  # owner/name
     revision: str | None = None  # branch, tag or commit; None for the main branch
@@ -39,29 +39,29 @@ class Address(NamedTuple):
 
 
 def address_of(text: str) -> Address:
-    """The parts of an address.
+    """Parse an address.
 
     Raises:
-        UserError: for a text that is none.
+        UserError: for a text that is not an address.
     """
     found = ADDRESS.fullmatch(text) if len(text) <= MOST_CHARACTERS else None
     if found is None:
         raise UserError(
-            "a model of the hub is hf://owner/name, hf://owner/name@revision or "
+            "a model on the hub must be hf://owner/name, hf://owner/name@revision or "
             f"hf://owner/name/file.safetensors, got {shown(text)}"
         )
     return Address(*found.groups())
 
 
 def download(text: str) -> Path:
-    """The path of a model file in the hub's cache, downloaded unless it is there.
+    """Return the path of a model file in the hub's cache; download it unless it is there.
 
-    It is the file that the address names, else model.safetensors, else the only .safetensors file
-    of the repository. No other file is downloaded.
+    The file is that of the address, else model.safetensors, else the only .safetensors file of the
+    repository. No other file is downloaded.
 
     Raises:
-        UserError: for an address that is none or has no such file, and where the hub does not
-            answer and the cache lacks it.
+        UserError: for an invalid address or a missing file, or if the hub does not answer and the
+            cache lacks the file.
     """
     address = address_of(text)
     need("huggingface_hub")
@@ -86,14 +86,14 @@ def download(text: str) -> Path:
             return fetch(repository, revision, found[0])
     if found:
         raise UserError(
-            f"{address} holds several model files, name one as {address}/FILE: "
+            f"{address} has several model files, name one as {address}/FILE: "
             f"{shown(Path(', '.join(found)))}"
         )
-    raise UserError(f"{address} holds no .safetensors file")
+    raise UserError(f"{address} has no .safetensors file: name another repository")
 
 
 def cached(repository: str, revision: str | None) -> list[str]:
-    """The files of a repository that the cache holds."""
+    """Return the files of a repository in the cache."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
@@ -105,12 +105,12 @@ def cached(repository: str, revision: str | None) -> list[str]:
 
 
 def fetch(repository: str, revision: str | None, file: str) -> Path:
-    """The path of a file in the cache, downloaded unless it is there.
+    """Return the path of a file in the cache; download it unless it is there.
 
     Raises:
-        UserError: for a file of more than MOST_BYTES, before it is downloaded, and for headers that
+        UserError: before the download, for a file of more than MOST_BYTES, and for headers that
             would make the library write elsewhere.
-        Exception: those of the library.
+        Exception: any exception of the library.
     """
     from huggingface_hub import hf_hub_download
 
@@ -126,10 +126,10 @@ def fetch(repository: str, revision: str | None, file: str) -> Path:
 
 @contextmanager
 def checked_headers() -> Iterator[None]:
-    """Check, within the block, the hub's headers that the library takes for names of files.
+    """In the block, check those headers of the hub that the library uses as file names.
 
-    The library joins the ETag and the commit to paths of the cache as they are, so that a hub that
-    somebody else runs, or that answers in its place, could have a file written anywhere.
+    The library joins the ETag and the commit to paths of the cache without checks. So another hub,
+    or a server in place of the hub, could have a file written anywhere.
     """
     from huggingface_hub import file_download
     from huggingface_hub.errors import RemoteEntryNotFoundError
@@ -154,14 +154,14 @@ def checked_headers() -> Iterator[None]:
 
 
 def check_name(what: str, name: str | None) -> None:
-    """Raises UserError for a name that is not a plain one; None is left to the library."""
+    """Raise UserError for a name that is not a plain file name; the library handles None."""
     if name is not None and not PLAIN.fullmatch(name):
-        raise UserError(f"the hub sends {shown(name)} as {what}, which is not a name of a file")
+        raise UserError(f"the hub sends {shown(name)} as {what}, which is not a file name")
 
 
 @contextmanager
 def explained(address: Address) -> Iterator[None]:
-    """Raises errors of the library, within the block, as UserErrors of one line."""
+    """In the block, turn errors of the library into UserErrors of one line."""
     try:
         from huggingface_hub import constants, errors
     except ValueError as error:
@@ -178,7 +178,7 @@ def explained(address: Address) -> Iterator[None]:
         status = getattr(getattr(error, "response", None), "status_code", None)
         if isinstance(error, errors.GatedRepoError):
             page = f"{constants.ENDPOINT}/{address.repository}"
-            why = f"its owner decides who may have it: ask at {page}, then set HF_TOKEN"
+            why = f"its owner grants access: ask at {page}, then set HF_TOKEN"
         elif isinstance(error, errors.RevisionNotFoundError):
             why = "no such revision: give a branch, a tag or a commit of it"
         elif isinstance(error, errors.RemoteEntryNotFoundError):
@@ -190,7 +190,7 @@ def explained(address: Address) -> Iterator[None]:
         elif status == 412:
             why = "it has a new commit since: try again"
         elif isinstance(error, errors.LocalEntryNotFoundError) and constants.HF_HUB_OFFLINE:
-            why = "not in the cache, and HF_HUB_OFFLINE forbids to download it"
+            why = "not in the cache, and HF_HUB_OFFLINE forbids the download"
         elif isinstance(error, errors.LocalEntryNotFoundError):
             cause = error.__cause__
             told = f": {reason(cause)}" if isinstance(cause, Exception) else ""
@@ -201,10 +201,10 @@ def explained(address: Address) -> Iterator[None]:
 
 
 class Upload(NamedTuple):
-    """What `upload` wrote."""
+    """The result of `upload`."""
 
     commit: str
-    card: bool  # whether it wrote the card, too
+    card: bool  # whether the card was written, too
 
 
 def upload(
@@ -213,12 +213,12 @@ def upload(
     """Write a model file and its card to a repository, in one commit.
 
     Args:
-        path: of the model file.
-        card: in Markdown; a card that is there stays unless `overwrite_card`.
-        address: of the repository, made if there is none, and perhaps its branch, made likewise,
-            and the name of the file there.
-        message: of the commit.
-        private: make a private repository.
+        path: path of the model file.
+        card: card in Markdown; an existing card is kept unless `overwrite_card`.
+        address: repository and perhaps branch, which are made if missing, and the name of the file
+            there.
+        message: commit message.
+        private: whether the repository must be private.
 
     Raises:
         UserError: if the hub refuses or does not answer, or a repository that must be private is

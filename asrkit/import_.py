@@ -1,4 +1,4 @@
-"""Make a model file of another toolkit's checkpoint: asrkit import nemo M.nemo --output O"""
+"""Convert a checkpoint of another toolkit: asrkit import nemo M.nemo --output O"""
 
 from asrkit.cli.choices import CHECKPOINTS
 from asrkit.cli.options import parser
@@ -13,10 +13,10 @@ def main(argv: list[str] | None = None) -> int:
         "asrkit import nemo stt_en.nemo --output stt_en.safetensors --licence CC-BY-4.0",
     )  # fmt: skip
     arguments.add_argument("format", choices=CHECKPOINTS, help="toolkit that wrote the checkpoint")
-    arguments.add_argument("checkpoint", help="its file, or its folder")
+    arguments.add_argument("checkpoint", help="file or folder of the checkpoint")
     arguments.add_argument("--output", type=Target, required=True, help="the model file to write")
     add_terms(arguments, "that of the checkpoint, if it states one")
-    arguments.add_argument("--name", help="of the model (default: the checkpoint's)")
+    arguments.add_argument("--name", help="name of the model (default: the checkpoint's)")
     return run_command(work("import_"), arguments, argv)
 
 

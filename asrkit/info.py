@@ -1,4 +1,4 @@
-"""Print what is in a model file: python -m asrkit.info MODEL"""
+"""Print the contents of a model file: python -m asrkit.info MODEL"""
 
 from asrkit.cli.options import MODEL, parser
 from asrkit.cli.run import run_command, work

@@ -25,8 +25,8 @@ class LineKind(NamedTuple):
     Fields:
         name: "a manifest", for messages.
         error: raised for a file that cannot be read.
-        longest: bytes of a line, or characters in UTF-16 and UTF-32.
-        most_empty: empty lines in a row.
+        longest: largest number of bytes of a line, or characters in UTF-16 and UTF-32.
+        most_empty: largest number of empty lines in a row.
     """
 
     name: str
@@ -36,9 +36,9 @@ class LineKind(NamedTuple):
 
 
 def lines_in(file: BinaryIO, name: str, kind: LineKind) -> Iterator[tuple[int, bytes]]:
-    """The lines of an open file that are not empty, in UTF-8, with their numbers from 1.
+    """Yield the lines of an open file that are not empty, in UTF-8, with their numbers from 1.
 
-    A byte order mark is removed. A file is unpacked if it is named .gz or begins as gzip does.
+    A byte order mark is removed. A file is unpacked if it is named .gz or begins like gzip.
 
     Raises:
         kind.error: for a damaged file, one in UTF-16 without a byte order mark, or lines beyond the
@@ -50,7 +50,7 @@ def lines_in(file: BinaryIO, name: str, kind: LineKind) -> Iterator[tuple[int, b
         raise kind.error(f"{name}:{number}: {problem}")
 
     try:
-        raw: Any = file  # BufferedReader needs readinto alone, and closes it in the end
+        raw: Any = file  # BufferedReader only needs readinto, and closes the file at the end
         stream: io.BufferedReader[Any] = io.BufferedReader(raw)
         if name.endswith(".gz") or stream.peek(2).startswith(GZIP):
             stream = io.BufferedReader(gzip.GzipFile(fileobj=stream))
@@ -83,7 +83,7 @@ def lines_in(file: BinaryIO, name: str, kind: LineKind) -> Iterator[tuple[int, b
 
 
 def unmarked(stream: Any) -> Any:
-    """The stream after its byte order mark: of text for UTF-16 and UTF-32, of bytes otherwise."""
+    """Return the stream after its byte order mark: text for UTF-16 and UTF-32, else bytes."""
     head = stream.peek(4)
     for mark, encoding in BYTE_ORDER_MARKS:
         if head.startswith(mark):

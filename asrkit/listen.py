@@ -18,23 +18,23 @@ def main(argv: list[str] | None = None) -> int:
         "  asrkit listen http://127.0.0.1:8000 x.wav --simulate-realtime --format jsonl",
         "URL [options] FILE | --mic | -",
     )  # fmt: skip
-    arguments.add_argument("url", metavar="URL", help="of asrkit serve: http, https, ws or wss")
+    arguments.add_argument("url", metavar="URL", help="URL of asrkit serve: http, https, ws, wss")
     arguments.add_argument(
         "source", nargs="*", metavar="FILE",
         help="an audio file, or - for standard input: raw 16-bit mono samples, or 16-bit WAV",
     )  # fmt: skip
     add_source(arguments)
     group = arguments.group("server")
-    group.add_argument("--token", help="that the server asks for (default: ASRKIT_TOKEN, if set)")
-    group.add_argument("--token-file", type=Path, metavar="FILE", help="a file that holds it")
+    group.add_argument("--token", help="token for the server (default: ASRKIT_TOKEN, if set)")
+    group.add_argument("--token-file", type=Path, metavar="FILE", help="file with the token")
     group.add_argument(
         "--encoding", choices=ENCODINGS,
-        help="of the audio on its way (default: pcm_s16le of the microphone, else pcm_f32le, which"
-        " keeps every sample); opus takes an eighth of pcm_s16le's bytes and loses some quality",
+        help="encoding for the transfer (default: pcm_s16le for the microphone, else pcm_f32le,"
+        " which is exact); opus needs an eighth of pcm_s16le's bytes and loses some quality",
     )  # fmt: skip
     group.add_argument(
         "--pause-ms", type=whole(0, 60_000), metavar="MS",
-        help="a pause that ends a segment; 0: none does (default: the server's)",
+        help="pause that ends a segment; 0: none does (default: the server's)",
     )  # fmt: skip
     add_hotwords(arguments)
     add_live_output(arguments)

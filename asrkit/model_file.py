@@ -2,8 +2,8 @@
 
 No pickle anywhere. A damaged or hostile file is a ModelFileError: its checksum is compared, its
 configuration is checked as strictly as a user's, and the shapes of its tensors are compared with
-those of the network before any memory is allocated for it. Weights are float32 in memory, whatever
-type the file stores.
+the network's before memory is allocated. Weights are float32 in memory, whatever type the file
+stores.
 """
 
 import hashlib
@@ -34,12 +34,12 @@ FORMAT_VERSION = 1
 HEADER = "asrkit"  # key of the file's metadata, whose value is JSON
 CHECKSUM = "sha256"  # key of that JSON
 TOKENIZER = "tokenizer"  # name of the tensor of the tokenizer's bytes
-MOST_BYTES = 1 << 24  # of the header and of the tokenizer, a hundred times what is usual
+MOST_BYTES = 1 << 24  # size limit of the header and of the tokenizer, a hundred times the usual
 STORED = (torch.float32, torch.float16)  # types of weights in a file
-OTHERS = {  # suffixes of files that are mistaken for model files, and what they are
-    ".onnx": "an export: --model is the .safetensors that it was made of, --backend this file",
-    ".ts": "an export: --model is the .safetensors that it was made of",
-    ".pt": "a checkpoint of training: --model is the .safetensors that training writes",
+OTHERS = {  # suffixes of files that are mistaken for model files
+    ".onnx": "an export: --model is the .safetensors that it was made from, --backend this file",
+    ".ts": "an export: --model is the .safetensors that it was made from",
+    ".pt": "a training checkpoint: --model is the .safetensors that training writes",
 }
 
 
@@ -48,7 +48,7 @@ Amount = Annotated[float, Field(ge=0.0, le=1e12)]
 
 
 class TrainingRecord(BaseModel):
-    """The fields of `training` that are read again; others may be there and are not checked."""
+    """The fields of `training` that asrkit reads; other fields are not checked."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
@@ -60,7 +60,7 @@ class TrainingRecord(BaseModel):
 
 
 class ModelFileError(UserError):
-    """A model file that cannot be loaded; the message says why."""
+    """A model file that cannot be loaded; the message has the reason."""
 
 
 class ModelFile(NamedTuple):
@@ -69,8 +69,8 @@ class ModelFile(NamedTuple):
     model: Network  # in eval mode
     tokenizer: Tokenizer
     config: Config
-    training: dict[str, Any]  # how it was trained, and its scores
-    path: Path | None = None  # of the file that was read
+    training: dict[str, Any]  # record and scores of its training
+    path: Path | None = None  # path of the file that was read
     terms: Terms = UNKNOWN
 
     @property
@@ -83,13 +83,13 @@ def save_model(path: str | Path, file: ModelFile, weights: torch.dtype = torch.f
     """Write a model file, atomically.
 
     Args:
-        path: of the file.
-        file: its contents.
+        path: path of the file.
+        file: contents to write.
         weights: type of the parameters, one of STORED; the normalisation stays float32.
 
     Raises:
         ModelFileError: if a number is not finite, or a parameter is too large for this type.
-        OSError: if it cannot be written.
+        OSError: if the file cannot be written.
     """
     header = {
         "format_version": FORMAT_VERSION,
@@ -109,14 +109,14 @@ def save_model(path: str | Path, file: ModelFile, weights: torch.dtype = torch.f
 
 
 def require_finite(problem: str, tensors: Mapping[str, Tensor]) -> None:
-    """Raises ModelFileError for a tensor that holds NaN or infinity."""
+    """Raise ModelFileError for a tensor with NaN or infinity."""
     for name, tensor in tensors.items():
         if not tensor.isfinite().all():
             raise ModelFileError(f"{problem}: {shown(Path(name))} holds NaN or infinity")
 
 
 def write_tensors(path: str | Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
-    """Write a .safetensors file, atomically, with a checksum, which the format itself lacks.
+    """Write a .safetensors file atomically, with a checksum, which the format itself lacks.
 
     All metadata is one value: the order of several values would differ from process to process.
     """
@@ -126,12 +126,12 @@ def write_tensors(path: str | Path, tensors: dict[str, Tensor], header: dict[str
 
 
 def read_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any] | None]:
-    """Tensors and header of a .safetensors file; the header is None if asrkit's is missing.
+    """Return tensors and header of a .safetensors file; the header is None if asrkit's is missing.
 
-    A file that was written without a checksum is not compared with one.
+    A file without a checksum is not checked against one.
 
     Raises:
-        ModelFileError: if it is damaged, or not a .safetensors file.
+        ModelFileError: if the file is damaged, or not a .safetensors file.
     """
     name = shown(Path(path))
     try:
@@ -150,16 +150,16 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any] | 
 
 
 def damaged(path: str | Path, error: Exception) -> ModelFileError:
-    """The error for a file that the reader of .safetensors files refuses."""
+    """Return the error for a file that the reader of .safetensors files rejects."""
     name = shown(Path(path))
     return ModelFileError(f"{name} is damaged or not a .safetensors file: {reason(error)}")
 
 
 def parsed_header(name: str, text: str | None) -> dict[str, Any] | None:
-    """The values of a header; None for a file without asrkit's.
+    """Return the values of a header; None for a file without asrkit's.
 
     Raises:
-        ModelFileError: if it is too long, or not JSON of keys and values.
+        ModelFileError: if the header is too long, or not JSON of keys and values.
     """
     if text is None:
         return None
@@ -172,12 +172,12 @@ def parsed_header(name: str, text: str | None) -> dict[str, Any] | None:
 
 
 def checksum(tensors: Mapping[str, Tensor], header: dict[str, Any]) -> str:
-    """SHA-256 of a file's header and of its tensors, whatever their order."""
+    """Return the SHA-256 of a file's header and tensors, in any order."""
     return fingerprint(dict(sorted(tensors.items())), json.dumps(header))
 
 
 def fingerprint(tensors: Mapping[str, Tensor], text: str = "") -> str:
-    """SHA-256 of a text and of tensors, in this order."""
+    """Return the SHA-256 of a text and of tensors, in this order."""
     digest = hashlib.sha256(text.encode())
     for name, tensor in tensors.items():
         digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
@@ -186,18 +186,18 @@ def fingerprint(tensors: Mapping[str, Tensor], text: str = "") -> str:
 
 
 def model_path(model: str | Path) -> Path:
-    """The path of a model file.
+    """Return the path of a model file.
 
     Args:
-        model: the file's path; a folder with a model.safetensors, or one .safetensors file; the
-            name of a ready model; or hf://owner/name, which the hub's cache holds or is given.
+        model: path of the file; folder with a model.safetensors, or a single .safetensors file;
+            name of a ready model; or hf://owner/name, which is downloaded to the hub's cache.
 
     Raises:
-        ModelFileError: if there is none, or its suffix is that of an export or a checkpoint.
-        UserError: if the hub does not give it.
+        ModelFileError: if there is no such file, or its suffix is that of an export or checkpoint.
+        UserError: if the hub does not provide it.
     """
     if not isinstance(model, str | PurePath):
-        raise ModelFileError(f"a model is a path or the name of a ready one, got {shown(model)}")
+        raise ModelFileError(f"a model must be a path or a ready one's name, got {shown(model)}")
     if isinstance(model, str) and model.startswith(hub.PREFIX):
         return hub.download(model)
     path, ready = Path(model), ready_models()
@@ -214,13 +214,13 @@ def model_path(model: str | Path) -> Path:
         return ready[str(model)]
     if inside:
         names = shown(Path(", ".join(each.name for each in inside)))
-        raise ModelFileError(f"{shown(path)} holds several model files, name one: {names}")
+        raise ModelFileError(f"{shown(path)} has several model files, name one: {names}")
     problem = f"no model file {shown(path) if str(model) else ''}"
     if path.name == str(model) and not path.suffix:
         known = ", ".join(ready) or "none"
         problem += f" and no ready model of that name; ready models: {known}; else give a path"
     elif path.is_dir():
-        problem += ": no .safetensors lies in that folder"
+        problem += ": that folder has no .safetensors file"
     elif hub.REPOSITORY.fullmatch(str(model)) and not path.suffix and not path.parent.is_dir():
         problem += f"; the hub's model of that name is {hub.PREFIX}{model}"
     raise ModelFileError(problem)
@@ -230,11 +230,11 @@ def load_model(model: str | Path) -> ModelFile:
     """Read a model file.
 
     Args:
-        model: its path, the folder that it is in, the name of a ready model, or hf://owner/name.
+        model: path of the file or of its folder, name of a ready model, or hf://owner/name.
 
     Raises:
-        ModelFileError: if it is missing, damaged, of another kind, or of another format version.
-        UserError: if the hub does not give it.
+        ModelFileError: if the file is missing, damaged, of another kind or format version.
+        UserError: if the hub does not provide it.
     """
     path = model_path(model)
     name = shown(path)
@@ -251,8 +251,8 @@ def load_model(model: str | Path) -> ModelFile:
         tokenizer = read_tokenizer(config.text, tensors.pop(TOKENIZER).numpy().tobytes())
         with torch.device("meta"):
             network = build_model(config.model, tokenizer.vocab_size)
-        # Copies: tensors of the file are mapped, and a process that reads them when the file was
-        # truncated dies with SIGBUS, as where `cp` writes a new model over a served one.
+        # Copies: tensors of the file are mapped. If the file is truncated, as when `cp` writes a
+        # new model over a served one, a process that reads them dies with SIGBUS.
         weights = {key: t.to(torch.float32, copy=True) for key, t in tensors.items()}
         network.load_state_dict(weights, assign=True)
     except ModelFileError:
@@ -265,10 +265,10 @@ def load_model(model: str | Path) -> ModelFile:
 
 
 def read_terms_of(model: str | Path) -> Terms:
-    """The terms in a model file's header; its tensors are not read.
+    """Return the terms in a model file's header, without reading its tensors.
 
     Raises:
-        ModelFileError: if it is missing, or its header is damaged.
+        ModelFileError: if the file is missing, or its header is damaged.
         UserError: if the hub does not provide it.
     """
     path = model_path(model)
@@ -281,7 +281,7 @@ def read_terms_of(model: str | Path) -> Terms:
 
 
 def _terms(name: str, header: dict[str, Any]) -> Terms:
-    """The terms in a header; a former import stated its licence in its record alone."""
+    """Return the terms in a header; earlier imports stated the licence only in their record."""
     try:
         terms = read_terms(header)
     except UserError as error:

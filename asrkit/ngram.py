@@ -23,20 +23,20 @@ def main(argv: list[str] | None = None) -> int:
     arguments.add_argument("--model", help="normalise the texts as this model file does")
     arguments.add_argument(
         "--units", choices=["words", "tokens"], default="words",
-        help="tokens: those of the --model's tokenizer",
+        help="unit of an n-gram; tokens: those of the --model's tokenizer",
     )  # fmt: skip
     arguments.add_argument(
         "--prune", type=whole(0, 1000), nargs="+", default=[0], metavar="N",
-        help="for each order, leave out n-grams that occur at most N times; the last N is for all "
-        "higher orders (default 0; 0 0 0 1 for large texts)",
+        help="for each order, leave out n-grams that occur at most N times; the last N applies to "
+        "all higher orders (default 0; 0 0 0 1 for large texts)",
     )  # fmt: skip
     arguments.add_argument(
         "--interpolate", type=Path, metavar="HELDOUT",
-        help="one n-gram of each text, interpolated with the weights that make the texts of this "
-        "manifest or text file likeliest",
+        help="estimate an n-gram model of each text, and interpolate with the weights that make "
+        "this manifest or text file likeliest",
     )  # fmt: skip
     arguments.add_argument(
-        "texts", nargs="+", help="manifests (.jsonl, lhotse's), or text files, a sentence a line"
+        "texts", nargs="+", help="manifests (.jsonl, lhotse's), or text files, a sentence per line"
     )
     return run_command(work("ngram"), arguments, argv)
 

@@ -13,13 +13,13 @@ def main(argv: list[str] | None = None) -> int:
     arguments.add_argument("model", help=MODEL)
     arguments.add_argument(
         "repository", metavar="owner/name",
-        help="made if it is not there; owner/name@branch: a branch of it, made likewise",
+        help="repository, made if missing; owner/name@branch: a branch, also made if missing",
     )  # fmt: skip
     add_terms(arguments, "that of the model file")
     arguments.add_argument("--private", action="store_true", help="make a private repository")
-    arguments.add_argument("--message", help="of the commit")
+    arguments.add_argument("--message", help="commit message")
     arguments.add_argument(
-        "--overwrite-card", action="store_true", help="replace the README.md that is there"
+        "--overwrite-card", action="store_true", help="replace an existing README.md"
     )
     arguments.add_argument(
         "--dry-run", action="store_true", help="print the card, and upload nothing"

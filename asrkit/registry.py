@@ -1,4 +1,4 @@
-"""A registry of classes by name: the kinds that a setting chooses from."""
+"""A registry of classes by name: the kinds that a setting can choose."""
 
 import difflib
 import inspect
@@ -11,12 +11,12 @@ Class = TypeVar("Class")
 
 
 class Kinds(Mapping[str, type[Class]]):
-    """The classes that a setting chooses from, by kind.
+    """The classes that a setting can choose, by kind.
 
     Args:
         what: name of the setting, for messages.
-        classes: by kind.
-        given: arguments of the classes that the program gives; all others are a user's options.
+        classes: classes by kind.
+        given: arguments of the classes that the program passes; all others are a user's options.
     """
 
     def __init__(
@@ -34,15 +34,15 @@ class Kinds(Mapping[str, type[Class]]):
         return len(self.classes)
 
     def options(self, kind: str) -> dict[str, inspect.Parameter]:
-        """The options of a kind, with their types and defaults."""
+        """Return the options of a kind, with their types and defaults."""
         parameters = inspect.signature(self[kind]).parameters
         return {name: each for name, each in parameters.items() if name not in self.given}
 
     def chosen(self, choice: str | Mapping[str, Any]) -> tuple[type[Class], dict[str, Any]]:
-        """The class of a kind, and its options.
+        """Return the class of a kind, and its options.
 
         Args:
-            choice: a kind, or a dict of its options with "kind" among them.
+            choice: kind, or a dict of its options and "kind".
 
         Raises:
             ValueError: for an unknown kind or option.
@@ -63,7 +63,7 @@ class Kinds(Mapping[str, type[Class]]):
 
 
 def refusal(kind: object, known: Iterable[str]) -> str:
-    """The message for an unknown kind: the known ones, and the nearest of them."""
+    """Return the message for an unknown kind: the known ones, and the nearest of them."""
     known = list(known)
     near = difflib.get_close_matches(kind, known, n=1) if isinstance(kind, str) else []
     hint = f"; did you mean {near[0]!r}?" if near else ""

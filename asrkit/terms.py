@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from asrkit.errors import UserError, shown
 
-MOST_CHARACTERS = 200  # of a licence
+MOST_CHARACTERS = 200  # length limit of a licence
 MOST_LANGUAGES = 100
 LANGUAGE = re.compile(r"[a-z]{2,3}")
 # Licences that a changed version must keep, in the spelling of `spelled`.
@@ -17,23 +17,23 @@ SHARE_ALIKE = re.compile(r"cc-by(-nc)?-sa\b|[al]?gpl\b|odbl\b|mpl\b|epl\b|eupl\b
 
 
 class Terms(NamedTuple):
-    """The licence of a model's weights, as CC-BY-4.0, and codes of its languages, as en."""
+    """The licence of a model's weights (CC-BY-4.0), and codes of its languages (en)."""
 
-    licence: str | None = None  # None if nobody stated it
+    licence: str | None = None  # None if unknown
     languages: tuple[str, ...] = ()
 
     @property
     def keeps(self) -> bool:
-        """Whether the licence asks that a changed version keeps it."""
+        """Whether the licence requires that changed versions keep it."""
         return self.licence is not None and SHARE_ALIKE.match(spelled(self.licence)) is not None
 
     def metadata(self) -> dict[str, Any]:
-        """Values for JSON, which `read_terms` reads; what is unknown is left out."""
+        """Return values for JSON, which `read_terms` reads, without unknown ones."""
         values = {"licence": self.licence, "languages": [*self.languages]}
         return {key: value for key, value in values.items() if value}
 
     def properties(self) -> dict[str, str]:
-        """Values as text, codes of languages between spaces; what is unknown is left out."""
+        """Return values as text, codes of languages separated by spaces, without unknown ones."""
         values = {"licence": self.licence, "languages": " ".join(self.languages)}
         return {key: value for key, value in values.items() if value}
 
@@ -42,12 +42,12 @@ UNKNOWN = Terms()
 
 
 def spelled(licence: str) -> str:
-    """A licence in the one spelling for comparisons: "CC BY-SA 4.0" is cc-by-sa-4.0."""
+    """Return a licence in the spelling for comparisons: "CC BY-SA 4.0" is cc-by-sa-4.0."""
     return re.sub(r"[\s_]+", "-", licence.strip().lower())
 
 
 def checked_licence(value: object) -> str:
-    """The name of a licence.
+    """Return the name of a licence, checked.
 
     Raises:
         UserError: for anything but one printable line.
@@ -62,7 +62,7 @@ def checked_licence(value: object) -> str:
 
 
 def checked_languages(values: object) -> tuple[str, ...]:
-    """Codes of languages, each once.
+    """Return codes of languages, each once, checked.
 
     Raises:
         UserError: for anything but a list of codes.
@@ -80,10 +80,10 @@ def checked_languages(values: object) -> tuple[str, ...]:
 
 
 def read_terms(values: Mapping[str, Any]) -> Terms:
-    """The terms in a file's metadata; those that are missing are unknown.
+    """Return the terms in a file's metadata; missing ones are unknown.
 
     Raises:
-        UserError: for a value that is not one.
+        UserError: for an invalid value.
     """
     licence, languages = values.get("licence"), values.get("languages", [])
     return Terms(
@@ -92,12 +92,12 @@ def read_terms(values: Mapping[str, Any]) -> Terms:
 
 
 def inherited(own: Terms, sources: Mapping[str, Terms], option: str) -> tuple[Terms, list[str]]:
-    """The terms of a model that was made from others, and what a user has to know of them.
+    """Return the terms of a model that was made from others, and notes for the user.
 
     Args:
-        own: terms that the user gave, which win.
+        own: terms from the user, which take precedence.
         sources: terms of the other models, by their names.
-        option: what names a licence, for messages.
+        option: option that names a licence, for messages.
 
     Raises:
         UserError: for sources with different licences, if the user gave none.
@@ -118,10 +118,10 @@ def inherited(own: Terms, sources: Mapping[str, Terms], option: str) -> tuple[Te
 
 
 def common_licence(sources: Mapping[str, Terms], option: str) -> str | None:
-    """The licence of models; None if none states one.
+    """Return the licence of models; None if no model states one.
 
     Raises:
-        UserError: if they state different ones.
+        UserError: for different licences.
     """
     stated = {name: each.licence for name, each in sources.items() if each.licence is not None}
     licences = {spelled(licence): licence for licence in stated.values()}
@@ -132,7 +132,7 @@ def common_licence(sources: Mapping[str, Terms], option: str) -> str | None:
 
 
 def differences(licence: str, sources: Mapping[str, Terms]) -> list[str]:
-    """A line for each model that states another licence than this one."""
+    """Return a line for each model with another licence than this one."""
     return [
         f"licence {licence}, but {name} is under {terms.licence}"
         + (", which asks that changed versions keep it" if terms.keeps else "")
@@ -142,7 +142,7 @@ def differences(licence: str, sources: Mapping[str, Terms]) -> list[str]:
 
 
 def listed(terms: Terms) -> dict[str, str]:
-    """Names and values of the terms for a listing."""
+    """Return names and values of the terms for a listing."""
     unknown = "not stated in the file"
     return {
         "licence": terms.licence or unknown,

@@ -15,7 +15,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments.add_argument("--resume", action="store_true", help="continue where training stopped")
     arguments.add_argument(
         "--change-schedule", action="store_true",
-        help="with --resume: go on with other epochs, rates, batches, draws or recordings",
+        help="with --resume: continue with other epochs, rates, batches, draws or recordings",
     )  # fmt: skip
     arguments.add_argument("overrides", nargs="*", metavar="section.key=value")
     return run_command(work("train"), arguments, argv)

@@ -1,7 +1,7 @@
-"""How far to trust a language model: python -m asrkit.tune --model M --lm lm.arpa dev.jsonl
+"""Find the weight of a language model: python -m asrkit.tune --model M --lm lm.arpa dev.jsonl
 
-The network works on every utterance once. Then pairs of a weight and a bonus are tried: from one to
-the best of its neighbours, and in finer steps when none is better.
+The network processes every utterance once. Then the search tries pairs of a weight and a bonus: it
+moves to the best neighbour of a pair, and in finer steps if no neighbour is better.
 """
 
 from asrkit.cli.options import add_batch, add_context, add_model, add_search, parser
@@ -18,7 +18,7 @@ def main(argv: list[str] | None = None) -> int:
     add_context(arguments)
     add_search(arguments)
     add_batch(arguments)
-    arguments.add_argument("manifest", help="recordings with their texts, none of them trained on")
+    arguments.add_argument("manifest", help="recordings with their texts, not used in training")
     return run_command(work("tune"), arguments, argv)
 
 

@@ -18,11 +18,11 @@ def main(argv: list[str] | None = None) -> int:
     )
     arguments.add_argument("--left-ms", default="0,1280,5120", help="default 0,1280,5120")
     arguments.add_argument("--exported", help="a file that asrkit export wrote")
-    arguments.add_argument("--seed", type=whole(0, 2**63), default=0, help="of the packets' sizes")
+    arguments.add_argument("--seed", type=whole(0, 2**63), default=0, help="seed of packet sizes")
     arguments.add_argument(
         "--kernels", action="store_true",
-        help="compare the attention kernels on this machine's GPU with the plain attention; "
-        "takes neither a model nor recordings",
+        help="compare the attention kernels on this machine's GPU with the plain attention, "
+        "without a model or recordings",
     )  # fmt: skip
     arguments.add_argument("files", nargs="*", help="recordings")
     return run_command(work("verify"), arguments, argv)

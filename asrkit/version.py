@@ -1,3 +1,3 @@
-"""The version, alone, so that packaging can read it without importing torch."""
+"""The version in its own file, so that packaging can read it without importing torch."""
 
 __version__ = "0.1.0"

@@ -92,7 +92,7 @@ def test_what_is_no_file_is_not_replaced(
     Path("folder").mkdir()
     Path("null").symlink_to(os.devnull)
     before = listed(tmp_path)
-    with pytest.raises(UserError, match="it is no file"), replacing(name):
+    with pytest.raises(UserError, match="it is not a file"), replacing(name):
         pass
     assert listed(tmp_path) == before
     assert not Path(os.devnull).is_file()

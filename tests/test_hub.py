@@ -62,7 +62,10 @@ def test_nothing_is_written_into_the_cache(
 ) -> None:
     remote.make("me/tiny").commit(model__safetensors=model)
     assert run("export", "--model", "hf://me/tiny", "--format", "torchscript") == 2
-    assert "hf://me/tiny is no path of a file: say with --output" in capsys.readouterr().err
+    assert (
+        "hf://me/tiny is not a file's path: name the output with --output"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_plain_name_asks_nobody(remote: hub_server.Hub, model: bytes, tmp_path: Path) -> None:
@@ -113,7 +116,9 @@ def test_a_new_commit_comes_and_an_old_file_does_not_again(
 def test_which_file(remote: hub_server.Hub, model: bytes) -> None:
     repository = remote.make("me/tiny")
     repository.commit(README__md=b"#")
-    assert refusal("hf://me/tiny") == "hf://me/tiny holds no .safetensors file"
+    assert (
+        refusal("hf://me/tiny") == "hf://me/tiny has no .safetensors file: name another repository"
+    )
     repository.commit(only__safetensors=model)
     assert hub.download("hf://me/tiny").name == "only.safetensors"
     repository.commit(small__safetensors=b"small")
@@ -136,7 +141,7 @@ def test_offline(
     count = len(remote.requests)
     assert hub.download("hf://me/tiny") == path
     for unknown in ("hf://me/other", "hf://me/tiny@v2", "hf://me/tiny/x.safetensors"):
-        said = f"{unknown}: not in the cache, and HF_HUB_OFFLINE forbids to download it"
+        said = f"{unknown}: not in the cache, and HF_HUB_OFFLINE forbids the download"
         assert refusal(unknown) == said
     assert len(remote.requests) == count
 
@@ -175,7 +180,7 @@ def test_what_the_hub_refuses(
         "hf://me/none": "no such repository, or a private one: for that set HF_TOKEN",
         "hf://me/private": "no such repository, or a private one: for that set HF_TOKEN",
         "hf://me/public@v9": "no such revision: give a branch, a tag or a commit of it",
-        "hf://me/gated": "its owner decides who may have it: ask at "
+        "hf://me/gated": "its owner grants access: ask at "
         f"{remote.address}/me/gated, then set HF_TOKEN",
     }
     assert {text: refusal(text) for text in expected} == {
@@ -226,7 +231,9 @@ def test_odd_addresses_reach_nobody(
     text: str, remote: hub_server.Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)  # not even its library
-    assert "a model of the hub is hf://owner/name, hf://owner/name@revision or" in refusal(text)
+    assert "a model on the hub must be hf://owner/name, hf://owner/name@revision or" in refusal(
+        text
+    )
     assert remote.requests == []
 
 

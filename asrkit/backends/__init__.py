@@ -1,4 +1,4 @@
-"""Backends run a network in one context: one file a kind, chosen in `registry`."""
+"""Backends run a network in one context: one file per kind, see `registry`."""
 
 from asrkit.backends.backend import Backend, Spec
 from asrkit.backends.pytorch import eager

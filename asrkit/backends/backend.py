@@ -1,4 +1,4 @@
-"""A backend: a network in one context, and its numbers."""
+"""The interface of a backend, which runs a network in one context."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -12,50 +12,50 @@ Step = Callable[[Tensor, Tensor, EncoderState], NetworkOutput]
 
 
 class Spec(NamedTuple):
-    """Numbers that a program needs to run a network."""
+    """Sizes and context of a network, which its users need."""
 
     num_mels: int  # F
     rate: FrameRate
     vocab_size: int  # V
     device: torch.device
-    dtype: torch.dtype  # of its numbers, float32 as a rule
+    dtype: torch.dtype  # usually float32
     context: Context
 
     @property
     def context_name(self) -> str:
-        """ "full", or the chunk's length such as "640 ms"."""
+        """Name of the context: "full", or the chunk's length such as "640 ms"."""
         return self.rate.name(self.context)
 
     @property
     def chunk_frames(self) -> int:
-        """Feature frames of a chunk."""
+        """Number of feature frames of a chunk."""
         return self.rate.chunk_frames(self.context)
 
     @property
     def ahead_frames(self) -> int:
-        """Feature frames that a step takes beyond its chunks."""
+        """Number of feature frames that a step reads beyond its chunks."""
         return self.rate.ahead_frames(self.context)
 
     @property
     def step_frames(self) -> int:
-        """Feature frames that a step of one chunk takes."""
+        """Number of feature frames that a step of one chunk reads."""
         return self.rate.step_frames(self.context)
 
 
 class Backend(NamedTuple):
-    """A network in one context, on whatever runs it.
+    """A network in one context, on any runtime.
 
         state = backend.init_state(batch_size)
         frames, lengths, state = backend.step(feats, lengths, state)
 
-    All steps of a stream but its last take whole chunks and what they see ahead, which comes again
-    in the next step: T = n·factor·C + ahead_frames. A stream that has ended goes on until no frame
-    is left that makes an encoder frame.
+    Each step of a stream but the last has T = n·factor·C + ahead_frames feature frames: n whole
+    chunks and their right context, which is passed again in the next step. A stream ends when the
+    remaining frames make no encoder frame.
     """
 
     kind: str
     spec: Spec
     init_state: Callable[[int], EncoderState]
     step: Step  # (B, T, F), (B,), state -> NetworkOutput
-    weights: Callable[[], str]  # SHA-256 of the network's
-    head: Head  # of the network in PyTorch: the loss of a text
+    weights: Callable[[], str]  # SHA-256 of the network's weights
+    head: Head  # head of the network in PyTorch, for the loss of a text

@@ -1,4 +1,4 @@
-"""What an exported file says of itself."""
+"""Metadata of an exported file: its description and digest."""
 
 import hashlib
 import json
@@ -17,9 +17,9 @@ CONTENTS: dict[What, str] = {
     "ctc": "log mels to log-probabilities",
     "model": "samples to log-probabilities",
 }
-UNSEALED = f"sha256:{'0' * 64}"  # the digest of a file, before it is known
-KEY = "asrkit"  # of the description in a file's metadata
-FORMAT_VERSION = 1  # of the description and of what goes in and out
+UNSEALED = f"sha256:{'0' * 64}"  # placeholder for the digest of a file
+KEY = "asrkit"  # key of the description in a file's metadata
+FORMAT_VERSION = 1  # version of the description, inputs and outputs
 
 
 class Exported(NamedTuple):
@@ -27,7 +27,7 @@ class Exported(NamedTuple):
 
     what: What
     context: Context
-    frame_ms: int = 40  # of an encoder frame; older descriptions do not state it
+    frame_ms: int = 40  # milliseconds of an encoder frame; older descriptions do not state it
 
     def __str__(self) -> str:
         context = self.context
@@ -40,13 +40,13 @@ class Exported(NamedTuple):
 
 class ExportDescription(NamedTuple):
     exported: Exported
-    weights: str  # fingerprint of the model's: the file is an export of these and no others
-    precision: str  # in which they are written: float32 or int8
-    digest: str | None  # of the file; None in files of before it was written
+    weights: str  # fingerprint of the exported model's weights
+    precision: str  # precision of the weights in the file: float32 or int8
+    digest: str | None  # digest of the file; None in files of earlier versions
 
 
 def describe(exported: Exported, file: ModelFile) -> str:
-    """JSON for a program that uses the file, and for `described`."""
+    """Return a JSON description for programs that use the file, and for `described`."""
     tokenizer, frontend = file.tokenizer, build_frontend(file.config.model)
     return json.dumps(
         {
@@ -69,10 +69,10 @@ def describe(exported: Exported, file: ModelFile) -> str:
 
 
 def described(text: str) -> ExportDescription:
-    """The description that `describe` wrote.
+    """Parse the description that `describe` wrote.
 
     Raises:
-        ValueError: if it did not.
+        ValueError: for any other text.
     """
     try:
         values = json.loads(text)
@@ -101,7 +101,7 @@ def described(text: str) -> ExportDescription:
 
 
 def export_path(model: Path, exported: Exported, kind: str) -> Path:
-    """exp/model.safetensors -> exp/model.640-2560ms.onnx, or exp/model.full.onnx"""
+    """Return the path of an export, such as exp/model.640-2560ms.onnx or exp/model.full.onnx."""
     what = "" if exported.what == "ctc" else f".{exported.what}"
     suffix = {"torchscript": ".ts", "onnx": ".onnx", "onnx-int8": ".int8.onnx"}[kind]
     chunk, left, right = (frames * exported.frame_ms for frames in exported.context)
@@ -111,20 +111,20 @@ def export_path(model: Path, exported: Exported, kind: str) -> Path:
 
 
 def unsealed(description: str, precision: str = "float32") -> str:
-    """A description with a place for the digest of the file that holds it."""
+    """Return a description with a placeholder for the digest of its file."""
     return json.dumps(json.loads(description) | {"precision": precision, "digest": UNSEALED})
 
 
 def seal(path: Path) -> None:
-    """Write the digest of a file into the place that `unsealed` left for it."""
+    """Replace the placeholder in a file by the digest of the file."""
     before, place, after = path.read_bytes().partition(UNSEALED.encode())
     if not place or UNSEALED.encode() in after:
-        raise ValueError(f"{path} has no single place for its digest")
+        raise ValueError(f"{path} must have exactly one place for its digest")
     path.write_bytes(before + digest_of(before + place + after).encode() + after)
 
 
 def is_sealed(data: bytes, digest: str) -> bool:
-    """Whether the bytes of a file are those that `seal` wrote with this digest."""
+    """Return whether the bytes of a file are those that `seal` wrote with this digest."""
     return digest_of(data.replace(digest.encode(), UNSEALED.encode())) == digest
 
 

@@ -1,4 +1,4 @@
-"""Files that `asrkit export` wrote for ONNX Runtime: called as their module, and as a backend."""
+"""Files that `asrkit export` wrote for ONNX Runtime: as modules, and as a backend."""
 
 import math
 import os
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 STATE = [f"state_{name}" for name in EncoderState._fields]
 KINDS = {"tensor(float)": torch.float32, "tensor(int64)": torch.int64}
-PRECISIONS = {"onnx": "float32", "onnx-int8": "int8"}  # of the files, by the kind of backend
-MOST_NUMBERS = 1 << 28  # of each part of a stream's state
-MOST_WHOLE = 1500  # encoder frames of a row in full context, whose memory grows by their square
+PRECISIONS = {"onnx": "float32", "onnx-int8": "int8"}  # precision of the files, by kind of backend
+MOST_NUMBERS = 1 << 28  # numbers in each part of a stream's state
+MOST_WHOLE = 1500  # encoder frames of a row in full context: memory grows with their square
 
 
 class OnnxStep:
@@ -49,7 +49,7 @@ class OnnxStep:
             if not all(isinstance(size, int) and size >= 0 for size in shape):
                 raise ValueError(f"{name} has no fixed shape")
             if math.prod(shape) > MOST_NUMBERS:
-                raise ValueError(f"{name} would hold more than {MOST_NUMBERS} numbers a stream")
+                raise ValueError(f"{name} would hold more than {MOST_NUMBERS} numbers per stream")
 
     def init_state(self, batch_size: int) -> EncoderState:
         return EncoderState(
@@ -60,7 +60,7 @@ class OnnxStep:
         )
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        """The module's inputs, whole chunks of audio -> its outputs."""
+        """Run the module: its inputs, with whole chunks of audio -> its outputs."""
         tensors = [*inputs[:-1], *inputs[-1]] if self.state_shapes else inputs
         arrays = {n: t.numpy() for n, t in zip(self.inputs, tensors, strict=True)}
         outputs = [torch.from_numpy(each) for each in self.run(arrays)]
@@ -69,25 +69,25 @@ class OnnxStep:
         return *outputs[: -len(STATE)], EncoderState(*outputs[-len(STATE) :])
 
     def run(self, arrays: "dict[str, np.ndarray]") -> "list[np.ndarray]":
-        """Outputs of the graph, by order; inputs by name.
+        """Return the outputs of the graph by order; inputs are by name.
 
         Raises:
-            UserError: in a forked process, which has none of the session's threads; ONNX Runtime
-                would wait for them for ever.
+            UserError: in a forked process, which lacks the session's threads; ONNX Runtime would
+                wait for them forever.
         """
         if self.threads > 1 and os.getpid() != self.process:
             raise UserError(
-                f"the {self.threads} threads of ONNX Runtime are not in this forked process: call "
-                "asrkit.load here, or with threads=1 before the fork"
+                f"the {self.threads} threads of ONNX Runtime do not survive a fork: "
+                "call asrkit.load in this process, or with threads=1 before the fork"
             )
         return self.session.run(None, arrays)
 
 
 def build(kind: str, file: ModelFile, plain: Backend) -> Backend:
-    """Of the export that lies beside the model file.
+    """Make the backend from the export beside the model file.
 
     Raises:
-        UserError: if there is none, or it does not fit.
+        UserError: if there is no such export, or it does not fit.
     """
     path = find(kind, file, plain)
     if path is None:
@@ -104,7 +104,7 @@ def build(kind: str, file: ModelFile, plain: Backend) -> Backend:
 
 
 def find(kind: str, file: ModelFile, plain: Backend) -> Path | None:
-    """The export that lies beside the model file, if there is one for this context."""
+    """Return the export beside the model file for this context, if there is one."""
     if file.path is None:
         return None
     path = export_path(file.path, wanted_of(plain), kind)
@@ -117,39 +117,39 @@ def wanted_of(plain: Backend) -> Exported:
 
 
 def of_file(path: Path, file: ModelFile, plain: Backend, precision: str | None = None) -> Backend:
-    """Of an exported file.
+    """Make the backend from an exported file.
 
     Args:
-        path: of the file.
-        file: the model that it has to be of.
-        plain: eager, for the context that it has to be for.
-        precision: that it has to be of; None for any.
+        path: path of the file.
+        file: model that the file must have been exported from.
+        plain: eager backend in the context that the file must have.
+        precision: precision that the file must have; None for any.
 
     Raises:
-        UserError: if it is of another model or precision, or for another context.
+        UserError: if the file has another model, precision or context.
     """
     step, exported = read(path)
     wanted = wanted_of(plain)
     if plain.spec.dtype != torch.float32:
-        raise UserError(f"{shown(path)} is of float32; this network is not")
+        raise UserError(f"{shown(path)} is float32, this network is not: use backend eager")
     if exported != wanted:
         raise UserError(f"{shown(path)} is for {exported}, not for {wanted}")
     found = step.description.precision
     if found not in PRECISIONS.values() or precision not in (None, found):
         wanted_precision = precision or " or ".join(PRECISIONS.values())
         raise UserError(
-            f"{shown(path)} is of {shown(found)}, not of {wanted_precision}: export it anew"
+            f"{shown(path)} has precision {shown(found)}, not {wanted_precision}: export it again"
         )
     if step.description.weights != fingerprint(file.model.state_dict()):
-        raise UserError(f"{shown(path)} was exported from another model")
+        raise UserError(f"{shown(path)} was exported from another model: export this model")
     state = [] if exported.context.full else plain.init_state(1)
     if step.state_shapes != [list(part.shape[1:]) for part in state]:
-        raise UserError(f"{shown(path)} keeps another state than this model: export it anew")
+        raise UserError(f"{shown(path)} has another state than this model: export it again")
     return of_step(step, plain)
 
 
 def of_step(step: OnnxStep, plain: Backend) -> Backend:
-    """Of a step for the same context as `plain`; what comes is padded to whole chunks here."""
+    """Make the backend from a step in the context of `plain`; inputs are padded to whole chunks."""
     (kind,) = (each for each, name in PRECISIONS.items() if name == step.description.precision)
     if step.description.exported.context.full:
         return plain._replace(kind=kind, step=partial(whole, step, plain))
@@ -167,7 +167,7 @@ def of_step(step: OnnxStep, plain: Backend) -> Backend:
 def whole(
     step: OnnxStep, plain: Backend, feats: Tensor, lengths: Tensor, state: EncoderState
 ) -> NetworkOutput:
-    """A step in full context, of streams that begin with it; by eager if it is very long."""
+    """Compute a step in full context on new streams; very long ones are passed to eager."""
     spec, size = plain.spec, plain.spec.rate.num_frames(feats.size(1))
     if not 0 < size <= MOST_WHOLE:
         return plain.step(feats, lengths, state)
@@ -177,11 +177,11 @@ def whole(
 
 
 def read(path: str | Path) -> tuple[OnnxStep, Exported]:
-    """The step in a file of `write` or `int8.quantize`, on as many threads as torch's, and what it
-    is.
+    """Return the step and the description in a file of `write` or `int8.quantize`. The session has
+    as many threads as torch.
 
     Raises:
-        UserError: if it is another file, was changed since, or ONNX Runtime is not installed.
+        UserError: for another or a changed file, or if ONNX Runtime is not installed.
     """
     need("onnxruntime")
     path = Path(path)
@@ -190,17 +190,17 @@ def read(path: str | Path) -> tuple[OnnxStep, Exported]:
         step = OnnxStep(*open_session(data))
         digest = step.description.digest
         intact = digest is None or is_sealed(data, digest)
-    except Exception as error:  # ONNX Runtime's errors have no root but this
+    except Exception as error:  # ONNX Runtime's errors have no other common class
         raise UserError(
             f"{shown(path)} is not a file that asrkit export wrote: {reason(error)}"
         ) from None
     if not intact:
-        raise UserError(f"{shown(path)} was changed since asrkit export wrote it: export it anew")
+        raise UserError(f"{shown(path)} was changed after asrkit export wrote it: export it again")
     return step, step.description.exported
 
 
 def open_session(model: bytes) -> "tuple[InferenceSession, ExportDescription]":
-    """A session of a file's bytes, and what the file says of itself."""
+    """Return a session for the bytes of a file, and the file's description."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

@@ -1,4 +1,4 @@
-"""The network in PyTorch: as it is, or through torch.compile."""
+"""The network in PyTorch: eager, or through torch.compile."""
 
 import functools
 
@@ -10,7 +10,7 @@ from asrkit.model_file import ModelFile, fingerprint
 
 
 def eager(model: Network, context: Context) -> Backend:
-    """Return the network as it is, on any device, in any precision, in full context too.
+    """Return the network unchanged, on any device, in any precision, also in full context.
 
     Args:
         model: network in eval mode.
@@ -26,10 +26,10 @@ def eager(model: Network, context: Context) -> Backend:
         dtype=model.encoder.mean.dtype,
         context=context,
     )
-    weights = functools.cache(lambda: fingerprint(model.state_dict()))  # takes a while: when asked
+    weights = functools.cache(lambda: fingerprint(model.state_dict()))  # slow, so computed on use
     return Backend("eager", spec, module.init_state, module, weights, model.head)
 
 
 def compiled(file: ModelFile, plain: Backend) -> Backend:
-    """Return the eager backend through torch.compile: on any device, compiled at the first step."""
+    """Return the eager backend through torch.compile, on any device; the first step compiles."""
     return plain._replace(kind="compiled", step=torch.compile(plain.step, dynamic=True))

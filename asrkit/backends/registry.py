@@ -1,7 +1,7 @@
-"""The kinds of backends: which there are, which is chosen, and whether it computes what eager does.
+"""The kinds of backends: choose one, and check that it computes what eager computes.
 
-All have one signature (`Backend`), so that nothing else knows which one it runs on. Another one is
-a function in a file of its own and a line in BACKENDS.
+All have one signature (`Backend`), so no other code depends on the kind. A new kind is a function
+in its own file and a line in BACKENDS.
 """
 
 import logging
@@ -24,19 +24,19 @@ from asrkit.model import Context
 from asrkit.model_file import ModelFile
 from asrkit.registry import refusal
 
-WHOLE_FRAMES = 20  # of the recordings on which backends in full context are compared
-MOST_ROUNDING = 0.5  # of int8; honest files have 0.04 to 0.1, two labels exchanged 0.95
+WHOLE_FRAMES = 20  # encoder frames of the recordings that check backends in full context
+MOST_ROUNDING = 0.5  # for int8; correct files have 0.04 to 0.1, with two labels exchanged 0.95
 
 logger = logging.getLogger("asrkit")
 
 
 class BackendKind(NamedTuple):
-    """How a kind of backend is made, and what it can do."""
+    """A kind of backend: its function and its abilities."""
 
-    build: Callable[[ModelFile, Backend], Backend]  # of a model and its eager backend
+    build: Callable[[ModelFile, Backend], Backend]  # arguments: a model and its eager backend
     on_any_device: bool = False
     in_full_context: bool = False
-    exact: bool = True  # it has to equal eager to TOLERANCE, not just to rounding
+    exact: bool = True  # whether it must equal eager to TOLERANCE, not just to rounding
 
 
 BACKENDS = {
@@ -53,26 +53,26 @@ def build_backend(
     file: ModelFile,
     context: Context,
 ) -> Backend:
-    """The backend of this kind, after a look at whether it computes what eager does.
+    """Return a backend of this kind, checked to compute what eager computes.
 
     Args:
-        kind: one of BACKENDS, or the path of a file that asrkit export wrote; None for the
-            fastest at hand: an export to ONNX that lies beside the model file, else eager.
-        file: the model, on its device.
+        kind: one of BACKENDS, or the path of a file that asrkit export wrote. None for the fastest
+            available: an ONNX export beside the model file, else eager.
+        file: model, on its device.
         context: C, M and R.
 
     Raises:
-        UserError: for a kind that is not one, cannot do this, or computes something else.
+        UserError: for an unknown kind, one that cannot run this, or one with other results.
     """
     plain = eager(file.model, context)
     return fastest(plain, file) if kind is None else checked(str(kind), file, plain)
 
 
 def build_second(kind: str | Path | None, file: ModelFile, context: Context) -> Backend:
-    """As `build_backend`, for the second pass of a stream on this backend: it sees nothing ahead.
+    """Return a backend as `build_backend` does, for the second pass, which has no right context.
 
-    An exported file that was named is for one context, so what lies beside the model is looked for;
-    kinds that cannot do full context leave it to eager.
+    A named file is for one context, so an export beside the model is used instead. Kinds without
+    full context are replaced by eager.
     """
     if kind is not None and str(kind) not in BACKENDS:
         kind = None
@@ -82,7 +82,7 @@ def build_second(kind: str | Path | None, file: ModelFile, context: Context) -> 
 
 
 def fastest(plain: Backend, file: ModelFile) -> Backend:
-    """ONNX where somebody exported this model for this context, else eager."""
+    """Return ONNX if an export of this model for this context exists, else eager."""
     if plain.spec.device.type != "cpu" or onnx.find("onnx", file, plain) is None:
         return plain
     try:
@@ -93,34 +93,34 @@ def fastest(plain: Backend, file: ModelFile) -> Backend:
 
 
 def checked(name: str, file: ModelFile, plain: Backend) -> Backend:
-    """A backend that computes what the eager one does.
+    """Return a backend that computes what the eager one computes.
 
     Raises:
-        UserError: for a kind that is not one, cannot do this, or computes something else.
+        UserError: for an unknown kind, one that cannot run this, or one with other results.
     """
     kind = kind_of(name)
     if plain.spec.device.type != "cpu" and not kind.on_any_device:
         able = " and ".join(each for each, kind in BACKENDS.items() if kind.on_any_device)
-        raise UserError(f"backend {shown(Path(name))} runs on the CPU alone; {able} on others too")
+        raise UserError(f"backend {shown(Path(name))} needs device cpu; {able} run on others too")
     if plain.spec.context.full and not kind.in_full_context:
         able = ", ".join(each for each, kind in BACKENDS.items() if kind.in_full_context)
-        raise UserError(f"backend {shown(Path(name))} has chunks; in full context there are {able}")
+        raise UserError(f"backend {shown(Path(name))} has no full context: choose one of {able}")
     try:
         backend = kind.build(file, plain)
         if backend is not plain:
             check(backend, file, plain)
     except UserError:
         raise
-    except Exception as error:  # of a compiler, or of a runtime about a file that does not fit
+    except Exception as error:  # a compiler's, or a runtime's about a file that does not fit
         raise UserError(f"backend {shown(Path(name))}: {reason(error)}") from error
     return backend
 
 
 def kind_of(name: str) -> BackendKind:
-    """By its name, or by the path of an exported file.
+    """Return a kind by its name, or by the path of an exported file.
 
     Raises:
-        UserError: for what is neither.
+        UserError: for an unknown kind.
     """
     if name in BACKENDS:
         return BACKENDS[name]
@@ -131,10 +131,10 @@ def kind_of(name: str) -> BackendKind:
 
 @torch.inference_mode()
 def check(backend: Backend, file: ModelFile, plain: Backend) -> None:
-    """Compare two steps with eager's, of three rows of noise: of a chunk, and later of two.
+    """Compare two steps of three rows of noise with eager: one of a chunk, a later one of two.
 
-    The second comes at once for one row, for the others an hour and a day later. In full context,
-    each step is of recordings of their own.
+    The second step follows at once for one row, an hour and a day later for the others. In full
+    context, both steps have their own recordings.
 
     Raises:
         UserError: if numbers differ by more than TOLERANCE, or those of int8 by more than rounding.
@@ -167,13 +167,13 @@ def check(backend: Backend, file: ModelFile, plain: Backend) -> None:
         worst = rounding(*(torch.cat(each, dim=1) for each in zip(*outputs, strict=True)))
         if not worst <= MOST_ROUNDING:
             raise UserError(
-                f"backend {backend.kind} differs from eager by {worst:.0%} of what a label's "
-                f"log-probability varies by, over {MOST_ROUNDING:.0%}: export it anew"
+                f"backend {backend.kind} differs from eager by {worst:.0%} of a label's standard "
+                f"deviation, over {MOST_ROUNDING:.0%}: export it again"
             )
 
 
 def noise(frontend: Frontend, frames: int, draw: torch.Generator) -> Tensor:
-    """(3, T, F) features of noise that is between loud and 80 dB less in each tenth of a second."""
+    """Return (3, T, F) features of noise at 0 to -80 dB in each tenth of a second."""
     tenths = frames // 10 + 2
     loudness = 10.0 ** (-4.0 * torch.rand(3, tenths, generator=draw))
     samples = torch.randn(3, tenths, SAMPLE_RATE // 10, generator=draw) * loudness[:, :, None]
@@ -184,10 +184,10 @@ def noise(frontend: Frontend, frames: int, draw: torch.Generator) -> Tensor:
 
 
 def rounding(found: Tensor, exact: Tensor) -> float:
-    """The label that differs most: root mean square, as a share of the labels' own deviation.
+    """Return the largest error of a label: root mean square, relative to its standard deviation.
 
     Args:
-        found: (B, E, V); infinite for another shape, or a number that is not finite.
+        found: (B, E, V); the result is infinite for another shape or numbers that are not finite.
         exact: (B, E, V).
     """
     if difference(found, exact) == float("inf"):

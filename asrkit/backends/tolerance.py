@@ -1,4 +1,4 @@
-"""How far what runs a network is from PyTorch."""
+"""Differences between a runtime and PyTorch."""
 
 from typing import Any
 
@@ -10,9 +10,9 @@ HOUR_MS = 3_600_000
 
 
 def aged(state: Any, frame_ms: int) -> Any:
-    """A state (B, …) whose rows were all at the same frame: now, an hour later, a day later, …
+    """Age the rows of a state (B, …) at the same frame: now, an hour later, a day later, …
 
-    What depends on a frame's number shows its rounding only there.
+    Rounding of quantities that depend on a frame's number only shows there.
     """
     position = state.position
     hours = torch.tensor([0, 1, 24], device=position.device)
@@ -21,7 +21,7 @@ def aged(state: Any, frame_ms: int) -> Any:
 
 
 def difference(a: Tensor, b: Tensor) -> float:
-    """Largest absolute difference; infinite if a shape differs or a number is not finite."""
+    """Return the largest absolute difference; infinite for other shapes or infinite numbers."""
     if a.shape != b.shape or not torch.isfinite(a - b).all():
         return float("inf")
     return float((a - b).abs().max()) if a.numel() else 0.0

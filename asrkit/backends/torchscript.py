@@ -1,7 +1,7 @@
 """The network as TorchScript, and the files of it that `asrkit export` wrote.
 
-As a backend it earns its place where ONNX Runtime is not installed: it needs nothing but torch, and
-a chunk takes it a sixth less time than eager.
+Use this backend where ONNX Runtime is not installed: it only needs torch, and a chunk takes a sixth
+less time than with eager.
 """
 
 import warnings
@@ -16,28 +16,28 @@ from asrkit.errors import UserError, reason, shown
 from asrkit.model import NetworkStep
 from asrkit.model_file import ModelFile
 
-DESCRIPTION = f"{KEY}.json"  # the file in the archive that says what it holds
+DESCRIPTION = f"{KEY}.json"  # file in the archive with the description
 
 
 def build(file: ModelFile, plain: Backend) -> Backend:
-    """The network scripted and frozen, for the context of the eager backend."""
+    """Return the network scripted and frozen, in the context of the eager backend."""
     step = NetworkStep(file.model, plain.spec.context).eval()
     frozen = torch.jit.freeze(script(step), preserved_attrs=["init_state"])
     return plain._replace(kind="torchscript", init_state=frozen.init_state, step=frozen)
 
 
 def script(module: nn.Module) -> torch.jit.ScriptModule:
-    """A module as TorchScript."""
+    """Script a module."""
     with warnings.catch_warnings():  # torch announces the end of TorchScript at every call
         warnings.simplefilter("ignore", DeprecationWarning)
         return torch.jit.script(module)
 
 
 def read(path: str | Path) -> tuple[torch.jit.ScriptModule, Exported]:
-    """The module and what it is. Only for files one trusts: TorchScript is code.
+    """Return the module and its description. Read only trusted files: TorchScript is code.
 
     Raises:
-        UserError: if it is not a file that `write` wrote.
+        UserError: for a file that `write` did not write.
     """
     extra = {DESCRIPTION: ""}
     try:

@@ -1,1 +1,1 @@
-"""What commands share: the parser, common options, the terminal, interrupts."""
+"""The shared parts of commands: the parser, common options, the terminal, interrupts."""

@@ -1,6 +1,6 @@
-"""Names and limits of options, as the modules that own them have them.
+"""Names and limits for options, copied from the modules that own them.
 
-Those modules import torch, which takes seconds, and --help does without it. A test compares them.
+Those modules import torch, which takes seconds; --help must not. A test compares the copies.
 """
 
 BACKENDS = ("eager", "compiled", "torchscript", "onnx", "onnx-int8")  # backends.BACKENDS

@@ -16,7 +16,7 @@ def end_at_next_interrupt() -> None:
 
 
 class SourceInterrupt(KeyboardInterrupt):
-    """Raised by Ctrl-C to leave a source that is waiting for its next packet."""
+    """Raised by Ctrl-C to leave a source that waits for its next packet."""
 
 
 def until_interrupted(
@@ -27,10 +27,10 @@ def until_interrupted(
     """Call `use` with packets until they end or Ctrl-C is pressed, never breaking off a call.
 
     Args:
-        packets: of a source.
-        use: called with each packet.
-        stop: makes the source end, after the packets that it still has; a source without it is left
-            at once.
+        packets: packets of a source.
+        use: function that is called with each packet.
+        stop: function that ends the source after its remaining packets; without one, the source is
+            left at once.
 
     Raises:
         KeyboardInterrupt: at a second Ctrl-C.

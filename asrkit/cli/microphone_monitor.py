@@ -9,7 +9,7 @@ from asrkit.audio.microphone import IDLE_SECONDS, QUEUE_SECONDS, Microphone
 
 
 class Level:
-    """A peak meter: rises at once, falls by 30 dB a second.
+    """A peak meter: rises at once, falls by 30 dB per second.
 
     Attributes:
         peak: dBFS, -inf for digital silence.
@@ -29,7 +29,7 @@ class Level:
         return self._since_clipping < 1.0
 
     def __call__(self, samples: np.ndarray, seconds: float) -> None:
-        """Update the meter with samples of any shape, also none, of this length in seconds."""
+        """Update the meter with samples of any shape, possibly empty, of this length in seconds."""
         loudest = float(np.abs(samples).max(initial=0.0))
         self._since_clipping = 0.0 if loudest >= self.FULL else self._since_clipping + seconds
         peak = 20 * math.log10(loudest) if loudest > 0 else -math.inf
@@ -39,10 +39,10 @@ class Level:
 
 
 class Watch:
-    """Notes for the user of a microphone, each problem reported once rather than at every packet.
+    """Notes for the user of a microphone; each problem is reported once, not at every packet.
 
     Args:
-        microphone: whose packets this object is called with.
+        microphone: microphone whose packets are passed to this object.
     """
 
     SILENCE = 5.0  # seconds
@@ -57,7 +57,7 @@ class Watch:
         self.next_lost = self.next_dropped = 0.0  # seconds above which losses are reported next
 
     def __call__(self, packet: np.ndarray) -> Iterator[str]:
-        """The notes after a packet (n, 1), which is empty if no audio arrived."""
+        """Yield notes after a packet (n, 1), which is empty if no audio arrived."""
         seconds = len(packet) / self.microphone.sample_rate or IDLE_SECONDS
         self.level(packet, seconds)
         yield from self._silence(packet, seconds)
@@ -99,4 +99,4 @@ class Watch:
             yield f"audio is being lost, {lost:.2f} s so far: the queue is full"
         if dropped > self.next_dropped:
             self.next_dropped = max(2 * dropped, dropped + 1)
-            yield f"audio was lost, {dropped:.2f} s so far: by the device or the system"
+            yield f"the device or the system dropped audio, {dropped:.2f} s so far"

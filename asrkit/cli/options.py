@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they ask for."""
+"""Options that several commands share."""
 
 import argparse
 from functools import partial
@@ -11,13 +11,13 @@ from asrkit.lm.hotwords import WEIGHT
 
 
 def parser(name: str, description: str | None, example: str, usage: str | None = None) -> Parser:
-    """The parser of a command whose module has this docstring."""
+    """Make the parser of a command whose module has this docstring."""
     return Parser(name, (description or "").partition(":")[0] + ".", example, usage)
 
 
 MODEL = "a .safetensors model file, the name of a ready model, or hf://owner/name"
-LONGEST_MS = 3_600_000  # of a time in an option
-MULTIPLE = "a multiple of the model's frame, as a rule 40 ms"
+LONGEST_MS = 3_600_000  # limit of times in options
+MULTIPLE = "a multiple of the model's frame, usually 40 ms"
 
 
 def add_model_file(arguments: Parser) -> None:
@@ -35,12 +35,12 @@ def add_model(arguments: Parser) -> None:
 
 def add_device(arguments: Parser) -> None:
     arguments.group("model").add_argument(
-        "--device", default="cpu", help="of torch: cpu, cuda, … (default cpu)"
+        "--device", default="cpu", help="torch device: cpu, cuda, … (default cpu)"
     )
 
 
 def add_recognizer(arguments: Parser, live: bool = False) -> None:
-    """Add all options of a recogniser but its model; a `live` command has lines in two passes."""
+    """Add all options of a recogniser except its model; `live` text needs two passes on screen."""
     add_backend(arguments)
     add_context(arguments)
     add_search(arguments)
@@ -51,13 +51,13 @@ def add_recognizer(arguments: Parser, live: bool = False) -> None:
 def add_backend(arguments: Parser) -> None:
     arguments.group("model").add_argument(
         "--backend", metavar="KIND",
-        help=f"what runs the network: {', '.join(BACKENDS)}, or an .onnx file (default: onnx where"
-        " asrkit export wrote one beside the model, else eager)",
+        help=f"runtime of the network: {', '.join(BACKENDS)}, or an .onnx file (default: onnx if"
+        " asrkit export wrote such a file beside the model, else eager)",
     )  # fmt: skip
 
 
 def add_context(arguments: Parser, chunk_ms: str | None = None) -> None:
-    """The chunk and the left context; `chunk_ms`: a default of the command's own."""
+    """Add the options of chunk and left context; `chunk_ms` is the command's own default."""
     own, group = "the model's", arguments.group("context")
     group.add_argument(
         "--chunk-ms", default=chunk_ms, metavar="MS",
@@ -72,7 +72,7 @@ def add_context(arguments: Parser, chunk_ms: str | None = None) -> None:
 def add_right_context(arguments: Parser) -> None:
     arguments.group("context").add_argument(
         "--right-ms", metavar="MS",
-        help="right context: what live words wait for after their chunk (default: the model's)",
+        help="right context: live words are delayed by it after their chunk (default: the model's)",
     )  # fmt: skip
 
 
@@ -81,7 +81,7 @@ def add_search(arguments: Parser) -> None:
     group.add_argument(
         "--search", metavar="KIND",
         help="greedy, prefix_beam, or a kind with options: '{kind: prefix_beam, min_token_prob: 0}'"
-        " (default: the model's, as a rule greedy)",
+        " (default: the model's, usually greedy)",
     )  # fmt: skip
     group.add_argument(
         "--beam", type=whole(1, 100_000), metavar="N", help="texts kept by prefix_beam (default 10)"
@@ -93,84 +93,84 @@ def add_search(arguments: Parser) -> None:
     group.add_argument("--lm-weight", type=real(0.0, LIMIT), metavar="X", help="default 0.5")
     group.add_argument(
         "--word-bonus", type=real(-LIMIT, LIMIT), metavar="X",
-        help="for each word of the language model (default 0.5)",
+        help="bonus for each word of the language model (default 0.5)",
     )  # fmt: skip
 
 
 def add_hotwords(arguments: Parser) -> None:
     group = arguments.group("search")
     group.add_argument(
-        "--hotwords", metavar="FILE", help="phrases for prefix_beam to prefer: a line each"
+        "--hotwords", metavar="FILE", help="phrases that prefix_beam prefers, one per line"
     )
     group.add_argument(
         "--hotword-weight", type=real(0.0, LIMIT), metavar="X",
-        help="for each word of a phrase that has no weight of its own in the file, after a tab"
+        help="weight of each word of a phrase without a weight in the file, after a tab"
         f" (default {WEIGHT:g})",
     )  # fmt: skip
 
 
 def add_segments(arguments: Parser, live: bool = False) -> None:
-    """How results are cut and written; a `live` command ends segments at pauses by default."""
+    """Add the options of segments; a `live` command ends segments at pauses by default."""
     group, default = arguments.group("segments"), str(PAUSE_MS) if live else "off"
     group.add_argument(
         "--endpoint-ms", type=pause, metavar="MS", default=default,
-        help=f"a pause this long ends a segment; off: one segment (default {default})",
+        help=f"pause that ends a segment; off: one segment (default {default})",
     )  # fmt: skip
     group.add_argument(
         "--min-segment-ms", type=whole(0, LONGEST_MS), metavar="MS",
-        help="shorter segments go on (default 0)",
+        help="length below which a segment continues (default 0)",
     )  # fmt: skip
     group.add_argument(
         "--max-segment-ms", type=whole(1, LONGEST_MS), metavar="MS",
-        help="a segment this long ends at its next pause of 200 ms (default: never)",
+        help="length from which a segment ends at its next pause of 200 ms (default: no limit)",
     )  # fmt: skip
     group.add_argument(
         "--reset", choices=["search", "encoder"],
-        help="what begins anew after an endpoint (default search: the network goes on)",
+        help="part that restarts after an endpoint (default search: the network continues)",
     )  # fmt: skip
     group.add_argument(
         "--vad", action="store_true",
-        help="pauses must be quiet for silero-vad too, which the extra vad installs",
+        help="require that silero-vad hears no speech in pauses; the extra vad installs it",
     )  # fmt: skip
     arguments.group("output").add_argument(
         "--postprocess", metavar="NAME",
-        help="rewrites the text: a name such as spelled (four four seven: 447), or the"
-        " module:function of a file in this folder or of an installed package",
+        help="function that rewrites the text: a name such as spelled (four four seven: 447), or"
+        " module:function in this folder or an installed package",
     )  # fmt: skip
 
 
 def add_second_pass(arguments: Parser, default: str = "off", search: bool = True) -> None:
-    """The second pass and, if there is a `search`, that of its own."""
+    """Add the options of the second pass and, with `search`, of its search."""
     group = arguments.group("second pass")
     group.add_argument(
         "--second-pass", metavar="MS", default=default,
-        help="when a segment has ended, recognise it once more in this chunk, or in full context:"
-        f" full, a time in ms, or off (default {default})",
+        help="recognise each ended segment again in this larger chunk (ms) or in full context"
+        f" (full); off: one pass (default {default})",
     )  # fmt: skip
     arguments.set_defaults(second_pass_default=default)
     if search:
         group.add_argument(
-            "--second-search", metavar="KIND", help="of the second pass, as --search (default: its)"
+            "--second-search", metavar="KIND", help="search of the second pass (default: the first)"
         )
 
 
 def add_channel(arguments: Parser, split: bool = False) -> None:
-    """The channel and the track of a file that are read; with `split`, each channel by itself."""
+    """Add the options that choose a file's channel and track; `split` allows all channels."""
     group = arguments.group("audio")
     group.add_argument(
         "--channel", type=partial(channel, split=split),
         metavar="N|mix|split" if split else "N|mix",
-        help="the channel of a file, from 0; mix: the mean of all (default)"
-        + ("; split: a transcript of each" if split else ""),
+        help="channel of a file, from 0; mix: the mean of all (default)"
+        + ("; split: a transcript for each channel" if split else ""),
     )  # fmt: skip
     group.add_argument(
         "--track", type=whole(0, 1000), metavar="N",
-        help="the audio track of a file, from 0 (default: the one that the file names)",
+        help="audio track of a file, from 0 (default: the file's default track)",
     )  # fmt: skip
 
 
 def channel(text: str, split: bool) -> int | str | None:
-    """A type of argument: the number of a channel, "split", or None for the mix."""
+    """Return the number of a channel, "split", or None for the mix; a type of argument."""
     if text in ("mix", "split") and (split or text == "mix"):
         return None if text == "mix" else text
     try:
@@ -182,9 +182,9 @@ def channel(text: str, split: bool) -> int | str | None:
 
 
 def refuse_channel(options: argparse.Namespace) -> None:
-    """Raises UserError for a channel or a track where a manifest names the files."""
+    """Raise UserError for a channel or a track if a manifest names the files."""
     if options.channel is not None or options.track is not None:
-        raise UserError('--channel and --track are for files: a manifest\'s lines have "channel"')
+        raise UserError('--channel and --track need files; in a manifest, use the key "channel"')
 
 
 def add_batch(arguments: Parser) -> None:
@@ -195,7 +195,7 @@ def add_batch(arguments: Parser) -> None:
 
 
 def pause(text: str) -> int | None:
-    """A type of argument: milliseconds, or None for off."""
+    """Return milliseconds, or None for off; a type of argument."""
     if text == "off":
         return None
     try:
@@ -205,22 +205,22 @@ def pause(text: str) -> int | None:
 
 
 def add_output(arguments: Parser, form: str) -> None:
-    """Add the options of the output's format and place."""
+    """Add the options for the format and the place of the output."""
     group = arguments.group("output")
     group.add_argument(
-        "--format", choices=FORMATS, default=form, help=f"of what is written (default {form})"
+        "--format", choices=FORMATS, default=form, help=f"output format (default {form})"
     )
-    group.add_argument("--output-dir", metavar="DIR", help="write a file there for each")
+    group.add_argument("--output-dir", metavar="DIR", help="write a file for each recording there")
 
 
 def given_token(options: argparse.Namespace) -> str | None:
-    """The token that the options give, if they do.
+    """Return the token that the options contain, or None.
 
     Raises:
-        UserError: for two of them, an empty one, or a file that cannot be read.
+        UserError: for two tokens, an empty one, or a file that cannot be read.
     """
     if options.token is not None and options.token_file is not None:
-        raise UserError("--token and --token-file: only one of them")
+        raise UserError("--token and --token-file exclude each other: leave one out")
     token: str | None = options.token
     if options.token_file is not None:
         try:
@@ -228,5 +228,5 @@ def given_token(options: argparse.Namespace) -> str | None:
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"--token-file {shown(options.token_file)}: {error}") from None
     if token == "":
-        raise UserError("the token is empty")
+        raise UserError("the token is empty: give one character or more")
     return token

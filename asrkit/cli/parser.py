@@ -1,4 +1,4 @@
-"""Parsing of the commands' arguments: options in groups, numbers in range, short messages."""
+"""Parsing of command arguments: options in groups, numbers in range, short messages."""
 
 import argparse
 import difflib
@@ -18,17 +18,17 @@ Number = TypeVar("Number", int, float)
 
 
 class Target(str):
-    """A type of argument: the path of a file to write, which no other argument may read."""
+    """The path of a file to write, which no other argument may read; a type of argument."""
 
 
 class Parser(argparse.ArgumentParser):
     """A parser without abbreviations, whose errors are a UserError of one line.
 
     Args:
-        name: of the command, in messages.
-        description: of the command, in one sentence.
-        example: calls of the command, one or more lines.
-        usage: the help's first line after the name; None lists all options there.
+        name: name of the command in messages.
+        description: description of the command, one sentence.
+        example: example calls of the command, one or more lines.
+        usage: first line of the help after the name; None lists all options there.
     """
 
     def __init__(self, name: str, description: str, example: str, usage: str | None = None) -> None:
@@ -43,7 +43,7 @@ class Parser(argparse.ArgumentParser):
         self.groups: dict[str, argparse._ArgumentGroup] = {}
 
     def group(self, title: str) -> argparse._ArgumentGroup:
-        """The group of options with this title in the help, made at its first use."""
+        """Return the group of options with this title in the help; make it at first use."""
         if title not in self.groups:
             self.groups[title] = self.add_argument_group(title)
         return self.groups[title]
@@ -51,13 +51,13 @@ class Parser(argparse.ArgumentParser):
     def parse_intermixed_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: None = None
     ) -> argparse.Namespace:
-        """The arguments; files and options may stand in any order.
+        """Return the arguments; files and options may be in any order.
 
         Raises:
             UserError: for unknown or wrong arguments, or a file that is both read and written.
         """
         given = list(sys.argv[1:] if args is None else args)
-        if "--" in given:  # argparse loses it between its passes: ./ makes it unnecessary
+        if "--" in given:  # argparse drops it between its passes; ./ makes it unnecessary
             end = given.index("--")
             files = [f"./{each}" if each[:1] == "-" != each else each for each in given[end + 1 :]]
             given = given[:end] + files
@@ -71,21 +71,23 @@ class Parser(argparse.ArgumentParser):
         if near:
             message += f"; did you mean {near[0]}?"
         if message.endswith("expected one argument"):
-            message += " (one that begins with - is written after =, as --name=-5)"
+            message += " (write a value that begins with - after =, as in --name=-5)"
         raise UserError(f"{message}; --help says more")
 
 
 def refuse_overwriting(options: argparse.Namespace) -> None:
-    """Raises UserError for a file to write that another argument names to be read."""
+    """Raise UserError for a file to write that another argument reads."""
     values = [value if isinstance(value, list) else [value] for value in vars(options).values()]
     named = [path for value in values for path in value if isinstance(path, str)]
     for target in (path for path in named if isinstance(path, Target)):
         if any(path is not target and same_file(path, target) for path in named):
-            raise UserError(f"{shown(Path(target))} is read: name another file to write")
+            raise UserError(
+                f"{shown(Path(target))} is read and cannot be written: name another file"
+            )
 
 
 def same_file(path: str, other: str) -> bool:
-    """Whether two paths name the same existing file."""
+    """Return whether two paths name the same existing file."""
     try:
         return os.path.samefile(path, other)
     except (OSError, ValueError):  # ValueError: not a path
@@ -93,19 +95,19 @@ def same_file(path: str, other: str) -> bool:
 
 
 def complain(name: str, message: object) -> None:
-    """Print an error on standard error: printable, and of bounded length."""
+    """Print an error on standard error, with escapes and limited length."""
     for line in f"{name}: {message}".split("\n")[:MOST_LINES]:
         more = "…" if len(line) > LONGEST_LINE else ""
         print(printable(line[:LONGEST_LINE]) + more, file=sys.stderr)
 
 
 def whole(lowest: int, highest: int) -> Callable[[str], int]:
-    """A type of argument: whole numbers from `lowest` to `highest`."""
+    """Return a type of argument: whole numbers from `lowest` to `highest`."""
     return _between(int, "a whole number", lowest, highest)
 
 
 def real(lowest: float, highest: float) -> Callable[[str], float]:
-    """A type of argument: numbers from `lowest` to `highest`."""
+    """Return a type of argument: numbers from `lowest` to `highest`."""
     return _between(float, "a number", lowest, highest)
 
 

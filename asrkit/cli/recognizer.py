@@ -1,4 +1,4 @@
-"""The recogniser that a command's options ask for."""
+"""Making the recogniser that a command's options describe."""
 
 import argparse
 import sys
@@ -26,10 +26,10 @@ from asrkit.search import KINDS
 
 
 def endpointer_of(options: argparse.Namespace) -> Endpointer | None:
-    """What cuts a stream into segments, if the options ask for it.
+    """Return the endpointer that the options describe, or None.
 
     Raises:
-        UserError: for a time out of range, or an option that says something of no endpoint.
+        UserError: for a time out of range, or an option of segments without an endpointer.
     """
     given = {"min_segment_ms": options.min_segment_ms, "max_segment_ms": options.max_segment_ms}
     given = {name: value for name, value in given.items() if value is not None}
@@ -39,7 +39,7 @@ def endpointer_of(options: argparse.Namespace) -> Endpointer | None:
         given["vad"] = True
     if options.endpoint_ms is None:
         if given:
-            raise UserError("without --endpoint-ms there are no segments to set options for")
+            raise UserError("options of segments need --endpoint-ms: give it, or leave them out")
         return None
     try:
         return Endpointer(options.endpoint_ms, **given)
@@ -48,22 +48,22 @@ def endpointer_of(options: argparse.Namespace) -> Endpointer | None:
 
 
 def search_of(options: argparse.Namespace, file: ModelFile) -> SearchConfig:
-    """The search that the options ask for.
+    """Return the search that the options describe.
 
     Raises:
-        UserError: for a kind or an option that is not one, or does not fit.
+        UserError: for an unknown kind or option, or one that does not fit.
     """
     search = file.config.search if options.search is None else asked_search(options.search)
     if options.beam is None:
         return search
     with_beam = [kind for kind in KINDS if "beam" in KINDS.options(kind)]
     if search.kind not in with_beam:
-        raise UserError(f"--beam is for --search {' or '.join(with_beam)}, not for {search.kind}")
+        raise UserError(f"--beam needs --search {' or '.join(with_beam)}, got {search.kind}")
     return parse_search(search.model_dump() | {"beam": options.beam})
 
 
 def asked_search(text: str, option: str = "--search") -> SearchConfig:
-    """The search of a kind, or of YAML with options."""
+    """Parse a search: a kind, or YAML with options."""
     try:
         value = parse_yaml(text)
     except ConfigError as error:
@@ -72,10 +72,10 @@ def asked_search(text: str, option: str = "--search") -> SearchConfig:
 
 
 def lm_of(options: argparse.Namespace) -> LanguageModelConfig | None:
-    """The language model that the options ask for, if any.
+    """Return the language model that the options describe, or None.
 
     Raises:
-        UserError: for an option that does not fit, or says something of no language model.
+        UserError: for an option that does not fit, or has no effect without --lm.
     """
     given = {"units": options.lm_units, "weight": options.lm_weight,
              "word_bonus": options.word_bonus}  # fmt: skip
@@ -88,10 +88,10 @@ def lm_of(options: argparse.Namespace) -> LanguageModelConfig | None:
 
 
 def hotwords_of(options: argparse.Namespace) -> dict[str, float] | None:
-    """The hotwords that the options ask for, if any.
+    """Return the hotwords that the options name, or None.
 
     Raises:
-        UserError: for a file that cannot be read, or a weight of no hotwords.
+        UserError: for a file that cannot be read, or a weight without hotwords.
     """
     weight = options.hotword_weight
     if options.hotwords is None:
@@ -102,7 +102,7 @@ def hotwords_of(options: argparse.Namespace) -> dict[str, float] | None:
 
 
 def load_recognizer(options: argparse.Namespace) -> tuple[Recognizer, Config]:
-    """The recogniser that the options ask for, segments too, and the model's configuration."""
+    """Load the recogniser that the options describe; also return the model's configuration."""
     file = load_model(options.model)
     threads = threads_for(options, file)
     recognizer = recognizer_as(
@@ -113,20 +113,20 @@ def load_recognizer(options: argparse.Namespace) -> tuple[Recognizer, Config]:
 
 
 def threads_for(options: argparse.Namespace, file: ModelFile) -> int:
-    """Set torch's threads for this model, or those that the options ask for; their number."""
+    """Set torch's threads for this model, or as in the options; return their number."""
     return set_threads(getattr(options, "torch_threads", None), file.num_parameters)
 
 
 def postprocess_of(options: argparse.Namespace) -> Callable[[str], str] | None:
-    """What rewrites the text, if the options ask for it.
+    """Return the function that rewrites the text, or None.
 
     Raises:
-        UserError: if there is no such function.
+        UserError: for an unknown function.
     """
     if not options.postprocess:
         return None
     if ":" in options.postprocess:
-        sys.path.append("")  # its module may be in the folder where the command is given
+        sys.path.append("")  # its module may be in the working folder
     return find_postprocess(options.postprocess)
 
 
@@ -137,7 +137,7 @@ def recognizer_as(
     postprocess: Callable[[str], str] | None = None,
     backend: str | None = "eager",
 ) -> Recognizer:
-    """The recogniser that the options ask for, of a model file already read."""
+    """Make the recogniser that the options describe from a loaded model file."""
     search, model = search_of(options, file), lm_of(options)
     recognizer = recognizer_of(
         file, context_of(options, file), search, options.device, model, endpointer, postprocess,
@@ -147,10 +147,10 @@ def recognizer_as(
 
 
 def context_of(options: argparse.Namespace, file: ModelFile) -> Context:
-    """Return the context that the options ask for; the model's own numbers for the others.
+    """Return the context that the options describe; missing numbers are the model's own.
 
     Raises:
-        UserError: for a context that cannot be, or one beside full context.
+        UserError: for a context that is not valid, or an option without effect in full context.
     """
     rate, full = file.model.encoder.rate, options.chunk_ms == "full"
     chunk_size, left, right = (
@@ -174,19 +174,19 @@ def context_of(options: argparse.Namespace, file: ModelFile) -> Context:
 def second_pass_of(
     options: argparse.Namespace, file: ModelFile
 ) -> tuple[int | str | None, SearchConfig | None]:
-    """The context and the search of the second pass that the options ask for, if they do.
+    """Return the context and the search of the second pass, or None.
 
-    In full context a command that has a second pass by default has none.
+    In full context, commands with a second pass by default have none.
 
     Raises:
-        UserError: for a search without a second pass, or a context that cannot be.
+        UserError: for a search without a second pass, or a context that is not valid.
     """
     given = getattr(options, "second_pass", "off")
     search = getattr(options, "second_search", None)
     chosen = None if search is None else asked_search(search, "--second-search")
     if given == options.chunk_ms == "full" and options.second_pass_default == "off":
         raise UserError(
-            "--second-pass full has no effect with --chunk-ms full, whose text is that already: "
+            "--second-pass full has no effect with --chunk-ms full, whose text is the same: "
             "leave one of them out"
         )
     if given == "off" or given == options.chunk_ms == "full":
@@ -202,7 +202,7 @@ def second_pass_of(
 
 
 def name_left_out(command: str, left_out: list[LeftOut]) -> int:
-    """Say on standard error what was not scored; the exit status."""
+    """Report on standard error what was not scored; return the exit status."""
     for each in left_out:
         complain(command, f"not scored {each}")
     return 1 if left_out else 0

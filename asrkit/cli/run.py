@@ -1,4 +1,4 @@
-"""Run a command: import its work when it is called, and turn its errors into lines."""
+"""Run a command: import its module on the call, and print its errors as lines."""
 
 import argparse
 import importlib
@@ -14,9 +14,9 @@ from asrkit.extras import EXTRA_OF, missing
 
 
 def work(module: str, function: str | None = None) -> Callable[[argparse.Namespace], int]:
-    """Return a function of a module of asrkit.commands, which is imported when it is called.
+    """Return a function of a module of asrkit.commands that is imported on the call.
 
-    Torch takes seconds to import, and --help does without.
+    Torch takes seconds to import; --help does without it.
 
     Args:
         module: name of the module.
@@ -42,13 +42,13 @@ def run_command(
         argv: arguments; None for those of this process.
 
     Returns:
-        exit status: 0 done, 1 done but something failed, 2 a user's mistake, 130 stopped.
+        Exit status: 0 done, 1 done but something failed, 2 a user's mistake, 130 stopped.
     """
     open_streams()
     try:
-        # Files and settings may stand anywhere.
+        # Files and settings may be in any order.
         return command(arguments.parse_intermixed_args(argv))
-    except BrokenPipeError:  # of `| head`
+    except BrokenPipeError:  # for example with `| head`
         return 1
     except UserError as error:
         complain(arguments.prog, error)
@@ -59,7 +59,7 @@ def run_command(
             raise
         complain(arguments.prog, missing([package]))
         return 2
-    except OSError as error:  # a full disk, a folder without permission
+    except OSError as error:  # for example a full disk, or a folder without permission
         why = error.strerror or str(error)
         complain(arguments.prog, f"{error.filename}: {why}" if error.filename else why)
         return 2
@@ -70,10 +70,10 @@ def run_command(
 
 
 def open_streams() -> None:
-    """Make the standard streams usable: closed ones hold nothing, and output can show any text.
+    """Make the standard streams usable: replace closed ones, and escape characters in output.
 
-    A program without a terminal may start a command with its streams closed, which are None then;
-    and characters that the encoding of a terminal or file lacks are escaped.
+    Streams are None if a program without a terminal starts a command with closed streams.
+    Characters are escaped if the encoding of a terminal or file lacks them.
     """
     for name, mode in ("stdin", "r"), ("stdout", "w"), ("stderr", "w"):
         if getattr(sys, name) is None:

@@ -13,37 +13,37 @@ MAX_PACKET_MS = 60_000
 
 
 def add_live_output(arguments: Parser) -> None:
-    """Add the options of what is printed."""
+    """Add the options for printed results."""
     group = arguments.group("output")
     group.add_argument(
         "--format", choices=["txt", "jsonl"], default="txt",
-        help="txt: a segment a line; jsonl: a JSON object a line, of type partial (may change) or "
-        "final (a segment), with text, start and end in seconds, and words (default txt)",
+        help="txt: a segment per line; jsonl: a JSON object per line, of type partial (may change)"
+        " or final (a segment), with text, start and end in seconds, and words (default txt)",
     )  # fmt: skip
     group.add_argument(
-        "--partials", action="store_true", help="in txt: every partial result on a line of its own"
+        "--partials", action="store_true", help="in txt: print each partial result on its own line"
     )
 
 
 def add_source(arguments: Parser) -> None:
-    """Add the options of the audio's source."""
+    """Add the options for the source of the audio."""
     group = arguments.group("source")
     add_channel(arguments)
-    group.add_argument("--file", help="as FILE")
+    group.add_argument("--file", help="same as FILE")
     group.add_argument(
         "--sample-rate", type=whole(1000, 768_000), metavar="HZ",
-        help=f"of raw samples on standard input (default {SAMPLE_RATE})",
+        help=f"rate of raw samples on standard input (default {SAMPLE_RATE})",
     )  # fmt: skip
     group.add_argument(
         "--packet-ms", type=whole(1, MAX_PACKET_MS), default=100, metavar="MS",
-        help="audio taken at once (default 100)",
+        help="length of a packet of audio (default 100)",
     )  # fmt: skip
     group.add_argument(
-        "--simulate-realtime", action="store_true", help="take a file at the speed it was spoken"
+        "--simulate-realtime", action="store_true", help="read a file at the speed of its speech"
     )
     group = arguments.group("microphone")
     group.add_argument(
-        "--mic", action="store_true", help="the microphone; the extra mic installs what this needs"
+        "--mic", action="store_true", help="read the microphone; needs the extra mic"
     )
     group.add_argument(
         "--list-devices", action=ListDevices, nargs=0, help="show the microphones, and exit"
@@ -51,16 +51,14 @@ def add_source(arguments: Parser) -> None:
     group.add_argument(
         "--mic-device", metavar="DEVICE", help="number or (part of the) name of the microphone"
     )
-    group.add_argument(
-        "--no-meter", action="store_true", help="do not show how loud the microphone is"
-    )
+    group.add_argument("--no-meter", action="store_true", help="hide the level of the microphone")
     group.add_argument(
         "--save-audio", metavar="FILE", help="record the audio into a new .wav or .flac file"
     )
 
 
 class ListDevices(argparse.Action):
-    """Prints the microphones and exits, like --help, whatever other options are given."""
+    """Prints the microphones and exits, like --help, with any other options."""
 
     def __call__(
         self,

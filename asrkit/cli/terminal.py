@@ -1,6 +1,6 @@
 """Output of `asrkit stream`: lines of final text, and below them a line that is redrawn.
 
-A server may send any text: what acts on a terminal is escaped.
+A server may send any text, so characters that control a terminal are escaped.
 """
 
 import json
@@ -16,20 +16,20 @@ from asrkit.errors import acts, harmless
 from asrkit.runtime import Result, Segment
 
 BAR = 10  # columns of the meter's bar, from -60 to 0 dBFS
-GREY, PLAIN = "\x1b[90m", "\x1b[0m"  # of text that may still change
-WIDE = 60  # columns of a terminal from which on there is room for the bar
+GREY, PLAIN = "\x1b[90m", "\x1b[0m"  # for text that may still change
+WIDE = 60  # columns from which a terminal has room for the bar
 
 
 class Screen:
     """Results as text on standard output. On a terminal, the line of the open segment is redrawn.
 
     Args:
-        lines: print each partial result on a line of its own instead.
+        lines: whether to print each partial result on its own line instead.
     """
 
     def __init__(self, lines: bool) -> None:
         self.lines, self.redraw = lines, sys.stdout.isatty() and not lines
-        self.text = ""  # of the open segment
+        self.text = ""  # text of the open segment
         self.segments = 0  # number of segments that were printed
         self.status = ""  # the meter, printed before the text
         self.width = shutil.get_terminal_size().columns
@@ -43,12 +43,12 @@ class Screen:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self.redraw and (self.text or self.status):  # stopped: the open text stays
+        if self.redraw and (self.text or self.status):  # stopped: keep the open text
             self.clear()
             print(harmless(self.text), end="\n" if self.text else "", flush=True)
 
     def partial(self, result: Result) -> None:
-        """Print the segments that are new, and the open one if it changed."""
+        """Print new segments, and the open one if it changed."""
         self.final(result)
         if result.open_text == self.text:
             return
@@ -56,7 +56,7 @@ class Screen:
         self.show_open(result)
 
     def final(self, result: Result) -> None:
-        """Print the segments that are new, each on a line."""
+        """Print new segments, each on a line."""
         for segment in result.segments[self.segments :]:
             self.text = self.status = ""
             self.show_ended(segment)
@@ -72,7 +72,7 @@ class Screen:
         print(harmless(segment.text), flush=True)
 
     def note(self, text: str) -> None:
-        """Print a line on standard error, above the open one."""
+        """Print a line on standard error, above the open line."""
         self.clear()
         print(text, file=sys.stderr, flush=True)
         self.draw()
@@ -84,11 +84,11 @@ class Screen:
         self.draw()
 
     def draw(self) -> None:
-        """Draw the open line: the end of it that fits into the terminal."""
+        """Draw the end of the open line that fits into the terminal."""
         if not self.redraw:
             return
         width = shutil.get_terminal_size().columns
-        if width != self.width:  # while a window is resized, every redraw would wrap the line
+        if width != self.width:  # in a window that is being resized, every redraw would wrap
             self.width = width
             return
         line = tail(harmless(self.text), width - 1 - len(self.status))
@@ -101,13 +101,13 @@ class Screen:
 
 
 class JsonLines(Screen):
-    """Results on standard output, a JSON object a line, for programs to read.
+    """Results on standard output, a JSON object per line, for programs.
 
     {"type": "partial", "text": …, "start": …, "end": …, "words": [{"text": …, "start": …, …}]}
 
-    "partial" is the open segment, which may still change, up to the end of its last word; "final"
-    is a segment that has ended, and has a "context" besides: of the network that its text is from,
-    "full" or a chunk such as "640 ms". Times are in seconds from the start of the stream.
+    "partial" is the open segment up to the end of its last word; it may still change. "final" is a
+    segment that has ended. It also has the "context" of the network that recognised it, "full" or
+    a chunk such as "640 ms". Times are in seconds from the start of the stream.
     """
 
     def __init__(self) -> None:
@@ -131,7 +131,7 @@ class JsonLines(Screen):
 
 
 def meter_text(level: Level, with_bar: bool) -> str:
-    """The meter as text of a fixed width: `███████▌   -15 dBFS `."""
+    """Return the meter as text of a fixed width: `███████▌   -15 dBFS `."""
     peak = "  -∞" if level.peak == -math.inf else f"{round(level.peak):4}"
     number = "   CLIP! " if level.clipped else f"{peak} dBFS"
     eighths = round(8 * BAR * min(1.0, max(0.0, level.peak / 60 + 1)))
@@ -140,21 +140,21 @@ def meter_text(level: Level, with_bar: bool) -> str:
 
 
 def width_of(letter: str) -> int:
-    """Columns of a character: two of wide ones such as Chinese, none of combining marks."""
+    """Return the columns of a character: two for wide ones (Chinese), none for combining marks."""
     if unicodedata.combining(letter):
         return 0
     return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
 
 
 def tail(text: str, width: int) -> str:
-    """A text that fits into so many columns: whole, or … and its end."""
+    """Return a text of at most `width` columns: the whole text, or … and its end."""
     start, room = len(text), width
     while start > 0 and width_of(text[start - 1]) <= room:
         start -= 1
         room -= width_of(text[start])
     if start == 0:
         return text
-    while room < 1 and start < len(text):  # for the …
+    while room < 1 and start < len(text):  # room for …
         room += width_of(text[start])
         start += 1
     return "…" + text[start:] if room > 0 else ""

@@ -7,7 +7,7 @@ from asrkit.terms import Terms, checked_languages, checked_licence, differences
 
 
 def add_terms(arguments: argparse.ArgumentParser, default: str) -> None:
-    """The options, whose help names where the terms come from without them."""
+    """Add the options; their help names the default source of the terms."""
     group = arguments.add_argument_group("terms")
     group.add_argument(
         "--licence", "--license", metavar="NAME",
@@ -20,7 +20,7 @@ def add_terms(arguments: argparse.ArgumentParser, default: str) -> None:
 
 
 def terms_of(options: argparse.Namespace) -> Terms:
-    """The terms that the options name.
+    """Return the terms that the options name.
 
     Raises:
         UserError: for a value that is not a licence or a language.
@@ -32,7 +32,7 @@ def terms_of(options: argparse.Namespace) -> Terms:
 
 
 def changed_terms(command: str, options: argparse.Namespace, found: Terms) -> Terms:
-    """A model file's terms with those of the options in their place; reports a changed licence.
+    """Replace terms of a model file by those of the options; report a changed licence.
 
     Raises:
         UserError: for a value that is not a licence or a language.

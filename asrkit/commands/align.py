@@ -24,7 +24,7 @@ LONGEST_TEXT = 10_000_000  # bytes: 200 hours of speech
 
 def align(options: argparse.Namespace) -> int:
     if (options.file is None) == (options.manifest is None):
-        raise UserError("name an audio file for --text or --text-file, and none for --manifest")
+        raise UserError("--text and --text-file need an audio file; --manifest takes none")
     left_out: list[LeftOut] = []
     if options.manifest:
         refuse_channel(options)
@@ -49,10 +49,10 @@ def align(options: argparse.Namespace) -> int:
 
 
 def text_in(path: str) -> str:
-    """The text of a file, or of a pipe.
+    """Return the text of a file, or of a pipe.
 
     Raises:
-        UserError: if it is not text, or too long for a recording.
+        UserError: if the file is not text, or too long for a recording.
     """
     name, parts, size = shown(Path(path)), [b""], 0
     kind = LineKind("a text", UserError, LONGEST_TEXT, LONGEST_TEXT)
@@ -64,7 +64,7 @@ def text_in(path: str) -> str:
         if size > LONGEST_TEXT:
             break
     if max(len(text), size) > LONGEST_TEXT:
-        raise UserError(f"{name}: a text must be of {LONGEST_TEXT} bytes at most")
+        raise UserError(f"{name}: a text must have at most {LONGEST_TEXT} bytes")
     try:
         return b"".join(parts).decode()
     except UnicodeDecodeError:
@@ -72,15 +72,15 @@ def text_in(path: str) -> str:
 
 
 def aligned(recognizer: Recognizer, job: Labelled, normalize: Callable[[str], str]) -> Recording:
-    """The words of a job's text with their times, by forced alignment.
+    """Return the words of a job's text with their times, by forced alignment.
 
     Raises:
-        UserError: for a text that is missing, that the tokenizer cannot encode or that is too long
-            for the audio, or audio that cannot be used.
+        UserError: for a missing text, one that the tokenizer cannot encode or that is too long for
+            the audio, or audio that cannot be used.
     """
     text = normalize(job.text or "")
     if not text:
-        raise UserError("there is no text to align")
+        raise UserError("the text to align is missing or empty")
     tokens = recognizer.tokenizer.encode(text)
     aligner = recognizer.with_search(build_alignment(recognizer.backend.head, tokens))
     lengths: list[float] = []

@@ -1,4 +1,4 @@
-"""How fast a model is here, on each backend: python -m asrkit.bench --model MODEL"""
+"""The work of `asrkit bench`: a model's speed on each backend."""
 
 import argparse
 import json
@@ -27,24 +27,24 @@ WINDOW_MS, HOP_MS = audio.WINDOW // 16, audio.HOP // 16
 
 
 class Row(NamedTuple):
-    """Times of a chunk of each of some streams, from samples to results."""
+    """Times for a chunk of each of several streams, from samples to results."""
 
     backend: str
-    threads: int  # of each batcher
-    streams: int  # of all batchers
+    threads: int  # threads of each batcher
+    streams: int  # streams of all batchers
     load_s: float
     p50_ms: float
     p95_ms: float
     p99_ms: float
-    real_time_factor: float  # of one stream
-    streams_a_core: float  # that keep up with their speakers at p50
+    real_time_factor: float  # for one stream
+    streams_a_core: float  # number of streams that are in real time at p50
 
 
 class SecondPassTime(NamedTuple):
     """CPU time of the network for a segment of SEGMENT_S seconds."""
 
     first_ms: float  # chunk by chunk
-    second_ms: float  # once more, in the larger context
+    second_ms: float  # again, in the larger context
 
     def __str__(self) -> str:
         share = self.second_ms / self.first_ms
@@ -83,7 +83,7 @@ def bench(options: argparse.Namespace) -> int:
 
 
 def facts_of(options: argparse.Namespace, file: ModelFile) -> dict[str, str]:
-    """Size, latency and state: what is not timed."""
+    """Return size, latency and state of a model, which are not timed."""
     plain = recognizer(options, file, "eager")
     spec = plain.engine.spec
     chunk, left, right = (frames * spec.rate.frame_ms for frames in spec.context)
@@ -110,10 +110,10 @@ def recognizer(options: argparse.Namespace, file: ModelFile, backend: str) -> Re
 def at_hand(
     options: argparse.Namespace, file: ModelFile, threads: int
 ) -> dict[str, tuple[Recognizer, float]]:
-    """The recognisers to measure, with the seconds that each took to load.
+    """Return the recognisers to measure, with the seconds that each took to load.
 
     Raises:
-        UserError: for a backend that was asked for and is not to be had.
+        UserError: for a requested backend that is not available.
     """
     torch.set_num_threads(threads)
     found = {}
@@ -138,7 +138,7 @@ def rows_of(
     chunks: int,
     batchers: int = 1,
 ) -> list[Row]:
-    """Backends take turns, ten chunks each: drift hits all of them alike."""
+    """Measure backends in turns of ten chunks each, so that drift affects all equally."""
     sizes = [len(part) for part in np.array_split(range(streams), min(batchers, streams))]
     groups = {
         name: [Run(built, threads, size) for size in sizes]
@@ -162,7 +162,7 @@ def rows_of(
 def second_passes(
     recognizers: dict[str, tuple[Recognizer, float]], threads: int
 ) -> dict[str, SecondPassTime]:
-    """The time of a segment in both passes, of each backend; the passes and backends in turns."""
+    """Measure a segment in both passes on each backend; passes and backends in turns."""
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in recognizers}
     for turn in range(WARM_UP + SECOND_TURNS):
         for name, (built, _) in recognizers.items():
@@ -176,7 +176,7 @@ def second_passes(
 
 
 def segment_times(recognizer: Recognizer) -> tuple[float, float]:
-    """Seconds of CPU time for a segment's features, chunk by chunk and in the second pass."""
+    """Return the CPU seconds for a segment's features, chunk by chunk and in the second pass."""
     first, second = recognizer.engine, recognizer.decoding.second
     assert second is not None
     noise = np.random.default_rng(0).standard_normal((SEGMENT_S * 100, first.spec.num_mels))
@@ -191,10 +191,10 @@ def segment_times(recognizer: Recognizer) -> tuple[float, float]:
 
 
 class Run:
-    """Streams that all get a chunk at a time, and the seconds until all have their results."""
+    """Streams that receive a chunk at a time, and the seconds until all have their results."""
 
     def __init__(self, recognizer: Recognizer, threads: int, streams: int) -> None:
-        # What is timed is a chunk; segments that end have their own time.
+        # Only chunks are timed; ended segments have their own time.
         recognizer = recognizer.with_decoding(recognizer.decoding._replace(second=None))
         self.recognizer, self.threads = recognizer, threads
         self.batcher = Batcher(recognizer, streams)
@@ -215,7 +215,7 @@ class Run:
 
     def go(self, chunks: int) -> None:
         leave_cores(self.recognizer.backend.kind, self.threads)
-        for chunk in range(-1, chunks):  # the first meets threads of others that still wait
+        for chunk in range(-1, chunks):  # during the first, threads of other runs may still wait
             samples = [self.noise(self.chunk_samples) for _ in self.sessions]
             start = time.perf_counter()
             for session, packet in zip(self.sessions, samples, strict=True):

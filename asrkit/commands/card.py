@@ -15,7 +15,7 @@ from asrkit.model_file import ModelFile, TrainingRecord
 from asrkit.terms import spelled
 
 TASK = "automatic-speech-recognition"
-LICENCES = {  # of those that the hub knows
+LICENCES = {  # licences that the hub has names for
     "apache-2.0", "bsd-2-clause", "bsd-3-clause", "cc-by-3.0", "cc-by-4.0", "cc-by-nc-4.0",
     "cc-by-nc-nd-4.0", "cc-by-nc-sa-4.0", "cc-by-nd-4.0", "cc-by-sa-3.0", "cc-by-sa-4.0", "cc0-1.0",
     "gpl-3.0", "lgpl-3.0", "mit", "mpl-2.0", "openrail", "unlicense",
@@ -45,13 +45,13 @@ that of offline recognition at the same chunk size.
 
 
 def card_of(file: ModelFile, address: Address, own: str | None) -> str:
-    """The README.md of a model's repository.
+    """Return the README.md for a model's repository.
 
     Args:
-        file: the model file, with a licence among its terms.
-        address: where it will be.
-        own: the model's card; its text is kept, and gets properties and an example unless it has
-            properties. None for a text from what the model file holds.
+        file: model file, with a licence among its terms.
+        address: future address of the file.
+        own: the model's card. Its text is kept; without properties it gets some, and an example.
+            None: a text is made from the model file.
     """
     if own is not None and own.startswith("---\n"):
         return own
@@ -81,7 +81,7 @@ def card_of(file: ModelFile, address: Address, own: str | None) -> str:
 
 
 def stated_licence(card: str) -> str | None:
-    """The licence in a card's properties, if there is one."""
+    """Return the licence in a card's properties, or None."""
     _, _, rest = card.partition("---\n")
     try:
         found = parse_yaml(rest.partition("\n---")[0])
@@ -94,7 +94,7 @@ def stated_licence(card: str) -> str | None:
 
 
 def numbers(found: object) -> dict[str, float]:
-    """Scores by chunk. The header of a model file is not checked: what is no score is left out."""
+    """Return scores by chunk. A model file's header is not checked, so invalid ones are dropped."""
     items = found.items() if isinstance(found, Mapping) else ()
     return {
         name: float(value) for name, value in items
@@ -103,7 +103,7 @@ def numbers(found: object) -> dict[str, float]:
 
 
 def evaluated(file: ModelFile) -> list[dict[str, Any]]:
-    """Its word error rates as a model-index has results: one, of the dev set of its training."""
+    """Return word error rates for the hub's model-index: one result, of the training's dev set."""
     metrics = [
         {"type": "wer", "name": f"WER, chunks: {chunk}", "value": rate}
         for chunk, rate in numbers(file.training.get("dev_wer")).items()
@@ -115,7 +115,7 @@ def evaluated(file: ModelFile) -> list[dict[str, Any]]:
 
 
 def trained(file: ModelFile) -> str:
-    """How it was trained and what it scored, as far as the model file tells."""
+    """Describe the training and the scores in the model file."""
     record = TrainingRecord.model_validate(file.training)
     hours, seconds = record.audio_hours_per_epoch, record.wall_seconds
     known = {

@@ -61,9 +61,9 @@ def check(options: argparse.Namespace) -> int:
 
 
 def check_options(options: argparse.Namespace) -> None:
-    """Refuse options that do not go together, before audio is read for an hour."""
+    """Reject options that exclude each other, before audio is read for an hour."""
     if len(set(options.manifests)) < len(options.manifests):
-        raise UserError("a manifest is named twice")
+        raise UserError("a manifest is named twice: name each once")
     if options.list and options.format == "json":
         raise UserError(
             "--list has no effect with --format json, which has every finding: leave one of them "
@@ -72,11 +72,11 @@ def check_options(options: argparse.Namespace) -> None:
     if options.jobs is not None and all(is_lhotse(Path(path)) for path in options.manifests):
         raise UserError("--jobs has no effect on lhotse's manifests, which one thread reads")
     if options.write and (len(options.manifests) > 1 or is_lhotse(Path(options.manifests[0]))):
-        raise UserError("--write cleans one plain manifest: check the others in runs of their own")
+        raise UserError("--write cleans a single plain manifest: check each one in its own run")
 
 
 def settings(options: argparse.Namespace) -> tuple[Config, Tokenizer | None]:
-    """The configuration to judge by, and the tokenizer of --model."""
+    """Return the configuration for the checks, and the tokenizer of --model."""
     if options.model:
         file = load_model(options.model)
         return file.config, file.tokenizer
@@ -86,7 +86,7 @@ def settings(options: argparse.Namespace) -> tuple[Config, Tokenizer | None]:
 
 
 def read_facts(path: str, options: argparse.Namespace, findings: list[Finding]) -> list[Facts]:
-    """The facts of one manifest, read with a progress bar; bad lines are appended to `findings`."""
+    """Read the facts of a manifest with a progress bar; append bad lines to `findings`."""
     entries = read_entries(path, findings)
     # lhotse's reader is chosen by a global variable, which threads would overwrite.
     jobs = (options.jobs or os.cpu_count() or 1) if isinstance(entries, list) else 1

@@ -43,11 +43,11 @@ def decode(options: argparse.Namespace) -> int:
         status = decode_corpus(options, list(options.argv), jobs, (recognizer, config))
         return 1 if left_out else status
     done: dict[int, Decoded] = {}
-    shown = 0  # results come by length and are shown in order, as soon as those before are there
+    shown = 0  # results arrive by length; each is shown in order, after all before it
     bar = tqdm(total=len(jobs), unit=" file", disable=None, leave=False)
     seconds = 0.0
 
-    def read(more: float) -> None:  # so that one long file shows its progress, too
+    def read(more: float) -> None:  # also called within a long file, to show its progress
         nonlocal seconds
         seconds += more
         bar.set_postfix_str(f"{duration(seconds)} of audio")
@@ -69,16 +69,16 @@ def decode(options: argparse.Namespace) -> int:
 
 
 def check_nbest(options: argparse.Namespace, recognizer: Recognizer) -> None:
-    """Raises UserError for an n-best list that cannot be had, or not be written."""
+    """Raise UserError for an n-best list that cannot be made or written."""
     if options.nbest and options.format not in JSON:
-        raise UserError(f"--nbest needs --format jsonl, not {options.format}")
+        raise UserError(f"--nbest needs --format jsonl, got {options.format}")
     search = recognizer.final_search
     if options.nbest and not search.nbest(search.start()):
-        raise UserError("this search finds one text, not several: --search prefix_beam does")
+        raise UserError("--nbest needs --search prefix_beam; greedy search has one result")
 
 
 def show(job: Labelled, outcome: Decoded, output: Output, nbest: int) -> None:
-    """One recording's transcript, or what was wrong with it on standard error."""
+    """Write a recording's transcript, or report its error on standard error."""
     if isinstance(outcome.result, UserError):
         print(f"asrkit decode: {LeftOut(job.id, str(outcome.result))}", file=sys.stderr)
     else:
@@ -86,19 +86,19 @@ def show(job: Labelled, outcome: Decoded, output: Output, nbest: int) -> None:
 
 
 def check(options: argparse.Namespace) -> None:
-    """Raises UserError for options that do not fit together."""
+    """Raise UserError for options that do not fit together."""
     if options.shards is None:
         if options.workers != 1 or options.engine != "processes":
             raise UserError("--workers and --engine need --shards N, the parts of the corpus")
         if options.lease_seconds is not None:
-            raise UserError("--lease-seconds needs --shards N: it is how long a shard is taken")
+            raise UserError("--lease-seconds needs --shards N: the time for which a part is taken")
         return
     if options.files or not options.manifest or not options.output_dir:
         raise UserError("--shards needs a --manifest and an --output-dir, and takes no files")
     if not FORMATS[options.format].joins:
         joining = ", ".join(form for form in FORMATS if FORMATS[form].joins)
         raise UserError(
-            f"--shards writes one file, and one of {options.format} holds one recording: "
+            f"--shards writes one file, but {options.format} allows one recording per file: "
             f"--format must be one of {joining}"
         )
     if same_file(str(merged(options)), options.manifest):

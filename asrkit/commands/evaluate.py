@@ -35,7 +35,7 @@ from asrkit.runtime.threads import leave_cores
 
 
 def evaluate(options: argparse.Namespace) -> int:
-    need("jiwer")  # not after an hour of recognising
+    need("jiwer")  # now, not after an hour of recognition
     file = load_model(options.model)
     threads_for(options, file)
     recognizers, aligner = recognizers_of(options, file)
@@ -72,7 +72,7 @@ def evaluate(options: argparse.Namespace) -> int:
 def recognizers_of(
     options: argparse.Namespace, file: ModelFile
 ) -> tuple[dict[str, Recognizer], Recognizer]:
-    """A recogniser for each chunk of --chunk-ms, by name, and the one that aligns references."""
+    """Return a recogniser for each chunk of --chunk-ms, by name, and one to align references."""
     endpointer, postprocess = endpointer_of(options), postprocess_of(options)
     hotwords, search = hotwords_of(options), search_of(options, file)
     recognizers, passes = {}, []
@@ -101,7 +101,7 @@ def recognizers_of(
 def as_json(
     file: ModelFile, found: dict[str, Score], by_place: dict[str, list[PlaceErrors]]
 ) -> dict[str, Any]:
-    """Everything that is known of the scores, with the errors of every utterance."""
+    """Return the scores as JSON, with the errors of every utterance."""
     contexts: dict[str, dict[str, Any]] = {}
     for name, score in found.items():
         rates = {"words": score.words, "characters": score.characters}
@@ -118,7 +118,7 @@ def as_json(
 
 
 def table(found: dict[str, Score]) -> str:
-    """A line for each recogniser."""
+    """Return a table with a line for each recogniser."""
     titles = ("WER", "95 %", "errors", "words", "CER", "delay ms", "median", "90 %", "last", "ECE")
     width = max(9, *map(len, found))
     lines = [f"{'chunk':<{width}}" + "".join(f" {title:>9}" for title in titles)]

@@ -40,15 +40,15 @@ FORMATS: dict[str, What] = {
     "torchscript": "encoder", "onnx": "ctc", "onnx-int8": "ctc",
     "sherpa-onnx": "ctc", "sherpa-onnx-int8": "ctc",
 }  # fmt: skip
-REPLAYED = 3  # recordings that sherpa-onnx recognises, too
+REPLAYED = 3  # recordings that sherpa-onnx also recognises
 MOST_LOST = 0.3  # percentage points of WER that int8 may cost
 
 
 def export(options: argparse.Namespace) -> int:
     if options.manifest is not None and not options.format.endswith("int8"):
         raise UserError(
-            f"--manifest has no effect with --format {options.format}: its recordings are what "
-            "int8 is tried on"
+            f"--manifest has no effect with --format {options.format}: its recordings are for a "
+            "test of int8"
         )
     file = load_model(options.model)
     set_threads(None, file.num_parameters)
@@ -64,7 +64,7 @@ def export(options: argparse.Namespace) -> int:
     if options.format.endswith("int8"):
         need("jiwer")
         trial = recordings(options.manifest or file.config.data.dev)
-    with replacing(output) as temporary:  # a file that fails replaces nothing
+    with replacing(output) as temporary:  # a failed export must not replace a file
         scripted = options.format == "torchscript"
         form, read = (torchscript, read_torchscript) if scripted else (onnx, read_onnx)
         form.write(eager_step(file, exported), temporary, exported, file)
@@ -91,11 +91,11 @@ def export(options: argparse.Namespace) -> int:
 
 
 def wired(file: ModelFile, exported: Exported, path: Path, folder: Path, audio: str | None) -> str:
-    """Make a model for sherpa-onnx of an export, in its place, and write what belongs beside it
-    into the folder; a line on what sherpa-onnx makes of recordings, if it is installed.
+    """Convert an export to a model for sherpa-onnx, in its place, and write its other files to the
+    folder; return a line about texts of sherpa-onnx, if it is installed.
 
     Raises:
-        UserError: if that is not asrkit's text.
+        UserError: if its text differs from asrkit's.
     """
     import onnx as onnx_package
 
@@ -117,7 +117,7 @@ def wired(file: ModelFile, exported: Exported, path: Path, folder: Path, audio: 
 
 
 def some(path: str | None, file: ModelFile) -> list[str | None]:
-    """A recording, or the first ones of the dev set, or None for noise."""
+    """Return the path of a recording, or of some of the dev set, or None for noise."""
     found: list[str | None] = [path]
     if path is None:
         with suppress(ManifestError):
@@ -128,26 +128,26 @@ def some(path: str | None, file: ModelFile) -> list[str | None]:
 
 
 def default_output(options: argparse.Namespace, file: ModelFile, exported: Exported) -> Path:
-    """Beside the model file.
+    """Return the default path, beside the model file.
 
     Raises:
-        UserError: for a model that is named otherwise than by its path: its folder is the package's
-            or the hub's.
+        UserError: for a model that is not named by its path: its folder is the package's or the
+            hub's.
     """
     if file.path is None or not Path(options.model).is_file():
-        raise UserError(f"{options.model} is no path of a file: say with --output where to write")
+        raise UserError(f"{options.model} is not a file's path: name the output with --output")
     return export_path(file.path, exported, options.format)
 
 
 def exported_of(options: argparse.Namespace, file: ModelFile) -> Exported:
-    """What the options ask for.
+    """Return the export that the options describe.
 
     Raises:
-        UserError: for what cannot be exported.
+        UserError: for options that cannot be exported.
     """
     context, what = context_of(options, file), options.what or FORMATS[options.format]
     if context.full and (options.format == "torchscript" or what != "ctc"):
-        raise UserError("in full context, --format onnx and onnx-int8 with --what ctc alone")
+        raise UserError("in full context, --format onnx and onnx-int8 need --what ctc")
     if what != "encoder" and not isinstance(file.model.head, CTCHead):
         raise UserError(
             f"--what {what} exports a CTC head, and the head of this model is a transducer, whose "
@@ -159,36 +159,36 @@ def exported_of(options: argparse.Namespace, file: ModelFile) -> Exported:
         raise UserError(f"--chunk-ms, --left-ms and --right-ms must be at most {longest}")
     if what == "model" and context.right:
         raise UserError(
-            "from samples, a stream would end with steps without samples if chunks see frames "
-            "ahead: --right-ms 0, or --what ctc"
+            "exports from samples cannot have right context, as streams would end with steps "
+            "without samples: --right-ms 0, or --what ctc"
         )
     if options.manifest and not options.format.endswith("int8"):
-        raise UserError("--manifest is what onnx-int8 is tried on; other formats equal eager")
+        raise UserError("--manifest is for a test of onnx-int8; other formats equal eager")
     if options.format.endswith("int8") and exported.what != "ctc":
-        raise UserError("onnx-int8 is tried by what it recognises: --what ctc alone")
+        raise UserError("onnx-int8 is tested by its texts: it needs --what ctc")
     return exported
 
 
 def recordings(manifest: str) -> list[Labelled]:
-    """Those of a manifest that have a text.
+    """Return the recordings of a manifest that have a text.
 
     Raises:
-        UserError: if there are none.
+        UserError: if there are no such recordings.
     """
     try:
         found = [each for each in read_scored(manifest, []) if each.text]
     except ManifestError as error:
-        raise UserError(f"int8 has to be tried on a --manifest: {error}") from None
+        raise UserError(f"int8 needs a --manifest for a test: {error}") from None
     if not found:
-        raise UserError(f"int8 has to be tried on recordings with texts; {manifest} has none")
+        raise UserError(f"int8 needs a test on recordings with texts; {manifest} has none")
     return found
 
 
 def quantized(file: ModelFile, exported: Exported, path: Path, trial: list[Labelled]) -> str:
-    """Make an int8 file of a float32 one, in its place, if it recognises as well; a line on that.
+    """Convert a float32 file to int8 in its place, if it recognises as well; return a line on that.
 
     Raises:
-        UserError: if it does not.
+        UserError: if int8 recognises worse.
     """
     module = eager_step(file, exported)
     plain = eager(file.model, exported.context)
@@ -202,17 +202,17 @@ def quantized(file: ModelFile, exported: Exported, path: Path, trial: list[Label
     after = score(backend, file, trial)
     found = f"float32 {before.words}, int8 {after.words}"
     if before.words.rate is None or after.words.rate is None:
-        raise UserError("int8 not written: the manifest's texts hold no words to try it on")
+        raise UserError("int8 not written: the texts of the manifest have no words for a test")
     if after.words.rate > before.words.rate + MOST_LOST:
         raise UserError(f"int8 not written: it costs more than {MOST_LOST} % WER: {found}")
     return f"\nWER: {found} (at most {MOST_LOST} more)"
 
 
 def score(backend: Backend, file: ModelFile, trial: list[Labelled]) -> Score:
-    """On all recordings that can be read, one by one: what pads a batch would be observed too.
+    """Score a backend on all readable recordings, one by one, because int8 would observe padding.
 
     Raises:
-        UserError: if there are none.
+        UserError: if no recording can be read.
     """
     normalize = build_normalizer(file.config.text)
     search = build_search(file.config.search, file.model.head)
@@ -228,7 +228,7 @@ def score(backend: Backend, file: ModelFile, trial: list[Labelled]) -> Score:
 
 
 def recording(path: str | None, file: ModelFile) -> tuple[torch.Tensor, str]:
-    """(1, N) samples to replay, and what they are."""
+    """Return samples to replay, (1, N), and their description."""
     if path is None:
         dev = Path(file.config.data.dev)
         with suppress(ManifestError):

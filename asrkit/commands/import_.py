@@ -1,4 +1,4 @@
-"""Make a model file of another toolkit's checkpoint: asrkit import nemo M.nemo --output O"""
+"""The work of `asrkit import`: a model file from another toolkit's checkpoint."""
 
 import argparse
 import hashlib
@@ -10,7 +10,7 @@ from asrkit.interop import import_checkpoint
 from asrkit.model_file import save_model
 from asrkit.version import __version__
 
-MOST_CHARACTERS = 200  # of a name
+MOST_CHARACTERS = 200  # length limit of a name
 
 
 def import_(options: argparse.Namespace) -> int:
@@ -46,7 +46,7 @@ def import_(options: argparse.Namespace) -> int:
 
 
 def sha256(path: Path) -> str:
-    """SHA-256 of a file."""
+    """Return the SHA-256 of a file."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while part := file.read(1 << 20):

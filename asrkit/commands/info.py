@@ -1,4 +1,4 @@
-"""Print what is in a model file: python -m asrkit.info MODEL"""
+"""The work of `asrkit info`: the contents of a model file."""
 
 import argparse
 import json
@@ -12,7 +12,7 @@ from asrkit.errors import printable, shown
 from asrkit.model_file import FORMAT_VERSION, ModelFile, load_model, model_path
 from asrkit.terms import listed
 
-LONGEST_PART = 100_000  # characters that are shown of each: card, training, configuration
+LONGEST_PART = 100_000  # characters shown of the card, the training and the configuration, each
 
 
 def info(options: argparse.Namespace) -> int:
@@ -33,7 +33,7 @@ def info(options: argparse.Namespace) -> int:
 
 
 def described(file: ModelFile) -> dict[str, str]:
-    """The network of a model file: names of properties, and their values as text."""
+    """Describe the network of a model file: names of properties, and their values as text."""
     context, frame_ms = file.config.context, file.model.encoder.rate.frame_ms
     parameters = sum(p.numel() for p in file.model.parameters())
     chunks = ["full"] if context.full_share > 0 else []
@@ -55,7 +55,7 @@ def described(file: ModelFile) -> dict[str, str]:
 
 
 def card_beside(path: Path) -> str | None:
-    """The card that lies beside a model file, at most LONGEST_PART + 1 characters of it."""
+    """Return the card beside a model file, at most LONGEST_PART + 1 characters."""
     card = path.with_suffix(".md")
     if not card.is_file():
         return None
@@ -64,7 +64,7 @@ def card_beside(path: Path) -> str | None:
 
 
 def origin(record: Any) -> str:
-    """Where an imported model is from, and under which licence: one line."""
+    """Describe the source and the licence of an imported model in one line."""
     found = record if isinstance(record, dict) else {}
     files = found.get("sha256")
     names = ", ".join(map(str, files)) if isinstance(files, dict) else "unknown"
@@ -76,14 +76,14 @@ def origin(record: Any) -> str:
 def _yaml(values: dict) -> str:
     try:
         if len(text := json.dumps(values, ensure_ascii=False)) > LONGEST_PART:
-            return text  # as YAML it would take half a minute
+            return text  # formatting it as YAML would take half a minute
         return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, default_flow_style=None)
     except RecursionError:
         return "nested too deeply to be shown"
 
 
 def _indented(text: str) -> str:
-    """Indented, cut and made printable: a file's text may be long, or act on a terminal."""
+    """Return a text of a file for printing: indented, cut, with escapes."""
     lines = text[:LONGEST_PART].rstrip().splitlines()
     if len(text) > LONGEST_PART:
         lines.append("…")

@@ -1,4 +1,4 @@
-"""`asrkit verify --kernels`: the attention kernels against attention block by block, on a GPU."""
+"""`asrkit verify --kernels`: compares attention kernels with attention block by block on a GPU."""
 
 import copy
 from typing import NamedTuple
@@ -13,28 +13,28 @@ from asrkit.model.positions import KINDS, build_positions
 from asrkit.model.triton_attention import HAS_TRITON
 
 DIM, NUM_HEADS = 256, 4
-# Largest differences allowed, as shares of the largest number where that is above 1. What the
-# kernels are compared with is float64, from inputs of the same precision.
+# Largest differences allowed, as shares of the largest number if that is above 1. The reference is
+# in float64, from inputs of the same precision.
 LIMITS = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 
 
 class Blocks(NamedTuple):
-    """Chunks of two streams."""
+    """Sizes of the chunks of two streams."""
 
     chunk_size: int
     left_context: int
     num_chunks: int
 
 
-# Windows shorter and longer than a tile, chunks that are no multiple of one, and full context.
+# Windows shorter and longer than a tile, chunks that are not multiples of a tile, full context.
 SIZES = (Blocks(5, 7, 3), Blocks(16, 64, 4), Blocks(2, 64, 5), Blocks(300, 0, 1))
 
 
 def device_of_kernels() -> str:
-    """The GPU that the kernels run on.
+    """Return the GPU that the kernels run on.
 
     Raises:
-        UserError: if there is none, or Triton cannot compile for it.
+        UserError: without a GPU, or if Triton cannot compile for it.
     """
     if not torch.cuda.is_available():
         raise UserError("there is no CUDA device: the kernels are for NVIDIA GPUs")
@@ -47,7 +47,7 @@ def verify_kernels(device: str, sizes: tuple[Blocks, ...] = SIZES, dim: int = DI
     """Print the largest difference of each position encoding and precision.
 
     Returns:
-        0, or 1 if one is above its limit.
+        0, or 1 if a difference is above its limit.
     """
     failed = 0
     print(f"attention kernels on {device}, contexts and gradients, against float64 block by block")
@@ -67,9 +67,9 @@ def verify_kernels(device: str, sizes: tuple[Blocks, ...] = SIZES, dim: int = DI
 
 
 def apart(attention: ChunkAttention, dtype: torch.dtype, blocks: Blocks) -> float:
-    """How far contexts and gradients of the kernels are from those of float64 block by block.
+    """Return the largest difference of the kernels' contexts and gradients from the reference.
 
-    As a share of the largest number, where that is above 1.
+    It is a share of the largest number, if that is above 1.
     """
     chunk_size, left_context, num_chunks = blocks
     heads, head_dim = attention.num_heads, attention.position.head_dim
@@ -82,7 +82,7 @@ def apart(attention: ChunkAttention, dtype: torch.dtype, blocks: Blocks) -> floa
     ]
     drawn = [0.7 * torch.randn(shape, generator=draw).to(device, dtype) for shape in shapes]
     valid = torch.ones(2, 1, num_chunks, 1, left_context + chunk_size, dtype=torch.bool)
-    valid[1, :, 0, :, :left_context] = False  # the second stream begins here
+    valid[1, :, 0, :, :left_context] = False  # the second stream starts here
     with torch.no_grad():
         table = attention.position.table(left_context, chunk_size, attention.out.weight)
     found: list[list[Tensor]] = []
@@ -98,7 +98,7 @@ def apart(attention: ChunkAttention, dtype: torch.dtype, blocks: Blocks) -> floa
 
 
 def context_and_gradients(attend, inputs: list[Tensor], valid: Tensor) -> list[Tensor]:  # type: ignore[no-untyped-def]
-    """What attention gives for queries, keys, values and table, and gradients of these."""
+    """Return the contexts for queries, keys, values and table, and the gradients of these."""
     queries, keys, values, table = inputs
     context = attend(queries, keys, values, valid, table)
     gradients = torch.autograd.grad(context.double().square().sum(), inputs, allow_unused=True)

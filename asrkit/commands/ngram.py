@@ -19,7 +19,7 @@ from asrkit.lm.ngram import MAX_NGRAMS
 from asrkit.model_file import load_model
 from asrkit.text import TextError
 
-Split = Callable[[str], list[str]]  # of a text, to words or tokens
+Split = Callable[[str], list[str]]  # splits a text into words or tokens
 
 
 def ngram(options: argparse.Namespace) -> int:
@@ -41,7 +41,7 @@ def ngram(options: argparse.Namespace) -> int:
 
 
 def interpolated(options: argparse.Namespace, split: Split) -> list[dict[Words, NgramEntry]]:
-    """The mixture of a model of each text; prints what each brings."""
+    """Return the mixture of a model for each text; print the perplexity of each model."""
     texts = {path: list(sentences([path], split)) for path in options.texts}
     heldout = list(sentences([options.interpolate], split))
     if not any(heldout):
@@ -65,24 +65,24 @@ def interpolated(options: argparse.Namespace, split: Split) -> list[dict[Words, 
 
 
 def splitter(options: argparse.Namespace) -> Split:
-    """The function from a text to its words or tokens."""
+    """Return the function that splits a text into words or tokens."""
     file = load_model(options.model) if options.model else None
     normalize = build_normalizer(file.config.text if file else TextConfig())
     if options.units == "words":
         return lambda text: normalize(text).split()
     if file is None:
-        raise UserError("--units tokens needs a --model, whose tokenizer makes them")
+        raise UserError("--units tokens needs a --model, whose tokenizer splits the texts")
     tokenizer = file.tokenizer
     return lambda text: [as_word(tokenizer.piece(t)) for t in tokenizer.encode(normalize(text))]
 
 
 def sentences(paths: list[str], split: Split) -> Iterator[list[str]]:
-    """The texts of all files, split; texts that a tokenizer cannot encode are left out."""
+    """Yield the texts of all files, split; texts that a tokenizer cannot encode are left out."""
     reasons = []
     for path in paths:
         for text in texts_of(Path(path)):
             try:
-                yield split(text.encode("utf-8", "replace").decode())  # no lone surrogates
+                yield split(text.encode("utf-8", "replace").decode())  # without lone surrogates
             except TextError as error:
                 reasons.append(error)
     if reasons:
@@ -91,7 +91,7 @@ def sentences(paths: list[str], split: Split) -> Iterator[list[str]]:
 
 
 def texts_of(path: Path) -> Iterator[str]:
-    """The texts of a manifest, or the lines of any other file."""
+    """Yield the texts of a manifest, or the lines of any other file."""
     if not path.exists():
         raise UserError(f"no text or manifest {path}")
     if is_lhotse(path):

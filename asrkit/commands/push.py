@@ -35,14 +35,14 @@ def push(options: argparse.Namespace) -> int:
 
 
 def pushed_terms(options: argparse.Namespace, file: ModelFile) -> Terms:
-    """The terms that the repository states; reports a licence that is not the model's own.
+    """Return the terms for the repository; report a licence that is not the model's own.
 
     Raises:
         UserError: if neither the options nor the model file state a licence.
     """
     terms = changed_terms("asrkit push", options, file.terms)
     start = file.config.training.start_from
-    if start in ready_models():  # other names are paths of the machine that trained
+    if start in ready_models():  # other names are paths on the machine of the training
         terms, notes = inherited(terms, {start: read_terms_of(start)}, "--licence")
         for note in notes:
             complain("asrkit push", note)

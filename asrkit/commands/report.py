@@ -1,4 +1,4 @@
-"""A training as one page to look at: python -m asrkit.report EXP"""
+"""The work of `asrkit report`: a training as one page."""
 
 import argparse
 import sys
@@ -78,7 +78,7 @@ def report(options: argparse.Namespace) -> int:
 
 
 def read_experiment(named: str) -> tuple[Experiment, Path]:
-    """A training's folder, or a model file alone; and where its page goes."""
+    """Return a training's folder, or that of a lone model file, and the path of its page."""
     folder = Path(named)
     if folder.is_dir():
         path, name, output = folder / "model.safetensors", folder.resolve().name, "report.html"
@@ -92,10 +92,10 @@ def read_experiment(named: str) -> tuple[Experiment, Path]:
 
 
 def known_manifest(path: str) -> str:
-    """The path of a manifest that is there.
+    """Return the path of an existing manifest.
 
     Raises:
-        UserError: if it is not.
+        UserError: if the manifest does not exist.
     """
     if not Path(path).exists():
         raise UserError(f"no manifest {path} (from {Path.cwd()}); --manifest names another")
@@ -105,8 +105,8 @@ def known_manifest(path: str) -> str:
 def recognizers_of(
     options: argparse.Namespace, file: ModelFile
 ) -> tuple[dict[str, Recognizer], Recognizer, str]:
-    """By name, the longest chunk first: one at each chunk that the model was trained at and at
-    the chosen one; the one that aligns references; and the chosen one's name."""
+    """Return recognisers by name, the longest chunk first: one for each chunk of the training and
+    the chosen one. Also return the one that aligns references, and the chosen one's name."""
     chosen = recognizer_as(options, file)
     context, around = file.config.context, context_of_chunks(options, file)
     chunks = {chosen.chunk_size, *context.chunk_sizes}
@@ -116,21 +116,21 @@ def recognizers_of(
     def at(chunk: int) -> Recognizer:
         seen = FULL if chunk == FULL_CONTEXT else around._replace(chunk_size=chunk)
         other = recognizer_of(file, seen, device=options.device)
-        return other.with_search(chosen.search)  # a language model is read once
+        return other.with_search(chosen.search)  # so that a language model is read only once
 
     found = {each.context: each for each in map(at, sorted(chunks, reverse=True))}
     return found, at(FULL_CONTEXT), chosen.context
 
 
 def context_of_chunks(options: argparse.Namespace, file: ModelFile) -> Context:
-    """Return the context around the chunks: the chosen one, or the model's own if full context,
-    which has nothing around it, is chosen."""
+    """Return the context around the chunks: the chosen one, or the model's own if the chosen one
+    is full context, which has none."""
     chosen = context_of(options, file)
     return file.config.context.live if chosen.full else chosen
 
 
 def decoding(options: argparse.Namespace, file: ModelFile, recognizer: Recognizer) -> str:
-    """How the recordings were decoded, in words."""
+    """Describe the decoding of the recordings in words."""
     left = context_of_chunks(options, file).left
     return (
         f"{search_of(options, file).kind.replace('_', ' ')} search, "
@@ -141,7 +141,7 @@ def decoding(options: argparse.Namespace, file: ModelFile, recognizer: Recognize
 
 
 def with_speakers(outcomes: list[Outcome], manifest: str) -> list[Recognized]:
-    """What was recognised, word by word."""
+    """Return the recognised words with their speakers."""
     speakers = {each.id: each.speaker for each in read_scored(manifest, [])}
     return [
         Recognized(o.id, speakers[o.id], o.seconds, word_pairs(o.reference, o.text))
@@ -150,7 +150,7 @@ def with_speakers(outcomes: list[Outcome], manifest: str) -> list[Recognized]:
 
 
 def described(manifest: str, recognized: list[Recognized]) -> str:
-    """How much there is of a corpus."""
+    """Describe the size of a corpus."""
     minutes = sum(each.seconds for each in recognized) / 60
     return f"{manifest} ({len(recognized)} utterances, {minutes:.1f} min)"
 
@@ -161,7 +161,7 @@ def heading(name: str) -> Html:
 
 
 def write(path: Path, made: str) -> None:
-    """Write the page, and say where."""
+    """Write the page, and print its path."""
     with replacing(path) as temporary:  # "replace": a lone surrogate in a transcript
         temporary.write_text(made, encoding="utf-8", errors="replace")
     print(f"{path}: {path.stat().st_size / 1e6:.1f} MB", file=sys.stderr)

@@ -36,8 +36,8 @@ def serve(options: argparse.Namespace) -> int:
     if options.tls_key is not None and options.tls_cert is None:
         raise UserError("--tls-key needs --tls-cert")
     store, key = store_of(options, Limits().resume_s)
-    torch.set_num_threads(1)  # of a step, ONNX Runtime's too: the workers share the cores
-    # The event loop asks a worker for the interpreter after each packet, and waited 5 ms for it.
+    torch.set_num_threads(1)  # per step, also for ONNX Runtime: the workers share the cores
+    # The event loop needs a worker's interpreter lock after each packet, and waited 5 ms for it.
     sys.setswitchinterval(0.0005)
     models = recognizers(options)
     logs.set_up(options.log)
@@ -69,43 +69,43 @@ def serve(options: argparse.Namespace) -> int:
 
 
 def recognizers(options: argparse.Namespace) -> dict[str, Recognizer]:
-    """The recognisers that the options ask for, by the names of their models.
+    """Return the recognisers that the options describe, by the names of their models.
 
     Raises:
-        UserError: for a model that cannot be loaded with these options, or two of one name.
+        UserError: for a model that cannot be loaded with these options, or a repeated name.
     """
     found: dict[str, Recognizer] = {}
     for text in options.model or [DEFAULT]:
         name, _, path = text.partition("=")
-        if not path or Path(name).name != name:  # the path of a file, perhaps with "=" in it
+        if not path or Path(name).name != name:  # a file's path, which may contain "="
             name, path = name_of(text), text
         if name in found:
-            raise UserError(f"two models of the name {shown(name)}: write --model OTHER={path}")
+            raise UserError(f"two models have the name {shown(name)}: write --model OTHER={path}")
         one = argparse.Namespace(**vars(options) | {"model": path})
         found[name], _ = load_recognizer(one)
     return found
 
 
 def name_of(model: str) -> str:
-    """The name by which clients know a model that was given none."""
+    """Return the name for clients of a model without a name."""
     if model.startswith(hub.PREFIX):
         return hub.address_of(model).repository.partition("/")[2]
     return Path(model).stem
 
 
 def store_of(options: argparse.Namespace, seconds: float) -> "tuple[Store | None, bytes | None]":
-    """Where calls are kept, if not in the process, and the key that authenticates them.
+    """Return the store for calls, if not the process, and the key that authenticates them.
 
     Raises:
-        UserError: for options that do not go together, and for a key that cannot be read.
+        UserError: for options that exclude each other, and for a key that cannot be read.
     """
     from asrkit.serve.call_store import FolderStore, RedisStore
 
     folder, url, path = options.state_dir, options.redis, options.state_key_file
     if folder is not None and url is not None:
-        raise UserError("--state-dir and --redis: only one of them")
+        raise UserError("--state-dir and --redis exclude each other: leave one out")
     if url is not None and path is None:
-        raise UserError("--redis: give --state-key-file, with a secret that its other users lack")
+        raise UserError("--redis needs --state-key-file, with a secret that other users lack")
     if folder is None and url is None:
         if path is not None or options.save_seconds is not None:
             raise UserError("--save-seconds and --state-key-file need --state-dir or --redis")
@@ -115,21 +115,21 @@ def store_of(options: argparse.Namespace, seconds: float) -> "tuple[Store | None
         return store, store.key()
     key = path.read_bytes()
     if not 16 <= len(key) <= 4096:
-        raise UserError(f"{shown(path)} has {len(key)} bytes: a key is 16 to 4096")
+        raise UserError(f"{shown(path)} must be a key of 16 to 4096 bytes, got {len(key)}")
     return store, key
 
 
 def token_of(options: argparse.Namespace) -> str | None:
-    """The token that clients have to send.
+    """Return the token that clients have to send.
 
     Raises:
-        UserError: without one on an address that others can reach.
+        UserError: without a token on an address that others can reach.
     """
     token = given_token(options)
     if token is None and not options.insecure and not is_loopback(options.host):
         raise UserError(
             f"--host {shown(options.host)} can be reached from elsewhere: give --token-file, or "
-            "--insecure where whoever reaches it may use it"
+            "--insecure if everybody who can reach it may use it"
         )
     return token
 

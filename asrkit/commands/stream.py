@@ -32,7 +32,7 @@ def stream(options: argparse.Namespace) -> int:
 
 
 def screen_of(options: argparse.Namespace) -> Screen:
-    """The screen that prints results as the options ask for.
+    """Return the screen that prints results as the options describe.
 
     Raises:
         UserError: for an option that has no effect.
@@ -46,7 +46,7 @@ def screen_of(options: argparse.Namespace) -> Screen:
 
 
 def check_source(options: argparse.Namespace) -> None:
-    """Raises UserError unless there is one source, and a name for its copy."""
+    """Raise UserError unless there is one source, and a name for its copy."""
     options.source += [options.file] * (options.file is not None)
     if len(options.source) + options.mic != 1:
         raise UserError(
@@ -57,27 +57,27 @@ def check_source(options: argparse.Namespace) -> None:
         raise UserError("--mic-device and --no-meter need --mic")
     live = options.mic or options.source == ["-"]
     if live and (options.channel is not None or options.track is not None):
-        raise UserError("--channel and --track are for files")
+        raise UserError("--channel and --track need a file")
     if options.mic and options.simulate_realtime:
-        raise UserError("--simulate-realtime is for a file: the microphone is as fast as speech")
+        raise UserError("--simulate-realtime needs a file: a microphone is in real time")
     if options.save_audio:
         check_recording(options.save_audio)
 
 
 class Live(Protocol):
-    """A session of a recogniser here or elsewhere."""
+    """A session of a recogniser in this process or on a server."""
 
     def accept(self, samples: np.ndarray) -> Result: ...
     def finish(self) -> Result: ...
 
 
 def run(options: argparse.Namespace, start: Callable[[int], Live], screen: Screen) -> int:
-    """Show what is recognised in the source on the screen; returns the exit status.
+    """Show the text of the source on the screen; return the exit status.
 
     Args:
-        options: of `add_source`.
-        start: makes the session, for a sample rate.
-        screen: shows its results.
+        options: options of `add_source`.
+        start: makes the session for a sample rate.
+        screen: screen for the session's results.
     """
     microphone = None
     with ExitStack() as stack:
@@ -92,8 +92,8 @@ def run(options: argparse.Namespace, start: Callable[[int], Live], screen: Scree
                 packets = paced(packets, rate)
         if options.sample_rate not in (None, rate):
             raise UserError(
-                f"--sample-rate {options.sample_rate} is not the {rate} Hz of the source, which "
-                "needs none: it is for raw samples on standard input"
+                f"--sample-rate {options.sample_rate} is not the {rate} Hz of the source: leave it "
+                "out, as it is for raw samples on standard input"
             )
         write = None
         if options.save_audio:
@@ -109,7 +109,7 @@ def run(options: argparse.Namespace, start: Callable[[int], Live], screen: Scree
         try:
             until_interrupted(packets, accept, microphone.stop if microphone else None)
         except UserError:
-            with suppress(RuntimeError):  # if the error was the session's own
+            with suppress(RuntimeError):  # if the session itself failed
                 screen.final(session.finish())
             raise
     screen.final(session.finish())
@@ -117,7 +117,7 @@ def run(options: argparse.Namespace, start: Callable[[int], Live], screen: Scree
 
 
 def watched(microphone: Microphone, screen: Screen, with_meter: bool) -> Iterator[np.ndarray]:
-    """The packets of a microphone, whose level and problems are shown on the screen."""
+    """Yield the packets of a microphone; show its level and problems on the screen."""
     screen.note(f"listening to {microphone.name!r}; Ctrl-C ends")
     watch = Watch(microphone)
     for packet in microphone:
@@ -129,7 +129,7 @@ def watched(microphone: Microphone, screen: Screen, with_meter: bool) -> Iterato
 
 
 def report_losses(microphone: Microphone) -> int:
-    """Print how much audio was lost, and whether the device was; returns the exit status."""
+    """Print how much audio was lost, and whether the device was; return the exit status."""
     if microphone.lost:
         print(
             f"{microphone.lost:.2f} s of audio were lost: decoding was slower than speech",
@@ -146,7 +146,7 @@ def report_losses(microphone: Microphone) -> int:
 
 
 def paced(packets: Iterable[np.ndarray], rate: int) -> Iterator[np.ndarray]:
-    """The packets, each after its last sample's time: at the speed of a live source."""
+    """Yield each packet after the time of its last sample, at the speed of a live source."""
     start, seconds = time.monotonic(), 0.0
     for packet in packets:
         seconds += len(packet) / rate
@@ -155,7 +155,7 @@ def paced(packets: Iterable[np.ndarray], rate: int) -> Iterator[np.ndarray]:
 
 
 def file_packets(options: argparse.Namespace) -> tuple[int, Iterator[np.ndarray]]:
-    """Rate and packets of a file, or of standard input."""
+    """Return the rate and the packets of a file, or of standard input."""
     (source,) = options.source
     if source == "-":
         return piped(sys.stdin.buffer, options.packet_ms, options.sample_rate)

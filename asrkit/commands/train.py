@@ -37,12 +37,12 @@ from asrkit.training.warm_start import start_from
 
 logger = logging.getLogger("asrkit")
 
-MODEL, CONFIG = "model.safetensors", "config.yaml"  # in training.output_dir
+MODEL, CONFIG = "model.safetensors", "config.yaml"  # files in training.output_dir
 
 
 def train(options: argparse.Namespace) -> int:
     if options.change_schedule and not options.resume:
-        raise ConfigError("--change-schedule goes with --resume")
+        raise ConfigError("--change-schedule needs --resume")
     config = load_config(options.config, options.overrides)
     ranks = Ranks(config.training.device)
     try:
@@ -64,17 +64,17 @@ def train(options: argparse.Namespace) -> int:
 
 
 def prepare(config: Config, folder: Path, resume: bool, overrides: list[str]) -> None:
-    """Make missing manifests and the output folder; refuse a folder that holds a training."""
+    """Make missing manifests and the output folder; reject a folder with a training."""
     checkpoints = Checkpoints(folder / "checkpoints", 1).paths()
     if not resume and (checkpoints or any(folder.glob("**/*.safetensors"))):
         raise ConfigError(
-            f"training.output_dir {folder} already holds a training; "
+            f"training.output_dir {folder} already has a training; "
             "--resume continues it, another training.output_dir starts a new one"
         )
     if resume and not checkpoints and (folder / MODEL).exists():
         raise ConfigError(
-            f"--resume: {folder} holds a {MODEL} but no checkpoint; training.start_from goes on "
-            "from a model, in another training.output_dir"
+            f"--resume: {folder} has a {MODEL} but no checkpoint; use training.start_from to "
+            "continue from a model, in another training.output_dir"
         )
     make_manifests(config.data, overrides)
     folder.mkdir(parents=True, exist_ok=True)
@@ -83,8 +83,8 @@ def prepare(config: Config, folder: Path, resume: bool, overrides: list[str]) ->
 def make_manifests(data: DataConfig, overrides: list[str]) -> None:
     """Run the configuration's recipe if its manifests are missing.
 
-    A recipe overwrites manifests of its names, so it does not run for a user's own: manifests that
-    are overridden on the command line, or whose folder is not named after the recipe, as in a
+    A recipe overwrites manifests of its names, so it does not run for a user's own manifests: those
+    overridden on the command line, or in a folder that is not named after the recipe, as in a
     copied configuration. It does run if the command line names the recipe.
 
     Raises:
@@ -118,7 +118,7 @@ def start_log(folder: Path, first: bool) -> None:
     logger.setLevel(logging.INFO if first else logging.WARNING)
     handlers: list[logging.Handler] = [logging.StreamHandler()]
     if first:
-        # Ids and messages may hold lone surrogates, which UTF-8 does not have.
+        # Ids and messages may have lone surrogates, which UTF-8 cannot encode.
         log = (folder / "train.log").open("a", encoding="utf-8", errors="backslashreplace")
         claim(folder, log)
         handlers.append(logging.StreamHandler(log))
@@ -128,7 +128,7 @@ def start_log(folder: Path, first: bool) -> None:
 
 
 def claim(folder: Path, log: TextIO) -> None:
-    """Lock a training's log while this process lives, so that no other trains in its folder.
+    """Lock a training's log while this process lives, so that no other training uses the folder.
 
     Raises:
         ConfigError: if another process holds the lock.
@@ -161,9 +161,9 @@ def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) 
         ranks,
     )  # fmt: skip
     if len(set(ranks.gather([str(trainer.identity)]))) > 1:
-        raise ConfigError("the processes have other configurations; start all with the same")
+        raise ConfigError("the processes have different configurations: start all with the same")
     begin(trainer, command, folder)
-    if ranks.is_first:  # from now on it is this training's folder
+    if ranks.is_first:  # from now on the folder belongs to this training
         with replacing(folder / CONFIG) as path:
             path.write_text(yaml.safe_dump(asked.model_dump(mode="json"), sort_keys=False))
         trainer.writer = SummaryWriter(str(folder / "tensorboard"))
@@ -186,7 +186,7 @@ def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) 
 
 
 def checkpoints_of(config: Config, folder: Path, ranks: Ranks) -> Checkpoints:
-    """The checkpoints as the training writes them: the first rank alone, or all."""
+    """Return the checkpoints as the training writes them: on the first rank, or on all."""
     keep = config.training.keep_checkpoints
     if ranks.size > 1 and config.training.parallel == "fsdp":
         return SpreadCheckpoints(folder, keep, ranks)
@@ -194,7 +194,7 @@ def checkpoints_of(config: Config, folder: Path, ranks: Ranks) -> Checkpoints:
 
 
 def begin(trainer: Trainer, command: argparse.Namespace, folder: Path) -> None:
-    """Initialise the trainer: from a checkpoint, a model, or the statistics of the features."""
+    """Initialise the trainer from a checkpoint, a model, or the statistics of the features."""
     if command.resume:
         if trainer.resume(command.change_schedule):
             progress = trainer.progress
@@ -219,11 +219,11 @@ def begin(trainer: Trainer, command: argparse.Namespace, folder: Path) -> None:
 
 @contextmanager
 def stopping_on_interrupt(trainer: Trainer) -> Iterator[None]:
-    """Make Ctrl-C stop the training after the current step, where a checkpoint can be written."""
+    """Make Ctrl-C stop the training after the current step, when a checkpoint can be written."""
 
     def stop(signal_number: int, frame: object) -> None:
         trainer.stop = True
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # a second one ends at once
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a second one stops at once
 
     previous = signal.signal(signal.SIGINT, stop)
     try:
@@ -233,12 +233,12 @@ def stopping_on_interrupt(trainer: Trainer) -> Iterator[None]:
 
 
 def report(left_out: list[LeftOut], path: Path, ranks: Ranks) -> None:
-    """Log which utterances are left out, and why: the first five, and all into a file."""
+    """Log which utterances are left out, and why: the first five, and all of them in a file."""
     if not ranks.is_first or not left_out:
         return
     with replacing(path) as temporary:
         lines = [json.dumps(u._asdict(), ensure_ascii=False) for u in left_out]
-        # A lone surrogate, which UTF-8 does not have, becomes JSON's \udxxx.
+        # A lone surrogate, which UTF-8 cannot encode, becomes JSON's \udxxx.
         temporary.write_text("\n".join(lines) + "\n", "utf-8", "backslashreplace")
     logger.warning("%d utterances left out, see %s", len(left_out), path)
     for utterance in left_out[:5]:

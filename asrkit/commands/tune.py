@@ -1,7 +1,7 @@
-"""How far to trust a language model: python -m asrkit.tune --model M --lm lm.arpa dev.jsonl
+"""The work of `asrkit tune`: the best weight and bonus of a language model.
 
-The network works on every utterance once. Then pairs of a weight and a bonus are tried: from one to
-the best of its neighbours, and in finer steps when none is better.
+The network processes every utterance once. Then the search tries pairs of a weight and a bonus: it
+moves to the best neighbour of a pair, and in finer steps if no neighbour is better.
 """
 
 import argparse
@@ -53,11 +53,11 @@ def tune(options: argparse.Namespace) -> int:
     file, lm = load_model(options.model), lm_of(options)
     threads_for(options, file)
     if lm is None:
-        raise UserError("there is no language model to tune: --lm FILE")
+        raise UserError("tuning needs a language model: --lm FILE")
     if options.search is None and not takes_fusion(file.config.search.kind):
         options.search = "prefix_beam"
     searching, start = search_of(options, file), Pair(lm.weight, lm.word_bonus)
-    # Words that do not fit are refused or reported before the network works.
+    # Reject or report words that do not fit before the network starts.
     model = build_fusion(lm, searching, file.tokenizer).weighted.model
 
     def fusion(pair: Pair) -> Fusion:
@@ -77,9 +77,7 @@ def tune(options: argparse.Namespace) -> int:
     def errors(name: str, search: Search) -> int:
         score = score_of(read(recognizer.with_search(search), known))
         if score.words.rate is None:
-            raise UserError(
-                f"{options.manifest}: there is nothing to tune on, its texts hold no words"
-            )
+            raise UserError(f"{options.manifest}: the texts have no words for tuning")
         between = interval_shown(score.interval)
         print(f"{name:<16} {score.words.percent:>8}  {between}", flush=True)
         return score.words.errors
@@ -95,14 +93,14 @@ def tune(options: argparse.Namespace) -> int:
     if errors_with(best) < without:
         print(f"best: --lm-weight {best.weight:g} --word-bonus {best.bonus:g}")
     else:
-        print("none of these is better than no language model")
+        print("no pair is better than recognition without a language model")
     return status
 
 
 def log_probs(
     recognizer: Recognizer, batches: Iterable[Sequence[ReferenceRecording]]
 ) -> Iterator[tuple[ReferenceRecording, Tensor]]:
-    """Each utterance with its (E, V): the network works on it once, for all searches."""
+    """Return each utterance with its (E, V): the network processes it once, for all searches."""
     quick = recognizer.with_search(GreedySearch())
     for batch in batches:
         for utterance, (_, trace) in zip(batch, traced(quick, batch), strict=True):
@@ -110,7 +108,7 @@ def log_probs(
 
 
 def read(recognizer: Recognizer, known: Known) -> list[Outcome]:
-    """What a recogniser reads from the log-probabilities of each utterance."""
+    """Return the texts of a recogniser for the log-probabilities of each utterance."""
     return [
         Outcome(
             utterance.id, utterance.seconds, recognizer.rewrite(utterance.reference),
@@ -121,7 +119,7 @@ def read(recognizer: Recognizer, known: Known) -> list[Outcome]:
 
 
 def climb(errors: Callable[[Pair], int], best: Pair) -> Pair:
-    """The pair that no neighbour is better than."""
+    """Return a pair whose neighbours are not better."""
     for step in STEPS:
         while errors(best) > errors(better := min(neighbours(best, step), key=errors)):
             best = better
@@ -129,7 +127,7 @@ def climb(errors: Callable[[Pair], int], best: Pair) -> Pair:
 
 
 def neighbours(pair: Pair, step: Pair) -> Iterator[Pair]:
-    """The eight around a pair, as far as they are in range."""
+    """Yield the eight pairs around a pair that are in range."""
     for up, right in product((-1, 0, 1), repeat=2):
         weight = round(pair.weight + up * step.weight, 3)
         bonus = round(pair.bonus + right * step.bonus, 3)

@@ -31,7 +31,7 @@ class Row(NamedTuple):
 
     setting: str
     subsampling: float
-    blocks: list[float]  # of each layer
+    blocks: list[float]  # for each layer
     log_probs: float
     batch: float  # a row of a padded batch against the row alone
     same_text: bool
@@ -80,7 +80,7 @@ def settings(options: argparse.Namespace, file: ModelFile) -> list[Context]:
 
 
 def verify_frontend(file: ModelFile, samples: np.ndarray, rate: int, seed: int) -> bool:
-    """Resampler and features, in packets against all at once."""
+    """Compare resampler and features in packets with all samples at once."""
     resampler, pieces = audio.Resampler(rate), []
     unfinished = resampler.start()
     for packet in packets(samples, seed):
@@ -104,7 +104,7 @@ def verify_frontend(file: ModelFile, samples: np.ndarray, rate: int, seed: int) 
 def verify_setting(
     file: ModelFile, samples: np.ndarray, rate: int, context: Context, seed: int
 ) -> Row:
-    """One chunk at a time against one step over everything; a session against a batch."""
+    """Compare single chunks with one step over everything, and a session with a batch."""
     recognizer, frame_rate = recognizer_of(file, context), file.model.encoder.rate
     whole = audio.resample(samples, rate)
     # In full context the network never sees more than a window.
@@ -132,7 +132,7 @@ def verify_setting(
 
 
 def stations(model: Network, step: EncoderStep, feats: Tensor, frames: int) -> list[Tensor]:
-    """Outputs of the subsampling, of every layer and of the head, `frames` features a step."""
+    """Return outputs of subsampling, layers and head, with `frames` feature frames per step."""
     encoder, context, state = step.encoder, step.context, step.init_state(1)
     outputs: list[list[Tensor]] = []
     layers, ahead = range(len(encoder.layers) + 1), encoder.rate.ahead_frames(context)
@@ -145,7 +145,7 @@ def stations(model: Network, step: EncoderStep, feats: Tensor, frames: int) -> l
 
 
 def verify_batch(recognizer: Recognizer, feats: Tensor, alone: Tensor) -> float:
-    """The recording as the shorter row of a padded batch against itself alone."""
+    """Compare the recording as the shorter row of a padded batch with the recording alone."""
     longer = torch.cat([feats, feats.flip(1)], dim=1)  # (1, 2T, F)
     batch = torch.cat([torch.nn.functional.pad(feats, (0, 0, 0, feats.size(1)), value=7.0), longer])
     batch = torch.nn.functional.pad(batch, (0, 0, 0, recognizer.engine.spec.ahead_frames))
@@ -155,7 +155,7 @@ def verify_batch(recognizer: Recognizer, feats: Tensor, alone: Tensor) -> float:
 
 
 def verify_exported(file: ModelFile, path: str, samples: np.ndarray) -> bool:
-    """An exported file against eager over the stream."""
+    """Compare an exported file with eager over the stream."""
     module, exported = (onnx if path.endswith(".onnx") else torchscript).read(path)
     stream = torch.from_numpy(samples)[None]
     worst, allowed = largest_difference(file, exported, module, stream), TOLERANCE
@@ -168,7 +168,7 @@ def verify_exported(file: ModelFile, path: str, samples: np.ndarray) -> bool:
 
 
 def packets(samples: np.ndarray, seed: int) -> Iterator[np.ndarray]:
-    """The samples cut at random: often a few, sometimes none, sometimes a second."""
+    """Split the samples at random: often a few, sometimes none, sometimes a second."""
     draw = random.Random(seed)
     start = 0
     while start < len(samples):
@@ -178,7 +178,7 @@ def packets(samples: np.ndarray, seed: int) -> Iterator[np.ndarray]:
 
 
 def show(rows: list[Row]) -> None:
-    """The table."""
+    """Print the table."""
     print("  setting                  subsampling         worst block  log-probs     batch  text")
     for row in rows:
         worst = max(row.blocks)

@@ -114,7 +114,7 @@ class TransducerHead(Head):
         context: labels that a stateless predictor reads.
         predictor_norm: normalise the output of a stateless predictor.
         joint_dim: J, width of the joiner.
-        activation: of the joiner: relu, tanh or sigmoid.
+        activation: activation of the joiner: relu, tanh or sigmoid.
         ctc_weight: share of a CTC layer's loss in the loss; 0 builds no CTC layer.
         max_symbols: most labels that a search writes in a frame.
         dropout: dropout probability of the predictor's output and in the joiner.

@@ -1,7 +1,7 @@
-"""Where a text can be divided: grapheme clusters, units of scripts without spaces, columns.
+"""Boundaries in a text: grapheme clusters, units of scripts without spaces, columns.
 
-The rules are those of Unicode (UAX 29, UAX 14) for the characters that transcripts have, by
-categories and a few ranges: Python has no table of its own.
+The rules are those of Unicode (UAX 29, UAX 14) for the characters of transcripts, by categories and
+a few ranges, because Python has no table for them.
 """
 
 import functools
@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 
-# Scripts that put no space between words. The first line's characters are units by themselves.
+# Scripts without spaces between words. Each character of the first line is a unit.
 IDEOGRAPHIC = (
     "\u2e80-\u2fdf\u3001-\u30ff\u3105-\u312f\u31a0-\u31bf\u31f0-\u33ff\u3400-\u4dbf\u4e00-\u9fff"
     "\ua000-\ua4cf\uf900-\ufaff\ufe30-\ufe4f\uff01-\uff60\uff66-\uff9f"
@@ -24,7 +24,7 @@ UNSPACED = re.compile(f"[{IDEOGRAPHIC}{COMPLEX}]")
 BEFORE_ITS_CONSONANT = re.compile(
     "[\u0e40-\u0e44\u0ec0-\u0ec4\u19b5-\u19b7\u19ba\uaab5\uaab6\uaab9\uaabb\uaabc]"
 )
-NO_START = re.compile(  # small kana and marks with which no line begins
+NO_START = re.compile(  # small kana and marks that cannot begin a line
     "[\u3005\u301c\u303b\u3041\u3043\u3045\u3047\u3049\u3063\u3083\u3085\u3087\u308e\u3095\u3096"
     "\u309b-\u309e\u30a0\u30a1\u30a3\u30a5\u30a7\u30a9\u30c3\u30e3\u30e5\u30e7\u30ee\u30f5\u30f6"
     "\u30fb-\u30fe\u31f0-\u31ff\uff67-\uff70\u0e2f\u0e46\u0eaf\u0ec6\u17d7]"
@@ -32,7 +32,7 @@ NO_START = re.compile(  # small kana and marks with which no line begins
 CLOSING = {"Pe", "Pf", "Po", "Pd", "Sk"}  # categories
 OPENING = {"Ps", "Pi"}
 JOINER, EMOJI_STYLE = "\u200d", "\ufe0f"
-# Letters that Unicode counts to the cluster before them.
+# Letters that belong to the preceding cluster by Unicode's rules.
 EXTENDING = re.compile("[\u0e33\u0eb3\u200c\uff9e\uff9f\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]")
 LEADING = re.compile("[\u1100-\u115f\ua960-\ua97c]")
 VOWEL = re.compile("[\u1160-\u11a7\ud7b0-\ud7c6]")
@@ -43,7 +43,7 @@ FLAG_HALF = re.compile("[\U0001f1e6-\U0001f1ff]*\\Z")
 
 
 def extends(letter: str) -> bool:
-    """Whether a character belongs to the cluster before it."""
+    """Return whether a character belongs to the cluster before it."""
     return (
         unicodedata.category(letter) in ("Mn", "Mc", "Me")
         or letter == JOINER
@@ -52,11 +52,11 @@ def extends(letter: str) -> bool:
 
 
 def parts_cluster(before: str, after: str) -> bool:
-    """Whether a boundary between these texts, none of them empty, divides a grapheme cluster."""
+    """Return whether a boundary between two texts, neither empty, divides a grapheme cluster."""
     last, first = before[-1], after[0]
     if extends(first) or (last, first) == ("\r", "\n"):
         return True
-    if last == JOINER:  # emoji are joined by it, and letters of Indic scripts
+    if last == JOINER:  # joins emoji, and letters of Indic scripts
         return unicodedata.category(first) in ("So", "Lo")
     if REGIONAL.match(last) and REGIONAL.match(first):  # flags are pairs
         run = FLAG_HALF.search(before)
@@ -74,10 +74,10 @@ def parts_cluster(before: str, after: str) -> bool:
 
 
 def divides_units(before: str, after: str) -> bool:
-    """Whether one unit ends and another begins between two texts that no space parts.
+    """Return whether a unit ends and another begins between two texts without a space.
 
-    In scripts with spaces a word is a unit. In the others a unit is a cluster with the punctuation
-    that belongs to it, so that a line may end after each.
+    In scripts with spaces a word is a unit. In other scripts a unit is a cluster with its
+    punctuation, so a line may end after each unit.
     """
     last, first = (
         next((each for each in reversed(before) if not extends(each)), before[-1]),
@@ -91,17 +91,17 @@ def divides_units(before: str, after: str) -> bool:
 
 
 def units(text: str) -> list[str]:
-    """The units of a text without spaces."""
+    """Return the units of a text without spaces."""
     return divided(text, divides_units)
 
 
 def clusters(text: str) -> list[str]:
-    """The grapheme clusters of a text."""
+    """Return the grapheme clusters of a text."""
     return divided(text, lambda before, after: not parts_cluster(before, after))
 
 
 def divided(text: str, divides: Callable[[str, str], bool]) -> list[str]:
-    """The parts of a text, which ends a part wherever `divides` says so of it and the next."""
+    """Divide a text where `divides` is true for the part so far and the next character."""
     found: list[str] = []
     for letter in text:
         if found and not divides(found[-1], letter):
@@ -113,7 +113,7 @@ def divided(text: str, divides: Callable[[str, str], bool]) -> list[str]:
 
 @functools.lru_cache(maxsize=4096)
 def columns(text: str) -> int:
-    """The width of a text in columns: wide clusters such as Chinese and emoji have two."""
+    """Return the width of a text in columns: wide clusters such as Chinese and emoji have two."""
     return sum(map(_columns, clusters(text)))
 
 

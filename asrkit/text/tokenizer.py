@@ -13,7 +13,7 @@ from asrkit.errors import UserError, shown
 
 CONTROL = {"Cc", "Cs", "Zl", "Zp"}  # Unicode categories
 BIDIRECTIONAL = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}  # Unicode classes
-IDEOGRAPH = re.compile(r"([\u4e00-\u9fff])")  # a label by itself, beside sub-words of other scripts
+IDEOGRAPH = re.compile(r"([\u4e00-\u9fff])")  # labels of their own, besides sub-words
 
 
 class TextError(UserError):
@@ -21,28 +21,28 @@ class TextError(UserError):
 
 
 def not_in_vocabulary(symbols: Sequence[str], text: str) -> TextError:
-    """The error for symbols of a text that a tokenizer does not have."""
+    """Return the error for symbols of a text that a tokenizer does not have."""
     named = " ".join(map(shown, symbols[:10])) + (" …" if len(symbols) > 10 else "")
     return TextError(f"not in the vocabulary: {named} in {shown(text)}")
 
 
 class Tokenizer(Protocol):
-    """Text to token ids and back."""
+    """A tokenizer: text to token ids and back."""
 
-    vocab_size: int  # with the blank
+    vocab_size: int  # includes the blank
 
     def encode(self, text: str) -> list[int]:
-        """Ids of normalised text. Raises TextError for a symbol that is not in the vocabulary."""
+        """Return the ids of normalised text. Raise TextError for a symbol not in the vocabulary."""
 
     def piece(self, token: int) -> str:
-        """The text of one token, with a space where a word begins."""
+        """Return the text of one token, with a space where a word begins."""
 
     def to_bytes(self) -> bytes:
-        """The tokenizer as it is stored in a model file; `from_bytes` of its class reads it."""
+        """Return the tokenizer as bytes for a model file; `from_bytes` of its class reads them."""
 
 
 def decode(tokenizer: Tokenizer, tokens: Iterable[int]) -> str:
-    """Text of token ids, with single spaces between words."""
+    """Return the text of token ids, with single spaces between words."""
     return " ".join("".join(tokenizer.piece(token) for token in tokens).split())
 
 
@@ -51,18 +51,18 @@ def normalize(
     case: Literal["keep", "lower", "upper"] = "keep",
     unicode_form: Literal["NFC", "NFKC", "none"] = "NFC",
 ) -> str:
-    """The text in one case and Unicode form, with single spaces."""
+    """Return the text in one case and Unicode form, with single spaces."""
     if unicode_form != "none":
         text = unicodedata.normalize(unicode_form, text)
     if case != "keep":
         text = text.lower() if case == "lower" else text.upper()
-        if unicode_form != "none":  # the capital of one letter may be several, decomposed
+        if unicode_form != "none":  # the capital of a letter may be several letters, decomposed
             text = unicodedata.normalize(unicode_form, text)
     return " ".join(text.split())
 
 
 def is_visible(text: str) -> bool:
-    """Whether a tokenizer may hold these characters: see `require_visible`."""
+    """Return whether a tokenizer may have these characters, see `require_visible`."""
     return text.isprintable() or not any(
         unicodedata.category(each) in CONTROL or unicodedata.bidirectional(each) in BIDIRECTIONAL
         for each in text
@@ -70,7 +70,7 @@ def is_visible(text: str) -> bool:
 
 
 def require_visible(symbols: Iterable[str]) -> None:
-    """Refuse characters that no transcript has and that would act on a terminal.
+    """Reject characters that no transcript has and that would control a terminal.
 
     Raises:
         TextError: for a control character, a line end, a lone surrogate, or a mark that changes the
@@ -80,8 +80,8 @@ def require_visible(symbols: Iterable[str]) -> None:
         for each in symbol:
             if not is_visible(each):
                 raise TextError(
-                    f"symbol {shown(symbol)} holds the control character {shown(each)}: "
-                    "take it out of the texts"
+                    f"symbol {shown(symbol)} has the control character {shown(each)}: "
+                    "remove it from the texts"
                 )
 
 
@@ -89,10 +89,10 @@ class SymbolTokenizer:
     """A tokenizer with a fixed list of symbols; subclasses define `split`.
 
     Args:
-        symbols: distinct, in the order of their ids from 1 on.
+        symbols: distinct symbols, in the order of their ids from 1 on.
 
     Raises:
-        TextError: for symbols that are not distinct, empty, or not visible.
+        TextError: for symbols that are repeated, empty, or not visible.
     """
 
     def __init__(self, symbols: list[str]) -> None:
@@ -105,19 +105,19 @@ class SymbolTokenizer:
 
     @staticmethod
     def split(text: str) -> list[str]:
-        """The symbols of a text."""
+        """Return the symbols of a text."""
         raise NotImplementedError
 
     @classmethod
     def train(cls, texts: Iterable[str]) -> "SymbolTokenizer":
-        """The tokenizer of all symbols in the texts, sorted."""
+        """Return the tokenizer of all symbols in the texts, sorted."""
         return cls(sorted({symbol for text in texts for symbol in cls.split(text)}))
 
     def encode(self, text: str) -> list[int]:
         return self.ids(self.split(text), text)
 
     def ids(self, symbols: list[str], text: str) -> list[int]:
-        """Of the symbols of a text. Raises TextError for one that is not in the list."""
+        """Return the ids of symbols. Raise TextError for a symbol that is not in the list."""
         unknown = sorted({symbol for symbol in symbols if symbol not in self._ids})
         if unknown:
             raise not_in_vocabulary(unknown, text)
@@ -133,12 +133,12 @@ class SymbolTokenizer:
     def from_bytes(cls, data: bytes) -> "SymbolTokenizer":
         symbols = json.loads(data)
         if not isinstance(symbols, list) or not all(isinstance(s, str) for s in symbols):
-            raise TextError("a symbol table is a JSON list of strings")
+            raise TextError("a symbol table must be a JSON list of strings")
         return cls(symbols)
 
 
 class CharTokenizer(SymbolTokenizer):
-    """A token is a Unicode character, the space among them."""
+    """A tokenizer with a token for each Unicode character, including the space."""
 
     @staticmethod
     def split(text: str) -> list[str]:
@@ -146,7 +146,7 @@ class CharTokenizer(SymbolTokenizer):
 
 
 class WordTokenizer(SymbolTokenizer):
-    """A token is a whole word: for closed vocabularies."""
+    """A tokenizer with a token for each word, for closed vocabularies."""
 
     @staticmethod
     def split(text: str) -> list[str]:
@@ -160,10 +160,10 @@ class SentencePieceTokenizer:
     """Sub-words by sentencepiece (Kudo and Richardson 2018), unigram or BPE.
 
     Args:
-        model: the serialised sentencepiece model.
+        model: serialised sentencepiece model.
 
     Raises:
-        TextError: if it is not one, or has a piece that is not visible.
+        TextError: if the bytes are not such a model, or a piece is not visible.
     """
 
     def __init__(self, model: bytes) -> None:
@@ -174,19 +174,19 @@ class SentencePieceTokenizer:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         except RuntimeError as error:
             raise TextError(f"not a sentencepiece model: {error}") from None
-        # sentencepiece's <unk> has id 0, the blank's: it is never a token.
+        # Id 0 is the blank, but sentencepiece's <unk>, which is therefore never a token.
         self.vocab_size = self._processor.get_piece_size()
         try:
             self._pieces = [self._processor.id_to_piece(i) for i in range(self.vocab_size)]
         except UnicodeDecodeError as error:
-            raise TextError(f"a piece of the sentencepiece model is no text: {error}") from None
+            raise TextError(f"a piece of the sentencepiece model is not text: {error}") from None
         require_visible(self._pieces)
 
     @classmethod
     def train(
         cls, texts: Iterable[str], vocab_size: int, algorithm: str = "unigram"
     ) -> "SentencePieceTokenizer":
-        """The tokenizer of at most `vocab_size` pieces; `algorithm` is "unigram" or "bpe"."""
+        """Return a tokenizer of at most `vocab_size` pieces; `algorithm` is "unigram" or "bpe"."""
         import sentencepiece
 
         model = io.BytesIO()
@@ -209,14 +209,14 @@ class SentencePieceTokenizer:
         return tokens
 
     def split(self, text: str) -> list[str]:
-        """The pieces of a text, "▁" in them; what has none is a piece as it stands."""
+        """Return the pieces of a text with "▁"; a text without pieces is one piece."""
         pieces: list[str] = self._encoded(text, str)
         return pieces
 
     def _encoded(self, text: str, kind: type) -> Any:
         try:
             return self._processor.encode(text, out_type=kind)
-        except RuntimeError:  # a lone surrogate, which UTF-8 does not have
+        except RuntimeError:  # a lone surrogate, which UTF-8 cannot encode
             raise TextError(f"cannot be encoded: {shown(text)}") from None
 
     def piece(self, token: int) -> str:
@@ -231,16 +231,16 @@ class SentencePieceTokenizer:
 
 
 class PieceTokenizer:
-    """Sub-words of an imported model, which has its own list of labels.
+    """A tokenizer with the sub-words of an imported model, which has its own list of labels.
 
-    Sentencepiece splits the text; the ids are places in the list.
+    Sentencepiece splits the text; ids are indices of the list.
 
     Args:
-        model: the serialised sentencepiece model, which splits text.
-        pieces: the labels from 1 on; "▁" stands for a space.
+        model: serialised sentencepiece model, which splits text.
+        pieces: labels from id 1 on; "▁" stands for a space.
 
     Raises:
-        TextError: if either cannot be used.
+        TextError: if the model or the labels cannot be used.
     """
 
     def __init__(self, model: bytes, pieces: list[str]) -> None:
@@ -269,5 +269,5 @@ class PieceTokenizer:
         except (ValueError, KeyError, TypeError, binascii.Error, RecursionError):
             raise TextError("not the labels and the sentencepiece model of a tokenizer") from None
         if not isinstance(pieces, list) or not all(isinstance(each, str) for each in pieces):
-            raise TextError("labels are a list of strings")
+            raise TextError("labels must be a list of strings")
         return cls(model, pieces)

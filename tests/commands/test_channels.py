@@ -60,10 +60,10 @@ def test_every_channel_by_itself(
         ("decode", ["--channel", "2", "FILE"], "has the channels 0 to 1, not 2"),
         ("decode", ["--track", "3", "FILE"], "has audio tracks 0 to 0, got track 3"),
         ("decode", ["--channel", "x", "FILE"], "must be mix, split or a whole number from 0 to 63"),
-        ("decode", ["--channel", "1", "--manifest", "m.jsonl"], "are for files"),
+        ("decode", ["--channel", "1", "--manifest", "m.jsonl"], "need files"),
         ("stream", ["--channel", "split", "FILE"], "must be mix or a whole number"),
-        ("stream", ["--channel", "1", "-"], "are for files"),
-        ("align", ["--channel", "1", "--manifest", "m.jsonl"], "are for files"),
+        ("stream", ["--channel", "1", "-"], "need a file"),
+        ("align", ["--channel", "1", "--manifest", "m.jsonl"], "need files"),
     ],
 )
 def test_a_channel_that_is_not_there(

@@ -223,12 +223,12 @@ def test_bad_models(
         ("decode", ["--left-ms", "-40", "x.wav"], "--left-ms must be a multiple of 40 ms"),
         ("decode", ["--search", "bean", "x.wav"], "'search.kind': must be one of greedy, prefix_"),
         ("decode", ["--search", "{kind: x", "x.wav"], "--search must be a kind or YAML, got"),
-        ("decode", ["--beam", "4", "x.wav"], "--beam is for --search prefix_beam, not for greedy"),
+        ("decode", ["--beam", "4", "x.wav"], "--beam needs --search prefix_beam, got greedy"),
         ("stream", ["--search", "bean", "--file", "x.wav"], "'search.kind': must be one of"),
         (
             "decode",
             ["--max-segment-ms", "9", "x.wav"],
-            "without --endpoint-ms there are",
+            "options of segments need --endpoint-ms",
         ),
         (
             "decode",
@@ -239,7 +239,11 @@ def test_bad_models(
         ("decode", ["--endpoint-ms", "soon", "x.wav"], "--endpoint-ms: off, or must be a whole"),
         ("stream", ["--endpoint-ms", "0", "--file", "x.wav"], "from 1 to 3600000, got '0'"),
         ("decode", ["--lm", "a", "--lm-weight", "-1", "x.wav"], "--lm-weight: must be a number"),
-        ("decode", ["--word-bonus", "-1e3", "x.wav"], "is written after =, as --name=-5"),
+        (
+            "decode",
+            ["--word-bonus", "-1e3", "x.wav"],
+            "that begins with - after =, as in --name=-5",
+        ),
         ("decode", ["--word-bonus=-1e3", "x.wav"], "from -20.0 to 20.0, got '-1e3'"),
         ("decode", ["--chunk", "40", "x.wav"], "unrecognized arguments: --chunk"),
         ("decode", ["--chunck-ms=40", "x.wav"], "did you mean --chunk-ms?"),
@@ -256,7 +260,7 @@ def test_bad_models(
         ("stream", ["--file", "x.wav", "--mic"], "needs one source: FILE, --mic, or -"),
         ("stream", ["x.wav", "--mic-device", "1"], "--mic-device and --no-meter need --mic"),
         ("stream", ["-", "--no-meter"], "--mic-device and --no-meter need --mic"),
-        ("stream", ["--mic", "--simulate-realtime"], "--simulate-realtime is for a file"),
+        ("stream", ["--mic", "--simulate-realtime"], "--simulate-realtime needs a file"),
         (
             "export",
             ["--output", "x.ts", "--chunk-ms", "0"],

@@ -44,7 +44,7 @@ def test_no_server_no_file_no_token(wav: Path, tmp_path: Path, capsys: Output) -
     assert "none.wav does not exist" in told(capsys, url, tmp_path / "none.wav")
     assert "needs one source: FILE, --mic, or -" in told(capsys, url)
     assert "--token-file" in told(capsys, url, wav, "--token-file", tmp_path / "none")
-    assert "only one of them" in told(capsys, url, wav, "--token-file", wav, "--token", "x")
+    assert "exclude each other" in told(capsys, url, wav, "--token-file", wav, "--token", "x")
     (tmp_path / "words").write_text("x" * 201)
     assert "hotwords" in told(capsys, url, wav, "--hotwords", tmp_path / "words")
 

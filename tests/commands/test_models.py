@@ -108,7 +108,9 @@ def test_a_folder_stands_for_the_model_in_it(
 ) -> None:
     folder = Path("exp").absolute()
     folder.mkdir()
-    with pytest.raises(ModelFileError, match=r"^no model file .*exp: no .safetensors lies in"):
+    with pytest.raises(
+        ModelFileError, match=r"^no model file .*exp: that folder has no .safetensors"
+    ):
         model_path(folder)
     only = save_tiny(folder / "only.safetensors")
     assert model_path("exp").absolute() == only
@@ -125,7 +127,7 @@ def test_a_folder_stands_for_the_model_in_it(
     ("name", "message"),
     [
         ("m.onnx", "--backend this file"),
-        ("m.ts", "the .safetensors that it was made of"),
+        ("m.ts", "the .safetensors that it was made from"),
         ("exp/latest.pt", "the .safetensors that training writes"),
     ],
 )

@@ -98,12 +98,12 @@ def test_nbest(model: str, wavs: list[str], capsys: pytest.CaptureFixture[str]) 
         assert line["nbest"][0]["text"] == line["text"]
         assert line["nbest"][0].keys() == {"text", "score", "probability"}
     for options, message in (
-        ([*beam, "--nbest", "3"], "--nbest needs --format jsonl, not txt"),
+        ([*beam, "--nbest", "3"], "--nbest needs --format jsonl, got txt"),
         (
             [*beam, "--nbest", "-1", "--format", "jsonl"],
             "--nbest: must be a whole number from 0 to 100000, got '-1'",
         ),
-        (["--model", model, "--nbest", "3", "--format", "jsonl"], "--search prefix_beam does"),
+        (["--model", model, "--nbest", "3", "--format", "jsonl"], "needs --search prefix_beam"),
     ):
         assert decode.main([*options, *wavs]) == 2
         assert message in capsys.readouterr().err
@@ -173,7 +173,7 @@ def test_align_a_manifest(
     assert messages["long"] == (
         "the text is too long for the audio: its 200 tokens do not fit into 50 frames"
     )
-    assert messages["none"] == messages["empty"] == "there is no text to align"
+    assert messages["none"] == messages["empty"] == "the text to align is missing or empty"
 
 
 def test_align_a_text_file(
@@ -193,9 +193,9 @@ def test_align_a_text_file(
     assert align.main(["--model", model, wavs[0], "--text-file", str(path)]) == 2
     assert "is not text in UTF-8" in capsys.readouterr().err
     assert align.main(["--model", model, "--text", "ab"]) == 2
-    assert "name an audio file for --text" in capsys.readouterr().err
+    assert "--text and --text-file need an audio file" in capsys.readouterr().err
     assert align.main(["--model", model, wavs[0], "--text", ""]) == 1
-    assert "there is no text to align" in capsys.readouterr().err
+    assert "the text to align is missing or empty" in capsys.readouterr().err
 
 
 def test_an_alignment_is_what_one_call_gives(model: str, wavs: list[str]) -> None:

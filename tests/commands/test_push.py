@@ -143,8 +143,8 @@ def test_private(remote: hub_server.Hub, capsys: pytest.CaptureFixture[str]) -> 
     ("arguments", "message"),
     [
         (["m.safetensors", "me/tiny"], "does not state its licence: add --licence, such as"),
-        (["m.safetensors", "tiny", "--licence", "mit"], "a model of the hub is hf://owner/name"),
-        (["m.safetensors", "../tiny", "--licence", "mit"], "a model of the hub is hf://owner/name"),
+        (["m.safetensors", "tiny", "--licence", "mit"], "a model on the hub must be hf://owner/name"),
+        (["m.safetensors", "../tiny", "--licence", "mit"], "a model on the hub must be hf://owner/name"),
         (["none", "me/tiny", "--licence", "mit"], "no model file none"),
         (["m.safetensors", "me/tiny", "--licence", "a\nb"], "must be one printable line"),
         (["m.safetensors", "me/tiny", "--licence", "mit", "--language", "English"],

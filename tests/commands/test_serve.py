@@ -62,7 +62,7 @@ REFUSED = [
     (["--host", "0.0.0.0"], "--insecure"),
     (["--host", "example.org"], "--token-file"),
     (["--token-file", "/nowhere"], "/nowhere"),
-    (["--token", "a", "--token-file", "b"], "only one"),
+    (["--token", "a", "--token-file", "b"], "exclude each other"),
     (["--token", ""], "empty"),
     (["--chunk-ms", "full", "--second-pass", "off"], "full context"),
     (["--port", "70000"], "--port"),

@@ -264,7 +264,7 @@ def test_an_export_found_beside_the_model_is_what_was_asked_for(
     context = {"chunk_size": CHUNK, "left_context": LEFT}
     for source in ("onnx", "onnx-int8"):
         swapped(beside(exports, source), beside(moved, "onnx"), precision="int8", digest=None)
-        with pytest.raises(UserError, match="is of 'int8', not of float32: export it anew"):
+        with pytest.raises(UserError, match="has precision 'int8', not float32: export it again"):
             load(model, backend="onnx", **context)  # type: ignore[arg-type]
         assert load(model, **context).backend.kind == "eager"  # type: ignore[arg-type]
         assert "running eagerly: " in caplog.text
@@ -298,14 +298,16 @@ def test_int8_of_a_trained_model_is_told_from_exchanged_labels(
     first, second = (file.tokenizer.encode(word)[0] for word in ("go", "a"))
     for parameter in (other.head.weight, other.head.bias):
         parameter.data[[first, second]] = parameter.data[[second, first]]
-    with pytest.raises(UserError, match="of what a label's log-probability varies by, over 50%"):
+    with pytest.raises(UserError, match="of a label's standard deviation, over 50%"):
         check(eager(other, Context(CHUNK, LEFT))._replace(kind="onnx-int8"), file, plain)
 
 
 @pytest.mark.parametrize("kind", ["onnx", "onnx-int8"])
 def test_a_changed_export_is_refused(exports: Exports, tmp_path: Path, kind: str) -> None:
     path = swapped(beside(exports, kind), tmp_path / "swapped.onnx")
-    with pytest.raises(UserError, match="was changed since asrkit export wrote it: export it anew"):
+    with pytest.raises(
+        UserError, match="was changed after asrkit export wrote it: export it again"
+    ):
         recognizer_of(exports.file(), Context(CHUNK, LEFT), backend=path)
 
 
@@ -326,7 +328,7 @@ def test_an_export_of_before_digests_loads(exports: Exports, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("state", "problem"),
     [(["batch", 1, 4, 1 << 40, 6], "more than"), (["batch", 1, 4, "m", 6], "no fixed shape"),
-     (["batch", 1, 4, LEFT + 1, 6], "not a file that asrkit export wrote|keeps another state")],
+     (["batch", 1, 4, LEFT + 1, 6], "not a file that asrkit export wrote|has another state")],
 )  # fmt: skip
 def test_a_state_of_another_size(
     exports: Exports, tmp_path: Path, state: list, problem: str
@@ -436,7 +438,7 @@ def test_int8_that_recognises_worse_is_not_written(
     assert "too short for a frame" in capsys.readouterr().err
     assert not output.exists()
     assert export(arguments) == 2  # the model's dev set is not here
-    assert "int8 has to be tried on a --manifest" in capsys.readouterr().err
+    assert "int8 needs a --manifest" in capsys.readouterr().err
 
 
 def copy(exports: Exports, path: Path) -> None:
@@ -451,7 +453,7 @@ def copy(exports: Exports, path: Path) -> None:
         ({"backend": "onxx"}, "must be one of eager, .* did you mean 'onnx'"),
         ({"backend": "onnx", "chunk_size": 4}, "no export of this model for chunks of 160 ms"),
         ({"backend": "onnx-int8", "chunk_size": "full"}, "for full context lies beside it"),
-        ({"backend": "compiled", "chunk_size": "full"}, "in full context there are eager, onnx"),
+        ({"backend": "compiled", "chunk_size": "full"}, "has no full context: choose one of eager"),
         ({"backend": Path("missing.onnx")}, "missing.onnx is not a file that asrkit export wrote"),
     ],
 )
@@ -489,7 +491,7 @@ def test_commands_leave_torch_one_thread_beside_onnx(
 
 def test_ready_models_are_not_written_beside(capsys: pytest.CaptureFixture[str]) -> None:
     assert export(["--model", "small-en-alnum", "--format", "onnx"]) == 2
-    assert "say with --output where to write" in capsys.readouterr().err
+    assert "name the output with --output" in capsys.readouterr().err
 
 
 def test_a_file_that_is_no_export(exports: Exports, tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def test_those_that_are_refused(kind: str, tmp_path: Path) -> None:
     ("arguments", "told"),
     [
         (["--format", "torchscript"], "in full context, --format onnx and onnx-int8"),
-        (["--format", "onnx", "--what", "model"], "with --what ctc alone"),
+        (["--format", "onnx", "--what", "model"], "need --what ctc"),
     ],
 )
 def test_mistakes(

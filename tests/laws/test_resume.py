@@ -150,4 +150,4 @@ def test_a_training_is_not_written_over(corpus: Path, tmp_path: Path, capsys) ->
     config = write_config(tmp_path / "config.yaml", corpus, tmp_path / "out", epochs=1)
     assert main(["--config", str(config)]) == 0
     assert main(["--config", str(config)]) == 2
-    assert "already holds a training; --resume continues it" in capsys.readouterr().err
+    assert "already has a training; --resume continues it" in capsys.readouterr().err

@@ -78,7 +78,7 @@ def test_load_refuses_values_that_do_not_fit_by_name(
 
 @pytest.mark.parametrize("model", [None, 5, b"small-en-alnum", {}])
 def test_load_refuses_what_is_not_a_path(model: Any) -> None:
-    with pytest.raises(asrkit.UserError, match=r"a model is a path or the name .*, got "):
+    with pytest.raises(asrkit.UserError, match=r"a model must be a path or .*, got "):
         asrkit.load(model)
 
 

@@ -96,7 +96,7 @@ def test_hotwords_that_cannot_be_used_are_refused_by_name(
     recognizer: asrkit.Recognizer, model: Path, tmp_path: Path
 ) -> None:
     for hotwords, message in (
-        (["ab", " "], "hotword ' ': there is no word in it"),
+        (["ab", " "], "hotword ' ': it has no word"),
         ({"ab": 99}, "hotword 'ab': the weight must be between 0 and 20, got 99"),
         ("ab", "hotwords must be a list of phrases, or a dict with weights, got 'ab'"),
     ):

@@ -72,7 +72,7 @@ def test_a_forked_process_recognises_after_its_parent_did(model: Path, tmp_path:
 def test_onnx_runtime_fails_at_once_in_a_forked_process() -> None:
     step = OnnxStep.__new__(OnnxStep)
     step.threads, step.process = 2, os.getpid() + 1
-    with pytest.raises(UserError, match=r"not in this forked process: call asrkit\.load here"):
+    with pytest.raises(UserError, match=r"do not survive a fork: call asrkit\.load in this"):
         step.run({})
     step.threads = 1
     with pytest.raises(AttributeError):  # control: it asks the session, which is not there

@@ -243,7 +243,7 @@ def test_a_key_of_another_server(
 
 
 REFUSED = [
-    (["--state-dir", "a", "--redis", "redis://x"], "only one"),
+    (["--state-dir", "a", "--redis", "redis://x"], "exclude each other"),
     (["--redis", "redis://127.0.0.1:1/0"], "--state-key-file"),
     (["--redis", "redis://127.0.0.1:1/0", "--state-key-file", "/dev/null"], "does not answer"),
     (["--state-dir", "STATE", "--state-key-file", "/dev/null"], "16 to 4096"),

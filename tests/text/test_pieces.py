@@ -54,7 +54,7 @@ def test_an_ideograph_is_a_label(splitter: SentencePieceTokenizer) -> None:
         (b'{"pieces": ["a"], "sentencepiece": 3}', "not the labels and the sentencepiece model"),
         (b'{"pieces": ["a"], "sentencepiece": "eA"}', "not the labels and the sentencepiece model"),
         (b'{"pieces": ["a"], "sentencepiece": "eA=="}', "not a sentencepiece model"),
-        (b'{"pieces": [3], "sentencepiece": "eA=="}', "labels are a list of strings"),
+        (b'{"pieces": [3], "sentencepiece": "eA=="}', "labels must be a list of strings"),
         (b"\xff", "not the labels and the sentencepiece model"),
     ],
 )
@@ -71,5 +71,5 @@ def test_labels_are_distinct_and_visible(splitter: SentencePieceTokenizer) -> No
 
 
 def test_none_is_trained() -> None:
-    with pytest.raises(TextError, match="pieces is that of imported models: train unigram or bpe"):
+    with pytest.raises(TextError, match="pieces is for imported models: train unigram or bpe"):
         train_tokenizer(PIECES, TEXTS)

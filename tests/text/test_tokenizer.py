@@ -77,7 +77,7 @@ def test_what_sentencepiece_cannot_hold() -> None:
     with pytest.raises(TextError, match=r"cannot be encoded: 'sev\\udc00'"):
         tokenizer.encode("sev\udc00")
     damaged = tokenizer.to_bytes().replace("Ü".encode(), b"\xff\xff")
-    with pytest.raises(TextError, match="a piece of the sentencepiece model is no text"):
+    with pytest.raises(TextError, match="a piece of the sentencepiece model is not text"):
         SentencePieceTokenizer.from_bytes(damaged)
 
 

@@ -85,7 +85,7 @@ def test_leave_to_change_what_is_not_resumed(
 ) -> None:
     config = write_config(tmp_path / "c.yaml", corpus, tmp_path / "out")
     assert main(["--config", str(config), "--change-schedule"]) == 2
-    assert "--change-schedule goes with --resume" in capsys.readouterr().err
+    assert "--change-schedule needs --resume" in capsys.readouterr().err
 
 
 def found_of(config: Any, ranks: int = 1, epoch: int = 0, **more: Any) -> Checkpoint:
