@@ -38,7 +38,7 @@ from asrkit.serve.uploads import Decoders
 
 logger = logging.getLogger(__name__)
 
-SWEEP_S = 20.0
+SWEEP_S = 10.0
 NOT_OFFERED = {  # OpenAI's other address for audio
     "/v1/audio/translations": "translation is not offered: /v1/audio/transcriptions has the text in"
     " the language that is spoken"

@@ -18,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from asrkit.serve import fair
-from asrkit.serve.places import Network, is_shared
+from asrkit.serve.places import Network, client_of, is_shared
 from asrkit.serve.server import Limits, Server
 
 SMALLEST, FIRST, LARGEST = 512, 4096, 1 << 16  # bytes that are parsed at a time
@@ -111,7 +111,8 @@ class Wire:
         self.transport, self.gate = transport, gate
         peer = transport.get_extra_info("peername")
         self.address = str(peer[0]) if isinstance(peer, tuple) and peer else ""
-        self.share = fair.Share(gate.shares, self.is_working)
+        client = "" if is_shared(self.address, gate.proxies) else client_of(self.address)
+        self.share = fair.Share(gate.shares, self.is_working, client)
         self.owner: Paced  # the protocol
         self.closing = False
         self.paused = False  # by uvicorn: what was parsed is not followed yet

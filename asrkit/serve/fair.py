@@ -15,6 +15,8 @@ T = TypeVar("T")
 
 ALL = 0.3  # of a core, for all connections together that use much
 FIRST_S, MOST_S = 0.05, 0.2  # credit of a new connection, and the most that is saved up
+FIRST_RATE = 0.05  # seconds of credit a second for all new connections of a client
+MOST_CLIENTS = 10_000  # whose new connections are counted
 PRUNE_S = 0.1  # between two looks at who still uses much
 
 
@@ -29,6 +31,7 @@ class Shares:
         self.clock = clock
         self._busy: set[Share] = set()
         self._pruned = 0.0
+        self._firsts: dict[str, tuple[float, float]] = {}  # credit left to a client, when
 
     def rate(self, now: float) -> float:
         """Seconds of credit a second for one connection."""
@@ -37,6 +40,17 @@ class Shares:
             most = ALL / max(1, len(self._busy))
             self._busy = {share for share in self._busy if share.credit_at(now, most) < MOST_S / 2}
         return ALL / max(1, len(self._busy))
+
+    def first(self, client: str) -> float:
+        """Return the credit of a client's new connection: what its other new ones have left."""
+        now = self.clock()
+        left, at = self._firsts.pop(client, (MOST_S, now))
+        left = min(MOST_S, left + (now - at) * FIRST_RATE)
+        credit = min(FIRST_S, left)
+        self._firsts[client] = left - credit, now
+        if len(self._firsts) > MOST_CLIENTS:
+            del self._firsts[next(iter(self._firsts))]
+        return credit
 
     def note(self, share: "Share", credit: float) -> None:
         """Note who uses much."""
@@ -54,13 +68,18 @@ class Share:
     Args:
         shares: of all connections.
         working: is told when the connection's call begins, and when it ends.
+        client: whose connection it is; "" where many clients have one address.
     """
 
     def __init__(
-        self, shares: Shares, working: Callable[[bool], None] = lambda working: None
+        self,
+        shares: Shares,
+        working: Callable[[bool], None] = lambda working: None,
+        client: str = "",
     ) -> None:
         self.working = working
-        self._shares, self._credit, self._at = shares, FIRST_S, shares.clock()
+        self._shares, self._at = shares, shares.clock()
+        self._credit = shares.first(client) if client else FIRST_S
         self.address: str | None = None  # of the client, once it is known
 
     def credit_at(self, now: float, rate: float) -> float:

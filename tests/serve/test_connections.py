@@ -368,6 +368,28 @@ def test_shares_are_fair_between_those_that_use_much() -> None:
     assert shares.rate(now[0]) == fair.ALL
 
 
+def test_a_client_that_connects_again_and_again_gets_no_new_credit_each_time() -> None:
+    now = [0.0]
+    shares = fair.Shares(lambda: now[0])
+
+    def used(client: str) -> float:
+        """Seconds that 200 connections, ten a second, use before they have to wait."""
+        total = 0.0
+        for _ in range(200):
+            now[0] += 0.1
+            share = fair.Share(shares, client=client)
+            while not share.wait():
+                share.spend(0.002)
+                total += 0.002
+            share.leave()
+        return total
+
+    assert used("192.0.2.1") < 2.0 + 200 * 0.002
+    assert (
+        used("") > 8.0
+    )  # control: where many clients have one address, each connection has its own
+
+
 def test_the_steps_of_a_coroutine_are_charged_and_its_exceptions_pass() -> None:
     async def work(error: bool) -> int:
         for _ in range(3):
