@@ -184,8 +184,9 @@ def test_a_plain_manifest_needs_no_training_packages(
     done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[1].startswith("160 ms")
+    trains = program.replace("asrkit.evaluate import", "asrkit.commands.train import train as")
     control = subprocess.run(
-        [sys.executable, "-c", program.replace("asrkit.evaluate", "asrkit.train")],
+        [sys.executable, "-c", trains],
         env=environment | {"PYTHONPATH": str(PROJECT)}, cwd=folder, capture_output=True, text=True,
     )  # fmt: skip
     assert "lhotse" in control.stderr
