@@ -1,6 +1,6 @@
-"""How right and how late recognisers are: one way to score whatever can recognise.
+"""Scores of recognisers: error rates and delays.
 
-`recognize` makes outcomes of utterances and recognisers, `scores` makes scores of outcomes.
+`recognize` turns utterances and recognisers into outcomes, `scores` turns outcomes into scores.
 """
 
 from asrkit.evaluation.outcomes import Outcome, ReferenceRecording, recognize

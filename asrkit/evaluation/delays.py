@@ -1,4 +1,4 @@
-"""How late a search writes its tokens."""
+"""Delays of tokens: the time from a token's end until the search writes it."""
 
 from typing import NamedTuple
 
@@ -10,17 +10,17 @@ from asrkit.search import Hypothesis
 
 
 class Delay(NamedTuple):
-    """How late tokens are written, in milliseconds after their end by forced alignment.
+    """Delays of tokens, in milliseconds after their end by forced alignment.
 
-    A token is taken for written when the chunk of its first frame is complete, though a search that
-    weighs several texts may write it later; the time to compute it is not counted. Only tokens that
-    agree with the reference have a delay.
+    A token counts as written when the chunk of its first frame is complete. A search with several
+    hypotheses may write it later, and computing time is not counted. Only tokens that agree with
+    the reference have a delay.
     """
 
     mean: float
     median: float
     p90: float
-    last: float | None  # mean of the last tokens of their utterances, if any was right
+    last: float | None  # mean over the last tokens of utterances; None if all were wrong
 
 
 def delays(
@@ -29,13 +29,13 @@ def delays(
     context: Context,
     num_frames: int,
 ) -> tuple[list[int], list[int]]:
-    """Delays of one utterance's tokens in frames, and of its last token (or of none).
+    """Return the delays in frames of an utterance's tokens, and of its last token if correct.
 
     Args:
-        reference: its tokens by forced alignment.
-        hypothesis: of the search, in this context.
-        context: C and R: a chunk waits for the R frames after it.
-        num_frames: E, of the utterance: its end completes the last chunk.
+        reference: tokens of the reference by forced alignment.
+        hypothesis: result of the search in this context.
+        context: C and R; a chunk waits for the R frames after it.
+        num_frames: number of the utterance's frames E; its end completes the last chunk.
     """
     late = {}
     for i, j in agreeing(reference.tokens, hypothesis.tokens):
@@ -48,7 +48,7 @@ def delays(
 
 
 def summarize(tokens: list[int], last: list[int], frame_ms: int) -> Delay | None:
-    """The delays of a corpus in frames, as `delays` gives them; None where there are none."""
+    """Summarise the delays of a corpus, in frames as from `delays`; None without delays."""
     if not tokens:
         return None
     median, p90 = (float(frames) * frame_ms for frames in np.percentile(tokens, [50, 90]))

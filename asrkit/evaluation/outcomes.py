@@ -1,4 +1,4 @@
-"""What recognisers make of recordings whose text is known."""
+"""Outcomes: results of recognisers for recordings with a reference."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -18,16 +18,16 @@ from asrkit.search import NOTHING, Hypothesis
 from asrkit.search.forced_alignment import AlignmentError
 from asrkit.text import TextError
 
-PIECES_SECONDS = 60.0  # what is longer is recognised alone and in pieces, which bounds memory
-MOST_ALIGNED_SECONDS = 300.0  # full context takes memory by the square of the length
+PIECES_SECONDS = 60.0  # longer recordings are recognised alone and in pieces, to limit memory
+MOST_ALIGNED_SECONDS = 300.0  # the memory of full context grows with the square of the length
 
 
 class ReferenceRecording(NamedTuple):
-    """A recording whose text is known."""
+    """A recording with its reference text."""
 
     id: str
     samples: np.ndarray  # (n,) float32 at 16 kHz
-    reference: str  # normalised, as the model's texts are
+    reference: str  # normalised like the model's texts
 
     @property
     def seconds(self) -> float:
@@ -42,26 +42,26 @@ class ReferenceLoss(NamedTuple):
 
 
 class Alignment(NamedTuple):
-    """Where a reference lies in its recording, by forced alignment in full context."""
+    """The times of a reference in its recording, by forced alignment in full context."""
 
     tokens: Hypothesis
-    words: tuple[Word, ...]  # of the reference as the recogniser writes it
+    words: tuple[Word, ...]  # words of the reference as the recogniser writes them
 
 
 class Outcome(NamedTuple):
-    """What one recogniser makes of one utterance.
+    """The outcome of one recogniser for one utterance.
 
     Fields:
-        id: of the utterance.
-        seconds: its duration.
-        reference: its text, rewritten by the recogniser's postprocess.
-        result: of the recogniser.
-        frame_ms: milliseconds of an encoder frame, which hypothesis, alignment and delays count.
-        hypothesis: the tokens of the result.
-        loss: of the network; None if the reference cannot be written or aligned.
-        alignment: of the reference; None if it is not wanted, or there is none.
-        delays: of `delays.delays`; None without an alignment, and of a second pass, whose text
-            comes when a segment has ended.
+        id: id of the utterance.
+        seconds: duration of the utterance.
+        reference: text of the utterance, rewritten by the recogniser's postprocess.
+        result: result of the recogniser.
+        frame_ms: milliseconds of an encoder frame, the unit of hypothesis, alignment and delays.
+        hypothesis: tokens of the result.
+        loss: loss of the network; None if the reference cannot be written or aligned.
+        alignment: alignment of the reference; None if not requested or impossible.
+        delays: result of `delays.delays`; None without an alignment, and for a second pass, whose
+            text is written at the end of a segment.
     """
 
     id: str
@@ -80,7 +80,7 @@ class Outcome(NamedTuple):
 
     @property
     def errors(self) -> ErrorRate:
-        """Of words."""
+        """The word errors."""
         return wer([self.reference], [self.text])
 
 
@@ -89,13 +89,13 @@ def recognize(
     recognizers: Mapping[str, Recognizer],
     aligner: Recognizer | None = None,
 ) -> Iterator[dict[str, Outcome]]:
-    """What each recogniser makes of each utterance, by the recognisers' names.
+    """Yield the outcomes of each utterance, by the recognisers' names.
 
     Args:
-        batches: utterances that share the steps of the network, as far as they can.
-        recognizers: of one model, by name.
-        aligner: in full context on the eager network, without endpoints: aligns the references.
-            None for no alignments and no delays.
+        batches: utterances, which share steps of the network if possible.
+        recognizers: recognisers of one model, by name.
+        aligner: recogniser in full context on the eager network, without endpoints, which aligns
+            the references. None for no alignments and no delays.
 
     Raises:
         UserError: for a postprocess that fails.
@@ -117,7 +117,7 @@ def recognize(
 def traced(
     recognizer: Recognizer, utterances: Sequence[ReferenceRecording]
 ) -> list[tuple[Result, Trace]]:
-    """The result of each utterance, with what the search read and found."""
+    """Return the result of each utterance, with the trace of its search."""
     traces = [Trace(recognizer.final_search) for _ in utterances]
     tracing = [recognizer.with_final_search(trace) for trace in traces]
     samples = [utterance.samples for utterance in utterances]
@@ -136,7 +136,7 @@ def outcome_of(
     recognizer: Recognizer, utterance: ReferenceRecording, result: Result, trace: Trace,
     alignment: Alignment | None = None,
 ) -> Outcome:  # fmt: skip
-    """What a result is worth beside its reference."""
+    """Score a result against its reference."""
     hypothesis, frames = trace.hypothesis, trace.frames
     late = None
     if alignment is not None and recognizer.decoding.second is None:
@@ -153,15 +153,15 @@ def outcome_of(
 def aligned(
     aligner: Recognizer, utterance: ReferenceRecording, frames: Tensor | None = None
 ) -> Alignment | None:
-    """Where the reference lies in its recording.
+    """Align the reference with its recording.
 
-    None if the tokenizer cannot write it, the audio cannot hold it or is too long for full context,
-    or the head's frames cannot be aligned.
+    The result is None if the tokenizer cannot write the reference, the audio is too short for it or
+    too long for full context, or the head's frames cannot be aligned.
 
     Args:
-        aligner: in full context, without endpoints.
-        utterance: with its reference.
-        frames: of the head, (E, V) in full context, if they are known.
+        aligner: recogniser in full context, without endpoints.
+        utterance: recording with its reference.
+        frames: the head's frames (E, V) in full context, if they are known.
     """
     if frames is None:
         if utterance.seconds > MOST_ALIGNED_SECONDS:

@@ -1,4 +1,4 @@
-"""Which words a recogniser gets wrong, by where they lie in its chunks and in their utterance."""
+"""Word errors by the place of the words in their chunk and in their utterance."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -22,14 +22,14 @@ PLACES = (
 
 
 class PlaceErrors(NamedTuple):
-    """The words of a corpus at one place, and the errors there of the recognisers compared.
+    """The words of a corpus at one place, and the errors of the compared recognisers.
 
     Fields:
-        name: of the place.
-        words: of the references.
-        errors: of the recogniser in chunks: words substituted or deleted, and words inserted
-            before them (after the last word: counted with it).
-        errors_full: of the recogniser in full context, at the same words.
+        name: name of the place.
+        words: number of reference words.
+        errors: errors of the recogniser in chunks: words substituted or deleted, and words
+            inserted before them. Words inserted at the end count with the last word.
+        errors_full: errors of the recogniser in full context, at the same words.
     """
 
     name: str
@@ -41,23 +41,23 @@ class PlaceErrors(NamedTuple):
 def places(
     outcomes: Iterable[Mapping[str, Outcome]], name: str, full: str, chunk_size: int
 ) -> list[PlaceErrors]:
-    """Errors by place: where in its chunk a word ends, whether a boundary parts it, and whether it
-    is the first or the last of its utterance.
+    """Count errors by place: the end of the word in its chunk, a chunk boundary inside the word,
+    and the position of the word in its utterance.
 
-    Words lie where forced alignment of the reference in full context puts them. Utterances without
-    an alignment, or whose postprocess changed the number of words, are left out.
+    The times of words are those of forced alignment in full context. Utterances without an
+    alignment, or with a number of words changed by postprocessing, are skipped.
 
     Args:
-        outcomes: of each utterance, by the recognisers' names, with alignments.
-        name: of the recogniser in chunks.
-        full: of the one in full context.
-        chunk_size: C of the former, in encoder frames.
+        outcomes: outcomes of each utterance, by the recognisers' names, with alignments.
+        name: name of the recogniser in chunks.
+        full: name of the recogniser in full context.
+        chunk_size: chunk size C of the recogniser in chunks, in encoder frames.
 
     Raises:
-        ValueError: if C is that of full context, which has no places.
+        ValueError: for full context, which has no chunks.
     """
     if chunk_size >= FULL_CONTEXT:
-        raise ValueError("full context has no chunks to have a place in")
+        raise ValueError("chunk_size must not be full context, which has no chunks")
     words: Counter[str] = Counter()
     wrong: Counter[str] = Counter()
     wrong_full: Counter[str] = Counter()
@@ -93,14 +93,14 @@ def errors_by_word(outcome: Outcome) -> list[int]:
 
 
 def places_of(begin: int, last: int, number: int, count: int, chunk_size: int) -> list[str]:
-    """The places of a word.
+    """Return the places of a word.
 
     Args:
-        begin: its first frame.
-        last: its last frame, the same or later.
-        number: of the word in its utterance, from 0.
-        count: of the utterance's words.
-        chunk_size: C.
+        begin: first frame of the word.
+        last: last frame of the word.
+        number: number of the word in its utterance, from 0.
+        count: number of the utterance's words.
+        chunk_size: chunk size C.
     """
     last = max(begin, last)
     quarter = 4 * (last % chunk_size) // chunk_size
@@ -110,7 +110,7 @@ def places_of(begin: int, last: int, number: int, count: int, chunk_size: int) -
 
 
 def places_table(name: str, found: list[PlaceErrors]) -> str:
-    """A line for each place of the recogniser of this name."""
+    """Format a line for each place of the recogniser `name`."""
     width = max(map(len, PLACES))
     lines = [f"{f'words, in chunks of {name}':<{width}}   words  errors           in full context"]
     for place in found:
@@ -120,6 +120,6 @@ def places_table(name: str, found: list[PlaceErrors]) -> str:
 
 
 def share(errors: int, words: int) -> str:
-    """Errors, and their share of the words in percent."""
+    """Format errors, and their share of the words in percent."""
     percent = f"{100 * errors / words:.1f} %" if words else "–"
     return f"{errors:>7} {percent:>8}"

@@ -1,4 +1,4 @@
-"""A search that keeps what it read and what it found."""
+"""A search that records its input and its results."""
 
 from typing import Any
 
@@ -9,23 +9,23 @@ from asrkit.search import NOTHING, Hypothesis, Ranked, Search
 
 
 class Trace:
-    """A search for one recording, which keeps the head's frames and the hypotheses.
+    """A search for one recording that records the head's frames and the hypotheses.
 
-    A transcript starts a search anew in each segment; here the segments are put together again.
+    A transcript restarts the search in each segment. A trace joins the segments again.
 
     Args:
-        search: whose answers these are.
+        search: search that is traced.
     """
 
     def __init__(self, search: Search) -> None:
         self.search = search
-        self._parts: list[Tensor] = []  # each (e, V)
-        self._count = 0  # frames in them
-        self._segments: list[tuple[int, Hypothesis]] = []  # with the frames before each
+        self._parts: list[Tensor] = []  # (e, V) each
+        self._count = 0  # frames in `_parts`
+        self._segments: list[tuple[int, Hypothesis]] = []  # number of frames before, hypothesis
 
     @property
     def frames(self) -> Tensor:
-        """(E, V), of the whole recording."""
+        """The frames (E, V) of the whole recording."""
         return torch.cat(self._parts) if self._parts else torch.zeros(0, 0)
 
     @property

@@ -1,4 +1,4 @@
-"""How well recognisers did on a corpus."""
+"""Scores of recognisers on a corpus."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -12,15 +12,15 @@ from asrkit.runtime.words import whole
 
 
 class Score(NamedTuple):
-    """How well a recogniser did on a corpus.
+    """The score of a recogniser on a corpus.
 
     Fields:
         words: errors in words.
-        characters: errors in characters; what counts where a language writes no spaces.
+        characters: errors in characters, the measure for languages without spaces.
         each: errors in words of every utterance, by id.
-        accuracy: of the words' confidences and times.
-        delay: of tokens, against the forced alignment; None if none was measured.
-        loss: the head's, nats a token; None where no reference can be written and aligned.
+        accuracy: accuracy of the words' confidences and times.
+        delay: delay of tokens against forced alignment; None if it was not measured.
+        loss: the head's loss in nats per token; None if no reference can be written and aligned.
     """
 
     words: ErrorRate
@@ -32,7 +32,7 @@ class Score(NamedTuple):
 
     @property
     def interval(self) -> Interval | None:
-        """95 % of the word error rate in percent; None for references without a word."""
+        """The 95 % interval of the word error rate in percent; None without reference words."""
         return bootstrap(list(self.each.values()))
 
     def __str__(self) -> str:
@@ -46,22 +46,22 @@ class Score(NamedTuple):
 
 
 def scores(outcomes: Iterable[Mapping[str, Outcome]]) -> dict[str, Score]:
-    """The score of each recogniser, by its name.
+    """Return the score of each recogniser, by name.
 
     Args:
-        outcomes: of each utterance, as `recognize` gives them.
+        outcomes: outcomes of each utterance, from `recognize`.
 
     Raises:
-        UserError: if there is no utterance.
+        UserError: if `outcomes` is empty.
     """
     outcomes = list(outcomes)
     if not outcomes:
-        raise UserError("there is no utterance to score: none has a text and could be read")
+        raise UserError("the manifest has no recording to score: check texts and audio files")
     return {name: score_of([each[name] for each in outcomes]) for name in outcomes[0]}
 
 
 def score_of(outcomes: Sequence[Outcome]) -> Score:
-    """How well one recogniser did."""
+    """Return the score of one recogniser."""
     references = [outcome.reference for outcome in outcomes]
     texts = [outcome.text for outcome in outcomes]
     late = [outcome.delays for outcome in outcomes if outcome.delays is not None]
@@ -86,7 +86,7 @@ def score_of(outcomes: Sequence[Outcome]) -> Score:
 
 
 def rates(found: Mapping[str, Score]) -> dict[str, dict[str, float]]:
-    """WER and CER in percent, by the recognisers' names; nothing for references without a word."""
+    """Return WER and CER in percent, by the recognisers' names; empty without reference words."""
     each = {
         "wer": {name: score.words.rate for name, score in found.items()},
         "cer": {name: score.characters.rate for name, score in found.items()},
@@ -98,5 +98,5 @@ def rates(found: Mapping[str, Score]) -> dict[str, dict[str, float]]:
 
 
 def losses_of(found: Mapping[str, Score]) -> dict[str, float]:
-    """The head's loss a token, by the recognisers' names."""
+    """Return the head's loss per token, by the recognisers' names."""
     return {name: score.loss for name, score in found.items() if score.loss is not None}

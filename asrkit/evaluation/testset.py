@@ -1,4 +1,4 @@
-"""Recordings with their texts, to score: what evaluate, tune, report and export read."""
+"""Reader of recordings with texts for evaluate, tune, report and export."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -10,14 +10,14 @@ from asrkit.evaluation import ReferenceRecording
 
 
 def read_scored(path: str, left_out: list[LeftOut]) -> Iterator[Labelled]:
-    """Yield the recordings of a manifest of any kind, whose results go by their ids.
+    """Yield the recordings of a manifest of any kind, after checking that ids are unique.
 
     Args:
         path: manifest.
-        left_out: utterances that cannot be used are appended to it.
+        left_out: list to which unusable utterances are appended.
 
     Raises:
-        ManifestError: if it is missing or not a manifest, or an id occurs twice.
+        ManifestError: if the path is missing or not a manifest, or an id occurs twice.
     """
     ids: set[str] = set()
     for each in read_labelled(path, left_out):
@@ -32,9 +32,10 @@ def utterances(
     normalize: Callable[[str], str],
     left_out: list[LeftOut],
 ) -> Iterator[ReferenceRecording]:
-    """The recordings that can be scored, read one after another; the others go to `left_out`.
+    """Read the recordings that can be scored, one at a time; append the others to `left_out`.
 
-    With an empty text, whatever is recognised is wrong; without a text, nothing can be.
+    A recording with an empty text is scored: every recognised word is an error. A recording without
+    a text is not scored.
     """
     for each in recordings:
         try:
@@ -48,7 +49,7 @@ def utterances(
 def batches_of(
     utterances: Iterable[ReferenceRecording], batch_seconds: float
 ) -> Iterator[list[ReferenceRecording]]:
-    """Utterances of similar length together, eight batches read ahead; long ones alone."""
+    """Yield batches of similar length, from eight batches read ahead; long utterances are alone."""
 
     def seconds(utterance: ReferenceRecording) -> float:
         return utterance.seconds
@@ -71,6 +72,6 @@ def read_batches(
     batch_seconds: float,
     left_out: list[LeftOut],
 ) -> Iterator[list[ReferenceRecording]]:
-    """What of a manifest can be scored, in batches; the rest goes to `left_out` on the way."""
+    """Yield a manifest's recordings that can be scored, in batches; append others to `left_out`."""
     found = utterances(read_scored(manifest, left_out), normalize, left_out)
     return batches_of(found, batch_seconds)

@@ -1,4 +1,4 @@
-"""Alignments of words, and word and character error rates of a corpus, through jiwer."""
+"""Alignments of words, and word and character error rates of a corpus, with jiwer."""
 
 import itertools
 from collections.abc import Sequence
@@ -8,12 +8,12 @@ import numpy as np
 
 
 def percentage(errors: int, reference_units: int) -> float | None:
-    """Errors in percent of the reference's units; None for references without a unit."""
+    """Return errors in percent of the reference's units; None without reference units."""
     return 100.0 * errors / reference_units if reference_units else None
 
 
 def rate_shown(rate: float | None) -> str:
-    """A rate in percent as every table and log prints it."""
+    """Format a rate in percent for tables and logs."""
     return "no words" if rate is None else f"{rate:.2f} %"
 
 
@@ -31,12 +31,12 @@ class ErrorRate(NamedTuple):
 
     @property
     def rate(self) -> float | None:
-        """In percent; None for references without a unit, which have no rate."""
+        """The error rate in percent; None without reference units."""
         return percentage(self.errors, self.reference_units)
 
     @property
     def percent(self) -> str:
-        """The rate as text, short enough for the cell of a table."""
+        """The rate as short text for tables."""
         return rate_shown(self.rate)
 
     def __str__(self) -> str:
@@ -49,14 +49,14 @@ class ErrorRate(NamedTuple):
 
 
 def wer(references: Sequence[str], hypotheses: Sequence[str]) -> ErrorRate:
-    """Word error rate of hypotheses against references, pair by pair."""
+    """Return the word error rate over pairs of references and hypotheses."""
     import jiwer
 
     return _total(jiwer.process_words, references, hypotheses, lambda text: len(text.split()))
 
 
 def cer(references: Sequence[str], hypotheses: Sequence[str]) -> ErrorRate:
-    """Character error rate, spaces included."""
+    """Return the character error rate, including spaces."""
     import jiwer
 
     return _total(jiwer.process_characters, references, hypotheses, len)
@@ -65,7 +65,7 @@ def cer(references: Sequence[str], hypotheses: Sequence[str]) -> ErrorRate:
 def _total(process, references, hypotheses, count) -> ErrorRate:  # type: ignore[no-untyped-def]
     if len(references) != len(hypotheses):
         raise ValueError(f"{len(references)} references but {len(hypotheses)} hypotheses")
-    # jiwer has no rate for an empty reference: all of the hypothesis is inserted.
+    # jiwer rejects empty references: count all their hypotheses' units as inserted.
     pairs = [(r, h) for r, h in zip(references, hypotheses, strict=True) if count(r)]
     inserted = sum(count(h) for r, h in zip(references, hypotheses, strict=True) if not count(r))
     if not pairs:
@@ -80,7 +80,7 @@ def word_alignment(
 ) -> list[tuple[int | None, int | None]]:
     """Return the position pairs of an alignment with the fewest errors, in order.
 
-    A deleted word has None as its second position, an inserted word None as its first.
+    The second position of a deleted word is None, as is the first position of an inserted word.
 
     Args:
         reference: words, or tokens.
@@ -113,25 +113,24 @@ class Interval(NamedTuple):
 
 
 def interval_shown(interval: Interval | None) -> str:
-    """An interval as tables print it."""
+    """Format an interval for tables."""
     return "–" if interval is None else f"{interval.low:.1f}–{interval.high:.1f}"
 
 
 def bootstrap(rates: Sequence[ErrorRate], samples: int = 10_000) -> Interval | None:
-    """95 % interval of the error rate in percent: percentiles over resampled utterances.
+    """Return the 95 % interval of the error rate in percent; None without reference units.
 
-    None for references without a unit.
-
-    Utterances are drawn and not words, for the errors of an utterance come together (Bisani and
-    Ney 2004, Bootstrap estimates for confidence intervals in ASR performance evaluation). The same
-    for any order of the utterances.
+    The interval consists of percentiles over resampled utterances. Utterances are drawn instead of
+    words, because the errors within an utterance are correlated (Bisani and Ney 2004, Bootstrap
+    estimates for confidence intervals in ASR performance evaluation). The order of the utterances
+    makes no difference.
     """
     if not any(rate.reference_units for rate in rates):
         return None
     draw = np.random.default_rng(0)
     counts = np.array(sorted((rate.errors, rate.reference_units) for rate in rates))
     found = []
-    for _ in range(samples // 100):  # a hundred at a time: quick, and little memory
+    for _ in range(samples // 100):  # a hundred at a time: fast, with little memory
         drawn = counts[draw.integers(len(counts), size=(100, len(counts)))]  # (100, n, 2)
         wrong, units = drawn.sum(axis=1).T
         found.append(100.0 * wrong / np.maximum(1, units))

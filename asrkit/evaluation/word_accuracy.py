@@ -1,4 +1,4 @@
-"""How right the times and the confidences of words are."""
+"""Accuracy of the times and the confidences of words."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -10,9 +10,9 @@ from asrkit.runtime.words import Word
 
 
 class WordAccuracy(NamedTuple):
-    """Of the words of a corpus; distances are those of right words, None where there are none."""
+    """The accuracy of the words of a corpus; distances are those of correct words, None without."""
 
-    calibration_error: float  # of the confidences of all words, 0 to 1
+    calibration_error: float  # error of the confidences of all words, 0 to 1
     start_ms: tuple[float, float] | None  # distance from forced alignment: median, 90 %
     end_ms: tuple[float, float] | None
 
@@ -20,11 +20,11 @@ class WordAccuracy(NamedTuple):
 def word_accuracy(
     utterances: Iterable[tuple[Sequence[Word], Sequence[str], Sequence[Word] | None]],
 ) -> WordAccuracy:
-    """How right the confidences and the times of words are.
+    """Measure the accuracy of the confidences and the times of words.
 
     Args:
-        utterances: of each the recognised words, the reference's words, and the latter with their
-            times by forced alignment, if there is one.
+        utterances: tuples of the recognised words, the reference's words, and the
+            reference's words with times by forced alignment, or None.
     """
     confidences: list[float] = []
     right: list[bool] = []
@@ -44,7 +44,7 @@ def word_accuracy(
 
 
 def median_and_p90(distances: list[float]) -> tuple[float, float] | None:
-    """Of distances in seconds, in milliseconds; None where there are none."""
+    """Return the median and the 90 % percentile of seconds, in milliseconds; None without any."""
     if not distances:
         return None
     median, p90 = np.percentile(distances, [50, 90]) * 1000
@@ -52,14 +52,15 @@ def median_and_p90(distances: list[float]) -> tuple[float, float] | None:
 
 
 def calibration_error(confidences: Sequence[float], right: Sequence[bool], bins: int = 10) -> float:
-    """Expected calibration error (Guo et al. 2017, On Calibration of Modern Neural Networks).
+    """Return the expected calibration error (Guo et al. 2017, On Calibration of Modern Neural
+    Networks).
 
-    The distance between the mean confidence and the share that is right, in bins of equal width,
-    weighted by how many are in each. 0 is perfect; so is nothing.
+    It is the distance between the mean confidence and the share of correct words, in bins of equal
+    width, weighted by the number of words in each bin. 0 is perfect. The result is 0 without words.
 
     Args:
-        confidences: 0 to 1.
-        right: whether each is.
+        confidences: confidences, 0 to 1.
+        right: whether each word is correct.
         bins: number of bins; the paper's figures use 15.
     """
     if not len(confidences):

@@ -90,7 +90,7 @@ def test_mistakes(model: str, corpus: Path, capsys: pytest.CaptureFixture[str]) 
     assert "no.jsonl does not exist" in capsys.readouterr().err
     (corpus / "dev.jsonl").write_text("")
     assert evaluate.main(["--model", model, str(corpus / "dev.jsonl")]) == 2
-    assert "there is no utterance to score" in capsys.readouterr().err
+    assert "the manifest has no recording to score" in capsys.readouterr().err
     assert evaluate.main(["--model", model, "--device", "foo", str(corpus / "train.jsonl")]) == 2
     assert "device must be one of cpu" in capsys.readouterr().err
 
