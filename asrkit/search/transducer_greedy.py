@@ -1,4 +1,4 @@
-"""Greedy search of a transducer: the likeliest label of a frame until it is the blank."""
+"""Greedy search for transducers: the likeliest labels of each frame until the blank."""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 from asrkit.search.base import NOTHING, Hypothesis, Ranked, checked
 from asrkit.search.blank_penalty import checked_penalty
 
-WINDOW = 8  # frames of each stream that one call of the joiner reads
+WINDOW = 8  # frames of each stream in one call of the joiner
 
 
 class Transducer(Protocol):
@@ -21,12 +21,12 @@ class Transducer(Protocol):
     max_symbols: int
 
     def start(self, batch_size: int) -> tuple[Tensor, ...]:
-        """Return the predictor's state before the blank that stands before all labels."""
+        """Return the predictor's state before the initial blank."""
 
     def predict(
         self, tokens: Tensor, state: tuple[Tensor, ...]
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """(B,) tokens and the state before them -> (B, J), and the state after them."""
+        """Return predictor outputs (B, J) for tokens (B,), and the state after them."""
 
     def project(self, frames: Tensor) -> Tensor:
         """Return the joiner's share of frames: (…, D) -> (…, J)."""
@@ -39,7 +39,7 @@ class TransducerState(NamedTuple):
     """A hypothesis, and the predictor's past: its state, and its output after the last label."""
 
     hypothesis: Hypothesis
-    frame: int  # frames consumed
+    frame: int  # number of frames processed
     predictor: tuple[Tensor, ...]  # each (1, …)
     output: Tensor  # (1, J)
 
@@ -52,7 +52,8 @@ class TransducerGreedySearch:
     Args:
         head: predictor and joiner, in eval mode.
         blank: id of the blank.
-        blank_penalty: taken from the blank's log-probability: fewer deletions, more insertions.
+        blank_penalty: amount to subtract from the blank's log-probability: fewer deletions, more
+            insertions.
 
     Raises:
         ValueError: for a penalty that is infinite or NaN.
@@ -72,17 +73,17 @@ class TransducerGreedySearch:
         return TransducerState(NOTHING, 0, state, output)
 
     def step(self, state: TransducerState, frames: Tensor) -> TransducerState:
-        """The state after (E, D) more frames."""
+        """Return the state after (E, D) more frames."""
         return self.step_all([state], [frames])[0]
 
     @torch.inference_mode()
     def step_all(
         self, states: Sequence[TransducerState], frames: Sequence[Tensor]
     ) -> list[TransducerState]:
-        """The states of B streams after (E, D) more frames of each, E of its own.
+        """Return the states of B streams after (E, D) more frames; E may differ between streams.
 
         Label-looping (Bataev et al. 2024): one call of the joiner finds the next label of every
-        stream, wherever it is, and one call of the predictor appends all that were found.
+        stream, in any frame, and one call of the predictor appends all these labels.
         """
         sizes = [len(each) for each in frames]
         projected = self.head.project(torch.cat([*frames]))
@@ -124,7 +125,7 @@ class TransducerGreedySearch:
             TransducerState(
                 extended(state.hypothesis, written[i], state.frame),
                 state.frame + sizes[i],
-                # A view would keep the past of all streams in memory.
+                # A view would keep the predictor states of all streams in memory.
                 tuple(each[i : i + 1].clone() for each in predictor),
                 output[i : i + 1].clone(),
             )
@@ -134,7 +135,7 @@ class TransducerGreedySearch:
     def likeliest(
         self, window: Tensor, output: Tensor
     ) -> tuple[list[list[float]], list[list[int]]]:
-        """The highest log-probability of each frame and its label: (B, W, J), (B, J) -> (B, W)."""
+        """Return each frame's highest log-probability and label: (B, W, J), (B, J) -> (B, W)."""
         logits = self.head.join(window, output[:, None])
         if self.blank_penalty:
             logits[..., self.blank] -= self.blank_penalty
@@ -157,7 +158,7 @@ class TransducerGreedySearch:
         return state.hypothesis
 
     def nbest(self, state: TransducerState) -> list[Ranked]:
-        """An empty list: greedy search has no alternatives."""
+        """Return an empty list, because greedy search has only one result."""
         return []
 
     def to_value(self, state: TransducerState) -> TransducerState:
@@ -172,21 +173,21 @@ class TransducerGreedySearch:
         if value.frame != frames or any(
             found.shape != like.shape or found.dtype != like.dtype for found, like in pairs
         ):
-            raise ValueError("the past of a predictor is that of another head or frame")
+            raise ValueError("the state of a predictor belongs to another head or frame")
         *predictor, output = (found.to(like.device) for found, like in pairs)
         if not all(
             each.is_floating_point() or 0 <= int(label) < vocab_size
             for each in predictor
             for label in each.flatten()[: 0 if each.is_floating_point() else None]
         ):
-            raise ValueError("the past of a predictor holds labels that the head does not have")
+            raise ValueError("the state of a predictor has labels that the head does not have")
         return value._replace(predictor=tuple(predictor), output=output)
 
 
 def first_label(
     log_probs: Sequence[float], labels: Sequence[int], size: int, blank: int
 ) -> tuple[int, int, float] | None:
-    """The first label among so many frames: its frame, its id, its log-probability."""
+    """Return the first label in `size` frames: its frame, its id, its log-probability."""
     pairs = enumerate(zip(labels[:size], log_probs, strict=False))
     return next(
         ((frame, label, log_prob) for frame, (label, log_prob) in pairs if label != blank), None
@@ -196,11 +197,11 @@ def first_label(
 def extended(
     hypothesis: Hypothesis, written: Sequence[tuple[int, int, float]], first: int
 ) -> Hypothesis:
-    """A hypothesis with more labels. A label ends where the next one of the same frame begins.
+    """Append labels to a hypothesis. A label ends where the next label of the same frame begins.
 
     Args:
-        hypothesis: before the frames.
-        written: label, frame and confidence of each.
+        hypothesis: hypothesis before the frames.
+        written: labels with their frames and confidences.
         first: number of the first frame.
     """
     starts = [first + frame for _, frame, _ in written]

@@ -173,7 +173,7 @@ def test_blank_penalty_writes_more() -> None:
         search = TransducerGreedySearch(own, blank_penalty=penalty)
         counts.append(len(search.best(search.step(search.start(), encoded)).tokens))
     assert counts == sorted(set(counts))
-    with pytest.raises(ValueError, match="blank_penalty must be a number, got inf"):
+    with pytest.raises(ValueError, match="blank_penalty must be a finite number, got inf"):
         TransducerGreedySearch(own, blank_penalty=math.inf)
 
 
@@ -203,5 +203,5 @@ def test_a_state_of_another_head_or_frame_is_rejected(options: dict[str, Any]) -
     if "context" in options:
         wrong.append(state._replace(predictor=(state.predictor[0] + 99,)))
     for value in wrong:
-        with pytest.raises(ValueError, match=r"fit|past of a predictor"):
+        with pytest.raises(ValueError, match=r"fit|state of a predictor"):
             search.from_value(value, 12, 30)
