@@ -135,7 +135,7 @@ def test_fine_tune_on_exactly_ten_measures_nothing(
     if count < 10:
         with pytest.raises(SystemExit):
             program["main"]()
-        assert "10 recordings are needed; all.jsonl has 9" in capsys.readouterr().err
+        assert "all.jsonl must have at least 10 recordings, got 9" in capsys.readouterr().err
         return
     program["main"]()
     assert done == (["train"] if count == 10 else ["train", "evaluate", "evaluate"])

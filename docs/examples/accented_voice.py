@@ -1,9 +1,9 @@
-"""Make recordings of a voice that small-en-alnum never met: English digits with a German accent.
+"""Make recordings of a voice that is new to small-en-alnum: English digits with a German accent.
 
     python docs/examples/accented_voice.py data/accent
     python docs/examples/fine_tune.py data/accent/recordings.jsonl
 
-The German voice of espeak-ng reads them (pip install '.[recipes]'). Run in a clone of asrkit.
+The German voice of espeak-ng reads the digits (pip install '.[recipes]'). Run in a clone of asrkit.
 """
 
 import json

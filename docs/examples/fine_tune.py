@@ -1,10 +1,10 @@
-"""Fine-tune small-en-alnum on ten recordings of one voice, and measure what that changed.
+"""Fine-tune small-en-alnum on ten recordings of one voice, and measure the gain.
 
     python docs/examples/fine_tune.py my/recordings.jsonl
 
-Ten recordings of the manifest, drawn at random, are trained on; all others are only measured with.
-With exactly ten nothing is measured.
-The new model writes the words of those ten and no others: let them hold every word that you need.
+Ten recordings of the manifest, drawn at random, are for training; all others are for testing. With
+exactly ten recordings nothing is tested.
+The new model writes only the words of the ten recordings: they must have every word that you need.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def main() -> None:
     lines = options.manifest.read_text(encoding="utf-8").splitlines()
     recordings = [json.loads(line) for line in lines if line.strip()]
     if len(recordings) < 10:
-        parser.error(f"10 recordings are needed; {options.manifest} has {len(recordings)}")
+        parser.error(f"{options.manifest} must have at least 10 recordings, got {len(recordings)}")
     for recording in recordings:
         recording["audio"] = str((options.manifest.parent / recording["audio"]).resolve())
     random.Random(0).shuffle(recordings)
@@ -39,11 +39,11 @@ def main() -> None:
     for path, part in ((train, recordings[:10]), (test, recordings[10:])):
         path.write_text("".join(json.dumps(each) + "\n" for each in part), encoding="utf-8")
 
-    # No setting is chosen by the test: training validates on what it trains on.
+    # The test set must not choose any setting: training validates on its own recordings.
     run("train", "--config", "alnum", f"data.train={train}", f"data.dev={train}",
         f"training.output_dir={options.output_dir}", *SETTINGS)  # fmt: skip
     if not recordings[10:]:
-        print("not measured: all ten were trained on; add recordings to measure the gain with")
+        print("not tested: all ten were trained on; add recordings to measure the gain")
         return
     for model in ("small-en-alnum", options.output_dir / "model.safetensors"):
         run("evaluate", "--model", str(model), str(test))

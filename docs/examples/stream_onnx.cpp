@@ -1,4 +1,4 @@
-// A wav file (16 kHz, mono, 16 bits) as a stream: text with ONNX Runtime's C++ API, without asrkit.
+// Stream a wav file (16 kHz, mono, 16 bits) with ONNX Runtime's C++ API, without asrkit.
 //
 // asrkit export --model small-en-alnum --format onnx --what model --output model.onnx
 // g++ -std=c++20 -O2 stream_onnx.cpp -o stream_onnx $(pkg-config --cflags --libs libonnxruntime)
@@ -13,10 +13,10 @@
 #include <vector>
 #include <onnxruntime_cxx_api.h>
 
-struct Stream {  // of samples; any number of them share a session
+struct Stream {  // a stream of samples; any number of streams share a session
   Ort::Session& session;
   Ort::MemoryInfo memory = Ort::MemoryInfo::CreateCpu(OrtArenaAllocator, OrtMemTypeDefault);
-  size_t past = 0, chunk = 0, label = 0;  // samples, samples, the last frame's
+  size_t past = 0, chunk = 0, label = 0;  // samples, samples, label of the last frame
   std::vector<std::string> symbols{""};   // label 0 is the blank
   std::map<std::string, Ort::Value> state;
   std::vector<float> waiting;
@@ -27,7 +27,7 @@ struct Stream {  // of samples; any number of them share a session
       return metadata.LookupCustomMetadataMapAllocated(key, allocator).get();
     };
     if (about("samples_before") != "0" || about("samples_after") != "0")
-      throw std::runtime_error("this model puts samples before and after a stream: docs/onnx.md");
+      throw std::runtime_error("this model needs samples before and after a stream: docs/onnx.md");
     chunk = std::stoul(about("chunk_length"));
     std::istringstream lines(about("symbols"));
     for (std::string symbol; std::getline(lines, symbol);) symbols.push_back(symbol);
@@ -47,7 +47,7 @@ struct Stream {  // of samples; any number of them share a session
     }
   }
 
-  void accept(const int16_t* samples, size_t count) {  // any number of them
+  void accept(const int16_t* samples, size_t count) {  // any number of samples
     for (size_t i = 0; i < count; ++i) waiting.push_back(samples[i] / 32768.0f);
     for (; waiting.size() >= past + chunk; waiting.erase(waiting.begin(), waiting.begin() + chunk))
       step(chunk);  // the last samples are the past of the next step
@@ -55,12 +55,12 @@ struct Stream {  // of samples; any number of them share a session
 
   std::string finish() {
     size_t count = waiting.size();
-    waiting.resize(past + chunk);  // with zeros
+    waiting.resize(past + chunk);  // pad with zeros
     if (count > past) step(count - past);
     return text.substr(0, text.find_last_not_of(' ') + 1);
   }
 
-  void step(int64_t length) {  // the past and a chunk, of which `length` samples are real
+  void step(int64_t length) {  // the past and a chunk with `length` real samples
     auto tensor = [&](auto* data, size_t size, std::vector<int64_t> shape) {
       return Ort::Value::CreateTensor(memory, data, size, shape.data(), shape.size());
     };
@@ -84,14 +84,14 @@ struct Stream {  // of samples; any number of them share a session
   }
 };
 
-// Moves to the samples of a wav file; what is wrong with another file, or "".
+// Skips to the samples of a wav file; returns a description of an unsupported file, or "".
 std::string to_samples(std::istream& wav) {
   auto number = [&wav](int bytes) {
     uint32_t value = 0;
     for (int i = 0; i < bytes; ++i) value |= uint32_t(wav.get() & 255) << 8 * i;
     return value;
   };
-  std::string tag(4, ' '), found = "no wav file";
+  std::string tag(4, ' '), found = "not a wav file";
   if (!wav.read(tag.data(), 4) || tag != "RIFF") return found;
   wav.ignore(8);  // the size, and WAVE
   while (wav.read(tag.data(), 4)) {
@@ -121,7 +121,7 @@ int main(int, char** arguments) {
   Ort::Env environment;
   Ort::Session session(environment, arguments[1], Ort::SessionOptions());
   Stream stream(session);
-  int16_t packet[1600];  // 100 ms, as of a microphone
+  int16_t packet[1600];  // 100 ms
   while (wav.read(reinterpret_cast<char*>(packet), sizeof packet).gcount() > 1) {
     stream.accept(packet, wav.gcount() / 2);
     std::cout << stream.text << "\r" << std::flush;

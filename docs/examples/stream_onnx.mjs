@@ -1,20 +1,20 @@
-// A wav file (16 kHz, mono, 16 bits) as a stream: text with ONNX Runtime in Node, without asrkit.
+// Stream a wav file (16 kHz, mono, 16 bits) with ONNX Runtime in Node, without asrkit.
 //
 // asrkit export --model small-en-alnum --format onnx --what model --output model.onnx
 // npm install onnxruntime-node
 // node stream_onnx.mjs model.onnx a.wav
 //
-// In a browser import onnxruntime-web. All but the last lines stays: there the bytes of the model
-// come from fetch(), and the samples from an AudioContext({ sampleRate: 16000 }).
+// In a browser, import onnxruntime-web and change only the last lines: get the model's bytes with
+// fetch(), and the samples from an AudioContext({ sampleRate: 16000 }).
 
 import { readFileSync } from "node:fs";
 import * as ort from "onnxruntime-node";
 
-/** One stream of samples; any number of them share a session. */
+/** A stream of samples; any number of streams share a session. */
 class Stream {
   constructor(session, about) {
     if (about.samples_before !== "0" || about.samples_after !== "0")
-      throw new Error("this model puts samples before and after a stream: see docs/onnx.md");
+      throw new Error("this model needs samples before and after a stream: see docs/onnx.md");
     this.session = session;
     this.symbols = ["", ...about.symbols.split("\n")]; // label 0 is the blank
     this.chunk = Number(about.chunk_length); // samples
@@ -31,23 +31,23 @@ class Stream {
 
   get text() { return this.pieces.trim().replace(/\s+/g, " "); }
 
-  /** Takes any number of samples, a Float32Array in [-1, 1]; gives the text so far. One at a time. */
+  /** Appends samples, a Float32Array in [-1, 1] of any length; returns the text so far. */
   async accept(samples) {
     const window = this.past + this.chunk;
     this.waiting = joined(this.waiting, samples);
     for (; this.waiting.length >= window; this.waiting = this.waiting.slice(this.chunk))
-      await this.step(this.waiting.slice(0, window), this.chunk); // the past comes again
+      await this.step(this.waiting.slice(0, window), this.chunk); // including the past
     return this.text;
   }
 
-  /** Ends the stream; gives its text. */
+  /** Finishes the stream; returns its text. */
   async finish() {
     const rest = this.waiting.length - this.past;
     if (rest > 0) await this.step(joined(this.waiting, new Float32Array(this.chunk - rest)), rest);
     return this.text;
   }
 
-  /** Recognises a chunk, of which `length` samples are real; its past lies before it. */
+  /** Recognises the past and a chunk with `length` real samples. */
   async step(window, length) {
     const outputs = await this.session.run({
       past: new ort.Tensor(window.slice(0, this.past), [1, this.past]),
@@ -68,14 +68,14 @@ class Stream {
 
 const joined = (a, b) => new Float32Array([...a, ...b]);
 
-/** The texts in an ONNX file's metadata, which onnxruntime's JavaScript does not hand out. */
+/** Returns the texts in an ONNX file's metadata, which onnxruntime's JavaScript does not expose. */
 function metadata(file) {
   const text = ([, bytes]) => new TextDecoder().decode(bytes);
   const entries = [...fields(file)].filter(([number]) => number === 14); // metadata_props
   return Object.fromEntries(entries.map(([, entry]) => [...fields(entry)].map(text)));
 }
 
-/** The fields of a protobuf message that hold bytes: pairs of a number and the bytes. */
+/** Yields a protobuf message's fields of bytes: pairs of a number and the bytes. */
 function* fields(message) {
   let at = 0;
   const varint = (value = 0, place = 1) => {
@@ -83,15 +83,15 @@ function* fields(message) {
     return value + message[at++] * place;
   };
   while (at < message.length) {
-    const [tag, length] = [varint(), varint()]; // a field of a number has it in place of a length
+    const [tag, length] = [varint(), varint()]; // in a field with a number, `length` is that number
     if (tag % 8 === 2) yield [tag >> 3, message.subarray(at, (at += length))];
   }
 }
 
-/** The bytes of a wav file's samples; a file of another form ends the program with one line. */
+/** Returns the bytes of a wav file's samples; exits with a message for an unsupported file. */
 function samplesOf(path) {
   const wav = readFileSync(path);
-  let found = "no wav file";
+  let found = "not a wav file";
   for (let at = 12; wav.toString("latin1", 0, 4) === "RIFF" && at + 8 <= wav.length;) {
     const [name, size] = [wav.toString("latin1", at, at + 4), wav.readUInt32LE(at + 4)];
     if (name === "fmt " && at + 24 <= wav.length) {
@@ -110,7 +110,7 @@ function samplesOf(path) {
 const wav = samplesOf(process.argv[3]);
 const model = readFileSync(process.argv[2]);
 const stream = new Stream(await ort.InferenceSession.create(model), metadata(model));
-for (let at = 0; at < wav.length; at += 3200) { // 100 ms, as of a microphone
+for (let at = 0; at < wav.length; at += 3200) { // 100 ms, like a microphone's packets
   const length = Math.min(1600, (wav.length - at) >> 1);
   const packet = Float32Array.from({ length }, (_, i) => wav.readInt16LE(at + 2 * i) / 32768);
   process.stdout.write((await stream.accept(packet)) + "\r");

@@ -1,4 +1,4 @@
-"""A wav file (16 kHz, mono, 16 bits) as a stream: text with ONNX Runtime and NumPy, without asrkit.
+"""Stream a wav file (16 kHz, mono, 16 bits) with ONNX Runtime and NumPy, without asrkit.
 
 asrkit export --model small-en-alnum --format onnx --what model --output model.onnx
 python stream_onnx.py model.onnx a.wav
@@ -17,7 +17,7 @@ class Stream:
     def __init__(self, session: onnxruntime.InferenceSession) -> None:
         about = session.get_modelmeta().custom_metadata_map
         if (about["samples_before"], about["samples_after"]) != ("0", "0"):
-            raise ValueError("this model puts samples before and after a stream: see docs/onnx.md")
+            raise ValueError("this model needs samples before and after a stream: see docs/onnx.md")
         self.session, self.symbols = session, ["", *about["symbols"].split("\n")]  # 0 is the blank
         inputs = {each.name: each for each in session.get_inputs()}
         self.past, self.chunk = inputs["past"].shape[1], int(about["chunk_length"])  # samples
@@ -27,22 +27,22 @@ class Stream:
         self.waiting, self.label, self.pieces = np.zeros(0, np.float32), 0, ""
 
     def accept(self, samples: np.ndarray) -> str:
-        """Take any number of samples, float32 in [-1, 1]; return the text so far."""
+        """Append any number of samples, float32 in [-1, 1]; return the text so far."""
         self.waiting = np.concatenate([self.waiting, samples])
         while len(self.waiting) >= self.past + self.chunk:
             self.step(self.waiting[: self.past + self.chunk], self.chunk)
-            self.waiting = self.waiting[self.chunk :]  # the last ones are the past of the next step
+            self.waiting = self.waiting[self.chunk :]  # the last samples are the next past
         return " ".join(self.pieces.split())
 
     def finish(self) -> str:
-        """End the stream; return its text."""
+        """Finish the stream; return its text."""
         rest = len(self.waiting) - self.past
         if rest > 0:
             self.step(np.pad(self.waiting, (0, self.chunk - rest)), rest)
         return " ".join(self.pieces.split())
 
     def step(self, window: np.ndarray, length: int) -> None:
-        """Recognise a chunk, of which `length` samples are real; its past lies before it."""
+        """Recognise the past and a chunk with `length` real samples."""
         past, samples = np.split(window[None], [self.past], axis=1)
         inputs = {"past": past, "samples": samples, "lengths": np.array([length]), **self.state}
         names = ["log_probs", "frames", *(f"new_{name}" for name in self.state)]
@@ -54,7 +54,7 @@ class Stream:
 
 
 def opened(path: str) -> wave.Wave_read:
-    """A wav file as the model needs it; anything else ends the program with one line."""
+    """Open a wav file for the model; exit with a message for an unsupported file."""
     try:
         wav = wave.open(path)  # noqa: SIM115
     except (OSError, EOFError, wave.Error) as error:
@@ -68,6 +68,6 @@ def opened(path: str) -> wave.Wave_read:
 
 with opened(sys.argv[2]) as wav:
     stream = Stream(onnxruntime.InferenceSession(sys.argv[1]))
-    while packet := wav.readframes(1600):  # 100 ms, as a microphone gives them
+    while packet := wav.readframes(1600):  # 100 ms, like a microphone's packets
         print(stream.accept(np.frombuffer(packet, np.int16).astype(np.float32) / 32768), end="\r")
 print(stream.finish())

@@ -1,4 +1,4 @@
-"""Subtitles beside every recording of a folder: python subtitles.py FOLDER [MODEL]"""
+"""Write subtitles beside every recording of a folder: python subtitles.py FOLDER [MODEL]"""
 
 import sys
 from pathlib import Path
@@ -11,7 +11,7 @@ for path in sorted(Path(sys.argv[1]).iterdir()):
         continue
     try:
         result = recognizer.transcribe(path)
-    except asrkit.UserError as error:  # this one cannot be used; the others can
+    except asrkit.UserError as error:  # report it and continue with the others
         print(error, file=sys.stderr)
         continue
     path.with_suffix(".srt").write_text(result.to("srt"), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Live text for browsers and programs: uvicorn websocket:app, with pip install uvicorn websockets.
+"""Serve live text to browsers and programs: pip install uvicorn websockets; uvicorn websocket:app
 
 A client sends float32 samples at 16 kHz, mono, in packets of any sizes, and an empty packet at the
 end. It receives the text after each packet, and the final text.
@@ -18,7 +18,7 @@ recognizer = asrkit.load("small-en-alnum")  # shared by all connections
 
 async def recognize(socket: WebSocket) -> None:
     await socket.accept()
-    session = recognizer.start(sample_rate=16000)  # of this connection alone
+    session = recognizer.start(sample_rate=16000)  # one per connection
     while packet := await socket.receive_bytes():
         samples = np.frombuffer(packet, dtype=np.float32)
         partial = await asyncio.to_thread(session.accept, samples)
