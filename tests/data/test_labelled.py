@@ -79,7 +79,7 @@ def test_what_is_no_manifest(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "m.jsonl.gz").write_bytes(b"not gzip")
     messages = {
-        "none.jsonl": "no manifest",
+        "none.jsonl": "does not exist",
         "folder": "folder",
         "m.jsonl.gz": "cannot be read as lhotse's",
     }

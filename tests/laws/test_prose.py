@@ -9,9 +9,10 @@ from tools.prose import broken, findings, texts_of
 
 KEPT = [  # folders and files that keep the rules
     "asrkit/*.py", "asrkit/audio", "asrkit/backends", "asrkit/cli", "asrkit/commands",
-    "asrkit/config", "asrkit/data", "asrkit/export", "asrkit/interop", "asrkit/lm", "asrkit/model",
-    "asrkit/runtime", "asrkit/search", "asrkit/text", "asrkit/training", "asrkit/transcription",
-    "docs/examples", "recipes", "tools/benchmarks", "tools/prose.py", "tools/studies",
+    "asrkit/config", "asrkit/data", "asrkit/evaluation", "asrkit/export", "asrkit/interop",
+    "asrkit/lm", "asrkit/model", "asrkit/report", "asrkit/runtime", "asrkit/search", "asrkit/text",
+    "asrkit/training", "asrkit/transcription", "docs/examples", "recipes", "tools/benchmarks",
+    "tools/prose.py", "tools/studies",
 ]  # fmt: skip
 
 BROKEN = '''

@@ -308,7 +308,7 @@ def test_training_resumes_from_the_checkpoint_before_a_damaged_one(
     flipped(newest)
     assert main(["--config", str(config), "--resume"]) == 0
     assert same(load_file(model), whole)
-    assert f"cannot resume from {newest}: it is damaged" in capsys.readouterr().err
+    assert f"cannot resume from {newest}: damaged" in capsys.readouterr().err
     model.unlink()
     for path in (tmp_path / "out" / "checkpoints").iterdir():
         empty(path)
