@@ -196,7 +196,7 @@ def weighed(hotwords: Mapping[str, float] | Iterable[str]) -> dict[str, float]:
             raise UserError(f"each hotword must be a string, got {shown(phrase)}")
         if len(phrase) > MAX_PHRASE:
             raise UserError(
-                f"hotword {shown(phrase)} must have at most {MAX_PHRASE} characters, "
+                f"hotword {shown(phrase)}: it must have at most {MAX_PHRASE} characters, "
                 f"got {len(phrase)}"
             )
         real = isinstance(weight, Real) and not isinstance(weight, bool)

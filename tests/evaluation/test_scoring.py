@@ -63,7 +63,7 @@ def test_without_spaces_characters_count() -> None:
 
 
 def test_no_outcomes_are_refused() -> None:
-    with pytest.raises(UserError, match="no utterance"):
+    with pytest.raises(UserError, match="no recording to score"):
         scores([])
 
 

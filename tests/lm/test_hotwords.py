@@ -165,7 +165,9 @@ def test_weights_out_of_range_are_refused(weight: object) -> None:
 def test_phrases_are_bounded() -> None:
     """A line of megabytes would take minutes and gigabytes."""
     assert weighed(["a" * 1000]) == {"a" * 1000: 2.0}
-    with pytest.raises(UserError, match=r"^hotword 'a+…a+' must have at most 1000 .*, got 1001$"):
+    with pytest.raises(
+        UserError, match=r"^hotword 'a+…a+': it must have at most 1000 .*, got 1001$"
+    ):
         weighed(["a" * 1001])
 
 
