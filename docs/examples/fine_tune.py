@@ -43,7 +43,7 @@ def main() -> None:
     run("train", "--config", "alnum", f"data.train={train}", f"data.dev={train}",
         f"training.output_dir={options.output_dir}", *SETTINGS)  # fmt: skip
     if not recordings[10:]:
-        print("not tested: all ten were trained on; add recordings to measure the gain")
+        print("not measured: all ten were trained on; add recordings to measure the gain")
         return
     for model in ("small-en-alnum", options.output_dir / "model.safetensors"):
         run("evaluate", "--model", str(model), str(test))
