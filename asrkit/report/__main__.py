@@ -26,7 +26,9 @@ def main(argv: list[str] | None = None) -> int:
         "--worst", type=whole(0, 100_000), default=20, help="utterances shown (default 20)"
     )
     add_batch(arguments)
-    arguments.add_argument("--device", default="cpu", help="of torch: cpu, cuda, … (default cpu)")
+    arguments.add_argument(
+        "--device", default="cpu", help="torch device: cpu, cuda, … (default cpu)"
+    )
     arguments.add_argument("experiment", metavar="EXP", help=f"a training's output_dir, {MODEL}")
     return run_command(work("report"), arguments, argv)
 
