@@ -101,7 +101,7 @@ def read_yaml(path: str | Path) -> Any:
     with path.open("rb") as file:
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
-        raise ConfigError(f"{shown(path)} is too large for a configuration: over {MAX_BYTES} bytes")
+        raise ConfigError(f"{shown(path)} is not a configuration: more than {MAX_BYTES} bytes")
     try:
         return parse_yaml(data.decode("utf-8"))
     except (ConfigError, UnicodeDecodeError) as error:

@@ -305,7 +305,7 @@ def test_channels_that_cancel_out_are_named_and_can_be_chosen(
     audio.load(path)
     assert "cancel each other out" in caplog.text
     soundfile.write(path, np.stack([SPEECH, silent], 1), RATE)
-    with pytest.raises(audio.AudioError, match="has the channels 0 to 1, not 2"):
+    with pytest.raises(audio.AudioError, match="has the channels 0 to 1, got channel 2"):
         audio.load(path, channel=2)
 
 

@@ -57,7 +57,7 @@ def test_every_channel_by_itself(
 @pytest.mark.parametrize(
     ("command", "options", "message"),
     [
-        ("decode", ["--channel", "2", "FILE"], "has the channels 0 to 1, not 2"),
+        ("decode", ["--channel", "2", "FILE"], "has the channels 0 to 1, got channel 2"),
         ("decode", ["--track", "3", "FILE"], "has audio tracks 0 to 0, got track 3"),
         ("decode", ["--channel", "x", "FILE"], "must be mix, split or a whole number from 0 to 63"),
         ("decode", ["--channel", "1", "--manifest", "m.jsonl"], "need files"),

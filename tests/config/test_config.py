@@ -233,11 +233,11 @@ def bomb() -> str:
 
 
 BAD_YAML = {
-    "date": ("2020-13-45", "'2020-13-45' is no timestamp in line 1, column 1"),
-    "binary": ("0b_", "'0b_' is no int"),
+    "date": ("2020-13-45", "'2020-13-45' is not a valid timestamp in line 1, column 1"),
+    "binary": ("0b_", "'0b_' is not a valid int"),
     "digits": ("9" * 5000, "…999"),
     "hexadecimal": ("0x" + "f" * 9000, "…fff"),
-    "bool": ("!!bool x", "'x' is no bool"),
+    "bool": ("!!bool x", "'x' is not a valid bool"),
     "letter": (r'"\UFFFFFFFF"', "too large"),
     "deep": ("[" * 1000, "nested too deep"),
     "maps": ("{a: " * 1000, "nested too deep"),
