@@ -164,6 +164,8 @@ def ctc(settings: Mapping[str, Any]) -> dict[str, Any]:
 def check_settings(settings: Mapping[str, Any]) -> None:
     """Raise CheckpointError for a setting that asrkit does not have, or does not know."""
     check_class(settings.get("target"))
+    if "EncDecRNNT" in str(settings.get("target")) and not settings.get("joint"):
+        raise CheckpointError(f"this {shown(settings['target'])} has no joint network")
     check("model", settings, Part(MODEL, MODEL_READ, MODEL_HARMLESS))
     defaults = settings.get("model_defaults")
     check("model_defaults", defaults if isinstance(defaults, dict) else {},

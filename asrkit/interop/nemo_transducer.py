@@ -75,7 +75,7 @@ MOST = 1 << 16  # of a size
 
 def is_transducer(settings: Mapping[str, Any]) -> bool:
     """Whether the model has a transducer and no CTC head."""
-    return "joint" in settings and "aux_ctc" not in settings
+    return bool(settings.get("joint")) and "aux_ctc" not in settings
 
 
 def head_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

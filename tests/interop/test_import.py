@@ -111,7 +111,7 @@ REFUSED: dict[str, tuple[Callable[..., object], str]] = {
     "class": (lambda settings, _: settings.update(target=7), "models of class 7 are not supported"),
     "rnnt": (
         lambda settings, _: settings.update(target="x.EncDecRNNTBPEModel"),
-        "this 'x.EncDecRNNTBPEModel' has no CTC head",
+        "this 'x.EncDecRNNTBPEModel' has no joint network",
     ),
     "prompts": (
         lambda settings, _: settings.update(num_prompts=128),

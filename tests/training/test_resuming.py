@@ -211,7 +211,7 @@ def test_a_finished_model_without_checkpoints_stays(
     model.parent.mkdir()
     model.write_bytes(b"of a week")
     assert main(["--config", str(config), "--resume"]) == 2
-    assert "holds a model.safetensors but no checkpoint" in capsys.readouterr().err
+    assert "has a model.safetensors but no checkpoint" in capsys.readouterr().err
     assert model.read_bytes() == b"of a week"
     model.unlink()
     assert main(["--config", str(config), "--resume"]) == 0
@@ -265,9 +265,9 @@ def test_another_number_of_ranks_is_told_its_accumulation(tmp_path: Path) -> Non
         same = config_of(tmp_path, f"training.accumulate_batches={batches}")
         check_same(found_of(config, ranks=2), {}, same, ranks, False)
     for ranks, told in (
-        (1, "continue with training.accumulate_batches=4 on 1 ranks, or"),
-        (4, "continue with training.accumulate_batches=1 on 4 ranks, or"),
-        (3, "continue with a number of ranks that divides the 4 batches of a step, or"),
+        (1, "use training.accumulate_batches=4 on 1 ranks, or"),
+        (4, "use training.accumulate_batches=1 on 4 ranks, or"),
+        (3, "use a number of ranks that divides the 4 batches of a step, or"),
     ):
         with pytest.raises(ConfigError, match=told):
             check_same(found_of(config, ranks=2), {}, config, ranks, False)
