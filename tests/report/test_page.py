@@ -126,7 +126,10 @@ def test_mistakes(
     for arguments, message in (
         ([str(tmp_path)], f"no model file {tmp_path}/model.safetensors"),
         ([folder], "no manifest b (from "),
-        ([folder, "--manifest", str(tmp_path / "empty.jsonl")], "no utterance"),
+        (
+            [folder, "--manifest", str(tmp_path / "empty.jsonl")],
+            "the manifest has no recording to score",
+        ),
         ([folder, "--chunk-ms", "0"], "--chunk-ms must be a multiple of 40 ms from 40"),
         ([folder, "--chunk-ms", "100"], "--chunk-ms must be a multiple"),
         ([folder, "--worst", "-1"], "--worst: must be a whole number from 0"),
