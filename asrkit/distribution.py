@@ -4,10 +4,11 @@ import json
 import shlex
 import warnings
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, distributions, version
+from importlib.metadata import PackageNotFoundError, distribution, distributions
 from urllib.parse import unquote, urlsplit
 
 DISTRIBUTION = "asrkit-streaming"  # imported as asrkit, run as asrkit
+SUMMARY = "Streaming Conformer speech recognition"  # how its description begins
 
 
 def requirement(*extras: str) -> str:
@@ -28,11 +29,13 @@ def requirement(*extras: str) -> str:
 def warn_of_another() -> None:
     """Warn if the other project's distribution is installed too: both write the folder asrkit."""
     try:
-        other = version("asrkit")
+        other = distribution("asrkit")
     except PackageNotFoundError:
         return
+    if str(other.metadata["Summary"]).startswith(SUMMARY):  # this one, by its former name
+        return
     warnings.warn(
-        f"another project's package, asrkit {other}, is installed over {DISTRIBUTION}: "
+        f"another project's package, asrkit {other.version}, is installed over {DISTRIBUTION}: "
         f"pip uninstall asrkit, then install {DISTRIBUTION} again",
         stacklevel=3,
     )

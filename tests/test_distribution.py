@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from asrkit.distribution import DISTRIBUTION, requirement, warn_of_another
+from asrkit.distribution import DISTRIBUTION, SUMMARY, requirement, warn_of_another
 from tests.conftest import PROJECT
 
 ORIGINS = {  # what pip wrote at the installation, and what it is told to install
@@ -54,6 +54,14 @@ def test_another_projects_asrkit_is_reported(
         warn_of_another()
     install(tmp_path, "asrkit", "0.5.5")
     monkeypatch.syspath_prepend(tmp_path)
+    metadata = tmp_path / "asrkit-0.5.5.dist-info" / "METADATA"
+    whole = metadata.read_text()
+    metadata.write_text(f"{whole}Summary: {SUMMARY}: streaming equals offline\n")
+    with warnings.catch_warnings():  # a clone that was installed by the former name
+        warnings.simplefilter("error")
+        warn_of_another()
+    metadata.write_text(whole)
+    assert f'description = "{SUMMARY}' in (PROJECT / "pyproject.toml").read_text()
     with pytest.warns(UserWarning, match=r"package, asrkit 0\.5\.5, is installed over asrkit-s"):
         warn_of_another()
     paths = os.pathsep.join([str(PROJECT), str(tmp_path)])

@@ -110,6 +110,7 @@ def mean_of_epochs(models: list[str], numbers: str, given: Terms) -> tuple[Model
     file = load_model(models[0])
     folder = model_path(models[0]).parent / "epochs"
     epochs = EpochWeights(folder, 1, False)
+    epochs.adopt()
     kept = epochs.paths()
     try:
         wanted = [int(number) - 1 for number in numbers.split(",")]

@@ -78,6 +78,7 @@ def prepare(config: Config, folder: Path, resume: bool, overrides: list[str]) ->
         )
     make_manifests(config.data, overrides)
     folder.mkdir(parents=True, exist_ok=True)
+    EpochWeights(folder / "epochs", 1, False).adopt()
 
 
 def make_manifests(data: DataConfig, overrides: list[str]) -> None:

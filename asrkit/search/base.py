@@ -91,3 +91,24 @@ class SavableSearch(Protocol):
 
     def from_value(self, value: Any, vocab_size: int, frames: int) -> Any:
         """Return the state of a value; ValueError if it does not fit `vocab_size` and `frames`."""
+
+
+class OneResult:
+    """The part of a search whose state has one `hypothesis`, which later frames only extend."""
+
+    def partial(self, state: Any) -> Hypothesis:
+        found: Hypothesis = state.hypothesis
+        return found
+
+    def best(self, state: Any) -> Hypothesis:
+        return self.partial(state)
+
+    def stable(self, state: Any) -> tuple[int, ...]:
+        return self.partial(state).tokens
+
+    def nbest(self, state: Any) -> list[Ranked]:
+        """Return an empty list, because the search has only one result."""
+        return []
+
+    def to_value(self, state: Any) -> Any:
+        return state

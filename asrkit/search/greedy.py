@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from asrkit.search.base import NOTHING, Hypothesis, Ranked, checked
+from asrkit.search.base import NOTHING, Hypothesis, OneResult, checked
 from asrkit.search.blank_penalty import checked_penalty, is_quiet, penalize_blank
 
 
@@ -15,7 +15,7 @@ class GreedyState(NamedTuple):
     frame: int  # number of frames processed
 
 
-class GreedySearch:
+class GreedySearch(OneResult):
     """Incremental best path (Graves et al. 2006, section 3.2).
 
     Args:
@@ -57,22 +57,6 @@ class GreedySearch:
 
     def quiet(self, log_probs: Tensor, state: object = None) -> list[bool]:
         return is_quiet(log_probs, self.blank, self.blank_penalty)
-
-    def partial(self, state: GreedyState) -> Hypothesis:
-        return state.hypothesis
-
-    def stable(self, state: GreedyState) -> tuple[int, ...]:
-        return state.hypothesis.tokens
-
-    def best(self, state: GreedyState) -> Hypothesis:
-        return state.hypothesis
-
-    def nbest(self, state: GreedyState) -> list[Ranked]:
-        """Return an empty list, because best path decoding has only one result."""
-        return []
-
-    def to_value(self, state: GreedyState) -> GreedyState:
-        return state
 
     def from_value(self, value: GreedyState, vocab_size: int, frames: int) -> GreedyState:
         hypothesis, last, frame = value

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from asrkit.search.base import NOTHING, Hypothesis, Ranked, checked
+from asrkit.search.base import NOTHING, Hypothesis, OneResult, checked
 from asrkit.search.blank_penalty import checked_penalty
 
 WINDOW = 8  # frames of each stream in one call of the joiner
@@ -44,7 +44,7 @@ class TransducerState(NamedTuple):
     output: Tensor  # (1, J)
 
 
-class TransducerGreedySearch:
+class TransducerGreedySearch(OneResult):
     """Time-synchronous greedy search: a frame's labels are written until the blank is likelier.
 
     Nothing happens at the end of a chunk or of a stream, so streaming equals offline.
@@ -148,38 +148,18 @@ class TransducerGreedySearch:
         spoken = {start - state.frame for start in after.hypothesis.starts}
         return [frame not in spoken for frame in range(len(frames))]
 
-    def partial(self, state: TransducerState) -> Hypothesis:
-        return state.hypothesis
-
-    def stable(self, state: TransducerState) -> tuple[int, ...]:
-        return state.hypothesis.tokens
-
-    def best(self, state: TransducerState) -> Hypothesis:
-        return state.hypothesis
-
-    def nbest(self, state: TransducerState) -> list[Ranked]:
-        """Return an empty list, because greedy search has only one result."""
-        return []
-
-    def to_value(self, state: TransducerState) -> TransducerState:
-        return state
-
     def from_value(self, value: TransducerState, vocab_size: int, frames: int) -> TransducerState:
         checked(value.hypothesis, vocab_size, self.blank, frames)
         own = self.start()
-        pairs = list(
-            zip([*value.predictor, value.output], [*own.predictor, own.output], strict=True)
-        )
+        found = [*value.predictor, value.output]
+        pairs = list(zip(found, [*own.predictor, own.output], strict=True))
         if value.frame != frames or any(
-            found.shape != like.shape or found.dtype != like.dtype for found, like in pairs
+            each.shape != like.shape or each.dtype != like.dtype for each, like in pairs
         ):
             raise ValueError("the state of a predictor belongs to another head or frame")
-        *predictor, output = (found.to(like.device) for found, like in pairs)
-        if not all(
-            each.is_floating_point() or 0 <= int(label) < vocab_size
-            for each in predictor
-            for label in each.flatten()[: 0 if each.is_floating_point() else None]
-        ):
+        *predictor, output = (each.to(like.device) for each, like in pairs)
+        labels = [each for each in predictor if not each.is_floating_point()]
+        if any(((each < 0) | (each >= vocab_size)).any() for each in labels):
             raise ValueError("the state of a predictor has labels that the head does not have")
         return value._replace(predictor=tuple(predictor), output=output)
 

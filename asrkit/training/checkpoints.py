@@ -214,10 +214,18 @@ class EpochWeights:
 
     def __init__(self, folder: Path, keep: int, best: bool) -> None:
         self.folder, self.keep, self.best = folder, keep, best
-        for number, path in reversed(numbered(folder, "epoch-", ".safetensors").items()):
+
+    def adopt(self) -> None:
+        """Give files of earlier versions, which counted from 0, their number in the log.
+
+        One rank calls it. Files store the number, so that a second call changes nothing.
+        """
+        for epoch, path in reversed(numbered(self.folder, "epoch-", ".safetensors").items()):
             with suppress(ModelFileError):
-                if "epoch" not in (read_tensors(path)[1] or {}):  # earlier versions began at 0
-                    path.rename(self.file(number))
+                tensors, header = read_tensors(path)
+                if "epoch" not in (header or {}):
+                    write_tensors(self.file(epoch), tensors, {"epoch": epoch + 1})
+                    path.unlink()
 
     def save(self, epoch: int, weights: dict[str, Tensor], scores: dict[int, float]) -> None:
         """Write an epoch's weights; delete those not chosen by the `scores` of all epochs so far.
