@@ -7,6 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from anyio import fail_after
+
 from asrkit.errors import reason
 from asrkit.serve.call_store import Store, StoredCall
 
@@ -65,7 +67,7 @@ class AsyncStore:
             raise OSError("the store does not answer")
         try:
             return await self._tried(work, patience)
-        except (asyncio.TimeoutError, TimeoutError) as error:
+        except TimeoutError as error:
             if not self.is_down:
                 logger.warning("calls go on, and are not kept: %s", reason(error))
                 self.is_down = True
@@ -77,8 +79,9 @@ class AsyncStore:
         assert self._threads is not None
         future = self._threads.submit(work)
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(future), patience)
-        except asyncio.TimeoutError:
+            with fail_after(patience):
+                return await asyncio.wrap_future(future)
+        except TimeoutError:
             if future.done() and not future.cancelled():  # the store's own
                 raise
             raise TimeoutError(f"the store did not answer within {patience:g} s") from None
@@ -91,6 +94,6 @@ class AsyncStore:
             try:
                 await self._tried(self.store.check, RETRY_S)
                 self.is_down = False
-            except (asyncio.TimeoutError, OSError):
+            except OSError:
                 pass
         logger.warning("the store of calls answers again, after %.0f s", time.monotonic() - began)

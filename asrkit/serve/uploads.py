@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import numpy as np
+from anyio import fail_after
 
 from asrkit.audio.file import MAX_RATE, MIN_RATE
 from asrkit.audio.reading import BLOCK_VALUES
@@ -160,8 +161,9 @@ class Decoding:
             UserError: if it is an error, or none comes.
         """
         try:
-            kind, data = await asyncio.wait_for(self._read(), self._limits.decode_s)
-        except asyncio.TimeoutError:
+            with fail_after(self._limits.decode_s):
+                kind, data = await self._read()
+        except TimeoutError:
             raise self._too_long() from None
         except asyncio.IncompleteReadError:
             raise await self._death() from None
@@ -185,8 +187,9 @@ class Decoding:
         """Why the process has ended."""
         assert self._process is not None  # for mypy
         try:
-            code = await asyncio.wait_for(self._process.wait(), self._limits.decode_s)
-        except asyncio.TimeoutError:  # it has closed its pipe, and goes on
+            with fail_after(self._limits.decode_s):
+                code = await self._process.wait()
+        except TimeoutError:  # it has closed its pipe, and goes on
             return self._too_long()
         if code == -getattr(signal, "SIGXCPU", 0):
             return self._too_long()

@@ -1,5 +1,6 @@
 """Uploads: nothing of them stays behind, and nobody waits for those whose clients have left."""
 
+import asyncio
 import io
 import os
 import signal
@@ -8,9 +9,11 @@ import subprocess
 import sys
 import threading
 import time
+from asyncio.subprocess import Process
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from unittest.mock import Mock
 
 import httpx
 import numpy as np
@@ -20,6 +23,8 @@ import soundfile
 from asrkit.runtime import Recognizer
 from asrkit.serve import uploads
 from asrkit.serve.server import Limits, Server
+from asrkit.serve.upload_process import FRAME, SAMPLES
+from asrkit.serve.uploads import Decoders, Decoding
 from tests.conftest import PROJECT
 from tests.serve.running import serving
 
@@ -69,6 +74,35 @@ def test_hours_of_silence_whose_clients_leave_keep_no_place(
         url = f"http://{address}/v1/audio/transcriptions"
         answer = httpx.post(url, files=files, timeout=30)
         assert answer.json()["text"] == served.transcribe(path).text
+
+
+@pytest.mark.parametrize("ticks", range(12))
+def test_decoding_ends_whenever_its_client_leaves(
+    served: Recognizer, tmp_path: Path, ticks: int
+) -> None:
+    """Also in the turn of the event loop in which more samples arrive."""
+
+    async def decode(process: Mock) -> None:
+        decoding = Decoding(Decoders(server), tmp_path, "")
+        decoding.sample_rate, decoding.num_samples = 16_000, 10**9
+        decoding._process, decoding._is_long = process, True
+        async for _ in decoding.blocks():
+            pass
+
+    async def leave() -> None:
+        pipe = asyncio.StreamReader()
+        decoding = asyncio.ensure_future(decode(Mock(spec=Process, stdout=pipe)))
+        await asyncio.sleep(0.05)
+        pipe.feed_data(FRAME.pack(SAMPLES, 4) + bytes(4))
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        decoding.cancel()
+        await asyncio.wait([decoding], timeout=1)
+        assert decoding.cancelled()
+
+    server = Server({"m": served})
+    asyncio.run(leave())
+    server.close()
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="files without names are Linux's")

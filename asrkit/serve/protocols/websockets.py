@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import numpy as np
+from anyio import fail_after
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from asrkit.errors import UserError, shown
@@ -26,8 +27,9 @@ async def next_message(websocket: WebSocket, server: Server, is_first: bool = Fa
     limits = server.limits
     seconds = min(limits.header_s, limits.silence_s) if is_first else limits.silence_s
     try:
-        message = await asyncio.wait_for(websocket.receive(), seconds)
-    except asyncio.TimeoutError:
+        with fail_after(seconds):
+            message = await websocket.receive()
+    except TimeoutError:
         text = f"no message for {seconds:g} s"
         raise RefusedError(408, "silence", text) from None
     if message["type"] == "websocket.disconnect":
