@@ -240,8 +240,9 @@ class ModelConfig(Section):
     """Dropout probability of all layers."""
     frontend: AnyFrontend = FRONTENDS["kaldi"](kind="kaldi")
     """Features, a kind with its options: kaldi, with `low_frequency` and `high_frequency` in Hz
-    (8000 if null; 4000 for recordings at 8 kHz) and `snip_edges`; or slaney, which is NeMo's.
-    Options without a kind are kaldi's. For sherpa-onnx see docs/export.md."""
+    (8000 if null; 4000 for recordings at 8 kHz) and `snip_edges`; slaney, which is NeMo's; or
+    sherpa_nemo, which sherpa-onnx computes for models of NeMo. Options without a kind are kaldi's.
+    For sherpa-onnx see docs/export.md."""
     subsampling: AnySubsampling = SUBSAMPLINGS["conv4"](kind="conv4")
     """Subsampling, a kind with its options. conv4 makes an encoder frame of 4 feature frames, conv8
     of 8. conv4_valid, conv6_valid and conv8_valid have no padding, and see 3, 5 and 7 feature

@@ -12,7 +12,8 @@ from asrkit.audio.frontends.nemo import SlaneyFbank
 from tests.conftest import SHARED_FIXTURES, speech
 
 PHONES = {"kind": "kaldi", "high_frequency": 7600.0, "snip_edges": False}
-CHOICES: list[Any] = ["kaldi", {"kind": "kaldi", "high_frequency": 7600.0}, PHONES, "slaney"]
+BAND = {"kind": "kaldi", "high_frequency": 7600.0}
+CHOICES: list[Any] = ["kaldi", BAND, PHONES, "slaney", "sherpa_nemo"]
 LEADS = [0, 7]
 
 

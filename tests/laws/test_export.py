@@ -82,9 +82,11 @@ def test_other_subsamplings(kind: str, what: str, tmp_path: Path) -> None:
     test_torchscript(file_of(subsampling=kind), what, 4, 16, tmp_path)
 
 
-@pytest.mark.parametrize("what", ["ctc", "model"])
-def test_a_model_of_nemos_shape(what: str, tmp_path: Path) -> None:
-    test_torchscript(file_of(subsampling=PADDED, frontend="slaney"), what, 4, 16, tmp_path)
+@pytest.mark.parametrize(
+    ("what", "frontend"), [("ctc", "slaney"), ("model", "slaney"), ("model", "sherpa_nemo")]
+)
+def test_a_model_of_nemos_shape(what: str, frontend: str, tmp_path: Path) -> None:
+    test_torchscript(file_of(subsampling=PADDED, frontend=frontend), what, 4, 16, tmp_path)
 
 
 def test_loading_needs_only_torch(file: ModelFile, tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""NeMo's log mel features, with the filters of Slaney's Auditory Toolbox, in steps of any size."""
+"""NeMo's log mel features and sherpa-onnx's version of them, in steps of any size.
+
+Both have the filters of Slaney's Auditory Toolbox.
+"""
 
 import math
 
@@ -34,7 +37,25 @@ def hertz(mel: Tensor) -> Tensor:
 SLANEY = MelScale(mel, hertz)
 
 
-class SlaneyFbank(Frontend):
+class SlaneyFrontend(Frontend):
+    """Base of frontends with triangular filters of equal area from 0 to 8 kHz (Slaney 1998)."""
+
+    scale = SLANEY
+
+    def edges(self) -> Tensor:
+        return self.scale.edges(0.0, NYQUIST, self.num_mels)
+
+    def mel_filters(self) -> Tensor:
+        """Return (257, F) triangular filters, whose heights make their areas equal."""
+        edges, bins = self.scale.to_hertz(self.edges()), bin_frequencies()
+        left, centre, right = edges[:-2], edges[1:-1], edges[2:]
+        rising = (bins - left) / (centre - left)
+        falling = (right - bins) / (right - centre)
+        filters = torch.minimum(rising, falling).clamp(min=0.0) * (2.0 / (right - left))
+        return filters.float()
+
+
+class SlaneyFbank(SlaneyFrontend):
     """Log mel features, equal to those of NeMo's AudioToMelSpectrogramPreprocessor.
 
     Pre-emphasis 0.97; Hann windows of 25 ms around every 10th ms, with zeros before and after the
@@ -46,7 +67,6 @@ class SlaneyFbank(Frontend):
         lead_frames: frames before a stream, see `Frontend`.
     """
 
-    scale = SLANEY
     window: Tensor  # (400,)
 
     def __init__(self, num_mels: int = 80, lead_frames: int = 0) -> None:
@@ -67,19 +87,39 @@ class SlaneyFbank(Frontend):
     def log(self, mels: Tensor) -> Tensor:
         return (mels + self.guard).log()
 
-    def edges(self) -> Tensor:
-        return self.scale.edges(0.0, NYQUIST, self.num_mels)
 
-    def mel_filters(self) -> Tensor:
-        """Return (257, F) triangular filters, whose heights make their areas equal."""
-        edges, bins = self.scale.to_hertz(self.edges()), bin_frequencies()
-        left, centre, right = edges[:-2], edges[1:-1], edges[2:]
-        rising = (bins - left) / (centre - left)
-        falling = (right - bins) / (right - centre)
-        filters = torch.minimum(rising, falling).clamp(min=0.0) * (2.0 / (right - left))
-        return filters.float()
+class SherpaNemoFbank(SlaneyFrontend):
+    """Log mel features, equal to those that sherpa-onnx computes for models of NeMo.
+
+    They differ from `SlaneyFbank`: windows are around every 10th ms + 5 ms; the first samples in
+    reverse order precede the stream; the pre-emphasis stays inside a window; the Hann window is
+    periodic; and the logarithm is log(max(x, 2^-23)). N samples give (N + 40) // 160 - 1 frames;
+    sherpa-onnx has one or two more, with the last samples in reverse order after the stream.
+
+    Args:
+        num_mels: F.
+        lead_frames: frames before a stream, see `Frontend`.
+    """
+
+    window: Tensor  # (400,)
+
+    def __init__(self, num_mels: int = 80, lead_frames: int = 0) -> None:
+        super().__init__(num_mels, WINDOW, (WINDOW - HOP) // 2, 0, lead_frames, mirrored=True)
+        self.floor = 2.0**-23
+        self.register_buffer("window", hann_window(periodic=True), persistent=False)
+        self.register_buffer("filters", self.mel_filters(), persistent=False)
+
+    def power(self, frames: Tensor) -> Tensor:
+        # The window is 0 at the first sample, so its pre-emphasis does not matter.
+        frames = frames[:, :, 1:] - self.preemphasis * frames[:, :, :-1]
+        frames = functional.pad(frames, (1, 0)) * self.window  # (B, T, 400)
+        spectrum = torch.fft.rfft(frames, n=self.fft_size, dim=2)  # (B, T, 257)
+        return spectrum.real.square() + spectrum.imag.square()
+
+    def log(self, mels: Tensor) -> Tensor:
+        return mels.clamp(min=self.floor).log()
 
 
-def hann_window() -> Tensor:
-    """Return the window (400,), with a zero at both ends."""
-    return torch.hann_window(WINDOW, periodic=False, device="cpu")
+def hann_window(periodic: bool = False) -> Tensor:
+    """Return the window (400,), with a zero at the start and, unless periodic, at the end."""
+    return torch.hann_window(WINDOW, periodic=periodic, device="cpu")

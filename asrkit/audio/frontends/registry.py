@@ -5,11 +5,13 @@ from typing import Any
 
 from asrkit.audio.frontends.base import Frontend
 from asrkit.audio.frontends.kaldi import Fbank
-from asrkit.audio.frontends.nemo import SlaneyFbank
+from asrkit.audio.frontends.nemo import SherpaNemoFbank, SlaneyFbank
 from asrkit.registry import Kinds
 
 KINDS: Kinds[Frontend] = Kinds(
-    "frontend", {"kaldi": Fbank, "slaney": SlaneyFbank}, ("num_mels", "lead_frames")
+    "frontend",
+    {"kaldi": Fbank, "slaney": SlaneyFbank, "sherpa_nemo": SherpaNemoFbank},
+    ("num_mels", "lead_frames"),
 )
 
 
