@@ -25,6 +25,8 @@ FORMAT = struct.Struct("<IQ")  # of a header: sample rate in Hz, number of sampl
 UNKNOWN = 2**64 - 1  # number of samples of a file whose header does not state it
 DTYPE = np.dtype("<f4")  # of samples, one channel
 BLOCK_S = 5.0
+LONG_S = 30.0  # audio of a file that is long: hours of it keep a process for minutes
+NICE, MORE_NICE = 5, 10  # of all such processes, more of long files: live calls, short files first
 
 
 def main(memory: str, seconds: str, storage: str) -> None:
@@ -34,8 +36,6 @@ def main(memory: str, seconds: str, storage: str) -> None:
     if not path:  # the server has ended
         return
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())  # what decoders complain of
-    with suppress(AttributeError, OSError):  # not on Windows
-        os.nice(5)  # live calls come first
     confine(int(memory), int(seconds), int(storage))
     try:
         write(path, ending, sink)
@@ -43,6 +43,13 @@ def main(memory: str, seconds: str, storage: str) -> None:
         write_frame(sink, ERROR, str(error).replace(path, "the file").encode())
     except MemoryError:
         write_frame(sink, NO_MEMORY)
+
+
+def yield_to_others(process: int, more: int) -> None:
+    """Let others have the processor first: raise the `nice` of a process."""
+    with suppress(AttributeError, OSError):  # not on Windows; or the process has ended
+        before = os.getpriority(os.PRIO_PROCESS, process)
+        os.setpriority(os.PRIO_PROCESS, process, before + more)
 
 
 def confine(memory: int, seconds: int, storage: int) -> None:
@@ -70,7 +77,9 @@ def write(path: str, ending: str, sink: BinaryIO) -> None:
         known = UNKNOWN if file.num_samples is None else file.num_samples
         write_frame(sink, HEADER, FORMAT.pack(file.sample_rate, known))
         mixer = Mixer(file.name)
-        for block in file.blocks(block_size(file, BLOCK_S)):
+        for number, block in enumerate(file.blocks(block_size(file, BLOCK_S))):
+            if number == LONG_S // BLOCK_S:
+                yield_to_others(os.getpid(), MORE_NICE)
             write_frame(sink, SAMPLES, mixer(block).astype(DTYPE).tobytes())
         for problem in [*file.problems, *mixer.problems()]:
             write_frame(sink, WARNING, problem.replace(path, "the file").encode())

@@ -30,10 +30,13 @@ from asrkit.serve.upload_process import (
     FORMAT,
     FRAME,
     HEADER,
+    LONG_S,
+    NICE,
     NO_MEMORY,
     SAMPLES,
     UNKNOWN,
     WARNING,
+    yield_to_others,
 )
 
 COMMAND = (sys.executable, "-m", "asrkit.serve.upload_process")
@@ -42,7 +45,6 @@ LARGEST = {  # bytes of a frame
 }  # fmt: skip
 MAX_WARNINGS = 10  # of a file
 STORAGE = 0  # bytes that a process may write to a file: what it decodes goes through its pipe
-LONG_S = 30.0  # audio of a file that is long: hours of it keep a process for minutes
 
 
 class Decoding:
@@ -304,12 +306,14 @@ class Decoders:
     async def _started(self) -> Process:
         memory = self.limits.decode_mb * 1_000_000
         seconds = max(1, round(self.limits.decode_s))
-        return await asyncio.create_subprocess_exec(
+        process = await asyncio.create_subprocess_exec(
             *COMMAND, str(memory), str(seconds), str(STORAGE), stdin=PIPE, stdout=PIPE,
             cwd=Path(__file__).parents[2],  # where python -m finds asrkit
             # Every thread of a library's pool takes memory.
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
         )  # fmt: skip
+        yield_to_others(process.pid, NICE)  # from its first import on
+        return process
 
 
 async def stop(process: Process) -> None:

@@ -1,5 +1,7 @@
 """Uploads are decoded in processes of their own: whatever happens to these, the server goes on."""
 
+import asyncio
+import os
 import pickle
 import subprocess
 import sys
@@ -277,3 +279,25 @@ def test_a_body_is_bounded_before_it_is_read(served: Recognizer) -> None:
             answer = httpx.post(url, content=body, headers=headers)
             assert answer.status_code == 400, answer.text
             assert told in answer.json()["error"]["message"]
+
+
+@pytest.mark.skipif(not hasattr(os, "getpriority"), reason="not on Windows")
+@pytest.mark.parametrize("seconds", [10, 60])
+def test_long_files_leave_the_processor_to_others(tmp_path: Path, seconds: int) -> None:
+    """Live calls come first, then short files."""
+
+    async def found() -> int:
+        decoders, most = uploads.Decoders(Server({}, Limits())), 0
+        async with decoders.decoding(path, "") as decoding:
+            process = decoding._process
+            assert process is not None
+            async for _ in decoding.blocks():
+                with suppress(ProcessLookupError):  # it has ended
+                    most = max(most, os.getpriority(os.PRIO_PROCESS, process.pid))
+        await decoders.close()
+        return most - os.nice(0)
+
+    path = tmp_path / "a.wav"
+    soundfile.write(path, np.zeros(16_000 * seconds, np.int16), 16_000)
+    more = upload_process.MORE_NICE if seconds > upload_process.LONG_S else 0
+    assert asyncio.run(found()) == upload_process.NICE + more
