@@ -4,6 +4,7 @@ to a frame and gives the next label or a blank.
 The predictor's past is tokens: its state goes in and comes out, and the search keeps it.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -13,11 +14,12 @@ from torch.nn import functional
 
 from asrkit.errors import UserError
 from asrkit.model.head import BLANK, CTCHead, Head
-from asrkit.model.transducer_loss import transducer_loss
+from asrkit.model.pruned_transducer_loss import kept_places, pruned_arcs, simple_arcs
+from asrkit.model.transducer_loss import lattice_loss, transducer_loss
 
 PredictorState = tuple[Tensor, ...]  # of B streams, batch first, of fixed shapes
 
-
+SIMPLE_WEIGHT = 0.5  # of a simple joiner's loss beside the pruned one (Kuang et al. 2022)
 ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid}
 
 
@@ -119,6 +121,9 @@ class TransducerHead(Head):
         max_symbols: most labels that a search writes in a frame.
         dropout: dropout probability of the predictor's output and in the joiner.
         fast_emit: lambda of FastEmit, which favours early labels; see `transducer_loss`.
+        delay_penalty: lambda of another way to do so, nats a frame; see `transducer_loss`.
+        prune_range: places in each frame that training computes, see `pruned_transducer_loss`;
+            None computes all.
 
     Raises:
         ValueError: for an option out of range.
@@ -139,15 +144,21 @@ class TransducerHead(Head):
         max_symbols: int = 10,
         dropout: float = 0.2,
         fast_emit: float = 0.0,
+        delay_penalty: float = 0.0,
+        prune_range: int | None = None,
     ) -> None:
         super().__init__()
         for name, share in (("ctc_weight", ctc_weight), ("dropout", dropout)):
             if not 0.0 <= share < 1.0:
                 raise ValueError(f"{name} must be from 0 to below 1, got {share}")
-        if fast_emit < 0.0:
-            raise ValueError(f"fast_emit must be 0 or more, got {fast_emit}")
+        for name, value in (("fast_emit", fast_emit), ("delay_penalty", delay_penalty)):
+            if not 0.0 <= value < math.inf:
+                raise ValueError(f"{name} must be 0 or more, got {value}")
+        if prune_range is not None and prune_range < 2:
+            raise ValueError(f"prune_range must be null, or 2 or more, got {prune_range}")
         self.vocab_size, self.max_symbols = vocab_size, max_symbols
-        self.ctc_weight, self.fast_emit = ctc_weight, fast_emit
+        self.ctc_weight = ctc_weight
+        self.early = fast_emit, delay_penalty
         self.activation: str = activation
         self.predictor: LSTMPredictor | StatelessPredictor
         if predictor == "lstm":
@@ -159,6 +170,12 @@ class TransducerHead(Head):
         self.dropout = nn.Dropout(dropout)
         self.out = nn.Linear(joint_dim, vocab_size)
         self.ctc = CTCHead(dim, vocab_size) if ctc_weight > 0.0 else None
+        self.prune_range = prune_range or 0
+        self.simple: nn.ModuleDict | None = None
+        if prune_range:
+            layers = {"frames": nn.Linear(dim, vocab_size)}
+            layers["labels"] = nn.Linear(predictor_dim, vocab_size)
+            self.simple = nn.ModuleDict(layers)
 
     def frames(self, encoded: Tensor) -> Tensor:
         """Return the encoder's frames as they are: (B, E, D)."""
@@ -170,20 +187,41 @@ class TransducerHead(Head):
     ) -> Tensor:
         """Return the weighted sum of the transducer's loss and the CTC layer's.
 
-        The logits take 4·B·E·(U + 1)·V bytes and their gradient as much.
+        The logits take 4·B·E·(U + 1)·V bytes and their gradient as much; with a `prune_range` of S
+        they take S in place of U + 1.
         """
         before = tokens.new_full((len(tokens), 1), BLANK)
         predicted, _ = self.predictor(
             torch.cat([before, tokens], dim=1), self.predictor.start(len(tokens))
         )
-        added = self.from_predictor(self.dropout(predicted))
-        logits = self.join(self.project(frames)[:, :, None], added[:, None])
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        loss = transducer_loss(logits, tokens, lengths, token_lengths, self.fast_emit)
+        predicted = self.dropout(predicted)
+        sizes = lengths, token_lengths
+        if self.simple is None:
+            added = self.from_predictor(predicted)[:, None]
+            logits = at_least_float32(self.join(self.project(frames)[:, :, None], added))
+            loss = transducer_loss(logits, tokens, *sizes, *self.early)
+        else:
+            loss = self._pruned_loss(frames, predicted, tokens, sizes)
         if self.ctc is None:
             return loss
         ctc = self.ctc.loss(self.ctc.frames(frames).float(), lengths, tokens, token_lengths)
         return (1.0 - self.ctc_weight) * loss + self.ctc_weight * ctc
+
+    @torch.jit.unused
+    def _pruned_loss(
+        self, frames: Tensor, predicted: Tensor, tokens: Tensor, sizes: tuple[Tensor, Tensor]
+    ) -> Tensor:
+        """Return the loss of the places that a simple joiner chooses, and a share of its own."""
+        assert self.simple is not None
+        of_frames = at_least_float32(self.simple["frames"](frames))  # (B, E, V)
+        of_labels = at_least_float32(self.simple["labels"](predicted))  # (B, U + 1, V)
+        arcs = simple_arcs(of_frames, of_labels, tokens)
+        places = kept_places(arcs, *sizes, self.prune_range)  # (B, E, S)
+        added = self.from_predictor(predicted)  # (B, U + 1, J)
+        rows = torch.arange(len(tokens), device=places.device)[:, None, None]
+        logits = at_least_float32(self.join(self.project(frames)[:, :, None], added[rows, places]))
+        pruned = lattice_loss(*pruned_arcs(logits, tokens, places), *sizes, *self.early)
+        return pruned + SIMPLE_WEIGHT * lattice_loss(*arcs, *sizes, *self.early)
 
     @torch.jit.unused
     def layer_head(self) -> Head:
@@ -221,7 +259,7 @@ class TransducerHead(Head):
         assert isinstance(other, TransducerHead)
         theirs = other.state_dict()
         for name, own in self.state_dict().items():
-            if name.startswith(("predictor.embed", "out.", "ctc.")):
+            if name.startswith(("predictor.embed", "out.", "ctc.", "simple.")):
                 own[new] = theirs[name][old]
             else:
                 own.copy_(theirs[name])
@@ -249,3 +287,8 @@ class TransducerHead(Head):
         hidden = ACTIVATIONS[self.activation](frames + predicted)
         logits: Tensor = self.out(self.dropout(hidden))
         return logits
+
+
+def at_least_float32(values: Tensor) -> Tensor:
+    """Return values in float32 if they are of less precision."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))

@@ -15,8 +15,9 @@ NEVER = -torch.inf
 
 
 def transducer_loss(
-    logits: Tensor, tokens: Tensor, lengths: Tensor, token_lengths: Tensor, fast_emit: float = 0.0
-) -> Tensor:
+    logits: Tensor, tokens: Tensor, lengths: Tensor, token_lengths: Tensor,
+    fast_emit: float = 0.0, delay_penalty: float = 0.0,
+) -> Tensor:  # fmt: skip
     """Return the negative log-likelihood of each row's tokens, summed over all alignments.
 
     What lies beyond a row's lengths has no influence and no gradient, NaN included.
@@ -28,11 +29,33 @@ def transducer_loss(
         token_lengths: (B,) valid tokens.
         fast_emit: lambda of FastEmit (Yu et al. 2020): the gradients of labels are 1 + lambda times
             as large, those of blanks unchanged. The value of the loss does not depend on it.
+        delay_penalty: lambda of Kang et al. 2023, nats a frame: a label's log-probability is
+            lambda x ((T - 1) / 2 - t) higher in frame t of T, so that early alignments weigh more.
 
     Returns:
         (B,) in nats; infinite for tokens without a frame.
     """
-    loss: Tensor = _TransducerLoss.apply(logits, tokens, lengths, token_lengths, fast_emit)
+    options = fast_emit, delay_penalty
+    loss: Tensor = _TransducerLoss.apply(logits, tokens, lengths, token_lengths, *options)
+    return loss
+
+
+def lattice_loss(
+    blank: Tensor, label: Tensor, lengths: Tensor, token_lengths: Tensor,
+    fast_emit: float = 0.0, delay_penalty: float = 0.0,
+) -> Tensor:  # fmt: skip
+    """Return the loss of a lattice whose arcs are given; see `transducer_loss`.
+
+    Args:
+        blank: (B, T, U + 1) log-probabilities of the arcs to the next frame; -inf for no arc.
+        label: (B, T, U) log-probabilities of the arcs to the next label; -inf for no arc.
+        lengths: (B,) valid frames.
+        token_lengths: (B,) valid tokens.
+        fast_emit: lambda of FastEmit.
+        delay_penalty: nats a frame.
+    """
+    options = fast_emit, delay_penalty
+    loss: Tensor = _LatticeLoss.apply(blank, label, lengths, token_lengths, *options)
     return loss
 
 
@@ -42,22 +65,16 @@ class _TransducerLoss(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, logits: Tensor, tokens: Tensor, lengths: Tensor, token_lengths: Tensor,
-        fast_emit: float,
+        fast_emit: float, delay_penalty: float,
     ) -> Tensor:  # fmt: skip
         size = tokens.size(1)
-        lengths, token_lengths = (each.to(logits.device) for each in (lengths, token_lengths))
         labels = tokens[:, None, :, None].expand(-1, logits.size(1), -1, 1)  # (B, T, U, 1)
         total = logits.logsumexp(dim=3)  # (B, T, U + 1)
         blank = logits[..., 0] - total
         label = logits[:, :, :size].gather(3, labels)[..., 0] - total[:, :, :size]
-        frames = torch.arange(logits.size(1), device=logits.device)
-        places = torch.arange(size + 1, device=logits.device)
-        rows = frames[:, None] < lengths[:, None, None]  # (B, T, 1)
-        blank = blank.where(rows & (places <= token_lengths[:, None, None]), NEVER)
-        label = label.where(rows & (places[:-1] < token_lengths[:, None, None]), NEVER)
-        # Sums of a long row lose in float32 what the occupations are made of; cells are few.
-        cells = blank.double(), label.double()
-        log_prob, on_blank, on_label = occupations(*cells, lengths, token_lengths)
+        log_prob, on_blank, on_label = occupations(
+            blank, label, lengths, token_lengths, delay_penalty
+        )
         ctx.save_for_backward(
             logits, total, labels, on_blank.to(logits.dtype), on_label.to(logits.dtype)
         )
@@ -78,20 +95,58 @@ class _TransducerLoss(torch.autograd.Function):
         gradient = gradient.masked_fill_(~reached, 0.0)
         gradient[..., 0] -= on_blank
         gradient[:, :, :-1].scatter_add_(3, labels, -on_label[..., None])
-        return gradient, None, None, None, None
+        return gradient, None, None, None, None, None
 
 
+class _LatticeLoss(torch.autograd.Function):
+    """The loss whose gradient, by the arcs' log-probabilities, is minus their occupations."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, blank: Tensor, label: Tensor, lengths: Tensor, token_lengths: Tensor,
+        fast_emit: float, delay_penalty: float,
+    ) -> Tensor:  # fmt: skip
+        log_prob, on_blank, on_label = occupations(
+            blank, label, lengths, token_lengths, delay_penalty
+        )
+        ctx.save_for_backward(on_blank.to(blank.dtype), on_label.to(blank.dtype))
+        ctx.fast_emit = fast_emit
+        return -log_prob.to(blank.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, weight: Tensor) -> tuple[Tensor | None, ...]:
+        on_blank, on_label = ctx.saved_tensors  # type: ignore[attr-defined]
+        weight = -weight[:, None, None]
+        on_label = on_label * (weight * (1.0 + ctx.fast_emit))  # type: ignore[attr-defined]
+        return on_blank * weight, on_label, None, None, None, None
+
+
+@torch.no_grad()
 def occupations(
-    blank: Tensor, label: Tensor, lengths: Tensor, token_lengths: Tensor
+    blank: Tensor, label: Tensor, lengths: Tensor, token_lengths: Tensor, delay_penalty: float = 0.0
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the log-likelihood (B,), and the probability that an alignment takes each arc.
 
     Args:
-        blank: (B, T, U + 1) log-probabilities of the arcs to the next frame; -inf beyond a row.
-        label: (B, T, U) log-probabilities of the arcs to the next label; -inf beyond a row.
+        blank: (B, T, U + 1) log-probabilities of the arcs to the next frame.
+        label: (B, T, U) log-probabilities of the arcs to the next label.
         lengths: (B,) valid frames.
         token_lengths: (B,) valid tokens.
+        delay_penalty: nats a frame.
+
+    Returns:
+        in float64, 0 beyond a row.
     """
+    lengths, token_lengths = (each.to(blank.device) for each in (lengths, token_lengths))
+    frame = torch.arange(blank.size(1), device=blank.device)[:, None]  # (T, 1)
+    place = torch.arange(blank.size(2), device=blank.device)
+    rows = frame < lengths[:, None, None]  # (B, T, 1)
+    # Sums of a long row lose in float32 what the occupations are made of; cells are few.
+    blank = blank.double().where(rows & (place <= token_lengths[:, None, None]), NEVER)
+    label = label.double().where(rows & (place[:-1] < token_lengths[:, None, None]), NEVER)
+    if delay_penalty:
+        label = label + delay_penalty * ((lengths[:, None, None] - 1) / 2 - frame)
     batch, frames, places = blank.shape
     last = frames + places - 1  # of the anti-diagonals, of which that one holds an end alone
     blank, label = skewed(blank), skewed(torch.nn.functional.pad(label, (0, 1), value=NEVER))
