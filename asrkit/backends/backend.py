@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from asrkit.model import Context, EncoderState, FrameRate, Head, NetworkOutput
+from asrkit.search import Transducer
 
 Step = Callable[[Tensor, Tensor, EncoderState], NetworkOutput]
 
@@ -59,3 +60,4 @@ class Backend(NamedTuple):
     step: Step  # (B, T, F), (B,), state -> NetworkOutput
     weights: Callable[[], str]  # SHA-256 of the network's weights
     head: Head  # head of the network in PyTorch, for the loss of a text
+    transducer: Transducer | None = None  # predictor and joiner for a search; None: the head's

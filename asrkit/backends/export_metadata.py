@@ -8,15 +8,17 @@ from typing import Literal, NamedTuple
 from asrkit.build import build_frontend
 from asrkit.config import MOST_FRAMES
 from asrkit.errors import shown
-from asrkit.model import FULL, Context
+from asrkit.model import FULL, Context, CTCHead, Head
 from asrkit.model_file import ModelFile, fingerprint
 
-What = Literal["encoder", "ctc", "model"]
+What = Literal["encoder", "ctc", "transducer", "model", "predictor", "joiner"]
 CONTENTS: dict[What, str] = {
     "encoder": "log mels to encoder frames",
     "ctc": "log mels to log-probabilities",
-    "model": "samples to log-probabilities",
+    "transducer": "log mels to encoder frames, with predictor and joiner in files of their own",
+    "model": "samples to log-probabilities, or to a transducer's three parts",
 }
+PARTS: tuple[What, ...] = ("predictor", "joiner")  # the other files of a transducer's export
 UNSEALED = f"sha256:{'0' * 64}"  # placeholder for the digest of a file
 KEY = "asrkit"  # key of the description in a file's metadata
 FORMAT_VERSION = 1  # version of the description, inputs and outputs
@@ -43,6 +45,16 @@ class ExportDescription(NamedTuple):
     weights: str  # fingerprint of the exported model's weights
     precision: str  # precision of the weights in the file: float32 or int8
     digest: str | None  # digest of the file; None in files of earlier versions
+
+
+def read_by(head: Head) -> What:
+    """Return the export whose frames a search of this head reads."""
+    return "ctc" if isinstance(head, CTCHead) else "transducer"
+
+
+def part_path(path: Path, part: What) -> Path:
+    """Return the path of a part beside an export, such as exp/model.640-2560ms.joiner.onnx."""
+    return path.with_name(f"{path.stem}.{part}{path.suffix}")
 
 
 def describe(exported: Exported, file: ModelFile) -> str:
@@ -84,9 +96,9 @@ def described(text: str) -> ExportDescription:
         )
         exported = Exported(values["what"], context, values.get("frame_ms", 40))
         sizes = *context, exported.frame_ms
-        if exported.what not in CONTENTS or not all(type(size) is int for size in sizes):
+        if exported.what not in (*CONTENTS, *PARTS) or not all(type(size) is int for size in sizes):
             raise ValueError("its description is damaged")
-        whole = context == FULL and exported.what == "ctc"
+        whole = context == FULL and exported.what in ("ctc", "transducer", *PARTS)
         if not whole and not (
             1 <= context.chunk_size <= MOST_FRAMES
             and all(0 <= frames <= MOST_FRAMES for frames in context[1:])
@@ -102,7 +114,7 @@ def described(text: str) -> ExportDescription:
 
 def export_path(model: Path, exported: Exported, kind: str) -> Path:
     """Return the path of an export, such as exp/model.640-2560ms.onnx or exp/model.full.onnx."""
-    what = "" if exported.what == "ctc" else f".{exported.what}"
+    what = "" if exported.what in ("ctc", "transducer") else f".{exported.what}"
     suffix = {"torchscript": ".ts", "onnx": ".onnx", "onnx-int8": ".int8.onnx"}[kind]
     chunk, left, right = (frames * exported.frame_ms for frames in exported.context)
     after = f"-{right}" if right else ""

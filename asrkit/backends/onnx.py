@@ -2,9 +2,10 @@
 
 import math
 import os
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -14,15 +15,19 @@ from torch.nn import functional
 from asrkit.backends.backend import Backend
 from asrkit.backends.export_metadata import (
     KEY,
+    PARTS,
     ExportDescription,
     Exported,
     described,
     export_path,
     is_sealed,
+    part_path,
+    read_by,
 )
+from asrkit.backends.transducer import TransducerParts
 from asrkit.errors import UserError, reason, shown
 from asrkit.extras import need
-from asrkit.model import EncoderState, NetworkOutput
+from asrkit.model import EncoderState, NetworkOutput, TransducerHead
 from asrkit.model_file import ModelFile, fingerprint
 
 if TYPE_CHECKING:
@@ -35,13 +40,44 @@ MOST_NUMBERS = 1 << 28  # numbers in each part of a stream's state
 MOST_WHOLE = 1500  # encoder frames of a row in full context: memory grows with their square
 
 
-class OnnxStep:
-    """An exported file, called as the module that it was exported from."""
+class OnnxGraph:
+    """The graph of a file. Its inputs and outputs are tensors, by order."""
 
     def __init__(self, session: "InferenceSession", description: ExportDescription) -> None:
         self.session, self.description = session, description
         self.threads, self.process = torch.get_num_threads(), os.getpid()
         self.inputs = [each.name for each in session.get_inputs()]
+
+    def compute(self, *tensors: Tensor) -> list[Tensor]:
+        """Return the outputs of the graph."""
+        arrays = {n: t.numpy() for n, t in zip(self.inputs, tensors, strict=True)}
+        return [torch.from_numpy(each) for each in self.run(arrays)]
+
+    def run(self, arrays: "dict[str, np.ndarray]") -> "list[np.ndarray]":
+        """Return the outputs of the graph by order; inputs are by name.
+
+        Raises:
+            UserError: in a forked process, which lacks the session's threads; ONNX Runtime would
+                wait for them forever.
+        """
+        if self.threads > 1 and os.getpid() != self.process:
+            raise UserError(
+                f"the {self.threads} threads of ONNX Runtime do not survive a fork: "
+                "call asrkit.load in this process, or with threads=1 before the fork"
+            )
+        return self.session.run(None, arrays)
+
+
+Graph = TypeVar("Graph", bound=OnnxGraph)
+
+
+class OnnxStep(OnnxGraph):
+    """An exported file, called as the module that it was exported from."""
+
+    def __init__(self, session: "InferenceSession", description: ExportDescription) -> None:
+        super().__init__(session, description)
+        if description.exported.what in PARTS:
+            raise ValueError(f"it is the {description.exported.what} of an export, not its encoder")
         state = [] if description.exported.context.full else session.get_inputs()[-len(STATE) :]
         self.state_shapes = [each.shape[1:] for each in state]
         self.state_kinds = [KINDS[each.type] for each in state]
@@ -61,26 +97,10 @@ class OnnxStep:
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         """Run the module: its inputs, with whole chunks of audio -> its outputs."""
-        tensors = [*inputs[:-1], *inputs[-1]] if self.state_shapes else inputs
-        arrays = {n: t.numpy() for n, t in zip(self.inputs, tensors, strict=True)}
-        outputs = [torch.from_numpy(each) for each in self.run(arrays)]
+        outputs = self.compute(*([*inputs[:-1], *inputs[-1]] if self.state_shapes else inputs))
         if not self.state_shapes:
             return tuple(outputs)
         return *outputs[: -len(STATE)], EncoderState(*outputs[-len(STATE) :])
-
-    def run(self, arrays: "dict[str, np.ndarray]") -> "list[np.ndarray]":
-        """Return the outputs of the graph by order; inputs are by name.
-
-        Raises:
-            UserError: in a forked process, which lacks the session's threads; ONNX Runtime would
-                wait for them forever.
-        """
-        if self.threads > 1 and os.getpid() != self.process:
-            raise UserError(
-                f"the {self.threads} threads of ONNX Runtime do not survive a fork: "
-                "call asrkit.load in this process, or with threads=1 before the fork"
-            )
-        return self.session.run(None, arrays)
 
 
 def build(kind: str, file: ModelFile, plain: Backend) -> Backend:
@@ -113,10 +133,16 @@ def find(kind: str, file: ModelFile, plain: Backend) -> Path | None:
 
 def wanted_of(plain: Backend) -> Exported:
     """Return the export that this backend needs."""
-    return Exported("ctc", plain.spec.context, plain.spec.rate.frame_ms)
+    return Exported(read_by(plain.head), plain.spec.context, plain.spec.rate.frame_ms)
 
 
-def of_file(path: Path, file: ModelFile, plain: Backend, precision: str | None = None) -> Backend:
+def of_file(
+    path: Path,
+    file: ModelFile,
+    plain: Backend,
+    precision: str | None = None,
+    parts: Sequence[Path] | None = None,
+) -> Backend:
     """Make the backend from an exported file.
 
     Args:
@@ -124,6 +150,7 @@ def of_file(path: Path, file: ModelFile, plain: Backend, precision: str | None =
         file: model that the file must have been exported from.
         plain: eager backend in the context that the file must have.
         precision: precision that the file must have; None for any.
+        parts: files of a transducer's predictor and joiner; if None, those beside the file.
 
     Raises:
         UserError: if the file has another model, precision or context.
@@ -140,16 +167,52 @@ def of_file(path: Path, file: ModelFile, plain: Backend, precision: str | None =
         raise UserError(
             f"{shown(path)} has precision {shown(found)}, not {wanted_precision}: export it again"
         )
-    if step.description.weights != fingerprint(file.model.state_dict()):
-        raise UserError(f"{shown(path)} was exported from another model: export this model")
+    check_weights(path, step, file)
     state = [] if exported.context.full else plain.init_state(1)
     if step.state_shapes != [list(part.shape[1:]) for part in state]:
         raise UserError(f"{shown(path)} has another state than this model: export it again")
-    return of_step(step, plain)
+    paths = [part_path(path, part) for part in PARTS] if parts is None else parts
+    return of_step(step, plain, read_parts(paths, file))
 
 
-def of_step(step: OnnxStep, plain: Backend) -> Backend:
+def check_weights(path: Path, graph: OnnxGraph, file: ModelFile) -> None:
+    """Raise UserError if a file was exported from another model."""
+    if graph.description.weights != fingerprint(file.model.state_dict()):
+        raise UserError(f"{shown(path)} was exported from another model: export this model")
+
+
+def read_parts(paths: Sequence[Path], file: ModelFile) -> TransducerParts | None:
+    """Return predictor and joiner of a transducer in two files; None for CTC.
+
+    Raises:
+        UserError: if a file is missing, or does not fit the model.
+    """
+    head = file.model.head
+    if not isinstance(head, TransducerHead):
+        return None
+    graphs = []
+    for part, path in zip(PARTS, paths, strict=True):
+        if not path.is_file():
+            raise UserError(f"the export lacks its {part}, {shown(path)}: export it again")
+        graph = read_graph(path, OnnxGraph)
+        if (what := graph.description.exported.what) != part:
+            raise UserError(f"{shown(path)} must be the {part} of an export, got {what}")
+        check_weights(path, graph, file)
+        graphs.append(graph)
+    predictor, joiner = graphs
+
+    def predict(tokens: Tensor, state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        output, *state = predictor.compute(tokens, *state)
+        return output, state
+
+    return TransducerParts(
+        head, predict, lambda frames, predicted: joiner.compute(frames, predicted)[0]
+    )
+
+
+def of_step(step: OnnxStep, plain: Backend, parts: TransducerParts | None) -> Backend:
     """Make the backend from a step in the context of `plain`; inputs are padded to whole chunks."""
+    plain = plain._replace(transducer=parts)
     (kind,) = (each for each, name in PRECISIONS.items() if name == step.description.precision)
     if step.description.exported.context.full:
         return plain._replace(kind=kind, step=partial(whole, step, plain))
@@ -183,12 +246,21 @@ def read(path: str | Path) -> tuple[OnnxStep, Exported]:
     Raises:
         UserError: for another or a changed file, or if ONNX Runtime is not installed.
     """
+    step = read_graph(Path(path), OnnxStep)
+    return step, step.description.exported
+
+
+def read_graph(path: Path, kind: type[Graph]) -> Graph:
+    """Return the graph in a file of asrkit, of this class.
+
+    Raises:
+        UserError: see `read`.
+    """
     need("onnxruntime")
-    path = Path(path)
     try:
         data = path.read_bytes()
-        step = OnnxStep(*open_session(data))
-        digest = step.description.digest
+        graph = kind(*open_session(data))
+        digest = graph.description.digest
         intact = digest is None or is_sealed(data, digest)
     except Exception as error:  # ONNX Runtime's errors have no other common class
         raise UserError(
@@ -196,7 +268,7 @@ def read(path: str | Path) -> tuple[OnnxStep, Exported]:
         ) from None
     if not intact:
         raise UserError(f"{shown(path)} was changed after asrkit export wrote it: export it again")
-    return step, step.description.exported
+    return graph
 
 
 def open_session(model: bytes) -> "tuple[InferenceSession, ExportDescription]":

@@ -18,6 +18,7 @@ from asrkit.backends import onnx, torchscript
 from asrkit.backends.backend import Backend
 from asrkit.backends.pytorch import compiled, eager
 from asrkit.backends.tolerance import TOLERANCE, aged, difference
+from asrkit.backends.transducer import TransducerParts, largest_difference
 from asrkit.build import build_frontend
 from asrkit.errors import UserError, reason, shown
 from asrkit.model import Context
@@ -162,6 +163,13 @@ def check(backend: Backend, file: ModelFile, plain: Backend) -> None:
         if exact and not worst <= TOLERANCE:
             raise UserError(
                 f"backend {backend.kind} differs from eager by {worst:.1e}, over {TOLERANCE:.0e}"
+            )
+    if isinstance(backend.transducer, TransducerParts):
+        worst = largest_difference(backend.transducer)
+        if not worst <= TOLERANCE:
+            raise UserError(
+                f"predictor and joiner of backend {backend.kind} differ from eager by "
+                f"{worst:.1e}, over {TOLERANCE:.0e}"
             )
     if not exact:
         worst = rounding(*(torch.cat(each, dim=1) for each in zip(*outputs, strict=True)))

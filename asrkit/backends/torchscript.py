@@ -12,8 +12,9 @@ from torch import nn
 
 from asrkit.backends.backend import Backend
 from asrkit.backends.export_metadata import KEY, Exported, described
+from asrkit.backends.transducer import TransducerParts, part_steps
 from asrkit.errors import UserError, reason, shown
-from asrkit.model import NetworkStep
+from asrkit.model import NetworkStep, TransducerHead
 from asrkit.model_file import ModelFile
 
 DESCRIPTION = f"{KEY}.json"  # file in the archive with the description
@@ -23,7 +24,12 @@ def build(file: ModelFile, plain: Backend) -> Backend:
     """Return the network scripted and frozen, in the context of the eager backend."""
     step = NetworkStep(file.model, plain.spec.context).eval()
     frozen = torch.jit.freeze(script(step), preserved_attrs=["init_state"])
-    return plain._replace(kind="torchscript", init_state=frozen.init_state, step=frozen)
+    backend = plain._replace(kind="torchscript", init_state=frozen.init_state, step=frozen)
+    head = file.model.head
+    if isinstance(head, TransducerHead):
+        parts = (torch.jit.freeze(script(each)) for each in part_steps(head))
+        return backend._replace(transducer=TransducerParts(head, *parts))
+    return backend
 
 
 def script(module: nn.Module) -> torch.jit.ScriptModule:
@@ -31,6 +37,14 @@ def script(module: nn.Module) -> torch.jit.ScriptModule:
     with warnings.catch_warnings():  # torch announces the end of TorchScript at every call
         warnings.simplefilter("ignore", DeprecationWarning)
         return torch.jit.script(module)
+
+
+def parts_in(module: torch.jit.ScriptModule, head: TransducerHead) -> TransducerParts:
+    """Return predictor and joiner of a file that `write` wrote for a transducer."""
+    own = (module.step if hasattr(module, "step") else module).head
+    return TransducerParts(
+        head, own.advance, lambda frames, predicted: own.join(own.project(frames), predicted)
+    )
 
 
 def read(path: str | Path) -> tuple[torch.jit.ScriptModule, Exported]:

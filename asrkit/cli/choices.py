@@ -8,7 +8,8 @@ CHECKPOINTS = ("nemo", "wenet")  # interop.FORMATS
 CONTENTS = {  # backends.export_metadata.CONTENTS
     "encoder": "log mels to encoder frames",
     "ctc": "log mels to log-probabilities",
-    "model": "samples to log-probabilities",
+    "transducer": "log mels to encoder frames, with predictor and joiner in files of their own",
+    "model": "samples to log-probabilities, or to a transducer's three parts",
 }
 ENGINES = ("processes", "ray")  # transcription.workers.STARTERS
 EXPORTS = ("torchscript", "onnx", "onnx-int8", "sherpa-onnx", "sherpa-onnx-int8")  # commands.export

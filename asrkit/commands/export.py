@@ -1,10 +1,11 @@
 """Export a model, or its encoder alone: python -m asrkit.export --model MODEL --output enc.ts"""
 
 import argparse
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,12 +14,21 @@ from tqdm import tqdm
 from asrkit import audio
 from asrkit.atomic_write import replacing
 from asrkit.backends import Backend, eager
-from asrkit.backends.export_metadata import Exported, What, export_path
-from asrkit.backends.onnx import of_file, of_step
+from asrkit.backends.export_metadata import (
+    PARTS,
+    Exported,
+    export_path,
+    part_path,
+    read_by,
+)
+from asrkit.backends.onnx import of_file, of_step, read_parts
 from asrkit.backends.onnx import read as read_onnx
 from asrkit.backends.registry import check
 from asrkit.backends.tolerance import TOLERANCE
+from asrkit.backends.torchscript import parts_in
 from asrkit.backends.torchscript import read as read_torchscript
+from asrkit.backends.transducer import TransducerParts, part_steps
+from asrkit.backends.transducer import largest_difference as parts_difference
 from asrkit.build import build_frontend, build_normalizer, build_search
 from asrkit.cli.recognizer import context_of
 from asrkit.config import MOST_FRAMES
@@ -30,16 +40,13 @@ from asrkit.evaluation.testset import read_scored, utterances
 from asrkit.export import int8, onnx, sherpa, sherpa_folder, torchscript
 from asrkit.export.verification import eager_step, largest_difference, tolerance
 from asrkit.extras import need, pip_install
-from asrkit.model import CTCHead
+from asrkit.model import TransducerHead
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Recognizer
 from asrkit.runtime.threads import set_threads
 from asrkit.search import GreedySearch
 
-FORMATS: dict[str, What] = {
-    "torchscript": "encoder", "onnx": "ctc", "onnx-int8": "ctc",
-    "sherpa-onnx": "ctc", "sherpa-onnx-int8": "ctc",
-}  # fmt: skip
+FORMATS = ("torchscript", "onnx", "onnx-int8", "sherpa-onnx", "sherpa-onnx-int8")
 REPLAYED = 3  # recordings that sherpa-onnx also recognises
 MOST_LOST = 0.3  # percentage points of WER that int8 may cost
 
@@ -64,30 +71,48 @@ def export(options: argparse.Namespace) -> int:
     if options.format.endswith("int8"):
         need("jiwer")
         trial = recordings(options.manifest or file.config.data.dev)
-    with replacing(output) as temporary:  # a failed export must not replace a file
-        scripted = options.format == "torchscript"
+    head = None if exported.what == "encoder" else file.model.head
+    scripted, transducer = options.format == "torchscript", isinstance(head, TransducerHead)
+    parts = [part_path(output, part) for part in PARTS] if transducer and not scripted else []
+    with ExitStack() as stack:  # a failed export must not replace a file
+        temporary, *others = (stack.enter_context(replacing(each)) for each in (output, *parts))
         form, read = (torchscript, read_torchscript) if scripted else (onnx, read_onnx)
         form.write(eager_step(file, exported), temporary, exported, file)
-        module, _ = read(temporary)
+        module: Any = read(temporary)[0]
         difference = largest_difference(file, exported, module, samples)
+        if isinstance(head, TransducerHead):
+            found = parts_in(module, head) if scripted else with_parts(file, exported, others)
+            difference = max(difference, parts_difference(found))
         allowed = TOLERANCE
         if not difference <= allowed:
             allowed = tolerance(file, exported, samples)
         if not difference <= allowed:
             raise UserError(
                 f"{shown(output)} not written: it differs from eager by {difference:.1e}, more "
-                f"than {allowed:.0e}, over {source}; --audio replays another recording, --what ctc "
-                "leaves the features to the program"
+                f"than {allowed:.0e}, over {source}; --audio replays another recording, "
+                f"--what {read_by(file.model.head)} leaves the features to the program"
             )
-        lost = quantized(file, exported, temporary, trial) if trial else ""
+        lost = quantized(file, exported, temporary, others, trial) if trial else ""
         if for_sherpa:
             lost += wired(file, exported, temporary, output.parent, options.audio)
     print(
-        f"{output}: {exported}, {output.stat().st_size / 1e6:.1f} MB\n"
+        f"{', '.join(map(str, (output, *parts)))}: {exported}, "
+        f"{output.stat().st_size / 1e6:.1f} MB\n"
         f"replayed {samples.size(1) / audio.SAMPLE_RATE:.1f} s of {source}: "
         f"largest difference from eager {difference:.1e} (at most {allowed:.0e}){lost}"
     )
     return 0
+
+
+def with_parts(file: ModelFile, exported: Exported, paths: list[Path]) -> TransducerParts:
+    """Write predictor and joiner of a transducer as ONNX; return the files' parts."""
+    head = file.model.head
+    assert isinstance(head, TransducerHead)
+    for part, module, path in zip(PARTS, part_steps(head), paths, strict=True):
+        onnx.write(module, path, exported._replace(what=part), file)
+    parts = read_parts(paths, file)
+    assert parts is not None
+    return parts
 
 
 def wired(file: ModelFile, exported: Exported, path: Path, folder: Path, audio: str | None) -> str:
@@ -145,14 +170,13 @@ def exported_of(options: argparse.Namespace, file: ModelFile) -> Exported:
     Raises:
         UserError: for options that cannot be exported.
     """
-    context, what = context_of(options, file), options.what or FORMATS[options.format]
-    if context.full and (options.format == "torchscript" or what != "ctc"):
-        raise UserError("in full context, --format onnx and onnx-int8 need --what ctc")
-    if what != "encoder" and not isinstance(file.model.head, CTCHead):
-        raise UserError(
-            f"--what {what} exports a CTC head, and the head of this model is a transducer, whose "
-            "export does not exist yet: --format torchscript --what encoder exports its encoder"
-        )
+    own, other = read_by(file.model.head), {"ctc", "transducer"}
+    what = options.what or ("encoder" if options.format == "torchscript" else own)
+    context = context_of(options, file)
+    if what in other - {own}:
+        raise UserError(f"--what {what} does not fit the head of this model: use --what {own}")
+    if context.full and (options.format == "torchscript" or what != own):
+        raise UserError(f"in full context, --format onnx and onnx-int8 need --what {own}")
     exported = Exported(what, context, file.model.encoder.rate.frame_ms)
     if not context.full and max(context) > MOST_FRAMES:
         longest = MOST_FRAMES * exported.frame_ms
@@ -160,12 +184,12 @@ def exported_of(options: argparse.Namespace, file: ModelFile) -> Exported:
     if what == "model" and context.right:
         raise UserError(
             "exports from samples cannot have right context, as streams would end with steps "
-            "without samples: --right-ms 0, or --what ctc"
+            f"without samples: --right-ms 0, or --what {own}"
         )
     if options.manifest and not options.format.endswith("int8"):
         raise UserError("--manifest is for a test of onnx-int8; other formats equal eager")
-    if options.format.endswith("int8") and exported.what != "ctc":
-        raise UserError("onnx-int8 is tested by its texts: it needs --what ctc")
+    if options.format.endswith("int8") and exported.what != own:
+        raise UserError(f"onnx-int8 is tested by its texts: it needs --what {own}")
     return exported
 
 
@@ -184,8 +208,17 @@ def recordings(manifest: str) -> list[Labelled]:
     return found
 
 
-def quantized(file: ModelFile, exported: Exported, path: Path, trial: list[Labelled]) -> str:
+def quantized(
+    file: ModelFile, exported: Exported, path: Path, parts: list[Path], trial: list[Labelled]
+) -> str:
     """Convert a float32 file to int8 in its place, if it recognises as well; return a line on that.
+
+    Args:
+        file: model.
+        exported: the export.
+        path: float32 file.
+        parts: files of a transducer's predictor and joiner, which stay in float32; [] for CTC.
+        trial: recordings that both files recognise.
 
     Raises:
         UserError: if int8 recognises worse.
@@ -193,11 +226,11 @@ def quantized(file: ModelFile, exported: Exported, path: Path, trial: list[Label
     module = eager_step(file, exported)
     plain = eager(file.model, exported.context)
     observed = int8.ObservedStep(path, module)
-    before = score(of_step(observed, plain), file, trial)
+    before = score(of_step(observed, plain, read_parts(parts, file)), file, trial)
     if not any(map(any, observed.ranges.values())):
         raise UserError("int8 not written: the manifest's recordings are too short for a frame")
     int8.quantize(path, module, observed.ranges)
-    backend = of_file(path, file, plain, "int8")
+    backend = of_file(path, file, plain, "int8", parts)
     check(backend, file, plain)
     after = score(backend, file, trial)
     found = f"float32 {before.words}, int8 {after.words}"

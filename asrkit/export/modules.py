@@ -12,14 +12,14 @@ from asrkit.model.attention import ChunkAttention
 
 
 class SamplesOutput(NamedTuple):
-    log_probs: Tensor  # (B, E, V)
+    frames: Tensor  # (B, E, V), log-probabilities for CTC
     lengths: Tensor  # (B,) int64, valid encoder frames
     past: Tensor  # (B, P)
     state: EncoderState
 
 
 class SamplesStep(nn.Module):
-    """Frontend and recogniser in one step: samples to log-probabilities.
+    """Frontend and network in one step: samples to the frames that a search reads.
 
     The first P samples of a stream are its first `past`: 240 for Kaldi's frontend, and 160 for each
     feature frame of look-ahead. Every following step has whole chunks of `chunk_samples`. The last
@@ -47,9 +47,9 @@ class SamplesStep(nn.Module):
         """Compute a step: samples (B, n·chunk_samples), valid lengths (B,), past (B, P), state."""
         feats, _ = self.frontend(samples, past)
         lengths = lengths // self.hop + self.ahead_frames
-        log_probs, frames, state = self.step(feats, lengths, state)
+        frames, lengths, state = self.step(feats, lengths, state)
         new_past = torch.cat([past, samples], dim=1)[:, samples.size(1) :]
-        return SamplesOutput(log_probs, frames, new_past, state)
+        return SamplesOutput(frames, lengths, new_past, state)
 
 
 def of_stream(frontend: Frontend, samples: Tensor) -> Tensor:
@@ -60,7 +60,7 @@ def of_stream(frontend: Frontend, samples: Tensor) -> Tensor:
 
 
 class WholeStep(nn.Module):
-    """A recogniser in full context: features of whole recordings to log-probabilities, no state.
+    """A network in full context: features of whole recordings to the head's frames, no state.
 
     The lengths of the graph are dynamic, so the attention's queries cannot be split into tiles.
     """

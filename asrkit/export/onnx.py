@@ -6,7 +6,7 @@ A file for full context has no state, and the number of frames is dynamic.
 
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,11 +15,21 @@ import torch
 from torch import nn
 
 from asrkit.audio import SAMPLE_RATE
-from asrkit.backends.export_metadata import KEY, Exported, describe, seal, unsealed
+from asrkit.backends.export_metadata import (
+    KEY,
+    PARTS,
+    Exported,
+    What,
+    describe,
+    read_by,
+    seal,
+    unsealed,
+)
 from asrkit.backends.onnx import MOST_WHOLE, STATE
 from asrkit.build import build_frontend
 from asrkit.export.verification import chunk_length
 from asrkit.extras import need
+from asrkit.model import BLANK, EncoderState, TransducerHead
 from asrkit.model_file import ModelFile
 
 if TYPE_CHECKING:
@@ -35,18 +45,24 @@ def write(module: nn.Module, path: str | Path, exported: Exported, file: ModelFi
         UserError: if a required package is missing.
     """
     need("onnx", "onnxscript", "onnxruntime")
-    full = exported.context.full
-    inputs, shapes = whole_inputs(file) if full else chunk_inputs(module, exported, file)
-    names = [name for name in inputs if name != "state"]
+    if exported.what in PARTS:
+        inputs, shapes = part_inputs(module, exported.what)
+    elif exported.context.full:
+        inputs, shapes = whole_inputs(file)
+    else:
+        inputs, shapes = chunk_inputs(module, exported, file)
+    state = state_names(inputs.get("state", []))
     with quiet(), torch.no_grad():
         program = torch.export.export(module, (), inputs, dynamic_shapes=shapes, strict=False)
         result = torch.onnx.export(
             program, dynamo=True, verbose=False,
-            input_names=[*names, *([] if full else STATE)],
-            output_names=output_names(exported),
+            input_names=[*(name for name in inputs if name != "state"), *state],
+            output_names=[*output_names(exported, file), *(f"new_{name}" for name in state)],
         )  # fmt: skip
         assert result is not None
         strip(result.model.graph)
+        if exported.what == "predictor":
+            forget_shapes(result.model.graph)
         result.model.metadata_props.update(metadata(exported, file))
         result.save(str(path))
     seal(Path(path))
@@ -62,6 +78,15 @@ def strip(graph: "ir.Graph") -> None:
         each.metadata_props.clear()
 
 
+def forget_shapes(graph: "ir.Graph") -> None:
+    """Remove the shapes inside a graph: the exporter's of an LSTM's state have a dimension more."""
+    outputs = [*graph.outputs]
+    for node in graph:
+        for value in node.outputs:
+            if value not in outputs:
+                value.shape = None
+
+
 def metadata(exported: Exported, file: ModelFile) -> dict[str, str]:
     """Return the file's metadata: plain text for programs in any language, and complete JSON."""
     tokenizer, frontend = file.tokenizer, build_frontend(file.config.model)
@@ -71,8 +96,36 @@ def metadata(exported: Exported, file: ModelFile) -> dict[str, str]:
         "samples_before": str(frontend.before),
         "samples_after": str(frontend.after),
         "symbols": "\n".join(map(tokenizer.piece, range(1, tokenizer.vocab_size))),
+        **max_symbols(file),
         **file.terms.properties(),
     } | ({} if exported.context.full else {"chunk_length": str(chunk_length(exported, file))})
+
+
+def max_symbols(file: ModelFile) -> dict[str, str]:
+    """Return the most labels that a search may write in a frame, for a transducer."""
+    head = file.model.head
+    return {"max_symbols": str(head.max_symbols)} if isinstance(head, TransducerHead) else {}
+
+
+def state_names(state: Sequence[torch.Tensor]) -> list[str]:
+    """Return the names of a state's tensors: those of the encoder's, or numbers."""
+    if isinstance(state, EncoderState):
+        return STATE
+    return [f"state_{i}" for i in range(len(state))]
+
+
+def part_inputs(module: nn.Module, part: What) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return example inputs of a transducer's part for the exporter, and their dynamic shapes."""
+    head: TransducerHead = module.head  # type: ignore[assignment]
+    rows = torch.export.Dim("rows", min=1, max=LARGEST)
+    if part == "joiner":
+        frames, predicted = head.from_encoder.in_features, head.from_predictor.out_features
+        inputs = {"frames": torch.zeros(2, frames), "predicted": torch.zeros(2, predicted)}
+        return inputs, {name: {0: rows} for name in inputs}
+    state = [each.clone() for each in head.start(2)]  # equal tensors would become one input
+    tokens = torch.full((2,), BLANK)
+    shapes = {"tokens": {0: rows}, "state": [{0: rows} for _ in state]}
+    return {"tokens": tokens, "state": state}, shapes
 
 
 def whole_inputs(file: ModelFile) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -114,12 +167,13 @@ def audio_name(exported: Exported) -> str:
     return "samples" if exported.what == "model" else "feats"
 
 
-def output_names(exported: Exported) -> list[str]:
-    if exported.context.full:
-        return ["log_probs", "frames"]
-    first = "encoded" if exported.what == "encoder" else "log_probs"
+def output_names(exported: Exported, file: ModelFile) -> list[str]:
+    """Return the names of the outputs before the state."""
+    if exported.what in PARTS:
+        return ["predicted" if exported.what == "predictor" else "logits"]
+    encoded = exported.what == "encoder" or read_by(file.model.head) == "transducer"
     past = ["new_past"] if exported.what == "model" else []
-    return [first, "frames", *past, *(f"new_{name}" for name in STATE)]
+    return ["encoded" if encoded else "log_probs", "frames", *past]
 
 
 @contextmanager

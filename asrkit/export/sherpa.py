@@ -91,6 +91,11 @@ def check(file: ModelFile, exported: Exported) -> None:
     """Raise UserError for a model or a context that sherpa-onnx cannot run."""
     encoder, (chunk, left, right) = file.model.encoder, exported.context
     state = encoder.init_state(1, left)
+    if exported.what != "ctc":
+        raise UserError(
+            "sherpa-onnx's wenet-ctc needs a CTC head, the head of this model is a transducer: "
+            "use --format onnx"
+        )
     if exported.context.full:
         raise UserError("sherpa-onnx's wenet-ctc needs chunks, got full context: use --chunk-ms")
     if encoder.rate.factor != FACTOR:

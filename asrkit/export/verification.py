@@ -33,7 +33,7 @@ def eager_step(file: ModelFile, exported: Exported) -> nn.Module:
     if exported.what == "encoder":
         return EncoderStep(file.model.encoder, exported.context).eval()
     step = NetworkStep(file.model, exported.context).eval()
-    if exported.what == "ctc":
+    if exported.what != "model":
         return step
     return SamplesStep(build_frontend(file.config.model), step).eval()
 

@@ -12,7 +12,7 @@ from asrkit.model.head import BLANK, CTCHead, Head
 from asrkit.model.heads import build_head
 from asrkit.model.network import FullContextStep, Network, NetworkOutput, NetworkStep
 from asrkit.model.streaming import EncoderStep
-from asrkit.model.transducer import TransducerHead
+from asrkit.model.transducer import JoinerStep, PredictorStep, TransducerHead
 
 __all__ = [
     "BLANK",
@@ -27,9 +27,11 @@ __all__ = [
     "FrameRate",
     "FullContextStep",
     "Head",
+    "JoinerStep",
     "Network",
     "NetworkOutput",
     "NetworkStep",
+    "PredictorStep",
     "TransducerHead",
     "build_head",
 ]

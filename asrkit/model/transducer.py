@@ -20,7 +20,6 @@ from asrkit.model.transducer_loss import lattice_loss, transducer_loss
 PredictorState = tuple[Tensor, ...]  # of B streams, batch first, of fixed shapes
 
 SIMPLE_WEIGHT = 0.5  # of a simple joiner's loss beside the pruned one (Kuang et al. 2022)
-ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid}
 
 
 class LSTMPredictor(nn.Module):
@@ -39,18 +38,19 @@ class LSTMPredictor(nn.Module):
         between = dropout if num_layers > 1 else 0.0
         self.lstm = nn.LSTM(dim, dim, num_layers, batch_first=True, dropout=between)
 
-    @torch.jit.unused
-    def start(self, batch_size: int) -> PredictorState:
+    def start(self, batch_size: int) -> list[Tensor]:
         """Return the state before the blank that stands before all labels."""
-        zeros = self.embed.weight.new_zeros(batch_size, self.lstm.num_layers, self.lstm.hidden_size)
-        return zeros, zeros
+        sizes = [batch_size, self.lstm.num_layers, self.lstm.hidden_size]
+        zeros = self.embed.weight.new_zeros(sizes)
+        return [zeros, zeros]
 
-    @torch.jit.unused
-    def forward(self, tokens: Tensor, state: PredictorState) -> tuple[Tensor, PredictorState]:
+    def forward(self, tokens: Tensor, state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """(B, U) tokens and the state before them -> (B, U, H), and the state after them."""
-        hidden, cell = (each.transpose(0, 1).contiguous() for each in state)
-        output, (hidden, cell) = self.lstm(self.embed(tokens), (hidden, cell))
-        return output, (hidden.transpose(0, 1), cell.transpose(0, 1))
+        past = state[0].transpose(0, 1).contiguous(), state[1].transpose(0, 1).contiguous()
+        output, (hidden, cell) = self.lstm(self.embed(tokens), past)
+        # torch.export takes them for (L, 1, B, H).
+        sizes = [self.lstm.num_layers, tokens.size(0), self.lstm.hidden_size]
+        return output, [hidden.view(sizes).transpose(0, 1), cell.view(sizes).transpose(0, 1)]
 
 
 class StatelessPredictor(nn.Module):
@@ -80,25 +80,23 @@ class StatelessPredictor(nn.Module):
             nn.Embedding(vocab_size, each, padding_idx=BLANK) for each in self.widths
         )
 
-    @torch.jit.unused
-    def start(self, batch_size: int) -> PredictorState:
+    def start(self, batch_size: int) -> list[Tensor]:
         """Return the state before the blank that stands before all labels."""
-        device = next(self.parameters()).device
-        return (torch.full((batch_size, len(self.widths) - 1), BLANK, device=device),)
+        like: Tensor = self.embeds[0].weight  # type: ignore[assignment]
+        blanks = torch.zeros([batch_size, len(self.widths) - 1], dtype=torch.int64)  # BLANK is 0
+        return [blanks.to(like.device)]
 
-    @torch.jit.unused
-    def forward(self, tokens: Tensor, state: PredictorState) -> tuple[Tensor, PredictorState]:
+    def forward(self, tokens: Tensor, state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """(B, U) tokens and the state before them -> (B, U, H), and the state after them."""
-        known, size = torch.cat([*state, tokens], dim=1), tokens.size(1)
+        known, size = torch.cat([state[0], tokens], dim=1), tokens.size(1)
         before = known.size(1) - size
-        parts = [
-            embed(known[:, before - back : before - back + size])
-            for back, embed in enumerate(self.embeds)
-        ]
+        parts: list[Tensor] = []
+        for back, embed in enumerate(self.embeds):
+            parts.append(embed(known[:, before - back : before - back + size]))
         output = torch.cat(parts, dim=2)
         if self.norm:
-            output = functional.layer_norm(output, output.shape[2:])
-        return output, (known[:, size:],)
+            output = functional.layer_norm(output, [output.size(2)])
+        return output, [known[:, size:]]
 
 
 class TransducerHead(Head):
@@ -267,26 +265,67 @@ class TransducerHead(Head):
     @torch.jit.unused
     def start(self, batch_size: int) -> PredictorState:
         """Return the predictor's state before the blank that stands before all labels."""
-        return self.predictor.start(batch_size)
+        return tuple(self.first_state(batch_size))
 
     @torch.jit.unused
     def predict(self, tokens: Tensor, state: PredictorState) -> tuple[Tensor, PredictorState]:
         """(B,) tokens and the state before them -> (B, J), and the state after them."""
+        output, after = self.advance(tokens, [*state])
+        return output, tuple(after)
+
+    @torch.jit.export
+    def first_state(self, batch_size: int) -> list[Tensor]:
+        """Return the state of `start` as a list: TorchScript has no tuples of any length."""
+        return self.predictor.start(batch_size)
+
+    @torch.jit.export
+    def advance(self, tokens: Tensor, state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """Compute `predict` with lists."""
         output, state = self.predictor(tokens[:, None], state)
         return self.from_predictor(self.dropout(output[:, 0])), state
 
-    @torch.jit.unused
+    @torch.jit.export
     def project(self, frames: Tensor) -> Tensor:
         """Return the joiner's share of frames: (…, D) -> (…, J)."""
         projected: Tensor = self.from_encoder(frames)
         return projected
 
-    @torch.jit.unused
+    @torch.jit.export
     def join(self, frames: Tensor, predicted: Tensor) -> Tensor:
         """Return logits (…, V) of projected frames (…, J) and predictor outputs (…, J)."""
-        hidden = ACTIVATIONS[self.activation](frames + predicted)
+        hidden = frames + predicted
+        if self.activation == "relu":
+            hidden = torch.relu(hidden)
+        elif self.activation == "tanh":
+            hidden = torch.tanh(hidden)
+        else:
+            hidden = torch.sigmoid(hidden)
         logits: Tensor = self.out(self.dropout(hidden))
         return logits
+
+
+class PredictorStep(nn.Module):
+    """The predictor of a head as a network of its own, for exports."""
+
+    def __init__(self, head: TransducerHead) -> None:
+        super().__init__()
+        self.head = head
+
+    def forward(self, tokens: Tensor, state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """(B,) tokens and the state before them -> (B, J), and the state after them."""
+        return self.head.advance(tokens, state)
+
+
+class JoinerStep(nn.Module):
+    """The joiner of a head as a network of its own, for exports."""
+
+    def __init__(self, head: TransducerHead) -> None:
+        super().__init__()
+        self.head = head
+
+    def forward(self, frames: Tensor, predicted: Tensor) -> Tensor:
+        """Return logits (N, V) of encoder frames (N, D) and predictor outputs (N, J)."""
+        return self.head.join(self.head.project(frames), predicted)
 
 
 def at_least_float32(values: Tensor) -> Tensor:

@@ -31,7 +31,7 @@ from asrkit.runtime.transcript import DecodingOptions, Transcript
 from asrkit.runtime.turns import PACKET_SECONDS, Turns, TurnsValue
 from asrkit.runtime.vad import SpeechDetector
 from asrkit.runtime.windows import frames_of_rows
-from asrkit.search import Search, is_fusing, plus
+from asrkit.search import Search, calling, is_fusing, plus
 from asrkit.terms import UNKNOWN, Terms
 from asrkit.text import Tokenizer, normalize
 
@@ -85,7 +85,8 @@ class Recognizer:
         terms: Terms = UNKNOWN,
     ) -> None:
         spec = backend.spec
-        self.decoding = DecodingOptions(tokenizer, search, endpointer, postprocess)
+        first = calling(search, backend.transducer)
+        self.decoding = DecodingOptions(tokenizer, first, endpointer, postprocess)
         self.normalizer, self.terms = normalizer, terms
         self.origin: Origin | None = None  # `load` sets it
         survive_forks()
@@ -121,7 +122,8 @@ class Recognizer:
             )
         if second_pass.spec.context.right:
             raise ValueError("the second pass has no right context: its right_context must be 0")
-        second = SecondPass(Engine(second_pass, frontend), second_search or search)
+        last = calling(second_search or search, second_pass.transducer)
+        second = SecondPass(Engine(second_pass, frontend), last)
         self.decoding = self.decoding._replace(second=second)
 
     @property
@@ -221,6 +223,7 @@ class Recognizer:
 
     def with_search(self, search: Search) -> "Recognizer":
         """Return a recogniser of the same model with another search in the first pass."""
+        search = calling(search, self.backend.transducer)
         return self.with_decoding(self.decoding._replace(search=search))
 
     def with_final_search(self, search: Search) -> "Recognizer":
@@ -228,6 +231,7 @@ class Recognizer:
         second = self.decoding.second
         if second is None:
             return self.with_search(search)
+        search = calling(search, second.engine.backend.transducer)
         return self.with_decoding(self.decoding._replace(second=second._replace(search=search)))
 
     def with_decoding(self, decoding: DecodingOptions) -> "Recognizer":

@@ -3,6 +3,7 @@
 Each kind is a class. The options of a kind are the class's arguments without `blank` and `fusion`.
 """
 
+import copy
 import inspect
 from collections.abc import Mapping
 from typing import Any
@@ -30,6 +31,7 @@ __all__ = [
     "Transducer",
     "TransducerGreedySearch",
     "build_search",
+    "calling",
     "is_fusing",
     "plus",
     "takes_fusion",
@@ -73,6 +75,18 @@ def transducer_search(search: Mapping[str, Any], head: Transducer) -> Search:
             "choose search greedy"
         )
     return TransducerGreedySearch(head, **options)
+
+
+def calling(search: Search, transducer: Transducer | None) -> Search:
+    """Return a copy of a transducer's search that calls this predictor and joiner.
+
+    Searches for CTC are returned unchanged, and all searches if `transducer` is None.
+    """
+    if transducer is None or not hasattr(search, "head"):
+        return search
+    other = copy.copy(search)
+    other.head = transducer
+    return other
 
 
 def is_fusing(search: Search) -> bool:

@@ -24,6 +24,7 @@ def file_of(
     subsampling: object = "conv4",
     num_layers: int = 3,
     frontend: str = "kaldi",
+    head: object = "ctc",
 ) -> ModelFile:
     config = parse_config(
         {
@@ -40,10 +41,11 @@ def file_of(
                 "position": kind,
                 "subsampling": subsampling,
                 "frontend": frontend,
+                "head": head,
             },
         }
     )
-    sizes = {"position": kind, "subsampling": subsampling, "num_layers": num_layers}
+    sizes = {"position": kind, "subsampling": subsampling, "num_layers": num_layers, "head": head}
     model = tiny_model(**sizes).float()  # type: ignore[arg-type]
     return ModelFile(model, CharTokenizer(list("abcdefghij ")), config, {})
 

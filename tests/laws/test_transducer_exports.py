@@ -1,0 +1,190 @@
+"""Law 4 for transducers: predictor and joiner of an export write what the head in PyTorch does."""
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+
+from asrkit.backends import torchscript as torchscript_files
+from asrkit.backends.export_metadata import Exported
+from asrkit.backends.transducer import largest_difference as parts_difference
+from asrkit.errors import UserError
+from asrkit.export import torchscript
+from asrkit.export.__main__ import main as export
+from asrkit.export.verification import eager_step, largest_difference
+from asrkit.model import Context, TransducerHead
+from asrkit.model_file import ModelFile, load_model, save_model
+from asrkit.runtime import load, recognizer_of
+from tests.conftest import skip, speech, timed, write_manifest, write_wav
+from tests.laws.test_export import file_of
+
+CHUNK, LEFT = 8, 16
+CONTEXT = Context(CHUNK, LEFT)
+HEADS: list[dict[str, Any]] = [
+    {"kind": "transducer", "predictor_layers": 2, "predictor_dim": 16, "joint_dim": 24},
+    {
+        "kind": "transducer", "predictor": "stateless", "context": 3, "predictor_dim": 12,
+        "joint_dim": 16, "predictor_norm": True, "activation": "tanh", "ctc_weight": 0.0,
+    },
+]  # fmt: skip
+LIVE = ["--chunk-ms", str(40 * CHUNK), "--left-ms", str(40 * LEFT)]
+
+
+class Exports(NamedTuple):
+    model: Path
+    wav: Path
+
+    def file(self) -> ModelFile:
+        return load_model(self.model)
+
+    def path(self, ending: str) -> Path:
+        return self.model.with_name(f"model.320-640ms{ending}.onnx")
+
+
+@pytest.fixture(scope="module", params=[
+    pytest.param(HEADS[0], id="lstm"),
+    pytest.param(HEADS[1], id="stateless", marks=pytest.mark.slow),
+])  # fmt: skip
+def exports(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Exports:
+    """A model file with its export to ONNX beside it, as the command writes it."""
+    missing = [p for p in ("onnx", "onnxruntime", "onnxscript") if find_spec(p) is None]
+    if missing:
+        skip(f"needs {', '.join(missing)}")
+    folder = tmp_path_factory.mktemp("exports")
+    exports = Exports(folder / "model.safetensors", write_wav(folder / "a.wav", speech(3.0)))
+    save_model(exports.model, file_of(num_layers=1, head=request.param))
+    arguments = ["--model", str(exports.model), "--format", "onnx", "--audio", str(exports.wav)]
+    assert export([*arguments, *LIVE]) == 0
+    assert all(exports.path(each).is_file() for each in ("", ".predictor", ".joiner"))
+    return exports
+
+
+def refuse(*_: object) -> None:
+    raise AssertionError("the head in PyTorch was called")
+
+
+@pytest.mark.parametrize("kind", ["torchscript", "onnx"])
+def test_streams_are_eagers(exports: Exports, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    recording, file = speech(5.3, seed=3), exports.file()
+    plain = recognizer_of(file, CONTEXT, backend="eager")
+    wanted = plain.transcribe(recording)
+    assert len(set(wanted.text)) > 2
+    parts = [recording, recording[:30_000], recording[:100]]
+    expected = [timed(plain.transcribe(part)) for part in parts]
+    ours = recognizer_of(file, CONTEXT, backend=kind)
+    for method in ("predict", "join", "project"):
+        monkeypatch.setattr(TransducerHead, method, refuse)
+    session = ours.start()
+    for packet in np.array_split(recording, [1, 300, 20_000, 20_001, 50_000]):
+        session.accept(packet)
+        session = ours.restore(session.save())
+    assert timed(session.finish()) == timed(wanted)
+    assert [timed(each) for each in ours.transcribe_batch(parts)] == expected
+    with pytest.raises(AssertionError, match="was called"):  # control
+        plain.transcribe(recording)
+
+
+def test_the_export_beside_a_model_is_used(exports: Exports) -> None:
+    found = load(exports.model, chunk_size=CHUNK, left_context=LEFT)
+    assert found.backend.kind == "onnx"
+    assert found.backend.transducer is not None
+
+
+def test_parts_that_do_not_fit(exports: Exports, tmp_path: Path) -> None:
+    for path in exports.model.parent.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    copy = Exports(tmp_path / exports.model.name, exports.wav)
+    predictor, joiner = copy.path(".predictor"), copy.path(".joiner")
+    data = joiner.read_bytes()
+    joiner.write_bytes(predictor.read_bytes())
+    with pytest.raises(UserError, match="must be the joiner of an export, got predictor"):
+        recognizer_of(copy.file(), CONTEXT, backend="onnx")
+    with pytest.raises(UserError, match="it is the predictor of an export, not its encoder"):
+        recognizer_of(copy.file(), CONTEXT, backend=predictor)
+    joiner.write_bytes(data.replace(b"max_symbols", b"min_symbols"))
+    with pytest.raises(UserError, match="was changed after"):
+        recognizer_of(copy.file(), CONTEXT, backend="onnx")
+    joiner.unlink()
+    with pytest.raises(UserError, match="lacks its joiner"):
+        recognizer_of(copy.file(), CONTEXT, backend="onnx")
+    assert load(copy.model, chunk_size=CHUNK, left_context=LEFT).backend.kind == "eager"
+
+
+@pytest.mark.parametrize("weight", ["out.bias", "from_predictor.bias"])
+def test_control_other_parts_are_noticed(
+    exports: Exports, weight: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files are compared with weights that have changed since."""
+    file = exports.file()
+    monkeypatch.setattr("asrkit.backends.onnx.check_weights", lambda *_: None)
+    with torch.no_grad():
+        file.model.head.get_parameter(weight)[3] += 0.1
+    with pytest.raises(UserError, match="predictor and joiner of backend onnx differ from eager"):
+        recognizer_of(file, CONTEXT, backend=exports.path(""))
+
+
+@pytest.mark.parametrize("what", ["transducer", "model"])
+@pytest.mark.parametrize("head", HEADS, ids=["lstm", "stateless"])
+def test_torchscript_has_the_three_parts(head: dict[str, Any], what: str, tmp_path: Path) -> None:
+    file, exported = file_of(head=head), Exported(what, CONTEXT)  # type: ignore[arg-type]
+    torchscript.write(eager_step(file, exported), tmp_path / "step.ts", exported, file)
+    module, read = torchscript_files.read(tmp_path / "step.ts")
+    assert read == exported
+    samples = torch.from_numpy(speech(3.0))[None]
+    assert largest_difference(file, exported, module, samples) < 1e-4
+    own = file.model.head
+    assert isinstance(own, TransducerHead)
+    parts = torchscript_files.parts_in(module, own)
+    assert parts_difference(parts) < 1e-4
+    with torch.no_grad():
+        own.from_encoder.bias += 0.1
+    assert parts_difference(parts) > 1e-3  # control
+
+
+def metadata(path: Path) -> dict[str, str]:
+    import onnxruntime
+
+    found: dict[str, str] = onnxruntime.InferenceSession(path).get_modelmeta().custom_metadata_map
+    return found
+
+
+def test_metadata_say_what_a_search_needs(exports: Exports) -> None:
+    about = metadata(exports.path(""))
+    assert json.loads(about["asrkit"])["what"] == "transducer"
+    assert about["max_symbols"] == "10"
+    names = metadata(exports.path(".predictor")), metadata(exports.path(".joiner"))
+    assert [json.loads(each["asrkit"])["what"] for each in names] == ["predictor", "joiner"]
+
+
+@pytest.mark.slow
+def test_int8_samples_and_full_context(
+    exports: Exports, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights are noise here: seven bits are not enough for their texts."""
+    monkeypatch.setattr("asrkit.commands.export.MOST_LOST", 1000.0)
+    monkeypatch.setattr("asrkit.backends.registry.MOST_ROUNDING", 0.9)
+    model = tmp_path / "model.safetensors"
+    model.write_bytes(exports.model.read_bytes())
+    recording, file = speech(5.3, seed=3), load_model(model)
+    text = recognizer_of(file, CONTEXT).transcribe(speech(3.0)).text
+    dev = write_manifest(
+        tmp_path / "dev.jsonl", {"id": "a", "audio": str(exports.wav), "text": text}
+    )
+    arguments = ["--model", str(model), "--audio", str(exports.wav)]
+    assert export([*arguments, *LIVE, "--format", "onnx-int8", "--manifest", str(dev)]) == 0
+    assert recognizer_of(file, CONTEXT, backend="onnx-int8").transcribe(recording).text
+    output = str(tmp_path / "samples.onnx")
+    options = [*arguments, *LIVE, "--format", "onnx", "--what", "model", "--output", output]
+    assert export(options) == 0
+    assert (tmp_path / "samples.joiner.onnx").is_file()
+    assert export([*arguments, "--format", "onnx", "--chunk-ms", "full"]) == 0
+    for backend in ("onnx", "eager"):
+        whole = load(model, chunk_size="full", backend=backend)
+        assert whole.backend.kind == backend
+        assert timed(whole.transcribe(recording)) == timed(
+            load(model, chunk_size="full", backend="eager").transcribe(recording)
+        )
