@@ -1,19 +1,21 @@
-"""Whether a client that attacks `asrkit serve` harms the clients beside it.
+"""Measure whether attacking clients of `asrkit serve` harm its other clients.
 
     python tools/attack_server.py data/an4/dev.jsonl
     python tools/attack_server.py --quick --only clears --only logs data/an4/dev.jsonl
 
-Neighbours talk live, upload a short file, and suspend and resume a call, first alone, then beside
-each attack of tools/attacks.py, then alone again. The table says what became of them, of the
-server's memory and of its disk. Linux only. The exit status is 1 where a goal is missed:
+Neighbours are ordinary clients. They talk live, upload a short file, and suspend and resume a call:
+first alone, then beside each attack of tools/attacks.py, then alone again. A table shows the
+results of the neighbours, and the server's memory and disk. Linux only. The exit status is 1 if a
+goal is missed:
 
-- live text: p99 of its lateness at most 1.5 times that alone, or NOISE_S more;
-- every call answered, with its text; every suspended call resumed; every short upload answered,
-  within UPLOAD_S or 1.5 times the slowest alone; /healthz within HEALTH_S;
-- memory: within 10 % of that before, 75 s after the attack (not with --quick);
+- live text: the 99th percentile of its delay is at most 1.5 times that alone, or NOISE_S more;
+- calls: each call has its text, and each suspended call is resumed;
+- uploads: each short upload has its text within UPLOAD_S or 1.5 times the slowest alone;
+- health: /healthz answers within HEALTH_S;
+- memory: 75 s after the attack within 10 % of that before (not with --quick);
 - disk and log: at most DISK_MB and LOG_KB at any time.
 
-The attacks share the machine, so its cores have to have room: clients elsewhere would not take any.
+The attacks run on the same machine, which needs spare cores for them.
 """
 
 import argparse
@@ -46,7 +48,7 @@ from websockets.exceptions import WebSocketException
 from asrkit.cli.table import head, row
 from asrkit.model_file import model_path
 
-NOISE_S = 0.25  # that p99 moves by itself: a second pass of a neighbour falls into it or not
+NOISE_S = 0.25  # variation of p99 between runs: a neighbour's second pass may delay live text
 UPLOAD_S, HEALTH_S = 10.0, 2.0
 DISK_MB, LOG_KB = 256, 2000
 STREAMS, DESCRIPTORS = 20, 256  # of the server
@@ -61,7 +63,7 @@ LOST = (OSError, KeyError, RuntimeError, WebSocketException, asyncio.TimeoutErro
 
 
 class Seen(NamedTuple):
-    """Something that a neighbour met: when, what, and a value."""
+    """An observation of a neighbour: time, kind and value."""
 
     at: float
     kind: str
@@ -69,19 +71,19 @@ class Seen(NamedTuple):
 
 
 class Neighbours:
-    """Clients that use a server as it is meant, and what they meet.
+    """Ordinary clients of a server, and their observations.
 
     Args:
-        address: of /v1/stream.
-        recordings: that they say.
-        texts: of the recordings.
+        address: address of /v1/stream.
+        recordings: samples that the clients send.
+        texts: expected text of each recording.
     """
 
     def __init__(self, address: str, recordings: list[np.ndarray], texts: list[str]) -> None:
         self.address, self.recordings, self.texts = address, recordings, texts
         self.http = address.replace("ws://", "http://").removesuffix("/v1/stream")
         self.seen: list[Seen] = []
-        self.upload_sent: float | None = None  # the one that is not answered yet
+        self.upload_sent: float | None = None  # time of the unanswered upload
 
     def note(self, kind: str, value: float = 0.0, at: float | None = None) -> None:
         self.seen.append(Seen(time.monotonic() if at is None else at, kind, value))
@@ -94,22 +96,22 @@ class Neighbours:
         )
 
     async def talker(self, number: int) -> None:
-        """One recording after another."""
+        """Stream one recording after another."""
         await asyncio.sleep(number * 0.3)
         count = 0
         while True:
             which = (7 * number + count) % len(self.recordings)
             count += 1
             try:
-                heard = lambda sent, late: self.note("late", late, sent)  # noqa: E731
-                done = await talk(self.address, self.recordings[which], which, heard)
+                note = lambda sent, late: self.note("late", late, sent)  # noqa: E731
+                done = await talk(self.address, self.recordings[which], which, note)
                 self.note("call" if done.text == self.texts[which] else "wrong")
             except LOST:
                 self.note("failed")
                 await asyncio.sleep(0.5)
 
     async def uploader(self, pause_s: float) -> None:
-        """A short file now and then."""
+        """Upload a short file again and again, with pauses."""
         file = io.BytesIO()
         soundfile.write(file, self.recordings[0], 16_000, format="FLAC")
         async with httpx.AsyncClient(timeout=60) as client:
@@ -128,7 +130,7 @@ class Neighbours:
                 await asyncio.sleep(pause_s)
 
     async def resumer(self, pause_s: float) -> None:
-        """A call whose connection is lost for a time, again and again."""
+        """Start a call, lose its connection and resume it after a pause, again and again."""
         samples = np.resize(self.recordings[0], 32_000).tobytes()
         while True:
             try:
@@ -147,7 +149,7 @@ class Neighbours:
             self.note("resumed" if await self.resumes(started) else "lost", 0.0, lost)
 
     async def resumes(self, started: dict[str, str]) -> bool:
-        """Go on with a call and end it; a server that is full is asked again, as clients do."""
+        """Resume and finish a call, and return whether it succeeded; retry a full server."""
         first = {"type": "resume", "id": started["id"], "token": started["token"]}
         for _ in range(20):
             with suppress(*LOST):
@@ -165,7 +167,7 @@ class Neighbours:
         return False
 
     async def prober(self) -> None:
-        """/healthz and /readyz, by connections of their own."""
+        """Request /healthz and /readyz, each on a new connection."""
         while True:
             for path in ("/healthz", "/readyz"):
                 sent = time.monotonic()
@@ -177,7 +179,7 @@ class Neighbours:
             await asyncio.sleep(0.5)
 
     def uploads(self, start: float, end: float) -> list[float]:
-        """Seconds of each upload that was on its way in a time, infinite without its text."""
+        """Return the seconds of each upload open between two times, infinite if it failed."""
         found = [
             each.value if each.kind == "upload" else math.inf
             for each in self.seen
@@ -189,7 +191,7 @@ class Neighbours:
         return found
 
     def between(self, start: float, end: float, kind: str) -> list[float]:
-        """The values of what was sent or happened in a time."""
+        """Return the values of all observations of a kind between two times."""
         return [each.value for each in self.seen if each.kind == kind and start <= each.at < end]
 
 
@@ -200,12 +202,12 @@ class Usage(NamedTuple):
 
 
 class Watched:
-    """A server's memory and disk, with those of its decoders.
+    """The memory, disk and log of a server and its decoding processes.
 
     Args:
-        process: of the server.
-        folders: in which it writes.
-        log: file of its standard error.
+        process: process id of the server.
+        folders: folders in which the server writes.
+        log: file with the server's standard error.
     """
 
     def __init__(self, process: int, folders: list[Path], log: Path) -> None:
@@ -215,7 +217,7 @@ class Watched:
         processes = [self.process, *children(self.process)]
         memory = disk = 0.0
         for each in processes:
-            with suppress(OSError):  # it has ended
+            with suppress(OSError):  # the process has ended
                 memory += usage(each)[1]
                 disk += nameless(each)
         for folder in self.folders:
@@ -225,7 +227,7 @@ class Watched:
         return Usage(memory, disk, self.log.stat().st_size / 1e3)
 
     async def peak(self, seconds: float) -> Usage:
-        """The most of each within a time."""
+        """Return the largest value of each within `seconds`."""
         found, until = self.now(), time.monotonic() + seconds
         while time.monotonic() < until:
             await asyncio.sleep(0.2)
@@ -242,7 +244,7 @@ def children(process: int) -> list[int]:
 
 
 def nameless(process: int) -> float:
-    """MB of files without a name that a process has open."""
+    """Return the MB of a process's open files without a name."""
     found = {}
     for each in Path(f"/proc/{process}/fd").iterdir():
         with suppress(OSError):
@@ -254,25 +256,25 @@ def nameless(process: int) -> float:
 
 
 class Times(NamedTuple):
-    """Seconds of each part."""
+    """The duration of each phase, seconds."""
 
-    quiet: float
+    quiet: float  # before the attacks
     attack: float
-    calm: float
-    pause: float  # of clients that come again
+    calm: float  # after an attack
+    pause: float  # between two actions of a neighbour
 
 
-# A call is kept for a minute, and removed some seconds later.
+# The server keeps a suspended call for a minute, and removes it some seconds later.
 USUAL, QUICK = Times(40.0, 15.0, 75.0, 3.0), Times(6.0, 5.0, 6.0, 0.7)
 
 
 class Trial:
-    """The attacks on one server, one after another.
+    """The attacks on a server, one after another.
 
     Args:
-        neighbours: of the attacks.
-        watched: the server.
-        times: of each part.
+        neighbours: ordinary clients beside the attacks.
+        watched: server under attack.
+        times: durations of the phases.
     """
 
     def __init__(self, neighbours: Neighbours, watched: Watched, times: Times) -> None:
@@ -281,7 +283,7 @@ class Trial:
         self.missed: list[str] = []
 
     def alone(self, kind: str) -> list[float]:
-        """The values of all quiet times."""
+        """Return the values of a kind in all phases without an attack."""
         return [v for start, end in self.quiet for v in self.neighbours.between(start, end, kind)]
 
     async def run(self, cases: list[str], address: str, folder: Path) -> None:
@@ -296,7 +298,7 @@ class Trial:
         working.cancel()
 
     async def wait(self, seconds: float) -> None:
-        """A quiet time."""
+        """Wait without an attack, and note these times."""
         start = time.monotonic()
         await asyncio.sleep(seconds)
         self.quiet.append((start, time.monotonic()))
@@ -328,13 +330,13 @@ class Trial:
         self, case: str, sent: str, start: float, end: float, used: list[Usage],
         is_alone: bool = False,
     ) -> None:  # fmt: skip
-        """Print a row."""
+        """Print a row of the table, and note the goals that were missed."""
 
         def count(*kinds: str) -> int:
             return sum(len(self.neighbours.between(start, end, kind)) for kind in kinds)
 
         late, quiet = self.neighbours.between(start, end, "late"), self.alone("late")
-        uploads = self.neighbours.uploads(start, end)  # none, where a stretch is short
+        uploads = self.neighbours.uploads(start, end)  # may be empty in a short phase
         slowest, usual = max(uploads, default=0.0), max(self.alone("upload"), default=0.0)
         failed = count("failed", "wrong")
         asked = count("/healthz ok", "/healthz no")
@@ -374,7 +376,7 @@ class Trial:
 
 
 def percentile(values: list[float], percent: int) -> float:
-    """Infinite where nothing came."""
+    """Return a percentile; infinite for fewer than two values."""
     if len(values) < 2:
         return math.inf
     return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
@@ -382,7 +384,7 @@ def percentile(values: list[float], percent: int) -> float:
 
 @contextmanager
 def few_descriptors() -> Iterator[None]:
-    """Processes that are started in the block have few descriptors."""
+    """A context manager that limits the descriptors of processes started within it."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, before[1]))
     try:
@@ -392,7 +394,7 @@ def few_descriptors() -> Iterator[None]:
 
 
 def attacked(cases: list[str], keeps: bool, options: argparse.Namespace) -> list[str]:
-    """Run cases on a server of their own; returns the goals that were missed."""
+    """Run cases on a new server, and return the goals that were missed."""
     recordings = read(options.manifest)[:10]
     with ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="attacked-"))
@@ -421,16 +423,16 @@ def main() -> int:
     )
     parser.add_argument("--model", default="small-en-alnum")
     parser.add_argument("--only", action="append", choices=CASES, help="may be repeated")
-    parser.add_argument("--quick", action="store_true", help="some seconds a case, not minutes")
-    parser.add_argument("--list", action="store_true", help="print the cases, and run none")
-    parser.add_argument("manifest", type=Path, nargs="?", help="recordings that neighbours say")
+    parser.add_argument("--quick", action="store_true", help="take seconds a case, not minutes")
+    parser.add_argument("--list", action="store_true", help="print the cases and exit")
+    parser.add_argument("manifest", type=Path, nargs="?", help="recordings that neighbours send")
     options = parser.parse_args()
     if options.list:
         for name, case in CASES.items():
             print(f"{name:14}{case.about}")
         return 0
     if options.manifest is None:
-        parser.error("a manifest is missing, as data/an4/dev.jsonl")
+        parser.error("a manifest is missing: name one, such as data/an4/dev.jsonl")
     chosen = options.only or list(CASES)
     print(head(TITLES), flush=True)
     missed: list[str] = []

@@ -1,10 +1,10 @@
-"""Clients that harm others if they can, one kind a run; tools/attack_server.py measures the harm.
+"""Attacks on `asrkit serve`, one kind a run; tools/attack_server.py measures their effect.
 
     python tools/attacks.py CASE HOST:PORT FOLDER
 
-An attack prints "ready" when it begins, goes on until SIGTERM, and then prints how many
-connections it made and how many bytes it sent. Its clients come from 127.0.0.2, so that the server
-can tell them from others. FOLDER is the server's --state-dir, or anything.
+An attack prints "ready" when it begins and runs until SIGTERM. Then it prints its number of
+connections and the number of bytes that it sent. Its clients connect from 127.0.0.2, so that the
+server can distinguish them from others. FOLDER is the server's --state-dir, or any path without it.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ import numpy as np
 import soundfile
 
 SOURCE = ("127.0.0.2", 0)
-PAUSE_S = 0.02  # of a client between two connections
+PAUSE_S = 0.02  # between two connections of a client
 TEXT, BINARY, PING = 0x81, 0x82, 0x89  # first bytes of whole frames
 HANDSHAKE = (
     "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
@@ -38,11 +38,11 @@ STREAM, REALTIME, VOSK = "/v1/stream", "/v1/realtime?intent=transcription", "/vo
 
 
 class Target:
-    """A server, and how much was sent to it.
+    """A server, with counts of the connections and bytes sent to it.
 
     Args:
         address: host and port.
-        folder: where the server keeps its calls.
+        folder: folder in which the server saves calls.
     """
 
     def __init__(self, address: str, folder: Path) -> None:
@@ -52,7 +52,7 @@ class Target:
 
     @asynccontextmanager
     async def connection(self, path: str = "") -> AsyncIterator["Client"]:
-        """A connection, that of a WebSocket if there is a path, which is aborted at the end."""
+        """A context manager of a connection, a WebSocket if it has a path; it aborts at the end."""
         streams = asyncio.open_connection(self.host, self.port, local_addr=SOURCE)
         reader, writer = await asyncio.wait_for(streams, 5)
         self.connections += 1
@@ -67,7 +67,7 @@ class Target:
 
 
 class Client:
-    """One connection of an attack."""
+    """A connection of an attack."""
 
     def __init__(
         self, target: Target, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -82,17 +82,17 @@ class Client:
         await asyncio.sleep(0)  # drain does not wait while there is room
 
     async def flood(self, data: bytes) -> None:
-        """Send the same bytes for ever."""
+        """Send the same bytes forever."""
         while True:
             await self.send(data)
 
     async def ignore(self) -> None:
-        """Read all that comes."""
+        """Read and discard everything."""
         while await self.reader.read(1 << 16):
             pass
 
     async def flood_and_read(self, data: bytes) -> None:
-        """Send the same bytes for ever, and read what comes."""
+        """Send the same bytes forever; read and discard the answers."""
         reading = asyncio.ensure_future(self.ignore())
         try:
             await self.flood(data)
@@ -101,7 +101,7 @@ class Client:
 
 
 def frame(kind: int, data: bytes) -> bytes:
-    """A WebSocket's frame, masked with zeros."""
+    """Return a WebSocket frame, masked with zeros."""
     size = len(data)
     if size < 126:
         head = bytes([kind, 0x80 | size])
@@ -113,7 +113,7 @@ def frame(kind: int, data: bytes) -> bytes:
 
 
 async def again(count: int, deed: Callable[[], Awaitable[None]]) -> None:
-    """`count` clients, each of which does a deed again and again, whatever becomes of it."""
+    """Run `count` clients that repeat an action forever, even if it fails."""
 
     async def one() -> None:
         while True:
@@ -206,7 +206,7 @@ FORM = (
 
 
 def upload(data: bytes) -> bytes:
-    """A request that uploads a file."""
+    """Return a request that uploads a file."""
     body = FORM % data
     head = (
         "POST /v1/audio/transcriptions HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
@@ -217,7 +217,7 @@ def upload(data: bytes) -> bytes:
 
 @cache
 def silence(hours: int) -> bytes:
-    """FLAC: an hour takes 180 kB."""
+    """Return hours of silence as FLAC; an hour has 180 kB."""
     file = io.BytesIO()
     with soundfile.SoundFile(file, "w", 16_000, 1, format="FLAC") as flac:
         for _ in range(hours * 60):
@@ -245,7 +245,7 @@ async def hours(target: Target) -> None:
 
 @cache
 def webm() -> bytes:
-    """Eleven hours of silence at 48 kHz in 5 MB: 8 GB of samples."""
+    """Return 11 hours of silence at 48 kHz as WebM: 5 MB, which decode to 8 GB of samples."""
     import av
 
     encoder = av.AudioCodecContext.create("libopus", "w")
@@ -275,7 +275,7 @@ async def video(target: Target) -> None:
 
 
 def padded(size: int = 60_000) -> bytes:
-    """A packet of Opus, RFC 6716: a frame of 20 ms, and padding up to `size` bytes."""
+    """Return an Opus packet (RFC 6716): a frame of 20 ms, and padding up to `size` bytes."""
     lengths, rest = [], size - 400
     while rest > 254:
         lengths.append(255)
@@ -299,7 +299,7 @@ async def opus(target: Target) -> None:
 
 
 async def dropped(target: Target) -> None:
-    """Calls that begin and are left, with some audio, which the server then keeps."""
+    """Begin calls with some audio and disconnect, so that the server keeps the calls."""
 
     async def deed() -> None:
         async with target.connection(STREAM) as client:
@@ -339,7 +339,7 @@ async def rates(target: Target) -> None:
 
 
 async def model(target: Target) -> None:
-    """The model's file is cut off in place, as `cp` of another one does, and is whole again."""
+    """Truncate the model file in place, as `cp` of another file does, and restore it."""
     path = target.folder.with_name("model.safetensors")
     whole = path.read_bytes()
     while True:
@@ -374,13 +374,13 @@ async def logs(target: Target) -> None:
 
 
 class Attack(NamedTuple):
-    """One kind of harm.
+    """An attack.
 
     Attributes:
-        run: makes it, until it is cancelled.
-        about: for people.
+        run: coroutine function that attacks until it is cancelled.
+        about: description.
         keeps: whether the server has a --state-dir.
-        stops: goals that cannot be reached.
+        stops: goals that the server cannot reach under this attack.
     """
 
     run: Callable[[Target], Awaitable[None]]
@@ -390,24 +390,24 @@ class Attack(NamedTuple):
 
 
 CASES = {
-    "clears": Attack(clears, "2 clients that clear for ever, 2 that reset (Vosk)"),
+    "clears": Attack(clears, "2 clients that clear forever, 2 that reset (Vosk)"),
     "compressed": Attack(compressed, "30 sockets with compressed frames, 1000 : 1"),
     "pings": Attack(pings, "4 sockets with pings, whose pongs are never read"),
     "chunks": Attack(chunks, "2 bodies in chunks of 1 byte to /healthz"),
-    "refused": Attack(refused, "4 refused uploads that send 1 TB all the same"),
+    "refused": Attack(refused, "4 rejected uploads that still send 1 TB"),
     "silent": Attack(silent, "250 connections that never send; the server has 256 descriptors"),
-    "leaving": Attack(leaving, "8 uploads of 3 h of FLAC silence, which leave after 2 s"),
+    "leaving": Attack(leaving, "8 uploads of 3 h of FLAC silence, which disconnect after 2 s"),
     "hours": Attack(hours, "8 uploads of 3 h of FLAC silence, which stay"),
-    "video": Attack(video, "2 uploads of 5 MB of WebM that are 8 GB of samples"),
-    "opus": Attack(opus, "10 clients that leave calls with padded Opus packets"),
+    "video": Attack(video, "2 uploads of 5 MB of WebM that decode to 8 GB of samples"),
+    "opus": Attack(opus, "10 clients that suspend calls with padded Opus packets"),
     "starts": Attack(starts, "20 clients that start a call and drop it"),
     "idle": Attack(idle, "40 realtime sockets without audio; the server has 20 places"),
     "rates": Attack(rates, "10 clients with odd sample rates"),
-    "logs": Attack(logs, "20 clients with requests for nothing, and garbage, with --log text"),
+    "logs": Attack(logs, "20 clients that ask for missing pages or send garbage, with --log text"),
     "model": Attack(model, "the model's file is truncated in place, again and again"),
-    "state": Attack(dropped, "20 clients that leave calls in the state folder", keeps=True),
-    "state-opus": Attack(opus, "as opus, with a state folder", keeps=True),
-    "state-starts": Attack(starts, "as starts, with a state folder", keeps=True),
+    "state": Attack(dropped, "20 clients that suspend calls in the state folder", keeps=True),
+    "state-opus": Attack(opus, "like opus, with a state folder", keeps=True),
+    "state-starts": Attack(starts, "like starts, with a state folder", keeps=True),
     "lock": Attack(
         lock, "another process holds the lock of the state folder", keeps=True, stops=("resumed",)
     ),
@@ -417,7 +417,7 @@ CASES = {
 async def attack(case: Attack, target: Target) -> None:
     """Run an attack until SIGTERM."""
     for make in {leaving: [silence], hours: [silence], video: [webm]}.get(case.run, []):
-        make(3) if make is silence else make()  # before it begins
+        make(3) if make is silence else make()  # before the attack begins
     working = asyncio.ensure_future(case.run(target))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, working.cancel)
     print("ready", flush=True)
@@ -427,6 +427,6 @@ async def attack(case: Attack, target: Target) -> None:
 
 
 if __name__ == "__main__":
-    os.nice(5)  # elsewhere it would have a machine of its own
+    os.nice(5)  # real attackers have their own machines
     name, address, folder = sys.argv[1:]
     asyncio.run(attack(CASES[name], Target(address, Path(folder))))

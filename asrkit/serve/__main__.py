@@ -20,7 +20,7 @@ def main(argv: list[str] | None = None) -> int:
     )  # fmt: skip
     arguments.group("model").add_argument(
         "--model", action="append", metavar="[NAME=]MODEL",
-        help=f"{MODEL}; with the name that clients ask for; may be repeated (default "
+        help=f"{MODEL}; NAME is the name that clients ask for; may be repeated (default "
         "small-en-alnum)",
     )  # fmt: skip
     add_device(arguments)
@@ -31,61 +31,75 @@ def main(argv: list[str] | None = None) -> int:
         "--port", type=whole(0, 65535), default=8000, help="0: any free one (default 8000)"
     )
     group.add_argument(
-        "--token", help="that clients have to send; other users of the machine see it"
+        "--token", help="token that clients have to send; other users of the machine see it"
     )
-    group.add_argument("--token-file", type=Path, metavar="FILE", help="a file that holds it")
+    group.add_argument("--token-file", type=Path, metavar="FILE", help="file that holds the token")
     group.add_argument(
-        "--insecure", action="store_true", help="without a token on an address of the network"
+        "--insecure",
+        action="store_true",
+        help="allow an address that other machines reach without a token",
     )
     group.add_argument(
         "--origin", action="append", default=[], metavar="URL",
-        help="a page elsewhere that may connect, as https://example.org; may be repeated",
+        help="other site whose pages may connect, such as https://example.org; may be repeated",
     )  # fmt: skip
     group.add_argument(
         "--allow-host", action="append", default=[], metavar="NAME",
-        help="a name of this server, where it asks for no token: addresses and localhost are "
-        "allowed; may be repeated",
+        help="host name of this server, needed without a token; IP addresses and localhost are "
+        "always allowed; may be repeated",
     )  # fmt: skip
     group.add_argument(
         "--trust-proxy", action="append", default=[], metavar="ADDRESS",
-        help="a proxy in front, by its address or network: its X-Forwarded-For names the client; "
+        help="address or network of a proxy in front, whose X-Forwarded-For names the client; "
         "may be repeated",
     )  # fmt: skip
     group.add_argument("--tls-cert", metavar="FILE", help="certificate, in PEM")
-    group.add_argument("--tls-key", metavar="FILE", help="its key")
+    group.add_argument("--tls-key", metavar="FILE", help="key of the certificate, in PEM")
     group = arguments.group("limits")
     group.add_argument(
-        "--threads", type=whole(1, 256), default=1, help="that run the network (default 1)"
+        "--threads",
+        type=whole(1, 256),
+        default=1,
+        help="threads that run the network (default 1)",
     )
     group.add_argument(
         "--streams", type=whole(1, 100_000),
-        help="calls at the same time (default: measured at the start)",
+        help="most concurrent calls (default: measured at the start)",
     )  # fmt: skip
     group.add_argument(
-        "--upload-mb", type=whole(1, 100_000), default=200, help="largest file (default 200)"
+        "--upload-mb", type=whole(1, 100_000), default=200, help="largest upload, MB (default 200)"
     )
     group.add_argument(
-        "--call-minutes", type=whole(1, 100_000), default=240, help="longest call (default 240)"
+        "--call-minutes",
+        type=whole(1, 100_000),
+        default=240,
+        help="longest call, minutes (default 240)",
     )
     arguments.add_argument(
         "--log", choices=LOGS, default="off",
-        help="calls and requests on standard error, without their texts (default off: problems)",
+        help="log calls and requests to standard error, without their texts (default off: log "
+        "problems only)",
     )  # fmt: skip
     group = arguments.group("restarts")
     group.add_argument(
         "--state-dir", type=Path, metavar="DIR",
-        help="keep calls there: they outlive the process, and other processes may go on with them",
+        help="save calls to this folder: they outlive the process, and other processes on this "
+        "machine can resume them",
     )  # fmt: skip
     group.add_argument(
-        "--redis", metavar="URL", help="keep them there, for several machines: redis://host:6379/0"
+        "--redis",
+        metavar="URL",
+        help="save calls to Redis, for several machines: redis://host:6379/0",
     )
     group.add_argument(
         "--save-seconds", type=real(0.1, 30.0), metavar="S",
-        help="that a process that is killed may lose, and clients send again (default 5)",
+        help="seconds between two saves of a call; after a crash clients send that audio again "
+        "(default 5)",
     )  # fmt: skip
     group.add_argument(
         "--state-key-file", type=Path, metavar="FILE",
-        help="what authenticates these calls, 16 bytes or more (default: a file made in DIR)",
+        help="file with the key that authenticates saved calls, 16 bytes or more (default: a file "
+        "created in DIR)",
     )  # fmt: skip
     return run_command(work("serve"), arguments, argv)
 

@@ -44,12 +44,12 @@ NOT_OFFERED = {  # OpenAI's other address for audio
     " the language that is spoken"
 }
 PAGE = Path(__file__).with_name("page")
-# By the token. The page itself holds nothing; the description has the names of the models.
+# These paths need the token. The page itself is public; openapi.json names the models.
 PROTECTED = ("/v1/", "/vosk", "/metrics", "/openapi.json")
 
 
 def app_of(server: Server) -> Starlette:
-    """The ASGI application of a server; its workers end with it."""
+    """The ASGI application of a server; the server's workers end with the application."""
 
     def with_server(handle: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         return partial(handle, server=server)
@@ -80,8 +80,8 @@ def app_of(server: Server) -> Starlette:
     app = Starlette(
         routes=routes, lifespan=lifespan, exception_handlers={HTTPException: http_error}
     )
-    app.router.default = elsewhere(app)  # no route: it would take the methods that others do not
-    app.router.redirect_slashes = False  # a redirect would repeat what a client calls this host
+    app.router.default = elsewhere(app)  # a route would also accept methods that others reject
+    app.router.redirect_slashes = False  # a redirect would repeat the client's Host header
     app.add_middleware(Guard, server=server)
     app.add_middleware(Log)
     app.add_middleware(Accounting)
@@ -89,14 +89,13 @@ def app_of(server: Server) -> Starlette:
 
 
 async def sweep(server: Server) -> None:
-    """Again and again: remove calls that nobody comes back to from the store, and give memory back
-    that was freed."""
+    """Periodically remove expired calls from the store, and return freed memory to the system."""
     while True:
         await asyncio.sleep(SWEEP_S)
         try:
             await server.store.sweep()
         except OSError as error:
-            logger.warning("the store of calls could not be swept: %s", reason(error))
+            logger.warning("expired calls could not be removed: %s", reason(error))
         await asyncio.to_thread(trim)
 
 
@@ -112,9 +111,9 @@ def glibc() -> Any:
 
 
 def trim() -> None:
-    """Give freed memory back to the system, which glibc does not do for what threads have freed.
+    """Return freed memory to the system: glibc keeps memory that other threads have freed.
 
-    In a soak of half an hour the memory kept growing without it.
+    Without this the memory kept growing in a test of half an hour.
     """
     if (library := glibc()) is not None:
         library.malloc_trim(0)
@@ -125,9 +124,9 @@ async def alive(request: Request, server: Server) -> Response:
 
 
 async def ready(request: Request, server: Server) -> Response:
-    """Whether calls are served as they should be; workers are warm before the port is open."""
+    """Answer 200 while calls are served and saved; workers are warm before the port opens."""
     if server.store.is_down:
-        return PlainTextResponse("the store of calls does not answer: calls are not kept\n", 503)
+        return PlainTextResponse("the store does not answer: calls are not saved\n", 503)
     return PlainTextResponse("ok\n")
 
 
@@ -143,7 +142,7 @@ async def models(request: Request, server: Server) -> Response:
 
 
 async def schema(request: Request, server: Server) -> Response:
-    """Of the messages at /v1/stream."""
+    """JSON schema of the messages at /v1/stream."""
     return JSONResponse(messages.schema())
 
 
@@ -152,7 +151,7 @@ async def openapi(request: Request, server: Server) -> Response:
 
 
 def elsewhere(app: Starlette) -> ASGIApp:
-    """What answers at all other addresses: the page, but for those of a protocol."""
+    """The application for all other addresses: the page, or status 404 under /v1/."""
     page, missing = StaticFiles(directory=PAGE, html=True), app.router.not_found
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
@@ -165,7 +164,7 @@ def elsewhere(app: Starlette) -> ASGIApp:
 
 
 async def http_error(request: Request, error: Exception) -> Response:
-    """What is wrong with a request, by Starlette's routes and files."""
+    """The response to a request that Starlette's routes or files rejected."""
     assert isinstance(error, HTTPException)
     reason = HTTPStatus(error.status_code).name.lower()
     response = refused(RefusedError(error.status_code, reason, error.detail))
@@ -174,21 +173,21 @@ async def http_error(request: Request, error: Exception) -> Response:
 
 
 class Accounting:
-    """Charges what is done for a connection to its share of the event loop."""
+    """Charges the work done for a connection to the connection's share of the event loop."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         share = fair.CURRENT.get()
-        if share is not None and scope.get("client"):  # behind a trusted proxy, whom it names
+        if share is not None and scope.get("client"):  # a trusted proxy names the real client
             share.address = client_of(scope["client"][0])
         work = self.app(scope, receive, send)
         await (fair.metered(work) if isinstance(work, Coroutine) else work)
 
 
 class Log:
-    """Writes down each request and connection when it is over: path, status or close code."""
+    """Logs each request and connection at its end: path, status or close code."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -228,8 +227,9 @@ def host_name(header: str) -> str:
 def is_local(host: str) -> bool:
     """Whether a host is an address or localhost, and not a name.
 
-    A page of another site can have its own name point to this machine after it was loaded (DNS
-    rebinding), so that the browser takes this server for that site. It cannot do so with these.
+    A page of another site can point its own host name to this machine after the page was loaded
+    (DNS rebinding). The browser then takes this server for that site. An IP address or localhost
+    cannot be pointed elsewhere.
     """
     if not host or host == "localhost":  # HTTP/1.0 has no Host; browsers always send one
         return True
@@ -241,11 +241,11 @@ def is_local(host: str) -> bool:
 
 
 class Guard:
-    """Lets requests through that have the token, and come from no other site's page.
+    """Passes on requests that have the token and do not come from a page of another site.
 
-    Without a token the host has to be an address, localhost, or a name that the server was given.
-
-    The token is a bearer's, or `?token=`, for browsers, whose WebSockets have no headers.
+    On a server without a token, the host must be an IP address, localhost, or a name from
+    --allow-host. The token is a bearer token, or `?token=` for browsers, whose WebSockets cannot
+    set headers.
     """
 
     def __init__(self, app: ASGIApp, server: Server) -> None:
@@ -263,11 +263,11 @@ class Guard:
             await refused(RefusedError(status, reason, message))(scope, receive, send)
 
     def why_not(self, scope: Scope) -> tuple[int, str, str] | None:
-        """HTTP status, reason and message of a refusal."""
+        """Return HTTP status, reason and message of a rejection; None to accept the request."""
         headers = Headers(scope=scope)
         host, origin = host_name(headers.get("host", "")), headers.get("origin")
         if self.server.token is None and not (is_local(host) or host in self.server.hosts):
-            return 421, "host", f"this server is not {shown(host)}; see --allow-host"
+            return 421, "host", f"{shown(host)} is not a name of this server; see --allow-host"
         own = {None, f"http://{headers.get('host')}", f"https://{headers.get('host')}"}
         if origin not in own.union(self.server.origins):
             return 403, "origin", "pages of other sites may not connect; see --origin"

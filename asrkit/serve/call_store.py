@@ -1,8 +1,8 @@
-"""Where calls are kept as bytes: while no connection has them, and in case the process dies.
+"""Stores of calls as bytes, for calls without a connection and for a crash of the process.
 
-Whoever takes an entry owns it from then on: each time it is taken its generation grows, and what is
-put with an older one is refused. So a call goes on in one place only, also where several processes
-share a store and one of them has not noticed that its connection is dead.
+The process that takes an entry owns it. Each `take` increases the entry's generation, and `put`
+rejects an older generation. So a call continues in one place only, even if several processes share
+a store and one of them has not noticed that its connection is dead.
 """
 
 import os
@@ -19,12 +19,12 @@ from asrkit.errors import UserError, shown
 from asrkit.extras import need
 from asrkit.serve.places import StoreShares
 
-LARGEST = 1 << 26  # bytes of an entry: a call of 4 hours is a hundredth of it
-MOST_MEMORY = 1 << 28  # bytes of all, of a store in memory
-MOST_DISK = 1 << 31  # bytes of all, of a folder
+LARGEST = 1 << 26  # bytes of an entry: a call of 4 hours has a hundredth of them
+MOST_MEMORY = 1 << 28  # bytes of all entries in memory
+MOST_DISK = 1 << 31  # bytes of all entries in a folder
 MOST_ENTRIES = 20_000
 HEAD = 8  # bytes of the generation in a file
-LOCK_S = 0.4  # that a process waits for a folder's lock, which others have for milliseconds
+LOCK_S = 0.4  # time to wait for a folder's lock, which others hold for milliseconds
 SHORTEST_KEY = 16  # bytes
 
 
@@ -32,11 +32,11 @@ class StoredCall(NamedTuple):
     generation: int
     data: bytes
     owner: str = ""  # address of the client
-    seconds: float = 0.0  # of audio
+    seconds: float = 0.0  # length of the audio
 
 
 class Store(Protocol):
-    """Entries by name. Its methods wait for a disk or a network: call them in a thread.
+    """Entries by name. Methods may wait for a disk or a network: call them in a thread.
 
     Attributes:
         survives: whether the entries outlive the process.
@@ -45,37 +45,37 @@ class Store(Protocol):
     survives: bool
 
     def put(self, name: str, entry: StoredCall) -> bool:
-        """Write an entry; False if a newer generation is there, and nothing is written then."""
+        """Write an entry, unless the store has a newer generation; return whether it did."""
 
     def take(self, name: str) -> StoredCall | None:
-        """The entry, with the generation in which it is put from now on; None if there is none.
+        """Return the entry with its new generation, or None if the store has no such entry.
 
         Raises:
             OSError: if the store cannot be reached.
         """
 
     def drop(self, name: str, generation: int) -> None:
-        """Remove the entry, if it is of this generation."""
+        """Remove the entry if it has this generation."""
 
     def sweep(self) -> None:
-        """Remove what is too old."""
+        """Remove entries that are too old."""
 
     def check(self) -> None:
-        """Raises OSError if the store cannot be used."""
+        """Raise OSError if the store cannot be used."""
 
 
 class MemoryStore:
-    """Entries of this process.
+    """Entries in the memory of this process.
 
     Args:
-        seconds: that an entry is kept after it was put.
+        seconds: time after which an entry is removed.
     """
 
     survives = False
 
     def __init__(self, seconds: float) -> None:
         self._seconds, self._lock = seconds, threading.Lock()
-        self._entries: dict[str, tuple[float, StoredCall]] = {}  # the one put last comes last
+        self._entries: dict[str, tuple[float, StoredCall]] = {}  # oldest first
         self._shares = StoreShares(MOST_MEMORY, MOST_ENTRIES)
 
     def put(self, name: str, entry: StoredCall) -> bool:
@@ -109,7 +109,7 @@ class MemoryStore:
                 self._remove(name)
 
     def check(self) -> None:
-        """It can be used."""
+        """Pass: memory can always be used."""
 
     def _remove(self, name: str) -> None:
         self._entries.pop(name, None)
@@ -117,15 +117,15 @@ class MemoryStore:
 
 
 class FolderStore:
-    """Entries as files of a folder that processes of one machine share, and only their user reads.
+    """Entries as files of a folder that processes of one user on one machine share.
 
     Args:
-        folder: made if it is missing.
-        seconds: that an entry is kept after it was put.
-        most: bytes of all entries.
+        folder: folder of the files, created if it is missing.
+        seconds: time after which an entry is removed.
+        most: largest number of bytes of all entries.
 
     Raises:
-        UserError: where files cannot be locked, and for a folder that others can read.
+        UserError: on a system that cannot lock files, and for a folder that others can read.
     """
 
     survives = True
@@ -134,13 +134,13 @@ class FolderStore:
         try:
             import fcntl
         except ImportError:  # on Windows
-            raise UserError("a folder of calls needs a system that locks files as POSIX") from None
+            raise UserError("--state-dir needs POSIX file locks: use --redis here") from None
         self._lock_file = fcntl.flock
         self._exclusively = fcntl.LOCK_EX | fcntl.LOCK_NB
         self._folder, self._seconds, self._shares = folder, seconds, StoreShares(most, MOST_ENTRIES)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         make_private(folder)
-        with suppress(OSError):  # it is locked: a sweep comes later
+        with suppress(OSError):  # the folder is locked: a later sweep removes old entries
             self.sweep()
 
     def put(self, name: str, entry: StoredCall) -> bool:
@@ -152,7 +152,7 @@ class FolderStore:
             for each in gone:
                 self._path(each).unlink(missing_ok=True)
             if name in gone:
-                raise OSError(f"{shown(self._folder)} holds as many calls as it may")
+                raise OSError(f"{shown(self._folder)} has no room for another call")
             with replacing(self._path(name), is_private=True) as temporary:
                 temporary.write_bytes(entry.generation.to_bytes(HEAD, "big") + entry.data)
         return True
@@ -189,10 +189,10 @@ class FolderStore:
             pass
 
     def key(self) -> bytes:
-        """A secret that all who share the folder have: made by the first of them.
+        """Return the key that all processes of the folder share; the first one creates it.
 
         Raises:
-            UserError: for one that is too short.
+            UserError: if the key is too short.
         """
         path = self._folder / "key"
         with self._locked():
@@ -203,8 +203,8 @@ class FolderStore:
             key = path.read_bytes()
         if len(key) < SHORTEST_KEY:
             raise UserError(
-                f"{shown(path)} has {len(key)} bytes: a key has {SHORTEST_KEY} or more; remove the "
-                "file, and another one is made"
+                f"{shown(path)} has {len(key)} bytes, but a key must have {SHORTEST_KEY} or more: "
+                "remove the file, and the server creates another one"
             )
         return key
 
@@ -212,7 +212,7 @@ class FolderStore:
         return self._folder / f"{name}.call"
 
     def _age(self, path: Path) -> float:
-        """Seconds since it was written, on the clock that all processes share."""
+        """Seconds since the file was written, on the clock that all processes share."""
         return time.time() - path.stat().st_mtime
 
     def _read(self, name: str, size: int) -> StoredCall | None:
@@ -230,17 +230,18 @@ class FolderStore:
                     break
                 except BlockingIOError:
                     if time.monotonic() > until:
-                        text = f"another process has held the lock of it for {LOCK_S:g} s"
+                        text = f"another process has held the folder's lock for {LOCK_S:g} s"
                         raise TimeoutError(f"{shown(self._folder)}: {text}") from None
                     time.sleep(0.005)
             yield
 
 
 def make_private(folder: Path) -> None:
-    """Let only the owner of a folder of calls into it.
+    """Make a folder of calls accessible to its owner only.
 
     Raises:
-        UserError: for a folder of others, and for one with other files that others can read.
+        UserError: if the folder belongs to another user, or if others can read it and it has
+            other files.
     """
     about = folder.stat()
     if about.st_uid != os.getuid() and os.getuid() != 0:
@@ -250,14 +251,14 @@ def make_private(folder: Path) -> None:
     others = [path.name for path in folder.iterdir() if not is_own(path.name)]
     if others:
         raise UserError(
-            f"{shown(folder)} can be read by other users and holds other files "
+            f"{shown(folder)} is readable by other users and has other files "
             f"({shown(min(others), 40)}): name an empty folder, or chmod 700 this one"
         )
     folder.chmod(0o700)
 
 
 def is_own(name: str) -> bool:
-    """Whether a folder's file is one that a store makes."""
+    """Whether a file of this name is one that a store creates."""
     return name in ("lock", "key") or name.endswith((".call", ".part"))
 
 
@@ -265,11 +266,11 @@ class RedisStore:
     """Entries in Redis, for processes on several machines.
 
     Args:
-        url: `redis://host:port/0`, with a password if there is one; `rediss://` for TLS.
-        seconds: that an entry is kept after it was put.
+        url: `redis://host:port/0`, with a password if Redis needs one; `rediss://` for TLS.
+        seconds: time after which an entry is removed.
 
     Raises:
-        UserError: if nothing answers at this address.
+        UserError: if Redis does not answer at this address.
     """
 
     survives = True
@@ -285,7 +286,7 @@ class RedisStore:
             self._redis.ping()
         except (redis.RedisError, ValueError) as error:
             raise UserError(f"Redis does not answer: {error}") from None
-        # Whole in itself, as all scripts of Redis: nobody comes in between.
+        # Redis runs scripts atomically.
         self._put = self._redis.register_script(
             "local there = redis.call('HGET', KEYS[1], 'generation') "
             "if there and tonumber(there) > tonumber(ARGV[1]) then return 0 end "
@@ -314,7 +315,7 @@ class RedisStore:
         self._run(self._drop, name, [generation])
 
     def sweep(self) -> None:
-        """Redis does."""
+        """Do nothing: Redis removes old entries itself."""
 
     def check(self) -> None:
         self._asked(self._redis.ping)
@@ -323,7 +324,7 @@ class RedisStore:
         return self._asked(lambda: script(keys=[f"asrkit:call:{name}"], args=arguments))
 
     def _asked(self, ask: Callable[[], Any]) -> Any:
-        """Redis's answer; OSError if there is none, and TimeoutError if it does not come."""
+        """Return Redis's answer; TimeoutError if it takes too long, OSError if Redis fails."""
         try:
             return ask()
         except self._timeout as error:

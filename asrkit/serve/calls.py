@@ -192,7 +192,7 @@ class Call:
         return update
 
     def waiting_update(self) -> CallUpdate | None:
-        """Return the oldest update that was not read; None if there is none.
+        """Return the oldest update that was not read, or None.
 
         Raises:
             CallError: if the session failed.

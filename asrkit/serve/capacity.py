@@ -1,4 +1,4 @@
-"""How many calls this machine holds, measured before a server takes any."""
+"""The number of calls that this machine can serve, measured before a server accepts any."""
 
 import os
 import time
@@ -8,17 +8,17 @@ import numpy as np
 from asrkit import audio
 from asrkit.runtime import Batcher, Recognizer
 
-STREAMS, SECONDS = 16, 4.0  # of noise, as one after another would not be batched
-# Of a core's time: at 0.4 of what it does without sockets p99 of live text is some 200 ms, and the
-# rest goes to the event loop, to waiting for Python's lock, and to bursts.
+STREAMS, SECONDS = 16, 4.0  # streams at once, so that they are batched; noise of each
+# Share of a core's time that calls may use. At 0.4 the 99th percentile of live text's delay is some
+# 200 ms. The rest is for the event loop, waiting for Python's lock, and bursts.
 SHARE = 0.4
 
 
 def capacity(recognizer: Recognizer, threads: int) -> int:
     """Estimate how many callers who never pause `threads` workers can serve in real time.
 
-    The time of everything from samples to results, the second pass included, is measured for some
-    seconds of noise: it takes about one.
+    This runs some seconds of noise through everything from samples to results, second pass
+    included, and takes about one second.
     """
     noise = np.random.default_rng(0).standard_normal(int(SECONDS * audio.SAMPLE_RATE)) * 0.05
     packets = np.array_split(noise.astype(np.float32), int(10 * SECONDS))
@@ -32,7 +32,7 @@ def capacity(recognizer: Recognizer, threads: int) -> int:
 
 
 def run(batcher: Batcher, packets: list[np.ndarray]) -> None:
-    """Some sessions at once, to their ends."""
+    """Run `STREAMS` sessions at once, to their ends."""
     sessions = [batcher.start() for _ in range(STREAMS)]
     for packet in packets:
         for session in sessions:

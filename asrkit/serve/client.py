@@ -1,4 +1,4 @@
-"""A client of /v1/stream: a stream that a server recognises, whose connection may be lost."""
+"""A client of /v1/stream: streams audio to a server, and reconnects without losing audio."""
 
 import time
 from collections import deque
@@ -30,54 +30,54 @@ from asrkit.serve.protocols.messages import (
 
 PATH = "/v1/stream"
 SCHEMES = {"http": "ws", "ws": "ws", "https": "wss", "wss": "wss"}
-PATIENCE_S = 60.0  # without a connection, after which the call is given up
-DELAYS_S = 0.1, 5.0  # between two attempts to connect, doubled until there is news
-AHEAD_S = 60.0  # of audio that waits for a connection, before the source has to
-FATAL = (1002, 1003, 1007, 1008, 1009, 1010)  # close codes that would come again
+PATIENCE_S = 60.0  # time without a connection after which the call fails
+DELAYS_S = 0.1, 5.0  # first and longest wait between two attempts to connect; each wait doubles
+AHEAD_S = 60.0  # audio that may wait for a connection before `accept` waits
+FATAL = (1002, 1003, 1007, 1008, 1009, 1010)  # close codes that a new connection would meet again
 
 
 class LostError(Exception):
-    """There is no connection, or no more; trying again may help."""
+    """The connection failed or was lost; another attempt may succeed."""
 
 
 class Packet(NamedTuple):
-    end: int  # samples of the call up to its end, as the server counts them
+    end: int  # samples of the call up to the packet's end, as the server counts samples
     data: bytes
 
 
 def address_of(url: str) -> str:
-    """The WebSocket address of a server: http://host:8000 is ws://host:8000/v1/stream.
+    """Return the WebSocket address of a server: ws://host:8000/v1/stream for http://host:8000.
 
     Raises:
-        UserError: if it is no URL of a server.
+        UserError: if `url` is not the URL of a server.
     """
     try:
         parts: SplitResult | None = urlsplit(url)
         good = parts is not None and parts.scheme in SCHEMES and parts.hostname and parts.port != 0
-    except ValueError:  # a port that is no number
+    except ValueError:  # a port that is not a number
         good = False
     if not good or parts is None:
-        raise UserError(f"the server must be a URL as http://127.0.0.1:8000, got {shown(url)}")
+        raise UserError(f"the server must be a URL like http://127.0.0.1:8000, got {shown(url)}")
     path = parts.path.rstrip("/").removesuffix(PATH) + PATH
     return parts._replace(scheme=SCHEMES[parts.scheme], path=path, fragment="").geturl()
 
 
 class RemoteSession:
-    """A stream recognised by `asrkit serve`, used as a Session is: accept, then finish.
+    """A stream that `asrkit serve` recognises. Use it like a Session: `accept`, then `finish`.
 
-    When the connection is lost, it is opened again and the call goes on with the first sample that
-    the server has not received: audio is kept until it is known to have come.
+    If the connection is lost, the session reconnects and continues with the first sample that the
+    server has not received. It keeps audio until the server has acknowledged it.
 
     Args:
-        url: of the server.
-        start: what the audio is, and how it is to be recognised.
-        sample_rate: of the samples, Hz: that of `start`, but for Opus.
-        token: that the server asks for.
-        note: is told, in a line, when the connection is lost and when it is back.
-        patience_s: seconds without a connection after which the call is given up.
+        url: URL of the server.
+        start: first message of the call: audio format and recognition options.
+        sample_rate: sample rate of the audio, Hz. It equals `start.sample_rate`, except for Opus.
+        token: access token of the server, or None.
+        note: receives a line of text when the connection is lost and when it is back.
+        patience_s: seconds without a connection after which the call fails.
 
     Raises:
-        UserError: if there is no such server, or it does not take the call.
+        UserError: if the server cannot be reached or rejects the call.
     """
 
     def __init__(
@@ -93,17 +93,17 @@ class RemoteSession:
         self.patience_s, self._rate = patience_s, start.sample_rate
         is_opus = start.encoding == "opus"
         self._encoder = OpusEncoder(sample_rate) if is_opus else PcmEncoder(start.encoding)
-        self._kept: deque[Packet] = deque()  # sent, but not known to have come
+        self._kept: deque[Packet] = deque()  # sent, not yet acknowledged
         self._unsent: deque[Packet] = deque()
-        self._taken = self._came = 0  # samples accepted, and those known to have come
-        self._words: list[Word] = []  # of the segments
+        self._taken = self._came = 0  # samples accepted, and those acknowledged
+        self._words: list[Word] = []  # words of the segments
         self._segments: list[Segment] = []
         self._open: tuple[Word, ...] = ()
         self._ending = self._ended = self._failed = False
         self._lost_at: float | None = None  # when the connection was lost
         self._next_try, self._delay = 0.0, DELAYS_S[0]
         self._connection: ClientConnection | None = None
-        self._stack = ExitStack()  # closes it
+        self._stack = ExitStack()  # closes the connection
         try:
             self._started = self._connect(start)
         except LostError as error:
@@ -111,33 +111,34 @@ class RemoteSession:
 
     @property
     def name(self) -> str:
-        """The server's, without what may be secret."""
+        """Address of the server, without user name, password and query."""
         parts = urlsplit(self.address)
         return f"{parts.scheme}://{printable(parts.netloc.rpartition('@')[2])}{parts.path}"
 
     @property
     def result(self) -> Result:
-        """What is known of the stream."""
+        """The result so far."""
         closed, ended = (Grown(each, len(each)) for each in (self._words, self._segments))
         return Result.shared(closed, Grown([], 0), self._open, self._ended, ended)
 
     def accept(self, samples: np.ndarray) -> Result:
-        """Send samples (n,) or (n, channels); returns what is known by now.
+        """Send samples (n,) or (n, channels), and return the result so far.
 
-        While the connection is lost, samples are kept; only a minute of them makes this wait.
+        While the connection is lost, samples are kept. `accept` waits only if more than a minute of
+        audio is kept.
 
         Raises:
-            UserError: if the call is over, or the server cannot be reached for too long.
+            UserError: if the call is over, or the server cannot be reached for `patience_s`.
         """
         self._add(self._encoder.encode(audio.mono(samples)))
         waiting = self._taken - (self._unsent[0].end if self._unsent else self._taken)
         return self._go_on(wait=waiting > AHEAD_S * self._rate)
 
     def finish(self) -> Result:
-        """The final result; that of before the error, if the call has failed.
+        """Return the final result; if the call has failed, the result before the error.
 
         Raises:
-            UserError: as `accept`.
+            UserError: like `accept`.
         """
         if self._failed or self._ended:
             return self.result
@@ -146,12 +147,12 @@ class RemoteSession:
         result = self._go_on(wait=True)
         if self._connection is not None:
             with suppress(ConnectionClosed, TimeoutError):
-                self._connection.recv(timeout=1)  # the server closes, when the place is free
+                self._connection.recv(timeout=1)  # the server closes once the call has ended
         self.close()
         return result
 
     def close(self) -> None:
-        """Leave the server."""
+        """Close the connection."""
         self._stack.close()
 
     def _add(self, packets: list[bytes]) -> None:
@@ -160,7 +161,7 @@ class RemoteSession:
             self._unsent.append(Packet(self._taken, data))
 
     def _go_on(self, wait: bool) -> Result:
-        """Send what has not been sent and take what has come, by another connection if need be."""
+        """Send waiting audio and receive messages; reconnect if the connection was lost."""
         try:
             while self._connection is not None or self._comes_back(wait):
                 try:
@@ -188,8 +189,8 @@ class RemoteSession:
             raise
 
     def _take_all(self, connection: ClientConnection, timeout: float | None) -> None:
-        """Take what has come, or without a timeout all up to the end of the call."""
-        with suppress(TimeoutError):  # there is nothing more by now
+        """Process the messages that have arrived; if `timeout` is None, all of the call."""
+        with suppress(TimeoutError):  # no further message has arrived
             while not self._ended:
                 self._take(connection.recv(timeout))
 
@@ -217,7 +218,7 @@ class RemoteSession:
                 self.note(f"the server: {printable(message.warning[:300])}")
 
     def _came_up_to(self, ack: int, packets: deque[Packet]) -> None:
-        """Forget those of the packets that end up to this sample."""
+        """Remove the packets that end at or before sample `ack`."""
         while packets and packets[0].end <= ack:
             self._came = packets.popleft().end
 
@@ -225,21 +226,21 @@ class RemoteSession:
         """Note that the connection is lost.
 
         Raises:
-            UserError: if the server closed it in a way that another one would not change.
+            UserError: if a new connection would be closed for the same reason.
         """
         self._stack.close()
         self._connection = None
-        frame = closed.rcvd or closed.sent  # sent: this client rejects what the server sends
+        frame = closed.rcvd or closed.sent  # sent: this client rejected a message
         if frame is not None and frame.code in FATAL:
             raise UserError(f"the server ended the call: {frame.code} {printable(frame.reason)}")
         self._lost_at = time.monotonic()
-        self.note(f"the connection to {self.name} is lost; trying to come back")
+        self.note(f"the connection to {self.name} is lost; reconnecting")
 
     def _comes_back(self, wait: bool) -> bool:
-        """Whether there is a connection again; without `wait` after one attempt at most.
+        """Reconnect, and return whether that succeeded; without `wait`, try at most once.
 
         Raises:
-            UserError: if there has been none for too long, or the server has lost the call.
+            UserError: after `patience_s` without a connection, or if the server has lost the call.
         """
         assert self._lost_at is not None
         while wait or time.monotonic() >= self._next_try:
@@ -259,20 +260,20 @@ class RemoteSession:
         ids = {"id": self._started.id, "token": self._started.token}
         finals = len(self._segments)
         started = self._connect(Resume(type="resume", finals=finals, ack=self._came, **ids))
-        self._unsent.extendleft(reversed(self._kept))  # what failed to be sent may have come, too
+        self._unsent.extendleft(reversed(self._kept))  # a failed packet may have arrived, too
         self._kept.clear()
         self._came_up_to(started.ack, self._unsent)
         if self._came != started.ack:
-            raise UserError(f"the server goes on at sample {started.ack}, not {self._came}")
+            raise UserError(f"the server continues at sample {started.ack}, not {self._came}")
         self._lost_at = None
-        self.note("the connection is back; nothing was lost")
+        self.note("the connection is back; no audio was lost")
 
     def _connect(self, first: Start | Resume) -> Started:
-        """Open a connection with this message; returns the answer.
+        """Open a connection, send this first message, and return the answer.
 
         Raises:
-            LostError: if there is none.
-            UserError: if the server does not take the call.
+            LostError: if the connection fails.
+            UserError: if the server rejects the call.
         """
         headers = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
         try:
@@ -287,12 +288,13 @@ class RemoteSession:
         except InvalidStatus as error:
             status = error.response.status_code
             if status in (401, 403):
-                why = "the token is missing or wrong, or the path"
-                raise UserError(f"{self.name} refuses (HTTP {status}): {why}") from None
+                why = "the token is missing or wrong, or the path is wrong"
+                raise UserError(f"{self.name} rejects the call (HTTP {status}): {why}") from None
             if status < 500:
-                raise UserError(f"{self.name} is no asrkit serve (HTTP {status})") from None
+                text = f"{self.name} is not an asrkit server (HTTP {status})"
+                raise UserError(text) from None
             raise LostError(f"HTTP {status}") from None
-        except UnicodeError as error:  # of the host's name
+        except UnicodeError as error:  # in the host's name
             raise UserError(f"no connection to {self.name}: {reason(error)}") from None
         except (OSError, WebSocketException) as error:
             self._stack.close()
@@ -302,13 +304,13 @@ class RemoteSession:
         if isinstance(answer, Error):
             raise UserError(refusal(answer))
         if not isinstance(answer, Started):
-            raise UserError(f"{self.name} is no asrkit serve: it does not start the call")
+            raise UserError(f"{self.name} is not an asrkit server: it did not start the call")
         self._connection = connection
         return answer
 
 
 class PcmEncoder:
-    """Samples as they are: int16, rounded, or float32; used as an OpusEncoder is.
+    """An encoder of samples as int16, rounded, or as float32, with the methods of OpusEncoder.
 
     Args:
         encoding: one of `messages.ENCODINGS`.
@@ -330,7 +332,7 @@ class PcmEncoder:
 
 
 def refusal(error: Error) -> str:
-    """What to say of a server's error."""
+    """Return the text that reports a server's error to the user."""
     why = printable(error.message[:300])
     if error.reason == "streams":
         return f"the server is full: {why}; try again later"

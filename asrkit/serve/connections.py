@@ -1,9 +1,9 @@
-"""Connections as uvicorn has them, with bounds: how many, how long silent, how much at a time.
+"""uvicorn's connections with bounds: their number, their time of silence, and work per turn.
 
-A client can send faster than its messages can be followed, send nothing, or read nothing. So what
-came is parsed in parts, one per turn of the event loop, and only when what was parsed before has
-been followed and the connection has time left of its share. Until then nothing is read from the
-socket, and the client waits.
+A client can send faster than the server handles messages, send nothing, or read nothing. So
+received bytes are parsed in parts, one part per turn of the event loop. The next part is parsed
+when the earlier messages are handled and the connection has time left in its share. Until then the
+server reads nothing from the socket, and the client waits.
 """
 
 import asyncio
@@ -21,15 +21,15 @@ from asrkit.serve import fair
 from asrkit.serve.places import Network, client_of, is_shared
 from asrkit.serve.server import Limits, Server
 
-SMALLEST, FIRST, LARGEST = 512, 4096, 1 << 16  # bytes that are parsed at a time
-QUICK_S, SLOW_S = 0.001, 0.004  # to parse them: more are parsed next time, or fewer
-CHECK_S = 1.0  # between two looks at how long a connection has been silent
-LINGER_S = 2.0  # without progress, after which a connection that was closed is aborted
-LINGER_BYTES = 1 << 23  # that a client may still send after its connection was closed
-MOST = 10_000  # connections, where descriptors allow more
+SMALLEST, FIRST, LARGEST = 512, 4096, 1 << 16  # bytes parsed at a time
+QUICK_S, SLOW_S = 0.001, 0.004  # a part parsed faster doubles the next part, a slower one halves it
+CHECK_S = 1.0  # time between two checks for silent connections
+LINGER_S = 2.0  # time without progress after which a closed connection is aborted
+LINGER_BYTES = 1 << 23  # bytes that a client may send after its connection was closed
+MOST = 10_000  # connections, even if the descriptors allow more
 OWN = 48  # descriptors of the process itself: models, libraries, the store
-BACKLOG = 64  # connections that are accepted in one turn of the event loop
-GRACE_S = 30.0  # of a body, before its rate counts
+BACKLOG = 64  # connections accepted in one turn of the event loop
+GRACE_S = 30.0  # first part of a body, during which any rate is allowed
 FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\n"
     b"content-length: 0\r\n\r\n"
@@ -37,18 +37,18 @@ FULL = (
 
 
 class Gate:
-    """The connections of a server, as many as it may have.
+    """The connections of a server, `most` at the same time.
 
-    When all are taken, one on which nothing is asked for makes room for the next: the oldest of
-    those that never sent a byte, or else the oldest of the others. One address may have half of
-    them, unless it is this machine's or a proxy's.
+    If the server is full, a new connection replaces one without an open request: the oldest one
+    that never sent a byte, or else the oldest other one. One address may have half of all
+    connections, except this machine's own address and a proxy's.
 
     Args:
-        most: connections at the same time.
-        header_s: seconds in which a request has to come, with its header.
+        most: largest number of connections.
+        header_s: seconds within which a request's header must arrive.
         deaf_s: seconds after which a client that reads nothing is disconnected.
-        body_rate: bytes a second at which a body has to come.
-        refused: is told of each connection for which there is no room.
+        body_rate: lowest rate of a request's body, bytes a second.
+        refused: called for each connection that was rejected.
         proxies: addresses of trusted proxies.
     """
 
@@ -64,13 +64,13 @@ class Gate:
         self.most, self.header_s, self.deaf_s, self.body_rate = most, header_s, deaf_s, body_rate
         self.shares, self.refused, self.proxies = fair.Shares(), refused, proxies
         self.open: set[Wire] = set()
-        # On which nothing is asked for, the oldest first: those that never sent a byte, the others.
+        # Connections without an open request, oldest first: those that never sent a byte, others.
         self.silent: dict[Wire, None] = {}
         self.idle: dict[Wire, None] = {}
         self._addresses: Counter[str] = Counter()
 
     def admit(self, wire: "Wire") -> bool:
-        """Whether there is room for a connection; it is counted until `leave`."""
+        """Count a connection until `leave`, and return whether it was accepted."""
         if len(self.open) >= self.most and (unused := self.silent or self.idle):
             next(iter(unused)).abort()
         address = wire.address
@@ -97,14 +97,14 @@ class Gate:
 
 
 class Wire:
-    """A transport that is read from only when its protocol can parse, and that closes in the end.
+    """A transport that is read only when its protocol can parse, and that always closes.
 
-    uvicorn uses it as the transport that it stands for. `close` sends what is left, and drops what
-    the client still sends, so that an answer is not lost with a reset; then it aborts.
+    uvicorn uses it in place of asyncio's transport. `close` sends the waiting data and drops what
+    the client still sends, so that a reset does not destroy the answer. Then it aborts.
 
     Args:
-        transport: of asyncio.
-        gate: counts it.
+        transport: asyncio's transport.
+        gate: gate that counts this connection.
     """
 
     def __init__(self, transport: Any, gate: Gate) -> None:
@@ -115,7 +115,7 @@ class Wire:
         self.share = fair.Share(gate.shares, self.is_working, client)
         self.owner: Paced  # the protocol
         self.closing = False
-        self.paused = False  # by uvicorn: what was parsed is not followed yet
+        self.paused = False  # by uvicorn: earlier messages are not handled yet
         self._reading, self._dropped = True, 0
         self._loop = asyncio.get_running_loop()
 
@@ -123,7 +123,7 @@ class Wire:
         return getattr(self.transport, name)
 
     def is_working(self, working: bool) -> None:
-        """Note whether something was asked for, and is not done yet."""
+        """Note whether the connection has an open request or call."""
         self.gate.silent.pop(self, None)
         if working:
             self.gate.idle.pop(self, None)
@@ -155,7 +155,7 @@ class Wire:
             self.transport.pause_reading()
 
     def write(self, data: bytes) -> None:
-        if not self.closing:  # after the end of what is sent there is no more
+        if not self.closing:  # nothing may follow the end of the data
             self.transport.write(data)
 
     def is_closing(self) -> bool:
@@ -172,13 +172,13 @@ class Wire:
         self._linger(0, self.transport.get_write_buffer_size())
         if self.transport.can_write_eof():
             self.update()
-            with suppress(OSError):  # the client has left: reading will tell
+            with suppress(OSError):  # the client has disconnected: reading reports it
                 self.transport.write_eof()
         else:  # TLS
             self.transport.close()
 
     def _linger(self, count: int, unsent: int) -> None:
-        """Abort when nothing was sent since the last look."""
+        """Abort if everything was sent, or nothing since the last check."""
         left = self.transport.get_write_buffer_size()
         if count and (left == 0 or left >= unsent):
             self.transport.abort()
@@ -186,33 +186,33 @@ class Wire:
             self._loop.call_later(LINGER_S, self._linger, count + 1, left)
 
     def drop(self, size: int) -> None:
-        """Note bytes that came after `close`."""
+        """Count bytes received after `close`; abort after `LINGER_BYTES`."""
         self._dropped += size
         if self._dropped > LINGER_BYTES:
             self.transport.abort()
 
 
 class Paced(asyncio.Protocol):
-    """What both protocols have: parsing in parts, and an end for clients that do not read."""
+    """Base of both protocols: it parses in parts, and disconnects clients that do not read."""
 
-    gate: Gate  # of the subclass that `protocols` makes
+    gate: Gate  # set by `config_of` in a subclass
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.wire: Wire | None = None  # once it is admitted
-        self.pending = bytearray()  # that came and is not parsed
+        self.wire: Wire | None = None  # once admitted
+        self.pending = bytearray()  # received, not yet parsed
         self.size = FIRST
-        self.deaf = False  # the client does not read what is sent to it
-        self.timer: asyncio.TimerHandle | asyncio.Handle | None = None  # of the next part
+        self.deaf = False  # whether the client does not read
+        self.timer: asyncio.TimerHandle | asyncio.Handle | None = None  # for the next part
         self.deaf_timer: asyncio.TimerHandle | None = None
 
     @property
     def is_waiting(self) -> bool:
-        """Whether more is not to be read now."""
+        """Whether reading must wait."""
         return bool(self.pending) or self.timer is not None
 
     def connection_made(self, transport: Any) -> None:
-        if isinstance(transport, Wire):  # a WebSocket that HTTP hands over
+        if isinstance(transport, Wire):  # a WebSocket, upgraded from HTTP
             self.wire = transport
         else:
             wire = Wire(transport, self.gate)
@@ -245,7 +245,7 @@ class Paced(asyncio.Protocol):
             self.parse()
 
     def go_on(self) -> None:
-        """Parse what is pending, once the share allows it."""
+        """Parse the pending bytes once the connection's share allows it."""
         if self.timer is None and self.wire is not None:
             loop, seconds = asyncio.get_running_loop(), self.wire.share.wait()
             if seconds:
@@ -295,7 +295,7 @@ class Paced(asyncio.Protocol):
 
 
 class Http(Paced, H11Protocol):
-    """Requests, each of which has to come in time."""
+    """HTTP requests, each of which must arrive in time."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -306,7 +306,7 @@ class Http(Paced, H11Protocol):
 
     @property
     def is_asked(self) -> bool:
-        """Whether a request is not answered yet."""
+        """Whether the connection has an unanswered request."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def data_received(self, data: bytes) -> None:
@@ -324,12 +324,12 @@ class Http(Paced, H11Protocol):
         self.silent_since = time.monotonic()
         if self.wire is not None:
             self.wire.is_working(False)
-            if self.cycle.more_body:  # nobody reads it: this connection is of no use any more
+            if self.cycle.more_body:  # nobody reads the rest: the connection cannot be reused
                 self.wire.close()
         super().on_response_complete()
 
     def check(self) -> None:
-        """Close the connection of a client that asks for nothing, or sends its body too slowly."""
+        """Close the connection of a client that sends no request, or its body too slowly."""
         wire = self.wire
         if wire is None or wire.owner is not self or wire.is_closing():
             return
@@ -339,7 +339,7 @@ class Http(Paced, H11Protocol):
                 wire.close()
                 return
         elif not self.cycle.more_body or wire.paused or self.is_waiting:
-            self.body_since, self.body_bytes = now, 0  # the client is not what is waited for
+            self.body_since, self.body_bytes = now, 0  # the delay is not the client's
         elif now - self.body_since > GRACE_S:
             if self.body_bytes < gate.body_rate * (now - self.body_since):
                 wire.close()
@@ -349,15 +349,15 @@ class Http(Paced, H11Protocol):
 
 
 class WebSocket(Paced, WebSocketsSansIOProtocol):
-    """WebSockets; what they send comes to the application a message at a time."""
+    """WebSockets, whose messages reach the application one at a time."""
 
     async def receive(self) -> Any:
-        if self.wire is not None and not self.queue.empty():  # or it would never let others run
+        if self.wire is not None and not self.queue.empty():  # else this would not let others run
             await asyncio.sleep(self.wire.share.wait())
         return await super().receive()
 
     def handle_ping(self) -> None:
-        if self.deaf:  # pongs that nobody reads would fill the memory
+        if self.deaf:  # unread pongs would fill the memory
             self.conn.data_to_send()
         else:
             super().handle_ping()
@@ -366,14 +366,14 @@ class WebSocket(Paced, WebSocketsSansIOProtocol):
 def config_of(
     app: Any, server: Server, host: str = "127.0.0.1", port: int = 0, **options: Any
 ) -> uvicorn.Config:
-    """uvicorn's configuration for a server's application.
+    """Return uvicorn's configuration for a server's application.
 
     Args:
-        app: of `app_of`.
-        server: whose limits hold.
+        app: application, as `app_of` returns it.
+        server: server, for its limits and metrics.
         host: address or name to listen on.
-        port: 0 for any free one.
-        options: others of uvicorn.
+        port: port to listen on; 0 for any free one.
+        options: further options of uvicorn.
     """
     limits = server.limits
     most = limits.connections or most_connections(limits)
@@ -389,13 +389,15 @@ def config_of(
 
 
 def most_connections(limits: Limits) -> int:
-    """How many connections leave enough descriptors for everything else."""
+    """Return the largest number of connections that leaves enough descriptors for other files."""
     try:
         import resource
-    except ImportError:  # on Windows there is no such limit
+    except ImportError:  # Windows has no such limit
         return MOST
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if descriptors == resource.RLIM_INFINITY:
         return MOST
-    uploads = limits.uploads_waiting + limits.decoders  # a file each; a process has two pipes
+    uploads = (
+        limits.uploads_waiting + limits.decoders
+    )  # one file each; a process also has two pipes
     return max(16, min(MOST, descriptors - OWN - BACKLOG - uploads - 3 * limits.decoders))

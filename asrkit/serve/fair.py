@@ -1,8 +1,8 @@
-"""Fair shares of the event loop's time: a connection that uses much of it waits for the others.
+"""Fair shares of the event loop's time: a connection that uses much time waits for the others.
 
-All connections share one thread. Each has a credit of processor time, which grows with time and
-which its own work uses up: parsing what it sends, and following its messages. A connection in debt
-is not read from until the debt is paid back, so that its client waits in its socket.
+All connections share one thread. Each connection has a credit of processor time. The credit grows
+with time, and parsing and handling the connection's messages reduces it. A connection with a
+negative credit is not read until the credit is positive again, so its client waits.
 """
 
 import asyncio
@@ -13,25 +13,25 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-ALL = 0.3  # of a core, for all connections together that use much
-FIRST_S, MOST_S = 0.05, 0.2  # credit of a new connection, and the most that is saved up
+ALL = 0.3  # share of a core for all busy connections together
+FIRST_S, MOST_S = 0.05, 0.2  # credit of a new connection, and the largest credit
 FIRST_RATE = 0.05  # seconds of credit a second for all new connections of a client
-MOST_CLIENTS = 10_000  # whose new connections are counted
-PRUNE_S = 0.1  # between two looks at who still uses much
+MOST_CLIENTS = 10_000  # clients whose new connections are counted
+PRUNE_S = 0.1  # time between two checks which connections are still busy
 
 
 class Shares:
-    """The connections that use much, among which `ALL` is divided.
+    """The busy connections, among which `ALL` is divided.
 
     Args:
-        clock: seconds, which only grow.
+        clock: returns seconds, which never decrease.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
         self._busy: set[Share] = set()
         self._pruned = 0.0
-        self._firsts: dict[str, tuple[float, float]] = {}  # credit left to a client, when
+        self._firsts: dict[str, tuple[float, float]] = {}  # a client's credit, and its time
 
     def rate(self, now: float) -> float:
         """Seconds of credit a second for one connection."""
@@ -42,7 +42,7 @@ class Shares:
         return ALL / max(1, len(self._busy))
 
     def first(self, client: str) -> float:
-        """Return the credit of a client's new connection: what its other new ones have left."""
+        """Return the credit of a client's new connection; many new ones share one credit."""
         now = self.clock()
         left, at = self._firsts.pop(client, (MOST_S, now))
         left = min(MOST_S, left + (now - at) * FIRST_RATE)
@@ -53,7 +53,7 @@ class Shares:
         return credit
 
     def note(self, share: "Share", credit: float) -> None:
-        """Note who uses much."""
+        """Note that a connection is busy if its credit is low."""
         if credit < MOST_S / 4:
             self._busy.add(share)
 
@@ -63,12 +63,12 @@ class Shares:
 
 
 class Share:
-    """One connection's share.
+    """A connection's share.
 
     Args:
-        shares: of all connections.
-        working: is told when the connection's call begins, and when it ends.
-        client: whose connection it is; "" where many clients have one address.
+        shares: shares of all connections.
+        working: called with True when the connection's call begins, with False when it ends.
+        client: address of the client; "" if many clients share the address.
     """
 
     def __init__(
@@ -80,20 +80,20 @@ class Share:
         self.working = working
         self._shares, self._at = shares, shares.clock()
         self._credit = shares.first(client) if client else FIRST_S
-        self.address: str | None = None  # of the client, once it is known
+        self.address: str | None = None  # address of the client, once known
 
     def credit_at(self, now: float, rate: float) -> float:
         return min(MOST_S, self._credit + (now - self._at) * rate)
 
     def spend(self, seconds: float) -> None:
-        """Note processor time that was used for the connection."""
+        """Subtract processor time that was used for the connection."""
         now = self._shares.clock()
         self._credit = self.credit_at(now, self._shares.rate(now)) - seconds
         self._at = now
         self._shares.note(self, self._credit)
 
     def wait(self) -> float:
-        """Seconds until the connection is out of debt."""
+        """Seconds until the credit is positive again; 0 if it is now."""
         now = self._shares.clock()
         rate = self._shares.rate(now)
         return max(0.0, -self.credit_at(now, rate) / rate)
@@ -103,17 +103,17 @@ class Share:
         self._shares.leave(self)
 
 
-CURRENT: ContextVar[Share | None] = ContextVar("share", default=None)  # of whoever runs
+CURRENT: ContextVar[Share | None] = ContextVar("share", default=None)  # of this task
 
 
 def address() -> str:
-    """The current client's address, or ""."""
+    """Return the current client's address, or ""."""
     share = CURRENT.get()
     return (share.address if share else None) or ""
 
 
 async def metered(work: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine, each of whose steps is charged to the current share."""
+    """Run a coroutine, charge each of its steps to the current share, and return its result."""
     share = CURRENT.get()
     return await (work if share is None else Metered(work, share))
 
@@ -144,5 +144,5 @@ class Metered:
 
 
 def task(work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
-    """A task of the current connection, whose steps are charged to its share."""
+    """Start a task of the current connection, whose steps are charged to the connection."""
     return asyncio.ensure_future(metered(work))

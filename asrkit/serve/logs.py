@@ -1,12 +1,12 @@
-"""What a server writes about its work: a line an event, without audio and without text.
+"""The server's log: a line for each event, without audio and without recognised text.
 
-Events have a name and fields. As text they are for people, as JSON for programs:
+An event has a name and fields. The text form is for people, the JSON form for programs:
 
     2026-11-23T18:00:00Z INFO call: audio_s=4.2 seconds=4.6
     {"time": "2026-11-23T18:00:00Z", "level": "info", "event": "call", "audio_s": 4.2, …}
 
-Clients choose how many lines there are and what some fields hold: both are bounded, and a field
-can neither act on a terminal nor look like another field or line.
+Clients influence the number of lines and the content of some fields. Both are bounded, and a field
+can neither control a terminal nor look like another field or line.
 """
 
 import json
@@ -19,19 +19,19 @@ from asrkit.errors import printable
 
 logger = logging.getLogger("asrkit.serve")
 
-OTHERS = ("uvicorn", "asyncio", "websockets")  # libraries whose problems are written, too
-WINDOW_S, MOST = 10.0, 500  # lines of a level in each window
+OTHERS = ("uvicorn", "asyncio", "websockets")  # libraries whose problems are logged, too
+WINDOW_S, MOST = 10.0, 500  # seconds of a window; lines of each level in a window
 LONGEST = 2000  # characters of a line
 QUOTED = re.compile(r'[\s="\\]|^$')  # a value with one of these would look like another field
 
 
 def log(event: str, **fields: str | float | None) -> None:
-    """Write down an event."""
+    """Log an event."""
     logger.info(event, extra={"fields": fields})
 
 
 class Lines(logging.Formatter):
-    """A record as a line.
+    """A formatter that makes a line of a record.
 
     Args:
         form: "text" or "json".
@@ -51,21 +51,21 @@ class Lines(logging.Formatter):
             more = {"exception": trace} if trace else {}
             head = {"time": stamp, "level": record.levelname.lower(), "event": event}
             return json.dumps(head | fields | more)
-        told = " ".join(f"{name}={field(value)}" for name, value in fields.items())
-        line = printable(f"{stamp} {record.levelname} {event}{told and ': '}{told}")[:LONGEST]
+        rest = " ".join(f"{name}={field(value)}" for name, value in fields.items())
+        line = printable(f"{stamp} {record.levelname} {event}{rest and ': '}{rest}")[:LONGEST]
         return "\n    ".join([line, *map(printable, trace.splitlines())])
 
 
 def field(value: object) -> str:
-    """A value of a line of text, in quotes where it has spaces or looks like more fields."""
+    """Return a value for a line of text, in quotes if it could look like several fields."""
     text = str(value)
     return json.dumps(text, ensure_ascii=False) if QUOTED.search(text) else text
 
 
 class Bounded(logging.StreamHandler):
-    """Writes at most `MOST` lines of a level in `WINDOW_S`, and then how many more there were.
+    """A handler that writes at most `MOST` lines in `WINDOW_S`, and then the number left out.
 
-    Problems and other lines are counted apart, so that a flood of the one hides none of the other.
+    Problems and other lines are counted separately, so that a flood of one hides none of the other.
     """
 
     def __init__(self) -> None:
@@ -75,17 +75,17 @@ class Bounded(logging.StreamHandler):
     def emit(self, record: logging.LogRecord) -> None:
         window = self._windows[record.levelno >= logging.WARNING]
         if window.ends(time.monotonic()):
-            self._tell(window)
+            self._report(window)
         if window.admits():
             super().emit(record)
 
     def close(self) -> None:
         for window in self._windows.values():
-            self._tell(window)
+            self._report(window)
         super().close()
 
-    def _tell(self, window: "Window") -> None:
-        """Write how many lines were left out."""
+    def _report(self, window: "Window") -> None:
+        """Write the number of lines that were left out."""
         count, window.left_out = window.left_out, 0
         if count:
             about = {"levelno": logging.WARNING, "levelname": "WARNING", "msg": "lines left out"}
@@ -100,21 +100,21 @@ class Window:
         self.began, self.count, self.left_out = time.monotonic(), 0, 0
 
     def ends(self, now: float) -> bool:
-        """Whether the window is over, and another one begins."""
+        """Begin another window if this one is over; return whether it was."""
         if now - self.began < WINDOW_S:
             return False
         self.began, self.count = now, 0
         return True
 
     def admits(self) -> bool:
-        """Count one more line; whether it may be written."""
+        """Count one more line, and return whether it may be written."""
         self.count += 1
         self.left_out += self.count > MOST
         return self.count <= MOST
 
 
 def set_up(form: str) -> None:
-    """Write events to standard error; with "off" only what went wrong."""
+    """Write events to standard error; with "off" only problems."""
     handler = Bounded()
     handler.setFormatter(Lines("text" if form == "off" else form))
     for name in OTHERS:

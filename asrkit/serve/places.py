@@ -1,4 +1,4 @@
-"""Whose call has a place when places run short: those of calls that go on, and those of a store."""
+"""Rules for a full server or store: which client gets a place, and which call loses one."""
 
 import time
 from collections import Counter
@@ -10,19 +10,19 @@ from typing import NamedTuple, TypeAlias
 from asrkit.errors import UserError, shown
 from asrkit.serve.calls import Call
 
-OTHERS = "other processes"  # in place of the addresses of their clients
-LOCAL = ("127.0.0.1", "::1")  # of all clients of a proxy on this machine
-RESERVED = 8  # an eighth of the places is kept for clients that have few
+OTHERS = "other processes"  # stands for the addresses of their clients
+LOCAL = ("127.0.0.1", "::1")  # addresses of all clients of a proxy on this machine
+RESERVED = 8  # an eighth of the places is reserved for clients with few calls
 
 
 Network: TypeAlias = "IPv4Network | IPv6Network"
 
 
 def network_of(text: str) -> Network:
-    """Return the addresses of a proxy: one, or a network.
+    """Parse --trust-proxy: an address or a network.
 
     Raises:
-        UserError: for text that is neither.
+        UserError: if `text` is neither.
     """
     try:
         return ip_network(text, strict=False)
@@ -34,7 +34,7 @@ def network_of(text: str) -> Network:
 
 
 def client_of(address: str) -> str:
-    """Return the client behind an address, to whom a whole /64 belongs with IPv6."""
+    """Return the client behind an address; an IPv6 client has a whole /64 network."""
     try:
         ip = ip_address(address)
     except ValueError:  # a proxy's name for a client
@@ -45,10 +45,10 @@ def client_of(address: str) -> str:
 
 
 def is_shared(address: str, proxies: Collection[Network] = ()) -> bool:
-    """Whether many clients may have an address: this machine's usual one, a proxy's, or none."""
+    """Whether several clients may share an address: this machine's, a proxy's, or none."""
     try:
         ip = ip_address(address.partition("%")[0])
-    except ValueError:  # of a Unix socket
+    except ValueError:  # a Unix socket
         return not address
     return str(ip) in LOCAL or any(ip in each for each in proxies)
 
@@ -57,8 +57,8 @@ class Place(NamedTuple):
     """A call's place.
 
     Attributes:
-        began: on the clock of `time.monotonic`.
-        address: of the client.
+        began: start of the call, `time.monotonic` seconds.
+        address: address of the client.
     """
 
     began: float
@@ -66,14 +66,14 @@ class Place(NamedTuple):
 
 
 def held_by(address: str, places: Mapping[Call, Place]) -> int:
-    """Number of places that a client's address has."""
+    """Return the number of places of a client's address."""
     return sum(place.address == address for place in places.values())
 
 
 def is_free(address: str, places: Mapping[Call, Place], most: int) -> bool:
-    """Whether a client gets a place without taking another's.
+    """Whether a client gets a place without displacing another call.
 
-    A client that has half of all does not get the last eighth.
+    A client with half of all places does not get one of the last eighth.
     """
     free = most - len(places)
     greedy = not is_shared(address) and 2 * held_by(address, places) >= most
@@ -83,9 +83,10 @@ def is_free(address: str, places: Mapping[Call, Place], most: int) -> bool:
 def displaced(
     address: str, places: Mapping[Call, Place], idle_s: float
 ) -> tuple[Call, Place] | None:
-    """A call without audio that makes room for another client's; None if there is none.
+    """Find a call without audio that may be ended for a call of another client, or None.
 
-    That is one which has waited for `idle_s`, or at once one of a client that has more of them.
+    This is a call that has waited for `idle_s`, or any call of a client that has at least two
+    places more than the other client.
     """
     now = time.monotonic()
     own = held_by(address, places)
@@ -97,29 +98,29 @@ def displaced(
 
 
 class StoreShares:
-    """The entries of a store by client, and which of them make room.
+    """The entries of a store by client, and the choice of those to remove.
 
-    When there are too many entries or bytes, the client that has the most loses those with the
-    least audio: a flood of short calls does not push the calls of others out.
+    If a store has too many entries or bytes, the client with the most bytes loses its entries with
+    the least audio. So a flood of short calls does not remove the calls of other clients.
 
     Args:
-        most: bytes of all entries.
-        most_entries: number of them.
+        most: largest number of bytes of all entries.
+        most_entries: largest number of entries.
     """
 
     def __init__(self, most: int, most_entries: int) -> None:
         self._most, self._most_entries, self.size = most, most_entries, 0
         self._rows: dict[str, tuple[float, int, str]] = {}  # seconds, size, client; oldest first
-        self._owners = Counter[str]()  # bytes of each client, its places counted as bytes too
+        self._owners = Counter[str]()  # bytes of each client; an entry itself counts as bytes, too
 
     def add(self, name: str, size: int, owner: str, seconds: float) -> list[str]:
-        """Note an entry that is put, and return the names of those that have to go.
+        """Note an entry that is written, and return the names of the entries to remove.
 
         Args:
-            name: of the entry.
-            size: bytes.
+            name: name of the entry.
+            size: number of bytes.
             owner: address of the client.
-            seconds: of audio.
+            seconds: length of the audio.
         """
         is_new = name not in self._rows
         self.remove(name)
@@ -137,11 +138,11 @@ class StoreShares:
         return gone
 
     def _evicted(self, owner: str) -> list[str]:
-        """Remove a sixteenth of what may be there, or more, of one client."""
+        """Remove entries of one client until a sixteenth of the store is free."""
         own = [(row[0], name) for name, row in self._rows.items() if row[2] == owner]
         size, count = 15 * self._most // 16, 15 * self._most_entries // 16
         gone = []
-        for _, name in sorted(own, key=itemgetter(0)):  # stable: the oldest of those alike
+        for _, name in sorted(own, key=itemgetter(0)):  # stable: the oldest of equal ones first
             if self.size <= size and len(self._rows) <= count:
                 break
             self.remove(name)
@@ -149,7 +150,7 @@ class StoreShares:
         return gone
 
     def remove(self, name: str) -> None:
-        """Note that an entry is gone."""
+        """Note that an entry was removed."""
         if name in self._rows:
             _, size, owner = self._rows.pop(name)
             self.size -= size
@@ -158,7 +159,7 @@ class StoreShares:
                 del self._owners[owner]
 
     def keep(self, sizes: Mapping[str, int]) -> None:
-        """Note which entries there are, among them those of other processes."""
+        """Note all entries of the store, including those of other processes."""
         for name in self._rows.keys() - sizes.keys():
             self.remove(name)
         for name in sizes.keys() - self._rows.keys():

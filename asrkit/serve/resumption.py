@@ -1,4 +1,4 @@
-"""A call as bytes: what its client asked for, and all that it has come to."""
+"""A call as bytes: its client's settings and its state."""
 
 import base64
 import hashlib
@@ -16,37 +16,37 @@ TAG = hashlib.sha256().digest_size
 
 
 def name_of(call: str, token: str) -> str:
-    """The name of a call in a store, which only those can tell who have its token."""
+    """Return the name of a call in a store; only its id and token together determine it."""
     return hashlib.sha256(f"{call}:{token}".encode()).hexdigest()
 
 
 class Version(NamedTuple):
-    """Which of the states of a call it is; the later one is larger."""
+    """The version of a call's state; a later version is larger."""
 
-    generation: int  # of the connection that wrote it
-    number: int  # of the state, among those of the connection
+    generation: int  # number of the connection that wrote the state
+    number: int  # number of the state within this connection
 
 
 class SuspendedCall(NamedTuple):
     """A call between two connections."""
 
     start: Start
-    saved: SavedCall | None = None  # None: its client still has all that it has sent
-    packets: tuple[bytes, ...] = ()  # of Opus, before what comes next
+    saved: SavedCall | None = None  # None: the client will send all audio again
+    packets: tuple[bytes, ...] = ()  # last packets of Opus, which the decoder needs
 
     @property
     def received(self) -> int:
-        """Samples that need not be sent again."""
+        """Number of samples that need not be sent again."""
         return self.saved.received if self.saved else 0
 
     @property
     def commits(self) -> int:
-        """Commits that need not be sent again."""
+        """Number of commits that need not be sent again."""
         return self.saved.commits if self.saved else 0
 
 
 def to_bytes(call: SuspendedCall, key: bytes, name: str, version: Version) -> bytes:
-    """A call, authenticated with the key as this version of the call of this name."""
+    """Return a call as bytes, authenticated with the key for this name and version."""
     saved = call.saved or SavedCall(b"", 0, 0)
     head = {
         "start": call.start.model_dump_json(),
@@ -60,14 +60,14 @@ def to_bytes(call: SuspendedCall, key: bytes, name: str, version: Version) -> by
 
 
 def from_bytes(data: bytes, key: bytes, name: str) -> tuple[SuspendedCall, Version]:
-    """What `to_bytes` has written of the call of this name.
+    """Return the call and version that `to_bytes` wrote for this name.
 
     Raises:
-        UserError: for anything else, and for what was written with another key.
+        UserError: if the bytes are of another call or were written with another key.
     """
     body = data[TAG:]
     if not hmac.compare_digest(data[:TAG], tag(name.encode() + body, key)):
-        raise UserError("the call was kept by a server with another key, or is another call")
+        raise UserError("the saved call has another server's key, or is another call")
     head, _, session = body.partition(b"\n")
     values = json.loads(head)
     start = messages.parsed(values["start"])

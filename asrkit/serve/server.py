@@ -1,4 +1,4 @@
-"""What a server is made of: the models, the workers that run them, its limits and its figures."""
+"""A server's models, the workers that run them, its limits and its metrics."""
 
 import asyncio
 import re
@@ -24,43 +24,45 @@ from asrkit.serve.places import Network, Place, displaced, is_free
 from asrkit.serve.resumption import Version
 from asrkit.serve.worker import Worker
 
-UNPREFERRED = "the search of the server takes none; asrkit serve --second-search prefix_beam does"
+UNPREFERRED = "the server's search cannot; start asrkit serve with --second-search prefix_beam"
 NAMED = 5  # phrases in a warning
 OPENAI_MODEL = re.compile(r"whisper-1|gpt-[\w.-]+")
 
 
 def phrases_of(prompt: str) -> list[str]:
-    """The phrases of an OpenAI prompt, which commas separate."""
+    """Return the phrases of an OpenAI prompt, which commas separate."""
     return [each for each in map(str.strip, prompt.split(",")) if each]
 
 
 class Limits(NamedTuple):
-    """What one client may ask of a server."""
+    """Limits of a server and of each client; names ending in _s are seconds."""
 
-    streams: int = 100  # at the same time, of all clients
-    ahead_s: float = 10.0  # seconds of a call's audio that wait for the network
+    streams: int = 100  # concurrent calls of all clients
+    ahead_s: float = 10.0  # audio of a call that may wait for the network
     call_s: float = 4 * 3600.0  # longest call, and longest recording
-    silence_s: float = 60.0  # without a message, before a call is ended
-    connections: int | None = None  # None for what the system's descriptors allow
-    idle_s: float = 2.0  # without any audio, after which a call leaves its place to another
-    header_s: float = 10.0  # in which a request has to come, and the first message of a call
-    resume_s: float = 60.0  # that a call waits for its client to come back
-    save_s: float = 5.0  # from one time that a call is put into a store that survives to the next
+    silence_s: float = 60.0  # time without a message after which a call is ended
+    connections: int | None = None  # None: as the system's file descriptors allow
+    idle_s: float = 2.0  # time without any audio after which another call may take the place
+    header_s: float = 10.0  # time for a request's header, and for the first message of a call
+    resume_s: float = 60.0  # time that a call without a connection is kept
+    save_s: float = 5.0  # time between two saves of a call in a store that survives the process
     upload_mb: int = 200
-    decoders: int = 8  # processes, each of which decodes an upload
-    uploads_waiting: int = 32  # for a free process
-    decode_mb: int = 1000  # memory of such a process
-    decode_s: float = 120.0  # its processor time, and its longest time without a block of audio
+    decoders: int = 8  # processes that decode uploads
+    uploads_waiting: int = 32  # uploads that wait for a free process
+    decode_mb: int = 1000  # memory of a decoding process
+    decode_s: float = (
+        120.0  # processor time of an upload, and longest time without a block of audio
+    )
     message_kb: int = 1024
     hotwords: int = 1000
 
 
 class RefusedError(UserError):
-    """A call that cannot be taken now.
+    """The error of a call that the server rejects.
 
     Attributes:
-        status: of HTTP.
-        reason: one word, for the figures.
+        status: HTTP status.
+        reason: one word, for the metrics.
     """
 
     def __init__(self, status: int, reason: str, message: str) -> None:
@@ -69,13 +71,13 @@ class RefusedError(UserError):
 
 
 class Figures:
-    """Counters for Prometheus."""
+    """Metrics for Prometheus."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
-        self.streams = Gauge("asrkit_streams", "Calls that go on.", ["model"], registry=registry)
+        self.streams = Gauge("asrkit_streams", "Calls now.", ["model"], registry=registry)
         self.audio = Counter(
-            "asrkit_audio_seconds", "Seconds of audio taken by the network.", ["model"],
+            "asrkit_audio_seconds", "Seconds of audio that the network processed.", ["model"],
             registry=registry,
         )  # fmt: skip
         self.rows = Histogram(
@@ -87,7 +89,7 @@ class Figures:
             buckets=(0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64),
         )  # fmt: skip
         self.refused = Counter(
-            "asrkit_refused", "Calls that were refused.", ["reason"], registry=registry
+            "asrkit_refused", "Calls that were rejected.", ["reason"], registry=registry
         )
         self.dropped = Counter(
             "asrkit_dropped", "Calls that the server ended.", ["reason"], registry=registry
@@ -100,7 +102,7 @@ class Figures:
 
 
 class Model(NamedTuple):
-    """A recogniser by the name that clients ask for, and the workers that run it."""
+    """A recogniser with the name that clients ask for, and the workers that run it."""
 
     name: str
     recognizer: Recognizer
@@ -108,23 +110,23 @@ class Model(NamedTuple):
 
     @property
     def takes_hotwords(self) -> bool:
-        """Whether the search of the final text takes them."""
+        """Whether the search of the final text can prefer hotwords."""
         return is_fusing(self.recognizer.final_search)
 
     @property
     def pause_ms(self) -> int | None:
-        """Length of the pause that ends a segment; None if none does."""
+        """Length of the pause that ends a segment; None if pauses do not end segments."""
         endpointer = self.recognizer.decoding.endpointer
         return None if endpointer is None else endpointer.pause_ms
 
     @property
     def ranks_texts(self) -> bool:
-        """Whether the search of the final text finds several texts."""
+        """Whether the search of the final text returns an n-best list."""
         search = self.recognizer.final_search
         return bool(search.nbest(search.start()))
 
     def other_language(self, language: str) -> str:
-        """A warning about a language that a client names and that is not the model's, or ""."""
+        """Return a warning if a client asks for a language that the model lacks, or ""."""
         known = self.recognizer.languages
         if not language or language.lower().partition("-")[0] in known:
             return ""
@@ -133,17 +135,17 @@ class Model(NamedTuple):
 
 
 class Server:
-    """Recognisers that take calls.
+    """Recognisers that serve calls.
 
     Args:
-        models: by the names that clients ask for; the first is for those that name none.
-        limits: what a client may ask for.
-        threads: workers of each model, each a thread that takes steps.
-        token: that clients have to send; None for none.
-        origins: of pages elsewhere that may connect.
-        hosts: names by which clients may call a server without a token, beside localhost.
-        store: where calls wait for their clients to come back; the process if None.
-        key: with which what is in the store is authenticated; one of the process if None.
+        models: recogniser for each name that clients ask for; the first one is the default.
+        limits: limits of the server and of each client.
+        threads: number of workers of each model, each a thread.
+        token: token that clients have to send; None if they need none.
+        origins: origins of other sites whose pages may connect.
+        hosts: host names, beside localhost, of a server without a token.
+        store: store of calls without a connection; this process's memory if None.
+        key: key that authenticates calls in the store; random if None.
         proxies: addresses of proxies whose X-Forwarded-For names the client.
     """
 
@@ -165,42 +167,43 @@ class Server:
         self.hosts = frozenset(name.lower() for name in hosts)
         self.store = AsyncStore(store or MemoryStore(self.limits.resume_s))
         if key is not None and len(key) < SHORTEST_KEY:
-            raise UserError(f"a key has {SHORTEST_KEY} bytes or more, got {len(key)}")
+            raise UserError(f"a key must have {SHORTEST_KEY} bytes or more, got {len(key)}")
         self.key = secrets.token_bytes(32) if key is None else key
-        self.newest: dict[str, Version] = {}  # of calls that this process has put, by name
+        self.newest: dict[str, Version] = {}  # newest state of each call that this process saved
         self._keeps, self._keeps_at = 2.0 * self.limits.streams, time.monotonic()
         self.models = {
             name: Model(name, recognizer, [self._worker(name, recognizer) for _ in range(threads)])
             for name, recognizer in models.items()
         }
-        self.calls: dict[Call, Place] = {}  # that go on
-        self.lines: dict[str, Any] = {}  # of calls that outlive their connections, by name
+        self.calls: dict[Call, Place] = {}  # calls now
+        self.lines: dict[str, Any] = {}  # connections of resumable calls, by the call's name
 
     def _worker(self, name: str, recognizer: Recognizer) -> Worker:
         return Worker(recognizer, self.limits.ahead_s, partial(self.figures.step, name))
 
     def model(self, name: str | None = None) -> Model:
-        """The model of this name; the first if None.
+        """Return the model of this name; the first model if None.
 
         Raises:
-            UserError: if there is none.
+            UserError: if the server has no model of this name.
         """
         if name is None:
             return next(iter(self.models.values()))
         if name not in self.models:
-            raise UserError(f"no model {shown(name)} here, but {', '.join(self.models)}")
+            known = ", ".join(self.models)
+            raise UserError(f"model {shown(name)} is not served: choose from {known}")
         return self.models[name]
 
     def openai_model(self, name: str | None) -> tuple[Model, str]:
-        """The model that a client of OpenAI's protocols names.
+        """Return the model that a client of OpenAI's protocols names.
 
-        Some of these clients always name a model of OpenAI's: the first model takes its place.
+        Some of these clients always name a model of OpenAI. The first model replaces it.
 
         Returns:
             The model, and a warning if it has another name, or "".
 
         Raises:
-            UserError: if there is none.
+            UserError: for any other name that the server does not know.
         """
         if name is None or name in self.models or OPENAI_MODEL.fullmatch(name) is None:
             return self.model(name), ""
@@ -215,14 +218,14 @@ class Server:
                 worker.close()
 
     def note_newest(self, name: str, version: Version) -> None:
-        """Note which state of a call is the newest, so that an older one is told apart."""
+        """Note the newest state of a call, so that an older state is recognised."""
         self.newest.pop(name, None)
         self.newest[name] = version
         while len(self.newest) > MOST_ENTRIES:
             del self.newest[next(iter(self.newest))]
 
     def may_keep(self) -> bool:
-        """Whether the state of one more call that has just begun may be written: a few may be."""
+        """Whether a call shorter than `save_s` may be saved now: their rate is limited."""
         most, now = 2.0 * self.limits.streams, time.monotonic()
         rate = most / self.limits.save_s
         self._keeps = min(most, self._keeps + (now - self._keeps_at) * rate)
@@ -233,7 +236,7 @@ class Server:
         return True
 
     def admits(self, token: str) -> bool:
-        """Whether this is the token, if there is one."""
+        """Whether a client with this token may connect."""
         return self.token is None or secrets.compare_digest(token.encode(), self.token.encode())
 
     async def recognizer_for(
@@ -242,16 +245,16 @@ class Server:
         hotwords: Mapping[str, float] | Sequence[str] = (),
         pause_ms: int | None = None,
     ) -> Recognizer:
-        """A model's recogniser with hotwords and a pause of the caller's own.
+        """Return a model's recogniser with a client's own hotwords and pause.
 
         Args:
-            model: one of the server's.
+            model: one of the server's models.
             hotwords: phrases to prefer, or phrases with weights.
-            pause_ms: length of the pause that ends a segment. 0: no pause does. None: the
-                server's. The other options of segments are always the server's.
+            pause_ms: length of the pause that ends a segment. 0: pauses end no segment. None:
+                the server's length. The other options of segments are always the server's.
 
         Raises:
-            UserError: for values that cannot be.
+            UserError: for values out of range.
         """
         recognizer = model.recognizer
         if pause_ms is not None:
@@ -260,14 +263,16 @@ class Server:
             decoding = recognizer.decoding._replace(endpointer=endpointer)
             recognizer = recognizer.with_decoding(decoding)
         self.check_hotwords(hotwords)
-        if hotwords:  # a thousand take 30 ms: not here, where all calls wait
+        if hotwords:  # a thousand take 30 ms, too long for the event loop
             recognizer = await asyncio.to_thread(recognizer.with_hotwords, hotwords)
         return recognizer
 
     def check_hotwords(self, hotwords: Collection[str]) -> None:
-        """Raises UserError for more hotwords than a call may have."""
+        """Raise UserError for more hotwords than a call may have."""
         if len(hotwords) > self.limits.hotwords:
-            raise UserError(f"{len(hotwords)} hotwords are more than {self.limits.hotwords}")
+            raise UserError(
+                f"a call may have at most {self.limits.hotwords} hotwords, got {len(hotwords)}"
+            )
 
     async def preferred(self, model: Model, phrases: Sequence[str]) -> tuple[list[str], str]:
         """Select the phrases that a model can prefer, for protocols whose clients cannot know them.
@@ -290,14 +295,14 @@ class Server:
 
     @property
     def streams(self) -> int:
-        """How many calls go on."""
+        """Number of calls now."""
         return len(self.calls)
 
     def make_room(self) -> None:
-        """Have a place free for one more call: that of a call without audio, where they run short.
+        """Free a place for one more call; a full server may end a call without audio for it.
 
         Raises:
-            RefusedError: if there are as many calls with audio as there may be.
+            RefusedError: if all places are taken.
         """
         most, address = self.limits.streams, fair.address()
         if is_free(address, self.calls, most):
@@ -305,7 +310,7 @@ class Server:
         if found := displaced(address, self.calls, self.limits.idle_s):
             call, place = found
             idle = time.monotonic() - place.began
-            text = f"no audio for {idle:.0f} s, and all {most} streams taken"
+            text = f"no audio for {idle:.0f} s, and all {most} streams are taken"
             call.fail(RefusedError(503, "streams", text))
             del self.calls[call]
             return
@@ -321,22 +326,22 @@ class Server:
         saved: SavedCall | None = None,
         patient: bool = False,
     ) -> Iterator[Call]:
-        """A call of a model, new or saved, which ends with the block.
+        """A context manager of a new or restored call, which ends the call.
 
         Args:
-            model: one of the server's.
-            sample_rate: of its samples, Hz.
-            recognizer: on the model's backend; its own if None.
-            saved: what it goes on with.
-            patient: whether live calls come first, as before a recording.
+            model: one of the server's models.
+            sample_rate: sample rate of the audio, Hz.
+            recognizer: recogniser on the model's backend; the model's own if None.
+            saved: call to restore, or None for a new one.
+            patient: whether live calls have priority over this one, as over a recording.
 
         Raises:
-            RefusedError: if there are as many as there may be.
-            UserError: for a sample rate that is out of range, or costs neighbours too much.
+            RefusedError: if all places are taken.
+            UserError: for a sample rate out of range, or one that is too slow to resample.
         """
         if not is_fast(sample_rate):  # before anything is computed for it
             raise UserError(
-                f"{sample_rate} Hz is no usual sample rate, as 8000, 44100 or 48000 are"
+                f"{sample_rate} Hz is not a usual sample rate: use 8000, 16000, 44100 or 48000"
             )
         self.make_room()
         worker = min(model.workers, key=lambda each: len(each.calls))

@@ -1,10 +1,10 @@
 """The process that decodes one upload: python -m asrkit.serve.upload_process MEMORY SECONDS STORAGE
 
-A file can be made to crash what reads it, to hang it or to fill its memory. That is this process,
-which has no more than MEMORY bytes, SECONDS of processor time and STORAGE bytes of a file. It
-imports no torch, so that it starts fast. It reads two lines from standard input, the path of a file
-and the ending of its own name, and writes frames to standard output: a kind, the number of bytes,
-the bytes.
+A malicious file can crash or hang its reader, or exhaust memory. Uploads are therefore decoded in
+this separate process, limited to MEMORY bytes, SECONDS of processor time and STORAGE bytes written
+to a file. The process does not import torch, so that it starts fast. It reads two lines from
+standard input: the path of a file, and the ending of the file's original name. It writes frames to
+standard output: a kind, the number of bytes, the bytes.
 """
 
 import os
@@ -21,21 +21,21 @@ from asrkit.audio.reading import Mixer, block_size
 
 FRAME = struct.Struct("<cI")
 HEADER, SAMPLES, WARNING, END, ERROR, NO_MEMORY = b"h", b"s", b"w", b"e", b"!", b"m"
-FORMAT = struct.Struct("<IQ")  # of a header: sample rate in Hz, number of samples or UNKNOWN
+FORMAT = struct.Struct("<IQ")  # a header: sample rate in Hz, number of samples or UNKNOWN
 UNKNOWN = 2**64 - 1  # number of samples of a file whose header does not state it
-DTYPE = np.dtype("<f4")  # of samples, one channel
+DTYPE = np.dtype("<f4")  # samples, one channel
 BLOCK_S = 5.0
-LONG_S = 30.0  # audio of a file that is long: hours of it keep a process for minutes
-NICE, MORE_NICE = 5, 10  # of all such processes, more of long files: live calls, short files first
+LONG_S = 30.0  # audio of a long file, at least: hours of audio occupy a process for minutes
+NICE, MORE_NICE = 5, 10  # `nice` of all such processes; what long files add to it
 
 
 def main(memory: str, seconds: str, storage: str) -> None:
-    """Write the frames of a file: header, samples and end, or why there are no more."""
+    """Write the frames of a file: header, samples and end, or an error."""
     path, ending = (os.fsdecode(sys.stdin.buffer.readline()).rstrip("\n") for _ in range(2))
     sink = sys.stdout.buffer
     if not path:  # the server has ended
         return
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())  # what decoders complain of
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())  # complaints of decoders
     confine(int(memory), int(seconds), int(storage))
     try:
         write(path, ending, sink)
@@ -46,14 +46,14 @@ def main(memory: str, seconds: str, storage: str) -> None:
 
 
 def yield_to_others(process: int, more: int) -> None:
-    """Let others have the processor first: raise the `nice` of a process."""
+    """Raise the `nice` of a process, so that other processes run first."""
     with suppress(AttributeError, OSError):  # not on Windows; or the process has ended
         before = os.getpriority(os.PRIO_PROCESS, process)
         os.setpriority(os.PRIO_PROCESS, process, before + more)
 
 
 def confine(memory: int, seconds: int, storage: int) -> None:
-    """Limit what this process may use, where the system can: not on Windows."""
+    """Limit the resources of this process, except on Windows, which has no such limits."""
     try:
         import resource
     except ImportError:
@@ -62,8 +62,8 @@ def confine(memory: int, seconds: int, storage: int) -> None:
         ("RLIMIT_AS", memory), ("RLIMIT_CPU", seconds), ("RLIMIT_FSIZE", storage),
         ("RLIMIT_NOFILE", 32), ("RLIMIT_CORE", 0),
     ):  # fmt: skip
-        with suppress(ValueError, OSError):  # there is a lower limit already, or no such limit
-            # A second more, or the signal would be that of any other kill.
+        with suppress(ValueError, OSError):  # a lower limit exists already, or no such limit
+            # The hard limit has a second more: reaching it sends SIGKILL, like any other kill.
             resource.setrlimit(getattr(resource, kind), (limit, limit + (kind == "RLIMIT_CPU")))
 
 
@@ -87,11 +87,11 @@ def write(path: str, ending: str, sink: BinaryIO) -> None:
 
 
 def write_frame(sink: BinaryIO, kind: bytes, data: bytes = b"") -> None:
-    """One frame."""
+    """Write a frame."""
     sink.write(FRAME.pack(kind, len(data)) + data)
     sink.flush()
 
 
 if __name__ == "__main__":
-    with suppress(BrokenPipeError):  # nobody wants it any more
+    with suppress(BrokenPipeError):  # the server no longer reads
         main(*sys.argv[1:])

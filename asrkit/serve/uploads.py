@@ -1,7 +1,7 @@
-"""Uploads decoded in processes of their own, whose memory and time are limited.
+"""Uploads, each decoded in a separate process with limited memory and time.
 
-What comes from such a process is checked like what comes from a client. A quarter of the
-processes are for short files, so that these do not wait for long ones.
+The server checks the output of such a process like the messages of a client. A quarter of the
+processes are reserved for short files, so that these do not wait for long ones.
 """
 
 import asyncio
@@ -43,8 +43,9 @@ COMMAND = (sys.executable, "-m", "asrkit.serve.upload_process")
 LARGEST = {  # bytes of a frame
     HEADER: FORMAT.size, SAMPLES: DTYPE.itemsize * BLOCK_VALUES, WARNING: 10_000, ERROR: 10_000,
 }  # fmt: skip
-MAX_WARNINGS = 10  # of a file
-STORAGE = 0  # bytes that a process may write to a file: what it decodes goes through its pipe
+MAX_WARNINGS = 10  # for each file
+STORAGE = 0  # bytes that a process may write to a file: its output goes through a pipe
+FAILED = "decoding the file failed: the decoder process"
 
 
 class Decoding:
@@ -52,16 +53,16 @@ class Decoding:
 
     Attributes:
         sample_rate: Hz.
-        num_samples: by the file's header, or of the blocks so far if the header does not state it;
-            after `blocks`, the number that was read.
-        warnings: a line for each thing that is not read of the file; complete after `blocks`.
+        num_samples: number of samples by the file's header, or of the blocks so far if the header
+            does not state it; after `blocks`, the number that was read.
+        warnings: a line for each part of the file that was not read; complete after `blocks`.
     """
 
     def __init__(self, decoders: "Decoders", path: Path, ending: str) -> None:
         self._decoders, self._limits = decoders, decoders.limits
         self._path, self._ending = path, ending
-        self._process: Process | None = None  # none while it waits for a place
-        self._is_long = False  # whether it has a place of long files
+        self._process: Process | None = None  # None while the file waits for a place
+        self._is_long = False  # whether it has a place for long files
         self.sample_rate = self.num_samples = 0
         self.warnings: list[str] = []
         self._is_stated = True
@@ -72,10 +73,10 @@ class Decoding:
         return self.num_samples / self.sample_rate
 
     async def start(self) -> None:
-        """Have the file decoded; waits for a place, and for its header.
+        """Start decoding: wait for a process, and for the file's header.
 
         Raises:
-            RefusedError: if too many wait already.
+            RefusedError: if too many uploads wait already.
             UserError: for a file that cannot be decoded within the limits.
         """
         await self._open()
@@ -83,7 +84,7 @@ class Decoding:
             await self._be_long()
 
     async def close(self) -> None:
-        """End the process, and leave the places to others."""
+        """End the process, and free its places."""
         process, self._process = self._process, None
         try:
             if process is not None:
@@ -99,18 +100,18 @@ class Decoding:
         self._process.stdin.write(os.fsencode(f"{self._path}\n{self._ending}\n"))
         kind, data = await self._frame()
         if kind != HEADER or len(data) != FORMAT.size:
-            raise self._broken("no header")
+            raise self._broken("sent no header")
         self.sample_rate, self.num_samples = FORMAT.unpack(data)
         if not MIN_RATE <= self.sample_rate <= MAX_RATE or not self.num_samples:
-            raise self._broken("a wrong header")
+            raise self._broken("sent a wrong header")
         if self.num_samples == UNKNOWN:
             self.num_samples, self._is_stated = 0, False
         self._check_length()
 
     async def _be_long(self) -> bool:
-        """Take a place of long files; whether another process begins the file anew for it.
+        """Take a place for long files; return whether another process decodes the file anew.
 
-        A file that has to wait for it leaves its process to short ones meanwhile.
+        If the file has to wait for the place, it frees its process for short files meanwhile.
         """
         waits = not self._decoders.has_room_for_long
         if waits and (process := self._process) is not None:
@@ -123,12 +124,12 @@ class Decoding:
         return waits
 
     async def blocks(self) -> AsyncIterator[np.ndarray]:
-        """Float32 samples (n,), decoded as fast as they are taken.
+        """Yield blocks of float32 samples (n,), decoded as fast as they are read.
 
         Raises:
             UserError: for a file that cannot be decoded within the limits.
         """
-        taken = count = 0  # samples that were returned, and those of the process that decodes
+        taken = count = 0  # samples that were yielded, and samples from the current process
         while (frame := await self._frame())[0] != END:
             kind, data = frame
             if kind == WARNING and len(self.warnings) < MAX_WARNINGS:
@@ -136,12 +137,12 @@ class Decoding:
                 continue
             count += len(data) // DTYPE.itemsize
             if kind != SAMPLES or len(data) % DTYPE.itemsize:
-                raise self._broken("wrong samples")
+                raise self._broken("sent wrong samples")
             if not self._is_stated:
                 self.num_samples = max(count, taken)
                 self._check_length()
             elif count > self.num_samples:
-                raise self._broken("wrong samples")
+                raise self._broken("sent wrong samples")
             if count > taken:
                 yield np.frombuffer(data, DTYPE)[taken - count :]
                 taken = count
@@ -150,17 +151,17 @@ class Decoding:
         self.num_samples = taken  # fewer than the header states if the file is cut off
 
     def _check_length(self) -> None:
-        """Raises RefusedError for a file that is too long."""
+        """Raise RefusedError for a file that is too long."""
         if self.seconds > (longest := self._limits.call_s):
             more = "" if self._is_stated else "at least "
-            text = f"{more}{self.seconds:.0f} s of audio: at most {longest:.0f} are taken"
+            text = f"a file may have {longest:.0f} s of audio, got {more}{self.seconds:.0f} s"
             raise RefusedError(413, "too_long", text)
 
     async def _frame(self) -> tuple[bytes, bytes]:
-        """The next frame of the process: its kind, and its data.
+        """Return kind and data of the process's next frame.
 
         Raises:
-            UserError: if it is an error, or none comes.
+            UserError: if the process reports an error, ends, or takes too long.
         """
         try:
             with fail_after(self._limits.decode_s):
@@ -182,54 +183,54 @@ class Decoding:
         assert pipe is not None
         kind, size = FRAME.unpack(await pipe.readexactly(FRAME.size))
         if size > LARGEST.get(kind, 0):
-            raise self._broken("a wrong frame")
+            raise self._broken("sent a wrong frame")
         return kind, await pipe.readexactly(size)
 
     async def _death(self) -> UserError:
-        """Why the process has ended."""
+        """Return an error that says why the process has ended."""
         assert self._process is not None  # for mypy
         try:
             with fail_after(self._limits.decode_s):
                 code = await self._process.wait()
-        except TimeoutError:  # it has closed its pipe, and goes on
+        except TimeoutError:  # the process has closed its pipe, but runs on
             return self._too_long()
         if code == -getattr(signal, "SIGXCPU", 0):
             return self._too_long()
         name = signal.Signals(-code).name if -code in set(signal.Signals) else f"status {code}"
-        return self._broken(name)
+        return self._broken(f"ended with {name}")
 
     def _too_long(self) -> RefusedError:
         text = f"decoding the file takes more than {self._limits.decode_s:g} s"
         return RefusedError(413, "decoding", text)
 
     def _broken(self, what: str) -> RefusedError:
-        return RefusedError(400, "decoding", f"the file broke what decodes it ({what})")
+        return RefusedError(400, "decoding", f"{FAILED} {what}")
 
 
 class Decoders:
-    """Processes that decode uploads, each a single one; another is ready then.
+    """Processes that decode one upload each; a spare process is ready for the next upload.
 
     Args:
-        server: whose limits say how many at a time, and what each may use.
+        server: server, for the limits of the processes and the metrics.
     """
 
     def __init__(self, server: Server) -> None:
         self.limits, self.refused = server.limits, server.figures.refused.labels("uploads")
-        self._waiting, self._waiting_long = Counter[str](), 0  # by the address of the client
-        self._spare: list[Process] = []  # that wait for a file
+        self._waiting, self._waiting_long = Counter[str](), 0  # by client address
+        self._spare: list[Process] = []  # processes that wait for a file
         self._free = asyncio.Semaphore(self.limits.decoders)
         self._long = asyncio.Semaphore(self.limits.decoders - self.limits.decoders // 4)
 
     @asynccontextmanager
     async def decoding(self, path: Path, ending: str) -> AsyncIterator[Decoding]:
-        """A file's header and samples; waits for a free process.
+        """A context manager of a file's header and samples; it waits for a free process.
 
         Args:
             path: file to read.
-            ending: ending of its own name, or "".
+            ending: ending of the file's original name, or "".
 
         Raises:
-            RefusedError: if too many wait already.
+            RefusedError: if too many uploads wait already.
             UserError: for a file that cannot be decoded within the limits.
         """
         decoding = Decoding(self, path, ending)
@@ -242,10 +243,10 @@ class Decoders:
             await decoding.close()
 
     async def enter(self) -> Process:
-        """A free process, until `leave`.
+        """Wait for a free process, and take it until `leave`.
 
         Raises:
-            RefusedError: if too many wait already, of all clients or of this one.
+            RefusedError: if too many uploads of all clients or of this client wait already.
         """
         address, most = fair.address(), self.limits.uploads_waiting
         own = 0 if is_shared(address) else 2 * self._waiting[address]
@@ -264,7 +265,7 @@ class Decoders:
             raise
 
     async def leave(self, process: Process) -> None:
-        """End a process, so that another file has a place."""
+        """End a process, and free its place for another file."""
         try:
             await stop(process)
         finally:
@@ -272,14 +273,14 @@ class Decoders:
 
     @property
     def has_room_for_long(self) -> bool:
-        """Whether a long file need not wait for its place."""
+        """Whether a long file gets a place without waiting."""
         return not self._long.locked()
 
     async def enter_long(self) -> None:
-        """Take a place of long files, until `leave_long`.
+        """Take a place for long files until `leave_long`.
 
         Raises:
-            RefusedError: if too many wait already.
+            RefusedError: if too many long files wait already.
         """
         if self._long.locked():
             self._refuse_beyond(self.limits.uploads_waiting // 2, self._waiting_long)
@@ -290,13 +291,14 @@ class Decoders:
             self._waiting_long -= 1
 
     def leave_long(self) -> None:
-        """Another long file has a place."""
+        """Free a place for another long file."""
         self._long.release()
 
     def _refuse_beyond(self, most: int, waiting: int) -> None:
         if waiting >= most:
             self.refused.inc()
-            raise RefusedError(503, "uploads", f"{waiting} uploads are waiting already")
+            text = f"{waiting} uploads are waiting already: try again later"
+            raise RefusedError(503, "uploads", text)
 
     async def close(self) -> None:
         """End the processes that wait for a file."""
@@ -309,7 +311,7 @@ class Decoders:
         process = await asyncio.create_subprocess_exec(
             *COMMAND, str(memory), str(seconds), str(STORAGE), stdin=PIPE, stdout=PIPE,
             cwd=Path(__file__).parents[2],  # where python -m finds asrkit
-            # Every thread of a library's pool takes memory.
+            # Each thread of a library's pool uses memory.
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
         )  # fmt: skip
         yield_to_others(process.pid, NICE)  # from its first import on
@@ -317,6 +319,6 @@ class Decoders:
 
 
 async def stop(process: Process) -> None:
-    with suppress(ProcessLookupError):  # it has ended
+    with suppress(ProcessLookupError):  # the process has ended
         process.kill()
-    await process.communicate()  # not wait: what is still in its pipe keeps it from being closed
+    await process.communicate()  # not `wait`: unread data would keep the pipe open

@@ -45,12 +45,12 @@ class RunningCall:
 class Worker:
     """A thread that owns a batcher: it serves calls that are ready, and takes steps.
 
-    The work is bounded by the number of calls: each waits in the queue once, however much its
-    client has sent. The worker serves them in the order in which they became ready, for ROUND_S
-    between two steps.
+    The number of calls bounds the work: a call is in the queue once, however much its client has
+    sent. The worker serves calls in the order in which they became ready, for ROUND_S between two
+    steps.
 
     Args:
-        recognizer: recogniser of the calls that name no other.
+        recognizer: default recogniser of the calls.
         max_ahead: seconds of a call's audio that may wait for the network.
         stepped: receives the number of rows and the seconds of each step.
     """
@@ -85,7 +85,7 @@ class Worker:
             sample_rate: rate of the samples, Hz, that `asrkit.audio.Resampler` accepts.
             recognizer: recogniser on the worker's backend; the worker's own if None.
             saved: call from which to continue; the first update has all its segments again.
-            patient: whether live calls come first.
+            patient: whether live calls have priority over this one.
         """
         begin = functools.partial(
             self.batcher.start, sample_rate, recognizer=recognizer, patient=patient
@@ -217,11 +217,11 @@ class Worker:
         running.call.post(lambda: None if saved.done() else answer())
 
     def _step(self) -> bool:
-        """Take a step; whether there was anything to do."""
+        """Take a step, and return whether any session moved."""
         started = time.perf_counter()
         try:
             moved = self.batcher.step()
-        except Exception as error:  # the network's: it would come again with the next step
+        except Exception as error:  # the next step would raise it again
             logger.exception("a step of the network failed")
             self._fail_all(list(self._running.values()), error)
             return False

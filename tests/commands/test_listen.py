@@ -20,7 +20,7 @@ def wav(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("url", ["127.0.0.1:8000", "ftp://x", "http://", "http://x:y", "http://[x"])
 def test_what_is_no_url(url: str, wav: Path, capsys: Output) -> None:
     assert told(capsys, url, wav) == (
-        f"asrkit listen: the server must be a URL as http://127.0.0.1:8000, got {url!r}\n"
+        f"asrkit listen: the server must be a URL like http://127.0.0.1:8000, got {url!r}\n"
     )
 
 

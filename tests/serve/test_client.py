@@ -158,7 +158,7 @@ def test_cut_anywhere(
     shown = capsys.readouterr()
     assert shown.out == lines_of(served, samples)
     assert cutter.done >= 6
-    assert shown.err.count("is lost; trying to come back") >= 5
+    assert shown.err.count("is lost; reconnecting") >= 5
     assert shown.err.count("the connection is back") >= 5
 
 
@@ -179,7 +179,7 @@ def test_control_what_is_not_sent_again_is_noticed(
     with cutting(address, cuts=6, seed=0) as cutter:
         session = RemoteSession(f"http://{cutter.address}", Start(type="start"), 16000)
         # Slowly, so that texts come between the cuts: without them the server begins anew.
-        with pytest.raises(UserError, match="the server goes on at sample"):
+        with pytest.raises(UserError, match="the server continues at sample"):
             talk(session, samples, pause_s=0.05)
 
 
@@ -234,7 +234,7 @@ def test_tokens_and_full_servers(
         url = f"http://{address}"
         for wrong in ((), ("--token", "wrong")):
             assert run("listen", url, path, *wrong) == 2
-            assert "refuses (HTTP 403): the token is" in capsys.readouterr().err
+            assert "rejects the call (HTTP 403): the token is" in capsys.readouterr().err
         assert run("listen", url, path, "--token-file", tmp_path / "token") == 0
         assert capsys.readouterr().out == lines_of(served, samples)
         monkeypatch.setenv("ASRKIT_TOKEN", "secret")
@@ -260,7 +260,7 @@ def test_a_server_that_does_not_come_back(served: Recognizer, recordings: Record
         session._connection.socket.close()
     with pytest.raises(UserError, match=r"no connection to ws://.* for 0.3 s: .*refused"):
         session.finish()
-    assert "is lost; trying to come back" in notes[0]
+    assert "is lost; reconnecting" in notes[0]
     assert not session.finish().is_final  # what came before
 
 
@@ -270,7 +270,7 @@ def test_messages_of_a_newer_server() -> None:
     assert isinstance(ended, Answer)
     assert ended.ack == 5
     for wrong in ("x", "[]", '{"type": "ended", "ack": "x"}', '{"ack": 5}'):
-        with pytest.raises(UserError, match="this is no message of asrkit serve: "):
+        with pytest.raises(UserError, match="not a message of asrkit serve: "):
             answer(wrong)
 
 
@@ -395,4 +395,4 @@ def test_what_is_no_opus_packet_ends_the_call(address: str, packet: bytes) -> No
 
 def test_opus_has_one_rate(address: str) -> None:
     answers = converse(start(address, encoding="opus"), [])
-    assert "sample_rate of opus has to be 48000" in answers[-1]["message"]
+    assert "sample_rate must be 48000 for opus" in answers[-1]["message"]

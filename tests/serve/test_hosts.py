@@ -31,7 +31,7 @@ def test_a_name_that_points_here_is_refused_without_a_token(served: Recognizer) 
         assert httpx.get(f"{url}/v1/models").status_code == 200
         refused = httpx.get(f"{url}/v1/models", headers=evil)
         assert refused.status_code == 421
-        assert "this server is not 'evil.example'; see --allow-host" in refused.text
+        assert "'evil.example' is not a name of this server; see --allow-host" in refused.text
         assert httpx.get(f"{url}/v1/models", headers={"Host": "ASR.example:80"}).status_code == 200
         with pytest.raises(InvalidStatus):
             connect(f"ws://{address}/v1/stream", additional_headers=evil, origin=evil["Origin"])

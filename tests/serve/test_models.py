@@ -93,7 +93,7 @@ def test_other_models_are_refused(two: str, name: str, monkeypatch: pytest.Monke
         raise asrkit.UserError("asked")
 
     monkeypatch.setattr(hub, "download", download)
-    told, shown = "here, but quiet, loud", name[:20]
+    told, shown = "is not served: choose from quiet, loud", name[:20]
     files = {"file": ("a.flac", b"")}
     answer = httpx.post(f"http://{two}/v1/audio/transcriptions", data={"model": name}, files=files)
     error = answer.json()["error"]
@@ -145,7 +145,8 @@ def test_a_model_of_openai_is_the_first_one_and_that_is_said(
             created = json.loads(client.recv(timeout=10))
             assert created["session"]["audio"]["input"]["transcription"]["model"] == model
     with connect(url + "nobody") as client:
-        assert "no model 'nobody' here" in json.loads(client.recv(timeout=10))["error"]["message"]
+        error = json.loads(client.recv(timeout=10))["error"]
+        assert "model 'nobody' is not served: choose from" in error["message"]
 
 
 def test_a_model_of_that_name_comes_first(served: Recognizer, recordings: Recordings) -> None:

@@ -107,7 +107,7 @@ def test_a_store_that_cannot_be_reached_is_no_end_of_a_call(
         caller = Caller([address], samples, pause=0.002)
         shutil.rmtree(tmp_path / "calls")
         assert_is(caller.talk(), served.transcribe(path), len(samples))
-    assert "could not be kept" in caplog.text
+    assert "could not be saved" in caplog.text
 
 
 class Caller:

@@ -109,7 +109,7 @@ def test_refusals(
         ({}, {}, 400, "file"),
         ({}, {"file": ("a.wav", b"RIFF nothing")}, 400, "the file is not audio"),
         ({}, {"file": ("a.wav", b"\0" * 2_100_000)}, 413, "2 MB"),
-        ({"model": "../../etc/passwd"}, {"file": good}, 404, "no model"),
+        ({"model": "../../etc/passwd"}, {"file": good}, 404, "is not served: choose from"),
         ({"response_format": "srt2"}, {"file": good}, 400, "did you mean 'srt'"),
         ({"respnse_format": "srt"}, {"file": good}, 400, "did you mean 'response_format'"),
         ({}, {"file": good, "model": good}, 400, "Too many files"),

@@ -1,8 +1,8 @@
 """asrkit's own protocol, /v1/stream: a start message, binary audio, partial and final texts.
 
-Messages are those of `asrkit.serve.protocols.messages`. A call outlives its connection, and its
-process where the store does: the client comes back with a resume message, and goes on with the
-first sample that has not come.
+`asrkit.serve.protocols.messages` defines the messages. A call outlives its connection, and also its
+process if the store does. The client resumes the call with a resume message, and continues with the
+first sample that the server has not received.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ def error(reason: str, message: str) -> str:
 
 
 async def stream(websocket: WebSocket, server: Server) -> None:
-    """One connection: a call from its first message to its last, or a part of one."""
+    """Serve a connection: a whole call, or a part of one."""
     async with telling(websocket, server, error):
         first = await first_message(websocket, server)
         if isinstance(first, Resume):
@@ -67,33 +67,33 @@ async def first_message(websocket: WebSocket, server: Server) -> Start | Resume:
     message = await next_message(websocket, server, is_first=True)
     first = messages.parsed(message) if isinstance(message, str) else None
     if not isinstance(first, Start | Resume):
-        raise UserError("the first message has to be a start or a resume")
+        raise UserError("the first message must be a start or a resume")
     return first
 
 
 class MovedError(RefusedError):
-    """The call goes on by another connection."""
+    """The error of a connection whose call continues on another connection."""
 
     def __init__(self) -> None:
-        super().__init__(409, "moved", "the call goes on by another connection")
+        super().__init__(409, "moved", "the call continues on another connection")
 
 
 class Line:
-    """One connection of a call. Between two of them the call is bytes in the server's store.
+    """A connection of a call. Between two connections the server's store has the call as bytes.
 
     Args:
-        server: whose call it is.
-        id: of the call, by which its client comes back.
-        token: likewise.
+        server: server of the call.
+        id: id of the call, with which its client resumes it.
+        token: secret of the call, with which its client resumes it.
     """
 
     def __init__(self, server: Server, id: str, token: str) -> None:
         self.server, self.id, self.token = server, id, token
         self.name = resumption.name_of(id, token)
-        self.version = Version(0, 0)  # of the call in the store
-        self.last: SuspendedCall  # what is there, and when it was put there
-        self.last_at = 0.0
-        self.reported = False  # whether the client was told anything since
+        self.version = Version(0, 0)  # version of the call in the store
+        self.last: SuspendedCall  # state of the call in the store
+        self.last_at = 0.0  # time at which this state was saved
+        self.reported = False  # whether the client has received an update since then
         self.opus: OpusDecoder | None = None
         self.warning = ""  # for the last message
         self.moved = asyncio.Event()  # set when another connection takes over
@@ -101,7 +101,7 @@ class Line:
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
-        """While no other connection to this process has the call."""
+        """A context manager in which no other connection of this process has the call."""
         lines = self.server.lines
         while (other := lines.get(self.name)) is not None:
             other.moved.set()
@@ -114,18 +114,18 @@ class Line:
             self.left.set()
 
     async def taken_up(self, ack: int) -> SuspendedCall:
-        """The call as it is in the store, and from now on this connection's.
+        """Take the call from the store, for this connection.
 
         Raises:
-            RefusedError: if there is none, or with another token, or only an older state of it,
-                as where files were exchanged.
+            RefusedError: if the store has no call of this id and token, or only an older state,
+                for example because files were restored from a backup.
         """
         try:
             entry = await self.server.store.take(self.name)
         except OSError as error:
             raise RefusedError(503, "streams", f"calls cannot be read: {reason(error)}") from None
         if entry is None:
-            raise RefusedError(404, "unknown", "there is no such call, or no more")
+            raise RefusedError(404, "unknown", "the call is unknown or has expired: start another")
         call, version = resumption.from_bytes(entry.data, self.server.key, self.name)
         newest = self.server.newest.get(self.name, version)
         if version.generation >= entry.generation or version < newest or call.received < ack:
@@ -134,7 +134,7 @@ class Line:
         return call
 
     async def run(self, websocket: WebSocket, first: SuspendedCall, finals: int = 0) -> None:
-        """Begin or go on with the call, whose client has so many final segments."""
+        """Begin or continue the call; its client has the first `finals` segments already."""
         start, saved, _ = self.last = first
         if start.encoding == "opus":
             self.opus = OpusDecoder(first.received, first.packets)
@@ -153,7 +153,7 @@ class Line:
                         self.leave(), self.keep_on(call), self.read(websocket, call, start),
                         self.write(websocket, call, start, started, finals),
                     )  # fmt: skip
-                finally:  # also after the end: the last messages may be lost
+                finally:  # also after the end: the client may not receive the last messages
                     await self.keep_last(call)
             except (WebSocketDisconnect, MovedError):
                 raise
@@ -162,10 +162,10 @@ class Line:
                 raise
 
     async def keep(self, call: Call) -> None:
-        """Put the call into the store as it is.
+        """Save the current state of the call.
 
         Raises:
-            MovedError: if it is another process's by now.
+            MovedError: if another process has taken the call.
         """
         self.reported = False
         saved = await call.save()
@@ -173,10 +173,10 @@ class Line:
         await self.put(SuspendedCall(self.last.start, saved, packets), call)
 
     async def keep_last(self, call: Call) -> None:
-        """Put the call into the store when its connection ends.
+        """Save the call when its connection ends, if the client has received anything since.
 
-        What its client can send again need not be there: all that it was not told about. Its
-        place is free by then, however long the store takes.
+        Otherwise the client can send its audio again. The call's place is freed first, however
+        long the store takes.
         """
         self.server.calls.pop(call, None)
         if not self.server.store.survives:
@@ -187,10 +187,10 @@ class Line:
                 await self.keep(call)
 
     async def put(self, value: SuspendedCall, call: Call) -> None:
-        """Put a state of the call into the store.
+        """Write a state of the call to the store.
 
         Raises:
-            MovedError: if it is another process's by now.
+            MovedError: if another process has taken the call.
         """
         self.version = version = self.version._replace(number=self.version.number + 1)
         data = resumption.to_bytes(value, self.server.key, self.name, version)
@@ -200,30 +200,30 @@ class Line:
             if not await self.server.store.put(self.name, entry):
                 raise MovedError
         except OSError as error:
-            logger.warning("a call could not be kept: %s", reason(error))  # and goes on
+            logger.warning("a call could not be saved: %s", reason(error))  # the call continues
             return
         self.server.note_newest(self.name, version)
         self.last, self.last_at = value, time.monotonic()
 
     async def keep_on(self, call: Call) -> None:
-        """Keep the call now and then, in a store that survives this process."""
+        """Save the call every `save_s`, if the store survives this process."""
         while self.server.store.survives:
             await asyncio.sleep(self.server.limits.save_s)
             if call.seconds > self.last.received / self.last.start.sample_rate or self.reported:
                 await self.keep(call)
 
     async def leave(self) -> None:
-        """Raises MovedError when another connection takes over."""
+        """Raise MovedError when another connection resumes the call."""
         await self.moved.wait()
         raise MovedError
 
     async def read(self, websocket: WebSocket, call: Call, start: Start) -> None:
-        """Audio and requests of the client, until it ends the call."""
+        """Receive audio and requests until the client ends the call."""
         past = b""
         while True:
             message = await next_message(websocket, self.server)
             if isinstance(message, bytes):
-                await call.wait_for_room()  # a wait may be cancelled, decoding not undone
+                await call.wait_for_room()  # waiting can be cancelled, decoding cannot be undone
                 if self.opus is None:
                     samples, past = samples_of(past, message, ENCODINGS[start.encoding])
                 else:
@@ -241,7 +241,7 @@ class Line:
     async def write(
         self, websocket: WebSocket, call: Call, start: Start, started: Started, finals: int
     ) -> None:
-        """What is new to the client, which has so many finals, until the call has ended."""
+        """Send updates until the call has ended, except the first `finals` segments."""
         await websocket.send_text(started.model_dump_json())
         num_finals = 0
         while (update := await call.next_update()) is not None:

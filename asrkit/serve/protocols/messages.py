@@ -1,4 +1,4 @@
-"""The messages of asrkit's own protocol at /v1/stream, as checked and as documented."""
+"""The messages of asrkit's own protocol at /v1/stream: checks and JSON schema."""
 
 from typing import Annotated, Any, Literal
 
@@ -26,37 +26,37 @@ class Message(BaseModel):
 
 
 class Start(Message):
-    """The first message of a client: what its audio is and how it is to be recognised."""
+    """The first message of a client: audio format and recognition options."""
 
     type: Literal["start"]
     sample_rate: Annotated[int, Field(ge=1000, le=768_000)] = 16_000
-    """Of the audio in binary messages, Hz, one channel; of Opus 48000, at which it is decoded."""
+    """Sample rate of the audio in binary messages, Hz, one channel; 48000 for Opus."""
     encoding: Literal["pcm_s16le", "pcm_f32le", "opus"] = "pcm_s16le"
-    """Of Opus, a message is a packet of RFC 6716, without Ogg or WebM around it."""
+    """Format of binary messages. An Opus message is a packet of RFC 6716 without a container."""
     hotwords: dict[Phrase, float] | list[Phrase] = []
-    """Phrases to prefer, or phrases with weights; for a server whose search takes them."""
+    """Phrases to prefer, or phrases with weights, if the server's search can prefer phrases."""
     pause_ms: Annotated[int, Field(ge=0, le=60_000)] | None = None
-    """A pause that ends a segment; 0: no pause does; the server's own if left out."""
+    """Length of the pause that ends a segment; 0: pauses end no segment; default: the server's."""
     model: Annotated[str, Field(max_length=200)] | None = None
-    """Name of one of the server's models; its first if left out."""
+    """Name of one of the server's models; default: the first one."""
 
     @model_validator(mode="after")
     def check_rate(self) -> "Start":
         if self.encoding == "opus" and self.sample_rate != opus.RATE:
-            raise ValueError(f"sample_rate of opus has to be {opus.RATE}, at which it is decoded")
+            raise ValueError(f"sample_rate must be {opus.RATE} for opus, got {self.sample_rate}")
         return self
 
 
 class Resume(Message):
-    """In place of a start: go on with a call whose connection was lost."""
+    """A first message that resumes a call whose connection was lost."""
 
     type: Literal["resume"]
     id: Name
     token: Name
     finals: Annotated[int, Field(ge=0)] = 0
-    """How many segments the client has: those after them are sent again."""
+    """Number of segments that the client has; the server sends later ones again."""
     ack: Annotated[int, Field(ge=0)] = 0
-    """The last `ack` that the client has: an older state of the call is rejected."""
+    """The last `ack` that the client received; the server rejects an older state of the call."""
 
 
 class Commit(Message):
@@ -66,13 +66,13 @@ class Commit(Message):
 
 
 class End(Message):
-    """There is no more audio; everything that is left comes back, then `ended`."""
+    """Finish the call: the server sends the remaining results, then `ended`."""
 
     type: Literal["end"]
 
 
 class Answer(Message):
-    """A message of a server; a client ignores fields that it does not know."""
+    """A message of a server; clients ignore unknown fields."""
 
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
@@ -84,39 +84,39 @@ class TimedWord(Answer):
     end: float
     confidence: float
     spaced: bool = True
-    """Whether a space comes before it in the text; not so in Chinese, Japanese, Thai, …"""
+    """Whether a space precedes the word in the text; false in Chinese, Japanese, Thai, …"""
 
 
 class Started(Answer):
     type: Literal["started"] = "started"
     model: str
     context: str
-    """Of the live text, and of the final text if it has another one."""
+    """Context of the live text, and of the final text if it has another one."""
     id: Name
-    """With the token, what a `resume` needs."""
+    """Id of the call; a `resume` needs id and token."""
     token: Name
     ack: int = 0
-    """Samples that have come already: what follows them is to be sent."""
+    """Samples that the server has; the client sends the samples that follow them."""
     commits: int = 0
-    """Commits that have come already."""
+    """Commits that the server has processed."""
 
 
 class Partial(Answer):
-    """The open segment as it is now; it may still change."""
+    """The text of the open segment, which may still change."""
 
     type: Literal["partial"] = "partial"
     text: str
     stable: str
-    """The beginning of the text that does not change any more."""
+    """The beginning of the text that no longer changes."""
     words: list[TimedWord]
     ack: int
-    """Samples of the client that need not be sent again, whatever happens."""
+    """Samples that the client need not send again, even after a crash of the server."""
     recognized: int
     """Samples of the client that have been recognised."""
 
 
 class Final(Answer):
-    """A segment that has ended; it does not change any more."""
+    """A segment that has ended; it no longer changes."""
 
     type: Literal["final"] = "final"
     text: str
@@ -129,16 +129,16 @@ class Final(Answer):
 
 
 class Ended(Answer):
-    """Everything has been recognised."""
+    """The last message of a call: all audio has been recognised."""
 
     type: Literal["ended"] = "ended"
     ack: int
     warning: str | None = None
-    """What of the audio was not used; left out if there is nothing."""
+    """Warning about audio that was not used; left out if all was used."""
 
 
 class Error(Answer):
-    """The call is over because of this."""
+    """The reason why a call was rejected or ended."""
 
     type: Literal["error"] = "error"
     reason: str
@@ -152,7 +152,7 @@ _FROM_SERVER: TypeAdapter[Started | Partial | Final | Ended | Error] = TypeAdapt
 
 
 def schema() -> dict[str, Any]:
-    """JSON schema of what clients send, and of what they get."""
+    """Return the JSON schema of the messages of clients and of servers."""
     return {
         "client": _FROM_CLIENT.json_schema(),
         "server": _FROM_SERVER.json_schema(mode="serialization"),
@@ -160,10 +160,10 @@ def schema() -> dict[str, Any]:
 
 
 def parsed(text: str) -> Start | Resume | Commit | End:
-    """A client's message.
+    """Return a client's message.
 
     Raises:
-        UserError: for what is not one.
+        UserError: if `text` is not a message of a client.
     """
     try:
         return _FROM_CLIENT.validate_json(text)
@@ -172,21 +172,21 @@ def parsed(text: str) -> Start | Resume | Commit | End:
 
 
 def answer(text: str | bytes) -> Started | Partial | Final | Ended | Error | None:
-    """A server's message; None for one of a type that is not known here.
+    """Return a server's message; None for a message of an unknown type.
 
     Raises:
-        UserError: for what is no message.
+        UserError: if `text` is not a message.
     """
     try:
         return _FROM_SERVER.validate_json(text)
     except ValidationError as error:
         if error.errors()[0]["type"] == "union_tag_invalid":
             return None
-        raise UserError(f"this is no message of asrkit serve: {problem(error)}") from None
+        raise UserError(f"not a message of asrkit serve: {problem(error)}") from None
 
 
 def problem(error: ValidationError) -> str:
-    """The first problem of a message, in one line."""
+    """Return the first problem of a message, in one line."""
     first = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(map(str, first["loc"])) or "the message"
     return printable(f"{place}: {first['msg']}"[:200])

@@ -1,7 +1,7 @@
 """OpenAI's realtime transcription, /v1/realtime?intent=transcription: events, audio in base64.
 
-Segments are items. With `turn_detection` they end at pauses, without it where the client commits.
-Deltas are stable text: what was sent is never taken back.
+Each segment is an item. With `turn_detection`, segments end at pauses. Without it, they end where
+the client commits. Deltas are stable text: later events never change text that was sent.
 """
 
 import base64
@@ -50,7 +50,7 @@ ITEM = "conversation.item.input_audio_transcription"
 
 
 async def realtime(websocket: WebSocket, server: Server) -> None:
-    """One connection."""
+    """Serve a connection."""
 
     def error(reason: str, message: str) -> str:
         return json.dumps(error_event(reason, message))
@@ -68,12 +68,12 @@ async def realtime(websocket: WebSocket, server: Server) -> None:
 
 
 class Connection:
-    """One client's session and the call that goes on.
+    """A client's session and its current call.
 
     Args:
-        websocket: of the client.
-        server: whose calls these are.
-        stack: ends the call with the connection.
+        websocket: connection to the client.
+        server: server of the calls.
+        stack: exit stack that ends the call with the connection.
     """
 
     def __init__(self, websocket: WebSocket, server: Server, stack: ExitStack) -> None:
@@ -82,8 +82,8 @@ class Connection:
         self.session: RealtimeSession  # with its call and the call's item, from `begin`
         self.call: Call
         self.item: Item
-        self.past, self.commits = b"", 0  # of the call
-        self.previous: str | None = None  # item that was completed
+        self.past, self.commits = b"", 0  # the call's last bytes, and its commits
+        self.previous: str | None = None  # item that was completed last
 
     async def tell(self, kind: str, **fields: object) -> None:
         event = {"type": kind, "event_id": f"event_{next(self.numbers)}", **fields}
@@ -96,15 +96,15 @@ class Connection:
         await self.warn(warnings)
 
     async def warn(self, warnings: list[str]) -> None:
-        """Say what of a session has no effect; "" is not a warning."""
+        """Send warnings, except empty ones."""
         for warning in filter(None, warnings):
             await self.tell("warning", message=warning)
 
     async def begin(self, session: RealtimeSession) -> list[str]:
-        """Begin a call with a session; returns warnings, of which some may be "".
+        """Begin a call with a session, and return warnings, some of which may be "".
 
         Raises:
-            UserError: for a session that cannot be; the one before goes on, nothing has changed.
+            UserError: for an invalid session; the earlier session continues unchanged.
         """
         settings, server = session.audio.input, self.server
         asked = settings.transcription
@@ -113,7 +113,7 @@ class Connection:
         vad, pause_ms = settings.turn_detection, 0
         if vad is not None:
             pause_ms = vad.silence_duration_ms or model.pause_ms or PAUSE_MS
-            vad.silence_duration_ms = pause_ms  # of the session that the client is told
+            vad.silence_duration_ms = pause_ms  # the client receives this session
         asked.model = model.name if instead else asked.model
         recognizer = await server.recognizer_for(model, phrases, pause_ms)
         self.stack.close()
@@ -124,7 +124,7 @@ class Connection:
         return [instead, left_out, model.other_language(asked.language or "")]
 
     async def read(self) -> None:
-        """Events of the client; those that cannot be followed are answered with an error."""
+        """Receive and handle the client's events; the answer to an invalid event is an error."""
         while True:
             message = await next_message(self.websocket, self.server)
             value: object = None
@@ -143,7 +143,7 @@ class Connection:
             await self.append(event.audio)
         elif isinstance(event, BufferCommit):
             if not self.call.seconds:
-                raise UserError("there is no audio to commit")
+                raise UserError("input_audio_buffer.commit needs audio: append some first")
             self.call.commit()
         elif isinstance(event, BufferClear):
             await self.begin(self.session)
@@ -152,9 +152,9 @@ class Connection:
             await self.update(event.session)
 
     async def update(self, asked: dict[str, Any]) -> None:
-        """Change the fields of the session that a client names, all of them or none."""
+        """Change all fields of the session that a client names, or none after an error."""
         if self.call.seconds:
-            raise UserError("the session has audio already: clear it first")
+            raise UserError("the session has audio already: send input_audio_buffer.clear first")
         session = changed(self.session, asked)
         warnings = await self.begin(session)
         await self.tell("session.updated", session=session.model_dump())
@@ -174,7 +174,7 @@ class Connection:
         await append_samples(self.call, self.server, samples, rate_of(settings))
 
     async def write(self) -> None:
-        """What is new, item by item; a call that was cleared is followed by the next one."""
+        """Send updates, item by item; after a clear, those of the next call."""
         while True:
             call = self.call
             while (update := await call.next_update()) is not None and call is self.call:
@@ -183,7 +183,7 @@ class Connection:
                 return
 
     async def report(self, update: CallUpdate) -> None:
-        """The events of what is new."""
+        """Send the events of an update."""
         vad = self.session.audio.input.turn_detection is not None
         for segment in update.segments:
             if vad:
@@ -202,7 +202,7 @@ class Connection:
             await self.delta(" ".join([*known, update.stable_text]))
 
     async def started(self, seconds: float) -> None:
-        """The first words of an item."""
+        """Send the event for an item's first words, once."""
         if not self.item.started:
             self.item.started = True
             await self.tell(
@@ -211,14 +211,14 @@ class Connection:
             )  # fmt: skip
 
     async def delta(self, text: str) -> None:
-        """What is new of an item's stable text."""
+        """Send the new part of an item's stable text."""
         new = text[len(self.item.sent) :]
         if new:
             self.item.sent = text
             await self.tell(f"{ITEM}.delta", item_id=self.item.id, content_index=0, delta=new)
 
     async def complete(self, segments: list[Segment], end: float) -> None:
-        """The item ends with these segments, and the next one begins."""
+        """End the item with these segments, and begin the next item."""
         item, text = self.item, " ".join(segment.text for segment in segments)
         if item.started:
             await self.tell(
@@ -238,7 +238,7 @@ class Connection:
 
 
 class Item:
-    """What has been sent of an item that goes on."""
+    """The open item, and the text that was sent for it."""
 
     def __init__(self, id: str) -> None:
         self.id, self.started, self.sent = id, False, ""

@@ -1,4 +1,4 @@
-"""OpenAI's POST /v1/audio/transcriptions: a file in, its text out, whole or as it is recognised."""
+"""OpenAI's POST /v1/audio/transcriptions: the text of a file, at once or as a stream of events."""
 
 import asyncio
 import json
@@ -30,14 +30,14 @@ FORMATS = ("json", "text", "srt", "vtt", "verbose_json")
 GRANULARITIES = ("segment", "word")
 UNDETERMINED = "und"  # ISO 639's code of a language that nobody stated
 SWITCH = {"true": True, "1": True, "false": False, "0": False}
-# Of OpenAI's that change nothing here: nothing is sampled.
+# Fields of OpenAI's that have no effect: asrkit does not sample texts.
 IGNORED = ("temperature", "chunking_strategy", "include[]")
 KNOWN = (
     "file", "model", "language", "prompt", "response_format", "stream", "timestamp_granularities[]",
     *IGNORED,
 )  # fmt: skip
 HEADERS = {
-    # A client would send what is refused to its end, if its connection were not closed.
+    # Without "close" a client would send all of a rejected body.
     401: {"WWW-Authenticate": "Bearer", "Connection": "close"},
     403: {"Connection": "close"},
     413: {"Connection": "close"},
@@ -46,11 +46,11 @@ HEADERS = {
 DESCRIPTORS = Path(f"/proc/{os.getpid()}/fd")  # where another process opens a file without a name
 CLIENT_LEFT = 499  # status in the log; nobody receives it
 WARNING = "X-Asrkit-Warning"  # header of a response
-FIELDS_BYTES = 1_000_000  # of a form beside its file
+FIELDS_BYTES = 1_000_000  # size of a form without its file
 
 
 async def transcriptions(request: Request, server: Server, decoders: Decoders) -> Response:
-    """One request."""
+    """Answer a request."""
     try:
         async with AsyncExitStack() as stack:
             async with bounded(request, server).form(max_files=1, max_fields=20) as form:
@@ -64,14 +64,14 @@ async def transcriptions(request: Request, server: Server, decoders: Decoders) -
     except HTTPException as error:  # a form that cannot be read
         return refused(UserError(error.detail))
     except OSError as error:  # a full disk, too many processes
-        text = f"no file can be taken now: {error.strerror}"
+        text = f"the server cannot store a file now: {error.strerror}"
         return refused(RefusedError(503, "system", text))
 
 
 async def answer(
     asked: "Asked", path: Path, server: Server, decoders: Decoders, stack: AsyncExitStack
 ) -> Response:
-    """The response to a request whose file lies at `path`; the stack ends what it begins."""
+    """Return the response for the file at `path`; `stack` ends the call and the decoding."""
     decoding = await stack.enter_async_context(decoders.decoding(path, asked.ending))
     phrases, left_out = await server.preferred(asked.model, asked.phrases)
     asked.warnings.append(left_out)
@@ -87,9 +87,9 @@ async def answer(
 
 
 async def unless_left(request: Request, work: Coroutine[Any, Any, Response]) -> Response:
-    """The result of the work, which is cancelled when the client has left.
+    """Return the result of the work, or cancel the work if the client disconnects.
 
-    Hours of audio would otherwise take the place of files that somebody waits for.
+    Otherwise hours of audio would occupy the place of files that other clients wait for.
     """
     working, leaving = fair.task(work), fair.task(left(request))
     try:
@@ -102,16 +102,16 @@ async def unless_left(request: Request, work: Coroutine[Any, Any, Response]) -> 
 
 
 async def left(request: Request) -> None:
-    """Wait until the client of a request that has been read leaves."""
+    """Wait until the client disconnects; its request must have been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
 def bounded(request: Request, server: Server) -> Request:
-    """The request, whose body is a form with a file that is not too large.
+    """Return the request with a limit on the size of its body, which must be a form.
 
     Raises:
-        UserError: for another kind of body; RefusedError, when it is read, for one too large.
+        UserError: for another kind of body. Reading raises RefusedError if the body is too large.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "multipart/form-data":
@@ -130,11 +130,11 @@ def bounded(request: Request, server: Server) -> Request:
 
 
 def too_large(server: Server) -> RefusedError:
-    return RefusedError(413, "too_large", f"at most {server.limits.upload_mb} MB are taken")
+    return RefusedError(413, "too_large", f"a file may have at most {server.limits.upload_mb} MB")
 
 
 def refused(error: UserError) -> JSONResponse:
-    """An error as OpenAI words them."""
+    """Return an error in OpenAI's form."""
     status = error.status if isinstance(error, RefusedError) else 400
     reason = error.reason if isinstance(error, RefusedError) else "invalid_request"
     kind = "server_error" if status >= 500 else "invalid_request_error"
@@ -143,10 +143,10 @@ def refused(error: UserError) -> JSONResponse:
 
 
 class Asked:
-    """What a request asks for.
+    """The fields of a request.
 
     Raises:
-        UserError: for a field that is unknown, missing or has no such value.
+        UserError: for a field that is unknown or missing, or has an invalid value.
     """
 
     def __init__(self, form: FormData, server: Server) -> None:
@@ -183,22 +183,22 @@ class Asked:
         self.warnings.append(self.model.other_language(self.language))
 
     def without_effect(self, form: FormData) -> Iterator[str]:
-        """Warnings about fields of the request that change nothing."""
+        """Yield warnings about fields of the request that have no effect."""
         if given := [name for name in IGNORED if name in form]:
             yield f"{', '.join(given)}: no effect here"
         if "timestamp_granularities[]" in form and (self.stream or self.form != "verbose_json"):
-            yield "timestamp_granularities[]: no effect but in response_format verbose_json"
+            yield "timestamp_granularities[]: only response_format verbose_json uses it"
         if self.stream and self.form != "json":
             yield f"response_format {self.form}: no effect on a stream of events"
 
     def warned(self, response: Response) -> Response:
-        """The response with a header that says what of the request has no effect."""
+        """Add the warnings to a response, as a header."""
         if warning := "; ".join(filter(None, self.warnings)):
             response.headers[WARNING] = ascii(warning)[1:-1]  # headers have no other letters
         return response
 
     def written(self, segments: list[Segment], seconds: float, recognizer: Recognizer) -> Response:
-        """The recognised segments in the form that is asked for."""
+        """Return the response with the recognised segments, in the requested format."""
         words = [word for segment in segments for word in segment.words]
         text = " ".join(segment.text for segment in segments)
         if self.form == "text":
@@ -224,14 +224,14 @@ class Asked:
         return JSONResponse(body)
 
     def language_of(self, recognizer: Recognizer) -> str:
-        """The language of the text: the model's, which of several the request chooses."""
+        """Return the language of the text: the requested one if the model has several."""
         if self.language in recognizer.languages:
             return self.language
         return recognizer.language or self.language or UNDETERMINED
 
 
 def verbose(number: int, segment: Segment) -> dict[str, Any]:
-    """A segment with all that OpenAI's schema requires; what a CTC network has not got is 0."""
+    """Return a segment in OpenAI's schema; fields that a CTC network does not have are 0."""
     data = segment.text.encode()
     logs = [math.log(max(word.confidence, 1e-9)) for word in segment.words]
     return {
@@ -242,12 +242,12 @@ def verbose(number: int, segment: Segment) -> dict[str, Any]:
 
 
 async def saved(file: UploadFile, server: Server, stack: AsyncExitStack) -> Path:
-    """A copy of an upload, in a file that is deleted with the stack.
+    """Copy an upload to a file that `stack` deletes, and return the file's path.
 
-    On Linux the file has no name, and a process that is killed leaves nothing behind.
+    On Linux the file has no name, so that a killed process leaves no file behind.
 
     Raises:
-        RefusedError: for one that is too large.
+        RefusedError: if the upload is too large.
     """
     left = server.limits.upload_mb * 1_000_000
     nameless = DESCRIPTORS.is_dir()
@@ -271,7 +271,7 @@ async def saved(file: UploadFile, server: Server, stack: AsyncExitStack) -> Path
 
 @asynccontextmanager
 async def fed(call: Call, decoding: Decoding) -> AsyncIterator[None]:
-    """A file's audio goes into a call in this block, as fast as the network takes it."""
+    """A context manager that appends a file's audio to a call, as fast as the network runs."""
     feeding = asyncio.ensure_future(feed(call, decoding))
     try:
         yield
@@ -285,12 +285,12 @@ async def feed(call: Call, decoding: Decoding) -> None:
         async for samples in decoding.blocks():
             await call.accept(samples)
         call.finish()
-    except Exception as error:  # whatever it is: the call must not wait for more
+    except Exception as error:  # any error: the call must not wait for more audio
         call.fail(error)
 
 
 class Events(StreamingResponse):
-    """Server-sent events, after which, or when nobody takes them any more, a stack is closed."""
+    """A response of server-sent events; `stack` is closed after them or after a disconnect."""
 
     def __init__(self, texts: AsyncIterator[str], stack: AsyncExitStack) -> None:
         super().__init__(texts, media_type="text/event-stream")
@@ -302,7 +302,7 @@ class Events(StreamingResponse):
 
 
 async def events(call: Call, decoding: Decoding) -> AsyncIterator[str]:
-    """Server-sent events: what stays of the text as it is recognised, and the whole at the end."""
+    """Yield server-sent events: the stable text as it grows, and the whole text at the end."""
     text = sent = ""
     try:
         while (update := await call.next_update()) is not None:

@@ -1,4 +1,4 @@
-"""The OpenAPI description of what is not a WebSocket, at /openapi.json."""
+"""The OpenAPI description of all addresses except WebSockets, at /openapi.json."""
 
 from collections.abc import Collection
 from typing import Any
@@ -10,23 +10,23 @@ from asrkit.version import __version__
 Schema = dict[str, Any]
 TEXT: Schema = {"type": "string"}
 NUMBER: Schema = {"type": "number"}
-ADDRESSES = {  # that are only read: what each gives, and its media type
+ADDRESSES = {  # addresses for GET: summary, and media type of the answer
     "/healthz": ("Whether the server runs", "text/plain"),
-    "/readyz": ("Whether it takes calls", "text/plain"),
-    "/metrics": ("Figures for Prometheus", "text/plain"),
+    "/readyz": ("Whether the server accepts calls", "text/plain"),
+    "/metrics": ("Metrics for Prometheus", "text/plain"),
     "/schema.json": ("JSON schema of the messages at /v1/stream", "application/json"),
     "/openapi.json": ("This description", "application/json"),
 }
 REFUSALS = {
-    400: "A field, a form or a file that cannot be used",
-    404: "No such model",
-    413: "Too large, too long, or too much work to decode",
-    503: "Full: try again later",
+    400: "A field, a form or a file is invalid",
+    404: "The server has no model of this name",
+    413: "The file is too large or too long, or takes too long to decode",
+    503: "The server is full: try again later",
 }
 
 
 def described(server: Server) -> Schema:
-    """The description of a server, with the names of its models."""
+    """Return the description of a server, with the names of its models."""
     paths: Schema = {
         path: {"get": {"summary": what, "responses": responses({kind: {}})}}
         for path, (what, kind) in ADDRESSES.items()
@@ -62,7 +62,7 @@ def described(server: Server) -> Schema:
 
 
 def responses(content: dict[str, Schema], refusals: Collection[int] = ()) -> Schema:
-    """What an address answers, by status."""
+    """Return the answers of an address, by status."""
     found: Schema = {
         "200": {
             "description": "Done",
@@ -71,25 +71,25 @@ def responses(content: dict[str, Schema], refusals: Collection[int] = ()) -> Sch
     }
     error = {"application/json": {"schema": ERROR}}
     for status in sorted({401, 403, *refusals}):
-        what = REFUSALS.get(status, "Without the token, or from another site's page")
+        what = REFUSALS.get(status, "The token is missing, or a page of another site asks")
         found[str(status)] = {"description": what, "content": error}
     return found
 
 
 def form(server: Server) -> Schema:
-    """The fields of an upload."""
+    """Return the schema of an upload's fields."""
     return record(
         ["file"],
         file={"type": "string", "format": "binary"},
         model={
             "enum": list(server.models),
-            "description": "the first if left out; it also takes the place of OpenAI's models",
+            "description": "default: the first one, which also replaces OpenAI's models",
         },
         response_format={"enum": list(FORMATS), "default": FORMATS[0]},
         stream={"type": "boolean", "default": False},
-        prompt=TEXT | {"description": "hotwords, with commas between them"},
+        prompt=TEXT | {"description": "phrases to prefer, separated by commas"},
         language=TEXT,
-        temperature=TEXT | {"description": "changes nothing, as the fields that follow"},
+        temperature=TEXT | {"description": "no effect, like the following fields"},
         chunking_strategy=TEXT,
         **{
             "timestamp_granularities[]": array({"enum": list(GRANULARITIES)}),
@@ -99,7 +99,7 @@ def form(server: Server) -> Schema:
 
 
 def record(required: Collection[str], **properties: Schema) -> Schema:
-    """An object with these properties."""
+    """Return the schema of an object with these properties."""
     return {"type": "object", "required": list(required), "properties": properties}
 
 

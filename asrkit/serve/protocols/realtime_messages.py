@@ -1,4 +1,4 @@
-"""The events of /v1/realtime, as checked: what a client sends, and the session that it changes."""
+"""The events of /v1/realtime that a client sends, the session that they change, and checks."""
 
 import json
 from typing import Annotated, Any, Literal, TypeVar
@@ -13,7 +13,7 @@ Value = TypeVar("Value")
 
 
 class SessionPart(BaseModel):
-    """A part of a session. OpenAI's sessions have more fields, which change nothing here."""
+    """A part of a session. OpenAI's sessions have more fields, which have no effect here."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -29,7 +29,9 @@ class G711Format(SessionPart):
 
 class ServerVad(SessionPart):
     type: Literal["server_vad"]
-    silence_duration_ms: Annotated[int, Field(ge=40, le=60_000)] | None = None  # the server's
+    silence_duration_ms: Annotated[int, Field(ge=40, le=60_000)] | None = (
+        None  # the server's length
+    )
 
 
 class Transcription(SessionPart):
@@ -86,10 +88,10 @@ _EVENT: TypeAdapter[AnyEvent] = TypeAdapter(Annotated[AnyEvent, Field(discrimina
 
 
 def first_session(pause_ms: int | None, model: str | None) -> RealtimeSession:
-    """The session of a client that has set nothing.
+    """Return the session of a client that has set nothing.
 
     Args:
-        pause_ms: pause that ends a segment at the server; None if none does.
+        pause_ms: pause that ends a segment; None if pauses end no segment.
         model: name in the client's address.
     """
     session = RealtimeSession()
@@ -100,44 +102,44 @@ def first_session(pause_ms: int | None, model: str | None) -> RealtimeSession:
 
 
 def rate_of(settings: Input) -> int:
-    """Hz."""
+    """Return the sample rate, Hz."""
     return settings.format.rate if isinstance(settings.format, PcmFormat) else 8000
 
 
 def loaded(message: str | bytes) -> object:
-    """The value of a client's message, which `checked` makes an event of.
+    """Return the JSON value of a client's message, for `event_of`.
 
     Raises:
-        UserError: for what is not JSON.
+        UserError: if the message is not JSON.
     """
     if isinstance(message, bytes):
-        raise UserError("events are text")
+        raise UserError("an event must be a text message, got a binary message")
     try:
         return json.loads(message)
     except (ValueError, RecursionError):
-        raise UserError("events are JSON objects") from None
+        raise UserError(f"an event must be a JSON object, got {shown(message, 60)}") from None
 
 
 def event_of(value: object) -> AnyEvent:
-    """A client's event.
+    """Return a client's event.
 
     Raises:
-        UserError: for what is not one.
+        UserError: if `value` is not an event.
     """
     return checked(_EVENT, value)
 
 
 def id_of(value: object) -> str | None:
-    """The event_id that a client gave to what may not be an event, for the error about it."""
+    """Return the event_id of a client's message, or None, for the error about the message."""
     given = value.get("event_id") if isinstance(value, dict) else None
     return given if isinstance(given, str) else None
 
 
 def checked(adapter: TypeAdapter[Value], value: object) -> Value:
-    """A value of the adapter's type.
+    """Return a value of the adapter's type.
 
     Raises:
-        UserError: for the first field that cannot be.
+        UserError: for the first invalid field.
     """
     try:
         return adapter.validate_python(value)
@@ -146,16 +148,16 @@ def checked(adapter: TypeAdapter[Value], value: object) -> Value:
 
 
 def changed(session: RealtimeSession, asked: dict[str, Any]) -> RealtimeSession:
-    """A session in which a client has changed the fields that it names.
+    """Return a session with the changed fields.
 
     Raises:
-        UserError: for a value that a field cannot have.
+        UserError: for an invalid value.
     """
     return checked(_SESSION, merged(session.model_dump(), asked))
 
 
 def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a session with new values; parts that have a `type` are replaced as a whole."""
+    """Merge new fields into a session; a part with a `type` is replaced as a whole."""
     found = dict(old)
     for name, value in new.items():
         part = isinstance(value, dict) and isinstance(old.get(name), dict) and "type" not in value
@@ -164,7 +166,7 @@ def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 
 
 def unused(given: dict[str, Any], known: BaseModel, place: str) -> list[str]:
-    """The fields that a client has given a value and that nothing reads, with their places."""
+    """Return the places of fields that a client has set and that have no effect."""
     found = []
     for name, value in given.items():
         part = getattr(known, name) if name in type(known).model_fields else None
@@ -176,7 +178,7 @@ def unused(given: dict[str, Any], known: BaseModel, place: str) -> list[str]:
 
 
 def no_effect(fields: list[str]) -> str:
-    """The warning about fields that nothing reads, or ""."""
+    """Return the warning about fields that have no effect, or ""."""
     names = ", ".join(shown(each, 60)[1:-1] for each in fields[:MOST_NAMED])
     more = f" and {len(fields) - MOST_NAMED} more" if len(fields) > MOST_NAMED else ""
     return f"no effect here: {names}{more}" if fields else ""

@@ -1,4 +1,4 @@
-"""Vosk's protocol, /vosk: 16-bit samples in, one JSON reply to every message but a config."""
+"""Vosk's protocol, /vosk: 16-bit samples in, a JSON reply to each message except a config."""
 
 import json
 from typing import Annotated, Any
@@ -19,13 +19,13 @@ from asrkit.serve.protocols.websockets import (
 )
 from asrkit.serve.server import Server
 
-FIXED = ("model", "sample_rate", "phrase_list")  # settings of a call that has audio
+FIXED = ("model", "sample_rate", "phrase_list")  # settings that a call with audio cannot change
 MOST_WARNINGS = 5  # in one reply
 ONE_OF = "expected audio, or an object with one of config, eof and reset"
 
 
 class VoskConfig(BaseModel):
-    """What a client may set. Vosk's own server takes a model's path: here it is a model's name."""
+    """A client's settings. `model` is the name of a model; in Vosk's own server it is a path."""
 
     model: str | None = None
     sample_rate: Annotated[int, Field(ge=1000, le=768_000)] = 8000
@@ -39,7 +39,7 @@ def error(reason: str, message: str) -> str:
 
 
 async def vosk(websocket: WebSocket, server: Server) -> None:
-    """Calls of one client, one after another: a reset begins another one."""
+    """Serve the calls of a client one after another; a reset begins the next call."""
     async with telling(websocket, server, error):
         client = Client(websocket, server)
         while await client.call():
@@ -50,30 +50,30 @@ class Client:
     """A connection with its settings.
 
     Args:
-        websocket: of the client.
-        server: whose calls these are.
+        websocket: connection to the client.
+        server: server of the calls.
     """
 
     def __init__(self, websocket: WebSocket, server: Server) -> None:
         self.websocket, self.server, self.config = websocket, server, VoskConfig()
         self.warnings: list[str] = []  # for the next reply
-        self.is_new = True  # it has sent no message yet
+        self.is_new = True  # whether the client has sent no message yet
 
     async def call(self) -> bool:
-        """Serve one call; returns whether it ended with a reset, so that another one may follow."""
+        """Serve a call, and return whether a reset ended it, so that another one may follow."""
         message = await self.message()
         config, server = self.config, self.server
         model = server.model(config.model)
         phrases, left_out = await server.preferred(model, config.phrase_list)
         self.warn(left_out)
         if config.max_alternatives > 1 and not model.ranks_texts:
-            self.warn("config.max_alternatives: the search of the server finds one text")
+            self.warn("config.max_alternatives has no effect: the server's search has one result")
         recognizer = await server.recognizer_for(model, phrases)
         with server.call(model, config.sample_rate, recognizer) as call:
             return await self.converse(call, message)
 
     async def converse(self, call: Call, message: str | bytes) -> bool:
-        """The messages of a call from its first one on."""
+        """Answer the messages of a call, from its first message on."""
         past, text, rate = b"", "", self.config.sample_rate
         waiting: list[Segment] = []
         while isinstance(message, bytes):
@@ -94,10 +94,10 @@ class Client:
         return request_of(message) == "reset"
 
     async def message(self, call: Call | None = None) -> str | bytes:
-        """The next message that has a reply: audio, eof or reset.
+        """Receive messages up to one that needs a reply: audio, eof or reset.
 
         Raises:
-            UserError: for another one, and for settings that a call with audio cannot change.
+            UserError: for another message, and for settings that a call with audio cannot change.
         """
         while True:
             message = await next_message(self.websocket, self.server, self.is_new)
@@ -114,10 +114,10 @@ class Client:
             self.config = config
 
     def changed(self, asked: object) -> VoskConfig:
-        """The settings with those that a client changes; it keeps the others.
+        """Return the settings with a client's changes.
 
         Raises:
-            UserError: for a value that a setting cannot have.
+            UserError: for an invalid value.
         """
         if not isinstance(asked, dict):
             raise UserError(f"config: expected an object, got {shown(asked)}")
@@ -144,10 +144,10 @@ class Client:
 
 
 def request_of(text: str) -> str:
-    """The request that a text message is: config, eof or reset.
+    """Return the kind of a text message: config, eof or reset.
 
     Raises:
-        UserError: for a message that is not exactly one of them.
+        UserError: for a message that does not have exactly one of these keys.
     """
     value = object_of(text)
     if len(value) != 1 or (kind := next(iter(value))) not in ("config", "eof", "reset"):
@@ -158,10 +158,10 @@ def request_of(text: str) -> str:
 
 
 def object_of(text: str) -> dict[str, Any]:
-    """A JSON object.
+    """Parse a JSON object.
 
     Raises:
-        UserError: for text that is none.
+        UserError: if `text` is not a JSON object.
     """
     try:
         value = json.loads(text)
@@ -173,7 +173,7 @@ def object_of(text: str) -> dict[str, Any]:
 
 
 def result_of(segments: list[Segment], config: VoskConfig) -> dict[str, Any]:
-    """Segments as one result of Vosk's."""
+    """Return segments as one result in Vosk's form."""
     text = " ".join(segment.text for segment in segments)
     if config.max_alternatives:
         ranked = segments[0].nbest if len(segments) == 1 else ()

@@ -1,4 +1,4 @@
-"""What the WebSocket protocols share: reading with limits, both directions at once, endings."""
+"""Shared code of the WebSocket protocols: reading with limits, both directions, errors."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
@@ -18,11 +18,11 @@ TRY_AGAIN_LATER, POLICY_VIOLATION = 1013, 1008  # close codes: IANA's registry f
 
 
 async def next_message(websocket: WebSocket, server: Server, is_first: bool = False) -> str | bytes:
-    """The client's next message; the first one has to come sooner.
+    """Receive the client's next message; the time limit of the first message is shorter.
 
     Raises:
-        WebSocketDisconnect: if there is none any more.
-        RefusedError: if none comes for too long.
+        WebSocketDisconnect: if the client has disconnected.
+        RefusedError: if no message arrives in time.
     """
     limits = server.limits
     seconds = min(limits.header_s, limits.silence_s) if is_first else limits.silence_s
@@ -39,7 +39,7 @@ async def next_message(websocket: WebSocket, server: Server, is_first: bool = Fa
 
 
 def samples_of(past: bytes, data: bytes, dtype: np.dtype[Any]) -> tuple[np.ndarray, bytes]:
-    """Samples of a packet, and the bytes of the last one that is not whole, for the next packet."""
+    """Return the samples of a packet, and the bytes of an incomplete last sample as next `past`."""
     data = past + data if past else data
     whole = len(data) - len(data) % dtype.itemsize
     samples = np.frombuffer(data[:whole], dtype)
@@ -47,24 +47,24 @@ def samples_of(past: bytes, data: bytes, dtype: np.dtype[Any]) -> tuple[np.ndarr
 
 
 def cut_off(past: bytes) -> str:
-    """The warning about bytes at the end of a stream that are not a sample, or ""."""
+    """Return the warning about an incomplete last sample, or ""."""
     return f"the audio ends within a sample: {len(past)} bytes are not used" if past else ""
 
 
 async def append_samples(call: Call, server: Server, samples: np.ndarray, sample_rate: int) -> None:
-    """Samples into a call; waits while it is too far ahead.
+    """Append samples to a call; wait while too much audio waits for the network.
 
     Raises:
-        RefusedError: for a call that is too long.
+        RefusedError: if the call is too long.
     """
     if call.seconds + len(samples) / sample_rate > server.limits.call_s:
-        text = f"a call may last {server.limits.call_s:g} s"
+        text = f"a call may last {server.limits.call_s:g} s: start another one"
         raise RefusedError(413, "length", text)
     await call.accept(samples)
 
 
 async def both_ways(*both: Coroutine[Any, Any, None]) -> None:
-    """Read and write until the last of these, the writing, has ended, or until one raises."""
+    """Run coroutines until the last one, which writes, has ended, or until one raises."""
     tasks = [fair.task(each) for each in both]
     try:
         while not tasks[-1].done():
@@ -80,12 +80,12 @@ async def both_ways(*both: Coroutine[Any, Any, None]) -> None:
 
 @asynccontextmanager
 async def telling(websocket: WebSocket, server: Server, form: Any) -> AsyncIterator[None]:
-    """Accepts a connection and closes it; a client that cannot be served is told why.
+    """A context manager that accepts a connection, sends an error if one is raised, and closes.
 
     Args:
-        websocket: of the client.
-        server: whose figures count the calls that it ends.
-        form: the text of the protocol's message for a reason and an explanation.
+        websocket: connection to the client.
+        server: server, whose metrics count the calls that end early.
+        form: function that makes the protocol's error message of a reason and an explanation.
     """
     await websocket.accept()
     try:
@@ -98,11 +98,11 @@ async def telling(websocket: WebSocket, server: Server, form: Any) -> AsyncItera
         cause = raised.__cause__ if isinstance(raised, CallError) else None
         error = cause if isinstance(cause, RefusedError) else raised
         reason = error.reason if isinstance(error, RefusedError) else "request"
-        if reason != "streams":  # which are refused, and counted where
+        if reason != "streams":  # a rejected call, counted elsewhere
             server.figures.dropped.labels(reason).inc()
         code = TRY_AGAIN_LATER if reason == "streams" else POLICY_VIOLATION
         why = shown(str(error), 100)[1:-1]
         with suppress(WebSocketDisconnect, RuntimeError):
             await websocket.send_text(form(reason, str(error)))
-    with suppress(WebSocketDisconnect, RuntimeError):  # the client may have gone by now
+    with suppress(WebSocketDisconnect, RuntimeError):  # the client may have disconnected
         await websocket.close(code, why)
