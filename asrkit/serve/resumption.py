@@ -67,7 +67,7 @@ def from_bytes(data: bytes, key: bytes, name: str) -> tuple[SuspendedCall, Versi
     """
     body = data[TAG:]
     if not hmac.compare_digest(data[:TAG], tag(name.encode() + body, key)):
-        raise UserError("the saved call has another server's key, or is another call")
+        raise UserError("the saved call was written with another key, or is another call")
     head, _, session = body.partition(b"\n")
     values = json.loads(head)
     start = messages.parsed(values["start"])
