@@ -160,7 +160,7 @@ def test_a_prompt_that_the_search_cannot_use_is_said(recordings: Recordings) -> 
         assert "x-asrkit-warning" not in create(model="m", file=path).headers
         for options, told in (
             ({"temperature": 0.4, "include": ["logprobs"]}, "temperature, include[]: no effect"),
-            ({"timestamp_granularities": ["word"]}, "timestamp_granularities[]: only response_format"),
+            ({"timestamp_granularities": ["word"]}, "timestamp_granularities[]: only"),
             ({"response_format": "srt", "stream": True}, "response_format srt: no effect"),
         ):
             assert told in create(model="m", file=path, **options).headers["x-asrkit-warning"]
