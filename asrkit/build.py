@@ -230,13 +230,9 @@ def build_search(config: SearchConfig, head: Head, fusion: Fusion | None = None)
         config: kind and options.
         head: head that computes the frames for the search.
         fusion: language model, for a search that uses one.
-
-    Raises:
-        UserError: for a kind that cannot read the frames of this head.
     """
-    if isinstance(head, TransducerHead):
-        return search.transducer_search(config.model_dump(), head)
-    return search.build_search(config.model_dump(), fusion)
+    transducer = head if isinstance(head, TransducerHead) else None
+    return search.build_search(config.model_dump(), fusion, transducer)
 
 
 def build_alignment(head: Head, tokens: list[int]) -> Search:

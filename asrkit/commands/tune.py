@@ -13,7 +13,7 @@ from typing import NamedTuple
 from torch import Tensor
 from tqdm import tqdm
 
-from asrkit.build import build_fusion, build_normalizer
+from asrkit.build import build_fusion, build_normalizer, build_search
 from asrkit.cli.recognizer import (
     context_of,
     hotwords_of,
@@ -22,6 +22,7 @@ from asrkit.cli.recognizer import (
     search_of,
     threads_for,
 )
+from asrkit.config import parse_search
 from asrkit.data.manifest import LeftOut
 from asrkit.errors import UserError
 from asrkit.evaluation import Outcome, ReferenceRecording
@@ -33,11 +34,11 @@ from asrkit.extras import need
 from asrkit.lm import LIMIT
 from asrkit.model_file import load_model
 from asrkit.runtime import Recognizer, recognizer_of
-from asrkit.search import Fusion, GreedySearch, Search, plus, takes_fusion
+from asrkit.search import Fusion, Search, plus, takes_fusion
 
 Known = Sequence[
     tuple[ReferenceRecording, Tensor]
-]  # utterances with their (E, V) log-probabilities
+]  # utterances with the frames of the head, (E, V)
 
 
 class Pair(NamedTuple):
@@ -100,8 +101,8 @@ def tune(options: argparse.Namespace) -> int:
 def log_probs(
     recognizer: Recognizer, batches: Iterable[Sequence[ReferenceRecording]]
 ) -> Iterator[tuple[ReferenceRecording, Tensor]]:
-    """Return each utterance with its (E, V): the network processes it once, for all searches."""
-    quick = recognizer.with_search(GreedySearch())
+    """Return each utterance with its frames: the network processes it once, for all searches."""
+    quick = recognizer.with_search(build_search(parse_search("greedy"), recognizer.backend.head))
     for batch in batches:
         for utterance, (_, trace) in zip(batch, traced(quick, batch), strict=True):
             yield utterance, trace.frames

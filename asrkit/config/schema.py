@@ -439,16 +439,9 @@ class Config(Section):
         return self
 
     def _check_head(self) -> None:
-        """Raise ValueError for a search or a loss that the head does not have."""
+        """Raise ValueError for a loss that the head does not have."""
         head = self.model.head.model_dump()
-        if head["kind"] != "transducer":
-            return
-        if self.search.kind != "greedy":
-            raise ValueError(
-                f"search.kind {self.search.kind} reads the frames of model.head ctc; "
-                "a transducer has search greedy"
-            )
-        if head["ctc_weight"] > 0.0:
+        if head["kind"] != "transducer" or head["ctc_weight"] > 0.0:
             return
         if self.training.intermediate_layers or self.training.views != "one":
             raise ValueError(

@@ -14,6 +14,7 @@ from asrkit.search.base import NOTHING, FusingSearch, Hypothesis, Ranked, Savabl
 from asrkit.search.fusion import Both, Fusion
 from asrkit.search.greedy import GreedySearch
 from asrkit.search.prefix_beam import PrefixBeamSearch
+from asrkit.search.transducer_beam import TransducerBeamSearch
 from asrkit.search.transducer_greedy import Transducer, TransducerGreedySearch
 
 __all__ = [
@@ -29,18 +30,23 @@ __all__ = [
     "SavableSearch",
     "Search",
     "Transducer",
+    "TransducerBeamSearch",
     "TransducerGreedySearch",
     "build_search",
     "calling",
     "is_fusing",
     "plus",
     "takes_fusion",
-    "transducer_search",
 ]
 
 KINDS: Kinds[Any] = Kinds(
     "search", {"greedy": GreedySearch, "prefix_beam": PrefixBeamSearch}, ("blank", "fusion")
 )
+# The same searches, with the same options, for the frames of a transducer.
+OF_TRANSDUCER: dict[type, Any] = {
+    GreedySearch: TransducerGreedySearch,
+    PrefixBeamSearch: TransducerBeamSearch,
+}
 
 
 def takes_fusion(kind: str) -> bool:
@@ -48,33 +54,23 @@ def takes_fusion(kind: str) -> bool:
     return "fusion" in inspect.signature(KINDS[kind]).parameters
 
 
-def build_search(search: Mapping[str, Any], fusion: Fusion | None = None) -> Search:
+def build_search(
+    search: Mapping[str, Any], fusion: Fusion | None = None, transducer: Transducer | None = None
+) -> Search:
     """Build the search of a configuration.
 
     Args:
         search: "kind", and the options of that kind.
         fusion: a language model, for a kind that can use it.
+        transducer: head whose frames the search reads; None for CTC's log-probabilities.
 
     Raises:
         ValueError: for an option out of range.
     """
     cls, options = KINDS.chosen(search)
-    return cls(**options) if fusion is None else cls(**options, fusion=fusion)
-
-
-def transducer_search(search: Mapping[str, Any], head: Transducer) -> Search:
-    """Build the search of a configuration for a transducer, which has only greedy search.
-
-    Raises:
-        UserError: for another kind.
-    """
-    cls, options = KINDS.chosen(search)
-    if cls is not GreedySearch:
-        raise UserError(
-            f"search {search['kind']} needs a CTC head, but this model's head is a transducer: "
-            "choose search greedy"
-        )
-    return TransducerGreedySearch(head, **options)
+    if fusion is not None:
+        options["fusion"] = fusion
+    return cls(**options) if transducer is None else OF_TRANSDUCER[cls](transducer, **options)
 
 
 def calling(search: Search, transducer: Transducer | None) -> Search:
@@ -101,10 +97,5 @@ def plus(search: Search, fusion: Fusion) -> Search:
         UserError: for a search that cannot use a fusion.
     """
     if not isinstance(search, FusingSearch):
-        if isinstance(search, TransducerGreedySearch):
-            raise UserError(
-                "hotwords and language models need a beam search, but a transducer has only greedy "
-                "search: leave them out, or use a model with a CTC head"
-            )
         raise UserError("this search cannot use hotwords; choose search prefix_beam")
     return search.plus(fusion)

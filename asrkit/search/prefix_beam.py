@@ -12,7 +12,6 @@
   paths that differ only by rounding, it is the one whose last token ends first.
 """
 
-import copy
 import math
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
@@ -31,9 +30,9 @@ from asrkit.search.backtrace import (
     extend_stable,
     paths_of,
 )
-from asrkit.search.base import Hypothesis, Ranked, checked
-from asrkit.search.blank_penalty import checked_penalty, is_quiet, penalize_blank
-from asrkit.search.fusion import Both, Fusion, NoFusion
+from asrkit.search.base import checked
+from asrkit.search.beam import TIE, BeamSearch, is_due, log
+from asrkit.search.blank_penalty import is_quiet, penalize_blank
 
 
 class Prefix(NamedTuple):
@@ -77,59 +76,16 @@ class PrefixBeamValue(NamedTuple):
 NO_TOKEN = -1
 EMPTY = Prefix(1.0, 1.0, None, 1.0, 1.0, None, 0.0, 0.0, None, NO_TOKEN, 0, 0, None, 1.0)
 SMALL, LARGE = 2.0**-500, 2.0**500  # probabilities outside are rescaled
-STABLE_FRAMES = 256  # frames between searches for a longer stable prefix
 ROUNDING = 1e-9  # larger than the rounding errors of the logarithms
-# A path replaces another path only if it is likelier by this factor, which is larger than rounding
-# errors. The times of a token therefore do not depend on packets and batches.
-TIE = 1.0 + 1e-6
 
-by_total = by_score = itemgetter(0)
+by_total = itemgetter(0)
 as_tuple = tuple.__new__  # as_tuple(Prefix, (…)) takes half the time of Prefix(…)
 
 
-class PrefixBeamSearch:
-    """Incremental prefix beam search (Graves and Jaitly 2014; Hannun et al. 2014).
-
-    Args:
-        beam: number of prefixes kept after each frame.
-        min_token_prob: smallest probability of a token that may extend a prefix; a frame's
-            likeliest token always may. 0 tries all tokens.
-        skip_blank_prob: a frame whose blank is likelier than this counts as a certain blank. 1
-            skips no frame.
-        blank: id of the blank.
-        fusion: a language model.
-        blank_penalty: amount to subtract from the blank's log-probability: fewer deletions, more
-            insertions.
-
-    Raises:
-        ValueError: for a number out of range.
-    """
+class PrefixBeamSearch(BeamSearch):
+    """Incremental prefix beam search of CTC (Graves and Jaitly 2014; Hannun et al. 2014)."""
 
     Value = PrefixBeamValue
-
-    def __init__(
-        self,
-        beam: int = 10,
-        min_token_prob: float = 1e-4,
-        skip_blank_prob: float = 0.999,
-        blank: int = 0,
-        fusion: Fusion | None = None,
-        blank_penalty: float = 0.0,
-    ) -> None:
-        if beam < 1:
-            raise ValueError(f"beam must be 1 or more, got {beam}")
-        self.beam, self.blank, self.fusion = beam, blank, fusion or NoFusion()
-        self.ceiling = math.exp(self.fusion.ceiling)  # upper bound of the factors
-        self.blank_penalty = checked_penalty(blank_penalty)
-        self.log_min_token = log_of("min_token_prob", min_token_prob)
-        self.log_skip_blank = log_of("skip_blank_prob", skip_blank_prob)
-
-    def plus(self, fusion: Fusion) -> "PrefixBeamSearch":
-        """Return a copy that adds the scores of one more fusion."""
-        more = copy.copy(self)
-        more.fusion = Both(self.fusion, fusion)
-        more.ceiling = math.exp(more.fusion.ceiling)
-        return more
 
     def start(self) -> PrefixBeamState:
         empty = EMPTY._replace(context=self.fusion.start())
@@ -163,29 +119,12 @@ class PrefixBeamSearch:
                 after.sort(key=by_total, reverse=True)
                 beam, log_scale = rescaled(after[: self.beam], log_scale)
             frame += 1
-        if frame // STABLE_FRAMES > state.frame // STABLE_FRAMES:
+        if is_due(state.frame, frame):
             stable = extend_stable(beam[0].path, ends(beam), stable)
         return PrefixBeamState(tuple(beam), log_scale, stable, frame)
 
     def quiet(self, log_probs: Tensor, state: object = None) -> list[bool]:
         return is_quiet(log_probs, self.blank, self.blank_penalty)
-
-    def partial(self, state: PrefixBeamState) -> Hypothesis:
-        return backtrace(state.beam[0].path, state.stable)
-
-    def stable(self, state: PrefixBeamState) -> tuple[int, ...]:
-        tokens = [backtrace(prefix.path, state.stable).tokens for prefix in state.beam]
-        first, last = min(tokens), max(tokens)  # all between share their common prefix
-        pairs = enumerate(zip(first, last, strict=False))
-        return first[: next((i for i, (a, b) in pairs if a != b), len(first))]
-
-    def best(self, state: PrefixBeamState) -> Hypothesis:
-        _, prefix = max(self.final_scores(state), key=by_score)
-        return backtrace(prefix.path, state.stable)
-
-    def nbest(self, state: PrefixBeamState) -> list[Ranked]:
-        ranked = sorted(self.final_scores(state), key=by_score, reverse=True)
-        return [Ranked(backtrace(prefix.path, state.stable), score) for score, prefix in ranked]
 
     def to_value(self, state: PrefixBeamState) -> PrefixBeamValue:
         beam = state.beam
@@ -275,17 +214,6 @@ class PrefixBeamSearch:
                                           token, key, parent, context, factor))
                     )  # fmt: skip
         return new
-
-
-def log_of(name: str, share: float) -> float:
-    """Return the logarithm of an argument; ValueError if it is not between 0 and 1."""
-    if not 0.0 <= share <= 1.0:
-        raise ValueError(f"{name} must be between 0 and 1, got {share}")
-    return log(share)
-
-
-def log(share: float) -> float:
-    return math.log(share) if share > 0.0 else -math.inf
 
 
 def likely(row: np.ndarray, lowest: float) -> list[tuple[int, float]]:

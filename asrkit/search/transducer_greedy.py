@@ -150,18 +150,38 @@ class TransducerGreedySearch(OneResult):
 
     def from_value(self, value: TransducerState, vocab_size: int, frames: int) -> TransducerState:
         checked(value.hypothesis, vocab_size, self.blank, frames)
+        if value.frame != frames:
+            raise ValueError("the state of a predictor belongs to another frame")
         own = self.start()
-        found = [*value.predictor, value.output]
-        pairs = list(zip(found, [*own.predictor, own.output], strict=True))
-        if value.frame != frames or any(
-            each.shape != like.shape or each.dtype != like.dtype for each, like in pairs
-        ):
-            raise ValueError("the state of a predictor belongs to another head or frame")
-        *predictor, output = (each.to(like.device) for each, like in pairs)
-        labels = [each for each in predictor if not each.is_floating_point()]
-        if any(((each < 0) | (each >= vocab_size)).any() for each in labels):
-            raise ValueError("the state of a predictor has labels that the head does not have")
+        output, *predictor = checked_predictor(
+            [value.output, *value.predictor], [own.output, *own.predictor], vocab_size
+        )
         return value._replace(predictor=tuple(predictor), output=output)
+
+
+def checked_predictor(
+    found: Sequence[Tensor], own: Sequence[Tensor], vocab_size: int, rows: int = 1
+) -> list[Tensor]:
+    """Check the predictor's past of `rows` sequences; return it on the head's device.
+
+    Args:
+        found: output and state, (rows, …) each.
+        own: output and state of the head before any label, (1, …) each.
+        vocab_size: V.
+        rows: number of sequences.
+
+    Raises:
+        ValueError: for the past of another head.
+    """
+    pairs = list(zip(found, own, strict=True))
+    if any(
+        each.shape != (rows, *like.shape[1:]) or each.dtype != like.dtype for each, like in pairs
+    ):
+        raise ValueError("the state of a predictor belongs to another head")
+    labels = [each for each in found if not each.is_floating_point()]
+    if any(((each < 0) | (each >= vocab_size)).any() for each in labels):
+        raise ValueError("the state of a predictor has labels that the head does not have")
+    return [each.to(like.device) for each, like in pairs]
 
 
 def first_label(

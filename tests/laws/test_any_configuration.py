@@ -26,6 +26,7 @@ from asrkit.search import (
     GreedySearch,
     PrefixBeamSearch,
     Search,
+    TransducerBeamSearch,
     TransducerGreedySearch,
     plus,
 )
@@ -131,8 +132,8 @@ def case(seed: int, folder: Path) -> Case:
     second = draw.choice(larger) if chunk_size != FULL_CONTEXT else 0
     other_search = drawn_search(draw, tokenizer, folder) if draw.random() < 0.5 else None
     if isinstance(model.head, TransducerHead):
-        penalties = search.blank_penalty, getattr(other_search, "blank_penalty", 0.0)
-        search, other_search = (TransducerGreedySearch(model.head, 0, p) for p in penalties)
+        search = of_transducer(search, model.head)
+        other_search = other_search and of_transducer(other_search, model.head)
     larger_pass = eager(model, Context(second, left_context)) if second else None
     recognizer = Recognizer(
         eager(model, Context(chunk_size, left_context, right_context)), tokenizer, search,
@@ -174,6 +175,15 @@ def drawn_search(draw: random.Random, tokenizer: Tokenizer, folder: Path) -> Sea
             plus(search, Hotwords({phrase: draw.choice([0.5, 4.0])}, pieces)) if phrase else search
         )
     return search
+
+
+def of_transducer(search: Search, head: TransducerHead) -> Search:
+    """The search of the same kind, with the same options, for a transducer."""
+    if isinstance(search, GreedySearch):
+        return TransducerGreedySearch(head, search.blank, search.blank_penalty)
+    found = TransducerBeamSearch(head)
+    vars(found).update(vars(search))
+    return found
 
 
 def language_model(draw: random.Random, pieces: list[str], folder: Path) -> Fusion:

@@ -12,6 +12,7 @@ import torch
 from asrkit.backends import torchscript as torchscript_files
 from asrkit.backends.export_metadata import Exported
 from asrkit.backends.transducer import largest_difference as parts_difference
+from asrkit.config import parse_search
 from asrkit.errors import UserError
 from asrkit.export import torchscript
 from asrkit.export.__main__ import main as export
@@ -68,14 +69,17 @@ def refuse(*_: object) -> None:
 
 
 @pytest.mark.parametrize("kind", ["torchscript", "onnx"])
-def test_streams_are_eagers(exports: Exports, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("search", ["greedy", "prefix_beam"])
+def test_streams_are_eagers(
+    exports: Exports, kind: str, search: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     recording, file = speech(5.3, seed=3), exports.file()
-    plain = recognizer_of(file, CONTEXT, backend="eager")
+    plain = recognizer_of(file, CONTEXT, parse_search(search), backend="eager")
     wanted = plain.transcribe(recording)
     assert len(set(wanted.text)) > 2
     parts = [recording, recording[:30_000], recording[:100]]
     expected = [timed(plain.transcribe(part)) for part in parts]
-    ours = recognizer_of(file, CONTEXT, backend=kind)
+    ours = recognizer_of(file, CONTEXT, parse_search(search), backend=kind)
     for method in ("predict", "join", "project"):
         monkeypatch.setattr(TransducerHead, method, refuse)
     session = ours.start()

@@ -1,4 +1,4 @@
-"""A language model inside the prefix beam search: sums over all paths, splits, and tokenizers."""
+"""A language model inside the beam searches: sums over all paths, splits, and tokenizers."""
 
 import math
 import random
@@ -15,10 +15,23 @@ from asrkit.lm.fit import unfamiliar
 from asrkit.lm.kneser_ney import arpa_lines, estimate
 from asrkit.lm.lm_fusion import as_word
 from asrkit.lm.ngram import read_arpa
-from asrkit.search import Both, Fusion, GreedySearch, PrefixBeamSearch, Search, is_fusing, plus
+from asrkit.search import (
+    Both,
+    Fusion,
+    GreedySearch,
+    PrefixBeamSearch,
+    Search,
+    TransducerBeamSearch,
+    is_fusing,
+    plus,
+)
 from asrkit.text import CharTokenizer, SentencePieceTokenizer, Tokenizer, WordTokenizer, decode
 from tests.lm.phrases import advance, worth
 from tests.search.test_prefix_beam import ALL, all_paths, nbest, pieces, random_log_probs, textbook
+from tests.search.test_transducer_beam import SMALL, alignments, definition
+from tests.search.test_transducer_beam import nbest as nbest_of_transducer
+from tests.search.test_transducer_greedy import frames as encoded_frames
+from tests.search.test_transducer_greedy import head as transducer
 
 TEXTS = ["a ab b", "ab a", "b b ab a", "a", "ab", "ba a b"]
 PIECES = ["", " ", "a", "b"]
@@ -153,6 +166,46 @@ def test_fused_search_does_not_depend_on_the_split(
         assert search.best(state) == search.best(state)
         assert search.partial(state) == search.partial(state)
     assert search.nbest(state) == expected
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(4))
+def test_all_texts_of_a_transducer(kind: str, seed: int, words: NGram, letters: NGram) -> None:
+    """The same for the sum of a text's alignments: blanks and frames add nothing."""
+    fusion, _, ended = case(kind, seed, words, letters)
+    own = transducer(**SMALL[seed] | {"max_symbols": 1 + seed % 2})
+    encoded = encoded_frames(2, seed)
+    expected = {
+        tokens: log_prob + ended(tokens)
+        for tokens, (log_prob, _, _) in alignments(own, encoded).items()
+    }
+    search = TransducerBeamSearch(own, beam=10**6, **ALL, fusion=fusion)
+    found = nbest_of_transducer(search, encoded)
+    assert {e.hypothesis.tokens: e.score for e in found} == pytest.approx(expected, abs=1e-9)
+    best = search.best(search.step(search.start(), encoded))
+    assert best.tokens == max(expected, key=lambda tokens: expected[tokens])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(8))
+def test_a_beam_of_a_transducer_is_that_of_trying_all_tokens(
+    kind: str, seed: int, words: NGram, letters: NGram
+) -> None:
+    fusion, so_far, ended = case(kind, seed, words, letters)
+    own, encoded, beam = transducer(**SMALL[seed % 4]), encoded_frames(8, seed), 1 + seed % 8
+    expected = definition(own, encoded, beam, so_far)
+    search = TransducerBeamSearch(own, beam=beam, **ALL, fusion=fusion)
+    found = nbest_of_transducer(search, encoded)
+    assert {e.hypothesis.tokens: e.score for e in found} == pytest.approx(
+        {tokens: score - so_far(tokens) + ended(tokens) for tokens, score in expected.items()},
+        abs=1e-9,
+    )
+    state = search.start()
+    for part in pieces(encoded, seed):
+        state = search.step(state, part)
+    assert [e.hypothesis.tokens for e in search.nbest(state)] == [
+        e.hypothesis.tokens for e in found
+    ]
 
 
 def test_long_texts_with_a_bonus_do_not_overflow(words: NGram) -> None:

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 import asrkit.search.prefix_beam
-from asrkit.search import GreedySearch, Hypothesis, PrefixBeamSearch
-from asrkit.search.prefix_beam import STABLE_FRAMES, PrefixBeamState, Ranked
+from asrkit.search import GreedySearch, Hypothesis, PrefixBeamSearch, Ranked
+from asrkit.search.beam import STABLE_FRAMES
+from asrkit.search.prefix_beam import PrefixBeamState
 
 ALL = {"min_token_prob": 0.0, "skip_blank_prob": 1.0}  # nothing but the beam prunes
 KNOWN = torch.tensor([[0.25, 0.40, 0.35], [0.40, 0.35, 0.25], [0.10, 0.50, 0.40]]).log()

@@ -22,16 +22,16 @@ HEADS: list[dict[str, Any]] = [
 ]
 
 
-def head(**options: Any) -> TransducerHead:
+def head(vocab_size: int = 12, blank: float = 7.0, **options: Any) -> TransducerHead:
     """A head in float64 that writes some labels, now and then several in a frame."""
     torch.manual_seed(2)
     sizes = {"kind": "transducer", "predictor_dim": 24, "joint_dim": 32}
-    built = build_head(sizes | options, 16, 12)
+    built = build_head(sizes | options, 16, vocab_size)
     assert isinstance(built, TransducerHead)
     with torch.no_grad():
         for parameter in built.parameters():
             parameter.normal_(std=0.5)
-        built.out.bias[0] += 7.0
+        built.out.bias[0] += blank
         for name, embedding in built.named_parameters():
             if "embed" in name:
                 embedding[0] = 0.0

@@ -1,0 +1,103 @@
+"""The part of a beam search that does not depend on the head: its options and its results."""
+
+import copy
+import math
+from collections.abc import Iterator
+from operator import itemgetter
+from typing import Any, TypeVar
+
+from asrkit.search.backtrace import backtrace
+from asrkit.search.base import Hypothesis, Ranked
+from asrkit.search.blank_penalty import checked_penalty
+from asrkit.search.fusion import Both, Fusion, NoFusion
+
+STABLE_FRAMES = 256  # frames between searches for a longer stable prefix
+# A path replaces another path only if it is likelier by this factor, which is larger than rounding
+# errors. The times of a token therefore do not depend on packets and batches.
+TIE = 1.0 + 1e-6
+
+by_score = itemgetter(0)
+Own = TypeVar("Own", bound="BeamSearch")
+
+
+class BeamSearch:
+    """A search that keeps the likeliest token sequences, each with the sum of its paths.
+
+    A state has `beam`, the sequences with the likeliest first, and `stable`, the links that their
+    paths share. A sequence has `path`, the likeliest one, and `context`, the state of the fusion.
+
+    Args:
+        beam: number of sequences kept after each frame.
+        min_token_prob: smallest probability of a token that may extend a sequence; a frame's
+            likeliest token always may. 0 tries all tokens.
+        skip_blank_prob: a frame whose blank is likelier than this counts as a certain blank. 1
+            skips no frame.
+        blank: id of the blank.
+        fusion: a language model.
+        blank_penalty: amount to subtract from the blank's log-probability: fewer deletions, more
+            insertions.
+
+    Raises:
+        ValueError: for a number out of range.
+    """
+
+    def __init__(
+        self,
+        beam: int = 10,
+        min_token_prob: float = 1e-4,
+        skip_blank_prob: float = 0.999,
+        blank: int = 0,
+        fusion: Fusion | None = None,
+        blank_penalty: float = 0.0,
+    ) -> None:
+        if beam < 1:
+            raise ValueError(f"beam must be 1 or more, got {beam}")
+        self.beam, self.blank, self.fusion = beam, blank, fusion or NoFusion()
+        self.ceiling = math.exp(self.fusion.ceiling)  # upper bound of the factors
+        self.blank_penalty = checked_penalty(blank_penalty)
+        self.log_min_token = log_of("min_token_prob", min_token_prob)
+        self.log_skip_blank = log_of("skip_blank_prob", skip_blank_prob)
+
+    def plus(self: Own, fusion: Fusion) -> Own:
+        """Return a copy that adds the scores of one more fusion."""
+        more = copy.copy(self)
+        more.fusion = Both(self.fusion, fusion)
+        more.ceiling = math.exp(more.fusion.ceiling)
+        return more
+
+    def partial(self, state: Any) -> Hypothesis:
+        return backtrace(state.beam[0].path, state.stable)
+
+    def stable(self, state: Any) -> tuple[int, ...]:
+        tokens = [backtrace(each.path, state.stable).tokens for each in state.beam]
+        first, last = min(tokens), max(tokens)  # all between share their common prefix
+        pairs = enumerate(zip(first, last, strict=False))
+        return first[: next((i for i, (a, b) in pairs if a != b), len(first))]
+
+    def best(self, state: Any) -> Hypothesis:
+        _, best = max(self.final_scores(state), key=by_score)
+        return backtrace(best.path, state.stable)
+
+    def nbest(self, state: Any) -> list[Ranked]:
+        ranked = sorted(self.final_scores(state), key=by_score, reverse=True)
+        return [Ranked(backtrace(each.path, state.stable), score) for score, each in ranked]
+
+    def final_scores(self, state: Any) -> Iterator[tuple[float, Any]]:
+        """Yield the sequences of the beam with their log scores if the stream ends here."""
+        raise NotImplementedError
+
+
+def is_due(before: int, frame: int) -> bool:
+    """Return whether a step from frame `before` to `frame` has to search the stable prefix."""
+    return frame // STABLE_FRAMES > before // STABLE_FRAMES
+
+
+def log_of(name: str, share: float) -> float:
+    """Return the logarithm of an argument; ValueError if it is not between 0 and 1."""
+    if not 0.0 <= share <= 1.0:
+        raise ValueError(f"{name} must be between 0 and 1, got {share}")
+    return log(share)
+
+
+def log(share: float) -> float:
+    return math.log(share) if share > 0.0 else -math.inf

@@ -1,0 +1,276 @@
+"""Beam search for transducers: the likeliest token sequences, each the sum of its alignments.
+
+An alignment writes labels in a frame, `max_symbols` at most, and then the blank. The search goes
+from frame to frame, so that the end of a chunk or of a stream changes nothing.
+
+- In a frame, each round appends the blank or one label to every sequence that has no blank yet.
+  Sequences that got the blank wait for the frame's end, where equal ones are summed. The round
+  keeps the `beam` likeliest of both kinds. After `max_symbols` labels only the blank follows.
+- Rounds are the expansions of time-synchronous decoding (Saon et al. 2020, algorithm 1), which
+  models that write several labels a frame need. Both kinds share one beam as in the modified beam
+  search of icefall and sherpa-onnx, which has a single label a frame, and in NeMo's malsd_batch
+  (Grigoryan et al. 2025, arXiv 2506.00185), which also forces and counts the blank after
+  `max_symbols`. So a round whose blanks are likelier than all labels is the frame's last, and a
+  beam of 1 is greedy search. Alignment-length synchronous decoding (the same paper of Saon et al.)
+  compares sequences at different frames, and would depend on where a chunk ends.
+- A language model or hotwords add the scores of labels and nothing to a blank (Kannan et al. 2018;
+  "no_score" in NeMo, the rule of icefall and sherpa-onnx). A sequence's score is therefore
+  log P(labels | audio) + fusion(labels), as in CTC's prefix beam search: it does not depend on the
+  alignment, and a broken hotword is taken back exactly. NeMo's default multiplies the blank's
+  log-probability by 1 + weight, which needs a model of tokens; the search has models of words too.
+- Only labels that can enter the beam are tried; the result is the same as with all labels.
+"""
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from asrkit.search.backtrace import (
+    NOTHING_STABLE,
+    Chains,
+    Path,
+    StablePrefix,
+    backtrace,
+    chains,
+    extend_stable,
+    paths_of,
+)
+from asrkit.search.base import checked
+from asrkit.search.beam import TIE, BeamSearch, by_score, is_due
+from asrkit.search.blank_penalty import penalize_blank
+from asrkit.search.transducer_greedy import Transducer, checked_predictor
+
+LOG_TIE = math.log(TIE)
+
+
+class Prefix(NamedTuple):
+    """A token sequence of the beam. Scores are natural logarithms with those of the fusion."""
+
+    score: float  # of all alignments
+    best: float  # of the likeliest alignment
+    path: Path | None  # the likeliest alignment; None for the empty sequence
+    key: int  # 64-bit hash: equal sequences have equal keys
+    context: Any  # state of the fusion
+    row: int  # row of its past
+
+
+class Past(NamedTuple):
+    """The predictor's past of some sequences, a row each."""
+
+    output: Tensor  # (N, J), after the last label
+    state: tuple[Tensor, ...]  # each (N, …)
+
+
+class TransducerBeamState(NamedTuple):
+    beam: tuple[Prefix, ...]  # the likeliest first; prefix i has row i
+    past: Past
+    stable: StablePrefix
+    frame: int  # number of frames processed
+
+
+class TransducerBeamValue(NamedTuple):
+    """A state without the derivable parts: hashes, and the fusion's states."""
+
+    scores: tuple[tuple[float, float], ...]  # of each prefix: of all alignments, of the likeliest
+    paths: Chains
+    past: Past
+    frame: int
+
+
+class TransducerBeamSearch(BeamSearch):
+    """Incremental, time-synchronous beam search of a transducer.
+
+    Args:
+        head: predictor and joiner, in eval mode.
+        options: arguments of `BeamSearch`. Probabilities of a frame depend on the sequence: after
+            one whose blank is a certain blank, no labels are tried.
+
+    Raises:
+        ValueError: for a number out of range.
+    """
+
+    Value = TransducerBeamValue
+
+    def __init__(self, head: Transducer, **options: Any) -> None:
+        super().__init__(**options)
+        self.head = head
+
+    @torch.inference_mode()
+    def start(self) -> TransducerBeamState:
+        state = self.head.start(1)
+        output, state = self.head.predict(torch.tensor([self.blank], device=state[0].device), state)
+        empty = Prefix(0.0, 0.0, None, 0, self.fusion.start(), 0)
+        return TransducerBeamState((empty,), Past(output, state), NOTHING_STABLE, 0)
+
+    @torch.inference_mode()
+    def step(self, state: TransducerBeamState, frames: Tensor) -> TransducerBeamState:
+        """Return the state after (E, D) more frames.
+
+        Raises:
+            ValueError: for a frame after which every sequence has probability 0.
+        """
+        first = state.frame
+        for frame in self.head.project(frames):
+            state = self.after(state, frame)
+        if is_due(first, state.frame):
+            paths = [prefix.path for prefix in state.beam]
+            state = state._replace(stable=extend_stable(paths[0], paths, state.stable))
+        return state
+
+    @torch.inference_mode()
+    def quiet(self, frames: Tensor, state: TransducerBeamState | None = None) -> list[bool]:
+        """Return for each frame whether it writes no label of the likeliest sequence then."""
+        state, quiet = state or self.start(), []
+        for frame in self.head.project(frames):
+            first, state = state.frame, self.after(state, frame)
+            path = state.beam[0].path
+            quiet.append(path is None or path[2] < first)
+        return quiet
+
+    def after(self, state: TransducerBeamState, frame: Tensor) -> TransducerBeamState:
+        """Return the state after one more projected frame (J,)."""
+        ended: dict[int, Prefix] = {}  # by keys: the sequences that have this frame's blank
+        current, past, pasts = state.beam, state.past, [state.past]
+        for count in range(self.head.max_symbols + 1):
+            log_probs = self.log_probs(frame, past)
+            for prefix, blank in zip(current, log_probs[:, self.blank].tolist(), strict=True):
+                add_to(ended, prefix._replace(score=prefix.score + blank, best=prefix.best + blank))
+            if count == self.head.max_symbols:
+                break
+            floor = self.floor(ended.values())
+            longer = self.extended(current, log_probs, floor, state.frame)
+            floor = self.floor([*ended.values(), *longer])
+            ended = {key: prefix for key, prefix in ended.items() if prefix.score >= floor}
+            longer = [prefix for prefix in longer if prefix.score >= floor]
+            if not longer:
+                break
+            past = self.predicted(past, longer)
+            rows = sum(len(each.output) for each in pasts)
+            current = tuple(prefix._replace(row=rows + i) for i, prefix in enumerate(longer))
+            pasts.append(past)
+        beam = sorted(ended.values(), key=by_score, reverse=True)[: self.beam]
+        if not beam or not beam[0].score > -math.inf:
+            raise ValueError("every hypothesis has probability 0: a frame's logits are not finite")
+        return TransducerBeamState(
+            tuple(prefix._replace(row=i) for i, prefix in enumerate(beam)),
+            gathered(pasts, [prefix.row for prefix in beam]), state.stable, state.frame + 1,
+        )  # fmt: skip
+
+    def log_probs(self, frame: Tensor, past: Past) -> np.ndarray:
+        """Return log-probabilities (N, V) in a projected frame (J,), float64."""
+        logits = self.head.join(frame, past.output)
+        log_probs = penalize_blank(logits.log_softmax(dim=1), self.blank, self.blank_penalty)
+        found: np.ndarray = log_probs.double().numpy(force=True)
+        return found
+
+    def floor(self, prefixes: Collection[Prefix]) -> float:
+        """Return the score of the beam's last place; -inf while there are free places."""
+        if len(prefixes) < self.beam:
+            return -math.inf
+        return sorted(map(by_score, prefixes), reverse=True)[self.beam - 1]
+
+    def extended(
+        self, beam: Sequence[Prefix], log_probs: np.ndarray, floor: float, frame: int
+    ) -> list[Prefix]:
+        """Return the sequences with one more label whose score exceeds the floor.
+
+        Their row is their parent's index in the beam.
+
+        Args:
+            beam: sequences without this frame's blank.
+            log_probs: (N, V) of these sequences.
+            floor: score of the beam's last place.
+            frame: index of this frame.
+        """
+        new = []
+        blanks = log_probs[:, self.blank].tolist()
+        labels = log_probs.copy()
+        labels[:, self.blank] = -np.inf
+        tops = labels.max(axis=1).tolist()
+        for i, (prefix, row, blank, top) in enumerate(zip(beam, labels, blanks, tops, strict=True)):
+            required = floor - prefix.score - self.fusion.ceiling
+            lowest = max(min(self.log_min_token, top), required)
+            if blank > self.log_skip_blank or top < lowest:
+                continue
+            for token in (row >= lowest).nonzero()[0].tolist():
+                log_prob = float(row[token])
+                context, gain = self.fusion.step(prefix.context, token)
+                score = prefix.score + log_prob + gain
+                if score > floor:
+                    path = linked(prefix.path, token, frame, math.exp(log_prob))
+                    best, key = prefix.best + log_prob + gain, hash((prefix.key, token))
+                    new.append(Prefix(score, best, path, key, context, i))
+        return new
+
+    def predicted(self, past: Past, longer: Sequence[Prefix]) -> Past:
+        """Return the past of sequences with one more label, whose parents have `past`."""
+        device = past.output.device
+        parents = torch.tensor([prefix.row for prefix in longer], device=device)
+        tokens = torch.tensor([prefix.path[1] for prefix in longer if prefix.path], device=device)
+        return Past(*self.head.predict(tokens, tuple(each[parents] for each in past.state)))
+
+    def final_scores(self, state: TransducerBeamState) -> Iterator[tuple[float, Prefix]]:
+        for prefix in state.beam:
+            yield prefix.score + self.fusion.finish(prefix.context), prefix
+
+    def to_value(self, state: TransducerBeamState) -> TransducerBeamValue:
+        paths = chains((prefix.path for prefix in state.beam), state.stable)
+        scores = tuple((prefix.score, prefix.best) for prefix in state.beam)
+        return TransducerBeamValue(scores, paths, state.past, state.frame)
+
+    def from_value(
+        self, value: TransducerBeamValue, vocab_size: int, frames: int
+    ) -> TransducerBeamState:
+        paths, stable = paths_of(value.paths)
+        scores = [score for score, _ in value.scores]
+        if not (
+            value.frame == frames
+            and 1 <= len(scores) == len(paths) <= self.beam
+            and scores == sorted(scores, reverse=True)
+        ):
+            raise ValueError("the frame or the scores of a beam are out of range")
+        beam = []
+        for i, ((score, best), path) in enumerate(zip(value.scores, paths, strict=True)):
+            hypothesis = checked(backtrace(path, stable), vocab_size, self.blank, frames)
+            key, context = 0, self.fusion.start()
+            for token in hypothesis.tokens:
+                key, (context, _) = hash((key, token)), self.fusion.step(context, token)
+            beam.append(Prefix(score, best, path, key, context, i))
+        own = self.start().past
+        output, *state = checked_predictor(
+            [value.past.output, *value.past.state], [own.output, *own.state], vocab_size, len(beam)
+        )
+        return TransducerBeamState(tuple(beam), Past(output, tuple(state)), stable, frames)
+
+
+def add_to(ended: dict[int, Prefix], prefix: Prefix) -> None:
+    """Add a sequence to those that have a frame's blank; equal ones are summed."""
+    known = ended.get(prefix.key)
+    if known is not None:
+        likeliest = prefix if prefix.best > known.best + LOG_TIE else known
+        score = float(np.logaddexp(known.score, prefix.score))
+        prefix = known._replace(score=score, best=likeliest.best, path=likeliest.path)
+    ended[prefix.key] = prefix
+
+
+def linked(path: Path | None, token: int, frame: int, prob: float) -> Path:
+    """Append a label to a path. A label ends where the next label of the same frame begins."""
+    if path is not None and path[2] == frame:
+        before, last, start, _, highest = path
+        path = (before, last, start, frame, highest)
+    return path, token, frame, frame + 1, prob
+
+
+def gathered(pasts: Sequence[Past], rows: list[int]) -> Past:
+    """Return the past of these rows, which count through all pasts."""
+    first, *others = pasts
+    if not others and rows == list(range(len(first.output))):
+        return first
+    output = torch.cat([past.output for past in pasts])
+    which = torch.tensor(rows, device=output.device)
+    states = zip(*(past.state for past in pasts), strict=True)
+    return Past(output[which], tuple(torch.cat(each)[which] for each in states))

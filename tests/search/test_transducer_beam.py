@@ -1,0 +1,338 @@
+"""Beam search of a transducer against all alignments, its definition, greedy, and every split."""
+
+import itertools
+import json
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from asrkit.lm import Hotwords
+from asrkit.model import TransducerHead
+from asrkit.model.transducer_loss import transducer_loss
+from asrkit.runtime.serialization import plain, read
+from asrkit.search import Ranked, TransducerBeamSearch, TransducerGreedySearch, plus
+from asrkit.search.beam import STABLE_FRAMES
+from asrkit.search.transducer_beam import TransducerBeamState, TransducerBeamValue
+from tests.search.test_prefix_beam import ALL, add, pieces
+from tests.search.test_transducer_greedy import HEADS, assert_same, frames, head
+
+Text = tuple[int, ...]
+SMALL = [options | {"vocab_size": 4, "blank": 3.0} for options in HEADS]
+
+
+@torch.inference_mode()
+def log_probs(own: TransducerHead, encoded: Tensor) -> Callable[[Text], Tensor]:
+    """Log-probabilities (E, V) of all frames after a text, which the predictor reads anew."""
+    projected = own.project(encoded)
+
+    @cache
+    def after(text: Text) -> Tensor:
+        output, _ = own.predictor(torch.tensor([[0, *text]]), own.predictor.start(1))
+        return own.join(projected, own.from_predictor(output[0, -1])).log_softmax(1)
+
+    return torch.inference_mode()(after)
+
+
+def nbest(search: TransducerBeamSearch, encoded: Tensor) -> list[Ranked]:
+    return search.nbest(search.step(search.start(), encoded))
+
+
+def alignments(
+    own: TransducerHead, encoded: Tensor
+) -> dict[Text, tuple[float, float, list[tuple[int, float]]]]:
+    """Each text's log-probability, and that of its likeliest alignment with the labels' frames and
+    probabilities, by trying every alignment."""
+    scores, found = log_probs(own, encoded), dict[Text, tuple[float, float, list[Any]]]()
+    counts = itertools.product(range(own.max_symbols + 1), repeat=len(encoded))
+    for each in counts:
+        places = [frame for frame, count in enumerate(each) for _ in range(count)]
+        for text in itertools.product(range(1, own.vocab_size), repeat=len(places)):
+            total, labels = 0.0, []
+            for i, (frame, token) in enumerate(zip(places, text, strict=True)):
+                log_prob = float(scores(text[:i])[frame, token])
+                labels.append((frame, math.exp(log_prob)))
+                total += log_prob
+            for frame in range(len(encoded)):
+                written = sum(each[: frame + 1])
+                total += float(scores(text[:written])[frame, 0])
+            before, best, path = found.get(text, (-math.inf, -math.inf, []))
+            if total > best:
+                best, path = total, labels
+            found[text] = add(before, total), best, path
+    return found
+
+
+@pytest.mark.parametrize("options", SMALL)
+def test_a_wide_beam_is_the_sum_over_all_alignments(options: dict[str, Any]) -> None:
+    """Every text, the sum of its alignments, and its likeliest alignment's frames."""
+    own = head(**options | {"max_symbols": min(options["max_symbols"], 2)})
+    encoded = frames(2, 3)
+    expected = alignments(own, encoded)
+    found = nbest(TransducerBeamSearch(own, beam=10**6, **ALL), encoded)
+    assert len(found) == len(expected) > 12
+    for hypothesis, score in found:
+        total, _, path = expected[hypothesis.tokens]
+        assert score == pytest.approx(total, abs=1e-9)
+        assert [*hypothesis.starts] == [frame for frame, _ in path]
+        assert hypothesis.confidences == pytest.approx([prob for _, prob in path], abs=1e-9)
+    assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
+
+
+def test_texts_that_fit_have_the_probability_of_the_loss() -> None:
+    """Texts of at most `max_symbols` labels: no alignment is left out."""
+    own, encoded = head(vocab_size=4, blank=3.0, max_symbols=2), frames(3)
+    found = nbest(TransducerBeamSearch(own, beam=10**6, **ALL), encoded)
+    short = [each for each in found if len(each.hypothesis.tokens) <= 2]
+    assert len(short) == 1 + 3 + 9
+    scores = log_probs(own, encoded)
+    for (tokens, *_), score in short:
+        rows = torch.stack([scores(tokens[:i]) for i in range(len(tokens) + 1)], dim=1)
+        loss = transducer_loss(
+            rows[None], torch.tensor([tokens], dtype=torch.long), torch.tensor([3]),
+            torch.tensor([len(tokens)]),
+        )  # fmt: skip
+        assert score == pytest.approx(-float(loss), abs=1e-9)
+
+
+def definition(
+    own: TransducerHead,
+    encoded: Tensor,
+    beam: int,
+    added: Callable[[Text], float] = lambda _: 0.0,
+) -> dict[Text, float]:
+    """Scores of the texts that are left: dicts of tuples, all labels, the predictor anew."""
+    scores, kept = log_probs(own, encoded), {(): 0.0}
+    for frame in range(len(encoded)):
+        ended, current = dict[Text, float](), kept
+        for count in range(own.max_symbols + 1):
+            longer = {}
+            for text, score in current.items():
+                row = (scores(text)[frame] + score).tolist()
+                ended[text] = add(ended.get(text, -math.inf), row[0])
+                if count < own.max_symbols:
+                    longer |= {(*text, token): row[token] for token in range(1, len(row))}
+            both = [*ended.items(), *longer.items()]
+            ranked = sorted((score + added(text) for text, score in both), reverse=True)
+            floor = ranked[beam - 1] if len(ranked) >= beam else -math.inf
+            ended = {text: each for text, each in ended.items() if each + added(text) >= floor}
+            current = {text: each for text, each in longer.items() if each + added(text) >= floor}
+        kept = dict(sorted(ended.items(), key=lambda item: -item[1] - added(item[0]))[:beam])
+    return {text: score + added(text) for text, score in kept.items()}
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_beam_is_that_of_trying_all_labels(seed: int) -> None:
+    own, encoded = head(**(HEADS + SMALL)[seed % 8]), frames(12, seed)
+    beam = 1 + seed % 7
+    found = nbest(TransducerBeamSearch(own, beam=beam, **ALL), encoded)
+    expected = definition(own, encoded, beam)
+    assert {each.hypothesis.tokens: each.score for each in found} == pytest.approx(
+        expected, abs=1e-9
+    )
+
+
+@pytest.mark.parametrize("penalty", [0.0, 1.5])
+@pytest.mark.parametrize("options", HEADS)
+def test_a_beam_of_one_is_greedy(options: dict[str, Any], penalty: float) -> None:
+    own, encoded = head(**options), frames(60)
+    beam = TransducerBeamSearch(own, beam=1, blank_penalty=penalty)
+    greedy = TransducerGreedySearch(own, blank_penalty=penalty)
+    found, expected = (each.best(each.step(each.start(), encoded)) for each in (beam, greedy))
+    assert len(expected.tokens) > 10
+    assert_same(found, expected)
+
+
+def test_a_wider_beam_finds_likelier_texts() -> None:
+    own = head(**HEADS[0])
+    scores = [
+        [nbest(TransducerBeamSearch(own, beam=beam), frames(20, i))[0].score for i in range(5)]
+        for beam in (1, 4, 16)
+    ]
+    sums = [*map(sum, scores)]
+    assert sums == sorted(sums)
+    assert sums[0] < sums[1]
+
+
+def same_beam(found: TransducerBeamState, expected: TransducerBeamState) -> None:
+    search = TransducerBeamSearch(head())
+    pairs = zip(search.nbest(found), search.nbest(expected), strict=True)
+    for (hypothesis, score), (other, other_score) in pairs:
+        assert_same(hypothesis, other)
+        assert score == pytest.approx(other_score, abs=1e-9)
+    assert torch.allclose(found.past.output, expected.past.output, atol=1e-12)
+    assert found.frame == expected.frame
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_any_split_of_the_frames_equals_the_whole(seed: int) -> None:
+    search = TransducerBeamSearch(head(**HEADS[seed % 4]), beam=1 + seed % 5)
+    encoded = frames(30, seed)
+    whole, state, quiet = search.step(search.start(), encoded), search.start(), list[bool]()
+    before: Text = ()
+    for part in pieces(encoded, seed):
+        quiet += search.quiet(part, state)
+        state = search.step(state, part)
+        for each in search.nbest(state):
+            assert each.hypothesis.tokens[: len(before)] == before
+        assert search.stable(state)[: len(before)] == before
+        before = search.stable(state)
+    same_beam(state, whole)
+    assert quiet == search.quiet(encoded)
+    assert any(quiet)
+    assert not all(quiet)
+
+
+@pytest.mark.parametrize("part", ["state", "output", "score", "context"])
+def test_control_a_past_that_is_changed_at_a_split_is_noticed(part: str) -> None:
+    search = TransducerBeamSearch(head(**HEADS[0]), beam=4)
+    encoded, fresh = frames(40), search.start()
+    whole = search.step(search.start(), encoded)
+    first = search.step(search.start(), encoded[:20])
+    past, beam, rows = first.past, list(first.beam), len(first.beam)
+    if part == "state":
+        past = past._replace(state=tuple(each.repeat(rows, 1, 1) for each in fresh.past.state))
+    elif part == "output":
+        past = past._replace(output=fresh.past.output.repeat(rows, 1))
+    elif part == "score":
+        beam[1] = beam[1]._replace(score=beam[1].score + 1.0)
+    else:  # rows of other sequences
+        past = past._replace(output=past.output.flip(0), state=tuple(
+            each.flip(0) for each in past.state))  # fmt: skip
+    changed = search.step(first._replace(past=past, beam=tuple(beam)), encoded[20:])
+    with pytest.raises(AssertionError):
+        same_beam(changed, whole)
+
+
+def test_a_past_stays_as_it_was() -> None:
+    search, encoded = TransducerBeamSearch(head(**HEADS[0]), beam=4), frames(40)
+    state = search.step(search.start(), encoded[:20])
+    copies = state.beam, state.past.output.clone(), [each.clone() for each in state.past.state]
+    search.step(state, encoded[20:])
+    assert state.beam == copies[0]
+    assert torch.equal(state.past.output, copies[1])
+    assert all(map(torch.equal, state.past.state, copies[2]))
+
+
+def test_times_are_monotone_and_inside_over_a_long_stream() -> None:
+    search = TransducerBeamSearch(head(**HEADS[0]), beam=4)
+    state, count = search.start(), 2 * STABLE_FRAMES + 7
+    for part in frames(count).split(100):
+        state = search.step(state, part)
+    assert len(state.stable.hypothesis.tokens) > 300
+    for tokens, starts, ends, confidences in (each.hypothesis for each in search.nbest(state)):
+        assert len(tokens) == len(starts) == len(ends) == len(confidences) > 300
+        edges = list(itertools.chain(*zip(starts, ends, strict=True)))
+        assert [0, *edges, count] == sorted([0, *edges, count])
+        assert all(0.0 < each <= 1.0 for each in confidences)
+
+
+def test_unlikely_labels_and_certain_blanks_are_skipped() -> None:
+    """Options of the CTC search: with either, fewer texts; the best one stays."""
+    own, encoded = head(blank=9.0, **HEADS[0]), frames(8)
+    everything = nbest(TransducerBeamSearch(own, beam=50, **ALL), encoded)
+    for options in ({"min_token_prob": 0.05}, {"skip_blank_prob": 0.8}):
+        found = nbest(TransducerBeamSearch(own, beam=50, **ALL | options), encoded)
+        assert found[0].hypothesis == everything[0].hypothesis
+        assert {each.hypothesis.tokens for each in found} != {
+            each.hypothesis.tokens for each in everything
+        }
+
+
+class Table:
+    """A head whose frames are its log-probabilities after 0, 1, 2 labels: (E, 3 * V)."""
+
+    vocab_size, max_symbols = 4, 1
+
+    def start(self, batch_size: int) -> tuple[Tensor]:
+        return (torch.full((batch_size, 1), -1.0),)
+
+    def predict(self, tokens: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor]]:
+        return state[0] + 1.0, (state[0] + 1.0,)
+
+    def project(self, encoded: Tensor) -> Tensor:
+        return encoded
+
+    def join(self, encoded: Tensor, predicted: Tensor) -> Tensor:
+        return encoded.view(3, 4)[predicted[:, 0].long()]
+
+
+PIECES = ["", " ", "a", "b"]
+BLANK = [1.0, 0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(("prob", "text"), [(0.02, "ab"), (0.0, "b")])
+def test_hotwords_change_a_text_and_are_taken_back_if_they_break(prob: float, text: str) -> None:
+    """After the first frame the hotword's beginning leads, and after the second what is whole."""
+    table = torch.tensor([
+        [[0.2, 0.0, 0.3, 0.5], BLANK, BLANK],
+        [BLANK, [0.6, 0.0, 0.4 - prob, prob], BLANK],
+    ])  # fmt: skip
+    encoded = table.log().flatten(1)
+    plain_search = TransducerBeamSearch(Table(), beam=4)
+    search = plus(plain_search, Hotwords({"ab": 6.0}, PIECES))
+    for each, partial, final in ((plain_search, "b", "b"), (search, "a", text)):
+        state = each.step(each.start(), encoded[:1])
+        assert "".join(PIECES[token] for token in each.partial(state).tokens) == partial
+        state = each.step(state, encoded[1:])
+        assert "".join(PIECES[token] for token in each.best(state).tokens) == final
+    ranked = {each.hypothesis.tokens: each.score for each in search.nbest(state)}
+    assert ranked[(3,)] == pytest.approx(math.log(0.5 * 0.6))  # nothing is left of the hotword
+
+
+@pytest.mark.parametrize("options", HEADS)
+def test_saved_state_goes_on_bit_for_bit(options: dict[str, Any]) -> None:
+    hotwords = Hotwords({"ab a": 4.0, "cd": 2.0}, ["", *"abcdefghij "])
+    search = plus(TransducerBeamSearch(head(**options), beam=4), hotwords)
+    encoded = frames(60)
+    for cut in (0, 1, 31):
+        state = search.step(search.start(), encoded[:cut])
+        tensors: dict[str, Tensor] = {}
+        written = json.loads(json.dumps(plain(search.to_value(state), tensors)))
+        restored = search.from_value(read(TransducerBeamValue, written, tensors), 12, cut)
+        expected, found = (search.step(each, encoded[cut:]) for each in (state, restored))
+        assert search.nbest(found) == search.nbest(expected)
+        assert search.stable(found) == search.stable(expected)
+        assert torch.equal(found.past.output, expected.past.output)
+
+
+def test_a_state_of_another_search_or_frame_is_rejected() -> None:
+    search = TransducerBeamSearch(head(**HEADS[2]), beam=4)
+    value = search.to_value(search.step(search.start(), frames(30)))
+    (first, second, *others), past, paths = value.scores, value.past, value.paths
+    wrong = [
+        value._replace(frame=29),
+        value._replace(scores=(second, first, *others)),
+        value._replace(scores=value.scores[:-1]),
+        value._replace(scores=(), paths=paths._replace(ends=())),
+        value._replace(paths=paths._replace(ends=(99,) * 4)),
+        value._replace(past=past._replace(output=past.output[:-1])),
+        value._replace(past=past._replace(output=past.output.float())),
+        value._replace(past=past._replace(state=(past.state[0] + 99,))),
+        value._replace(paths=paths._replace(links=((0, 12, 1, 2, 0.5), *paths.links[1:]))),
+    ]
+    for each in wrong:
+        with pytest.raises(ValueError, match=r"fit|predictor|range|numbers below"):
+            search.from_value(each, 12, 30)
+    narrow = TransducerBeamSearch(head(**HEADS[2]), beam=2)
+    with pytest.raises(ValueError, match="out of range"):
+        narrow.from_value(value, 12, 30)
+
+
+def test_frames_that_are_no_numbers_are_refused() -> None:
+    search = TransducerBeamSearch(head(**HEADS[0]))
+    with pytest.raises(ValueError, match="every hypothesis has probability 0"):
+        search.step(search.start(), torch.full((1, 16), math.nan, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"beam": 0}, "beam must be 1 or more"), ({"min_token_prob": 2.0}, "min_token_prob must be")],
+)
+def test_options_out_of_range_are_refused_by_name(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        TransducerBeamSearch(head(), **options)
