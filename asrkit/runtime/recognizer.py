@@ -20,6 +20,7 @@ from asrkit.runtime.content import UnknownContentError, content_of
 from asrkit.runtime.endpoint import Endpointer
 from asrkit.runtime.engine import Engine
 from asrkit.runtime.fingerprint import differences, identity
+from asrkit.runtime.open_segment import searched
 from asrkit.runtime.postprocess import applied
 from asrkit.runtime.results import Result
 from asrkit.runtime.second_pass import SecondPass
@@ -365,8 +366,7 @@ class Recognizer:
             return []
         if not self.takes_rows:
             return [self._transcribe(samples) for samples in mono]
-        rows = self.frames(mono)
-        return [self.read(row, len(samples)) for row, samples in zip(rows, mono, strict=True)]
+        return self.read_batch(self.frames(mono), [len(samples) for samples in mono])
 
     def _transcribe(self, mono: np.ndarray) -> Result:
         session = self.start()
@@ -390,14 +390,25 @@ class Recognizer:
     def read(self, frames: Tensor, num_samples: int) -> Result:
         """Return the result of a whole recording of `num_samples` samples at 16 kHz in one pass,
         from its frames (E, V)."""
-        spec = self.engine.spec
-        transcript = Transcript(
-            self.decoding._replace(second=None), spec.rate.frame_ms, spec.context_name,
-            self.engine.frontend.lead_ms,
-        )  # fmt: skip
-        seconds = duration(num_samples)
-        transcript.append(frames, seconds)
-        return transcript.finish(seconds)
+        return self.read_batch([frames], [num_samples])[0]
+
+    def read_batch(self, frames: Sequence[Tensor], num_samples: Sequence[int]) -> list[Result]:
+        """Return the results of several recordings, see `read`; their searches share steps."""
+        spec, decoding = self.engine.spec, self.decoding._replace(second=None)
+        transcripts = [
+            Transcript(
+                decoding, spec.rate.frame_ms, spec.context_name, self.engine.frontend.lead_ms
+            )
+            for _ in frames
+        ]
+        found = searched([transcript.open for transcript in transcripts], frames)
+        results = []
+        for transcript, own, size, after in zip(
+            transcripts, frames, num_samples, found, strict=True
+        ):
+            transcript.append(own, duration(size), after=after)
+            results.append(transcript.finish(duration(size)))
+        return results
 
 
 def numbered(index: int, samples: np.ndarray) -> np.ndarray:

@@ -6,6 +6,7 @@ from contextlib import suppress
 import torch
 
 from asrkit.model import EncoderState
+from asrkit.runtime.open_segment import searched
 from asrkit.runtime.stream import Stream
 
 
@@ -34,9 +35,11 @@ class Steps:
         if len(rows) > 1:
             fields = (field.split(1) for field in joined)
             states = [EncoderState(*each) for each in zip(*fields, strict=True)]
-        for row, own, state, size in zip(rows, frames, states, sizes, strict=True):
+        found = searched([row.open for row in rows], frames)
+        each = zip(rows, frames, states, sizes, found, strict=True)
+        for row, own, state, size, after in each:
             with suppress(Exception), row.changing():
-                row.advance(own, state, size)
+                row.advance(own, state, size, after)
         if len(rows) > 1:
             self._joined[tuple(rows)] = joined
         if any(row.state is not own for row, own in zip(rows, states, strict=True)):
@@ -50,12 +53,14 @@ class Steps:
         """
         engine = rows[0].second
         assert engine is not None
-        found, _ = engine.step_of(
+        frames, _ = engine.step_of(
             [row.ended_feats[0] for row in rows], engine.init_state(len(rows))
         )
-        for row, frames in zip(rows, found, strict=True):
+        segments = [row.second_search(own) for row, own in zip(rows, frames, strict=True)]
+        found = searched(*zip(*segments, strict=True))
+        for row, own, after in zip(rows, frames, found, strict=True):
             with suppress(Exception), row.changing():
-                row.finalize(frames)
+                row.finalize(own, after)
 
     def separate(self, streams: Sequence[Stream], moving: Sequence[Stream] = ()) -> None:
         """Copy the states of streams that shared their last step with one of `streams`.

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from asrkit import audio
 from asrkit.model import EncoderState
 from asrkit.runtime.engine import Engine
 from asrkit.runtime.feature_queue import FeatureQueue
+from asrkit.runtime.open_segment import OpenSegment
 from asrkit.runtime.serialization import require
 from asrkit.runtime.transcript import DecodingOptions, Transcript, TranscriptValue
 from asrkit.runtime.vad import SpeechState
@@ -211,7 +212,14 @@ class Stream:
         """Return the first `frames` waiting feature frames, (T, F). They stay until `advance`."""
         return self._feats.read(self._next, self._next + frames)
 
-    def advance(self, frames: Tensor, state: EncoderState, num_feats: int) -> None:
+    @property
+    def open(self) -> OpenSegment:
+        """Segment to which `advance` appends its first frames."""
+        return self._transcript.open
+
+    def advance(
+        self, frames: Tensor, state: EncoderState, num_feats: int, after: Any = None
+    ) -> None:
         """Advance by a step of the network over `num_feats` feature frames.
 
         Frames that are right context of the step, or left context of the next window, are kept
@@ -221,6 +229,8 @@ class Stream:
             frames: (E, V), output of the head.
             state: the network's past after these frames.
             num_feats: number of feature frames of the step.
+            after: state of the search of `open` after the frames, if it is known; never in full
+                context.
         """
         if self._windows is not None and num_feats < self._pending:
             frames, num_feats = self._window_text(frames, last=False)
@@ -232,7 +242,7 @@ class Stream:
         count, ended = len(frames), self._transcript.ended
         self._next += num_feats
         self.state = state
-        self._transcript.append(frames, self._duration, self._speech[:count])
+        self._transcript.append(frames, self._duration, self._speech[:count], after)
         del self._speech[:count]
         if self._resets and self._transcript.ended > ended:
             self.state = self.engine.init_state(1)
@@ -250,10 +260,19 @@ class Stream:
         seen = end - self._windows.before(end) - (start - self._windows.before(start))
         return text, self.engine.spec.rate.factor * seen
 
-    def finalize(self, frames: Tensor) -> None:
-        """Finalize the text of `ended_feats[0]` with its frames of the second pass, (E, V)."""
+    def second_search(self, frames: Tensor) -> tuple[OpenSegment, Tensor]:
+        """Return the segment to which `finalize` appends, and the frames that it appends."""
+        return self._transcript.second_search(frames)
+
+    def finalize(self, frames: Tensor, after: Any = None) -> None:
+        """Finalize the text of `ended_feats[0]` with its frames of the second pass, (E, V).
+
+        Args:
+            frames: (E, V).
+            after: state of the second pass's search after its frames, if it is known.
+        """
         self.ended_feats.popleft()
-        self._transcript.finalize(frames, self._duration)
+        self._transcript.finalize(frames, self._duration, after)
         self._move_on()
 
     def _finalize(self) -> None:

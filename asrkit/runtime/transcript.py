@@ -14,21 +14,15 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from asrkit.errors import UserError
 from asrkit.runtime.endpoint import Endpointer, EndpointState
+from asrkit.runtime.open_segment import OpenSegment, SegmentValue
 from asrkit.runtime.postprocess import applied
-from asrkit.runtime.results import (
-    Candidate,
-    Grown,
-    Result,
-    Segment,
-    candidates,
-)
+from asrkit.runtime.results import Grown, Result, Segment
 from asrkit.runtime.second_pass import SecondPass, Span, Spans, SpansValue
-from asrkit.runtime.serialization import read, require
-from asrkit.runtime.words import Word, WordReader, joined, rewritten, seconds
-from asrkit.search import SavableSearch, Search
-from asrkit.text import Tokenizer, decode
+from asrkit.runtime.serialization import require
+from asrkit.runtime.words import Word, joined, rewritten, seconds
+from asrkit.search import Search
+from asrkit.text import Tokenizer
 
 
 class DecodingOptions(NamedTuple):
@@ -54,13 +48,6 @@ class DecodingOptions(NamedTuple):
         return self.endpointer is not None and self.endpointer.reset_encoder
 
 
-class SegmentValue(NamedTuple):
-    """The stored values of an open segment; its words are derived from the search's state."""
-
-    start: int
-    state: Any  # state of the search
-
-
 class TranscriptValue(NamedTuple):
     """The stored values of a transcript; its other attributes are derived from these."""
 
@@ -74,67 +61,6 @@ class TranscriptValue(NamedTuple):
     spans: SpansValue
     waiting: tuple[tuple[Span, tuple[Word, ...]], ...]
     again: SegmentValue | None
-
-
-class OpenSegment:
-    """A segment to which frames are appended: its hypothesis, and its words.
-
-    Args:
-        search: search that turns frames into a hypothesis.
-        tokenizer: tokenizer of the network's labels.
-        frame_ms: milliseconds of an encoder frame.
-        start: encoder frames of the stream before the segment.
-        lead_ms: milliseconds before the first sample, see `WordReader`.
-    """
-
-    def __init__(
-        self, search: Search, tokenizer: Tokenizer, frame_ms: int, start: int, lead_ms: int
-    ) -> None:
-        self._search, self._state, self._start = search, search.start(), start
-        self._read = WordReader(tokenizer, frame_ms, start, lead_ms)
-
-    @property
-    def value(self) -> SegmentValue:
-        return SegmentValue(self._start, savable(self._search).to_value(self._state))
-
-    def restore(self, value: SegmentValue, vocab_size: int, frame: int) -> None:
-        """Restore the value of a segment whose last frame so far precedes frame `frame`."""
-        search = savable(self._search)
-        state = read(search.Value, *value.state)
-        self._state = search.from_value(state, vocab_size, frame - self._start)
-
-    def append(self, frames: Tensor) -> None:
-        """Append (E, V) frames."""
-        self._state = self._search.step(self._state, frames)
-
-    def quiet(self, frames: Tensor) -> list[bool]:
-        """Return for each of (E, V) frames to come whether no token is written in it."""
-        return self._search.quiet(frames, self._state)
-
-    def partial(self, duration: float) -> tuple[Grown, Sequence[Word]]:
-        """Return the words so far: those that are stored for good, and those after them."""
-        last = self._read.last_words(self._search.partial(self._state), duration)
-        return Grown(self._read.closed, len(self._read.closed)), last
-
-    def stable_text(self) -> Callable[[], str]:
-        """Return a function that computes the stable beginning of the present text."""
-        search, state, tokenizer = self._search, self._state, self._read.tokenizer
-        return lambda: decode(tokenizer, search.stable(state))
-
-    def words(self, duration: float) -> list[Word]:
-        """Return the words if the segment ends here, after `duration` seconds of the stream."""
-        return self._read(self._search.best(self._state), duration)
-
-    def nbest(self) -> tuple[Candidate, ...]:
-        """Return the likeliest texts if the segment ends here."""
-        return candidates(self._search.nbest(self._state), self._read.tokenizer)
-
-
-def savable(search: Search) -> SavableSearch:
-    """Return the search if its states can be saved; raise UserError if not."""
-    if not isinstance(search, SavableSearch):
-        raise UserError(f"a stream with a {type(search).__name__} cannot be saved")
-    return search
 
 
 class Transcript:
@@ -180,30 +106,33 @@ class Transcript:
         return seconds(frame, self.frame_ms, self.lead_ms)
 
     def append(
-        self, frames: Tensor, duration: float = math.inf, speech: Sequence[bool] = ()
-    ) -> None:
+        self, frames: Tensor, duration: float = math.inf, speech: Sequence[bool] = (),
+        after: Any = None,
+    ) -> None:  # fmt: skip
         """Append frames.
 
         Args:
             frames: (E, V).
             duration: seconds of audio so far; the last frame may reach further.
             speech: whether a detector finds speech in each frame; missing frames have none.
+            after: state of the search of `open` after the frames, if it is known.
         """
         while True:
-            quiet = self.quiet(frames, speech)
+            after = self.open.after(frames) if after is None else after
+            quiet = self.quiet(frames, speech, after)
             end = self.endpoint_in(quiet)
             if end is None:
                 break
-            self.advance(frames[:end], quiet[:end])
+            self.advance(frames[:end], quiet[:end], after if end == len(frames) else None)
             self.end_segment(duration)
-            frames, speech = frames[end:], speech[end:]
-        self.advance(frames, quiet)
+            frames, speech, after = frames[end:], speech[end:], None
+        self.advance(frames, quiet, after)
 
-    def quiet(self, frames: Tensor, speech: Sequence[bool]) -> list[bool]:
+    def quiet(self, frames: Tensor, speech: Sequence[bool], after: Any) -> list[bool]:
         """Return for each frame whether nothing is said in it; [] if nobody needs to know."""
         if self.decoding.endpointer is None and self.decoding.second is None:
             return []
-        quiet = self.open.quiet(frames)
+        quiet = self.open.quiet(frames, after)
         return [a and not b for a, b in itertools.zip_longest(quiet, speech, fillvalue=False)]
 
     def endpoint_in(self, quiet: Sequence[bool]) -> int | None:
@@ -220,8 +149,8 @@ class Transcript:
         self.endpoint = endpointer.start()
         return found[0]
 
-    def advance(self, frames: Tensor, quiet: Sequence[bool]) -> None:
-        self.open.append(frames)
+    def advance(self, frames: Tensor, quiet: Sequence[bool], after: Any) -> None:
+        self.open.append(frames, after)
         self.frame += len(frames)
         if self.decoding.second is not None:
             self.waiting += [(span, ()) for span in self.spans.append(quiet)]
@@ -253,18 +182,29 @@ class Transcript:
             self.closed += words
             self.start = frame
 
-    def finalize(self, frames: Tensor, duration: float = math.inf) -> None:
+    def second_search(self, frames: Tensor) -> tuple[OpenSegment, Tensor]:
+        """Return the segment of the second pass, and the frames of its text, (E, V).
+
+        Args:
+            frames: (last - first, V) of the longest waiting span.
+        """
+        assert self.again is not None
+        return self.again, self.waiting[0][0].of(frames)
+
+    def finalize(self, frames: Tensor, duration: float = math.inf, after: Any = None) -> None:
         """Append the second pass's frames of the longest waiting span.
 
         Args:
             frames: (last - first, V) of the span.
             duration: seconds of audio so far.
+            after: state of the search of `again` after the frames, if it is known.
         """
         second = self.decoding.second
         assert second is not None
         assert self.again is not None
+        segment, text = self.second_search(frames)
+        segment.append(text, after)
         span, _ = self.waiting.popleft()
-        self.again.append(span.of(frames))
         if span.ends:
             self.add_segment(self.again, span.end, duration, second.engine.spec.context_name)
             self.again = self.begin(second.search, span.end)

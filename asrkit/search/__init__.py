@@ -10,7 +10,15 @@ from typing import Any
 
 from asrkit.errors import UserError
 from asrkit.registry import Kinds
-from asrkit.search.base import NOTHING, FusingSearch, Hypothesis, Ranked, SavableSearch, Search
+from asrkit.search.base import (
+    NOTHING,
+    BatchSearch,
+    FusingSearch,
+    Hypothesis,
+    Ranked,
+    SavableSearch,
+    Search,
+)
 from asrkit.search.fusion import Both, Fusion
 from asrkit.search.greedy import GreedySearch
 from asrkit.search.prefix_beam import PrefixBeamSearch
@@ -20,6 +28,7 @@ from asrkit.search.transducer_greedy import Transducer, TransducerGreedySearch
 __all__ = [
     "KINDS",
     "NOTHING",
+    "BatchSearch",
     "Both",
     "FusingSearch",
     "Fusion",

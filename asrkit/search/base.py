@@ -1,5 +1,6 @@
 """A search's result, and the interface of every search."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
@@ -70,6 +71,18 @@ class Search(Protocol):
 
     def nbest(self, state: Any) -> list[Ranked]:
         """Return all hypotheses if the stream ends here, the best first; [] for a single one."""
+
+
+@runtime_checkable
+class BatchSearch(Search, Protocol):
+    """A search that calls a network, such as a transducer's joiner: streams share the calls."""
+
+    def step_all(self, states: Sequence[Any], frames: Sequence[Tensor]) -> list[Any]:
+        """Return the state of each stream after (E, V) more frames, any E."""
+
+    def quiet_between(self, before: Any, after: Any) -> list[bool]:
+        """Return for each frame between two states of a stream whether no token is written in
+        it."""
 
 
 @runtime_checkable

@@ -144,9 +144,11 @@ class TransducerGreedySearch(OneResult):
 
     def quiet(self, frames: Tensor, state: TransducerState | None = None) -> list[bool]:
         state = state or self.start()
-        after = self.step(state, frames)
-        spoken = {start - state.frame for start in after.hypothesis.starts}
-        return [frame not in spoken for frame in range(len(frames))]
+        return self.quiet_between(state, self.step(state, frames))
+
+    def quiet_between(self, before: TransducerState, after: TransducerState) -> list[bool]:
+        spoken = set(after.hypothesis.starts[len(before.hypothesis.starts) :])
+        return [frame not in spoken for frame in range(before.frame, after.frame)]
 
     def from_value(self, value: TransducerState, vocab_size: int, frames: int) -> TransducerState:
         checked(value.hypothesis, vocab_size, self.blank, frames)

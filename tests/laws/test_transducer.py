@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 
 import asrkit
-from asrkit import Batcher, Recognizer, audio
+from asrkit import Batcher, Endpointer, Recognizer, audio
 from asrkit.backends import eager
 from asrkit.config import ConfigError, load_config
 from asrkit.errors import UserError
 from asrkit.evaluation.recording_search import Trace
-from asrkit.model import Context, TransducerHead
+from asrkit.model import FULL, Context, TransducerHead
+from asrkit.runtime import BatchedSession, Result
 from asrkit.search import TransducerGreedySearch
 from asrkit.text import CharTokenizer
 from asrkit.train import main
@@ -31,14 +32,24 @@ HEADS: list[dict[str, Any]] = [
 SMALL = "model.head={kind: transducer, predictor_dim: 32, joint_dim: 32, dropout: 0.0}"
 
 
-def recognizer(head: dict[str, Any], context: Context) -> Recognizer:
+def recognizer(
+    head: dict[str, Any],
+    context: Context,
+    dtype: torch.dtype = torch.float64,
+    endpointer: Endpointer | None = None,
+    second: bool = False,
+) -> Recognizer:
     tokenizer = CharTokenizer(list("abcdefghij "))
     model = tiny_model(tokenizer.vocab_size, head)
     assert isinstance(model.head, TransducerHead)
     samples = torch.from_numpy(speech(3.0)).double()[None]
     feats, _ = audio.Fbank().double()(samples, samples[:, :0])
-    model = fitted(model, feats, context.chunk_size, context.left)
-    return Recognizer(eager(model, context), tokenizer, TransducerGreedySearch(model.head))
+    model = fitted(model, feats, context.chunk_size, context.left).to(dtype)
+    assert isinstance(model.head, TransducerHead)
+    return Recognizer(
+        eager(model, context), tokenizer, TransducerGreedySearch(model.head),
+        endpointer=endpointer, second_pass=eager(model, FULL) if second else None,
+    )  # fmt: skip
 
 
 @torch.inference_mode()
@@ -90,6 +101,158 @@ def test_control_a_predictor_that_forgets_between_chunks_is_noticed(head: dict[s
     for packet in packets(samples, 0):
         session.accept(packet)
     assert session.finish().text != own.transcribe(samples).text
+
+
+def whole(result: Result) -> list[tuple[object, ...]]:
+    """The segments and words of a result, with confidences to the precision of a law."""
+    words = [(*word[:3], pytest.approx(word.confidence, abs=1e-4)) for word in result.words]
+    return [*[(s.text, s.start, s.end) for s in result.segments], *words]
+
+
+def desynchronised(own: Recognizer, signals: list[np.ndarray], seed: int) -> list[Result]:
+    """The results of streams of a batcher that begin, get samples and end at different times."""
+    draw, batcher = random.Random(seed), Batcher(own, max_rows=4)
+    sessions: dict[int, BatchedSession] = {}
+    waiting = {i: list(packets(samples, seed + i)) for i, samples in enumerate(signals)}
+    while waiting:
+        i = draw.choice(list(waiting))
+        if i not in sessions:
+            sessions[i] = batcher.start()
+        session = sessions[i]
+        for _ in range(draw.randrange(1, 4)):
+            if waiting[i]:
+                session.accept(waiting[i].pop(0))
+        if not waiting[i]:
+            session.finish()
+            del waiting[i]
+        batcher.step()
+    while batcher.step():
+        pass
+    return [sessions[i].result for i in range(len(signals))]
+
+
+SIGNALS = [speech(seconds, seed) for seed, seconds in enumerate([1.4, 0.05, 1.8, 0.7])]
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize(
+    "endpointer", [None, Endpointer(pause_ms=40), Endpointer(pause_ms=40, reset_encoder=True)]
+)
+def test_streams_that_share_calls_of_the_joiner_equal_streams_alone(
+    head: dict[str, Any], dtype: torch.dtype, endpointer: Endpointer | None
+) -> None:
+    own = recognizer(head, Context(4, 8), dtype, endpointer)
+    alone = [own.transcribe(samples) for samples in SIGNALS]
+    assert [*map(whole, desynchronised(own, SIGNALS, 0))] == [*map(whole, alone)]
+    assert [*map(whole, own.transcribe_batch(SIGNALS))] == [*map(whole, alone)]
+    assert max(len(result.segments) for result in alone) > (1 if endpointer else 0)
+    assert sum(len(result.text) for result in alone) > 20
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_the_second_pass_of_several_streams_equals_that_of_each(head: dict[str, Any]) -> None:
+    own = recognizer(head, Context(4, 8), torch.float64, Endpointer(pause_ms=40), second=True)
+    alone = [own.transcribe(samples) for samples in SIGNALS]
+    assert [*map(whole, desynchronised(own, SIGNALS, 0))] == [*map(whole, alone)]
+    assert max(len(result.segments) for result in alone) > 1
+
+
+class Mixed(TransducerGreedySearch):
+    """A search that gives a stream the predictor of its neighbour."""
+
+    def step_all(self, states: Any, frames: Any) -> Any:
+        found = super().step_all(states, frames)
+        mixed = zip(found, [*found[1:], found[0]], strict=True)
+        return [
+            own._replace(predictor=other.predictor, output=other.output) for own, other in mixed
+        ]
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_control_streams_that_mix_their_predictors_are_noticed(head: dict[str, Any]) -> None:
+    own = recognizer(head, Context(4, 8))
+    assert isinstance(own.backend.head, TransducerHead)
+    mixed = own.with_search(Mixed(own.backend.head))
+    alone = [own.transcribe(samples) for samples in SIGNALS]
+    found = desynchronised(mixed, SIGNALS, 0)
+    assert [*map(whole, found)] != [*map(whole, alone)]
+
+
+class Counted(TransducerGreedySearch):
+    """A search that counts its calls of the joiner, and the frames that it searched."""
+
+    joined = searched = 0
+
+    def likeliest(self, *tensors: Tensor) -> Any:
+        self.joined += 1
+        return super().likeliest(*tensors)
+
+    def step_all(self, states: Any, frames: Any) -> Any:
+        self.searched += sum(map(len, frames))
+        return super().step_all(states, frames)
+
+
+def test_streams_of_a_step_share_its_rounds() -> None:
+    own = recognizer(HEADS[0], Context(4, 8))
+    assert isinstance(own.backend.head, TransducerHead)
+    search = Counted(own.backend.head)
+    own, samples = own.with_search(search), speech(2.0)
+    own.transcribe(samples)
+    alone = search.joined
+    batcher = Batcher(own)
+    sessions = [batcher.start() for _ in range(6)]
+    for session in sessions:
+        session.accept(samples)
+        session.finish()
+    search.joined = 0
+    while batcher.step():
+        pass
+    assert 0 < search.joined <= 2 * alone  # steps of a batcher are chunks
+    search.joined = 0
+    own.transcribe_batch([samples] * 6)
+    assert 0 < search.joined <= alone
+
+
+@pytest.mark.parametrize("pause_ms", [60_000, 40])
+def test_endpoints_search_each_frame_once(pause_ms: int) -> None:
+    """In a step with an endpoint, the frames up to it and those after it are searched again."""
+    own = recognizer(HEADS[0], Context(4, 8), endpointer=Endpointer(pause_ms=pause_ms))
+    assert isinstance(own.backend.head, TransducerHead)
+    search = Counted(own.backend.head)
+    session, samples = own.with_search(search).start(), speech(2.0)
+    for packet in np.array_split(samples, 50):
+        session.accept(packet)
+    result, frames = session.finish(), 50
+    if pause_ms == 40:
+        assert len(result.segments) > 2
+        assert frames < search.searched <= frames + 2 * 4 * (len(result.segments) + 1)
+    else:
+        assert search.searched == frames
+
+
+def test_a_search_of_several_streams_that_fails_ends_only_its_own_stream() -> None:
+    class Failing(TransducerGreedySearch):
+        def step_all(self, states: Any, frames: Any) -> Any:
+            if any(
+                state.frame == 8 and len(each) == 4
+                for state, each in zip(states, frames, strict=True)
+            ):
+                raise ValueError("the eighth frame")
+            return super().step_all(states, frames)
+
+    own = recognizer(HEADS[0], Context(4, 8))
+    assert isinstance(own.backend.head, TransducerHead)
+    batcher = Batcher(own.with_search(Failing(own.backend.head)))
+    long, short = batcher.start(), batcher.start()
+    long.accept(SIGNALS[0])
+    short.accept(SIGNALS[0][:4000])
+    for session in (long, short):
+        session.finish()
+    while batcher.step():
+        pass
+    assert isinstance(long.error, ValueError)
+    assert whole(short.result) == whole(own.transcribe(SIGNALS[0][:4000]))
 
 
 def test_it_learns_and_streams_what_it_decodes(corpus: Path, tmp_path: Path, capsys: Any) -> None:

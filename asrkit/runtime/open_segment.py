@@ -1,0 +1,120 @@
+"""A segment to which frames are appended: its hypothesis, and its words."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from asrkit.errors import UserError
+from asrkit.runtime.results import Candidate, Grown, candidates
+from asrkit.runtime.serialization import read
+from asrkit.runtime.words import Word, WordReader
+from asrkit.search import BatchSearch, SavableSearch, Search
+from asrkit.text import Tokenizer, decode
+
+
+class SegmentValue(NamedTuple):
+    """The stored values of an open segment; its words are derived from the search's state."""
+
+    start: int
+    state: Any  # state of the search
+
+
+class OpenSegment:
+    """A segment to which frames are appended: its hypothesis, and its words.
+
+    Args:
+        search: search that turns frames into a hypothesis.
+        tokenizer: tokenizer of the network's labels.
+        frame_ms: milliseconds of an encoder frame.
+        start: encoder frames of the stream before the segment.
+        lead_ms: milliseconds before the first sample, see `WordReader`.
+    """
+
+    def __init__(
+        self, search: Search, tokenizer: Tokenizer, frame_ms: int, start: int, lead_ms: int
+    ) -> None:
+        self._search, self._state, self._start = search, search.start(), start
+        self._batched = search if isinstance(search, BatchSearch) else None
+        self._read = WordReader(tokenizer, frame_ms, start, lead_ms)
+
+    @property
+    def value(self) -> SegmentValue:
+        return SegmentValue(self._start, savable(self._search).to_value(self._state))
+
+    def restore(self, value: SegmentValue, vocab_size: int, frame: int) -> None:
+        """Restore the value of a segment whose last frame so far precedes frame `frame`."""
+        search = savable(self._search)
+        state = read(search.Value, *value.state)
+        self._state = search.from_value(state, vocab_size, frame - self._start)
+
+    def after(self, frames: Tensor) -> Any:
+        """Return the search's state after (E, V) frames; None if `quiet` needs none."""
+        return None if self._batched is None else self._batched.step(self._state, frames)
+
+    def append(self, frames: Tensor, after: Any = None) -> None:
+        """Append (E, V) frames.
+
+        Args:
+            frames: (E, V).
+            after: the search's state after them, if it is known.
+        """
+        self._state = self._search.step(self._state, frames) if after is None else after
+
+    def quiet(self, frames: Tensor, after: Any = None) -> list[bool]:
+        """Return for each of (E, V) frames to come whether no token is written in it.
+
+        Args:
+            frames: (E, V).
+            after: the search's state after them, if it is known.
+        """
+        if self._batched is not None and after is not None:
+            return self._batched.quiet_between(self._state, after)
+        return self._search.quiet(frames, self._state)
+
+    def partial(self, duration: float) -> tuple[Grown, Sequence[Word]]:
+        """Return the words so far: those that are stored for good, and those after them."""
+        last = self._read.last_words(self._search.partial(self._state), duration)
+        return Grown(self._read.closed, len(self._read.closed)), last
+
+    def stable_text(self) -> Callable[[], str]:
+        """Return a function that computes the stable beginning of the present text."""
+        search, state, tokenizer = self._search, self._state, self._read.tokenizer
+        return lambda: decode(tokenizer, search.stable(state))
+
+    def words(self, duration: float) -> list[Word]:
+        """Return the words if the segment ends here, after `duration` seconds of the stream."""
+        return self._read(self._search.best(self._state), duration)
+
+    def nbest(self) -> tuple[Candidate, ...]:
+        """Return the likeliest texts if the segment ends here."""
+        return candidates(self._search.nbest(self._state), self._read.tokenizer)
+
+
+def searched(segments: Sequence[OpenSegment], frames: Sequence[Tensor]) -> list[Any]:
+    """Return the search's state of each segment after (E, V) frames; None where it is unknown.
+
+    Segments with the same search share its calls of a network. A segment with another search, or
+    of a call that failed, searches alone in `append`, and raises its own exception.
+    """
+    found: list[Any] = [None] * len(segments)
+    groups: dict[int, list[int]] = {}
+    for i, segment in enumerate(segments):
+        groups.setdefault(id(segment._batched), []).append(i)
+    for rows in groups.values():
+        search = segments[rows[0]]._batched
+        if search is not None and len(rows) > 1:
+            with suppress(Exception):
+                states = search.step_all(
+                    [segments[i]._state for i in rows], [frames[i] for i in rows]
+                )
+                found = [states.pop(0) if i in rows else each for i, each in enumerate(found)]
+    return found
+
+
+def savable(search: Search) -> SavableSearch:
+    """Return the search if its states can be saved; raise UserError if not."""
+    if not isinstance(search, SavableSearch):
+        raise UserError(f"a stream with a {type(search).__name__} cannot be saved")
+    return search
