@@ -19,13 +19,13 @@ INTRODUCTION = """# Configuration
 
 Made by `python tools/configuration.py` from the schema that checks a configuration.
 
-A configuration is one YAML file with the sections below; `conf/` has complete ones. What a file
-does not name has the default of the table; a key without a default has to be named.
+A configuration is one YAML file with the sections below; `conf/` has complete ones. A key that a
+file does not set has the default of the table. A key without a default must be set.
 `section.key=value` after a command changes one key, a value being YAML: `training.epochs=10
 "context.chunk_sizes=[8, 16]"`. An unknown key, a wrong type or an impossible combination is refused
-with the key's name and the nearest key there is. So is an option that has no effect because another
-setting is off, such as `augmentation.noise_snr_db` without `augmentation.noise`; only overrides may
-turn off what a file sets.
+with the key's name and the nearest known key. An option that has no effect because another setting
+is off is refused, too. An example is `augmentation.noise_snr_db` without `augmentation.noise`. Only
+overrides may turn off a setting of a file.
 """
 
 
@@ -109,7 +109,7 @@ def searches() -> str:
     lines = [
         "## search",
         "",
-        "Of decoding, unless told otherwise: a kind, or a kind with options.",
+        "Default search of decoding: a kind, or a kind with options.",
         "",
     ]
     for kind in search.KINDS:
