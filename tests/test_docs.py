@@ -18,6 +18,7 @@ from asrkit.config import load_config
 from tests.conftest import PROJECT, write_manifest, write_wav
 from tests.running import run
 from tests.runtime.test_endpoint import said
+from tools import prose
 
 DOCS = PROJECT / "docs"
 README = PROJECT / "README.md"
@@ -207,6 +208,20 @@ def test_every_example_is_on_the_page() -> None:
     page = (DOCS / "examples.md").read_text(encoding="utf-8")
     shown = set(re.findall(r'^--8<-- "(.*)"$', page, re.MULTILINE))
     assert shown == {f"docs/examples/{path.name}" for path in EXAMPLES.iterdir()}
+
+
+PROSE = [page for pattern in prose.PAGES for page in sorted(PROJECT.glob(pattern))]
+
+
+@pytest.mark.parametrize("page", PROSE, ids=lambda page: str(page.relative_to(PROJECT)))
+def test_the_sentences_of_a_page_keep_the_rules(page: Path) -> None:
+    """Those that can be counted: docs/contributing.md names them."""
+    assert list(prose.findings([page])) == []
+
+
+def test_all_pages_are_among_them() -> None:
+    assert set(PAGES) <= set(PROSE)
+    assert set(PROSE) >= set((PROJECT / "recipes").rglob("README.md"))
 
 
 def test_the_readme_is_short() -> None:

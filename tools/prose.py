@@ -1,7 +1,9 @@
-"""Check the words of docstrings, `Args` entries, help texts and errors: see docs/contributing.md.
+"""Check the words of docstrings, `Args` entries, help texts, errors and pages.
 
 python -m tools.prose                  every finding, then the count of each rule
 python -m tools.prose asrkit/serve     those of a folder or file
+
+docs/contributing.md has the rules.
 """
 
 import argparse
@@ -15,6 +17,7 @@ from typing import NamedTuple
 
 PROJECT = Path(__file__).resolve().parents[1]
 FOLDERS = ("asrkit", "tools", "recipes", "docs/examples")
+PAGES = ("*.md", "docs/*.md", "recipes/*/*.md", "tools/studies/positions/README.md")
 OPENINGS = {  # words that name no thing: what follows has to be read before they mean anything
     "all", "as", "how", "likewise", "of", "one", "those", "what", "where", "which", "who", "whose",
 }  # fmt: skip
@@ -22,13 +25,19 @@ NO_NOUN = OPENINGS | {"at", "by", "for", "from", "if", "in", "it", "on", "to", "
 NO_NOUN -= {"all", "one"}  # "all frames", "one row each" name a thing
 IS_NO = re.compile(r"\b(?:is|are|was|were) (?:none\b|no (?!longer\b|more\b|less\b)[a-z]+)")
 LONGEST = 32  # words of a sentence
+LONGEST_ON_PAGE = 25
+PAGE_OPENINGS = OPENINGS - {"all", "one"} | {"by"}
+NO_TEXT = re.compile(r"<!--.*?-->|^( *)```.*?^\1```$", re.DOTALL | re.MULTILINE)
+# Headings, tables, pictures, options of mkdocstrings.
+NO_PROSE = re.compile(r" *(?:$|#|\||:::|!|<|--8<--|options:|\w+: (?:true|\[))")
+ITEM = re.compile(r" *(?:[-*>]|\d+\.) +")
 
 
 class Text(NamedTuple):
     """A text that people read, and the line at which it stands."""
 
     line: int
-    kind: str  # docstring, args, help, error
+    kind: str  # docstring, args, help, error, page
     text: str
 
 
@@ -58,6 +67,31 @@ def texts_of(source: str) -> Iterator[Text]:
                 yield Text(node.lineno, "error", text)
 
 
+def sentences_of(page: str) -> Iterator[Text]:
+    """Yield the sentences of a Markdown page; a remark in brackets is a sentence too."""
+    for line, paragraph in paragraphs(page):
+        text = re.sub(r"`[^`]*`", "`code`", paragraph)
+        text = re.sub(r"\]\([^)]*\)", "]", text)  # addresses of links
+        remark = re.compile(r"\([^()]*\)")
+        for part in [*remark.findall(text), remark.sub("", text)]:
+            for sentence in re.split(r"(?<=[.?!])\s+", part):
+                yield Text(line, "page", sentence)
+
+
+def paragraphs(page: str) -> Iterator[tuple[int, str]]:
+    """Yield the paragraphs and list items of a Markdown page, each with its line."""
+    text = NO_TEXT.sub(lambda found: "\n" * found[0].count("\n"), page)
+    first, parts = 0, list[str]()
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        item, is_prose = ITEM.match(line), NO_PROSE.match(line) is None
+        if parts and (item or not is_prose):
+            yield first, " ".join(parts)
+            parts = []
+        if is_prose:
+            first = first if parts else number
+            parts.append(line[item.end() :] if item else line.strip())
+
+
 def entries(docstring: str) -> Iterator[str]:
     """Yield the descriptions in a docstring's section Args."""
     _, found, section = docstring.partition("\nArgs:\n")
@@ -81,6 +115,9 @@ def written(node: ast.expr) -> str:
 
 def broken(text: Text) -> Iterator[str]:
     """Yield the rules that a text breaks."""
+    if text.kind == "page":
+        yield from broken_on_page(text.text)
+        return
     first = re.match(r"[A-Za-z]+", text.text)
     word = first[0].lower() if first else ""
     if first and word in (NO_NOUN if text.kind == "args" else OPENINGS):
@@ -92,11 +129,25 @@ def broken(text: Text) -> Iterator[str]:
         yield f"sentence of more than {LONGEST} words"
 
 
+def broken_on_page(sentence: str) -> Iterator[str]:
+    """Yield the rules that a sentence of a page breaks."""
+    first = re.match(r"(?!By default)[A-Za-z]+", sentence)
+    if first and first[0].lower() in PAGE_OPENINGS:
+        yield f"sentence begins with {first[0]!r}"
+    if IS_NO.search(sentence):
+        yield "is no X"
+    if sum(any(map(str.isalnum, word)) for word in sentence.split()) > LONGEST_ON_PAGE:
+        yield f"sentence of more than {LONGEST_ON_PAGE} words"
+    if len(re.findall(r"[:;](?=\s)", sentence)) > 1:
+        yield "more than one colon or semicolon"
+
+
 def findings(paths: list[Path]) -> Iterator[Finding]:
-    """Yield what breaks a rule in Python files, and in all Python files of folders."""
+    """Yield the texts that break a rule in Python files and pages; of a folder in its Python."""
     for path in paths:
         for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
-            for text in texts_of(file.read_text(encoding="utf-8")):
+            texts = sentences_of if file.suffix == ".md" else texts_of
+            for text in texts(file.read_text(encoding="utf-8")):
                 for rule in broken(text):
                     yield Finding(f"{file.relative_to(PROJECT)}:{text.line}", rule, text.text)
 
@@ -104,7 +155,8 @@ def findings(paths: list[Path]) -> Iterator[Finding]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("paths", nargs="*", type=Path, help="files and folders (default: all)")
-    paths = parser.parse_args().paths or [PROJECT / folder for folder in FOLDERS]
+    pages = [page for pattern in PAGES for page in sorted(PROJECT.glob(pattern))]
+    paths = parser.parse_args().paths or [*(PROJECT / folder for folder in FOLDERS), *pages]
     found = list(findings([path.resolve() for path in paths]))
     for each in found:
         print(f"{each.place}: {each.rule}: {' '.join(each.text.split())[:100]}")

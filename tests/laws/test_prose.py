@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import PROJECT
-from tools.prose import FOLDERS, broken, findings, texts_of
+from tools.prose import FOLDERS, LONGEST_ON_PAGE, broken, findings, sentences_of, texts_of
 
 BROKEN = '''
 """What a module holds."""
@@ -48,3 +48,45 @@ def test_control_plain_texts_break_no_rule(tmp_path: Path) -> None:
     plain = plain.replace("path: of the file", "path: file to read").replace("is no", "is not a")
     plain = plain.replace("of the samples", "sample rate in Hz")
     assert [rule for text in texts_of(plain) for rule in broken(text)] == []
+
+
+LONG = "a " * LONGEST_ON_PAGE + "word"
+PAGE = f"""# What a heading says
+
+Of a stream, its text. By default
+it is live. What follows is not (where a remark
+may be long: {LONG}).
+
+1. A first item: see here; and there.
+2. [What was tried](a.md) is a name, `of` is code. {LONG}.
+
+<!-- how a comment is written -->
+| how a table is written |
+|---|
+
+```text
+What a block holds: is no text; of no page.
+```
+
+There is no more: it is none.
+"""
+
+
+def test_control_each_rule_of_pages_is_found() -> None:
+    found = [(text.line, rule) for text in sentences_of(PAGE) for rule in broken(text)]
+    long = f"sentence of more than {LONGEST_ON_PAGE} words"
+    assert sorted(found) == [
+        (3, "sentence begins with 'Of'"),
+        (3, "sentence begins with 'What'"),
+        (3, long),
+        (7, "more than one colon or semicolon"),
+        (8, long),
+        (18, "is no X"),
+    ]
+
+
+def test_control_a_plain_page_breaks_no_rule() -> None:
+    plain = PAGE.replace("Of a stream, its", "The").replace("What follows is not", "Finals are not")
+    plain = plain.replace(LONG, "word").replace("here; and", "here and").replace("is none", "ends")
+    plain = plain.replace("There is no more", "This is the end")
+    assert [rule for text in sentences_of(plain) for rule in broken(text)] == []
