@@ -17,7 +17,15 @@ from asrkit.audio.file import (
     NotAudioError,
     regrouped,
 )
-from asrkit.audio.placement import STEP_BACK, Converter, Frame, Placement, part_of, silence
+from asrkit.audio.placement import (
+    STEP_BACK,
+    Converter,
+    Frame,
+    Placement,
+    part_of,
+    silence,
+    with_later_times,
+)
 from asrkit.errors import printable, shown
 
 if TYPE_CHECKING:
@@ -170,8 +178,8 @@ class FFmpegFile(AudioFile):
         convert, position = Converter(self.sample_rate, self.num_channels), 0
         at_end = False
         try:
-            for frame in frames:
-                seconds = place.silence_before(frame, position / self.sample_rate)
+            for frame, later in with_later_times(frames):
+                seconds = place.silence_before(frame, later, position / self.sample_rate)
                 gap = silence(round(seconds * self.sample_rate), self.num_channels)
                 for samples in chain(gap, convert(frame)):
                     position += len(samples)

@@ -1,6 +1,8 @@
 """Frames of a container on one time line, at one sample rate and number of channels."""
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +13,7 @@ from asrkit.audio.resampler import Resampler, ResamplerPast
 CLOCK_JUMP = 10.0  # seconds; a clock that jumps further was adjusted, and nothing is missing
 STEP_BACK = 1.0  # seconds; times that step back further begin another recording
 ROUNDING = 0.005  # seconds, accuracy of time stamps
+LOOK_AHEAD = 4  # frames; a time from which one of the next frames steps back is wrong
 ZEROS = 1 << 20  # samples × channels of silence in a block
 
 
@@ -40,29 +43,42 @@ class Placement:
         self.origin, self.is_clock, self.has_times = origin, is_clock, has_times
         self.begun, self.holes = False, 0.0
 
-    def silence_before(self, frame: Frame, position: float) -> float:
+    def silence_before(self, frame: Frame, later: Sequence[float], position: float) -> float:
         """Return the seconds of silence before a frame.
 
         Args:
             frame: the next frame.
+            later: times of some frames after it, seconds.
             position: seconds of audio before it, including silence.
         """
+        if frame.time is None or any(each < frame.time - STEP_BACK for each in later):
+            return 0.0  # a damaged time, of which one flipped bit is up to 24 days in FLV
         first, self.begun = not self.begun, True
-        if frame.time is None:
-            return 0.0
         if self.origin is None:
             self.origin = frame.time
         gap = frame.time - self.origin - position
         if first:
             return max(0.0, gap)
         is_counted = not (self.has_times or frame.after_damage)
-        if gap < -STEP_BACK or is_counted or (self.is_clock and gap > CLOCK_JUMP):
+        is_jump = gap > CLOCK_JUMP and (self.is_clock or not later)  # a last time may be damaged
+        if gap < -STEP_BACK or is_counted or is_jump:
             self.origin += gap
             return 0.0
         if gap <= (ROUNDING if frame.after_damage else TOLERANCE):
             return 0.0
         self.holes += gap
         return gap
+
+
+def with_later_times(frames: Iterable[Frame]) -> Iterator[tuple[Frame, list[float]]]:
+    """Yield each frame with the times of the LOOK_AHEAD frames after it."""
+    waiting: deque[Frame] = deque()
+    for frame in chain(frames, [None]):
+        if frame is not None:
+            waiting.append(frame)
+        while len(waiting) > (LOOK_AHEAD if frame is not None else 0):
+            first = waiting.popleft()
+            yield first, [each.time for each in waiting if each.time is not None]
 
 
 class Converter:

@@ -86,6 +86,16 @@ def adpcm_with_other_bit_rate(samples: np.ndarray, subtype: str) -> bytes:
     return bytes(data)
 
 
+def flv_with_wrong_time(data: bytes, number: int) -> bytes:
+    """An FLV file in which a bit of a tag's time is flipped: 2^24 ms are added to it."""
+    tags, at, changed = [], 13, bytearray(data)
+    while at < len(data):
+        tags.append(at)
+        at += 15 + int.from_bytes(data[at + 1 : at + 4], "big")
+    changed[tags[number] + 7] ^= 1
+    return bytes(changed)
+
+
 def ogg(samples: np.ndarray, codec: str) -> bytes:
     return written(samples, format="OGG", subtype=codec)
 
@@ -130,6 +140,12 @@ FILES: dict[str, tuple[Make, float, str | None]] = {
     "late.mkv": (lambda p: muxed(p, "pcm_s16le", [(SPEECH, 2.0)]), 4.0, None),
     "hole.mkv": (
         lambda p: muxed(p, "pcm_s16le", [(SPEECH, 0.0), (SPEECH, 5.0)]), 7.0, "gaps in its time",
+    ),
+    "time.flv": (
+        lambda p: flv_with_wrong_time(muxed(p, "aac", [(SPEECH, 0.0)]), 12), 2.1, None,
+    ),
+    "last_time.flv": (
+        lambda p: flv_with_wrong_time(muxed(p, "aac", [(SPEECH, 0.0)]), -1), 2.1, None,
     ),
     "two_tracks.mka": (
         lambda p: muxed(p, "pcm_s16le", [(SPEECH, 0.0)], tracks=2), 2.0, "has 2 audio tracks",
