@@ -37,6 +37,7 @@ from asrkit.model import (
 )
 from asrkit.search import Fusion, Search
 from asrkit.search.forced_alignment import AlignmentError, ForcedAlignment
+from asrkit.search.transducer_alignment import TransducerAlignment
 from asrkit.text import (
     CharTokenizer,
     PieceTokenizer,
@@ -245,7 +246,11 @@ def build_alignment(head: Head, tokens: list[int]) -> Search:
     Raises:
         AlignmentError: for a head whose frames cannot be aligned.
     """
+    if isinstance(head, TransducerHead):
+        return TransducerAlignment(head, tokens)
     if not isinstance(head, CTCHead):
         kind = type(head).__name__
-        raise AlignmentError(f"forced alignment needs a CTCHead, got a {kind}: use another model")
+        raise AlignmentError(
+            f"forced alignment needs a CTC or a transducer head, got a {kind}: use another model"
+        )
     return ForcedAlignment(tokens)

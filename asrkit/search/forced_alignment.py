@@ -48,13 +48,17 @@ class ForcedAlignment:
         Raises:
             AlignmentError: if the tokens need more frames than the stream has.
         """
-        found = align(torch.cat(state), self.tokens, self.blank) if state else None
+        found = self.align(torch.cat(state)) if state else None
         if found is None:
             raise AlignmentError(
                 f"the text is too long for the audio: its {len(self.tokens)} tokens do not fit "
                 f"into {sum(map(len, state))} frames"
             )
         return found
+
+    def align(self, frames: Tensor) -> Hypothesis | None:
+        """Return the likeliest path; None if all frames (E, V) are too few for the tokens."""
+        return align(frames, self.tokens, self.blank)
 
     def nbest(self, state: tuple[Tensor, ...]) -> list[Ranked]:
         """Return an empty list, because there is only one text."""

@@ -141,5 +141,5 @@ def test_head_that_cannot_be_aligned_has_no_alignment_and_is_named() -> None:
             == (found["full"].delays is None)
             == (head is not None)
         )
-    with pytest.raises(AlignmentError, match="needs a CTCHead, got a Other: use another model"):
+    with pytest.raises(AlignmentError, match="needs a CTC or a transducer head, got a Other"):
         build_alignment(Other(), [1])

@@ -295,6 +295,20 @@ def test_it_learns_and_streams_what_it_decodes(corpus: Path, tmp_path: Path, cap
     lines = [line.split("\t")[-1] for line in capsys.readouterr().out.splitlines()]
     assert lines == [u["text"] for u in utterances]
 
+    manifest = corpus / "train.jsonl"
+    assert run("align", "--model", path, "--manifest", manifest, "--format", "jsonl") == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    full = asrkit.load(path, chunk_size="full")
+    for line, u in zip(found, utterances, strict=True):
+        starts = [word["start"] for word in line["words"]]
+        written = [word.start for word in full.transcribe(corpus / u["audio"]).words]
+        assert starts == pytest.approx(written, abs=0.1)
+    measured = ("evaluate", "--model", path, manifest, "--chunk-ms", "640,160", "--format", "json")
+    assert run(*measured) == 0
+    found = json.loads(capsys.readouterr().out)["contexts"]
+    late, sooner = (found[name]["delay_ms"]["median"] for name in ("640 ms", "160 ms"))
+    assert 0 < sooner < late <= 640
+
 
 def _half(own: Recognizer, samples: np.ndarray) -> bytes:
     session = own.start()
