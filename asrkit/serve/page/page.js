@@ -61,7 +61,7 @@ function received(message) {
   if (message.type === "final" || message.type === "partial") show();
 }
 
-// Blocks are kept until the server needs them no more, a minute of them at most.
+// Keeps blocks until the server has acknowledged them, at most a minute.
 function acknowledged(ack) {
   while (call.blocks.length && call.first + call.blocks[0].length <= ack) forget();
 }
@@ -107,13 +107,13 @@ function connect() {
   socket.onclose = (event) => {
     if (!call || socket !== call.socket) return;
     call.open = false;
-    // 1008 and 1013 are refusals; without an id there is no call to go on with.
+    // 1008 and 1013 are rejections; without an id no call can be resumed.
     if (event.code === 1000 || event.code === 1008 || event.code === 1013 || !call.id || call.tries > 30) {
-      if (event.code !== 1000) say(event.reason || "The server cannot be reached, or refuses this page.", true);
+      if (event.code !== 1000) say(event.reason || "The server cannot be reached, or rejects this page.", true);
       return finish();
     }
     call.tries++;
-    say("The connection was lost; trying again…", true);
+    say("The connection was lost; reconnecting…", true);
     setTimeout(() => call && connect(), 1000);
   };
 }
@@ -131,7 +131,7 @@ function finish() {
 function whyNoMicrophone(error) {
   return {
     NotAllowedError: "The microphone is not allowed: allow it for this page in the browser's settings.",
-    NotFoundError: "There is no microphone.",
+    NotFoundError: "No microphone was found: connect one.",
     NotReadableError: "The microphone is in use by another program.",
   }[error.name] || String(error.message || error);
 }
@@ -143,7 +143,7 @@ async function talk() {
     transmit();
     return say("Finishing…");
   }
-  if (!navigator.mediaDevices) return say("Browsers give the microphone to https pages and to localhost only.", true);
+  if (!navigator.mediaDevices) return say("Browsers allow the microphone only for https pages and for localhost.", true);
   let stream, context;
   const stop = () => {
     if (stream) for (const track of stream.getTracks()) track.stop();
@@ -165,7 +165,7 @@ async function talk() {
       call.blocks.push(samples);
       if (call.blocks.length > KEPT_BLOCKS) forget();
       if (call.socket.bufferedAmount < MOST_BUFFERED) transmit(samples);
-      else call.socket.close(4000, "too slow"); // and goes on with what the server has
+      else call.socket.close(4000, "too slow"); // the call resumes with the samples that the server has
     };
     context.createMediaStreamSource(stream).connect(node);
     $("models").disabled = true;
