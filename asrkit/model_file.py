@@ -1,9 +1,8 @@
 """The model file: one .safetensors with weights, normalisation, tokenizer, configuration.
 
-No pickle anywhere. A damaged or hostile file is a ModelFileError: its checksum is compared, its
-configuration is checked as strictly as a user's, and the shapes of its tensors are compared with
-the network's before memory is allocated. Weights are float32 in memory, whatever type the file
-stores.
+Loading uses no pickle. It compares the checksum, checks the configuration as strictly as a user's,
+and compares the shapes of the tensors with the network's before it allocates memory. A damaged or
+malicious file raises ModelFileError. Weights are float32 in memory, whatever type the file stores.
 """
 
 import hashlib

@@ -173,7 +173,7 @@ def fetching(
     strict = strict_tarfile()
     strict.TarFile.extraction_filter = staticmethod(strict.data_filter)
     tarfile.open = strict.open  # which lhotse calls
-    remedy = f"run this again to go on, delete a damaged archive in {folder}, or {at_last}"
+    remedy = f"run this again to resume, delete a damaged archive in {folder}, or {at_last}"
     with explain(f"cannot fetch from {url}", remedy):
         yield
 

@@ -3,10 +3,11 @@
     python tools/check_inputs.py recordings/ call.wav
     python tools/check_inputs.py --make /tmp/files --speech speech.wav     # kinds that people have
 
-A row a file: seconds by ffmpeg, by `asrkit decode`, by an upload to `asrkit serve`, in training and
-by `asrkit data check`; the start of the first word by decode, and in a wav file that ffmpeg made
-with silence wherever the container has none; what was said. The exit status is 1 if a file is read
-in another way than by ffmpeg and nothing is said, or if the four differ.
+A file's row has its seconds by ffmpeg, by `asrkit decode`, by an upload to `asrkit serve`, in
+training and by `asrkit data check`. It also has the start of the first word by decode, the same
+start in a wav file that ffmpeg made with silence for missing audio, and the warnings. The exit
+status is 1 if asrkit reads a file in another way than ffmpeg without a warning, or if the four
+differ.
 """
 
 import argparse

@@ -56,13 +56,13 @@ async def talk(
     recording: int,
     heard: Callable[[float, float], None] = lambda sent, late: None,
 ) -> Talk:
-    """A call that says one recording.
+    """Stream a recording as a call.
 
     Args:
         address: address of the server.
         samples: samples of the recording.
         recording: its number.
-        heard: is called with each live text: when its audio was sent, and how late it is.
+        heard: called for each live text with the time of its audio and its delay.
     """
     sent: list[float] = []  # when each packet was
     partials, finals, late = [], [], 0.0
@@ -196,7 +196,7 @@ def read(manifest: Path) -> list[np.ndarray]:
 def serving(
     command: list[str], log: Path | None = None, environment: dict[str, str] | None = None
 ) -> Iterator[tuple[str, int, str]]:
-    """A server in a process of its own: its address, its process id, and what it told.
+    """A context manager of a server process: its address, its process id, and its first output.
 
     Args:
         command: arguments of Python.

@@ -23,7 +23,7 @@ HALVES = ("feed_forward1", "feed_forward2")
 
 
 def settings(layers: int, dim: int, channels: int, labels: int) -> dict[str, Any]:
-    """The configuration of a model with so many characters as labels."""
+    """Return the configuration of a model with `labels` characters as labels."""
     return {
         "target": "nemo.collections.asr.models.ctc_models.EncDecCTCModel",
         "nemo_version": "2.5.0",

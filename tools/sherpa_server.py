@@ -3,8 +3,9 @@
     asrkit export --model MODEL --format sherpa-onnx --output FOLDER
     python tools/load_test.py --peer FOLDER --streams 10,50,100 data/an4/dev.jsonl
 
-As the streaming server among sherpa-onnx's examples: an event loop, a thread that decodes, and all
-streams that are ready in one call of `decode_streams`. Its wenet-ctc models take one at a time.
+The server works like the streaming server among sherpa-onnx's examples: it has an event loop and a
+thread that decodes all ready streams in one call of `decode_streams`. sherpa-onnx runs wenet-ctc
+models one stream at a time.
 """
 
 import asyncio

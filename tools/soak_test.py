@@ -1,10 +1,11 @@
-"""Whether clients that misbehave for half an hour cost `asrkit serve` memory, or their neighbours.
+"""Measure whether half an hour of misbehaving clients costs `asrkit serve` memory or delays others.
 
     python tools/soak_test.py --minutes 30 data/an4/dev.jsonl
 
-Some clients talk as in tools/load_test.py, and their texts and delays count. Beside them others
-join and leave in the middle of a call, stop reading, stop sending, cut the connection and come
-back or not, say a wrong sample rate, send garbage, and send as fast as they can. A line a minute.
+Some clients talk as in tools/load_test.py, and their texts and delays count. Other clients join and
+leave in the middle of a call, stop reading, stop sending, or cut the connection and resume or not.
+They also send a wrong sample rate, garbage, or audio as fast as they can. The tool prints a line
+each minute.
 """
 
 import argparse
@@ -37,7 +38,7 @@ async def talker(
 
 
 async def misbehave(address: str, samples: np.ndarray, draw: random.Random) -> None:
-    """Make one call of a client that nobody wishes for."""
+    """Make a call of a misbehaving client."""
     deed = draw.choice(["leaves", "silent", "deaf", "dies", "returns", "lies", "garbage", "floods"])
     start = {"type": "start"}
     if deed == "lies":

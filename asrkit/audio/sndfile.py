@@ -164,8 +164,8 @@ def open_sndfile(source: Source, ending: str = "") -> soundfile.SoundFile:
 def is_exact(file: soundfile.SoundFile) -> bool:
     """Return whether libsndfile reads and counts all samples of a file exactly.
 
-    It does not for MPEG audio (some lengths are guessed), GSM in wav (some files get another
-    block), a file without its length in the header, and a header that libsndfile does not parse.
+    Exceptions are MPEG audio (some lengths are guessed), GSM in wav (some files get another block),
+    a file without its length in the header, and a header that libsndfile does not parse.
     """
     return (
         0 < file.frames <= MAX_SECONDS * file.samplerate

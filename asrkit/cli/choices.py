@@ -1,6 +1,6 @@
 """Names and limits for options, copied from the modules that own them.
 
-Those modules import torch, which takes seconds; --help must not. A test compares the copies.
+The modules import torch, which takes seconds; --help must not. A test compares the copies.
 """
 
 BACKENDS = ("eager", "compiled", "torchscript", "onnx", "onnx-int8")  # backends.BACKENDS

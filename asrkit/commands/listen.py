@@ -35,7 +35,7 @@ def listen(options: argparse.Namespace) -> int:
                     type="start", sample_rate=rate, encoding=options.encoding, hotwords=hotwords,
                     pause_ms=options.pause_ms,
                 )  # fmt: skip
-            except ValidationError as error:  # of a hotword
+            except ValidationError as error:  # an invalid hotword
                 raise UserError(problem(error)) from None
             session = RemoteSession(address, first, sample_rate, token, screen.note)
             return stack.enter_context(closing(session))

@@ -84,9 +84,9 @@ def prepare(config: Config, folder: Path, resume: bool, overrides: list[str]) ->
 def make_manifests(data: DataConfig, overrides: list[str]) -> None:
     """Run the configuration's recipe if its manifests are missing.
 
-    A recipe overwrites manifests of its names, so it does not run for a user's own manifests: those
-    overridden on the command line, or in a folder that is not named after the recipe, as in a
-    copied configuration. It does run if the command line names the recipe.
+    A recipe overwrites manifests of its names, so it does not run for a user's own manifests. These
+    are overridden on the command line, or in a folder that is not named after the recipe, as in a
+    copied configuration. The recipe does run if the command line names it.
 
     Raises:
         ConfigError: if a manifest is missing and no recipe makes it, or the recipe fails.

@@ -70,7 +70,7 @@ JOINT_NETWORK = Part(
     dict.fromkeys(("encoder_hidden", "pred_hidden"), SIZES),
 )
 PROJECTIONS = {"enc": "from_encoder", "pred": "from_predictor"}
-MOST = 1 << 16  # of a size
+MOST = 1 << 16  # largest size
 
 
 def is_transducer(settings: Mapping[str, Any]) -> bool:

@@ -133,7 +133,7 @@ class FrameRate(NamedTuple):
 def fitted(context: Context, frames: int) -> Context:
     """Return the context for a step of `frames` encoder frames.
 
-    A chunk is at most as long as the step. If it is the whole step, there is no right context.
+    A chunk is at most as long as the step. If the chunk is the whole step, the right context is 0.
     """
     right = context.right if frames > context.chunk_size else 0
     return Context(min(context.chunk_size, max(1, frames)), context.left, right)

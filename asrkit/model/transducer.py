@@ -66,7 +66,7 @@ class StatelessPredictor(nn.Module):
         norm: normalise the output, as a LayerNorm without weights.
 
     Raises:
-        ValueError: for a width that has no place for so many labels.
+        ValueError: if the width is too small for the labels.
     """
 
     def __init__(self, vocab_size: int, dim: int, context: int, norm: bool = False) -> None:

@@ -20,7 +20,7 @@ def transducer_loss(
 ) -> Tensor:  # fmt: skip
     """Return the negative log-likelihood of each row's tokens, summed over all alignments.
 
-    What lies beyond a row's lengths has no influence and no gradient, NaN included.
+    Values beyond a row's lengths have no influence and no gradient, NaN included.
 
     Args:
         logits: (B, T, U + 1, V), before the softmax; label 0 is the blank.
@@ -142,13 +142,13 @@ def occupations(
     frame = torch.arange(blank.size(1), device=blank.device)[:, None]  # (T, 1)
     place = torch.arange(blank.size(2), device=blank.device)
     rows = frame < lengths[:, None, None]  # (B, T, 1)
-    # Sums of a long row lose in float32 what the occupations are made of; cells are few.
+    # In float32 the sums of a long row lose the digits of the occupations; cells are few.
     blank = blank.double().where(rows & (place <= token_lengths[:, None, None]), NEVER)
     label = label.double().where(rows & (place[:-1] < token_lengths[:, None, None]), NEVER)
     if delay_penalty:
         label = label + delay_penalty * ((lengths[:, None, None] - 1) / 2 - frame)
     batch, frames, places = blank.shape
-    last = frames + places - 1  # of the anti-diagonals, of which that one holds an end alone
+    last = frames + places - 1  # number of the last anti-diagonal, which has only an end
     blank, label = skewed(blank), skewed(torch.nn.functional.pad(label, (0, 1), value=NEVER))
     forward = blank.new_full((batch, last + 1, places), NEVER)
     forward[:, 0, 0] = 0.0

@@ -17,7 +17,7 @@ from asrkit.runtime.endpoint import frames_of
 from asrkit.runtime.engine import Engine
 from asrkit.search import Search
 
-LEFT_MS = 1000  # that the network sees before a span
+LEFT_MS = 1000  # audio before a span that the network also sees
 LONGEST_MS = 30_000  # longest span: bounds memory, and the time that other streams wait
 
 

@@ -45,9 +45,9 @@ class Stream:
         with stream.changing():
             stream.append(samples)
             feats = stream.feats(stream.due)  # (T, F)
-            stream.advance(frames, state, len(feats))  # of a step over feats from stream.state
+            stream.advance(frames, state, len(feats))  # outputs of a step over feats
             while stream.ended_feats:
-                stream.finalize(frames)  # of a step of the second pass over stream.ended_feats[0]
+                stream.finalize(frames)  # outputs of a second-pass step over ended_feats[0]
 
     Args:
         engine: engine of the stream.

@@ -50,12 +50,12 @@ LOG_TIE = math.log(TIE)
 class Prefix(NamedTuple):
     """A token sequence of the beam. Scores are natural logarithms with those of the fusion."""
 
-    score: float  # of all alignments
-    best: float  # of the likeliest alignment
-    path: Path | None  # the likeliest alignment; None for the empty sequence
+    score: float  # sum over all alignments
+    best: float  # score of the most probable alignment
+    path: Path | None  # the most probable alignment; None for the empty sequence
     key: int  # 64-bit hash: equal sequences have equal keys
     context: Any  # state of the fusion
-    row: int  # row of its past
+    row: int  # row of the sequence in the past
 
 
 class Past(NamedTuple):
@@ -66,7 +66,7 @@ class Past(NamedTuple):
 
 
 class TransducerBeamState(NamedTuple):
-    beam: tuple[Prefix, ...]  # the likeliest first; prefix i has row i
+    beam: tuple[Prefix, ...]  # the most probable first; prefix i has row i
     past: Past
     stable: StablePrefix
     frame: int  # number of frames processed
@@ -75,7 +75,7 @@ class TransducerBeamState(NamedTuple):
 class TransducerBeamValue(NamedTuple):
     """A state without the derivable parts: hashes, and the fusion's states."""
 
-    scores: tuple[tuple[float, float], ...]  # of each prefix: of all alignments, of the likeliest
+    scores: tuple[tuple[float, float], ...]  # `score` and `best` of each prefix
     paths: Chains
     past: Past
     frame: int
@@ -133,7 +133,7 @@ class TransducerBeamSearch(BeamSearch):
 
     def after(self, state: TransducerBeamState, frame: Tensor) -> TransducerBeamState:
         """Return the state after one more projected frame (J,)."""
-        ended: dict[int, Prefix] = {}  # by keys: the sequences that have this frame's blank
+        ended: dict[int, Prefix] = {}  # sequences that have this frame's blank, by key
         current, past, pasts = state.beam, state.past, [state.past]
         for count in range(self.head.max_symbols + 1):
             log_probs = self.log_probs(frame, past)

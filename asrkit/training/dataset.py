@@ -53,7 +53,7 @@ class Corpus(NamedTuple):
     train: Cuts  # each utterance at each speed
     dev: Cuts
     encode: TextEncoder
-    seconds: float  # of train
+    seconds: float  # length of the training set
     left_out: list[LeftOut]
     fingerprints: tuple[Fingerprint, Fingerprint]  # of train and dev
     noise: CutSet | None = None  # recordings to mix in

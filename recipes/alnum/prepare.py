@@ -1,8 +1,8 @@
 """alnum: an4, fsdd and digits as one corpus of letters, numbers and commands in lower case.
 
-It also has strings of digits, joined from single digits of one fsdd speaker: a model trained on
-single digits of half a second does badly on strings, which are what users speak. And it has noises
-to mix in, because all three corpora were recorded in quiet.
+It also has strings of digits, joined from single digits of one fsdd speaker. Users speak strings,
+and a model that was trained on single digits of half a second recognises them badly. The corpus
+also has noises for augmentation, because all three corpora were recorded in quiet rooms.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Common Voice: sentences read by volunteers into their own microphones, MP3.
 
-The splits are the corpus's own train, dev and test, which hold no clip that its listeners turned
-down. Of the sentences what is spoken is kept, see `spoken`. lhotse fetches and reads the corpus.
+The splits are the corpus's own train, dev and test, without clips that listeners rejected. `spoken`
+keeps the spoken part of a sentence. lhotse downloads and reads the corpus.
 """
 
 import sys

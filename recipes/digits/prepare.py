@@ -246,7 +246,7 @@ def main() -> int:
         print(f"prepare.py: {error}{hint}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("prepare.py: interrupted; the same command goes on from here", file=sys.stderr)
+        print("prepare.py: interrupted; the same command resumes here", file=sys.stderr)
         return 130
     return 0
 

@@ -1,7 +1,7 @@
 """Free Spoken Digit Dataset: single English digits, 8 kHz.
 
-The official split goes by the index of a recording: 0 to 4 are test, 5 to 49 are train. Of train,
-5 to 9 are the dev set here. The speakers are the same in all three, unless one is left out.
+The official split depends on the index of a recording: 0 to 4 are test, 5 to 49 are train. This
+recipe takes 5 to 9 as dev. The speakers are the same in all three, unless one is left out.
 """
 
 import re

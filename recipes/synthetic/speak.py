@@ -1,7 +1,7 @@
 """Synthetic speech of a file of sentences, alone or joined with a real corpus, to train on.
 
 The voices are those of flite, of festival and of the digits recipe's espeak-ng. An utterance is a
-function of (seed, index) alone, as there, so an interrupted preparation goes on where it stopped.
+function of (seed, index) alone, as there, so an interrupted preparation resumes where it stopped.
 """
 
 import argparse
@@ -112,7 +112,7 @@ def make_utterance(
 
 
 def read_note(path: Path) -> dict[str, object]:
-    """Return what is known of a recording; nothing if that cannot be read."""
+    """Return the note about a recording; an empty one if the note cannot be read."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -230,7 +230,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (RecipeError, UserError, UnicodeDecodeError, OSError) as error:
         return refused("synthetic", error, "speak")
     except KeyboardInterrupt:
-        print("speak.py: interrupted; the same command goes on from here", file=sys.stderr)
+        print("speak.py: interrupted; the same command resumes here", file=sys.stderr)
         return 130
     return 0
 

@@ -57,7 +57,7 @@ def chunked(num_layers: int) -> Forward:
 
 
 def in_pieces(step: Any, feats: Tensor) -> object:
-    """Run as a recogniser does on long recordings: half a minute a step, and the state goes on."""
+    """Run like a recogniser on long recordings: half a minute a step, with the state kept."""
     state, encoded = step.init_state(1), []
     for piece in feats.split(PIECE, dim=1):
         lengths = torch.tensor([piece.size(1)])

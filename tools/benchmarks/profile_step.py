@@ -1,8 +1,9 @@
 """Profile the time of a streaming step, and how far its matrix products are from plain ones.
 
-The reference encoder's step for a chunk of 640 ms on ONNX Runtime, in float32 and int8: time by
-kind of operation, and for each shape of product how many GFLOP/s it reaches in the step, beside
-products of that shape alone, with as many matrices as the step has, so that they are as cold.
+The step is that of the reference encoder for a chunk of 640 ms on ONNX Runtime, in float32 and
+int8. The tool prints the time by kind of operation, and the GFLOP/s of each shape of product in the
+step. Beside it are products of this shape alone, with as many matrices as the step has, so that the
+caches are as cold.
 """
 
 import argparse

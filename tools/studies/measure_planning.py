@@ -1,7 +1,7 @@
 """Planning an epoch of a large corpus: python tools/studies/measure_planning.py --utterances 1e7
 
-Makes an index of so many utterances without audio, and measures what each rank does before its
-first batch: opening the index, planning the epoch, beginning in the middle of it.
+The tool makes an index of `--utterances` utterances without audio. It measures the work of each
+rank before its first batch: opening the index, planning the epoch, beginning in the middle of it.
 """
 
 import argparse

@@ -91,7 +91,7 @@ class SlaneyFbank(SlaneyFrontend):
 class SherpaNemoFbank(SlaneyFrontend):
     """Log mel features, equal to those that sherpa-onnx computes for models of NeMo.
 
-    They differ from `SlaneyFbank`: windows are around every 10th ms + 5 ms; the first samples in
+    Differences from `SlaneyFbank`: windows are around every 10th ms + 5 ms; the first samples in
     reverse order precede the stream; the pre-emphasis stays inside a window; the Hann window is
     periodic; and the logarithm is log(max(x, 2^-23)). N samples give (N + 40) // 160 - 1 frames;
     sherpa-onnx has one or two more, with the last samples in reverse order after the stream.

@@ -85,9 +85,9 @@ class ALiBiPosition(BiasPosition):
 
         score(i, j) = q_i·k_j / sqrt(Dh) - m_h |i-j|,   m_h = 2^(-8h/H), h = 1 … H
 
-    Press et al. 2022, section 3; symmetric, since a chunk also sees its future. As in the paper, if
-    H is not a power of two, the slopes are those of the next lower power, then every other slope of
-    the next higher one. Published code adds a bias of only the key's position; this is equal after
+    Press et al. 2022, section 3; symmetric, since a chunk also sees its future. If H is not a power
+    of two, the slopes are those of the next lower power, then every other slope of the next higher
+    one, as in the paper. Published code adds a bias of only the key's position; this is equal after
     a causal softmax, but wrong with future keys.
 
     Args:

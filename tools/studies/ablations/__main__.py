@@ -1,7 +1,7 @@
 """Measure what settings gain: python -m tools.studies.ablations tools/studies/an4/ablations.yaml
 
 Trains one short configuration with one change at a time, each with several seeds, scores every
-model on the same recordings, and writes a table. The same command goes on after an interruption.
+model on the same recordings, and writes a table. The same command resumes after an interruption.
 """
 
 import argparse

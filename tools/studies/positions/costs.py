@@ -1,7 +1,7 @@
 """Costs of each kind, with random weights: python -m tools.studies.positions.costs
 
-All kinds take turns in one process of one thread, so that what else the machine does meets all of
-them alike; the memory of each is measured in a process of its own, as a peak never goes down.
+All kinds take turns in one process of one thread, so that other work on the machine affects all of
+them equally. Each kind's memory is measured in a separate process, because a peak never falls.
 """
 
 import argparse
