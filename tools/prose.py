@@ -37,7 +37,7 @@ class Text(NamedTuple):
     """A text that people read, and the line at which it stands."""
 
     line: int
-    kind: str  # docstring, args, help, error, page
+    kind: str  # docstring, explanation, args, help, error, page
     text: str
 
 
@@ -55,7 +55,10 @@ def texts_of(source: str) -> Iterator[Text]:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             if text := ast.get_docstring(node):
                 line = getattr(node, "lineno", 1)
-                yield Text(line, "docstring", text.partition("\n\n")[0])
+                first, *rest = re.split(r"\n\n|\n(?=\w+:\n {4})", text)
+                yield Text(line, "docstring", first)
+                for sentence in explanations(rest):
+                    yield Text(line, "explanation", sentence)
                 for entry in entries(text):
                     yield Text(line, "args", entry)
         elif isinstance(node, ast.Call):
@@ -65,6 +68,13 @@ def texts_of(source: str) -> Iterator[Text]:
         elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
             for text in filter(None, map(written, node.exc.args[:1])):
                 yield Text(node.lineno, "error", text)
+
+
+def explanations(paragraphs: list[str]) -> Iterator[str]:
+    """Yield the sentences of a docstring's paragraphs, without formulas, tables and sections."""
+    for paragraph in paragraphs:
+        if not re.search(r"\S  +\S| · |^\w+:\n {4}|^ ", paragraph):
+            yield from re.split(r"(?<=[.?!])\s+", paragraph)
 
 
 def sentences_of(page: str) -> Iterator[Text]:
@@ -120,7 +130,10 @@ def broken(text: Text) -> Iterator[str]:
         return
     first = re.match(r"[A-Za-z]+", text.text)
     word = first[0].lower() if first else ""
-    if first and word in (NO_NOUN if text.kind == "args" else OPENINGS):
+    openings = {"args": NO_NOUN, "explanation": PAGE_OPENINGS}.get(text.kind, OPENINGS)
+    if text.kind == "explanation" and text.text.startswith(("By default", word)):
+        openings = set()  # lower case: "where x is …" after a formula
+    if first and word in openings:
         yield f"{text.kind} begins with {first[0]!r}"
     if IS_NO.search(text.text):
         yield "is no X"

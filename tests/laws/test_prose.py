@@ -19,7 +19,17 @@ class Reader:
     """
 
     def read(self):
-        """Of the file, its samples."""
+        """Of the file, its samples.
+
+            x = y
+
+        where x is a sample. By default it is mono. What it has is no copy:
+
+        mono      how a table says it
+
+        Raises:
+            ValueError: by a wrong file.
+        """
         raise ValueError(f"{self.path} is no file")
 
 parser.add_argument("--rate", help="of the samples")
@@ -39,12 +49,15 @@ def test_control_each_rule_is_found() -> None:
         ("docstring", "docstring begins with 'Of'"),
         ("docstring", "docstring begins with 'What'"),
         ("error", "is no X"),
+        ("explanation", "explanation begins with 'What'"),
+        ("explanation", "is no X"),
         ("help", "help begins with 'of'"),
     ]
 
 
 def test_control_plain_texts_break_no_rule(tmp_path: Path) -> None:
     plain = BROKEN.replace("What a module holds", "A reader").replace('"""Of the', '"""Return the')
+    plain = plain.replace("What it has", "It")
     plain = plain.replace("path: of the file", "path: file to read").replace("is no", "is not a")
     plain = plain.replace("of the samples", "sample rate in Hz")
     assert [rule for text in texts_of(plain) for rule in broken(text)] == []
