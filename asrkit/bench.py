@@ -22,11 +22,13 @@ def main(argv: list[str] | None = None) -> int:
         help=f"some of {', '.join(BACKENDS)} (default: all available ones except compiled)",
     )  # fmt: skip
     arguments.add_argument(
-        "--threads", type=counts, default=[1], metavar="N,…", help="default 1; or 1,2"
-    )
+        "--threads", type=counts, default=[1], metavar="N,…",
+        help="CPU threads, such as 1,2 (default 1)",
+    )  # fmt: skip
     arguments.add_argument(
-        "--streams", type=counts, default=[1, 8], metavar="N,…", help="default 1,8"
-    )
+        "--streams", type=counts, default=[1, 8], metavar="N,…",
+        help="numbers of streams (default 1,8)",
+    )  # fmt: skip
     arguments.add_argument(
         "--batchers", type=whole(1, 1024), default=1, metavar="N",
         help="batchers that share the streams, each in its own thread with --threads threads"

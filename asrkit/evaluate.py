@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
         help="also show errors by the place of words in their chunk and utterance",
     )  # fmt: skip
     arguments.add_argument("--format", choices=["text", "json"], default="text")
-    arguments.add_argument("--output", type=Target, help="write there instead of standard output")
+    arguments.add_argument("--output", type=Target, help="file to write instead of standard output")
     add_batch(arguments)
     arguments.add_argument("manifest", help="recordings with their texts")
     return run_command(work("evaluate"), arguments, argv)

@@ -14,10 +14,14 @@ def main(argv: list[str] | None = None) -> int:
     )  # fmt: skip
     arguments.group("model").add_argument("--model", help=MODEL)
     arguments.add_argument(
-        "--chunk-ms", default="160,320,640,1280", help="default 160,320,640,1280"
-    )
-    arguments.add_argument("--left-ms", default="0,1280,5120", help="default 0,1280,5120")
-    arguments.add_argument("--exported", help="a file that asrkit export wrote")
+        "--chunk-ms", default="160,320,640,1280", metavar="MS,…",
+        help="chunks in ms (default 160,320,640,1280)",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--left-ms", default="0,1280,5120", metavar="MS,…",
+        help="left contexts in ms (default 0,1280,5120)",
+    )  # fmt: skip
+    arguments.add_argument("--exported", metavar="FILE", help="file that asrkit export wrote")
     arguments.add_argument("--seed", type=whole(0, 2**63), default=0, help="seed of packet sizes")
     arguments.add_argument(
         "--kernels", action="store_true",

@@ -59,7 +59,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("files", nargs="*", metavar="FILE", help="files, or folders of them")
-    parser.add_argument("--model", default="small-en-alnum", help="default small-en-alnum")
+    parser.add_argument("--model", default="small-en-alnum", help="model (default small-en-alnum)")
     parser.add_argument("--make", metavar="OUT", help="write files of many kinds there first")
     parser.add_argument("--speech", help="speech to write into them: a wav file of some seconds")
     parser.add_argument("--only-faults", action="store_true", help="print rows that disagree")

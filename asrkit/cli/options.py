@@ -72,7 +72,8 @@ def add_context(arguments: Parser, chunk_ms: str | None = None) -> None:
 def add_right_context(arguments: Parser) -> None:
     arguments.group("context").add_argument(
         "--right-ms", metavar="MS",
-        help="right context: live words are delayed by it after their chunk (default: the model's)",
+        help="audio after a chunk that the chunk sees; delays live words by its length (default: "
+        "the model's)",
     )  # fmt: skip
 
 
@@ -89,8 +90,14 @@ def add_search(arguments: Parser) -> None:
     add_hotwords(arguments)
     group = arguments.group("language model")
     group.add_argument("--lm", metavar="FILE", help="n-gram model: ARPA, or a binary of KenLM")
-    group.add_argument("--lm-units", choices=["words", "tokens"], help="default words")
-    group.add_argument("--lm-weight", type=real(0.0, LIMIT), metavar="X", help="default 0.5")
+    group.add_argument(
+        "--lm-units", choices=["words", "tokens"],
+        help="units of the language model: words, or tokens of the recogniser (default words)",
+    )  # fmt: skip
+    group.add_argument(
+        "--lm-weight", type=real(0.0, LIMIT), metavar="X",
+        help="weight of the language model (default 0.5)",
+    )  # fmt: skip
     group.add_argument(
         "--word-bonus", type=real(-LIMIT, LIMIT), metavar="X",
         help="bonus for each word of the language model (default 0.5)",
@@ -130,7 +137,7 @@ def add_segments(arguments: Parser, live: bool = False) -> None:
     )  # fmt: skip
     group.add_argument(
         "--vad", action="store_true",
-        help="require that silero-vad hears no speech in pauses; the extra vad installs it",
+        help="count a pause only if silero-vad finds no speech in it; the extra vad installs it",
     )  # fmt: skip
     arguments.group("output").add_argument(
         "--postprocess", metavar="NAME",

@@ -17,14 +17,15 @@ def main(argv: list[str] | None = None) -> int:
     arguments.add_argument(
         "--output",
         type=Target,
-        help="the page (default: EXP/report.html, or NAME.html here for a model)",
+        help="page to write (default: EXP/report.html, or NAME.html here for a model)",
     )
     arguments.add_argument(
-        "--examples", type=whole(0, 1000), default=4, help="alignments shown (default 4)"
+        "--examples", type=whole(0, 1000), default=4, help="number of alignments (default 4)"
     )
     arguments.add_argument(
-        "--worst", type=whole(0, 100_000), default=20, help="utterances shown (default 20)"
-    )
+        "--worst", type=whole(0, 100_000), default=20,
+        help="number of worst utterances (default 20)",
+    )  # fmt: skip
     add_batch(arguments)
     arguments.add_argument(
         "--device", default="cpu", help="torch device: cpu, cuda, … (default cpu)"

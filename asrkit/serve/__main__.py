@@ -26,9 +26,11 @@ def main(argv: list[str] | None = None) -> int:
     add_device(arguments)
     add_recognizer(arguments, live=True)
     group = arguments.group("network")
-    group.add_argument("--host", default="127.0.0.1", help="address (default 127.0.0.1)")
     group.add_argument(
-        "--port", type=whole(0, 65535), default=8000, help="0: any free one (default 8000)"
+        "--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)"
+    )
+    group.add_argument(
+        "--port", type=whole(0, 65535), default=8000, help="port; 0: any free one (default 8000)"
     )
     group.add_argument(
         "--token", help="token that clients have to send; other users of the machine see it"

@@ -96,14 +96,16 @@ def main(argv: list[str] | None = None) -> int:
         help="leave every speaker out once: train and held_out are joined and cut into N parts by "
         "speaker, each is scored by a training without it, and a row's scores are those of all N",
     )  # fmt: skip
-    arguments.add_argument("--rows", nargs="+", metavar="NAME", help="default: all of the file")
+    arguments.add_argument("--rows", nargs="+", metavar="NAME", help="rows to train (default: all)")
     arguments.add_argument(
         "--jobs", type=positive, default=os.cpu_count(), help="trainings at a time"
     )
     arguments.add_argument(
         "--output", type=Path, default=Path("exp/ablations"), help="folder of the models"
     )
-    arguments.add_argument("--report", type=Path, help="default: the study's name with .md")
+    arguments.add_argument(
+        "--report", type=Path, help="report to write (default: the study's name with .md)"
+    )
     return run_command(ablate, arguments, argv)
 
 
