@@ -27,6 +27,8 @@ IS_NO = re.compile(r"\b(?:is|are|was|were) (?:none\b|no (?!longer\b|more\b|less\
 LONGEST = 32  # words of a sentence
 LONGEST_ON_PAGE = 25
 PAGE_OPENINGS = OPENINGS - {"all", "one"} | {"by"}
+OPENINGS_OF = {"args": NO_NOUN, "explanation": PAGE_OPENINGS, "help": OPENINGS | {"default"}}
+LOGGED = {"debug", "info", "warning", "error", "exception"}
 NO_TEXT = re.compile(r"<!--.*?-->|^( *)```.*?^\1```$", re.DOTALL | re.MULTILINE)
 # Headings, tables, pictures, options of mkdocstrings.
 NO_PROSE = re.compile(r" *(?:$|#|\||:::|!|<|--8<--|options:|\w+: (?:true|\[))")
@@ -37,7 +39,7 @@ class Text(NamedTuple):
     """A text that people read, and the line at which it stands."""
 
     line: int
-    kind: str  # docstring, explanation, args, help, error, page
+    kind: str  # docstring, explanation, args, help, log, error, page
     text: str
 
 
@@ -50,7 +52,7 @@ class Finding(NamedTuple):
 
 
 def texts_of(source: str) -> Iterator[Text]:
-    """Yield the texts of a module: docstrings, their entries of Args, help texts, errors."""
+    """Yield the texts of a module: docstrings, entries of Args, help texts, log lines, errors."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             if text := ast.get_docstring(node):
@@ -65,6 +67,9 @@ def texts_of(source: str) -> Iterator[Text]:
             for keyword in node.keywords:
                 if keyword.arg == "help" and (text := written(keyword.value)):
                     yield Text(keyword.value.lineno, "help", text)
+            if isinstance(node.func, ast.Attribute) and node.func.attr in LOGGED:
+                for text in filter(None, map(written, node.args[:1])):
+                    yield Text(node.lineno, "log", text)
         elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
             for text in filter(None, map(written, node.exc.args[:1])):
                 yield Text(node.lineno, "error", text)
@@ -130,7 +135,7 @@ def broken(text: Text) -> Iterator[str]:
         return
     first = re.match(r"[A-Za-z]+", text.text)
     word = first[0].lower() if first else ""
-    openings = {"args": NO_NOUN, "explanation": PAGE_OPENINGS}.get(text.kind, OPENINGS)
+    openings = OPENINGS_OF.get(text.kind, OPENINGS)
     if text.kind == "explanation" and text.text.startswith(("By default", word)):
         openings = set()  # lower case: "where x is …" after a formula
     if first and word in openings:

@@ -33,6 +33,8 @@ class Reader:
         raise ValueError(f"{self.path} is no file")
 
 parser.add_argument("--rate", help="of the samples")
+parser.add_argument("--size", help="default 3")
+logger.warning("there is no sample")
 '''
 
 
@@ -51,7 +53,9 @@ def test_control_each_rule_is_found() -> None:
         ("error", "is no X"),
         ("explanation", "explanation begins with 'What'"),
         ("explanation", "is no X"),
+        ("help", "help begins with 'default'"),
         ("help", "help begins with 'of'"),
+        ("log", "is no X"),
     ]
 
 
@@ -59,7 +63,7 @@ def test_control_plain_texts_break_no_rule(tmp_path: Path) -> None:
     plain = BROKEN.replace("What a module holds", "A reader").replace('"""Of the', '"""Return the')
     plain = plain.replace("What it has", "It")
     plain = plain.replace("path: of the file", "path: file to read").replace("is no", "is not a")
-    plain = plain.replace("of the samples", "sample rate in Hz")
+    plain = plain.replace("of the samples", "sample rate in Hz").replace("default 3", "size (3)")
     assert [rule for text in texts_of(plain) for rule in broken(text)] == []
 
 
