@@ -4,6 +4,7 @@ python tools/configuration.py
 """
 
 import ast
+import inspect
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,8 @@ def described(section: dict[str, Any]) -> str:
 
 def meanings(section: str) -> dict[str, str]:
     """The docstrings under the keys of a section, which Python itself does not keep."""
-    module = ast.parse(Path(schema.__file__).read_text(encoding="utf-8"))
+    file = inspect.getfile(getattr(schema, section))
+    module = ast.parse(Path(file).read_text(encoding="utf-8"))
     (body,) = (each.body for each in module.body if getattr(each, "name", "") == section)
     return {
         key.target.id: " ".join(text.value.value.split())

@@ -20,8 +20,9 @@ from asrkit.config import (
     parse_record,
     parse_search,
 )
+from asrkit.config.bounds import Section
+from asrkit.config.kinds import POSITIONS
 from asrkit.config.read_yaml import parse_yaml
-from asrkit.config.schema import POSITIONS, Section
 from asrkit.errors import UserError
 from asrkit.model import CTCHead
 from asrkit.model.positions import KINDS

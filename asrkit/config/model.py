@@ -1,0 +1,146 @@
+"""The sections `model` and `context`: what a model file keeps of a configuration."""
+
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import Field, model_validator
+
+from asrkit import audio
+from asrkit.config.bounds import (
+    ChunkSize,
+    LeftContext,
+    RightContext,
+    Section,
+    Share,
+    fitting,
+)
+from asrkit.config.kinds import (
+    FRONTENDS,
+    HEADS,
+    POSITIONS,
+    SUBSAMPLINGS,
+    AnyFrontend,
+    AnyHead,
+    AnyPosition,
+    AnySubsampling,
+)
+from asrkit.model import FULL, Context, FrameRate, heads, positions, subsampling
+
+
+class ModelConfig(Section):
+    num_mels: Annotated[int, Field(ge=4, le=512, multiple_of=4)] = 80
+    """F, mel bins of a feature frame."""
+    dim: Annotated[int, Field(ge=2, le=8192, multiple_of=2)] = 256
+    """D, width of the encoder; a multiple of `num_heads`."""
+    num_heads: Annotated[int, Field(ge=1, le=256)] = 4
+    """H, attention heads."""
+    num_layers: Annotated[int, Field(ge=1, le=256)] = 12
+    """L, Conformer layers."""
+    ffn_dim: Annotated[int, Field(ge=1, le=65536)] = 2048
+    """Width of the feed-forward layers."""
+    kernel_size: Annotated[int, Field(ge=2, le=1024)] = 15
+    """K, encoder frames of the causal convolutions."""
+    dropout: Annotated[float, Field(strict=False, ge=0.0, lt=1.0)] = 0.1
+    """Dropout probability of all layers."""
+    frontend: AnyFrontend = FRONTENDS["kaldi"](kind="kaldi")
+    """Features, a kind with its options: kaldi, with `low_frequency` and `high_frequency` in Hz
+    (8000 if null; 4000 for recordings at 8 kHz) and `snip_edges`; slaney, which is NeMo's; or
+    sherpa_nemo, which sherpa-onnx computes for models of NeMo. Options without a kind are kaldi's.
+    For sherpa-onnx see docs/export.md."""
+    subsampling: AnySubsampling = SUBSAMPLINGS["conv4"](kind="conv4")
+    """Subsampling, a kind with its options. conv4 makes an encoder frame of 4 feature frames, conv8
+    of 8. conv4_valid, conv6_valid and conv8_valid have no padding, and see 3, 5 and 7 feature
+    frames more. Options: `channels` (S; `dim` if null). For conv4 and conv8 `pad_stages` (zeros
+    around a stream as in NeMo). For conv4 `separable` (a ninth of the second convolution's
+    arithmetic)."""
+    position: AnyPosition = POSITIONS["relative"](kind="relative")
+    """Position encoding, a kind with its options: docs/positions.md."""
+    head: AnyHead = HEADS["ctc"](kind="ctc")
+    """Head, encoder frames to labels: ctc, or transducer with its options: docs/heads.md."""
+    conv_norm: Literal["layer_norm", "affine"] = "layer_norm"
+    """Norm in the convolutions. affine is a scale and a bias for each channel, the form of a
+    trained BatchNorm."""
+    conv_padding: Literal["depthwise", "pointwise"] = "depthwise"
+    """Layer of the convolutions whose input is padded with zeros before a stream."""
+    after_norm: bool = False
+    """Add a LayerNorm after the last layer; layers have their own in any case."""
+    kernels: Literal["auto", "off"] = "off"
+    """Attention on NVIDIA GPUs: auto uses asrkit's own kernels (Triton) where possible. They have
+    not run on a GPU yet: run `asrkit verify --kernels` first. They do not change the weights."""
+
+    @property
+    def rate(self) -> FrameRate:
+        """Relation of feature frames to encoder frames."""
+        with torch.device("meta"):
+            options = self.subsampling.model_dump()
+            return subsampling.build_subsampling(options, self.num_mels, self.dim).rate
+
+    @model_validator(mode="after")
+    def _fits(self) -> "ModelConfig":
+        if self.dim % self.num_heads:
+            raise ValueError(f"dim {self.dim} must be a multiple of num_heads {self.num_heads}")
+        with torch.device("meta"):  # each part checks its own options
+            with fitting("position"):
+                positions.build_positions(self.position.model_dump(), self.dim, self.num_heads, 1)
+            with fitting("subsampling"):
+                options = self.subsampling.model_dump()
+                subsampling.build_subsampling(options, self.num_mels, self.dim)
+            with fitting("head"):
+                heads.build_head(self.head.model_dump(), self.dim, 2)
+            with fitting("frontend"):
+                audio.build_frontend(self.frontend.model_dump(), self.num_mels)
+        return self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _former_keys(cls, values: Any) -> Any:
+        """Accept two keys of older configurations and model files, now options of `subsampling`."""
+        former = {"subsampling_channels": "channels", "separable_subsampling": "separable"}
+        if not isinstance(values, dict) or former.keys().isdisjoint(values):
+            return values
+        if "subsampling" in values:
+            raise ValueError("channels and separable are options of model.subsampling now")
+        options = {new: values[old] for old, new in former.items() if old in values}
+        rest = {key: value for key, value in values.items() if key not in former}
+        return rest | {"subsampling": {"kind": "conv4", **options}}
+
+
+class ContextConfig(Section):
+    """Chunk sizes and left contexts in encoder frames: of 40 ms with conv4, of 80 ms with conv8."""
+
+    chunk_sizes: Annotated[list[ChunkSize], Field(max_length=64)] = [4, 8, 16, 25]
+    """Chunk sizes drawn in training, besides full context; repeat a size to draw it more often."""
+    left_contexts: Annotated[list[LeftContext], Field(max_length=64)] = [64]
+    """Left contexts drawn in training."""
+    right_contexts: Annotated[list[RightContext], Field(min_length=1, max_length=64)] = [0]
+    """Right contexts drawn in training with the chunks: encoder frames after its chunk that a frame
+    sees. They improve live text and delay it by their length. A chunk of C frames with R after it
+    takes 1 + R/C times as long."""
+    full_share: Share = 0.5
+    """Share of the batches in full context."""
+    chunk_size: ChunkSize = 16
+    """Default chunk size of decoding: 16 frames are 640 ms with conv4."""
+    left_context: LeftContext = 64
+    """Default left context of decoding."""
+    right_context: RightContext = 0
+    """Default right context of decoding."""
+
+    @property
+    def live(self) -> Context:
+        """Default context of decoding."""
+        return Context(self.chunk_size, self.left_context, self.right_context)
+
+    @property
+    def validated(self) -> list[Context]:
+        """Contexts of validation: full context if trained, and each chunk size once."""
+        left, right = max(self.left_contexts), self.right_context
+        chunks = [Context(each, left, right) for each in dict.fromkeys(self.chunk_sizes)]
+        return [FULL, *chunks] if self.full_share > 0 else chunks
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> "ContextConfig":
+        if not self.left_contexts:
+            raise ValueError("left_contexts must have at least one value, got []")
+        if not self.chunk_sizes and self.full_share < 1.0:
+            raise ValueError("chunk_sizes must have at least one value unless full_share is 1")
+        return self

@@ -1,0 +1,162 @@
+"""The sections `data`, `augmentation`, `text` and `training`."""
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from asrkit.config.bounds import (
+    Count,
+    Decibels,
+    NumberFromZero,
+    Place,
+    Positive,
+    PositiveNumber,
+    PositiveOrAuto,
+    Section,
+    Share,
+    ShareAboveZero,
+    Speed,
+)
+from asrkit.config.checks import ascending, device_name, distinct
+from asrkit.terms import checked_languages, checked_licence
+
+
+class DataConfig(Section):
+    train: Place
+    """Training set: a JSONL manifest, a lhotse manifest, or a folder or URL of Shar shards."""
+    dev: Place
+    """Validation set, of other speakers, in the same formats."""
+    recipe: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")] | None = None
+    """Recipe that makes missing manifests, in a folder of its name; null for none."""
+    licence: Annotated[str, AfterValidator(checked_licence)] | None = None
+    """Licence of a model that is trained on these recordings, such as CC-BY-SA-4.0; the model file
+    states it. null: the licence of the model in `training.start_from`, or none."""
+    languages: Annotated[list[str], AfterValidator(checked_languages), AfterValidator(list)] = []
+    """Codes of the languages of these recordings, such as en; the model file states them. []: those
+    of the model in `training.start_from`."""
+    max_batch_seconds: PositiveNumber = 32.0
+    """Seconds of audio in a batch, for each GPU or process."""
+    num_buckets: Positive = 20
+    """Number of groups by length; the utterances of a batch are from one group."""
+    min_seconds: NumberFromZero = 0.1
+    """Length below which utterances are left out."""
+    max_seconds: PositiveNumber = 30.0
+    """Length above which utterances are left out."""
+    max_bad_share: Share = 0.1
+    """Largest share of the training set, and of an epoch, that may be unreadable."""
+    num_workers: Annotated[int, Field(ge=0, le=1024)] = 1
+    """Number of processes that read audio ahead; 0: the training process reads it."""
+
+
+class AugmentationConfig(Section):
+    speed_factors: Annotated[
+        list[Speed], Field(min_length=1, max_length=64), AfterValidator(distinct)
+    ] = [0.9, 1.0, 1.1]
+    """Speeds; every epoch has each utterance once at each of them."""
+    noise: Place | None = None
+    """Manifest of noise recordings to mix in."""
+    noise_probability: Share = 0.5
+    """Probability that noise is mixed into an utterance, if `noise` is given."""
+    noise_snr_db: Annotated[
+        tuple[Decibels, Decibels], Field(strict=False), AfterValidator(ascending)
+    ] = (10.0, 20.0)
+    """Lowest and highest ratio of speech to noise, dB."""
+    reverb_probability: Share = 0.0
+    """Probability that an utterance is reverberated by a simulated room."""
+    silence_probability: Share = 0.0
+    """Probability that an utterance is put between silences, digital or with faint noise."""
+    silence_seconds: PositiveNumber = 3.0
+    """Longest silence on each side."""
+    telephone_probability: Share = 0.0
+    """Probability that an utterance is reduced to a telephone's 8 kHz and 8 bits."""
+    frequency_warp: Annotated[float, Field(strict=False, ge=0.0, le=0.5)] = 0.0
+    """Largest change of the vocal tract's length, as a share (VTLP)."""
+    gain_db: Annotated[float, Field(strict=False, ge=0.0, le=60.0)] = 0.0
+    """Largest change of level up or down, dB."""
+    spec_probability: Share = 1.0
+    """Probability that an utterance's features are masked (SpecAugment)."""
+    spec_ramp: Share = 0.3
+    """Share of training over which `spec_probability` grows from 0."""
+    spec_frequency_masks: Positive = 2
+    """Number of frequency masks."""
+    spec_frequency_bins: Positive = 27
+    """Mel bins in the widest frequency mask."""
+    spec_time_masks: Positive = 10
+    """Largest number of time masks."""
+    spec_time_frames: Positive = 40
+    """Feature frames of 10 ms in the longest time mask."""
+    spec_max_time_share: ShareAboveZero = 0.15
+    """Largest share of an utterance that time masks cover."""
+
+
+class TextConfig(Section):
+    tokenizer: Literal["characters", "words", "unigram", "bpe", "pieces"] = "characters"
+    """Kind of labels. unigram and bpe are sub-words by sentencepiece, pieces sub-words of an
+    imported model."""
+    vocab_size: Positive = 256
+    """Number of labels for unigram and bpe."""
+    case: Literal["keep", "lower", "upper"] = "keep"
+    """Case to which all texts are converted."""
+    unicode_form: Literal["NFC", "NFKC", "none"] = "NFC"
+    """Unicode normalisation of all texts."""
+
+
+class TrainingConfig(Section):
+    output_dir: Place
+    """Folder for the checkpoints, the log and the model."""
+    start_from: Place | None = None
+    """Model to start from, with the same `model:`; a model file or the name of a ready model."""
+    epochs: PositiveOrAuto = 30
+    """Passes over all utterances, each at every one of `speed_factors`; auto: by the hours of
+    recordings, see docs/training.md."""
+    optimizer: Literal["muon", "adamw"] = "muon"
+    """Optimiser: Muon for the matrices of the layers and AdamW for the rest, or AdamW for all."""
+    learning_rate: PositiveNumber = 2e-3
+    """Highest learning rate."""
+    warmup_share: Share = 0.08
+    """Share of training in which the rate rises to its peak; then a cosine falls to 1 % of it."""
+    weight_decay: NumberFromZero = 0.01
+    """Weight decay of the matrices."""
+    clip_norm: PositiveNumber = 5.0
+    """Largest norm of the gradient of a step."""
+    accumulate_batches: Positive = 1
+    """Number of batches of each process in an optimiser step."""
+    intermediate_layers: Annotated[
+        list[Positive], Field(max_length=256), AfterValidator(distinct)
+    ] = []
+    """Layers with an additional CTC loss, counted from 1."""
+    intermediate_weight: Share = 0.3
+    """Share of these losses in the total loss."""
+    views: Literal["one", "same", "full_and_chunks"] = "one"
+    """Views of each utterance: one; or two, masked differently and trained to agree (CR-CTC), at
+    twice the time. Two are in the same context, or one in full context and one in chunks."""
+    consistency_weight: PositiveNumber = 0.2
+    """Weight of the loss between two views."""
+    consistency_ramp: Share = 0.1
+    """Share of training over which `consistency_weight` grows from 0."""
+    device: Annotated[str, AfterValidator(device_name)] = "auto"
+    """Device. auto: an NVIDIA GPU for each process if torch finds one, else the CPU; cpu; cuda; or
+    cuda:N for GPU number N."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Precision. auto: bfloat16 on a GPU that has it."""
+    parallel: Literal["ddp", "fsdp"] = "ddp"
+    """Parts of the model in each of several processes: the whole model (ddp), or a share of its
+    weights, gradients and optimiser states (fsdp), for models that do not fit on one device."""
+    gradient_checkpointing: bool = False
+    """Save memory by computing activations again in the backward pass."""
+    average: PositiveOrAuto = 5
+    """Number of epochs whose weights are averaged into the model; auto: a fifth of them."""
+    average_of: Literal["last", "best"] = "last"
+    """Epochs to average: the last ones, or those with the lowest dev WER."""
+    validate_every_epochs: Positive = 1
+    """Epochs from one validation to the next; the last epoch is always validated."""
+    patience: Positive | None = None
+    """Validations without a lower mean dev WER after which training ends; null: never."""
+    checkpoint_every_steps: Positive = 200
+    """Steps from one checkpoint to the next, besides the one after every epoch."""
+    keep_checkpoints: Positive = 2
+    """Number of checkpoints to keep, the newest ones."""
+    seed: Count = 0
+    """Seed of all random draws."""
+    num_threads: Annotated[int, Field(ge=0, le=1024)] = 0
+    """CPU threads of torch; 0: torch's default."""
