@@ -16,6 +16,15 @@ def main(argv: list[str] | None = None) -> int:
     arguments.add_argument("checkpoint", help="file or folder of the checkpoint")
     arguments.add_argument("--output", type=Target, required=True, help="the model file to write")
     add_terms(arguments, "that of the checkpoint, if it states one")
+    arguments.add_argument(
+        "--head", choices=("transducer", "ctc"),
+        help="head of a hybrid model of NeMo (default: the transducer, with the CTC layer beside "
+        "it)",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--prompt", metavar="LANGUAGE",
+        help="language of a model of NeMo with a language prompt, such as de-DE or auto",
+    )  # fmt: skip
     arguments.add_argument("--name", help="name of the model (default: the checkpoint's)")
     return run_command(work("import_"), arguments, argv)
 

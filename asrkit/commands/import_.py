@@ -15,7 +15,7 @@ MOST_CHARACTERS = 200  # length limit of a name
 
 def import_(options: argparse.Namespace) -> int:
     path = Path(options.checkpoint)
-    imported = import_checkpoint(options.format, path)
+    imported = import_checkpoint(options.format, path, options.head, options.prompt)
     given = terms_of(options)
     terms = given._replace(licence=given.licence or imported.licence)
     if terms.licence is None:
@@ -34,6 +34,7 @@ def import_(options: argparse.Namespace) -> int:
         "sha256": {each.name: sha256(each) for each in imported.read},
         "licence": terms.licence,
         "left_out": imported.left_out,
+        **({} if options.prompt is None else {"prompt": options.prompt}),
         "asrkit": __version__,
     }
     file = imported.file._replace(training={"imported": record}, terms=terms)

@@ -9,22 +9,31 @@ from asrkit.interop.imported import Imported
 from asrkit.interop.nemo import read_nemo
 from asrkit.interop.wenet import read_wenet
 
-FORMATS: dict[str, Callable[[Path], Imported]] = {"nemo": read_nemo, "wenet": read_wenet}
+FORMATS: dict[str, Callable[..., Imported]] = {"nemo": read_nemo, "wenet": read_wenet}
 
 
-def import_checkpoint(kind: str, path: str | Path) -> Imported:
+def import_checkpoint(
+    kind: str, path: str | Path, head: str | None = None, prompt: str | None = None
+) -> Imported:
     """Import the model of a checkpoint.
 
     Args:
         kind: one of FORMATS.
         path: checkpoint, a file or a folder as its toolkit writes it.
+        head: transducer or ctc, for a hybrid of NeMo; None for the transducer of a hybrid.
+        prompt: language of a model of NeMo with a language prompt.
 
     Raises:
         CheckpointError: if it is damaged, malicious, or a model that asrkit cannot run exactly.
         OSError: if it cannot be read.
     """
+    options = {"head": head, "prompt": prompt}
+    options = {name: value for name, value in options.items() if value is not None}
+    if kind != "nemo" and options:
+        names = " and ".join(f"--{name}" for name in options)
+        raise CheckpointError(f"{names} need a checkpoint of nemo, got one of {kind}")
     try:
-        return FORMATS[kind](Path(path))
+        return FORMATS[kind](Path(path), **options)
     except UserError as error:  # in the checkpoint, its configuration or its tokenizer
         raise CheckpointError(f"{shown(Path(path))}: {error}") from None
     except (RuntimeError, IndexError, TypeError, ValueError) as error:  # mostly wrong shapes

@@ -22,7 +22,7 @@ class Imported(NamedTuple):
     read: tuple[Path, ...]  # source files
     source: str  # the toolkit, with its version if the checkpoint has it
     licence: str | None  # None if the checkpoint does not have it
-    left_out: dict[str, int]  # numbers of parameters that a CTC model does not use, by part
+    left_out: dict[str, int]  # numbers of parameters that the model does not use, by part
 
 
 def assemble(

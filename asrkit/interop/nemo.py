@@ -1,10 +1,10 @@
 """NVIDIA NeMo's checkpoints: cache-aware streaming Conformer and FastConformer.
 
-With a CTC head, a transducer, or both, of which the CTC head is read.
+With a CTC head, a transducer, or both.
 
 A .nemo file is a tar of a YAML configuration, weights by torch.save and the tokenizer's files.
-Three differences are folded into the weights: the scaling of the encoder's input, BatchNorm's
-running statistics, and the position of the blank, which is NeMo's last label.
+Four differences are folded into the weights: the scaling of the encoder's input, BatchNorm's
+running statistics, the position of the blank, which is NeMo's last label, and a language prompt.
 """
 
 import re
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from asrkit.audio import build_frontend
 from asrkit.errors import printable, shown, whole_number
-from asrkit.interop import nemo_transducer
+from asrkit.interop import nemo_prompt, nemo_transducer
 from asrkit.interop.checkpoint import (
     Archive,
     CheckpointError,
@@ -41,7 +41,7 @@ WEIGHTS = "model_weights.ckpt"
 OWN = "nemo:"  # prefix of the names of files in the archive
 BATCH_NORM_EPSILON = 1e-5
 BYTE = re.compile("<0x[0-9A-F]{2}>")  # a label that is a part of a character
-TRANSDUCER = ("decoder", "joint")  # parts of a hybrid model that CTC does not use
+TRANSDUCER = ("decoder", "joint")  # parts of a hybrid that --head ctc leaves out
 MOST = 1 << 16  # largest size in the configuration
 
 
@@ -70,8 +70,14 @@ SUBSAMPLINGS: dict[tuple[Any, Any], tuple[dict[str, Any], dict[str, str]]] = {
 }
 
 
-def read_nemo(path: Path) -> Imported:
+def read_nemo(path: Path, head: str | None = None, prompt: str | None = None) -> Imported:
     """Read a .nemo file of a cache-aware streaming Conformer or FastConformer.
+
+    Args:
+        path: the file.
+        head: head to import: transducer, with the CTC layer of a hybrid, or ctc; None for the
+            transducer of a model that has one.
+        prompt: language of a model with a language prompt.
 
     Raises:
         CheckpointError: for other models, and for settings that asrkit cannot compute exactly.
@@ -80,11 +86,14 @@ def read_nemo(path: Path) -> Imported:
     with open_archive(path) as archive:
         settings = read_settings(archive.read(SETTINGS), SETTINGS)
         check_settings(settings)
+        head = chosen_head(settings, head)
+        column = nemo_prompt.column(settings, prompt)
         encoder, features = section(settings, "encoder"), section(settings, "preprocessor")
         parts = {"model": model_settings(encoder, features), "context": contexts(encoder)}
-        if nemo_transducer.is_transducer(settings):
-            parts["model"]["head"] = nemo_transducer.head_settings(settings)
-        tokenizer, parts["text"] = read_tokenizer(archive, settings)
+        if head == "transducer":
+            width = None if column is None else 2 * number(encoder, "d_model")
+            parts["model"]["head"] = transducer_settings(settings, width)
+        tokenizer, parts["text"] = read_tokenizer(archive, settings, head)
         with archive.open(WEIGHTS) as stored:
             weights = Weights(read_weights(stored, WEIGHTS))
     check_filters(weights, features)
@@ -93,10 +102,12 @@ def read_nemo(path: Path) -> Imported:
     ours |= subsampling_weights(weights, encoder)
     for layer in range(layers):
         ours |= layer_weights(weights, layer, encoder)
-    ours |= head_weights(weights, settings)
+    if column is not None:
+        ours |= adapter_weights(weights, number(encoder, "d_model"), column)
+    ours |= head_weights(weights, settings, head)
     file = assemble(parts, tokenizer, ours)
     version = printable(str(settings.get("nemo_version", "")))[:20]
-    left_out = weights.left_out("aux_ctc" in settings)
+    left_out = weights.left_out(head == "ctc" and "aux_ctc" in settings)
     return Imported(file, (path,), f"NeMo {version}".strip(), None, left_out)
 
 
@@ -125,8 +136,11 @@ class Weights(dict[str, Tensor]):
         bias = self.take(name) if biased or name in self else torch.zeros(weight.shape[:1])
         return {f"{ours}.weight": weight, f"{ours}.bias": bias}
 
-    def left_out(self, hybrid: bool) -> dict[str, int]:
-        """Count the unused parameters by part: those of a hybrid's transducer.
+    def left_out(self, transducer: bool) -> dict[str, int]:
+        """Count the unused parameters by part.
+
+        Args:
+            transducer: whether the transducer of a hybrid is left out.
 
         Raises:
             CheckpointError: for an unused weight of any other part.
@@ -134,7 +148,7 @@ class Weights(dict[str, Tensor]):
         counts: Counter[str] = Counter()
         for name, tensor in self.items():
             part = name.partition(".")[0]
-            if not hybrid or part not in TRANSDUCER:
+            if not transducer or part not in TRANSDUCER:
                 raise CheckpointError(
                     f"weight {shown(name)} belongs to a part that asrkit does not have"
                 )
@@ -227,14 +241,52 @@ def contexts(encoder: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def read_tokenizer(archive: Archive, settings: dict[str, Any]) -> tuple[Tokenizer, dict[str, Any]]:
+def chosen_head(settings: dict[str, Any], head: str | None) -> str:
+    """Return the head to import: `head`, or the transducer of a model that has one.
+
+    Raises:
+        CheckpointError: for a head that the model does not have.
+    """
+    has_transducer = bool(settings.get("joint"))
+    if head is None:
+        return "transducer" if has_transducer else "ctc"
+    if head == "transducer" and not has_transducer:
+        raise CheckpointError("the model has no transducer, which --head asks for: leave it out")
+    if head == "ctc" and has_transducer and "aux_ctc" not in settings:
+        raise CheckpointError("the model has no CTC head, which --head asks for: leave it out")
+    return head
+
+
+def transducer_settings(settings: dict[str, Any], adapter_dim: int | None) -> dict[str, Any]:
+    """Return the settings of the transducer; with a hybrid's CTC layer, both have one vocabulary.
+
+    Raises:
+        CheckpointError: for settings that asrkit does not have.
+    """
+    if "aux_ctc" not in settings:
+        return nemo_transducer.head_settings(settings, adapter_dim)
+    try:
+        labels, others = (
+            section(part, name).get("vocabulary")
+            for part, name in ((settings, "joint"), (ctc(settings), "decoder"))
+        )
+        if labels != others:
+            raise CheckpointError("joint.vocabulary and aux_ctc.decoder.vocabulary must be equal")
+        return nemo_transducer.head_settings(settings, adapter_dim)
+    except CheckpointError as error:
+        raise CheckpointError(f"{error}; --head ctc imports the CTC head alone") from None
+
+
+def read_tokenizer(
+    archive: Archive, settings: dict[str, Any], head: str
+) -> tuple[Tokenizer, dict[str, Any]]:
     """Return the tokenizer and the section `text`: sentencepiece's labels, or characters.
 
     Raises:
         CheckpointError: for another tokenizer.
     """
-    place = "joint" if nemo_transducer.is_transducer(settings) else "decoder"
-    labels = section(ctc(settings), place).get("vocabulary")
+    place = "joint" if head == "transducer" else "decoder"
+    labels = section(settings if place == "joint" else ctc(settings), place).get("vocabulary")
     if not isinstance(labels, list) or not all(isinstance(each, str) for each in labels):
         raise CheckpointError(f"{place}.vocabulary must be a list of labels, got {shown(labels)}")
     if "tokenizer" not in settings:
@@ -253,7 +305,7 @@ def read_tokenizer(archive: Archive, settings: dict[str, Any]) -> tuple[Tokenize
         )
     if any(BYTE.fullmatch(each) for each in labels):
         raise CheckpointError(
-            "decoder.vocabulary has byte labels (<0x..>), which are not supported"
+            f"{place}.vocabulary has byte labels (<0x..>), which are not supported"
         )
     model = archive.read(name.removeprefix(OWN))
     return PieceTokenizer(model, labels), {"tokenizer": "pieces"}
@@ -328,17 +380,37 @@ def folded(norm: dict[str, Tensor], weights: Weights, name: str) -> dict[str, Te
     return {scale_name: scale.float(), bias_name: (bias - mean.double() * scale).float()}
 
 
-def head_weights(weights: Weights, settings: dict[str, Any]) -> dict[str, Tensor]:
+def adapter_weights(weights: Weights, dim: int, column: int) -> dict[str, Tensor]:
+    """Return the layers between encoder and head, with a language prompt folded in."""
+    parts = [weights.take_part(f"head.adapter.{i}", f"prompt_kernel.{i}") for i in (0, 2)]
+    (weight_name, weight), (bias_name, bias) = parts[0].items()
+    weight, bias = nemo_prompt.folded(weight, bias, dim, column)
+    return {weight_name: weight, bias_name: bias} | parts[1]
+
+
+def head_weights(weights: Weights, settings: dict[str, Any], head: str) -> dict[str, Tensor]:
     """Return the weights of the CTC head or of a transducer, with the blank before the labels.
 
     Raises:
         CheckpointError: if the model has no head.
     """
-    if nemo_transducer.is_transducer(settings):
-        names = nemo_transducer.head_weights(weights)
-        return {
-            own: nemo_transducer.blank_first(own, weights.take(name)) for name, own in names.items()
-        }
+    if head == "ctc":
+        return ctc_weights(weights, settings, "head")
+    names = nemo_transducer.head_weights(weights)
+    found = {
+        own: nemo_transducer.blank_first(own, weights.take(name)) for name, own in names.items()
+    }
+    if "aux_ctc" in settings:
+        found |= ctc_weights(weights, settings, "head.ctc")
+    return found
+
+
+def ctc_weights(weights: Weights, settings: dict[str, Any], own: str) -> dict[str, Tensor]:
+    """Return the weights of a CTC head under asrkit's name, with the blank before the labels.
+
+    Raises:
+        CheckpointError: if the model has no CTC head.
+    """
     name = f"{'ctc_decoder' if 'aux_ctc' in settings else 'decoder'}.decoder_layers.0"
     if f"{name}.weight" not in weights:
         raise CheckpointError(
@@ -346,6 +418,6 @@ def head_weights(weights: Weights, settings: dict[str, Any]) -> dict[str, Tensor
             "transducer, or a hybrid of both"
         )
     check_head(settings)
-    head = weights.take_part("head", name)
-    head["head.weight"] = head["head.weight"].flatten(1)  # a convolution over one frame
+    head = weights.take_part(own, name)
+    head[f"{own}.weight"] = head[f"{own}.weight"].flatten(1)  # a convolution over one frame
     return {key: part.roll(1, 0) for key, part in head.items()}

@@ -30,10 +30,12 @@ class Part(NamedTuple):
     harmless: Mapping[str, str] = {}
 
 
+PROMPTED = "EncDecRNNTBPEModelWithPrompt"
 MODELS = (
     "EncDecCTCModel", "EncDecCTCModelBPE",
     "EncDecHybridRNNTCTCModel", "EncDecHybridRNNTCTCBPEModel",
     "EncDecRNNTModel", "EncDecRNNTBPEModel",
+    PROMPTED,
 )  # fmt: skip
 MODEL = {"sample_rate": Key(16000, (16000,))}
 TRAINING, PRINTING = "only training reads it", "changes no text"
@@ -47,7 +49,7 @@ MODEL_HARMLESS = {
         ),
         TRAINING,
     ),
-    "joint": "read for a transducer without CTC; left out of a hybrid, like its weights",
+    "joint": "read for a transducer; left out with --head ctc, like its weights",
     "model_defaults": "has numbers that the other sections repeat",
     "labels": "the labels are read from decoder.vocabulary or joint.vocabulary",
     "log_prediction": PRINTING,
@@ -59,6 +61,12 @@ MODEL_READ = ("target", "nemo_version", "preprocessor", "encoder", "decoder", "d
 DEFAULTS_HARMLESS = dict.fromkeys(
     ("enc_hidden", "pred_hidden", "joint_hidden", "tdt_durations", "num_tdt_durations"),
     "the transducer's, or repeated by other sections",
+)
+
+PROMPT = Part(
+    {"initialize_prompt_feature": Key(False, (True,), "its language prompt is off")},
+    ("num_prompts", "prompt_dictionary"),
+    DEFAULTS_HARMLESS,
 )
 
 FEATURES = {
@@ -156,6 +164,12 @@ def section(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
     return values
 
 
+def class_of(settings: Mapping[str, Any]) -> str:
+    """Return the name of the model's class; "" if it is not stated."""
+    target = settings.get("target")
+    return target.rpartition(".")[2] if isinstance(target, str) else ""
+
+
 def ctc(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of the CTC branch: the model's, or a section of a hybrid model's."""
     return dict(section(settings, "aux_ctc") if "aux_ctc" in settings else settings)
@@ -163,25 +177,25 @@ def ctc(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def check_settings(settings: Mapping[str, Any]) -> None:
     """Raise CheckpointError for a setting that asrkit does not have, or does not know."""
-    check_class(settings.get("target"))
+    check_class(settings)
     if "EncDecRNNT" in str(settings.get("target")) and not settings.get("joint"):
         raise CheckpointError(f"this {shown(settings['target'])} has no joint network")
-    check("model", settings, Part(MODEL, MODEL_READ, MODEL_HARMLESS))
+    prompted = class_of(settings) == PROMPTED
+    read = (*MODEL_READ, "num_prompts") if prompted else MODEL_READ
+    check("model", settings, Part(MODEL, read, MODEL_HARMLESS))
     defaults = settings.get("model_defaults")
-    check("model_defaults", defaults if isinstance(defaults, dict) else {},
-          Part({}, (), DEFAULTS_HARMLESS))  # fmt: skip
+    part = PROMPT if prompted else Part({}, (), DEFAULTS_HARMLESS)
+    check("model_defaults", defaults if isinstance(defaults, dict) else {}, part)
     check("preprocessor", section(settings, "preprocessor"),
           Part(FEATURES, ("features",), FEATURES_HARMLESS))  # fmt: skip
     check("encoder", section(settings, "encoder"), Part(ENCODER, ENCODER_READ, ENCODER_HARMLESS))
 
 
-def check_class(target: object) -> None:
+def check_class(settings: Mapping[str, Any]) -> None:
     """Raise CheckpointError for a class of models that asrkit cannot compute."""
-    if target is None:
-        return
-    name = target.rpartition(".")[2] if isinstance(target, str) else None
-    if name not in MODELS:
-        prompt = ": it reads a language prompt" if "Prompt" in str(name) else ""
+    target, name = settings.get("target"), class_of(settings)
+    if target is not None and name not in MODELS:
+        prompt = ": it reads a language prompt" if "Prompt" in name else ""
         raise CheckpointError(
             f"models of class {shown(target)} are not supported{prompt}; "
             f"the supported classes are {', '.join(MODELS)}"

@@ -73,13 +73,12 @@ PROJECTIONS = {"enc": "from_encoder", "pred": "from_predictor"}
 MOST = 1 << 16  # largest size
 
 
-def is_transducer(settings: Mapping[str, Any]) -> bool:
-    """Whether the model has a transducer and no CTC head."""
-    return bool(settings.get("joint")) and "aux_ctc" not in settings
-
-
-def head_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+def head_settings(settings: Mapping[str, Any], adapter_dim: int | None) -> dict[str, Any]:
     """Return `model.head` of asrkit's configuration.
+
+    Args:
+        settings: the model's configuration.
+        adapter_dim: width of the layers between encoder and head; None without them.
 
     Raises:
         CheckpointError: for a setting that asrkit does not have, or does not know.
@@ -109,7 +108,8 @@ def head_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
         "activation": hidden.get("activation", "relu"),
         "max_symbols": size("decoding.greedy.max_symbols", 10 if most is None else most),
         "dropout": hidden.get("dropout") or 0.0,
-        "ctc_weight": 0.0,
+        "ctc_weight": ctc_weight(settings),
+        "adapter_dim": adapter_dim,
     }
     if kind == LSTM:
         layers = size("decoder.prednet.pred_rnn_layers", network.get("pred_rnn_layers", 1))
@@ -117,6 +117,14 @@ def head_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     context = size("decoder.context_size", decoder.get("context_size", 1))
     norm = decoder.get("normalization_mode") == "layer"
     return found | {"predictor": "stateless", "context": context, "predictor_norm": norm}
+
+
+def ctc_weight(settings: Mapping[str, Any]) -> float:
+    """Return the share of the CTC layer in the loss; 0 for a model without this layer."""
+    if "aux_ctc" not in settings:
+        return 0.0
+    found = section(settings, "aux_ctc").get("ctc_loss_weight")
+    return found if isinstance(found, float) and 0.0 < found < 1.0 else 0.3  # NeMo's default
 
 
 def size(name: str, value: object) -> int:

@@ -99,6 +99,13 @@ class StatelessPredictor(nn.Module):
         return output, [known[:, size:]]
 
 
+def adapter(dim: int, width: int | None) -> nn.Module:
+    """Return two linear layers with a ReLU between them, (…, D) -> (…, D); nothing for None."""
+    if width is None:
+        return nn.Identity()
+    return nn.Sequential(nn.Linear(dim, width), nn.ReLU(), nn.Linear(width, dim))
+
+
 class TransducerHead(Head):
     """A predictor, a joiner, and a CTC layer that shares the loss.
 
@@ -122,6 +129,8 @@ class TransducerHead(Head):
         delay_penalty: lambda of another way to do so, nats a frame; see `transducer_loss`.
         prune_range: places in each frame that training computes, see `pruned_transducer_loss`;
             None computes all.
+        adapter_dim: width of two linear layers between the encoder and the head, as in NeMo's
+            models with a language prompt; None builds none.
 
     Raises:
         ValueError: for an option out of range.
@@ -144,6 +153,7 @@ class TransducerHead(Head):
         fast_emit: float = 0.0,
         delay_penalty: float = 0.0,
         prune_range: int | None = None,
+        adapter_dim: int | None = None,
     ) -> None:
         super().__init__()
         for name, share in (("ctc_weight", ctc_weight), ("dropout", dropout)):
@@ -154,6 +164,8 @@ class TransducerHead(Head):
                 raise ValueError(f"{name} must be 0 or more, got {value}")
         if prune_range is not None and prune_range < 2:
             raise ValueError(f"prune_range must be null, or 2 or more, got {prune_range}")
+        if adapter_dim is not None and adapter_dim < 1:
+            raise ValueError(f"adapter_dim must be null, or 1 or more, got {adapter_dim}")
         self.vocab_size, self.max_symbols = vocab_size, max_symbols
         self.ctc_weight = ctc_weight
         self.early = fast_emit, delay_penalty
@@ -163,6 +175,7 @@ class TransducerHead(Head):
             self.predictor = LSTMPredictor(vocab_size, predictor_dim, predictor_layers, dropout)
         else:
             self.predictor = StatelessPredictor(vocab_size, predictor_dim, context, predictor_norm)
+        self.adapter = adapter(dim, adapter_dim)
         self.from_encoder = nn.Linear(dim, joint_dim)
         self.from_predictor = nn.Linear(predictor_dim, joint_dim)
         self.dropout = nn.Dropout(dropout)
@@ -176,8 +189,9 @@ class TransducerHead(Head):
             self.simple = nn.ModuleDict(layers)
 
     def frames(self, encoded: Tensor) -> Tensor:
-        """Return the encoder's frames as they are: (B, E, D)."""
-        return encoded
+        """Return the encoder's frames, after the adapter if there is one: (B, E, D)."""
+        frames: Tensor = self.adapter(encoded)
+        return frames
 
     @torch.jit.unused
     def loss(

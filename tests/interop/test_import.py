@@ -223,7 +223,7 @@ def hybrid(path: Path, change: Callable[..., object]) -> Path:
 
 
 def test_a_hybrid_is_imported_without_its_transducer(tmp_path: Path) -> None:
-    found = import_checkpoint("nemo", hybrid(tmp_path / "m.nemo", lambda *_: None))
+    found = import_checkpoint("nemo", hybrid(tmp_path / "m.nemo", lambda *_: None), "ctc")
     assert found.left_out == {"decoder": 12, "joint": 32}
 
 
@@ -244,7 +244,7 @@ def test_a_hybrid_with_an_unknown_part_is_refused_by_its_name(
     change: Callable[..., object], told: str, tmp_path: Path
 ) -> None:
     with pytest.raises(CheckpointError) as error:
-        import_checkpoint("nemo", hybrid(tmp_path / "m.nemo", change))
+        import_checkpoint("nemo", hybrid(tmp_path / "m.nemo", change), "ctc")
     assert told in str(error.value)
 
 

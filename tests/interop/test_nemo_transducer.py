@@ -4,7 +4,7 @@ import tarfile
 from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -17,16 +17,25 @@ from asrkit.build import build_frontend
 from asrkit.evaluation.recording_search import Trace
 from asrkit.interop import Imported, import_checkpoint
 from asrkit.interop.checkpoint import CheckpointError
-from asrkit.model import Context, TransducerHead
+from asrkit.model import Context, CTCHead, TransducerHead
 from asrkit.model.transducer_loss import transducer_loss
 from asrkit.runtime import recognizer_of
 from tests.conftest import SHARED_FIXTURES
 from tests.laws.test_streaming import packets
 
-NAMES = ["rnnt", "rnnt-stateless"]
+NAMES = [
+    "rnnt", "rnnt-stateless", "rnnt-hybrid",
+    *(f"rnnt-prompt:{language}" for language in ("en-US", "de-DE", "auto")),
+]  # fmt: skip
 CLIPS = ["speech", "synthetic"]
 TOLERANCE = 1e-4
-Fixture = tuple[Imported, dict[str, np.ndarray]]
+
+
+class Fixture(NamedTuple):
+    """A checkpoint, and what NeMo computes with it; in a language, for a model with a prompt."""
+
+    imported: Imported
+    arrays: dict[str, np.ndarray]
 
 
 def checkpoint(name: str) -> Path:
@@ -38,9 +47,13 @@ def checkpoint(name: str) -> Path:
 
 @pytest.fixture(scope="module", params=NAMES)
 def fixture(request: pytest.FixtureRequest) -> Fixture:
-    folder = checkpoint(request.param)
+    name, _, language = request.param.partition(":")
+    folder = checkpoint(name)
     with np.load(folder / "expected.npz") as arrays:
-        return import_checkpoint("nemo", folder / "model.nemo"), dict(arrays)
+        known = {
+            key.replace(f"/{language}/", "/") if language else key: arrays[key] for key in arrays
+        }
+    return Fixture(import_checkpoint("nemo", folder / "model.nemo", None, language or None), known)
 
 
 def head_of(imported: Imported) -> TransducerHead:
@@ -50,7 +63,8 @@ def head_of(imported: Imported) -> TransducerHead:
 
 
 def contexts(arrays: dict[str, np.ndarray]) -> Iterator[tuple[str, Context]]:
-    for name in sorted({key.split("/")[1] for key in arrays if key.endswith("/encoded")}):
+    names = {key.split("/")[1] for key in arrays if key.endswith("/encoded")}
+    for name in sorted(names, key=lambda name: -int(name.rpartition("_")[2])):
         left, ahead = map(int, name.split("_")[1:])
         yield name, Context(ahead + 1, left // (ahead + 1) * (ahead + 1))
 
@@ -68,7 +82,9 @@ def test_predictor_grid_and_loss(fixture: Fixture) -> None:
     head, tokens = head_of(imported), arrays["predictor/tokens"]
     outputs = after(head, tokens)
     assert np.abs(outputs.numpy() - arrays["predictor/outputs"]).max() < 1e-5
-    encoded = torch.from_numpy(arrays["speech/att_70_13/encoded"])[10:34]
+    name, _ = next(contexts(arrays))
+    places = [f"speech/{name}/{each}" for each in ("en-US/prompted", "prompted", "encoded")]
+    encoded = torch.from_numpy(next(arrays[place] for place in places if place in arrays))[10:34]
     logits = head.join(head.project(encoded)[:, None], head.from_predictor(outputs))
     theirs = torch.from_numpy(arrays["grid/logits"]).roll(1, 2)
     assert (logits - theirs).abs().max() < TOLERANCE
@@ -93,12 +109,18 @@ def test_offline_in_every_context(fixture: Fixture, clip: str) -> None:
     frontend = build_frontend(imported.file.config.model)
     feats, lengths = audio.features(frontend, samples, torch.tensor([samples.size(1)]))
     known = list(contexts(arrays))
-    assert len(known) == 4
+    assert len(known) > 2
     for name, context in known:
         place = f"{clip}/{name}"
         state = model.init_state(1, context.left)
         encoded = model.encoder(feats, lengths, state, context.chunk_size).encoded[0]
         assert np.abs(encoded.numpy() - arrays[f"{place}/encoded"]).max() < TOLERANCE
+        encoded = head.frames(encoded)
+        if f"{place}/prompted" in arrays:
+            assert np.abs(encoded.numpy() - arrays[f"{place}/prompted"]).max() < TOLERANCE
+        if head.ctc is not None:
+            log_probs = torch.from_numpy(arrays[f"{place}/log_probs"]).roll(1, 1)
+            assert (head.ctc.frames(encoded[None])[0] - log_probs).abs().max() < TOLERANCE
         labels, frames = arrays[f"{place}/path_labels"], arrays[f"{place}/path_frames"]
         written = (labels != labels.max()).astype(int)  # the blank is the last label
         before = np.cumsum(written) - written
@@ -130,12 +152,13 @@ def test_tokens_frames_and_text_offline_and_in_random_packets(fixture: Fixture, 
 
 def test_control_another_blank_or_activation_is_noticed(fixture: Fixture) -> None:
     imported, arrays = fixture
-    head, place = head_of(imported), "speech/att_70_13"
+    name, context = next(contexts(arrays))
+    head, place = head_of(imported), f"speech/{name}"
     samples = arrays["speech/audio"]
     right = [*arrays[f"{place}/tokens"] + 1]
 
     def tokens() -> list[int]:
-        own = recognizer_of(imported.file, Context(14, 70))
+        own = recognizer_of(imported.file, context)
         trace = Trace(own.search)
         own.with_search(trace).transcribe(samples)
         return [*trace.hypothesis.tokens]
@@ -150,6 +173,104 @@ def test_control_another_blank_or_activation_is_noticed(fixture: Fixture) -> Non
     assert tokens() != right
     head.activation = activation
     assert tokens() == right
+
+
+def test_control_another_language_is_noticed() -> None:
+    """The folded prompts give three different texts."""
+    path = checkpoint("rnnt-prompt") / "model.nemo"
+    with np.load(path.with_name("expected.npz")) as arrays:
+        samples = arrays["speech/audio"]
+    texts = {
+        recognizer_of(import_checkpoint("nemo", path, prompt=language).file)
+        .transcribe(samples)
+        .text
+        for language in ("en-US", "de-DE", "auto")
+    }
+    assert len(texts) == 3
+
+
+def test_a_hybrid_keeps_both_heads_or_the_one_that_is_chosen(tmp_path: Path) -> None:
+    path = checkpoint("rnnt-hybrid") / "model.nemo"
+    both, ctc = (import_checkpoint("nemo", path, head) for head in (None, "ctc"))
+    assert (both.left_out, ctc.left_out.keys()) == ({}, {"decoder", "joint"})
+    assert isinstance(ctc.file.model.head, CTCHead)
+    own = head_of(both).ctc
+    assert own is not None
+    assert torch.equal(own.weight, ctc.file.model.head.weight)
+    with np.load(path.with_name("expected.npz")) as arrays:
+        for _, context in contexts(arrays):
+            name = f"speech/att_{context.left}_{context.chunk_size - 1}"
+            trace = Trace(recognizer_of(ctc.file, context).search)
+            recognizer_of(ctc.file, context).with_search(trace).transcribe(arrays["speech/audio"])
+            assert [each - 1 for each in trace.hypothesis.tokens] == [*arrays[f"{name}/ctc_tokens"]]
+    other = changed(path, tmp_path / "m.nemo", lambda s: s["joint"]["vocabulary"].reverse())
+    with pytest.raises(CheckpointError, match=r"must be equal; --head ctc imports the CTC head"):
+        import_checkpoint("nemo", other)
+    import_checkpoint("nemo", other, "ctc")
+    durations = changed(path, other, lambda s: s["joint"].update(num_extra_outputs=5))
+    with pytest.raises(CheckpointError, match=r"\(TDT\); --head ctc imports the CTC head alone"):
+        import_checkpoint("nemo", durations)
+
+
+def test_labels_for_the_end_of_an_utterance_are_written(tmp_path: Path) -> None:
+    """Those of parakeet_realtime_eou are labels like any other; here they replace two labels."""
+    path = checkpoint("rnnt") / "model.nemo"
+    with np.load(path.with_name("expected.npz")) as arrays:
+        samples, tokens = arrays["speech/audio"], [*arrays["speech/att_70_13/tokens"]]
+    first, second = sorted({*tokens}, key=tokens.index)[:2]
+
+    def change(settings: dict[str, Any]) -> None:
+        vocabulary = settings["joint"]["vocabulary"]
+        vocabulary[first], vocabulary[second] = "<EOU>", "<EOB>"
+
+    file = import_checkpoint("nemo", changed(path, tmp_path / "m.nemo", change)).file
+    text = recognizer_of(file, Context(14, 70)).transcribe(samples).text
+    assert text.startswith("<EOU>")
+    assert text.count("<EOU>") == tokens.count(first)
+    assert text.count("<EOB>") == tokens.count(second)
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "prompt", "told"),
+    [
+        ("rnnt", "ctc", None, "the model has no CTC head, which --head asks for: leave it out"),
+        ("ctc", "transducer", None, "the model has no transducer, which --head asks for"),
+        ("rnnt", None, "de-DE", "only models with a language prompt take --prompt, got 'de-DE'"),
+        ("rnnt-prompt", None, "xx", "got 'xx': choose one with --prompt, from 'en-US', 'en', 'de-"),
+        ("rnnt-prompt", None, None, "the model reads a language prompt, got None: choose one"),
+    ],
+)  # fmt: skip
+def test_a_head_or_a_language_that_a_model_does_not_have_is_refused(
+    name: str, head: str | None, prompt: str | None, told: str
+) -> None:
+    with pytest.raises(CheckpointError) as error:
+        import_checkpoint("nemo", checkpoint(name) / "model.nemo", head, prompt)
+    assert told in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda s: s["model_defaults"].update(initialize_prompt_feature=False), "prompt is off"),
+        (lambda s: s["model_defaults"].update(num_prompts=3), "num_prompts must be one whole"),
+        (lambda s: s["model_defaults"]["prompt_dictionary"].update(en=128), "numbers below 128"),
+        (lambda s: s["model_defaults"].update(prompt_dictionary=None), "got 'en': choose one"),
+        (lambda s: s.update(target="a.EncDecRNNTBPEModel"), "num_prompts is unknown"),
+        (lambda s: s.update(target="a.EncDecHybridRNNTCTCBPEModelWithPrompt"), "not supported"),
+    ],
+)  # fmt: skip
+def test_prompts_that_do_not_fit_are_refused(
+    change: Callable[[dict[str, Any]], object], told: str, tmp_path: Path
+) -> None:
+    path = changed(checkpoint("rnnt-prompt") / "model.nemo", tmp_path / "m.nemo", change)
+    with pytest.raises(CheckpointError) as error:
+        import_checkpoint("nemo", path, prompt="en")
+    assert told in str(error.value)
+
+
+def test_options_of_nemo_are_refused_for_wenet(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="--head and --prompt need a checkpoint of nemo"):
+        import_checkpoint("wenet", tmp_path, "ctc", "en")
 
 
 def changed(path: Path, output: Path, change: Callable[[dict[str, Any]], object]) -> Path:
