@@ -238,7 +238,12 @@ def test_uploads_wait_for_a_free_process(
         figures = httpx.get(f"http://{address}/metrics").text
         assert 'asrkit_refused_total{reason="uploads"} 1.0' in figures
         monkeypatch.undo()
-        assert upload(address, noise).status_code == 200
+        for _ in range(20):  # on a busy machine a process may take longer than decode_s to start
+            if (status := upload(address, noise).status_code) == 200:
+                break
+            assert status == 413  # not 503: there is a place
+        else:
+            pytest.fail("no upload was decoded")
 
 
 def test_control_more_processes_take_more(
