@@ -154,7 +154,9 @@ class Decoding:
         """Raise RefusedError for a file that is too long."""
         if self.seconds > (longest := self._limits.call_s):
             more = "" if self._is_stated else "at least "
-            text = f"a file may have {longest:.0f} s of audio, got {more}{self.seconds:.0f} s"
+            text = (
+                f"a file may have at most {longest:.0f} s of audio, got {more}{self.seconds:.0f} s"
+            )
             raise RefusedError(413, "too_long", text)
 
     async def _frame(self) -> tuple[bytes, bytes]:
