@@ -115,7 +115,10 @@ def described(text: str) -> ExportDescription:
 def export_path(model: Path, exported: Exported, kind: str) -> Path:
     """Return the path of an export, such as exp/model.640-2560ms.onnx or exp/model.full.onnx."""
     what = "" if exported.what in ("ctc", "transducer") else f".{exported.what}"
-    suffix = {"torchscript": ".ts", "onnx": ".onnx", "onnx-int8": ".int8.onnx"}[kind]
+    suffix = {
+        "torchscript": ".ts", "onnx": ".onnx", "onnx-int8": ".int8.onnx",
+        "sherpa-onnx": ".sherpa-onnx", "sherpa-onnx-int8": ".int8.sherpa-onnx",  # folders
+    }[kind]  # fmt: skip
     chunk, left, right = (frames * exported.frame_ms for frames in exported.context)
     after = f"-{right}" if right else ""
     context = "full" if exported.context.full else f"{chunk}-{left}{after}ms"

@@ -31,20 +31,20 @@ from asrkit.backends.transducer import TransducerParts, part_steps
 from asrkit.backends.transducer import largest_difference as parts_difference
 from asrkit.build import build_frontend, build_normalizer, build_search
 from asrkit.cli.recognizer import context_of
-from asrkit.config import MOST_FRAMES
+from asrkit.config import MOST_FRAMES, parse_search
 from asrkit.data.labelled import Labelled
 from asrkit.data.manifest import ManifestError, read_manifest
 from asrkit.errors import UserError, shown
 from asrkit.evaluation import Score, recognize, scores
 from asrkit.evaluation.testset import read_scored, utterances
-from asrkit.export import int8, onnx, sherpa, sherpa_folder, torchscript
+from asrkit.export import int8, onnx, sherpa_folder, torchscript
+from asrkit.export.sherpa_layouts import Layout, layout_of
 from asrkit.export.verification import eager_step, largest_difference, tolerance
 from asrkit.extras import need, pip_install
 from asrkit.model import TransducerHead
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Recognizer
 from asrkit.runtime.threads import set_threads
-from asrkit.search import GreedySearch
 
 FORMATS = ("torchscript", "onnx", "onnx-int8", "sherpa-onnx", "sherpa-onnx-int8")
 REPLAYED = 3  # recordings that sherpa-onnx also recognises
@@ -60,12 +60,10 @@ def export(options: argparse.Namespace) -> int:
     file = load_model(options.model)
     set_threads(None, file.num_parameters)
     exported = exported_of(options, file)
-    for_sherpa = options.format.startswith("sherpa-onnx")
-    if for_sherpa:
-        sherpa.check(file, exported)
+    layout = layout_of(file) if options.format.startswith("sherpa-onnx") else None
+    if layout is not None:
+        layout.check(file, exported)
     output = Path(options.output or default_output(options, file, exported))
-    if for_sherpa:
-        output = output / "model.onnx"
     samples, source = recording(options.audio, file)
     trial = None
     if options.format.endswith("int8"):
@@ -73,7 +71,10 @@ def export(options: argparse.Namespace) -> int:
         trial = recordings(options.manifest or file.config.data.dev)
     head = None if exported.what == "encoder" else file.model.head
     scripted, transducer = options.format == "torchscript", isinstance(head, TransducerHead)
-    parts = [part_path(output, part) for part in PARTS] if transducer and not scripted else []
+    if layout is not None:
+        output, *parts = (output / name for name in layout.files)
+    else:
+        parts = [part_path(output, part) for part in PARTS] if transducer and not scripted else []
     with ExitStack() as stack:  # a failed export must not replace a file
         temporary, *others = (stack.enter_context(replacing(each)) for each in (output, *parts))
         form, read = (torchscript, read_torchscript) if scripted else (onnx, read_onnx)
@@ -93,8 +94,9 @@ def export(options: argparse.Namespace) -> int:
                 f"--what {read_by(file.model.head)} leaves the features to the program"
             )
         lost = quantized(file, exported, temporary, others, trial) if trial else ""
-        if for_sherpa:
-            lost += wired(file, exported, temporary, output.parent, options.audio)
+        if layout is not None:
+            paths = [temporary, *others]
+            lost += wired(layout, file, exported, paths, output.parent, options.audio)
     print(
         f"{', '.join(map(str, (output, *parts)))}: {exported}, "
         f"{output.stat().st_size / 1e6:.1f} MB\n"
@@ -115,7 +117,14 @@ def with_parts(file: ModelFile, exported: Exported, paths: list[Path]) -> Transd
     return parts
 
 
-def wired(file: ModelFile, exported: Exported, path: Path, folder: Path, audio: str | None) -> str:
+def wired(
+    layout: Layout,
+    file: ModelFile,
+    exported: Exported,
+    paths: list[Path],
+    folder: Path,
+    audio: str | None,
+) -> str:
     """Convert an export to a model for sherpa-onnx, in its place, and write its other files to the
     folder; return a line about texts of sherpa-onnx, if it is installed.
 
@@ -124,20 +133,20 @@ def wired(file: ModelFile, exported: Exported, path: Path, folder: Path, audio: 
     """
     import onnx as onnx_package
 
-    backend = of_file(path, file, eager(file.model, exported.context))
-    onnx_package.save(sherpa.wired(path, file, exported), path)
+    backend = of_file(paths[0], file, eager(file.model, exported.context), parts=paths[1:])
+    for model, path in zip(layout.wired(paths, file, exported), paths, strict=True):
+        onnx_package.save(model, path)
     name = file.path.stem if file.path else folder.name
     with replacing(folder / "tokens.txt") as tokens, replacing(folder / "README.md") as readme:
-        tokens.write_text(sherpa_folder.tokens(file), encoding="utf-8")
-        readme.write_text(sherpa_folder.readme(name, file, exported), encoding="utf-8")
+        tokens.write_text(layout.tokens(file), encoding="utf-8")
+        readme.write_text(layout.readme(name, file, exported), encoding="utf-8")
         if find_spec("sherpa_onnx") is None:
             return f"\nnot tried with sherpa-onnx: {pip_install('sherpa_onnx')}"
         recordings = [recording(each, file)[0][0].numpy() for each in some(audio, file)]
-        theirs = sherpa_folder.wheel(path, tokens, file, exported)
-        ours = Recognizer(
-            backend, file.tokenizer, GreedySearch(), frontend=build_frontend(file.config.model)
-        )
-        sherpa_folder.replay(theirs, ours, recordings, sherpa_folder.tail_samples(exported))
+        theirs = layout.wheel(paths, tokens, file, exported)
+        search = build_search(parse_search("greedy"), file.model.head)
+        ours = Recognizer(backend, file.tokenizer, search, frontend=layout.frontend(file))
+        sherpa_folder.replay(theirs, ours, recordings, layout.tail_samples(file, exported))
     return f"\nsherpa-onnx: the texts of {len(recordings)} recordings are asrkit's"
 
 

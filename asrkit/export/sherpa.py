@@ -91,11 +91,6 @@ def check(file: ModelFile, exported: Exported) -> None:
     """Raise UserError for a model or a context that sherpa-onnx cannot run."""
     encoder, (chunk, left, right) = file.model.encoder, exported.context
     state = encoder.init_state(1, left)
-    if exported.what != "ctc":
-        raise UserError(
-            "sherpa-onnx's wenet-ctc needs a CTC head, the head of this model is a transducer: "
-            "use --format onnx"
-        )
     if exported.context.full:
         raise UserError("sherpa-onnx's wenet-ctc needs chunks, got full context: use --chunk-ms")
     if encoder.rate.factor != FACTOR:
@@ -110,11 +105,6 @@ def check(file: ModelFile, exported: Exported) -> None:
         )
     if right:
         raise UserError("sherpa-onnx needs chunks without right context: use --right-ms 0")
-    if file.config.model.frontend.kind != "kaldi":
-        raise UserError(
-            "sherpa-onnx computes Kaldi's features for wenet-ctc, "
-            f"this model has the frontend {file.config.model.frontend.kind}"
-        )
     if left % chunk:
         raise UserError(
             "--left-ms must be a multiple of --chunk-ms for sherpa-onnx, got "

@@ -67,10 +67,11 @@ def tail_samples(exported: Exported) -> int:
     return (exported.context.chunk_size + 1) * exported.frame_ms * SAMPLE_RATE // 1000
 
 
-def tokens(file: ModelFile) -> str:
+def tokens(file: ModelFile, blank_last: bool = False) -> str:
     """Return tokens.txt: lines with a symbol and its number, with ▁ for a space."""
     numbers = range(1, file.tokenizer.vocab_size)
-    symbols = ["<blk>", *(file.tokenizer.piece(i).replace(" ", "▁") for i in numbers)]
+    symbols = [file.tokenizer.piece(i).replace(" ", "▁") for i in numbers]
+    symbols.insert(len(symbols) if blank_last else 0, "<blk>")
     return "".join(f"{symbol} {i}\n" for i, symbol in enumerate(symbols))
 
 
@@ -117,7 +118,7 @@ def text_of(recognizer: "OnlineRecognizer", samples: np.ndarray) -> str:
 def replay(
     theirs: "OnlineRecognizer", ours: Recognizer, recordings: list[np.ndarray], tail: int
 ) -> None:
-    """Compare sherpa-onnx's texts with asrkit's.
+    """Compare sherpa-onnx's texts with asrkit's, of whole chunks or of all samples.
 
     Args:
         theirs: result of `wheel`.
@@ -130,8 +131,9 @@ def replay(
     """
     for samples in recordings:
         whole = np.concatenate([samples, np.zeros(tail, np.float32)])
-        found, expected = text_of(theirs, whole), ours.transcribe(whole).text
-        if found != expected:
+        found, session = text_of(theirs, whole), ours.start()
+        chunks, expected = session.accept(whole).text, session.finish().text
+        if found not in (chunks, expected):
             raise UserError(
                 f"the export was not written: sherpa-onnx recognised {shown(found)}, asrkit "
                 f"{shown(expected)}"

@@ -140,7 +140,6 @@ def test_int8_and_its_own_features(tmp_path: Path, file: ModelFile) -> None:
 REFUSED = [
     (["--chunk-ms", "320", "--left-ms", "1000"], PHONE, "multiple"),
     (["--chunk-ms", "full"], PHONE, "needs chunks"),
-    ([], {"kind": "slaney"}, "Kaldi's features"),
 ]
 
 

@@ -1,0 +1,155 @@
+"""The layouts of sherpa-onnx's models that asrkit writes, and the choice of one for a model.
+
+| layout | head | features |
+|---|---|---|
+| `wenet-ctc` | CTC | Kaldi's |
+| `nemo-ctc` | CTC | NeMo's, or sherpa-onnx's version of them |
+| `nemo-transducer` | transducer | as `nemo-ctc` |
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from asrkit.audio import SAMPLE_RATE, Frontend
+from asrkit.audio import build_frontend as frontend_of_kind
+from asrkit.backends.export_metadata import Exported, read_by
+from asrkit.build import build_frontend
+from asrkit.export import sherpa, sherpa_folder, sherpa_nemo
+from asrkit.extras import need
+from asrkit.model_file import ModelFile
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+    from sherpa_onnx import OnlineRecognizer
+
+README = """# {name} for sherpa-onnx
+
+Chunks of {chunk_ms} ms with {left_ms} ms before them and {right_ms} ms after them, exported by
+asrkit, in sherpa-onnx's layout for models of NeMo:
+
+```python
+import numpy as np
+import sherpa_onnx
+
+recognizer = sherpa_onnx.OnlineRecognizer.{call}
+stream = recognizer.create_stream()
+stream.accept_waveform(16000, samples)  # float32 in [-1, 1]
+stream.accept_waveform(16000, np.zeros({tail}, np.float32))  # otherwise the last words are missing
+stream.input_finished()
+while recognizer.is_ready(stream):
+    recognizer.decode_stream(stream)
+print(recognizer.get_result(stream))
+```
+
+{remark}
+
+sherpa-onnx recognises only whole windows: append {tail_ms} ms of silence to each recording. Its
+resampler is linear: use samples at 16 kHz.
+"""
+CALLS = {
+    "nemo-transducer": """from_transducer(
+    tokens="tokens.txt", encoder="encoder.onnx", decoder="decoder.onnx", joiner="joiner.onnx"
+)""",
+    "nemo-ctc": 'from_nemo_ctc(tokens="tokens.txt", model="model.onnx")',
+}
+OWN = "The model was trained with the features that sherpa-onnx computes for this layout."
+OTHERS = """The model was trained with NeMo's features, and those of sherpa-onnx differ: their
+windows are 5 ms later, and the start of a stream, the window and the logarithm are others (asrkit's
+`frontend: sherpa_nemo`). The texts equal asrkit's with these features, and some differ from
+asrkit's with NeMo's features."""
+OF_CTC = """Use sherpa-onnx 2.0.1 or later: earlier versions compute Kaldi's features for this
+layout. Its times assume frames of 40 ms; this model has {frame_ms} ms."""
+
+
+class Layout(NamedTuple):
+    """A layout: its files, the check of a model, and the functions that write and run a folder."""
+
+    name: str
+    files: tuple[str, ...]  # the export with the encoder first
+    check: Callable[[ModelFile, Exported], None]
+    wired: Callable[[Sequence[Path], ModelFile, Exported], "list[ModelProto]"]
+    tokens: Callable[[ModelFile], str]
+    readme: Callable[[str, ModelFile, Exported], str]
+    wheel: Callable[[Sequence[Path], Path, ModelFile, Exported], "OnlineRecognizer"]
+    frontend: Callable[[ModelFile], Frontend]  # that sherpa-onnx has for the model
+    tail_samples: Callable[[ModelFile, Exported], int]
+
+
+def layout_of(file: ModelFile) -> Layout:
+    """Return the layout for a model."""
+    if read_by(file.model.head) == "transducer":
+        return NEMO_TRANSDUCER
+    return WENET_CTC if file.config.model.frontend.kind == "kaldi" else NEMO_CTC
+
+
+def nemo_frontend(file: ModelFile) -> Frontend:
+    """Return the frontend of sherpa-onnx for models of NeMo."""
+    model = file.config.model
+    return frontend_of_kind("sherpa_nemo", model.num_mels, model.rate.lead_frames)
+
+
+def nemo_readme(name: str, file: ModelFile, exported: Exported) -> str:
+    """Return README.md, which shows the use of a model in a layout of NeMo."""
+    layout, tail = layout_of(file), sherpa_nemo.tail_samples(file, exported)
+    chunk_ms, left_ms, right_ms = (frames * exported.frame_ms for frames in exported.context)
+    remarks = [OWN if file.config.model.frontend.kind == "sherpa_nemo" else OTHERS]
+    if layout is NEMO_CTC:
+        remarks.append(OF_CTC.format(frame_ms=exported.frame_ms))
+    return README.format(
+        name=name, chunk_ms=chunk_ms, left_ms=left_ms, right_ms=right_ms, tail=tail,
+        tail_ms=1000 * tail // SAMPLE_RATE, call=CALLS[layout.name], remark="\n\n".join(remarks),
+    )  # fmt: skip
+
+
+def nemo_transducer(
+    paths: Sequence[Path], tokens: Path, file: ModelFile, exported: Exported
+) -> "OnlineRecognizer":
+    """Build sherpa-onnx's recogniser of a transducer."""
+    need("sherpa_onnx")
+    import sherpa_onnx
+
+    encoder, decoder, joiner = map(str, paths)
+    return sherpa_onnx.OnlineRecognizer.from_transducer(
+        tokens=str(tokens), encoder=encoder, decoder=decoder, joiner=joiner, num_threads=1
+    )
+
+
+def nemo_ctc(
+    paths: Sequence[Path], tokens: Path, file: ModelFile, exported: Exported
+) -> "OnlineRecognizer":
+    """Build sherpa-onnx's recogniser of a CTC model in NeMo's layout."""
+    need("sherpa_onnx")
+    import sherpa_onnx
+
+    return sherpa_onnx.OnlineRecognizer.from_nemo_ctc(
+        tokens=str(tokens), model=str(paths[0]), num_threads=1
+    )
+
+
+WENET_CTC = Layout(
+    "wenet-ctc",
+    ("model.onnx",),
+    sherpa.check,
+    lambda paths, file, exported: [sherpa.wired(paths[0], file, exported)],
+    sherpa_folder.tokens,
+    sherpa_folder.readme,
+    lambda paths, *others: sherpa_folder.wheel(paths[0], *others),
+    lambda file: build_frontend(file.config.model),
+    lambda _, exported: sherpa_folder.tail_samples(exported),
+)
+NEMO_CTC = WENET_CTC._replace(
+    name="nemo-ctc",
+    check=sherpa_nemo.check,
+    wired=sherpa_nemo.wired,
+    tokens=lambda file: sherpa_folder.tokens(file, blank_last=True),
+    readme=nemo_readme,
+    wheel=nemo_ctc,
+    frontend=nemo_frontend,
+    tail_samples=sherpa_nemo.tail_samples,
+)
+NEMO_TRANSDUCER = NEMO_CTC._replace(
+    name="nemo-transducer",
+    files=("encoder.onnx", "decoder.onnx", "joiner.onnx"),
+    wheel=nemo_transducer,
+)

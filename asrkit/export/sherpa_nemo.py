@@ -1,0 +1,386 @@
+"""Folders for sherpa-onnx in its layouts for models of NeMo: a transducer in three files, or CTC.
+
+This module connects the exports for ONNX Runtime, in float32 or int8, to the inputs and outputs of
+these layouts. A stream's state is packed into the caches: all numbers of the encoder's state, and
+the feature frames that precede a window, are in `cache_last_channel`; `cache_last_channel_len`
+counts encoder frames, so that the start of a stream is known. `cache_last_time` is not used.
+sherpa-onnx fills all caches with zeros, passes windows of features, and begins each window
+`chunk_shift` frames after the one before.
+
+The labels are in sherpa-onnx's order: the blank is the last one.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from asrkit.audio import HOP
+from asrkit.backends.export_metadata import Exported
+from asrkit.backends.onnx import STATE
+from asrkit.errors import UserError
+from asrkit.extras import need
+from asrkit.model import ConformerEncoder, EncoderState, TransducerHead
+from asrkit.model_file import ModelFile
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+FRONTENDS = ("sherpa_nemo", "slaney")
+MAX_SYMBOLS = 10  # most labels that sherpa-onnx writes in a frame
+FLOATS = STATE[:-1]  # the encoder's state without the position
+
+# From sherpa-onnx's inputs to those of the export. N streams; windows of W frames.
+BEFORE = """
+<ir_version: 9, opset_import: ["": 20]>
+before (float[N, {F}, {W}] audio_signal, int64[N] length,
+        float[N, 1, 1, {total}] cache_last_channel, float[N, 1, 1, 1] cache_last_time,
+        int64[N] cache_last_channel_len)
+    => (float[N, {step}, {F}] feats, int64[N] lengths, {state}, int64[N] state_position,
+        float[N, {lead}, {F}] new_lead)
+{{
+  streams = Shape <start = 0, end = 1> (audio_signal)
+  flat_shape = Constant <value_ints = [0, -1]> ()
+  flat = Reshape (cache_last_channel, flat_shape)
+  sizes = Constant <value_ints = {sizes}> ()
+  {parts} = Split <axis = 1> (flat, sizes)
+  {reshapes}
+
+  window = Transpose <perm = [0, 2, 1]> (audio_signal)
+  frames = Concat <axis = 1> (lead, window)
+  start = Constant <value_ints = [0]> ()
+  step = Constant <value_ints = [{step}]> ()
+  shift = Constant <value_ints = [{shift}]> ()
+  end = Constant <value_ints = [{shift_lead}]> ()
+  time = Constant <value_ints = [1]> ()
+  feats = Slice (frames, start, step, time)
+  new_lead = Slice (frames, shift, end, time)
+  lengths = Expand (step, streams)
+  state_position = Identity (cache_last_channel_len)
+}}
+"""
+
+# From the export's outputs to those of sherpa-onnx.
+AFTER = """
+<ir_version: 9, opset_import: ["": 20]>
+after ({first}, int64[N] frames, {state}, int64[N] new_state_position,
+       float[N, {lead}, {F}] new_lead, float[N, 1, 1, 1] cache_last_time)
+    => ({output}, int64[N] encoded_lengths, float[N, 1, 1, {total}] cache_last_channel_next,
+        float[N, 1, 1, 1] cache_last_time_next, int64[N] cache_last_channel_len_next)
+{{
+  streams = Shape <start = 0, end = 1> (frames)
+  {reshapes}
+  flat = Concat <axis = 1> ({parts})
+  shape = Constant <value_ints = [0, 1, 1, {total}]> ()
+  cache_last_channel_next = Reshape (flat, shape)
+  cache_last_time_next = Identity (cache_last_time)
+  cache_last_channel_len_next = Identity (new_state_position)
+  encoded_lengths = Identity (frames)
+  {convert}
+}}
+"""
+OUTPUTS = {  # of the export, of sherpa-onnx, and the conversion
+    "transducer": (
+        "float[N, E, {D}] encoded",
+        "float[N, {D}, E] outputs",
+        "outputs = Transpose <perm = [0, 2, 1]> (encoded)",
+    ),
+    "ctc": (
+        "float[N, E, {V}] log_probs",
+        "float[N, E, {V}] logprobs",
+        """widths = Constant <value_ints = [1, {labels}]> ()
+  blank, labels = Split <axis = 2> (log_probs, widths)
+  logprobs = Concat <axis = 2> (labels, blank)""",
+    ),
+}
+
+# Label i of asrkit is i - 1 in sherpa-onnx, and the blank, 0, is V - 1: (i + 1) mod V goes back.
+PREDICTOR = """
+<ir_version: 9, opset_import: ["": 20]>
+before (int32[N, 1] targets, int32[N] target_length, float[{L}, N, {H}] states_1,
+        float[{L}, N, {H}] states_2)
+    => (int64[N] tokens, {state}, float[{L}, N, {H}] unused)
+{{
+  all = Constant <value_ints = [-1]> ()
+  ids = Reshape (targets, all)
+  whole = Cast <to = 7> (ids)
+  one = Constant <value_int = 1> ()
+  next = Add (whole, one)
+  vocab_size = Constant <value_int = {V}> ()
+  tokens = Mod (next, vocab_size)
+  unused = Identity (states_2)
+  {convert}
+}}
+"""
+PREDICTED = """
+<ir_version: 9, opset_import: ["": 20]>
+after (float[N, {J}] predicted, {state}, int32[N] target_length, float[{L}, N, {H}] unused)
+    => (float[N, {J}, 1] outputs, int32[N] prednet_lengths, float[{L}, N, {H}] states,
+        float[{L}, N, {H}] states_next)
+{{
+  last = Constant <value_ints = [2]> ()
+  outputs = Unsqueeze (predicted, last)
+  prednet_lengths = Identity (target_length)
+  {convert}
+}}
+"""
+JOINER = """
+<ir_version: 9, opset_import: ["": 20]>
+before (float[N, {D}, 1] encoder_outputs, float[N, {J}, 1] decoder_outputs)
+    => (float[N, {D}] frames, float[N, {J}] predicted)
+{{
+  last = Constant <value_ints = [2]> ()
+  frames = Squeeze (encoder_outputs, last)
+  predicted = Squeeze (decoder_outputs, last)
+}}
+"""
+JOINED = """
+<ir_version: 9, opset_import: ["": 20]>
+after (float[N, {V}] logits) => (float[N, 1, 1, {V}] outputs)
+{{
+  widths = Constant <value_ints = [1, {labels}]> ()
+  blank, labels = Split <axis = 1> (logits, widths)
+  rolled = Concat <axis = 1> (labels, blank)
+  middle = Constant <value_ints = [1, 2]> ()
+  outputs = Unsqueeze (rolled, middle)
+}}
+"""
+
+
+class Windows(NamedTuple):
+    """The feature frames of a step, in sherpa-onnx and in the export."""
+
+    size: int  # W, frames of a window
+    shift: int  # frames from a window to the next one
+    step: int  # frames of the export's step, of which `lead` are kept from earlier windows
+    lead: int
+
+
+def windows_of(encoder: ConformerEncoder, exported: Exported) -> Windows:
+    rate, context = encoder.rate, exported.context
+    shift, step, lead = rate.chunk_frames(context), rate.step_frames(context), rate.lead_frames
+    return Windows(max(step - lead, shift), shift, step, lead)
+
+
+def check(file: ModelFile, exported: Exported) -> None:
+    """Raise UserError for a model or a context that these layouts cannot hold."""
+    head = file.model.head
+    if exported.context.full:
+        raise UserError("sherpa-onnx's layouts need chunks, got full context: use --chunk-ms")
+    if file.config.model.frontend.kind not in FRONTENDS:
+        raise UserError(
+            f"sherpa-onnx computes NeMo's features for this layout, this model has the frontend "
+            f"{file.config.model.frontend.kind}: train with model.frontend={FRONTENDS[0]}"
+        )
+    if isinstance(head, TransducerHead) and head.max_symbols != MAX_SYMBOLS:
+        raise UserError(
+            f"sherpa-onnx writes at most {MAX_SYMBOLS} labels in a frame: model.head.max_symbols "
+            f"must be {MAX_SYMBOLS}, got {head.max_symbols}"
+        )
+    if any(bool(part.any()) for part in file.model.encoder.init_state(1, exported.context.left)):
+        raise UserError("sherpa-onnx needs an initial state of zeros")
+
+
+def wired(paths: Sequence[Path], file: ModelFile, exported: Exported) -> list["ModelProto"]:
+    """Convert the exports at these paths to sherpa-onnx's layout, with sherpa-onnx's metadata.
+
+    Args:
+        paths: encoder, predictor and joiner; for CTC one export from features.
+        file: model.
+        exported: the export.
+    """
+    need("onnx")
+    import onnx
+    from onnx import helper
+
+    cores = [onnx.load(path) for path in paths]
+    head = file.model.head
+    models = [encoder_graph(cores[0], file, exported)]
+    sizes: dict[str, object] = metadata(file, exported)
+    if isinstance(head, TransducerHead):
+        models += [predictor_graph(cores[1], head), joiner_graph(cores[2], head)]
+        layers, width = predictor_sizes(head)
+        sizes |= {"pred_rnn_layers": layers, "pred_hidden": width}
+    for model in models:
+        del model.metadata_props[:]
+    about = {**sizes, **file.terms.properties()}
+    helper.set_model_props(models[0], {key: str(value) for key, value in about.items()})
+    return models
+
+
+def metadata(file: ModelFile, exported: Exported) -> dict[str, object]:
+    """Return the metadata of an encoder without those of a predictor."""
+    windows, total = windows_of(file.model.encoder, exported), total_of(file, exported)
+    caches = {"channel": (1, 1, total), "time": (1, 1, 1)}
+    return {
+        "vocab_size": file.tokenizer.vocab_size - 1, "window_size": windows.size,
+        "chunk_shift": windows.shift, "subsampling_factor": file.model.encoder.rate.factor,
+        "normalize_type": "",
+        **{
+            f"cache_last_{name}_dim{i}": size
+            for name, sizes in caches.items()
+            for i, size in enumerate(sizes, start=1)
+        },
+    }  # fmt: skip
+
+
+def parts_of(file: ModelFile, exported: Exported) -> dict[str, list[int]]:
+    """Return the shapes of the parts of the cache, without the dimension of the streams."""
+    state: EncoderState = file.model.encoder.init_state(1, exported.context.left)
+    windows = windows_of(file.model.encoder, exported)
+    shapes = {name: [*part.shape[1:]] for name, part in zip(FLOATS, state, strict=False)}
+    return {"lead": [windows.lead, file.model.encoder.num_mels], **shapes}
+
+
+def tail_samples(file: ModelFile, exported: Exported) -> int:
+    """Return the number of zeros to append, so that the window of the last frame is whole."""
+    return HOP * (windows_of(file.model.encoder, exported).size + 2)
+
+
+def total_of(file: ModelFile, exported: Exported) -> int:
+    """Return the number of numbers in the cache of a stream."""
+    return sum(map(numel, parts_of(file, exported).values()))
+
+
+def numel(shape: Sequence[int]) -> int:
+    product = 1
+    for size in shape:
+        product *= size
+    return product
+
+
+def typed(shapes: dict[str, list[int]]) -> str:
+    """Return declarations of float tensors of N streams."""
+    return ", ".join(
+        f"float[N, {', '.join(map(str, shape))}] {name}" for name, shape in shapes.items()
+    )
+
+
+def encoder_graph(core: "ModelProto", file: ModelFile, exported: Exported) -> "ModelProto":
+    """Return the graph of the encoder, which takes windows and caches."""
+    encoder, windows = file.model.encoder, windows_of(file.model.encoder, exported)
+    shapes, what = parts_of(file, exported), exported.what
+    state = {name: shape for name, shape in shapes.items() if name != "lead"}
+    sizes: dict[str, object] = {
+        "F": encoder.num_mels, "W": windows.size, "step": windows.step, "shift": windows.shift,
+        "lead": windows.lead, "shift_lead": windows.shift + windows.lead,
+        "total": total_of(file, exported), "D": encoder.dim, "V": file.model.head.vocab_size,
+        "labels": file.model.head.vocab_size - 1,
+    }  # fmt: skip
+    split = [
+        f"{name}_sizes = Constant <value_ints = {shape}> ()\n"
+        f"  {name}_shape = Concat <axis = 0> (streams, {name}_sizes)\n"
+        f"  {name} = Reshape <allowzero = 1> (flat_{name}, {name}_shape)"
+        for name, shape in shapes.items()
+    ]
+    joined = [
+        f"{name}_sizes = Constant <value_ints = [{numel(shape)}]> ()\n"
+        f"  {name}_shape = Concat <axis = 0> (streams, {name}_sizes)\n"
+        f"  flat_{name} = Reshape <allowzero = 1> (new_{name}, {name}_shape)"
+        for name, shape in shapes.items()
+    ]
+    parts = ", ".join(f"flat_{name}" for name in shapes)
+    before = BEFORE.format(
+        **sizes, state=typed(state), sizes=[*map(numel, shapes.values())], parts=parts,
+        reshapes="\n  ".join(split),
+    )  # fmt: skip
+    first, output, convert = (text.format(**sizes) for text in OUTPUTS[what])
+    after = AFTER.format(
+        **sizes, state=typed({f"new_{name}": shape for name, shape in state.items()}), parts=parts,
+        reshapes="\n  ".join(joined), first=first, output=output, convert=convert,
+    )  # fmt: skip
+    return between(before, core, after, ["new_lead", "cache_last_time"])
+
+
+def predictor_sizes(head: TransducerHead) -> tuple[int, int]:
+    """Return layers and width of the predictor's state in sherpa-onnx, which holds floats.
+
+    The labels of a stateless predictor are the numbers of one layer.
+    """
+    state = head.start(1)
+    if state[0].is_floating_point():
+        return state[0].size(1), state[0].size(2)
+    return 1, max(1, state[0].size(1))
+
+
+def predictor_graph(core: "ModelProto", head: TransducerHead) -> "ModelProto":
+    """Return the graph of the predictor, which sherpa-onnx calls the decoder."""
+    (layers, width), state = predictor_sizes(head), head.start(1)
+    sizes = {"L": layers, "H": width, "V": head.vocab_size, "J": head.from_predictor.out_features}
+    if state[0].is_floating_point():
+        kind, names = f"float[N, {layers}, {width}]", ["state_0", "state_1"]
+        into = [
+            f"state_{i} = Transpose <perm = [1, 0, 2]> (states_{i + 1})" for i in range(len(names))
+        ]
+        out = [
+            f"{name} = Transpose <perm = [1, 0, 2]> (new_state_{i})"
+            for i, name in enumerate(("states", "states_next"))
+        ]
+    else:
+        known = state[0].size(1)
+        kind, names = f"int64[N, {known}]", ["state_0"]
+        into = [
+            f"shape = Constant <value_ints = [-1, {width}]> ()", "row = Reshape (states_1, shape)",
+            "start = Constant <value_ints = [0]> ()", f"end = Constant <value_ints = [{known}]> ()",
+            "labels_axis = Constant <value_ints = [1]> ()",
+            "labels = Slice (row, start, end, labels_axis)", "state_0 = Cast <to = 7> (labels)",
+        ]  # fmt: skip
+        out = [
+            "floats = Cast <to = 1> (new_state_0)",
+            f"pads = Constant <value_ints = [0, 0, 0, {width - known}]> ()",
+            "padded = Pad (floats, pads)", "layer = Constant <value_ints = [0]> ()",
+            "states = Unsqueeze (padded, layer)", "states_next = Identity (unused)",
+        ]  # fmt: skip
+    before = PREDICTOR.format(
+        **sizes, state=", ".join(f"{kind} {name}" for name in names), convert="\n  ".join(into)
+    )
+    after = PREDICTED.format(
+        **sizes, state=", ".join(f"{kind} new_{name}" for name in names), convert="\n  ".join(out)
+    )
+    return between(before, core, after, ["target_length", "unused"])
+
+
+def joiner_graph(core: "ModelProto", head: TransducerHead) -> "ModelProto":
+    """Return the graph of the joiner."""
+    sizes = {
+        "D": head.from_encoder.in_features, "J": head.from_predictor.out_features,
+        "V": head.vocab_size, "labels": head.vocab_size - 1,
+    }  # fmt: skip
+    return between(JOINER.format(**sizes), core, JOINED.format(**sizes), [])
+
+
+def between(before: str, core: "ModelProto", after: str, kept: Sequence[str]) -> "ModelProto":
+    """Return a graph that computes `before`, `core` and `after`.
+
+    Args:
+        before: text of a graph whose outputs are the inputs of the core, by name.
+        core: the export.
+        after: text of a graph whose inputs are outputs of the core, and `kept`, by name.
+        kept: inputs or outputs of `before` that `after` takes.
+    """
+    from onnx import compose, helper, parser
+
+    graphs = [parser.parse_model(text) for text in (before, after)]
+    first, last = graphs
+    given = {each.name for each in first.graph.output}
+    for name in set(kept) - given:  # an input of the first graph
+        value = next(each for each in first.graph.input if each.name == name)
+        first.graph.node.append(helper.make_node("Identity", [name], [f"kept_{name}"]))
+        output = first.graph.output.add()
+        output.CopyFrom(value)
+        output.name = f"kept_{name}"
+    names = {name: name if name in given else f"kept_{name}" for name in kept}
+    for graph in graphs:
+        graph.ir_version = core.ir_version
+        del graph.opset_import[:]
+        graph.opset_import.extend(core.opset_import)
+    # Names inside a graph must not be those of another graph.
+    first = compose.add_prefix(first, "before_", rename_inputs=False, rename_outputs=False)
+    last = compose.add_prefix(last, "after_", rename_inputs=False, rename_outputs=False)
+    core = compose.add_prefix(core, "core_", rename_inputs=True, rename_outputs=True)
+    inputs = [each.name for each in core.graph.input]
+    links = [(name.removeprefix("core_"), name) for name in inputs]
+    merged = compose.merge_models(first, core, links)
+    taken = [each.name for each in last.graph.input]
+    links = [(names.get(name, f"core_{name}"), name) for name in taken]
+    outputs = [each.name for each in last.graph.output]
+    return compose.merge_models(merged, last, links, outputs=outputs)
