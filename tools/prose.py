@@ -78,7 +78,7 @@ def texts_of(source: str) -> Iterator[Text]:
 def explanations(paragraphs: list[str]) -> Iterator[str]:
     """Yield the sentences of a docstring's paragraphs, without formulas, tables and sections."""
     for paragraph in paragraphs:
-        if not re.search(r"\S  +\S| · |^\w+:\n {4}|^ ", paragraph):
+        if not re.search(r"\S  +\S| · |^\w+:\n {4}|^[ |]", paragraph):
             yield from re.split(r"(?<=[.?!])\s+", paragraph)
 
 
