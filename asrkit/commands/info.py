@@ -45,6 +45,7 @@ def described(file: ModelFile) -> dict[str, str]:
     right = f" and {after} ms after it" if after else ""
     found = {
         "parameters": f"{parameters / 1e6:.2f} M",
+        "head": file.model.head.description(),
         "vocabulary": f"{file.tokenizer.vocab_size} with the blank, {file.config.text.tokenizer}",
         "trained at": f"chunks of {', '.join(chunks)}; left contexts of {', '.join(lefts)}{rights}",
         "decodes at": f"{chunk} ms with {left} ms before it{right}",
@@ -70,6 +71,7 @@ def origin(record: Any) -> str:
     names = ", ".join(map(str, files)) if isinstance(files, dict) else "unknown"
     told = {key: found.get(key, "unknown") for key in ("name", "source", "licence")}
     line = f"{told['name']}, from {told['source']} ({names}); licence {told['licence']}"
+    line += f"; language prompt {found['prompt']}" if "prompt" in found else ""
     return line[:LONGEST_PART]
 
 

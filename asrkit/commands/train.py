@@ -209,7 +209,7 @@ def begin(trainer: Trainer, command: argparse.Namespace, folder: Path) -> None:
         model = trainer.whole_model()
         known = start_from(name, model, corpus.encode.tokenizer, trainer.config)
         load_weights(trainer.model, model.state_dict())
-        logger.info("starting from %s, which has %d of the labels", name, known)
+        logger.info("starting from %s, which has %d of the labels%s", name, *known)
     else:
         frontend = build_frontend(trainer.config.model)
         if trainer.ranks.is_first and (warning := empty_bins(corpus.train, frontend)):

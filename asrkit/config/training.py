@@ -105,7 +105,8 @@ class TrainingConfig(Section):
     output_dir: Place
     """Folder for the checkpoints, the log and the model."""
     start_from: Place | None = None
-    """Model to start from, with the same `model:`; a model file or the name of a ready model."""
+    """Model to start from, with the same `model:` except the head: a file or the name of a ready
+    model."""
     epochs: PositiveOrAuto = 30
     """Passes over all utterances, each at every one of `speed_factors`; auto: by the hours of
     recordings, see docs/training.md."""

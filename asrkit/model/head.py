@@ -5,6 +5,7 @@ Only this file, its configuration and its searches know which head a network has
 
 import itertools
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -18,9 +19,11 @@ class Head(nn.Module):
 
     Attributes:
         vocab_size: V, including the blank.
+        FREE: options on whose values no weight depends, except that one may build a layer more.
     """
 
     vocab_size: int
+    FREE: ClassVar[tuple[str, ...]] = ()
 
     def frames(self, encoded: Tensor) -> Tensor:
         """Return the frames that a search reads: (B, E, D) -> (B, E, V)."""
@@ -46,6 +49,16 @@ class Head(nn.Module):
     def layer_head(self) -> "Head":
         """Return the head that gives the loss of layers before the last: this one as a rule."""
         return self
+
+    @torch.jit.unused
+    def ctc_layer(self) -> "CTCHead | None":
+        """Return the CTC layer that reads the encoder's frames; None without one."""
+        return None
+
+    @torch.jit.unused
+    def description(self) -> str:
+        """Describe the head in a line, for people."""
+        raise NotImplementedError
 
     def disagreement(self, first: Tensor, second: Tensor, lengths: Tensor) -> Tensor:
         """Return the divergence of two views of the same utterances: (B,) in nats.
@@ -113,6 +126,16 @@ class CTCHead(Head, nn.Linear):
 
         both = learn(first, second.detach()) + learn(second, first.detach())
         return 0.5 * both.masked_fill(~valid, 0.0).sum(dim=1)
+
+    @torch.jit.unused
+    def ctc_layer(self) -> "CTCHead":
+        """Return itself."""
+        return self
+
+    @torch.jit.unused
+    def description(self) -> str:
+        """Return the name of its kind."""
+        return "ctc"
 
     @torch.jit.unused
     def posteriors(self, frames: Tensor) -> Tensor:

@@ -136,6 +136,8 @@ class TransducerHead(Head):
         ValueError: for an option out of range.
     """
 
+    FREE = ("ctc_weight", "max_symbols", "dropout", "fast_emit", "delay_penalty", "prune_range")
+
     def __init__(
         self,
         dim: int,
@@ -241,6 +243,23 @@ class TransducerHead(Head):
         return self._known_ctc("the loss of a layer")
 
     @torch.jit.unused
+    def ctc_layer(self) -> CTCHead | None:
+        """Return the CTC layer; None without one, or if an adapter stands before it."""
+        return self.ctc if isinstance(self.adapter, nn.Identity) else None
+
+    @torch.jit.unused
+    def description(self) -> str:
+        """Describe predictor, joiner and CTC layer."""
+        read = self.predictor
+        if isinstance(read, LSTMPredictor):
+            layers, width = read.lstm.num_layers, read.lstm.hidden_size
+            predictor = f"LSTM predictor, {layers} × {width}"
+        else:
+            predictor = f"stateless predictor of {len(read.widths)} labels, {sum(read.widths)}"
+        ctc = ", and a CTC layer" if self.ctc is not None else ""
+        return f"transducer: {predictor}; joiner, {self.out.in_features}{ctc}"
+
+    @torch.jit.unused
     def disagreement(self, first: Tensor, second: Tensor, lengths: Tensor) -> Tensor:
         """Return the disagreement of the CTC layer's frames."""
         ctc = self._known_ctc("the loss between views")
@@ -267,10 +286,14 @@ class TransducerHead(Head):
     @torch.jit.unused
     @torch.no_grad()
     def copy_labels(self, other: Head, old: list[int], new: list[int]) -> None:
-        """Copy the weights of labels in predictor, joiner and CTC layer; all others whole."""
+        """Copy the weights of labels in predictor, joiner and CTC layer; all others whole.
+
+        A layer that only one of the heads has is left as it is.
+        """
         assert isinstance(other, TransducerHead)
         theirs = other.state_dict()
-        for name, own in self.state_dict().items():
+        shared = {name: own for name, own in self.state_dict().items() if name in theirs}
+        for name, own in shared.items():
             if name.startswith(("predictor.embed", "out.", "ctc.", "simple.")):
                 own[new] = theirs[name][old]
             else:

@@ -1,20 +1,28 @@
 """Fine-tuning: training that starts from a model, whose labels may differ."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from asrkit.build import build_normalizer
 from asrkit.config import Config, ModelConfig, TextConfig
 from asrkit.errors import UserError
-from asrkit.model import BLANK, Network
+from asrkit.model import BLANK, Head, Network
 from asrkit.model_file import load_model
 from asrkit.text import TextError, Tokenizer
 
 
-def start_from(name: str, model: Network, tokenizer: Tokenizer, config: Config) -> int:
+class Start(NamedTuple):
+    """The weights that a training took from another model."""
+
+    labels: int  # number of shared labels
+    note: str  # parts of the head that keep their random weights; "" if there are none
+
+
+def start_from(name: str, model: Network, tokenizer: Tokenizer, config: Config) -> Start:
     """Copy a model's encoder with its normalisation, and the head's rows of shared labels.
 
     Labels are shared if their texts are equal, ignoring case. The rows of other labels keep their
-    random weights.
+    random weights. Another head keeps all of them, except a CTC layer that both heads have.
 
     Args:
         name: name of a ready model, or path of a model file.
@@ -22,28 +30,69 @@ def start_from(name: str, model: Network, tokenizer: Tokenizer, config: Config) 
         tokenizer: tokenizer of `model`.
         config: configuration of `model`.
 
-    Returns:
-        The number of shared labels.
-
     Raises:
-        UserError: if the file cannot be loaded, or its network has another shape.
+        UserError: if the file cannot be loaded, or its encoder has another shape.
     """
     other = load_model(name)
-    if different := differences(config.model, other.config.model):
+    if different := differences(config.model, other.config.model, ("head",)):
         raise UserError(f"training.start_from {name}: {different}")
     model.encoder.load_state_dict(other.model.encoder.state_dict())
     pairs = same_labels(other.tokenizer, tokenizer)
     old, new = map(list, zip(*pairs, strict=True))
-    model.head.copy_labels(other.model.head, old, new)
-    return len(pairs) - 1
+    changed = differences_of_head(config.model, other.config.model, type(model.head).FREE)
+    return Start(len(pairs) - 1, start_head(model.head, other.model.head, changed, old, new))
 
 
-def differences(here: ModelConfig, there: ModelConfig) -> str:
-    """Describe the settings that change the shape or meaning of weights; "" if they are equal."""
-    free = ("dropout", "kernels")  # no weight depends on them
-    ours, theirs = here.model_dump(), there.model_dump()
+def start_head(own: Head, other: Head, changed: str, old: list[int], new: list[int]) -> str:
+    """Copy the rows of shared labels of a head, or of the CTC layer alone if the heads differ.
+
+    Args:
+        own: head to change.
+        other: head of the model to start from.
+        changed: description of their differences; "" for equal heads.
+        old: labels of `other`.
+        new: the same labels of `own`.
+
+    Returns:
+        A note on the parts that keep their random weights.
+    """
+    if not changed:
+        own.copy_labels(other, old, new)
+        parts = {key.partition(".")[0] for key in own.state_dict().keys() - other.state_dict()}
+        return f"; parts of the head begin anew: {', '.join(sorted(parts))}" if parts else ""
+    layers = own.ctc_layer(), other.ctc_layer()
+    if layers[0] is None or layers[1] is None:
+        return f"; the head begins anew: {changed}"
+    layers[0].copy_labels(layers[1], old, new)
+    return f"; the head begins anew except its CTC layer: {changed}"
+
+
+def differences_of_head(here: ModelConfig, there: ModelConfig, free: Collection[str]) -> str:
+    """Describe the settings that make another head, except those of `free`; "" if equal."""
+    ours, theirs = here.head.model_dump(), there.head.model_dump()
+    if ours["kind"] != theirs["kind"]:
+        ours, theirs = ({"kind": each["kind"]} for each in (ours, theirs))
+    return different("model.head", ours, theirs, free)
+
+
+def differences(here: ModelConfig, there: ModelConfig, free: Collection[str] = ()) -> str:
+    """Describe the settings that change the shape or meaning of weights; "" if they are equal.
+
+    Args:
+        here: settings of a model.
+        there: settings of the other model.
+        free: settings that may differ.
+    """
+    free = ("dropout", "kernels", *free)  # no weight depends on the first two
+    return different("model", here.model_dump(), there.model_dump(), free)
+
+
+def different(
+    section: str, ours: Mapping[str, Any], theirs: Mapping[str, Any], free: Collection[str]
+) -> str:
+    """Describe the different values of two sections with the same keys, except those of `free`."""
     return "; ".join(
-        f"model.{key} is {theirs[key]} there, {ours[key]} here"
+        f"{section}.{key} is {theirs[key]} there, {ours[key]} here"
         for key in ours
         if key not in free and ours[key] != theirs[key]
     )

@@ -55,6 +55,7 @@ def test_a_model_file_that_says_where_it_is_from(
     shown = capsys.readouterr().out
     assert "imported    small, from NeMo 2.5.0 (m.nemo); licence CC-BY-4.0" in shown
     assert "decodes at  1120 ms with 5600 ms before it" in shown
+    assert "head        ctc" in shown
 
 
 def test_the_licence_is_asked_for(

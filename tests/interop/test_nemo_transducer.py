@@ -22,6 +22,7 @@ from asrkit.model.transducer_loss import transducer_loss
 from asrkit.runtime import recognizer_of
 from tests.conftest import SHARED_FIXTURES
 from tests.laws.test_streaming import packets
+from tests.running import run
 
 NAMES = [
     "rnnt", "rnnt-stateless", "rnnt-hybrid",
@@ -210,6 +211,27 @@ def test_a_hybrid_keeps_both_heads_or_the_one_that_is_chosen(tmp_path: Path) -> 
     durations = changed(path, other, lambda s: s["joint"].update(num_extra_outputs=5))
     with pytest.raises(CheckpointError, match=r"\(TDT\); --head ctc imports the CTC head alone"):
         import_checkpoint("nemo", durations)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "shown"),
+    [
+        ("rnnt-hybrid", (), "LSTM predictor, 2 × 40; joiner, 48, and a CTC layer"),
+        ("rnnt-stateless", (), "transducer: stateless predictor of "),
+        ("rnnt-prompt", ("--prompt", "de-DE"), "language prompt de-DE"),
+    ],
+)
+def test_info_tells_the_head_and_the_prompt(
+    name: str, options: tuple[str, ...], shown: str, tmp_path: Path, capsys: Any
+) -> None:
+    path, output = checkpoint(name) / "model.nemo", tmp_path / "m.safetensors"
+    command = ("import", "nemo", path, "--output", output, "--licence", "CC-BY-4.0")
+    assert run(*command, *options) == 0
+    capsys.readouterr()
+    assert run("info", output) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("head        transducer: ") for line in lines)
+    assert any(shown in line for line in lines)
 
 
 def test_labels_for_the_end_of_an_utterance_are_written(tmp_path: Path) -> None:

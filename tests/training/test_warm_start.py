@@ -1,15 +1,17 @@
 """Going on from another model: the encoder, and the labels that both write."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from asrkit import train
+from asrkit.build import build_model
 from asrkit.config import TextConfig, load_config
 from asrkit.data.cuts import text_of
 from asrkit.errors import UserError
-from asrkit.model_file import load_model, save_model
+from asrkit.model_file import ModelFile, load_model, save_model
 from asrkit.text import CharTokenizer, SentencePieceTokenizer, WordTokenizer
 from asrkit.training.dataset import load_corpus
 from asrkit.training.warm_start import kept_tokenizer, same_labels, start_from
@@ -37,7 +39,7 @@ def test_what_is_taken_over(tmp_path: Path) -> None:
             parameter.normal_()
     drawn = file.model.head.weight.clone()
     known = start_from(str(tmp_path / "m.safetensors"), file.model, file.tokenizer, file.config)
-    assert known == 3
+    assert known == (3, "")
     for (name, mine), theirs in zip(
         file.model.encoder.state_dict().items(), other.model.encoder.state_dict().values(),
         strict=True,
@@ -50,6 +52,74 @@ def test_what_is_taken_over(tmp_path: Path) -> None:
     assert torch.equal(row_of[" "], theirs[" "])
     assert torch.equal(row_of["d"], drawn[file.tokenizer.encode("d")[0]])
     assert torch.equal(file.model.head.weight[0], other.model.head.weight[0])
+
+
+TRANSDUCER = {"kind": "transducer", "predictor_dim": 8, "joint_dim": 8}
+
+
+def file_with(head: dict[str, Any], letters: str) -> ModelFile:
+    """A model with this head and random weights."""
+    file = a_file(CharTokenizer(list(letters)))
+    settings = type(file.config.model)(**file.config.model.model_dump() | {"head": head})
+    config = file.config.model_copy(update={"model": settings})
+    model = build_model(settings, file.tokenizer.vocab_size).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_()
+    return file._replace(model=model, config=config)
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "note", "kept"),
+    [
+        ({"kind": "ctc"}, TRANSDUCER,
+         "; the head begins anew except its CTC layer: model.head.kind is ctc there, transducer "
+         "here", {"ctc"}),
+        (TRANSDUCER, {"kind": "ctc"},
+         "; the head begins anew except its CTC layer: model.head.kind is transducer there, ctc "
+         "here", {"weight", "bias"}),
+        ({"kind": "ctc"}, TRANSDUCER | {"ctc_weight": 0.0},
+         "; the head begins anew: model.head.kind is ctc there, transducer here", set()),
+        (TRANSDUCER | {"adapter_dim": 4}, {"kind": "ctc"},
+         "; the head begins anew: model.head.kind is transducer there, ctc here", set()),
+        (TRANSDUCER, TRANSDUCER | {"predictor_dim": 6, "activation": "tanh"},
+         "; the head begins anew except its CTC layer: model.head.predictor_dim is 8 there, 6 "
+         "here; model.head.activation is relu there, tanh here", {"ctc"}),
+        (TRANSDUCER | {"ctc_weight": 0.0}, TRANSDUCER | {"dropout": 0.0, "prune_range": 3},
+         "; parts of the head begin anew: ctc, simple",
+         {"predictor", "from_encoder", "from_predictor", "out"}),
+        (TRANSDUCER | {"prune_range": 3}, TRANSDUCER | {"fast_emit": 0.01}, "",
+         {"predictor", "from_encoder", "from_predictor", "out", "ctc"}),
+    ],
+)  # fmt: skip
+def test_another_head_begins_anew(
+    there: dict[str, Any], here: dict[str, Any], note: str, kept: set[str], tmp_path: Path
+) -> None:
+    """The encoder is kept, and the rows of shared labels in the layers of `kept`."""
+    other, file = file_with(there, "abc "), file_with(here, "xcb")
+    save_model(tmp_path / "m.safetensors", other)
+    drawn = {name: each.clone() for name, each in file.model.head.state_dict().items()}
+    known = start_from(str(tmp_path / "m.safetensors"), file.model, file.tokenizer, file.config)
+    assert known == (2, note)
+    assert torch.equal(file.model.encoder.mean, other.model.encoder.mean)
+    for mine, theirs in zip(
+        file.model.encoder.parameters(), other.model.encoder.parameters(), strict=True
+    ):
+        assert torch.equal(mine, theirs)
+    changed = {
+        name.partition(".")[0]
+        for name, each in file.model.head.state_dict().items()
+        if not torch.equal(each, drawn[name])
+    }
+    assert changed == kept
+    if kept & {"ctc", "weight"}:
+        own, old = file.model.head.ctc_layer(), other.model.head.ctc_layer()
+        assert own is not None
+        assert old is not None
+        for letter, same in (("c", True), ("b", True), ("x", False)):
+            token = file.tokenizer.encode(letter)[0]
+            rows = [torch.equal(own.weight[token], row) for row in old.weight]
+            assert any(rows) == same
 
 
 def test_sub_words_are_kept_where_they_write_all_texts(tmp_path: Path) -> None:
