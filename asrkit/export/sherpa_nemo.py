@@ -232,8 +232,12 @@ def parts_of(file: ModelFile, exported: Exported) -> dict[str, list[int]]:
 
 
 def tail_samples(file: ModelFile, exported: Exported) -> int:
-    """Return the number of zeros to append, so that the window of the last frame is whole."""
-    return HOP * (windows_of(file.model.encoder, exported).size + 2)
+    """Return the number of zeros to append, so that the window of the last frame is whole.
+
+    The chunk of the last frame begins at most `lead` frames after that frame.
+    """
+    windows = windows_of(file.model.encoder, exported)
+    return HOP * (windows.size + windows.lead + 2)
 
 
 def total_of(file: ModelFile, exported: Exported) -> int:

@@ -175,6 +175,26 @@ def test_texts_of_the_wheel_are_asrkits(
         sherpa_folder.replay(theirs, other, recordings, tail)
 
 
+@pytest.mark.parametrize(("head", "subsampling", "context"), CASES)
+def test_zeros_at_the_end_complete_the_last_chunk(
+    head: object, subsampling: object, context: Context
+) -> None:
+    """However long a recording is; some lengths need nearly all of the zeros."""
+    file = file_of(subsampling=subsampling, num_layers=1, frontend="sherpa_nemo", head=head)
+    exported, rate = Exported("ctc", context), file.model.encoder.rate
+    frontend, tail = build_frontend(file.config.model), sherpa_nemo.tail_samples(file, exported)
+    windows = sherpa_nemo.windows_of(file.model.encoder, exported)
+
+    def missing(size: int, tail: int) -> int:
+        frames = (size + tail + HOP // 2) // HOP  # sherpa-onnx needs one more than a window
+        steps = -(-(frames - windows.size) // windows.shift)
+        return -(-rate.num_frames(frontend.num_frames(size)) // context.chunk_size) - steps
+
+    sizes = range(16000, 16000 + 2 * HOP * windows.shift, HOP // 2)
+    assert max(missing(size, tail) for size in sizes) <= 0
+    assert max(missing(size, tail // 3) for size in sizes) == 1  # control
+
+
 REFUSED = [
     ({"frontend": "kaldi", "head": LSTM}, Context(4, 8), "train with model.frontend=sherpa_nemo"),
     ({"frontend": "sherpa_nemo", "head": LSTM | {"max_symbols": 5}}, Context(4, 8), "got 5"),
