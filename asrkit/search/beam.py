@@ -3,7 +3,6 @@
 import copy
 import math
 from collections.abc import Iterator
-from operator import itemgetter
 from typing import Any, TypeVar
 
 from asrkit.search.backtrace import backtrace
@@ -16,7 +15,6 @@ STABLE_FRAMES = 256  # frames between searches for a longer stable prefix
 # errors. The times of a token therefore do not depend on packets and batches.
 TIE = 1.0 + 1e-6
 
-by_score = itemgetter(0)
 Own = TypeVar("Own", bound="BeamSearch")
 
 
@@ -75,12 +73,16 @@ class BeamSearch:
         return first[: next((i for i, (a, b) in pairs if a != b), len(first))]
 
     def best(self, state: Any) -> Hypothesis:
-        _, best = max(self.final_scores(state), key=by_score)
+        _, best = max(self.final_scores(state), key=self.order)
         return backtrace(best.path, state.stable)
 
     def nbest(self, state: Any) -> list[Ranked]:
-        ranked = sorted(self.final_scores(state), key=by_score, reverse=True)
+        ranked = sorted(self.final_scores(state), key=self.order, reverse=True)
         return [Ranked(backtrace(each.path, state.stable), score) for score, each in ranked]
+
+    def order(self, scored: tuple[float, Any]) -> float:
+        """Return the sort key of a score and its sequence; the beam orders equal ones."""
+        return scored[0]
 
     def final_scores(self, state: Any) -> Iterator[tuple[float, Any]]:
         """Yield the sequences of the beam with their log scores if the stream ends here."""

@@ -22,7 +22,7 @@ from frame to frame, so that the end of a chunk or of a stream changes nothing.
 """
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,11 +40,14 @@ from asrkit.search.backtrace import (
     paths_of,
 )
 from asrkit.search.base import checked
-from asrkit.search.beam import TIE, BeamSearch, by_score, is_due
+from asrkit.search.beam import TIE, BeamSearch, is_due
 from asrkit.search.blank_penalty import penalize_blank
 from asrkit.search.transducer_greedy import Transducer, checked_predictor
 
 LOG_TIE = math.log(TIE)
+# A predictor of few labels gives texts the same score that have the same short passages in another
+# order. Their order must not depend on rounding, which packets and batches change.
+DIGITS, ROUNDING = 6, 1e-6
 
 
 class Prefix(NamedTuple):
@@ -70,6 +73,7 @@ class TransducerBeamState(NamedTuple):
     past: Past
     stable: StablePrefix
     frame: int  # number of frames processed
+    quiet: tuple[bool, ...] = ()  # of each frame of the last step
 
 
 class TransducerBeamValue(NamedTuple):
@@ -79,6 +83,18 @@ class TransducerBeamValue(NamedTuple):
     paths: Chains
     past: Past
     frame: int
+
+
+class Round(NamedTuple):
+    """The question of a search: the log-probabilities of its next round."""
+
+    frame: Tensor  # (J,), projected
+    past: Past
+    longer: tuple[Prefix, ...] = ()  # sequences to which a label was added; if none, all of `past`
+
+
+Answer = tuple[Past, np.ndarray]  # of the sequences of a round; log-probabilities (N, V), float64
+Searching = Generator[Round, Answer, TransducerBeamState]
 
 
 class TransducerBeamSearch(BeamSearch):
@@ -106,72 +122,115 @@ class TransducerBeamSearch(BeamSearch):
         empty = Prefix(0.0, 0.0, None, 0, self.fusion.start(), 0)
         return TransducerBeamState((empty,), Past(output, state), NOTHING_STABLE, 0)
 
-    @torch.inference_mode()
     def step(self, state: TransducerBeamState, frames: Tensor) -> TransducerBeamState:
         """Return the state after (E, D) more frames.
 
         Raises:
             ValueError: for a frame after which every sequence has probability 0.
         """
-        first = state.frame
-        for frame in self.head.project(frames):
-            state = self.after(state, frame)
+        return self.step_all([state], [frames])[0]
+
+    @torch.inference_mode()
+    def step_all(
+        self, states: Sequence[TransducerBeamState], frames: Sequence[Tensor]
+    ) -> list[TransducerBeamState]:
+        """Return the states of B streams after (E, D) more frames; E may differ between streams.
+
+        In each round all streams, at any place, share a call of the predictor and of the joiner.
+        """
+        rows = self.head.project(torch.cat([*frames])).split([len(each) for each in frames])
+        searches = [self.searched(*each) for each in zip(states, rows, strict=True)]
+        found: list[TransducerBeamState] = [*states]
+        answers: dict[int, Any] = dict.fromkeys(range(len(searches)))
+        while answers:
+            rounds = {}
+            for i, answer in answers.items():
+                try:
+                    rounds[i] = searches[i].send(answer)
+                except StopIteration as ended:
+                    found[i] = ended.value
+            answers = dict(zip(rounds, self.answered([*rounds.values()]), strict=True))
+        return found
+
+    def quiet(self, frames: Tensor, state: TransducerBeamState | None = None) -> list[bool]:
+        """Return for each frame whether it writes no label of the likeliest sequence then."""
+        return [*self.step(state or self.start(), frames).quiet]
+
+    def quiet_between(self, before: TransducerBeamState, after: TransducerBeamState) -> list[bool]:
+        """Return `quiet` of the frames of one step."""
+        assert len(after.quiet) == after.frame - before.frame
+        return [*after.quiet]
+
+    def searched(self, state: TransducerBeamState, frames: Tensor) -> Searching:
+        """Search projected frames (E, J), and return the state after them."""
+        first, quiet = state.frame, list[bool]()
+        for frame in frames:
+            number, state = state.frame, (yield from self.after(state, frame))
+            path = state.beam[0].path
+            quiet.append(path is None or path[2] < number)
         if is_due(first, state.frame):
             paths = [prefix.path for prefix in state.beam]
             state = state._replace(stable=extend_stable(paths[0], paths, state.stable))
-        return state
+        return state._replace(quiet=tuple(quiet))
 
-    @torch.inference_mode()
-    def quiet(self, frames: Tensor, state: TransducerBeamState | None = None) -> list[bool]:
-        """Return for each frame whether it writes no label of the likeliest sequence then."""
-        state, quiet = state or self.start(), []
-        for frame in self.head.project(frames):
-            first, state = state.frame, self.after(state, frame)
-            path = state.beam[0].path
-            quiet.append(path is None or path[2] < first)
-        return quiet
-
-    def after(self, state: TransducerBeamState, frame: Tensor) -> TransducerBeamState:
-        """Return the state after one more projected frame (J,)."""
-        ended: dict[int, Prefix] = {}  # sequences that have this frame's blank, by key
-        current, past, pasts = state.beam, state.past, [state.past]
+    def after(self, state: TransducerBeamState, frame: Tensor) -> Searching:
+        """Search a projected frame (J,), and return the state after it."""
+        ended: dict[int, Prefix] = {}  # by keys: the sequences that have this frame's blank
+        current, rows, pasts = state.beam, 0, list[Past]()
+        asked = Round(frame, state.past)
         for count in range(self.head.max_symbols + 1):
-            log_probs = self.log_probs(frame, past)
-            for prefix, blank in zip(current, log_probs[:, self.blank].tolist(), strict=True):
-                add_to(ended, prefix._replace(score=prefix.score + blank, best=prefix.best + blank))
+            past, log_probs = yield asked
+            pasts.append(past)
+            for i, blank in enumerate(log_probs[:, self.blank].tolist()):
+                score, best = current[i].score + blank, current[i].best + blank
+                add_to(ended, current[i]._replace(score=score, best=best, row=rows + i))
             if count == self.head.max_symbols:
                 break
-            floor = self.floor(ended.values())
-            longer = self.extended(current, log_probs, floor, state.frame)
-            floor = self.floor([*ended.values(), *longer])
-            ended = {key: prefix for key, prefix in ended.items() if prefix.score >= floor}
-            longer = [prefix for prefix in longer if prefix.score >= floor]
-            if not longer:
+            longer = self.extended(current, log_probs, self.floor(ended.values()), state.frame)
+            rows += len(current)
+            kept = sorted([*ended.values(), *longer], key=place, reverse=True)[: self.beam]
+            current = tuple(prefix for prefix in kept if ended.get(prefix.key) is not prefix)
+            ended = {prefix.key: prefix for prefix in kept if ended.get(prefix.key) is prefix}
+            if not current:
                 break
-            past = self.predicted(past, longer)
-            rows = sum(len(each.output) for each in pasts)
-            current = tuple(prefix._replace(row=rows + i) for i, prefix in enumerate(longer))
-            pasts.append(past)
-        beam = sorted(ended.values(), key=by_score, reverse=True)[: self.beam]
+            asked = Round(frame, past, current)
+        beam = sorted(ended.values(), key=place, reverse=True)[: self.beam]
         if not beam or not beam[0].score > -math.inf:
             raise ValueError("every hypothesis has probability 0: a frame's logits are not finite")
+        past = pasts[0] if len(pasts) == 1 else joined(pasts)
         return TransducerBeamState(
             tuple(prefix._replace(row=i) for i, prefix in enumerate(beam)),
-            gathered(pasts, [prefix.row for prefix in beam]), state.stable, state.frame + 1,
+            taken(past, [prefix.row for prefix in beam]), state.stable, state.frame + 1,
         )  # fmt: skip
 
-    def log_probs(self, frame: Tensor, past: Past) -> np.ndarray:
-        """Return log-probabilities (N, V) in a projected frame (J,), float64."""
-        logits = self.head.join(frame, past.output)
+    def answered(self, rounds: Sequence[Round]) -> list[Answer]:
+        """Compute the predictor and the joiner for a round of each stream."""
+        if not rounds:
+            return []
+        pasts = [each.past for each in rounds]
+        growing = [i for i, each in enumerate(rounds) if each.longer]
+        if growing:
+            longer = [rounds[i].longer for i in growing]
+            parents = [taken(pasts[i], [each.row for each in rounds[i].longer]) for i in growing]
+            tokens = [each.path[1] for prefixes in longer for each in prefixes if each.path]
+            state = joined(parents).state
+            output, state = self.head.predict(torch.tensor(tokens, device=state[0].device), state)
+            sizes = [*map(len, longer)]
+            states = zip(*(each.split(sizes) for each in state), strict=True)
+            for i, *past in zip(growing, output.split(sizes), states, strict=True):
+                pasts[i] = Past(*past)
+        sizes = [len(past.output) for past in pasts]
+        frames = [each.frame.expand(n, -1) for each, n in zip(rounds, sizes, strict=True)]
+        logits = self.head.join(torch.cat(frames), torch.cat([past.output for past in pasts]))
         log_probs = penalize_blank(logits.log_softmax(dim=1), self.blank, self.blank_penalty)
-        found: np.ndarray = log_probs.double().numpy(force=True)
-        return found
+        rows = np.split(log_probs.double().numpy(force=True), np.cumsum(sizes)[:-1])
+        return [*zip(pasts, rows, strict=True)]
 
     def floor(self, prefixes: Collection[Prefix]) -> float:
         """Return the score of the beam's last place; -inf while there are free places."""
         if len(prefixes) < self.beam:
             return -math.inf
-        return sorted(map(by_score, prefixes), reverse=True)[self.beam - 1]
+        return sorted((prefix.score for prefix in prefixes), reverse=True)[self.beam - 1]
 
     def extended(
         self, beam: Sequence[Prefix], log_probs: np.ndarray, floor: float, frame: int
@@ -192,7 +251,7 @@ class TransducerBeamSearch(BeamSearch):
         labels[:, self.blank] = -np.inf
         tops = labels.max(axis=1).tolist()
         for i, (prefix, row, blank, top) in enumerate(zip(beam, labels, blanks, tops, strict=True)):
-            required = floor - prefix.score - self.fusion.ceiling
+            required = floor - ROUNDING - prefix.score - self.fusion.ceiling
             lowest = max(min(self.log_min_token, top), required)
             if blank > self.log_skip_blank or top < lowest:
                 continue
@@ -200,18 +259,11 @@ class TransducerBeamSearch(BeamSearch):
                 log_prob = float(row[token])
                 context, gain = self.fusion.step(prefix.context, token)
                 score = prefix.score + log_prob + gain
-                if score > floor:
+                if score > floor - ROUNDING:
                     path = linked(prefix.path, token, frame, math.exp(log_prob))
                     best, key = prefix.best + log_prob + gain, hash((prefix.key, token))
                     new.append(Prefix(score, best, path, key, context, i))
         return new
-
-    def predicted(self, past: Past, longer: Sequence[Prefix]) -> Past:
-        """Return the past of sequences with one more label, whose parents have `past`."""
-        device = past.output.device
-        parents = torch.tensor([prefix.row for prefix in longer], device=device)
-        tokens = torch.tensor([prefix.path[1] for prefix in longer if prefix.path], device=device)
-        return Past(*self.head.predict(tokens, tuple(each[parents] for each in past.state)))
 
     def final_scores(self, state: TransducerBeamState) -> Iterator[tuple[float, Prefix]]:
         for prefix in state.beam:
@@ -222,11 +274,14 @@ class TransducerBeamSearch(BeamSearch):
         scores = tuple((prefix.score, prefix.best) for prefix in state.beam)
         return TransducerBeamValue(scores, paths, state.past, state.frame)
 
+    def order(self, scored: tuple[float, Prefix]) -> float:
+        return round(scored[0], DIGITS)
+
     def from_value(
         self, value: TransducerBeamValue, vocab_size: int, frames: int
     ) -> TransducerBeamState:
         paths, stable = paths_of(value.paths)
-        scores = [score for score, _ in value.scores]
+        scores = [round(score, DIGITS) for score, _ in value.scores]
         if not (
             value.frame == frames
             and 1 <= len(scores) == len(paths) <= self.beam
@@ -247,6 +302,11 @@ class TransducerBeamSearch(BeamSearch):
         return TransducerBeamState(tuple(beam), Past(output, tuple(state)), stable, frames)
 
 
+def place(prefix: Prefix) -> tuple[float, int]:
+    """Return the sort key of a sequence in a beam."""
+    return round(prefix.score, DIGITS), prefix.key
+
+
 def add_to(ended: dict[int, Prefix], prefix: Prefix) -> None:
     """Add a sequence to those that have a frame's blank; equal ones are summed."""
     known = ended.get(prefix.key)
@@ -265,12 +325,15 @@ def linked(path: Path | None, token: int, frame: int, prob: float) -> Path:
     return path, token, frame, frame + 1, prob
 
 
-def gathered(pasts: Sequence[Past], rows: list[int]) -> Past:
-    """Return the past of these rows, which count through all pasts."""
-    first, *others = pasts
-    if not others and rows == list(range(len(first.output))):
-        return first
-    output = torch.cat([past.output for past in pasts])
-    which = torch.tensor(rows, device=output.device)
+def joined(pasts: Sequence[Past]) -> Past:
+    """Return the rows of all pasts as one."""
     states = zip(*(past.state for past in pasts), strict=True)
-    return Past(output[which], tuple(torch.cat(each)[which] for each in states))
+    return Past(torch.cat([past.output for past in pasts]), tuple(map(torch.cat, states)))
+
+
+def taken(past: Past, rows: list[int]) -> Past:
+    """Return some rows of a past."""
+    if rows == list(range(len(past.output))):
+        return past
+    which = torch.tensor(rows, device=past.output.device)
+    return Past(past.output[which], tuple(each[which] for each in past.state))

@@ -18,7 +18,7 @@ from asrkit.errors import UserError
 from asrkit.evaluation.recording_search import Trace
 from asrkit.model import FULL, Context, TransducerHead
 from asrkit.runtime import BatchedSession, Result
-from asrkit.search import TransducerGreedySearch
+from asrkit.search import Search, TransducerBeamSearch, TransducerGreedySearch
 from asrkit.text import CharTokenizer
 from asrkit.train import main
 from tests.conftest import fitted, speech, timed, tiny_model, write_config
@@ -38,6 +38,7 @@ def recognizer(
     dtype: torch.dtype = torch.float64,
     endpointer: Endpointer | None = None,
     second: bool = False,
+    beam: int | None = None,
 ) -> Recognizer:
     tokenizer = CharTokenizer(list("abcdefghij "))
     model = tiny_model(tokenizer.vocab_size, head)
@@ -46,8 +47,11 @@ def recognizer(
     feats, _ = audio.Fbank().double()(samples, samples[:, :0])
     model = fitted(model, feats, context.chunk_size, context.left).to(dtype)
     assert isinstance(model.head, TransducerHead)
+    search: Search = TransducerGreedySearch(model.head)
+    if beam is not None:
+        search = TransducerBeamSearch(model.head, beam=beam)
     return Recognizer(
-        eager(model, context), tokenizer, TransducerGreedySearch(model.head),
+        eager(model, context), tokenizer, search,
         endpointer=endpointer, second_pass=eager(model, FULL) if second else None,
     )  # fmt: skip
 
@@ -151,11 +155,33 @@ def test_streams_that_share_calls_of_the_joiner_equal_streams_alone(
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_the_second_pass_of_several_streams_equals_that_of_each(head: dict[str, Any]) -> None:
-    own = recognizer(head, Context(4, 8), torch.float64, Endpointer(pause_ms=40), second=True)
+@pytest.mark.parametrize("beam", [None, 3])
+def test_the_second_pass_of_several_streams_equals_that_of_each(
+    head: dict[str, Any], beam: int | None
+) -> None:
+    own = recognizer(head, Context(4, 8), torch.float64, Endpointer(pause_ms=40), True, beam)
     alone = [own.transcribe(samples) for samples in SIGNALS]
     assert [*map(whole, desynchronised(own, SIGNALS, 0))] == [*map(whole, alone)]
     assert max(len(result.segments) for result in alone) > 1
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_beams_of_streams_that_share_calls_equal_streams_alone(head: dict[str, Any]) -> None:
+    """With their n-best lists, with and without endpoints."""
+    for endpointer in (None, Endpointer(pause_ms=40)):
+        own = recognizer(head, Context(4, 8), torch.float64, endpointer, beam=3)
+        alone = [own.transcribe(samples) for samples in SIGNALS]
+        for found in (desynchronised(own, SIGNALS, 0), own.transcribe_batch(SIGNALS)):
+            assert [*map(whole, found)] == [*map(whole, alone)]
+            assert [*map(likeliest, found)] == [*map(likeliest, alone)]
+        assert max(len(each.nbest) for result in alone for each in result.segments) == 3
+        assert max(len(result.segments) for result in alone) > (1 if endpointer else 0)
+
+
+def likeliest(result: Result) -> list[tuple[str, Any]]:
+    """The n-best texts of all segments with their scores, to the precision of a law."""
+    candidates = [each for segment in result.segments for each in segment.nbest]
+    return [(each.text, pytest.approx(each.score, abs=1e-9)) for each in candidates]
 
 
 class Mixed(TransducerGreedySearch):

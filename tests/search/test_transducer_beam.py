@@ -19,7 +19,7 @@ from asrkit.search import Ranked, TransducerBeamSearch, TransducerGreedySearch, 
 from asrkit.search.beam import STABLE_FRAMES
 from asrkit.search.transducer_beam import TransducerBeamState, TransducerBeamValue
 from tests.search.test_prefix_beam import ALL, add, pieces
-from tests.search.test_transducer_greedy import HEADS, assert_same, frames, head
+from tests.search.test_transducer_greedy import HEADS, Counted, assert_same, frames, head
 
 Text = tuple[int, ...]
 SMALL = [options | {"vocab_size": 4, "blank": 3.0} for options in HEADS]
@@ -80,7 +80,8 @@ def test_a_wide_beam_is_the_sum_over_all_alignments(options: dict[str, Any]) -> 
         assert score == pytest.approx(total, abs=1e-9)
         assert [*hypothesis.starts] == [frame for frame, _ in path]
         assert hypothesis.confidences == pytest.approx([prob for _, prob in path], abs=1e-9)
-    assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
+    scores = [each.score for each in found]
+    assert scores == pytest.approx(sorted(scores, reverse=True), abs=2e-6)
 
 
 def test_texts_that_fit_have_the_probability_of_the_loss() -> None:
@@ -187,6 +188,34 @@ def test_any_split_of_the_frames_equals_the_whole(seed: int) -> None:
     assert not all(quiet)
 
 
+@pytest.mark.parametrize("options", HEADS)
+def test_streams_of_a_batch_equal_streams_alone(options: dict[str, Any]) -> None:
+    """At different places, with different numbers of frames, none among them."""
+    search = TransducerBeamSearch(head(**options), beam=4)
+    parts = [frames(size, seed) for seed, size in enumerate([20, 0, 9, 1, 15])]
+    states = [search.step(search.start(), frames(n, n)) for n in range(5)]
+    together = search.step_all(states, parts)
+    for state, part, found in zip(states, parts, together, strict=True):
+        alone = search.step(state, part)
+        same_beam(found, alone)
+        assert search.quiet_between(state, found) == search.quiet(part, state)
+        assert found.past.output.untyped_storage().size() == 8 * found.past.output.numel()
+
+
+def test_a_round_calls_the_joiner_once_for_all_streams() -> None:
+    counted = Counted(head(**HEADS[0]))
+    search, parts = TransducerBeamSearch(counted, beam=4), [frames(20, seed) for seed in range(8)]
+    calls = []
+    for part in parts:
+        state, counted.joins = search.start(), 0
+        search.step(state, part)
+        calls.append(counted.joins)
+    starts, counted.joins, counted.predictions = [search.start() for _ in parts], 0, 0
+    search.step_all(starts, parts)
+    assert counted.joins == max(calls) < sum(calls) / 4
+    assert counted.predictions < counted.joins
+
+
 @pytest.mark.parametrize("part", ["state", "output", "score", "context"])
 def test_control_a_past_that_is_changed_at_a_split_is_noticed(part: str) -> None:
     search = TransducerBeamSearch(head(**HEADS[0]), beam=4)
@@ -258,7 +287,7 @@ class Table:
         return encoded
 
     def join(self, encoded: Tensor, predicted: Tensor) -> Tensor:
-        return encoded.view(3, 4)[predicted[:, 0].long()]
+        return encoded.view(-1, 3, 4)[range(len(predicted)), predicted[:, 0].long()]
 
 
 PIECES = ["", " ", "a", "b"]
