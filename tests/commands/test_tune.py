@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 import soundfile
+import torch
 
+from asrkit import audio
 from asrkit.commands.tune import Pair, climb, neighbours
 from asrkit.config import parse_search
 from asrkit.model_file import load_model, save_model
-from tests.conftest import speech
+from tests.conftest import fitted, speech, write_wav
+from tests.laws.test_export import file_of
 from tests.running import run, talkative_model
 
 
@@ -62,6 +65,33 @@ def test_finds_a_pair_that_helps(command: list[object], capsys: pytest.CaptureFi
     ):
         assert run("evaluate", *options) == 0
         assert f"{rates[name]:.2f} %" in capsys.readouterr().out
+
+
+def test_a_transducer_has_the_rates_of_evaluate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = {"kind": "transducer", "predictor_dim": 16, "joint_dim": 24, "max_symbols": 1}
+    file, samples = file_of(head=head), torch.from_numpy(speech(2.0))[None]
+    fitted(file.model, audio.Fbank()(samples, samples[:, :0])[0])
+    model, arpa, dev = tmp_path / "m.safetensors", tmp_path / "lm.arpa", tmp_path / "dev.jsonl"
+    save_model(model, file)
+    write_wav(tmp_path / "x.wav", speech(2.0))
+    (tmp_path / "texts.txt").write_text("ab ba\nba ab ba\nab\n")
+    assert run("ngram", "--model", model, "--output", arpa, tmp_path / "texts.txt") == 0
+    search = ["--model", model, "--search", "prefix_beam", "--beam", "2", "--chunk-ms", "320"]
+    assert run("decode", *search, tmp_path / "x.wav") == 0
+    text = capsys.readouterr().out.strip().rpartition("\t")[2]
+    assert len(text) > 2
+    dev.write_text(json.dumps({"id": "x", "audio": "x.wav", "text": text}) + "\n")
+    assert run("tune", *search, dev, "--lm", arpa) == 0
+    rates = dict(
+        line.split("%")[0].rsplit(maxsplit=1) for line in capsys.readouterr().out.splitlines()[1:-1]
+    )
+    assert float(rates["without"]) == 0.0
+    assert (
+        run("evaluate", *search, dev, "--lm", arpa, "--lm-weight", "0.7", "--word-bonus", "0") == 0
+    )
+    assert f"{rates['0.7      0']} %" in capsys.readouterr().out
 
 
 def test_the_models_own_search_is_kept(
