@@ -89,7 +89,7 @@ after (float[1, 1, {F}] new_state_feats, float[{hidden_shape}] new_state_hidden,
 
 def check(file: ModelFile, exported: Exported) -> None:
     """Raise UserError for a model or a context that sherpa-onnx cannot run."""
-    encoder, (chunk, left, right) = file.model.encoder, exported.context
+    encoder, (chunk, left, _) = file.model.encoder, exported.context
     state = encoder.init_state(1, left)
     if exported.context.full:
         raise UserError("sherpa-onnx's wenet-ctc needs chunks, got full context: use --chunk-ms")
@@ -103,8 +103,6 @@ def check(file: ModelFile, exported: Exported) -> None:
         raise UserError(
             f"sherpa-onnx needs a subsampling without look-ahead, this model has {kind}"
         )
-    if right:
-        raise UserError("sherpa-onnx needs chunks without right context: use --right-ms 0")
     if left % chunk:
         raise UserError(
             "--left-ms must be a multiple of --chunk-ms for sherpa-onnx, got "
@@ -116,14 +114,14 @@ def check(file: ModelFile, exported: Exported) -> None:
 
 def sizes_of(encoder: ConformerEncoder, exported: Exported) -> dict[str, int | str]:
     """Return the numbers in the two graphs."""
-    chunk, left, _ = exported.context
+    (chunk, left, _), step = exported.context, encoder.rate.step_frames(exported.context)
     state: EncoderState = encoder.init_state(1, left)
     layers, width = state.conv.size(1), state.conv[0, 0].numel()
     packed = state.feats.numel() + state.hidden.numel()
     rows = max(1, math.ceil(packed / width))
     head_dim = state.keys.size(4)
     return {
-        "T": chunk * encoder.rate.factor, "F": encoder.num_mels, "L": layers, "R": rows,
+        "T": step, "F": encoder.num_mels, "L": layers, "R": rows,
         "N": layers + rows, "H": state.keys.size(2), "M": left, "Dh": head_dim,
         "W": 2 * head_dim, "MC": left + chunk, "D": state.conv.size(2),
         "K": state.conv.size(3), "hidden": state.hidden.numel(),
@@ -157,10 +155,13 @@ def wired(path: Path, file: ModelFile, exported: Exported) -> "ModelProto":
         first, after, [(name, name) for name in (*news, "attn_rest")],
         outputs=["log_probs", "new_attn_cache", "new_conv_cache"],
     )  # fmt: skip
+    rate = encoder.rate
+    # sherpa-onnx computes the size of a window: (C - 1) * 4 + right_context + 1 frames.
+    right_context = rate.factor - 1 + rate.ahead_frames(exported.context)
     del model.metadata_props[:]
     helper.set_model_props(model, {key: str(value) for key, value in {
         "head": sizes["H"], "num_blocks": sizes["N"], "output_size": sizes["D"],
-        "cnn_module_kernel": int(sizes["K"]) + 1, "right_context": encoder.rate.factor - 1,
+        "cnn_module_kernel": int(sizes["K"]) + 1, "right_context": right_context,
         "subsampling_factor": encoder.rate.factor, "vocab_size": file.tokenizer.vocab_size,
         **file.terms.properties(),
     }.items()})  # fmt: skip

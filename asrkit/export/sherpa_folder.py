@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 README = """# {name} for sherpa-onnx
 
-Chunks of {chunk_ms} ms with {left_ms} ms before them, exported by asrkit. For `wenet-ctc`:
+Chunks of {chunk_ms} ms with {left_ms} ms before them and {right_ms} ms after them, exported by
+asrkit. For `wenet-ctc`:
 
 ```python
 import numpy as np
@@ -64,7 +65,8 @@ def features(file: ModelFile) -> tuple[float, float, bool]:
 
 def tail_samples(exported: Exported) -> int:
     """Return the number of zeros to append, so that the chunk of the last frame is whole."""
-    return (exported.context.chunk_size + 1) * exported.frame_ms * SAMPLE_RATE // 1000
+    chunk, _, right = exported.context
+    return (chunk + right + 1) * exported.frame_ms * SAMPLE_RATE // 1000
 
 
 def tokens(file: ModelFile, blank_last: bool = False) -> str:
@@ -80,9 +82,10 @@ def readme(name: str, file: ModelFile, exported: Exported) -> str:
     low, high, snip_edges = features(file)
     own = features(file) == DEFAULTS
     told = "" if own else SET_FEATURES.format(low=low, high=high, snip_edges=snip_edges)
-    chunk, left, _ = exported.context
+    chunk, left, right = exported.context
     return README.format(
         name=name, chunk_ms=chunk * exported.frame_ms, left_ms=left * exported.frame_ms,
+        right_ms=right * exported.frame_ms,
         chunk=chunk, left=left // chunk, features=told,
         remark=OWN if own else OTHERS, tail=tail_samples(exported),
         tail_ms=1000 * tail_samples(exported) // SAMPLE_RATE,

@@ -17,11 +17,13 @@ from asrkit.export import sherpa, sherpa_folder
 from asrkit.export.__main__ import main
 from asrkit.model import Context, NetworkStep
 from asrkit.model_file import ModelFile, load_model, save_model
+from asrkit.runtime import recognizer_of
 from tests.conftest import PROJECT, SHARED_DATA, speech
 from tests.laws.test_export import file_of
 from tests.test_model_file import a_file
 
 CONTEXT = Exported("ctc", Context(8, 16))
+AHEAD = Exported("ctc", Context(8, 16, 3))
 PHONE = {"kind": "kaldi", "high_frequency": 7600.0, "snip_edges": False}
 
 
@@ -37,10 +39,11 @@ def file() -> ModelFile:
     return load_model("small-en-alnum")
 
 
-def exported(model: str, folder: Path) -> Path:
+def exported(model: str, folder: Path, right: int = 0) -> Path:
     pytest.importorskip("onnxruntime")
     options = ["--model", model, "--format", "sherpa-onnx", "--output", str(folder)]
-    assert main([*options, "--chunk-ms", "320", "--left-ms", "640"]) == 0
+    context = ["--chunk-ms", "320", "--left-ms", "640", "--right-ms", str(40 * right)]
+    assert main([*options, *context]) == 0
     return folder
 
 
@@ -51,9 +54,8 @@ def streamed(folder: Path, feats: np.ndarray, forgets: bool = False) -> np.ndarr
     session = onnxruntime.InferenceSession(folder / "model.onnx")
     told = session.get_modelmeta().custom_metadata_map
     sizes = {name: int(told[name]) for name in told if name not in ("licence", "languages")}
-    assert (told["licence"], told["languages"]) == ("CC-BY-SA-4.0", "en")
     blocks, width = sizes["num_blocks"], sizes["output_size"]
-    chunk, left = CONTEXT.chunk_size, CONTEXT.left_context
+    chunk, left, _ = CONTEXT.context
     window = (chunk - 1) * sizes["subsampling_factor"] + sizes["right_context"] + 1
     names = [each.name for each in session.get_inputs()]
     attention = np.zeros((blocks, sizes["head"], left, width // sizes["head"] * 2), np.float32)
@@ -74,15 +76,16 @@ def streamed(folder: Path, feats: np.ndarray, forgets: bool = False) -> np.ndarr
 
 
 @pytest.mark.slow
-def test_its_caches_carry_a_stream(tmp_path: Path) -> None:
+@pytest.mark.parametrize("right", [0, 3])
+def test_its_caches_carry_a_stream(right: int, tmp_path: Path) -> None:
     small = a_file()
     save_model(tmp_path / "small.safetensors", small)
-    folder = exported(str(tmp_path / "small.safetensors"), tmp_path / "folder")
+    folder = exported(str(tmp_path / "small.safetensors"), tmp_path / "folder", right)
     assert str(PROJECT).encode() not in (folder / "model.onnx").read_bytes()
     samples = torch.from_numpy(speech(4.0))[None]
     feats, _ = Fbank(80)(samples, samples[:, :0])
-    feats = feats[:, : 32 * (feats.size(1) // 32)]
-    step = NetworkStep(small.model, Context(CONTEXT.chunk_size, CONTEXT.left_context))
+    feats = feats[:, : 32 * ((feats.size(1) - 4 * right) // 32) + 4 * right]
+    step = NetworkStep(small.model, Context(8, 16, right))
     with torch.no_grad():
         expected = step(feats, torch.tensor([feats.size(1)]), step.init_state(1))[0][0].numpy()
     found = streamed(folder, feats[0].numpy())
@@ -92,19 +95,20 @@ def test_its_caches_carry_a_stream(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_wheels_texts_are_asrkits(file: ModelFile, tmp_path: Path) -> None:
+@pytest.mark.parametrize("context", [CONTEXT, AHEAD], ids=["chunks", "look-ahead"])
+def test_the_wheels_texts_are_asrkits(context: Exported, file: ModelFile, tmp_path: Path) -> None:
     pytest.importorskip("sherpa_onnx")
     if not SHARED_DATA.is_dir():
         pytest.skip(f"no real recordings in {SHARED_DATA}")
     paths = sorted(SHARED_DATA.glob("an4/audio/*/*.flac"))[::90]
     recordings = [soundfile.read(path, dtype="float32")[0] for path in paths]
-    folder = exported("small-en-alnum", tmp_path)
-    ours = asrkit.load("small-en-alnum", chunk_size=8, left_context=16)
-    theirs = sherpa_folder.wheel(folder / "model.onnx", folder / "tokens.txt", file, CONTEXT)
-    tail = sherpa_folder.tail_samples(CONTEXT)
+    folder = exported("small-en-alnum", tmp_path, context.context.right)
+    ours = recognizer_of(file, context.context)
+    theirs = sherpa_folder.wheel(folder / "model.onnx", folder / "tokens.txt", file, context)
+    tail = sherpa_folder.tail_samples(context)
     sherpa_folder.replay(theirs, ours, recordings, tail)
     with pytest.raises(asrkit.errors.UserError, match="sherpa-onnx recognised"):  # control
-        sherpa_folder.replay(theirs, asrkit.load("small-en-alnum"), recordings, tail)
+        sherpa_folder.replay(theirs, recognizer_of(file, Context(2, 16)), recordings, tail)
 
 
 @pytest.mark.slow
