@@ -153,7 +153,7 @@ def uploaded(paths: Sequence[Path], model: str) -> list[Heard]:
         url = address.replace("ws:", "http:").replace("stream", "audio/transcriptions")
         for path in paths:
             form = {"response_format": "verbose_json", "timestamp_granularities[]": "word"}
-            got = client.post(url, files={"file": path.read_bytes()}, data=form)
+            got = client.post(url, files={"file": (path.name, path.read_bytes())}, data=form)
             if got.status_code != 200:
                 said = got.json()["error"]["message"].removeprefix("the file ")
                 found.append(Heard(None, (said,)))
