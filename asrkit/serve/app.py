@@ -4,6 +4,7 @@ import asyncio
 import ctypes
 import ipaddress
 import logging
+import mimetypes
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -19,7 +20,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
-from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
@@ -76,6 +76,7 @@ def app_of(server: Server) -> Starlette:
         WebSocketRoute("/v1/stream", with_server(stream)),
         WebSocketRoute("/v1/realtime", with_server(realtime)),
         WebSocketRoute("/vosk", with_server(vosk)),
+        *page_routes(),
     ]
     app = Starlette(
         routes=routes, lifespan=lifespan, exception_handlers={HTTPException: http_error}
@@ -150,15 +151,32 @@ async def openapi(request: Request, server: Server) -> Response:
     return JSONResponse(described(server))
 
 
+def page_routes() -> list[Route]:
+    """Return the routes of the page's files, which stay in memory.
+
+    Reading a file takes a thread, whose work is charged to no client.
+    """
+
+    def route(path: str, file: Path) -> Route:
+        content, kind = file.read_bytes(), mimetypes.guess_type(file.name)[0]
+
+        async def answer(request: Request) -> Response:
+            return Response(content, media_type=kind)
+
+        return Route(path, answer, include_in_schema=False)
+
+    return [route("/", PAGE / "index.html"), *(route(f"/{p.name}", p) for p in PAGE.iterdir())]
+
+
 def elsewhere(app: Starlette) -> ASGIApp:
-    """The application for all other addresses: the page, or status 404 under /v1/."""
-    page, missing = StaticFiles(directory=PAGE, html=True), app.router.not_found
+    """Return the application for all other addresses: status 404."""
+    missing = app.router.not_found
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"].startswith("/v1/"):
+        if scope["type"] == "http":
             text = f"nothing is at {shown(scope['path'])}: /openapi.json lists the addresses"
             raise HTTPException(404, NOT_OFFERED.get(scope["path"], text))
-        await (page if scope["type"] == "http" else missing)(scope, receive, send)
+        await missing(scope, receive, send)
 
     return answer
 
@@ -173,7 +191,11 @@ async def http_error(request: Request, error: Exception) -> Response:
 
 
 class Accounting:
-    """Charges the work done for a connection to the connection's share of the event loop."""
+    """Charges the work done for a connection to the connection's share of the event loop.
+
+    A request waits until its connection's credit is positive: one part of what is received can hold
+    hundreds of requests, which are parsed at once.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -182,6 +204,8 @@ class Accounting:
         share = fair.CURRENT.get()
         if share is not None and scope.get("client"):  # a trusted proxy names the real client
             share.address = client_of(scope["client"][0])
+        if share is not None and (seconds := share.wait()):
+            await asyncio.sleep(seconds)
         work = self.app(scope, receive, send)
         await (fair.metered(work) if isinstance(work, Coroutine) else work)
 

@@ -16,6 +16,7 @@ T = TypeVar("T")
 ALL = 0.3  # share of a core for all busy connections together
 FIRST_S, MOST_S = 0.05, 0.2  # credit of a new connection, and the largest credit
 FIRST_RATE = 0.05  # seconds of credit a second for all new connections of a client
+MOST_DEBT_S = 1.0  # seconds of processor time that a client can owe after its connections close
 MOST_CLIENTS = 10_000  # clients whose new connections are counted
 PRUNE_S = 0.1  # time between two checks which connections are still busy
 
@@ -43,14 +44,25 @@ class Shares:
 
     def first(self, client: str) -> float:
         """Return the credit of a client's new connection; many new ones share one credit."""
-        now = self.clock()
-        left, at = self._firsts.pop(client, (MOST_S, now))
-        left = min(MOST_S, left + (now - at) * FIRST_RATE)
+        left = self._left(client)
         credit = min(FIRST_S, left)
-        self._firsts[client] = left - credit, now
+        self._leave_to(client, left - max(0.0, credit))
+        return credit
+
+    def owe(self, client: str, seconds: float) -> None:
+        """Keep the debt of a client's closed connection, which its next connections begin with."""
+        self._leave_to(client, max(-MOST_DEBT_S, self._left(client) - seconds))
+
+    def _left(self, client: str) -> float:
+        """Return the credit for new connections of a client; below 0 for a debt."""
+        left, at = self._firsts.get(client, (MOST_S, self.clock()))
+        return min(MOST_S, left + (self.clock() - at) * FIRST_RATE)
+
+    def _leave_to(self, client: str, left: float) -> None:
+        self._firsts.pop(client, None)
+        self._firsts[client] = left, self.clock()
         if len(self._firsts) > MOST_CLIENTS:
             del self._firsts[next(iter(self._firsts))]
-        return credit
 
     def note(self, share: "Share", credit: float) -> None:
         """Note that a connection is busy if its credit is low."""
@@ -79,6 +91,7 @@ class Share:
     ) -> None:
         self.working = working
         self._shares, self._at = shares, shares.clock()
+        self._client = client
         self._credit = shares.first(client) if client else FIRST_S
         self.address: str | None = None  # address of the client, once known
 
@@ -99,7 +112,11 @@ class Share:
         return max(0.0, -self.credit_at(now, rate) / rate)
 
     def leave(self) -> None:
-        """Forget the share of a connection that is closed."""
+        """Forget the share of a connection that is closed; its client keeps the debt."""
+        now = self._shares.clock()
+        credit = self.credit_at(now, self._shares.rate(now))
+        if self._client and credit < 0.0:
+            self._shares.owe(self._client, -credit)
         self._shares.leave(self)
 
 

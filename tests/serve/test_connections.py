@@ -20,6 +20,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from asrkit.runtime import Recognizer
 from asrkit.serve import connections, fair
+from asrkit.serve.app import Accounting
 from asrkit.serve.places import network_of
 from asrkit.serve.server import Limits, Server
 from tests.serve.running import serving
@@ -388,6 +389,48 @@ def test_a_client_that_connects_again_and_again_gets_no_new_credit_each_time() -
     assert (
         used("") > 8.0
     )  # control: where many clients have one address, each connection has its own
+
+
+def test_a_client_cannot_leave_its_debts_with_closed_connections() -> None:
+    """Steps of any length begin while there is credit, so connections can end deep in debt."""
+    now = [0.0]
+    shares = fair.Shares(lambda: now[0])
+
+    def used(client: str) -> float:
+        """Seconds that a connection after the other uses in 20 s, each for a long step."""
+        total, until = 0.0, now[0] + 20.0
+        while now[0] < until:
+            now[0] += 0.05
+            share = fair.Share(shares, client=client)
+            if not share.wait():
+                share.spend(0.2)
+                total += 0.2
+            share.leave()
+        return total
+
+    assert used("192.0.2.2") < 3.0
+    assert used("") > 20.0  # the control, as above
+
+
+@pytest.mark.parametrize("debt", [0.0, 0.1])
+def test_a_request_of_a_connection_in_debt_waits(debt: float) -> None:
+    """It may have been parsed with hundreds of others."""
+    waits = []
+
+    async def app(*_: object) -> None:
+        waits.append(share.wait())
+
+    async def run() -> float:
+        fair.CURRENT.set(share)
+        share.spend(fair.FIRST_S + debt)
+        began = time.monotonic()
+        await Accounting(app)({"type": "http", "client": ("192.0.2.1", 1)}, None, None)  # type: ignore[arg-type]
+        return time.monotonic() - began
+
+    share = fair.Share(fair.Shares())
+    seconds = asyncio.run(run())
+    assert waits[0] < 0.01
+    assert (seconds > 0.1) == (debt > 0)
 
 
 def test_the_steps_of_a_coroutine_are_charged_and_its_exceptions_pass() -> None:
