@@ -49,6 +49,7 @@ from asrkit.runtime.threads import set_threads
 FORMATS = ("torchscript", "onnx", "onnx-int8", "sherpa-onnx", "sherpa-onnx-int8")
 REPLAYED = 3  # recordings that sherpa-onnx also recognises
 MOST_LOST = 0.3  # percentage points of WER that int8 may cost
+MOST_BYTES = 1 << 31  # of the weights in an ONNX file: the limit of protobuf
 
 
 def export(options: argparse.Namespace) -> int:
@@ -194,6 +195,12 @@ def exported_of(options: argparse.Namespace, file: ModelFile) -> Exported:
         raise UserError(
             "exports from samples cannot have right context, as streams would end with steps "
             f"without samples: --right-ms 0, or --what {own}"
+        )
+    size = sum(each.nbytes for each in file.model.parameters())
+    if options.format != "torchscript" and size >= MOST_BYTES:
+        raise UserError(
+            f"an ONNX file holds less than 2 GiB of weights, this model has {size / 1e9:.1f} GB: "
+            "use --format torchscript"
         )
     if options.manifest and not options.format.endswith("int8"):
         raise UserError("--manifest is for a test of onnx-int8; other formats equal eager")

@@ -88,3 +88,15 @@ def test_onnx_of_a_recording_with_quiet_bands(
     arguments += ["--audio", str(recording), "--output", str(tmp_path / "model.onnx")]
     assert export(arguments) == 0
     assert "largest difference from eager" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("form", ["onnx", "onnx-int8", "sherpa-onnx"])
+def test_a_model_that_an_onnx_file_cannot_hold_is_refused(
+    form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("asrkit.commands.export.MOST_BYTES", 1_000_000)
+    output = tmp_path / "out.onnx"
+    arguments = ["--model", "small-en-alnum", "--format", form, "--output", str(output)]
+    assert export(arguments) == 2
+    assert "less than 2 GiB of weights, this model has 0.0 GB" in capsys.readouterr().err
+    assert not output.exists()
