@@ -190,6 +190,11 @@ class FFmpegFile(AudioFile):
             position, at_end = position + len(rest), True
             yield rest
         finally:  # also if the caller stops early
+            if place.doubted:
+                self.problems.append(
+                    f"ends with a frame whose time is {place.doubted:.0f} s after all others; "
+                    "it is read without the silence before it"
+                )
             self._report(place.holes, position / self.sample_rate, at_end)
 
     def _report(self, holes: float, seconds: float, at_end: bool) -> None:

@@ -37,11 +37,12 @@ class Placement:
 
     Attributes:
         holes: seconds of silence between frames so far.
+        doubted: seconds between the last frame and the one before it, which are not inserted.
     """
 
     def __init__(self, origin: float | None, is_clock: bool, has_times: bool = True) -> None:
         self.origin, self.is_clock, self.has_times = origin, is_clock, has_times
-        self.begun, self.holes = False, 0.0
+        self.begun, self.holes, self.doubted = False, 0.0, 0.0
 
     def silence_before(self, frame: Frame, later: Sequence[float], position: float) -> float:
         """Return the seconds of silence before a frame.
@@ -60,7 +61,9 @@ class Placement:
         if first:
             return max(0.0, gap)
         is_counted = not (self.has_times or frame.after_damage)
-        is_jump = gap > CLOCK_JUMP and (self.is_clock or not later)  # a last time may be damaged
+        is_jump = gap > CLOCK_JUMP and (self.is_clock or not later)
+        if is_jump and not self.is_clock:  # a last time may be damaged
+            self.doubted = gap
         if gap < -STEP_BACK or is_counted or is_jump:
             self.origin += gap
             return 0.0

@@ -10,6 +10,7 @@ sherpa-onnx fills all caches with zeros, passes windows of features, and begins 
 The labels are in sherpa-onnx's order: the blank is the last one.
 """
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -242,14 +243,7 @@ def tail_samples(file: ModelFile, exported: Exported) -> int:
 
 def total_of(file: ModelFile, exported: Exported) -> int:
     """Return the number of numbers in the cache of a stream."""
-    return sum(map(numel, parts_of(file, exported).values()))
-
-
-def numel(shape: Sequence[int]) -> int:
-    product = 1
-    for size in shape:
-        product *= size
-    return product
+    return sum(map(math.prod, parts_of(file, exported).values()))
 
 
 def typed(shapes: dict[str, list[int]]) -> str:
@@ -277,14 +271,14 @@ def encoder_graph(core: "ModelProto", file: ModelFile, exported: Exported) -> "M
         for name, shape in shapes.items()
     ]
     joined = [
-        f"{name}_sizes = Constant <value_ints = [{numel(shape)}]> ()\n"
+        f"{name}_sizes = Constant <value_ints = [{math.prod(shape)}]> ()\n"
         f"  {name}_shape = Concat <axis = 0> (streams, {name}_sizes)\n"
         f"  flat_{name} = Reshape <allowzero = 1> (new_{name}, {name}_shape)"
         for name, shape in shapes.items()
     ]
     parts = ", ".join(f"flat_{name}" for name in shapes)
     before = BEFORE.format(
-        **sizes, state=typed(state), sizes=[*map(numel, shapes.values())], parts=parts,
+        **sizes, state=typed(state), sizes=[*map(math.prod, shapes.values())], parts=parts,
         reshapes="\n  ".join(split),
     )  # fmt: skip
     first, output, convert = (text.format(**sizes) for text in OUTPUTS[what])

@@ -145,7 +145,8 @@ FILES: dict[str, tuple[Make, float, str | None]] = {
         lambda p: flv_with_wrong_time(muxed(p, "aac", [(SPEECH, 0.0)]), 12), 2.1, None,
     ),
     "last_time.flv": (
-        lambda p: flv_with_wrong_time(muxed(p, "aac", [(SPEECH, 0.0)]), -1), 2.1, None,
+        lambda p: flv_with_wrong_time(muxed(p, "aac", [(SPEECH, 0.0)]), -1), 2.1,
+        "s after all others",
     ),
     "two_tracks.mka": (
         lambda p: muxed(p, "pcm_s16le", [(SPEECH, 0.0)], tracks=2), 2.0, "has 2 audio tracks",
