@@ -14,6 +14,7 @@ import argparse
 import json
 import logging
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -66,6 +67,11 @@ def main() -> int:
     options = parser.parse_args()
     if bool(options.make) != bool(options.speech) or not (options.make or options.files):
         parser.error("name files, or --make OUT with --speech SPEECH.wav")
+    for path in filter(None, [options.speech, *options.files]):
+        if not Path(path).exists():
+            parser.error(f"{path} does not exist")
+    if not (shutil.which("ffmpeg") and shutil.which("ffprobe")):
+        parser.error("ffmpeg and ffprobe are needed: install Debian's package ffmpeg")
     paths = make(options.speech, Path(options.make)) if options.make else []
     for given in map(Path, options.files):
         paths += sorted(p for p in given.iterdir() if p.is_file()) if given.is_dir() else [given]

@@ -24,13 +24,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import soundfile
 from websockets.asyncio.client import connect
 
+from asrkit import audio
 from asrkit.cli import table
+from asrkit.data.recordings import jobs_of
+from asrkit.errors import UserError
 
 PACKET_S = 0.1
 RATE = 16_000
+RECORDINGS = 40  # of the manifest
 REACH = 240  # samples after a chunk's last frame begins that the frame needs
 
 
@@ -186,10 +189,13 @@ def main() -> None:
 
 
 def read(manifest: Path) -> list[np.ndarray]:
-    """The first recordings of a manifest, int16 at 16 kHz."""
-    lines = manifest.read_text().splitlines()[:40]
-    paths = [manifest.parent / json.loads(line)["audio"] for line in lines]
-    return [soundfile.read(path, dtype="int16")[0] for path in paths]
+    """Return the first recordings of a manifest, int16 at 16 kHz; exit if one cannot be read."""
+    try:
+        jobs = jobs_of([], str(manifest), [])[:RECORDINGS]
+        samples = [audio.load(job.path, job.start, job.duration) for job in jobs]
+    except UserError as error:
+        sys.exit(str(error))
+    return [np.clip(np.rint(each * 32768), -32768, 32767).astype(np.int16) for each in samples]
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import importlib
 import math
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,3 +37,8 @@ def test_uploads_of_a_time_are_those_that_were_on_their_way(
         neighbours.note(kind, value, at)
     neighbours.upload_sent = sent
     assert neighbours.uploads(100.0, 110.0) == found
+
+
+def test_a_manifest_that_is_missing_is_named(tool: Any, tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=r"none\.jsonl does not exist"):
+        tool.read(tmp_path / "none.jsonl")
