@@ -17,7 +17,7 @@ def main(argv: list[str] | None = None) -> int:
     )  # fmt: skip
     add_model(arguments)
     add_recognizer(arguments)
-    arguments.add_argument("files", nargs="*", metavar="FILE", help="an audio file")
+    arguments.add_argument("files", nargs="*", metavar="FILE", help="an audio file, or a folder")
     arguments.add_argument(
         "--manifest", help="manifest, or lhotse's cuts; with texts, WER and CER are printed too"
     )

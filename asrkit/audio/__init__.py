@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from asrkit.audio.file import AudioError
+from asrkit.audio.file import AudioError, source_of
 from asrkit.audio.reading import Mixer, blocks, info, load, mono, mono_blocks, read
 from asrkit.audio.resampler import SAMPLE_RATE, Resampler, ResamplerPast, resample
 
@@ -31,6 +31,7 @@ __all__ = [
     "mono_blocks",
     "read",
     "resample",
+    "source_of",
     "through_telephone",
     "warp_frequencies",
 ]

@@ -53,6 +53,15 @@ class FilePart(io.RawIOBase):
         super().close()
 
 
+# Endings of the names of audio files and videos.
+SUFFIXES = {
+    ".3g2", ".3gp", ".aac", ".ac3", ".aif", ".aifc", ".aiff", ".amr", ".ape", ".asf", ".au",
+    ".avi", ".caf", ".dts", ".eac3", ".flac", ".flv", ".gsm", ".m2ts", ".m4a", ".m4b", ".m4v",
+    ".mka", ".mkv", ".mov", ".mp2", ".mp3", ".mp4", ".mpeg", ".mpg", ".mts", ".mxf", ".nut",
+    ".oga", ".ogg", ".ogv", ".opus", ".rf64", ".snd", ".sph", ".spx", ".ts", ".tta", ".voc",
+    ".vox", ".w64", ".wav", ".webm", ".wma", ".wmv",
+}  # fmt: skip
+
 Source = str | Path | io.BytesIO | FilePart
 
 
@@ -117,6 +126,27 @@ class AudioFile(ABC):
         self.problems.append(
             f"is cut off: it ends {seconds:.2f} s before its header says; the audio there is used"
         )
+
+
+def source_of(value: object) -> Source | None:
+    """Return a path, the bytes of an audio file, or an open binary file as a source.
+
+    Return None for other values. An open file is read from its position to its end.
+
+    Raises:
+        AudioError: for a file that is open for text, or empty bytes.
+    """
+    if isinstance(value, (str, Path, FilePart)):
+        return value
+    read = getattr(value, "read", None)
+    data = read() if callable(read) else value
+    if isinstance(data, str):
+        raise AudioError("audio must be read from a binary file: open it with mode 'rb'")
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        return None
+    if not len(data):
+        raise AudioError("audio in memory is empty (0 bytes)")
+    return io.BytesIO(data)
 
 
 def name_of(source: Source) -> str:

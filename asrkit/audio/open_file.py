@@ -1,5 +1,6 @@
 """Opening audio files of any format; every failure is an AudioError."""
 
+import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -82,8 +83,10 @@ def open_audio(source: Source, track: int | None = None, ending: str = "") -> Au
             file.close()
         if not isinstance(error, NotAudioError):
             raise
+        raw = isinstance(source, io.BytesIO)
+        hint = "; raw 16-bit samples: np.frombuffer(data, dtype=np.int16)" if raw else ""
         raise AudioError(
-            f"{name} is not audio that soundfile or FFmpeg reads ({problem} {error})"
+            f"{name} is not audio that soundfile or FFmpeg reads ({problem} {error}){hint}"
         ) from error
     if file is not None:
         file.close()

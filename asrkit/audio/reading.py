@@ -208,13 +208,13 @@ class Mixer:
         self._energies: np.ndarray | float = 0.0  # energy of each channel
         self._mixed = 0.0  # energy of the mix
 
-    def __call__(self, samples: np.ndarray) -> np.ndarray:
+    def __call__(self, block: object) -> np.ndarray:
         """Return the mono samples of a block (n, channels) or (n,), float32 or int16.
 
         Raises:
             AudioError: for a missing channel, or samples that `mono` rejects.
         """
-        samples = array_of(samples)
+        samples = array_of(block)
         channels = samples.shape[1] if samples.ndim == 2 else 1
         if self.channel is not None:
             if not 0 <= self.channel < channels:

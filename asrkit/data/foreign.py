@@ -11,13 +11,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from asrkit.audio.file import SUFFIXES
 from asrkit.errors import shown
 
 HEAD = 1 << 16  # bytes of a file that are examined
 MOST_NAMES = 10_000  # names of a folder that are examined
 GZIP = b"\x1f\x8b"
 LINES = "write one JSON object a line with id, audio and text"
-AUDIO_SUFFIXES = {".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a", ".sph", ".aac", ".mp4", ".webm"}
 MAGIC = {
     b"PAR1": f"a parquet file, as in Hugging Face's datasets: {LINES}",
     b"ARROW1": f"an Arrow file, as in Hugging Face's datasets: {LINES}",
@@ -207,7 +207,7 @@ def folder(path: Path) -> str | None:
     lists = [name for name in names if name.endswith((".jsonl", ".jsonl.gz"))]
     if lists:
         return f"a folder: name a manifest in it, such as {shown(path / lists[0])}"
-    audio = [name for name in names if Path(name).suffix.lower() in AUDIO_SUFFIXES]
+    audio = [name for name in names if Path(name).suffix.lower() in SUFFIXES]
     if audio:
         return f"a folder of {len(audio)} recordings without a manifest: {LINES}"
     return None

@@ -1,14 +1,19 @@
 """The input recordings of a command: files, and manifests of any kind."""
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
+from asrkit.audio.file import SUFFIXES
 from asrkit.audio.open_file import opened
 from asrkit.data.labelled import Labelled, read_labelled
 from asrkit.data.manifest import LeftOut
-from asrkit.errors import UserError
+from asrkit.errors import UserError, shown
+
+logger = logging.getLogger(__name__)
 
 
 def jobs_of(
@@ -21,7 +26,7 @@ def jobs_of(
     """Return the jobs for files, then those for a manifest.
 
     Args:
-        files: paths of audio files.
+        files: paths of audio files, and of folders that are searched for audio files.
         manifest: path of a manifest of any kind, or None.
         left_out: list to which unusable recordings are appended.
         channel: number of the channel of each file, from 0; None for the mean of all; "split" for a
@@ -29,7 +34,7 @@ def jobs_of(
         track: number of the audio track of each file, from 0; None for the default track.
     """
     jobs: list[Labelled] = []
-    for path in files:
+    for path in found(files, left_out):
         if channel != "split":
             jobs.append(Labelled(as_text(path), path, channel=channel, track=track))
             continue
@@ -44,6 +49,39 @@ def jobs_of(
     if manifest:
         jobs += read_labelled(manifest, left_out)
     return jobs
+
+
+def found(paths: Sequence[str], left_out: list[LeftOut]) -> Iterator[str]:
+    """Yield the paths of files, and of the audio files in folders and their subfolders, sorted.
+
+    The ending of a name in a folder tells whether the file is audio. A warning names the other
+    files. Hidden files and folders are not searched.
+
+    Args:
+        paths: paths of files and folders.
+        left_out: list to which folders without audio are appended.
+    """
+    for path in paths:
+        if not Path(path).is_dir():
+            yield path
+            continue
+        inside = [each for each in sorted(Path(path).rglob("*")) if is_visible(each, Path(path))]
+        sound = [each for each in inside if each.suffix.lower() in SUFFIXES]
+        if not sound:
+            left_out.append(LeftOut(as_text(path), "has no file whose name ends like audio"))
+        elif others := [each for each in inside if each.suffix.lower() not in SUFFIXES]:
+            named = ", ".join(map(shown, others[:3])) + (" …" if len(others) > 3 else "")
+            logger.warning(
+                "%d of %d files in %s are left out, because their names do not end like audio: %s",
+                len(others), len(inside), shown(Path(path)), named,
+            )  # fmt: skip
+        yield from map(str, sound)
+
+
+def is_visible(path: Path, folder: Path) -> bool:
+    """Return whether a path in a folder is a file, and no part of it below the folder is hidden."""
+    below = path.relative_to(folder).parts
+    return path.is_file() and not any(part.startswith(".") for part in below)
 
 
 def as_text(path: str) -> str:

@@ -4,7 +4,7 @@ import copy
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -309,7 +309,7 @@ class Recognizer:
 
     def transcribe(
         self,
-        samples: np.ndarray | str | Path,
+        samples: np.ndarray | str | Path | bytes | BinaryIO,
         sample_rate: int = audio.SAMPLE_RATE,
         hotwords: Phrases | None = None,
         channel: int | None = None,
@@ -317,8 +317,8 @@ class Recognizer:
         """Transcribe a whole recording: start, accept all samples, finish.
 
         Args:
-            samples: float32 in [-1, 1] or int16, (n,) or (n, channels); or the path of a file,
-                read block by block at its own rate.
+            samples: float32 in [-1, 1] or int16, (n,) or (n, channels); or an audio file, read
+                block by block at its own rate: a path, the file's bytes, or an open binary file.
             sample_rate: rate of `samples`, Hz.
             hotwords: phrases, see `with_hotwords`.
             channel: number of the channel, from 0; None for the mean of all channels.
@@ -327,8 +327,8 @@ class Recognizer:
             AudioError: for audio that cannot be used.
             UserError: for hotwords that cannot be used.
         """
-        if isinstance(samples, (str, Path)):
-            blocks = audio.mono_blocks(samples, PACKET_SECONDS, channel=channel)
+        if (source := audio.source_of(samples)) is not None:
+            blocks = audio.mono_blocks(source, PACKET_SECONDS, channel=channel)
             return self.transcribe_blocks(blocks, hotwords)
         session = self.start(sample_rate, hotwords)
         mixer = audio.Mixer("the array", channel)

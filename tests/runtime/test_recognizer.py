@@ -1,5 +1,6 @@
 """Recogniser and sessions: any audio in, words with times out, no session touches another."""
 
+import io
 import re
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,29 @@ def test_dtypes_channels_and_paths_agree(recognizer: asrkit.Recognizer, tmp_path
     assert timed(recognizer.transcribe(np.stack([floats, floats], axis=1))) == expected
     assert timed(recognizer.transcribe(tmp_path / "x.wav")) == expected
     assert timed(recognizer.transcribe(str(tmp_path / "x.wav"))) == expected
+    data = (tmp_path / "x.wav").read_bytes()
+    assert timed(recognizer.transcribe(data)) == expected
+    with open(tmp_path / "x.wav", "rb") as file:
+        assert timed(recognizer.transcribe(file)) == expected
+    after = io.BytesIO(b"header" + data)
+    after.seek(6)
+    assert timed(recognizer.transcribe(after)) == expected
+    assert timed(recognizer.transcribe(data[: len(data) // 2])) != expected  # the control
+
+
+def test_bytes_that_are_not_an_audio_file_are_rejected(
+    recognizer: asrkit.Recognizer, tmp_path: Path
+) -> None:
+    with pytest.raises(audio.AudioError, match=r"not audio .* raw 16-bit samples: np.frombuffer"):
+        recognizer.transcribe(bytes(3200))
+    with pytest.raises(audio.AudioError, match="in memory is empty"):
+        recognizer.transcribe(b"")
+    (tmp_path / "x.txt").write_text("x")
+    with (
+        open(tmp_path / "x.txt") as text,
+        pytest.raises(audio.AudioError, match="open it with mode 'rb'"),
+    ):
+        recognizer.transcribe(text)  # type: ignore[arg-type]
 
 
 def test_features_are_computed_a_chunk_at_a_time(

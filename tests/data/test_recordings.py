@@ -1,0 +1,44 @@
+"""The recordings of a command: files and folders."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from asrkit.data.recordings import jobs_of
+
+
+def touched(*paths: Path) -> None:
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+
+def test_folder_equals_its_audio_files_in_order(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    audio = [tmp_path / "a/b/2.FLAC", tmp_path / "a/call.gsm", tmp_path / "z.mp4"]
+    touched(*reversed(audio), tmp_path / ".hidden.wav", tmp_path / ".cache/x.wav")
+    assert jobs_of([str(tmp_path)], None, []) == jobs_of([*map(str, audio)], None, [])
+    assert not caplog.messages
+    touched(tmp_path / "notes.txt")
+    with caplog.at_level(logging.WARNING):
+        assert len(jobs_of([str(tmp_path)], None, [])) == len(audio)
+    (line,) = caplog.messages
+    assert line.startswith("1 of 4 files in ")
+    assert line.endswith("notes.txt")
+
+
+def test_folder_without_audio_is_named(tmp_path: Path) -> None:
+    touched(tmp_path / "notes.txt")
+    left_out: list = []
+    assert jobs_of([str(tmp_path), "later.wav"], None, left_out)[0].path == "later.wav"
+    assert [str(each) for each in left_out] == [
+        f"{tmp_path}: has no file whose name ends like audio"
+    ]
+
+
+def test_folder_that_links_to_itself_ends(tmp_path: Path) -> None:
+    touched(tmp_path / "a.wav")
+    (tmp_path / "again").symlink_to(tmp_path, target_is_directory=True)
+    assert [each.path for each in jobs_of([str(tmp_path)], None, [])] == [str(tmp_path / "a.wav")]
