@@ -7,11 +7,12 @@ A checkpoint with any other setting is rejected with the name of the setting.
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from asrkit.errors import shown
+from asrkit.errors import shown, whole_number
 from asrkit.interop.checkpoint import CheckpointError
 
 SETTINGS = "model_config.yaml"
 MODULES = "nemo.collections.asr.modules"
+MOST = 1 << 16  # largest size in the configuration
 
 
 class Key(NamedTuple):
@@ -162,6 +163,21 @@ def section(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise CheckpointError(f"{SETTINGS} has no section {name!r}")
     return values
+
+
+def size(name: str, values: Mapping[str, Any], key: str, default: int | None = None) -> int:
+    """Return a size of the section `name`. Raises CheckpointError for a value that is not one."""
+    found = whole_number(value := values.get(key, default), 1, MOST)
+    if found is None:
+        raise CheckpointError(
+            f"{name}.{key} must be a whole number from 1 to {MOST}, got {shown(value)}"
+        )
+    return found
+
+
+def folds_norm(encoder: Mapping[str, Any]) -> bool:
+    """Return whether the convolutions have a BatchNorm."""
+    return bool(encoder.get("conv_norm_type", "batch_norm") == "batch_norm")
 
 
 def class_of(settings: Mapping[str, Any]) -> str:

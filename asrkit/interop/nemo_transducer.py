@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from asrkit.errors import shown, whole_number
+from asrkit.errors import shown
 from asrkit.interop.checkpoint import CheckpointError
 from asrkit.interop.nemo_settings import (
     COMPUTING,
@@ -18,6 +18,7 @@ from asrkit.interop.nemo_settings import (
     Part,
     check,
     section,
+    size,
 )
 
 LSTM, STATELESS = (f"{MODULES}.{name}" for name in ("RNNTDecoder", "StatelessTransducerDecoder"))
@@ -70,7 +71,6 @@ JOINT_NETWORK = Part(
     dict.fromkeys(("encoder_hidden", "pred_hidden"), SIZES),
 )
 PROJECTIONS = {"enc": "from_encoder", "pred": "from_predictor"}
-MOST = 1 << 16  # largest size
 
 
 def head_settings(settings: Mapping[str, Any], adapter_dim: int | None) -> dict[str, Any]:
@@ -96,25 +96,27 @@ def head_settings(settings: Mapping[str, Any], adapter_dim: int | None) -> dict[
     decoding = settings.get("decoding")
     decoding = decoding if isinstance(decoding, dict) else {}
     greedy = decoding.get("greedy")
-    most = greedy.get("max_symbols", 10) if isinstance(greedy, dict) else 10
+    most = greedy.get("max_symbols") if isinstance(greedy, dict) else None
     if decoding.get("temperature") not in (None, 1.0):
         raise CheckpointError(
             f"decoding.temperature must be 1.0, got {shown(decoding['temperature'])}"
         )
     found = {
         "kind": "transducer",
-        "predictor_dim": size("decoder.prednet.pred_hidden", network.get("pred_hidden")),
-        "joint_dim": size("joint.jointnet.joint_hidden", hidden.get("joint_hidden")),
+        "predictor_dim": size("decoder.prednet", network, "pred_hidden"),
+        "joint_dim": size("joint.jointnet", hidden, "joint_hidden"),
         "activation": hidden.get("activation", "relu"),
-        "max_symbols": size("decoding.greedy.max_symbols", 10 if most is None else most),
+        "max_symbols": size(
+            "decoding.greedy", {} if most is None else {"max_symbols": most}, "max_symbols", 10
+        ),
         "dropout": hidden.get("dropout") or 0.0,
         "ctc_weight": ctc_weight(settings),
         "adapter_dim": adapter_dim,
     }
     if kind == LSTM:
-        layers = size("decoder.prednet.pred_rnn_layers", network.get("pred_rnn_layers", 1))
+        layers = size("decoder.prednet", network, "pred_rnn_layers", 1)
         return found | {"predictor": "lstm", "predictor_layers": layers}
-    context = size("decoder.context_size", decoder.get("context_size", 1))
+    context = size("decoder", decoder, "context_size", 1)
     norm = decoder.get("normalization_mode") == "layer"
     return found | {"predictor": "stateless", "context": context, "predictor_norm": norm}
 
@@ -125,14 +127,6 @@ def ctc_weight(settings: Mapping[str, Any]) -> float:
         return 0.0
     found = section(settings, "aux_ctc").get("ctc_loss_weight")
     return found if isinstance(found, float) and 0.0 < found < 1.0 else 0.3  # NeMo's default
-
-
-def size(name: str, value: object) -> int:
-    """Return a size of the head. Raises CheckpointError for a value that is not one."""
-    found = whole_number(value, 1, MOST)
-    if found is None:
-        raise CheckpointError(f"{name} must be a whole number from 1 to {MOST}, got {shown(value)}")
-    return found
 
 
 def head_weights(weights: Mapping[str, Tensor]) -> dict[str, str]:
