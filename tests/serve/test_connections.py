@@ -21,6 +21,7 @@ from websockets.sync.client import ClientConnection, connect
 from asrkit.runtime import Recognizer
 from asrkit.serve import connections, fair
 from asrkit.serve.app import Accounting
+from asrkit.serve.gate import Gate, Wire
 from asrkit.serve.places import network_of
 from asrkit.serve.server import Limits, Server
 from tests.serve.running import serving
@@ -190,8 +191,8 @@ def test_connections_that_never_sent_a_byte_make_room_first(
 
 def test_idle_connections_make_room_once_no_silent_one_is_left() -> None:
     async def main() -> list[int]:
-        gate = connections.Gate(3)
-        wires = [connections.Wire(Transport(), gate) for _ in range(5)]
+        gate = Gate(3)
+        wires = [Wire(Transport(), gate) for _ in range(5)]
         for wire in wires[:3]:
             assert gate.admit(wire)
         wires[1].note_data()
@@ -208,12 +209,12 @@ def test_idle_connections_make_room_once_no_silent_one_is_left() -> None:
 
 
 def test_full_is_told_so(served: Recognizer) -> None:
-    gate = connections.Gate(2)
+    gate = Gate(2)
 
     async def main() -> list[bytes]:
         loop = asyncio.get_running_loop()
         transports = [Transport() for _ in range(3)]
-        wires = [connections.Wire(each, gate) for each in transports]
+        wires = [Wire(each, gate) for each in transports]
         for wire in wires[:2]:
             assert gate.admit(wire)
             wire.is_working(True)
@@ -276,13 +277,13 @@ def test_one_address_has_half_of_the_connections_unless_it_is_a_proxy() -> None:
     async def main() -> list[int]:
         counts = []
         for address in ("192.0.2.1", "127.0.0.1", "10.0.0.1"):
-            gate = connections.Gate(10, proxies=[network_of("10.0.0.0/8")])
-            wires = [connections.Wire(Transport(address), gate) for _ in range(20)]
+            gate = Gate(10, proxies=[network_of("10.0.0.0/8")])
+            wires = [Wire(Transport(address), gate) for _ in range(20)]
             for wire in wires:
                 if gate.admit(wire):
                     wire.is_working(True)
             counts.append(len(gate.open))
-            other = connections.Wire(Transport("192.0.2.2"), gate)
+            other = Wire(Transport("192.0.2.2"), gate)
             assert gate.admit(other) == (address == "192.0.2.1")
         return counts
 
