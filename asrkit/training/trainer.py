@@ -6,31 +6,23 @@ training has the same weights bit for bit. Two ranks train like one rank with tw
 accumulation.
 """
 
-import functools
 import logging
 import math
-import random
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
 from functools import cached_property
 from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
+from torch import nn
 from torch.utils.data import DataLoader
 
-from asrkit.audio import features
-from asrkit.build import build_frontend, build_spec_augment
 from asrkit.config import Config
-from asrkit.data.dataset import Augmentation, Batch, SpeechDataset, seed_everything
+from asrkit.data.dataset import Augmentation, Batch, SpeechDataset
 from asrkit.data.sampling import EpochBatches
 from asrkit.errors import UserError
 from asrkit.evaluation import Score
-from asrkit.evaluation.scoring import losses_of, rates
-from asrkit.evaluation.wer import rate_shown
 from asrkit.model import Network
 from asrkit.training.checkpoint_parts import TrainingCheckpointError
 from asrkit.training.checkpoints import (
@@ -43,27 +35,20 @@ from asrkit.training.checkpoints import (
 from asrkit.training.dataset import Corpus
 from asrkit.training.distributed import Ranks
 from asrkit.training.fsdp import load_weights, own, whole, whole_model, whole_weights
+from asrkit.training.gradients import Gradients, not_finite
 from asrkit.training.loaders import Epoch, Step, filler, loaded, report_left_out
-from asrkit.training.loss import Loss
 from asrkit.training.optimizer import (
     build_optimizers,
     learning_rate,
-    ramp,
     restore,
     set_learning_rate,
 )
 from asrkit.training.progress import EpochProgress
 from asrkit.training.resume_checks import check_same, identity
-from asrkit.training.validation import scores_on_dev
-from asrkit.training.views import draw_views, to_few_lengths
+from asrkit.training.validation import curves_on_dev, scores_on_dev
 
 logger = logging.getLogger(__name__)
 
-CURVES = {  # validation curves by tag: name, format of a value, text for a missing value
-    "wer": ("WER", rate_shown, "no reference words"),
-    "cer": ("CER", rate_shown, "no reference words"),
-    "dev_loss": ("loss", "{:.3f} a token".format, "no text can be written and aligned"),
-}
 NAMED = 100  # left-out utterances that the log names per epoch; all are counted
 
 
@@ -106,14 +91,8 @@ class Trainer:
         self.num_epochs = int(config.training.epochs)
         self.checkpoints, self.epochs, self.ranks = checkpoints, epochs, ranks
         self.model = model
-        self.frontend = build_frontend(config.model).to(ranks.device)
-        if self.options.gradient_checkpointing:
-            recompute_layers(model)
-        loss = Loss(model, self.options.intermediate_layers, self.options.intermediate_weight)
-        self.loss = ranks.wrap(loss, self.options.parallel)
+        self.gradients = Gradients(model, config, ranks)
         self.optimizers = build_optimizers(model, self.options.optimizer, self.options.weight_decay)
-        self.bfloat16 = wants_bfloat16(self.options.precision, ranks.device)
-        self.spec_augment = build_spec_augment(config.augmentation)
         self.identity = identity(config, corpus)
         self.epoch = Epoch()
         # Counts of the epoch since this process started, over all ranks.
@@ -316,7 +295,7 @@ class Trainer:
         rate = learning_rate(self.share(), options.learning_rate, options.warmup_share)
         set_learning_rate(self.optimizers, rate)
         self.model.train()
-        losses = self.backward(step.batches, tokens)
+        losses = self.gradients.backward(step.batches, tokens, self.share())
         clipped = nn.utils.clip_grad_norm_(self.model.parameters(), options.clip_norm)
         own = [each.sum().double() for _, each in losses]
         # Outside the loss, the step waits for the GPU only here.
@@ -337,61 +316,17 @@ class Trainer:
         number += len(step.batches) * self.ranks.size
         self.progress = Progress(epoch, number, count + 1, consumed + step.seconds)
 
-    def backward(self, group: list[Batch], tokens: float) -> list[tuple[list[str], Tensor]]:
-        """Compute the gradients of the mean loss over the tokens of all ranks.
-
-        Returns:
-            Ids and losses of the utterances, for each of this rank's batches.
-        """
-        found = []
-        for i, batch in enumerate(group):
-            last = i + 1 == len(group)
-            with nullcontext() if last else self.ranks.no_sync(self.loss):
-                losses = self.losses(batch if batch.ids else filler())
-                weight = 1.0 if batch.ids else 0.0
-                # Gradients are averaged over ranks: `ranks.size` makes that a mean over tokens.
-                (losses.sum() * (weight * self.ranks.size / max(1.0, tokens))).backward()
-            if batch.ids:
-                found.append((batch.ids, losses.detach()))
-        return found
-
-    def losses(self, batch: Batch) -> Tensor:
-        """Compute the losses (B,) of a batch, with random augmentation and contexts."""
-        seed_everything(f"{batch.seed}-model")
-        options, device = self.options, self.ranks.device
-        draw = random.Random(f"{batch.seed}-context")
-        feats, _ = features(
-            self.frontend,
-            batch.samples.to(device, non_blocking=True),
-            batch.num_samples.to(device, non_blocking=True),
-        )
-        if self.bfloat16 and device.type == "cpu":
-            feats = to_few_lengths(feats)
-        lengths = self.frontend.num_frames(batch.num_samples)  # on the CPU, where they are used
-        views = draw_views(
-            feats, lengths, self.config, self.frontend, self.spec_augment, self.share(), draw
-        )
-        weight = options.consistency_weight * ramp(self.share(), options.consistency_ramp)
-        tokens = batch.tokens.to(device, non_blocking=True)
-        with torch.autocast(device.type, torch.bfloat16, enabled=self.bfloat16):
-            return self.loss(views, lengths, tokens, batch.token_lengths, weight)
-
     def validate_epoch(self) -> None:
         """Log WER, CER and loss on dev in every validated context; add the WER to `history`."""
-        found = self.validation()
-        curves = rates(found)
+        curves = curves_on_dev(self.validation())
         self.history[self.progress.epoch] = curves["wer"]
-        curves["dev_loss"] = losses_of(found)
-        for tag, (name, form, nothing) in CURVES.items():
-            by_chunk = curves[tag]
-            shown = "  ".join(f"{of}: {form(value)}" for of, value in by_chunk.items())
-            logger.info("  dev %s  %s", name, shown or nothing)
+        for tag, by_chunk in curves.items():
             self.log({f"{tag}/{of}": value for of, value in by_chunk.items()})
 
     def validation(self, align: bool = False) -> dict[str, Score]:
         """Return the scores on dev, see `scores_on_dev`. All ranks must call this."""
-        model = self.whole_model()
-        return scores_on_dev(model, self.corpus, self.config, self.ranks, self.frontend, align)
+        model, frontend = self.whole_model(), self.gradients.frontend
+        return scores_on_dev(model, self.corpus, self.config, self.ranks, frontend, align)
 
     def whole_model(self) -> Network:
         """Return the model, or a whole copy if it is sharded. All ranks must call this."""
@@ -455,25 +390,3 @@ class Trainer:
         if self.writer is not None:
             for name, value in values.items():
                 self.writer.add_scalar(name, value, self.progress.step)
-
-
-def not_finite(losses: list[tuple[list[str], Tensor]]) -> list[str]:
-    """Return the ids of utterances whose loss is not finite, from ids and losses of batches."""
-    return [
-        name
-        for names, each in losses
-        for name, finite in zip(names, torch.isfinite(each).tolist(), strict=True)
-        if not finite
-    ]
-
-
-def recompute_layers(model: Network) -> None:
-    """Recompute the activations inside each layer in the backward pass, to save memory."""
-    for layer in model.encoder.layers:
-        layer.forward = functools.partial(checkpoint, layer.forward, use_reentrant=False)
-
-
-def wants_bfloat16(precision: str, device: torch.device) -> bool:
-    if precision == "auto":
-        return device.type == "cuda" and torch.cuda.is_bf16_supported()
-    return precision == "bfloat16"

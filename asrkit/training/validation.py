@@ -10,6 +10,8 @@ from asrkit.build import build_search
 from asrkit.config import Config
 from asrkit.data.dataset import Batch
 from asrkit.evaluation import Outcome, ReferenceRecording, Score, recognize, scores
+from asrkit.evaluation.scoring import losses_of, rates
+from asrkit.evaluation.wer import rate_shown
 from asrkit.model import FULL, Context, Network
 from asrkit.runtime import Recognizer
 from asrkit.search import Search
@@ -19,6 +21,21 @@ from asrkit.training.distributed import Ranks
 from asrkit.training.loaders import held_out
 
 logger = logging.getLogger(__name__)
+
+CURVES = {  # by tag: name, format of a value, text for a missing value
+    "wer": ("WER", rate_shown, "no reference words"),
+    "cer": ("CER", rate_shown, "no reference words"),
+    "dev_loss": ("loss", "{:.3f} a token".format, "no text can be written and aligned"),
+}
+
+
+def curves_on_dev(found: dict[str, Score]) -> dict[str, dict[str, float]]:
+    """Log the rates and losses of an epoch's scores; return them by tag and chunk size."""
+    curves = rates(found) | {"dev_loss": losses_of(found)}
+    for tag, (name, form, nothing) in CURVES.items():
+        shown = "  ".join(f"{of}: {form(value)}" for of, value in curves[tag].items())
+        logger.info("  dev %s  %s", name, shown or nothing)
+    return {tag: curves[tag] for tag in CURVES}
 
 
 def scores_on_dev(

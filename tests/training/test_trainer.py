@@ -26,9 +26,10 @@ from asrkit.train import main
 from asrkit.training.checkpoints import Checkpoints, EpochWeights, Progress
 from asrkit.training.dataset import feature_statistics, hours_of_epoch, load_corpus
 from asrkit.training.distributed import Ranks
+from asrkit.training.gradients import recompute_layers
 from asrkit.training.loss import Loss, View
 from asrkit.training.optimizer import learning_rate
-from asrkit.training.trainer import Trainer, TrainingError, recompute_layers
+from asrkit.training.trainer import Trainer, TrainingError
 from asrkit.training.views import draw_views, to_few_lengths
 from tests.conftest import PROJECT, tiny_model, write_config, write_manifest
 from tests.running import run
@@ -148,13 +149,13 @@ def test_in_bfloat16_on_a_cpu_batches_have_few_lengths(
         seen.append(feats.size(1))
         return draw_views(feats, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("asrkit.training.trainer.draw_views", watched)
+    monkeypatch.setattr("asrkit.training.gradients.draw_views", watched)
     (batch,) = next(subject.steps()).batches
     batch = batch._replace(samples=batch.samples[:, :-160], num_samples=batch.num_samples - 160)
-    longest = int(subject.frontend.num_frames(batch.num_samples).max())
+    longest = int(subject.gradients.frontend.num_frames(batch.num_samples).max())
     padded = to_few_lengths(torch.zeros(1, longest, 1)).size(1)
     assert padded > longest
-    subject.losses(batch)
+    subject.gradients.losses(batch, 0.0)
     assert seen == [padded if precision == "bfloat16" else longest]
 
 
@@ -312,10 +313,10 @@ def test_intermediate_loss_is_the_weighted_mean() -> None:
 
 def test_feature_statistics(corpus: Path, tmp_path: Path) -> None:
     subject = trainer(corpus, tmp_path)
-    mean, scale = feature_statistics(subject.corpus.train, subject.frontend)
+    mean, scale = feature_statistics(subject.corpus.train, subject.gradients.frontend)
     batches = next(subject.steps()).batches
     samples = batches[0].samples[:, : int(batches[0].num_samples.min())]
-    feats = (subject.frontend(samples, samples[:, :0])[0] - mean) * scale
+    feats = (subject.gradients.frontend(samples, samples[:, :0])[0] - mean) * scale
     assert abs(feats.mean()) < 0.3
     assert 0.6 < feats.std() < 1.4
 

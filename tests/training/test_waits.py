@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_leaves
 
 from asrkit.audio import SpecAugment
 from asrkit.training import loss
+from asrkit.training.gradients import Gradients
 from asrkit.training.trainer import Trainer
 from tests.conftest import write_config
 from tests.training.ranks import train_with
@@ -100,7 +101,7 @@ def waits_of_a_step(subject: Trainer, change: pytest.MonkeyPatch) -> list[str]:
     step = next(subject.steps())
     with change.context() as inside:
         mode = OnGPU(inside)
-        for tensor in [*subject.model.state_dict().values(), *subject.frontend.buffers()]:
+        for tensor in [*subject.model.state_dict().values(), *subject.gradients.frontend.buffers()]:
             if tensor.numel():
                 mode.put(tensor)
         with mode:
@@ -117,7 +118,8 @@ def test_a_step_reads_once(corpus: Path, tmp_path: Path, monkeypatch: pytest.Mon
     augmentation = subject.config.augmentation.model_copy(
         update={"frequency_warp": 0.1, "gain_db": 6.0, "spec_max_time_share": 0.5}
     )
-    subject.config = subject.config.model_copy(update={"augmentation": augmentation})
+    config = subject.config.model_copy(update={"augmentation": augmentation})
+    subject.gradients.config = config
     assert waits_of_a_step(subject, monkeypatch) == ["tolist"]
 
 
@@ -126,9 +128,9 @@ def test_control_another_read_is_seen(
     what: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     subject = trainer(corpus, tmp_path, **OVERRIDES)
-    backward, of_view = Trainer.backward, loss.Loss.of_view
+    backward, of_view = Gradients.backward, loss.Loss.of_view
 
-    def tampered(self: Trainer, *args: Any) -> Any:
+    def tampered(self: Gradients, *args: Any) -> Any:
         losses = backward(self, *args)
         if what == "item":
             float(losses[0][1].sum())
@@ -142,7 +144,7 @@ def test_control_another_read_is_seen(
     def masked(self: SpecAugment, feats: Tensor, lengths: Tensor, probability: float) -> Tensor:
         return feats * float(feats[0, 0, 0] != lengths[0])
 
-    monkeypatch.setattr(Trainer, "backward", tampered)
+    monkeypatch.setattr(Gradients, "backward", tampered)
     if what == "lengths":
         monkeypatch.setattr(loss.Loss, "of_view", on_gpu)
     if what == "masks":
