@@ -228,14 +228,14 @@ def test_the_readme_is_short() -> None:
     assert len(README.read_text(encoding="utf-8").splitlines()) <= 90
 
 
-def test_websocket(recordings: Path) -> None:
+@pytest.mark.parametrize(("example", "path"), [("websocket", "/"), ("fastapi_app", "/live")])
+def test_websocket(recordings: Path, example: str, path: str) -> None:
     """Two clients at once: each has the text of its recording."""
     testclient = pytest.importorskip("starlette.testclient")
-    example = runpy.run_path(str(EXAMPLES / "websocket.py"))
     samples = said(SPOKEN)
     expected = asrkit.load("small-en-alnum").transcribe(samples, 16000).text
-    client = testclient.TestClient(example["app"])
-    with client.websocket_connect("/") as one, client.websocket_connect("/") as two:
+    client = testclient.TestClient(runpy.run_path(str(EXAMPLES / f"{example}.py"))["app"])
+    with client.websocket_connect(path) as one, client.websocket_connect(path) as two:
         for packet in np.array_split(samples.astype(np.float32), 7):
             for socket in (one, two):
                 socket.send_bytes(packet.tobytes())
@@ -243,3 +243,14 @@ def test_websocket(recordings: Path) -> None:
         for socket in (one, two):
             socket.send_bytes(b"")
             assert socket.receive_json() == {"text": expected, "final": True}
+
+
+def test_uploads_to_fastapi(recordings: Path) -> None:
+    testclient = pytest.importorskip("starlette.testclient")
+    client = testclient.TestClient(runpy.run_path(str(EXAMPLES / "fastapi_app.py"))["app"])
+    path = recordings / "a.wav"
+    answer = client.post("/transcribe", files={"file": path.read_bytes()})
+    assert answer.json() == {"text": asrkit.load("small-en-alnum").transcribe(path).text}
+    refused = client.post("/transcribe", files={"file": b"not audio"})
+    assert refused.status_code == 422
+    assert "is not audio" in refused.json()["detail"]
