@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from asrkit.audio import HOP
 from asrkit.build import build_frontend
 from asrkit.config import MOST_FRAMES
 from asrkit.errors import shown
@@ -73,11 +74,17 @@ def describe(exported: Exported, file: ModelFile) -> str:
             "lead_frames": frontend.lead_frames,
             "samples_before": frontend.before,
             "samples_after": frontend.after,
+            "samples_ahead": samples_ahead(exported, file),
             "weights": fingerprint(file.model.state_dict()),
             "precision": "float32",
         }
         | file.terms.metadata()
     )
+
+
+def samples_ahead(exported: Exported, file: ModelFile) -> int:
+    """Return the number of samples of right context, R frames, that a chunk sees."""
+    return HOP * file.model.encoder.rate.factor * exported.context.right
 
 
 def described(text: str) -> ExportDescription:

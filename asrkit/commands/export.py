@@ -191,11 +191,6 @@ def exported_of(options: argparse.Namespace, file: ModelFile) -> Exported:
     if not context.full and max(context) > MOST_FRAMES:
         longest = MOST_FRAMES * exported.frame_ms
         raise UserError(f"--chunk-ms, --left-ms and --right-ms must be at most {longest}")
-    if what == "model" and context.right:
-        raise UserError(
-            "exports from samples cannot have right context, as streams would end with steps "
-            f"without samples: --right-ms 0, or --what {own}"
-        )
     size = sum(each.nbytes for each in file.model.parameters())
     if options.format != "torchscript" and size >= MOST_BYTES:
         raise UserError(

@@ -23,8 +23,10 @@ class SamplesStep(nn.Module):
 
     The first P samples of a stream are its first `past`: 240 for Kaldi's frontend, and 160 for each
     feature frame of look-ahead. Every following step has whole chunks of `chunk_samples`. The last
-    step is padded with zeros, and `lengths` has its real length. The samples include those before
-    and after a stream, see `of_stream`.
+    steps are padded with zeros, and `lengths` has the number of real samples after `past`. With
+    right context, the stream's last R frames are those of samples in `past`: further steps of zeros
+    return these frames, with `lengths` of 0 and less. The samples include those before and after a
+    stream, see `of_stream`.
     """
 
     hop: Final[int] = HOP
@@ -45,11 +47,11 @@ class SamplesStep(nn.Module):
         self, samples: Tensor, lengths: Tensor, past: Tensor, state: EncoderState
     ) -> SamplesOutput:
         """Compute a step: samples (B, n·chunk_samples), valid lengths (B,), past (B, P), state."""
-        feats, _ = self.frontend(samples, past)
-        lengths = lengths // self.hop + self.ahead_frames
-        frames, lengths, state = self.step(feats, lengths, state)
-        new_past = torch.cat([past, samples], dim=1)[:, samples.size(1) :]
-        return SamplesOutput(frames, lengths, new_past, state)
+        samples = torch.cat([past, samples], dim=1)
+        # Not negative, because ONNX rounds a quotient towards zero.
+        lengths = (lengths + self.hop * self.ahead_frames).clamp(min=0) // self.hop
+        frames, lengths, state = self.step(self.frontend.frames(samples), lengths, state)
+        return SamplesOutput(frames, lengths, samples[:, -past.size(1) :], state)
 
 
 def of_stream(frontend: Frontend, samples: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ from asrkit.backends.export_metadata import (
     What,
     describe,
     read_by,
+    samples_ahead,
     seal,
     unsealed,
 )
@@ -95,6 +96,7 @@ def metadata(exported: Exported, file: ModelFile) -> dict[str, str]:
         "sample_rate": str(SAMPLE_RATE),
         "samples_before": str(frontend.before),
         "samples_after": str(frontend.after),
+        "samples_ahead": str(samples_ahead(exported, file)),
         "symbols": "\n".join(map(tokenizer.piece, range(1, tokenizer.vocab_size))),
         **max_symbols(file),
         **file.terms.properties(),

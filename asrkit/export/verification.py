@@ -88,23 +88,21 @@ def replay(
     """Return all outputs of a step over samples (B, N), N ≥ 400, with `chunks` per step."""
     from_samples, size = exported.what == "model", chunk_length(exported, file)
     state, outputs = aged(step.init_state(len(samples)), exported.frame_ms), []
-    frontend = build_frontend(file.config.model)
-    ahead_frames = file.model.encoder.rate.ahead_frames(exported.context)
+    frontend, rate = build_frontend(file.config.model), file.model.encoder.rate
     stream = of_stream(frontend, samples)
-    past_size = frontend.frame_size - HOP + HOP * ahead_frames
-    source, past = stream[:, past_size:], stream[:, :past_size].to(state.feats.dtype)
-    if not from_samples:
-        source = frontend(stream, stream[:, :0])[0]
-    source, ahead = source.to(state.feats.dtype), 0 if from_samples else ahead_frames
-    lookahead = 0 if from_samples else file.model.encoder.rate.lookahead
-    for chunk, length in split_steps(source, chunks * size, lookahead, ahead):
+    unit, overlap = (HOP, frontend.frame_size - HOP) if from_samples else (1, 0)
+    source = stream[:, overlap:] if from_samples else frontend(stream, stream[:, :0])[0]
+    source = source.to(state.feats.dtype)
+    ahead, lookahead = unit * rate.ahead_frames(exported.context), unit * rate.lookahead
+    past = functional.pad(stream, (0, overlap + ahead))[:, : overlap + ahead].to(source)
+    for part, length in split_steps(source, chunks * size, lookahead, ahead):
         lengths = torch.full((len(samples),), length)
-        padding = [0, 0] * (chunk.dim() - 2) + [0, (ahead - chunk.size(1)) % size]
-        chunk = functional.pad(chunk, padding)
-        if from_samples:
-            output, lengths, past, state = step(chunk, lengths, past, state)
+        missing = max(ahead + size - part.size(1), (ahead - part.size(1)) % size)
+        part = functional.pad(part, [0, 0] * (part.dim() - 2) + [0, missing])
+        if from_samples:  # the first samples of the part are in the past already
+            output, lengths, past, state = step(part[:, ahead:], lengths - ahead, past, state)
         else:
-            output, lengths, state = step(chunk, lengths, state)
+            output, lengths, state = step(part, lengths, state)
         outputs.append(output[:, : int(lengths[0])])
     return [torch.cat(outputs, dim=1), past, *state]
 

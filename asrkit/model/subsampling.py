@@ -262,7 +262,7 @@ class Conv8ValidSubsampling(ValidSubsampling):
 def split_steps(
     feats: Tensor, frames: int, lookahead: int, ahead_frames: int | None = None
 ) -> Iterator[tuple[Tensor, int]]:
-    """Yield the part of (B, T, F) that each step reads, and its number of real frames.
+    """Yield the part of (B, T, …) that each step reads, and its number of real frames.
 
     A part begins `frames` after the part before. The last parts reach beyond the end of the
     stream, so that every frame that was only seen ahead is also returned.
@@ -274,7 +274,7 @@ def split_steps(
         ahead_frames: feature frames that a step reads beyond its chunks; `lookahead` if None.
     """
     ahead, total = lookahead if ahead_frames is None else ahead_frames, feats.size(1)
-    feats = functional.pad(feats, (0, 0, 0, ahead - lookahead))
+    feats = functional.pad(feats, [0, 0] * (feats.dim() - 2) + [0, ahead - lookahead])
     for start in range(0, max(1, total - lookahead), frames):
         part = feats[:, start : start + frames + ahead]
         yield part, min(part.size(1), total - start)

@@ -17,6 +17,7 @@ struct Stream {  // a stream of samples; any number of streams share a session
   Ort::Session& session;
   Ort::MemoryInfo memory = Ort::MemoryInfo::CreateCpu(OrtArenaAllocator, OrtMemTypeDefault);
   size_t past = 0, chunk = 0, label = 0;  // samples, samples, label of the last frame
+  int64_t ahead = 0;                      // samples in the past without a frame so far
   std::vector<std::string> symbols{""};   // label 0 is the blank
   std::map<std::string, Ort::Value> state;
   std::vector<float> waiting;
@@ -29,6 +30,7 @@ struct Stream {  // a stream of samples; any number of streams share a session
     if (about("samples_before") != "0" || about("samples_after") != "0")
       throw std::runtime_error("this model needs samples before and after a stream: docs/onnx.md");
     chunk = std::stoul(about("chunk_length"));
+    ahead = std::stol(about("samples_ahead"));
     std::istringstream lines(about("symbols"));
     for (std::string symbol; std::getline(lines, symbol);) symbols.push_back(symbol);
     for (size_t i = 0; i < session.GetInputCount(); ++i) {
@@ -54,13 +56,15 @@ struct Stream {  // a stream of samples; any number of streams share a session
   }
 
   std::string finish() {
-    size_t count = waiting.size();
-    waiting.resize(past + chunk);  // pad with zeros
-    if (count > past) step(count - past);
+    for (int64_t rest = int64_t(waiting.size()) - int64_t(past); rest > -ahead; rest -= chunk) {
+      waiting.resize(past + chunk);  // pad with zeros
+      step(rest);
+      waiting.erase(waiting.begin(), waiting.begin() + chunk);
+    }
     return text.substr(0, text.find_last_not_of(' ') + 1);
   }
 
-  void step(int64_t length) {  // the past and a chunk with `length` real samples
+  void step(int64_t length) {  // the past and a chunk; `length` real samples follow the past
     auto tensor = [&](auto* data, size_t size, std::vector<int64_t> shape) {
       return Ort::Value::CreateTensor(memory, data, size, shape.data(), shape.size());
     };

@@ -18,6 +18,7 @@ class Stream {
     this.session = session;
     this.symbols = ["", ...about.symbols.split("\n")]; // label 0 is the blank
     this.chunk = Number(about.chunk_length); // samples
+    this.ahead = Number(about.samples_ahead ?? 0); // in the past, without a frame so far
     this.state = {};
     for (const { name, type, shape } of session.inputMetadata) {
       const dims = [1, ...shape.slice(1)];
@@ -42,12 +43,15 @@ class Stream {
 
   /** Finishes the stream; returns its text. */
   async finish() {
-    const rest = this.waiting.length - this.past;
-    if (rest > 0) await this.step(joined(this.waiting, new Float32Array(this.chunk - rest)), rest);
+    const window = this.past + this.chunk;
+    for (let rest = this.waiting.length - this.past; rest > -this.ahead; rest -= this.chunk) {
+      await this.step(joined(this.waiting, new Float32Array(window)).slice(0, window), rest);
+      this.waiting = this.waiting.slice(this.chunk);
+    }
     return this.text;
   }
 
-  /** Recognises the past and a chunk with `length` real samples. */
+  /** Recognises the past and a chunk; `length` real samples follow the past. */
   async step(window, length) {
     const outputs = await this.session.run({
       past: new ort.Tensor(window.slice(0, this.past), [1, this.past]),

@@ -21,6 +21,7 @@ class Stream:
         self.session, self.symbols = session, ["", *about["symbols"].split("\n")]  # 0 is the blank
         inputs = {each.name: each for each in session.get_inputs()}
         self.past, self.chunk = inputs["past"].shape[1], int(about["chunk_length"])  # samples
+        self.ahead = int(about.get("samples_ahead", 0))  # in the past, without a frame so far
         kinds = {"tensor(float)": np.float32, "tensor(int64)": np.int64}
         self.state = {name: np.zeros([1, *each.shape[1:]], kinds[each.type])
                       for name, each in inputs.items() if name.startswith("state_")}  # fmt: skip
@@ -36,13 +37,14 @@ class Stream:
 
     def finish(self) -> str:
         """Finish the stream; return its text."""
-        rest = len(self.waiting) - self.past
-        if rest > 0:
-            self.step(np.pad(self.waiting, (0, self.chunk - rest)), rest)
+        window = self.past + self.chunk
+        for rest in range(len(self.waiting) - self.past, -self.ahead, -self.chunk):
+            self.step(np.pad(self.waiting, (0, window))[:window], rest)
+            self.waiting = self.waiting[self.chunk :]
         return " ".join(self.pieces.split())
 
     def step(self, window: np.ndarray, length: int) -> None:
-        """Recognise the past and a chunk with `length` real samples."""
+        """Recognise the past and a chunk; `length` real samples follow the past."""
         past, samples = np.split(window[None], [self.past], axis=1)
         inputs = {"past": past, "samples": samples, "lengths": np.array([length]), **self.state}
         names = ["log_probs", "frames", *(f"new_{name}" for name in self.state)]

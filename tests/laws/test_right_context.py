@@ -7,6 +7,7 @@ the chunk's.
 
 import random
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +17,11 @@ from torch.nn import functional
 
 from asrkit import audio, info, verify
 from asrkit.backends import eager, onnx
-from asrkit.backends.export_metadata import Exported
+from asrkit.backends.export_metadata import Exported, What, samples_ahead
+from asrkit.build import build_frontend
 from asrkit.config import ContextConfig
 from asrkit.errors import UserError
-from asrkit.export import __main__ as export
+from asrkit.export.modules import of_stream
 from asrkit.export.verification import eager_step, largest_difference
 from asrkit.model import FULL, FULL_CONTEXT, ConformerEncoder, Context, EncoderState
 from asrkit.model.positions import KINDS
@@ -233,12 +235,22 @@ def test_a_trainings_loss_is_that_of_the_streams_frames() -> None:
     assert torch.isfinite(Loss(model, [1], 0.3)(views, lengths, tokens, counts, 0.1)).all()
 
 
+@pytest.mark.parametrize("what", ["ctc", "model"])
 @pytest.mark.parametrize("kind", ["relative", "sinusoidal"])
-def test_torchscript(kind: str) -> None:
-    file, exported = file_of(kind), Exported("ctc", Context(4, 16, 3))
+def test_torchscript(kind: str, what: What) -> None:
+    file, exported = file_of(kind), Exported(what, Context(4, 16, 3))
     module = torch.jit.script(eager_step(file, exported))
     samples = torch.from_numpy(speech(2.0))[None]
     assert largest_difference(file, exported, module, samples) <= 1e-4
+    fewer = eager_step(file, exported._replace(context=Context(4, 16, 2)))
+    if what == "ctc":  # a control; from samples, another R has another past
+        assert largest_difference(file, exported, fewer, samples) > 1e-3
+
+
+@pytest.mark.slow
+def test_onnx_from_samples(tmp_path: Path) -> None:
+    exported = Exported("model", Context(4, 16, 3))
+    assert onnx_difference(file_of(num_layers=1), exported, tmp_path) <= 1e-4
 
 
 @pytest.mark.slow
@@ -258,12 +270,83 @@ def test_onnx(tmp_path: Path) -> None:
     assert results[0] == results[1]
 
 
-def test_what_is_not_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    save_model(tmp_path / "m.safetensors", file_of())
-    options = ["--format", "onnx", "--what", "model", "--right-ms", "120"]
-    arguments = ["--model", str(tmp_path / "m.safetensors"), "--output", str(tmp_path / "out")]
-    assert export.main([*arguments, *options]) == 2
-    assert "--right-ms 0, or --what ctc" in capsys.readouterr().err
+def from_samples(step: Any, samples: Tensor, ahead: int) -> list[Tensor]:
+    """The frames of a stream (1, N) as docs/onnx.md says: a chunk at a time, with its end."""
+    stream, found = of_stream(step.frontend, samples), list[Tensor]()
+    past_size, chunk = step.past_size, step.chunk_samples
+    padded = functional.pad(stream, (0, 2 * past_size + chunk))
+    past, state = padded[:, :past_size], step.init_state(1)
+    for rest in range(stream.size(1) - past_size, -ahead, -chunk):
+        at = stream.size(1) - rest
+        part, lengths = padded[:, at : at + chunk], torch.tensor([min(rest, chunk)])
+        frames, lengths, past, state = step(part, lengths, past, state)
+        found.append(frames[:, : int(lengths)])
+    return found
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize(("chunk_size", "right"), [(1, 2), (4, 3), (16, 4), (2, 11)])
+@pytest.mark.parametrize(
+    ("subsampling", "frontend"),
+    [("conv4", "kaldi"), ("conv4_valid", "sherpa_nemo"), (PADDED, "slaney")],
+    ids=["conv4", "valid", "padded"],
+)
+@torch.no_grad()
+def test_export_from_samples(
+    subsampling: object, frontend: str, chunk_size: int, right: int, dtype: torch.dtype
+) -> None:
+    """Equal to eager offline, with all frames; not without the end, nor with another R."""
+    file = file_of(subsampling=subsampling, frontend=frontend)
+    context = Context(chunk_size, 16, right)
+    exported, model = Exported("model", context), file.model.to(dtype)
+    step, ahead = eager_step(file, exported).to(dtype), samples_ahead(exported, file)
+    features = build_frontend(file.config.model).to(dtype)
+    for size in (32_345, 3_000, 1_400):  # the last one is shorter than a stream's first past
+        samples = torch.from_numpy(speech(4.0)[:size]).to(dtype)[None]
+        feats, _ = audio.features(features, samples, torch.tensor([size]))
+        expected = model.head.frames(offline(model.encoder, feats, context))
+        found = torch.cat(from_samples(step, samples, ahead), dim=1)
+        assert found.shape == expected.shape
+        assert (found - expected).abs().max() < TOLERANCE[dtype]
+        if size == 32_345:  # controls
+            fewer = offline(model.encoder, feats, context._replace(right=right - 1))
+            assert (model.head.frames(fewer) - found).abs().max() > 1e-3
+    assert from_samples(step, samples, 0) == []  # no end
+
+
+@pytest.mark.parametrize("what", ["ctc", "model"])
+@pytest.mark.parametrize("kind", ["relative", "sinusoidal"])
+def test_torchscript(kind: str, what: What) -> None:
+    file, exported = file_of(kind), Exported(what, Context(4, 16, 3))
+    module = torch.jit.script(eager_step(file, exported))
+    samples = torch.from_numpy(speech(2.0))[None]
+    assert largest_difference(file, exported, module, samples) <= 1e-4
+    fewer = eager_step(file, exported._replace(context=Context(4, 16, 2)))
+    if what == "ctc":  # a control; from samples, another R has another past
+        assert largest_difference(file, exported, fewer, samples) > 1e-3
+
+
+@pytest.mark.slow
+def test_onnx_from_samples(tmp_path: Path) -> None:
+    exported = Exported("model", Context(4, 16, 3))
+    assert onnx_difference(file_of(num_layers=1), exported, tmp_path) <= 1e-4
+
+
+@pytest.mark.slow
+def test_onnx(tmp_path: Path) -> None:
+    """A chunk a step, and three of a batch of streams of different ages."""
+    file, exported = file_of(num_layers=1), Exported("ctc", Context(4, 16, 3))
+    assert onnx_difference(file, exported, tmp_path) <= 1e-4
+    plain = eager(file.model, Context(4, 16, 3))
+    backend = onnx.of_file(tmp_path / "step.onnx", file, plain)
+    samples, results = speech(3.21), []
+    for each in (backend, plain):
+        recognizer = Recognizer(each, file.tokenizer, Recorder())
+        session = recognizer.start()
+        for packet in packets(samples, 1):
+            session.accept(packet)
+        results.append(timed(session.finish()))
+    assert results[0] == results[1]
 
 
 def test_the_models_own_right_context(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -125,9 +125,13 @@ class Frontend(nn.Module):
             return samples.new_zeros([samples.size(0), 0, self.num_mels]), samples
         if begins:
             samples = self.beginning(samples)
+        feats = self.frames(samples)
+        return feats, samples[:, feats.size(1) * self.hop :]
+
+    def frames(self, samples: Tensor) -> Tensor:
+        """Return the features of all whole frames of samples: (B, N) -> (B, T, F)."""
         frames = samples.unfold(1, self.frame_size, self.hop)  # (B, T, frame_size)
-        mels = self.power(frames) @ self.filters  # (B, T, F)
-        return self.log(mels), samples[:, frames.size(1) * self.hop :]
+        return self.log(self.power(frames) @ self.filters)
 
     @property
     @torch.jit.unused
