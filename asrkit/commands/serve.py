@@ -2,6 +2,7 @@
 
 import argparse
 import ipaddress
+import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ import torch
 from asrkit import hub
 from asrkit.cli.options import given_token
 from asrkit.cli.recognizer import load_recognizer
-from asrkit.errors import UserError, shown
+from asrkit.errors import UserError, reason, shown
 from asrkit.extras import need
 from asrkit.runtime import Recognizer
 
@@ -28,13 +29,15 @@ def serve(options: argparse.Namespace) -> int:
     from asrkit.serve import logs
     from asrkit.serve.app import app_of
     from asrkit.serve.capacity import capacity
-    from asrkit.serve.connections import config_of
+    from asrkit.serve.connections import config_of, gate_of
     from asrkit.serve.places import network_of
+    from asrkit.serve.protocols.wyoming import wyoming
     from asrkit.serve.server import Limits, Server
 
     token, proxies = token_of(options), [*map(network_of, options.trust_proxy)]
     if options.tls_key is not None and options.tls_cert is None:
         raise UserError("--tls-key needs --tls-cert")
+    beside = None if options.wyoming is None else port_without_token(options, token)
     store, key = store_of(options, Limits().resume_s)
     torch.set_num_threads(1)  # per step, also for ONNX Runtime: the workers share the cores
     # The event loop needs a worker's interpreter lock after each packet, and waited 5 ms for it.
@@ -50,21 +53,27 @@ def serve(options: argparse.Namespace) -> int:
         models, limits, options.threads, token, tuple(options.origin), tuple(options.allow_host),
         store, key, proxies,
     )  # fmt: skip
+    gate = gate_of(server)
+    others = [] if beside is None else [wyoming(server, gate, beside)]
     config = config_of(
-        app_of(server), server, options.host, options.port, ssl_certfile=options.tls_cert,
-        ssl_keyfile=options.tls_key, timeout_graceful_shutdown=5,
+        app_of(server, *others), server, options.host, options.port, gate,
+        ssl_certfile=options.tls_cert, ssl_keyfile=options.tls_key, timeout_graceful_shutdown=5,
     )  # fmt: skip
-    socket = config.bind_socket()
-    socket.listen(config.backlog)  # whoever has read the address below can connect
-    host, port = socket.getsockname()[:2]
-    scheme = "https" if options.tls_cert else "http"
-    address = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
+    port = config.bind_socket()
+    port.listen(config.backlog)  # whoever has read the address below can connect
+    addresses = {"address": f"{'https' if options.tls_cert else 'http'}://{place_of(port)}/"}
+    if beside is not None:
+        addresses["wyoming"] = f"tcp://{place_of(beside)}"
     about = "; ".join(f"{name}, {model.context}" for name, model in models.items())
     if options.log == "json":
-        logs.log("serving", models=about, calls=streams, address=address)
+        logs.log("serving", models=about, calls=streams, **addresses)
     else:
-        print(f"{about}, {streams} calls: {address}", file=sys.stderr, flush=True)
-    uvicorn.Server(config).run(sockets=[socket])
+        print(
+            f"{about}, {streams} calls: {' and '.join(addresses.values())}",
+            file=sys.stderr,
+            flush=True,
+        )
+    uvicorn.Server(config).run(sockets=[port])
     return 0
 
 
@@ -132,6 +141,30 @@ def token_of(options: argparse.Namespace) -> str | None:
             "--insecure if everybody who can reach it may use it"
         )
     return token
+
+
+def port_without_token(options: argparse.Namespace, token: str | None) -> socket.socket:
+    """Return the socket of --wyoming.
+
+    Raises:
+        UserError: for a port that cannot be had, or that would let in clients without the token.
+    """
+    if not options.insecure and (token is not None or not is_loopback(options.host)):
+        raise UserError(
+            "--wyoming has no token, as its clients send none: give --insecure if everybody who "
+            f"can reach the port on {shown(options.host)} may use it"
+        )
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    try:
+        return socket.create_server((options.host, options.wyoming), family=family)
+    except OSError as error:
+        raise UserError(f"--wyoming {options.wyoming}: {reason(error)}") from None
+
+
+def place_of(port: socket.socket) -> str:
+    """Return host and port of a socket."""
+    host, number = port.getsockname()[:2]
+    return f"{f'[{host}]' if ':' in host else host}:{number}"
 
 
 def is_loopback(host: str) -> bool:

@@ -9,7 +9,8 @@ async_store.py     the same storage, as the event loop uses it
 resumption.py      a call as bytes
 uploads.py         uploads, each decoded by its own upload_process.py
 connections.py     bounds for each connection, with fair.py and places.py
-protocols/         asrkit's own, Vosk's and OpenAI's
+streams.py         connections of protocols without HTTP
+protocols/         asrkit's own, Vosk's, OpenAI's and Wyoming
 client.py          a client of asrkit's own protocol, which reconnects
 page/              the page that a browser gets at /
 """

@@ -33,6 +33,11 @@ def main(argv: list[str] | None = None) -> int:
         "--port", type=whole(0, 65535), default=8000, help="port; 0: any free one (default 8000)"
     )
     group.add_argument(
+        "--wyoming", type=whole(0, 65535), metavar="PORT",
+        help="serve Home Assistant's protocol, which has no token, on this port too (usually "
+        "10300)",
+    )  # fmt: skip
+    group.add_argument(
         "--token", help="token that clients have to send; other users of the machine see it"
     )
     group.add_argument("--token-file", type=Path, metavar="FILE", help="file that holds the token")

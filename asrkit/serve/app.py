@@ -7,7 +7,7 @@ import logging
 import mimetypes
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import cache, partial
 from http import HTTPStatus
 from pathlib import Path
@@ -48,8 +48,13 @@ PAGE = Path(__file__).with_name("page")
 PROTECTED = ("/v1/", "/vosk", "/metrics", "/openapi.json")
 
 
-def app_of(server: Server) -> Starlette:
-    """The ASGI application of a server; the server's workers end with the application."""
+def app_of(server: Server, *beside: AbstractAsyncContextManager[None]) -> Starlette:
+    """The ASGI application of a server; the server's workers end with the application.
+
+    Args:
+        server: server of the calls.
+        beside: context managers that are entered while the application runs, such as other ports.
+    """
 
     def with_server(handle: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         return partial(handle, server=server)
@@ -60,7 +65,10 @@ def app_of(server: Server) -> Starlette:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         sweeping = asyncio.ensure_future(sweep(server))
-        yield
+        async with AsyncExitStack() as stack:
+            for each in beside:
+                await stack.enter_async_context(each)
+            yield
         sweeping.cancel()
         await decoders.close()
         server.close()

@@ -32,9 +32,10 @@ FULL = (
 
 
 class Paced(asyncio.Protocol):
-    """Base of both protocols: it parses in parts, and disconnects clients that do not read."""
+    """Base of all protocols: it parses in parts, and disconnects clients that do not read."""
 
     gate: Gate  # set by `config_of` in a subclass
+    full = FULL  # the answer to a connection that was rejected
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -56,7 +57,7 @@ class Paced(asyncio.Protocol):
         else:
             wire = Wire(transport, self.gate)
             if not self.gate.admit(wire):
-                transport.write(FULL)
+                transport.write(self.full)
                 transport.close()
                 return
             self.wire = wire
@@ -202,8 +203,21 @@ class WebSocket(Paced, WebSocketsSansIOProtocol):
             super().handle_ping()
 
 
+def gate_of(server: Server) -> Gate:
+    """Return the gate of a server's connections, over all of its ports."""
+    limits = server.limits
+    most = limits.connections or most_connections(limits)
+    full = server.figures.refused.labels("connections")
+    return Gate(most, limits.header_s, limits.silence_s, refused=full.inc, proxies=server.proxies)
+
+
 def config_of(
-    app: Any, server: Server, host: str = "127.0.0.1", port: int = 0, **options: Any
+    app: Any,
+    server: Server,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    gate: Gate | None = None,
+    **options: Any,
 ) -> uvicorn.Config:
     """Return uvicorn's configuration for a server's application.
 
@@ -212,13 +226,11 @@ def config_of(
         server: server, for its limits and metrics.
         host: address or name to listen on.
         port: port to listen on; 0 for any free one.
+        gate: gate of the server's connections, if it is shared with other ports.
         options: further options of uvicorn.
     """
-    limits = server.limits
-    most = limits.connections or most_connections(limits)
-    full = server.figures.refused.labels("connections")
-    gate = Gate(most, limits.header_s, limits.silence_s, refused=full.inc, proxies=server.proxies)
-    http, websocket = (type(each.__name__, (each,), {"gate": gate}) for each in (Http, WebSocket))
+    limits, own = server.limits, {"gate": gate or gate_of(server)}
+    http, websocket = (type(each.__name__, (each,), own) for each in (Http, WebSocket))
     return uvicorn.Config(
         app, host, port, http=http, ws=websocket, log_config=None, log_level="warning",
         ws_max_size=limits.message_kb * 1024, ws_per_message_deflate=False, backlog=BACKLOG,

@@ -18,7 +18,7 @@ from asrkit.search import is_fusing
 from asrkit.serve import fair
 from asrkit.serve.async_store import AsyncStore
 from asrkit.serve.call_store import MOST_ENTRIES, SHORTEST_KEY, MemoryStore, Store
-from asrkit.serve.calls import Call, SavedCall
+from asrkit.serve.calls import Call, CallError, SavedCall
 from asrkit.serve.logs import log
 from asrkit.serve.places import Network, Place, displaced, is_free
 from asrkit.serve.resumption import Version
@@ -292,6 +292,19 @@ class Server:
         more = len(refused) - len(named)
         why = f"the model cannot write {', '.join(named)}{f' and {more} more' if more else ''}"
         return kept, f"{why}: left out of the preferred phrases" if refused else ""
+
+    def note_dropped(self, raised: UserError) -> tuple[str, str]:
+        """Count a call that the server ends because of an error, by the error's reason.
+
+        Returns:
+            The reason, one word, and the explanation for the client.
+        """
+        cause = raised.__cause__ if isinstance(raised, CallError) else None
+        error = cause if isinstance(cause, RefusedError) else raised
+        reason = error.reason if isinstance(error, RefusedError) else "request"
+        if reason != "streams":  # a rejected call, counted elsewhere
+            self.figures.dropped.labels(reason).inc()
+        return reason, str(error)
 
     @property
     def streams(self) -> int:

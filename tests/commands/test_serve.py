@@ -3,6 +3,7 @@
 import io
 import json
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -20,13 +21,17 @@ from tests.conftest import PROJECT
 
 def test_it_says_where_it_is_and_ends_when_it_is_told_to() -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "asrkit.serve", "--port", "0", "--streams", "3"],
+        [sys.executable, "-m", "asrkit.serve", "--port", "0", "--streams", "3", "--wyoming", "0"],
         cwd=PROJECT, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stderr is not None
     line = process.stderr.readline()
     assert line.startswith("small-en-alnum, 640 ms, full, 3 calls: http://127.0.0.1:")
-    address = line.split()[-1]
+    address, _, wyoming = line.split()[-3:]
+    host, _, port = wyoming.removeprefix("tcp://").partition(":")
+    with socket.create_connection((host, int(port)), timeout=10) as client:
+        client.sendall(b'{"type": "describe"}\n')
+        assert client.recv(100).startswith(b'{"type": "info"')
     assert httpx.get(f"{address}readyz").text == "ok\n"
     assert "<title>asrkit</title>" in httpx.get(address).text
     assert httpx.get(f"{address}../pyproject.toml").status_code == 404
@@ -66,6 +71,10 @@ REFUSED = [
     (["--token", ""], "empty"),
     (["--chunk-ms", "full", "--second-pass", "off"], "full context"),
     (["--port", "70000"], "--port"),
+    (["--wyoming", "0", "--token", "a"], "--wyoming has no token"),
+    (["--wyoming", "0", "--host", "0.0.0.0", "--token", "a"], "--wyoming has no token"),
+    (["--wyoming", "70000"], "--wyoming"),
+    (["--wyoming", "1", "--host", "198.51.100.1", "--insecure"], "--wyoming 1: "),
     (["--model", "small-en-alnum", "--model", "small-en-alnum"], "--model OTHER=small-en-alnum"),
     (["--model", "a=nowhere.safetensors"], "nowhere.safetensors"),
 ]

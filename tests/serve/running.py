@@ -1,5 +1,6 @@
 """A server in a thread, on a port of its own."""
 
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,7 +8,8 @@ from contextlib import contextmanager
 import uvicorn
 
 from asrkit.serve.app import app_of
-from asrkit.serve.connections import config_of
+from asrkit.serve.connections import config_of, gate_of
+from asrkit.serve.protocols.wyoming import wyoming
 from asrkit.serve.server import Server
 
 
@@ -20,15 +22,17 @@ class Running(uvicorn.Server):
 
 
 @contextmanager
-def serving(server: Server) -> Iterator[str]:
-    """The address of a server, host and port, while it runs."""
-    config = config_of(app_of(server), server)
-    socket, running = config.bind_socket(), Running(config)
-    socket.listen(config.backlog)
-    thread = threading.Thread(target=running.run, kwargs={"sockets": [socket]})
+def serving(server: Server, port: socket.socket | None = None) -> Iterator[str]:
+    """The address of a server, host and port, while it runs; Wyoming is served on another port."""
+    gate = gate_of(server)
+    beside = [] if port is None else [wyoming(server, gate, port)]
+    config = config_of(app_of(server, *beside), server, gate=gate)
+    own, running = config.bind_socket(), Running(config)
+    own.listen(config.backlog)
+    thread = threading.Thread(target=running.run, kwargs={"sockets": [own]})
     thread.start()
     try:
-        yield f"127.0.0.1:{socket.getsockname()[1]}"
+        yield f"127.0.0.1:{own.getsockname()[1]}"
     finally:
         running.should_exit = True
         thread.join()

@@ -31,14 +31,8 @@ from asrkit.serve.protocols.messages import (
     Start,
     Started,
 )
-from asrkit.serve.protocols.websockets import (
-    append_samples,
-    both_ways,
-    cut_off,
-    next_message,
-    samples_of,
-    telling,
-)
+from asrkit.serve.protocols.samples import append_samples, cut_off, samples_of
+from asrkit.serve.protocols.websockets import both_ways, next_message, telling
 from asrkit.serve.resumption import SuspendedCall, Version
 from asrkit.serve.server import RefusedError, Server
 

@@ -37,13 +37,8 @@ from asrkit.serve.protocols.realtime_messages import (
     rate_of,
     unused,
 )
-from asrkit.serve.protocols.websockets import (
-    append_samples,
-    both_ways,
-    next_message,
-    samples_of,
-    telling,
-)
+from asrkit.serve.protocols.samples import append_samples, samples_of
+from asrkit.serve.protocols.websockets import both_ways, next_message, telling
 from asrkit.serve.server import RefusedError, Server, phrases_of
 
 ITEM = "conversation.item.input_audio_transcription"

@@ -23,6 +23,7 @@ from asrkit.registry import refusal
 from asrkit.runtime import Recognizer, Segment, formats
 from asrkit.serve import fair
 from asrkit.serve.calls import Call, CallError
+from asrkit.serve.protocols.stable_text import StableText
 from asrkit.serve.server import RefusedError, Server, phrases_of
 from asrkit.serve.uploads import Decoders, Decoding
 
@@ -303,22 +304,15 @@ class Events(StreamingResponse):
 
 async def events(call: Call, decoding: Decoding) -> AsyncIterator[str]:
     """Yield server-sent events: the stable text as it grows, and the whole text at the end."""
-    text = sent = ""
+    stable = StableText()
     try:
         while (update := await call.next_update()) is not None:
-            text = joined([text, *(segment.text for segment in update.segments)])
-            stable = joined([text, update.stable_text])
-            if stable != sent:
-                yield event({"type": "transcript.text.delta", "delta": stable[len(sent) :]})
-                sent = stable
+            if delta := stable.grown(update):
+                yield event({"type": "transcript.text.delta", "delta": delta})
         more = {"warnings": decoding.warnings} if decoding.warnings else {}
-        yield event({"type": "transcript.text.done", "text": text, **more})
+        yield event({"type": "transcript.text.done", "text": stable.text, **more})
     except UserError as error:
         yield event({"type": "error", "error": {"message": str(error), "type": "server_error"}})
-
-
-def joined(texts: list[str]) -> str:
-    return " ".join(filter(None, texts))
 
 
 def event(value: dict[str, Any]) -> str:

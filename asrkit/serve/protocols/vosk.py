@@ -10,13 +10,8 @@ from asrkit.errors import UserError, printable, shown
 from asrkit.runtime import Segment
 from asrkit.serve.calls import Call, CallUpdate
 from asrkit.serve.protocols.messages import ENCODINGS
-from asrkit.serve.protocols.websockets import (
-    append_samples,
-    cut_off,
-    next_message,
-    samples_of,
-    telling,
-)
+from asrkit.serve.protocols.samples import append_samples, cut_off, samples_of
+from asrkit.serve.protocols.websockets import next_message, telling
 from asrkit.serve.server import Server
 
 FIXED = ("model", "sample_rate", "phrase_list")  # settings that a call with audio cannot change

@@ -5,13 +5,11 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-import numpy as np
 from anyio import fail_after
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from asrkit.errors import UserError, shown
 from asrkit.serve import fair
-from asrkit.serve.calls import Call, CallError
 from asrkit.serve.server import RefusedError, Server
 
 TRY_AGAIN_LATER, POLICY_VIOLATION = 1013, 1008  # close codes: IANA's registry for RFC 6455
@@ -36,31 +34,6 @@ async def next_message(websocket: WebSocket, server: Server, is_first: bool = Fa
         raise WebSocketDisconnect(message.get("code", 1006))
     data = message.get("bytes")
     return message["text"] if data is None else data
-
-
-def samples_of(past: bytes, data: bytes, dtype: np.dtype[Any]) -> tuple[np.ndarray, bytes]:
-    """Return the samples of a packet, and the bytes of an incomplete last sample as next `past`."""
-    data = past + data if past else data
-    whole = len(data) - len(data) % dtype.itemsize
-    samples = np.frombuffer(data[:whole], dtype)
-    return samples.astype(dtype.newbyteorder("=")), data[whole:]
-
-
-def cut_off(past: bytes) -> str:
-    """Return the warning about an incomplete last sample, or ""."""
-    return f"the audio ends within a sample: {len(past)} bytes are not used" if past else ""
-
-
-async def append_samples(call: Call, server: Server, samples: np.ndarray, sample_rate: int) -> None:
-    """Append samples to a call; wait while too much audio waits for the network.
-
-    Raises:
-        RefusedError: if the call is too long.
-    """
-    if call.seconds + len(samples) / sample_rate > server.limits.call_s:
-        text = f"a call may last {server.limits.call_s:g} s: start another one"
-        raise RefusedError(413, "length", text)
-    await call.accept(samples)
 
 
 async def both_ways(*both: Coroutine[Any, Any, None]) -> None:
@@ -95,14 +68,10 @@ async def telling(websocket: WebSocket, server: Server, form: Any) -> AsyncItera
         server.figures.dropped.labels("disconnect").inc()
         return
     except UserError as raised:
-        cause = raised.__cause__ if isinstance(raised, CallError) else None
-        error = cause if isinstance(cause, RefusedError) else raised
-        reason = error.reason if isinstance(error, RefusedError) else "request"
-        if reason != "streams":  # a rejected call, counted elsewhere
-            server.figures.dropped.labels(reason).inc()
+        reason, text = server.note_dropped(raised)
         code = TRY_AGAIN_LATER if reason == "streams" else POLICY_VIOLATION
-        why = shown(str(error), 100)[1:-1]
+        why = shown(text, 100)[1:-1]
         with suppress(WebSocketDisconnect, RuntimeError):
-            await websocket.send_text(form(reason, str(error)))
+            await websocket.send_text(form(reason, text))
     with suppress(WebSocketDisconnect, RuntimeError):  # the client may have disconnected
         await websocket.close(code, why)

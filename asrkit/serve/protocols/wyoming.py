@@ -1,0 +1,306 @@
+"""Wyoming, the protocol of Home Assistant's voice services: JSON lines and audio over TCP.
+
+An event is a line with a JSON object, then `data_length` bytes of JSON and `payload_length` bytes
+of audio. A client sends audio-start, audio-chunk and audio-stop. It receives the stable text as
+transcript-chunk events, then the whole text as transcript.
+"""
+
+import asyncio
+import json
+import socket
+from asyncio import StreamReader, StreamWriter
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+
+import numpy as np
+from anyio import fail_after
+from pydantic import BaseModel, Field, ValidationError
+
+from asrkit.audio import Mixer
+from asrkit.audio.file import MAX_RATE, MIN_RATE
+from asrkit.errors import UserError, shown
+from asrkit.serve import fair
+from asrkit.serve.calls import Call
+from asrkit.serve.connections import Gate
+from asrkit.serve.protocols.messages import problem
+from asrkit.serve.protocols.samples import append_samples, cut_off, samples_of
+from asrkit.serve.protocols.stable_text import StableText
+from asrkit.serve.server import Model, RefusedError, Server
+from asrkit.serve.streams import LINE_BYTES, listening
+from asrkit.version import __version__
+
+PROGRAM = "asrkit"
+S16 = np.dtype("<i2")
+
+Size = Annotated[int, Field(ge=0)] | None
+Name = Annotated[str, Field(max_length=200)]
+Value = TypeVar("Value", bound=BaseModel)
+
+
+class Header(BaseModel):
+    """The line of an event."""
+
+    type: Annotated[str, Field(max_length=100)]
+    data: dict[str, Any] | None = None
+    data_length: Size = None
+    payload_length: Size = None
+
+
+class Format(BaseModel):
+    """The data of audio-start and audio-chunk."""
+
+    rate: Annotated[int, Field(ge=MIN_RATE, le=MAX_RATE)]
+    width: Literal[2]
+    """Bytes of a value: samples have 16 bits."""
+    channels: Annotated[int, Field(ge=1, le=8)]
+    """Interleaved channels, which are mixed."""
+
+
+class Transcribe(BaseModel):
+    """The options for the audio that follows."""
+
+    name: Name | None = None
+    language: Name | None = None
+    transcript_names: list[str] | None = None
+    transcript_terms: list[str] | None = None
+    context: Any = None
+    vad_sensitivity: Any = None
+
+
+class SelectProgram(BaseModel):
+    name: Literal["asrkit"]
+
+
+class Event(NamedTuple):
+    type: str
+    data: dict[str, Any]
+    payload: bytes = b""
+
+
+def wyoming(server: Server, gate: Gate, port: socket.socket) -> AbstractAsyncContextManager[None]:
+    """A context manager in which Wyoming's clients are served on a bound socket."""
+    full = written(Event("error", {"text": "the server is full: try again", "code": "connections"}))
+    return listening(port, gate, "wyoming", full, partial(converse, server=server))
+
+
+async def converse(reader: StreamReader, writer: StreamWriter, server: Server) -> None:
+    """Serve a connection: any number of recordings, one after another."""
+    client = Client(reader, writer, server)
+    try:
+        while (event := await client.next_event()) is not None:
+            await client.follow(event)
+    except UserError as raised:
+        reason, text = server.note_dropped(raised)
+        await client.tell("error", text=text, code=reason)
+    except (asyncio.CancelledError, asyncio.IncompleteReadError, OSError) as error:
+        server.figures.dropped.labels("disconnect").inc()
+        if isinstance(error, asyncio.CancelledError):
+            raise
+
+
+class Client:
+    """A connection and the options of its next recording.
+
+    Args:
+        reader: reader of the client's bytes.
+        writer: writer to the client.
+        server: server of the calls.
+    """
+
+    def __init__(self, reader: StreamReader, writer: StreamWriter, server: Server) -> None:
+        self.reader, self.writer, self.server = reader, writer, server
+        self.asked = Transcribe()
+        self.is_new = True  # whether the client has sent no event yet
+
+    async def tell(self, kind: str, **data: object) -> None:
+        self.writer.write(written(Event(kind, data)))
+        await self.writer.drain()
+
+    async def next_event(self) -> Event | None:
+        """Receive the client's next event; None at the end of the connection.
+
+        Raises:
+            IncompleteReadError: if the connection ends within an event.
+            UserError: for bytes that are not an event.
+        """
+        if (share := fair.CURRENT.get()) is not None:
+            await asyncio.sleep(share.wait())  # also lets others run
+        limits = self.server.limits
+        seconds = min(limits.header_s, limits.silence_s) if self.is_new else limits.silence_s
+        try:
+            with fail_after(seconds):
+                event = await read_event(self.reader, 1024 * limits.message_kb)
+        except TimeoutError:
+            raise RefusedError(408, "silence", f"no event for {seconds:g} s") from None
+        self.is_new = False
+        return event
+
+    async def follow(self, event: Event) -> None:
+        """Handle an event outside a recording; events of other types have no effect."""
+        if event.type in ("audio-start", "audio-chunk"):
+            await self.recording(event)
+            self.asked = Transcribe()
+        elif event.type == "transcribe":
+            self.asked = checked(Transcribe, event)
+        elif event.type == "audio-stop":
+            raise UserError("audio-stop without audio: send audio-start first")
+        else:
+            await self.answer(event)
+
+    async def answer(self, event: Event) -> None:
+        """Answer an event that may come at any time."""
+        if event.type == "describe":
+            await self.tell("info", **info(self.server))
+        elif event.type == "ping":
+            text = event.data.get("text")
+            await self.tell("pong", text=text if isinstance(text, str) else None)
+        elif event.type == "select-program":
+            checked(SelectProgram, event)
+
+    async def recording(self, event: Event) -> None:
+        """Serve a recording from its first event to its transcript."""
+        server, asked = self.server, self.asked
+        form = checked(Format, event)
+        model = server.model(asked.name)
+        phrases = [*(asked.transcript_names or []), *(asked.transcript_terms or [])]
+        phrases, left_out = await server.preferred(model, phrases)
+        recognizer = await server.recognizer_for(model, phrases)
+        warnings = [left_out, model.other_language(asked.language or ""), no_effect(asked)]
+        with server.call(model, form.rate, recognizer) as call:
+            await self.tell("transcript-start", **language_of(model))
+            text = StableText()
+            warnings += await self.receive(call, form, event, text)
+            while (update := await call.next_update()) is not None:
+                await self.chunk(text.grown(update))
+        warning = "; ".join(filter(None, warnings))
+        more = {"warning": warning} if warning else {}
+        await self.tell("transcript", text=text.text, **language_of(model), **more)
+        await self.tell("transcript-stop")
+
+    async def receive(self, call: Call, form: Format, event: Event, text: StableText) -> list[str]:
+        """Append audio to a call until audio-stop, and return warnings about the audio."""
+        past, mixer = b"", Mixer("the audio")
+        while event.type != "audio-stop":
+            if event.type == "audio-chunk":
+                if checked(Format, event) != form:
+                    raise UserError("audio-chunk has another format than the audio before it")
+                samples, past = samples_of(past, event.payload, S16, form.channels)
+                await append_samples(call, self.server, mixer(samples), form.rate)
+            elif event.type == "transcribe":
+                raise UserError("transcribe must come before audio-start or after audio-stop")
+            else:
+                await self.answer(event)
+            if (update := call.waiting_update()) is not None:
+                await self.chunk(text.grown(update))
+            if (following := await self.next_event()) is None:
+                raise asyncio.IncompleteReadError(b"", None)
+            event = following
+        call.finish()
+        return [cut_off(past), *(f"the audio {each}" for each in mixer.problems())]
+
+    async def chunk(self, text: str) -> None:
+        if text:
+            await self.tell("transcript-chunk", text=text)
+
+
+async def read_event(reader: StreamReader, most: int) -> Event | None:
+    """Read an event; None at the end of the connection.
+
+    Args:
+        reader: reader of the client's bytes.
+        most: largest number of bytes of the data, and of the payload.
+
+    Raises:
+        IncompleteReadError: if the connection ends within an event.
+        UserError: for bytes that are not an event.
+    """
+    try:
+        line = await reader.readline()
+    except ValueError:
+        text = f"the line of an event must have at most {LINE_BYTES} bytes"
+        raise UserError(text) from None
+    if not line.endswith(b"\n"):
+        if line:
+            raise asyncio.IncompleteReadError(line, None)
+        return None
+    header = validated(Header, object_of(line))
+    for name in ("data_length", "payload_length"):
+        if (size := getattr(header, name) or 0) > most:
+            raise UserError(f"{name} must be at most {most}, got {shown(size)}")
+    data = dict(header.data or {})
+    if header.data_length:
+        data |= object_of(await reader.readexactly(header.data_length))
+    return Event(header.type, data, await reader.readexactly(header.payload_length or 0))
+
+
+def written(event: Event) -> bytes:
+    """Return the bytes of an event."""
+    data = json.dumps(event.data, ensure_ascii=False).encode()
+    head = {"type": event.type, "version": __version__, "data_length": len(data)}
+    return json.dumps(head).encode() + b"\n" + data
+
+
+def object_of(text: bytes) -> dict[str, Any]:
+    """Parse a JSON object.
+
+    Raises:
+        UserError: if `text` is not a JSON object.
+    """
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise UserError(f"an event must be a JSON object, got {shown(text, 60)}")
+    return value
+
+
+def checked(kind: type[Value], event: Event) -> Value:
+    """Return the data of an event.
+
+    Raises:
+        UserError: for the first invalid field.
+    """
+    return validated(kind, event.data, f"{event.type}: ")
+
+
+def validated(kind: type[Value], value: dict[str, Any], place: str = "") -> Value:
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        raise UserError(place + problem(error)) from None
+
+
+def no_effect(asked: Transcribe) -> str:
+    """Return the warning about options that have no effect, or ""."""
+    given = [each for each in ("context", "vad_sensitivity") if getattr(asked, each) is not None]
+    return f"no effect here: {', '.join(given)}" if given else ""
+
+
+def language_of(model: Model) -> dict[str, str]:
+    """Return the language of a model's texts, if the model states one."""
+    language = model.recognizer.language
+    return {"language": language} if language else {}
+
+
+def info(server: Server) -> dict[str, Any]:
+    """Return the description of the server's models."""
+    about = {
+        "attribution": {"name": PROGRAM, "url": ""}, "installed": True, "version": __version__,
+    }  # fmt: skip
+    models = [
+        about
+        | {
+            "name": name,
+            "description": f"{name}, {model.recognizer.context}",
+            "languages": [*model.recognizer.languages],
+        }
+        for name, model in server.models.items()
+    ]
+    program = about | {
+        "name": PROGRAM, "description": "streaming speech recognition", "models": models,
+        "supports_transcript_streaming": True, "requires_external_vad": True,
+    }  # fmt: skip
+    others = ("tts", "handle", "intent", "wake", "mic", "snd")
+    return {"asr": [program], **{name: [] for name in others}}

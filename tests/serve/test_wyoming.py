@@ -1,0 +1,354 @@
+"""Wyoming, by the client of Home Assistant's package."""
+
+import asyncio
+import json
+import random
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import numpy as np
+import pytest
+import soxr
+
+import asrkit
+from asrkit.runtime import Recognizer
+from asrkit.serve.server import Limits, Server
+from tests.conftest import skip
+from tests.serve.running import serving
+from tests.serve.test_connections import flooding, is_closed, slowest
+
+try:
+    from wyoming.asr import Transcribe, Transcript, TranscriptChunk
+    from wyoming.audio import AudioChunk, AudioStart, AudioStop
+    from wyoming.client import AsyncTcpClient
+    from wyoming.error import Error
+    from wyoming.event import Event
+    from wyoming.info import Describe, Info, SelectProgram
+    from wyoming.ping import Ping, Pong
+except ImportError:
+    WYOMING = False
+else:
+    WYOMING = True
+
+Recordings = list[tuple[Path, np.ndarray]]
+FORMAT = {"rate": 16000, "width": 2, "channels": 1}
+
+
+@pytest.fixture(autouse=True)
+def _package() -> None:
+    if not WYOMING:
+        skip("wyoming is not installed")
+
+
+class Running(NamedTuple):
+    server: Server
+    http: str  # address
+    port: int  # Wyoming's
+
+
+def running(server: Server) -> Iterator[Running]:
+    port = socket.create_server(("127.0.0.1", 0))
+    with serving(server, port) as http:
+        yield Running(server, http, port.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def place(served: Recognizer) -> Iterator[Running]:
+    yield from running(Server({"small-en-alnum": served}, Limits(streams=10, silence_s=5)))
+
+
+def chunks(data: bytes, form: dict[str, int] = FORMAT) -> "Iterator[Event]":
+    """The events that Home Assistant sends for a recording."""
+    yield AudioStart(**form).event()
+    for at in range(0, len(data), 2048):
+        yield AudioChunk(**form, audio=data[at : at + 2048]).event()
+    yield AudioStop().event()
+
+
+async def talk(port: int, *recordings: "list[Event]") -> "list[list[Event]]":
+    """The answers to recordings on one connection, each up to its last one."""
+    found = []
+    async with AsyncTcpClient("127.0.0.1", port, read_timeout=30) as client:
+        for events in recordings:
+            for event in events:
+                await client.write_event(event)
+            answers: list[Event] = []
+            while not answers or answers[-1].type not in ("transcript-stop", "error"):
+                answer = await client.read_event()
+                assert answer is not None
+                answers.append(answer)
+            found.append(answers)
+    return found
+
+
+def answers(port: int, *events: "Event") -> "list[Event]":
+    return asyncio.run(talk(port, [*events]))[0]
+
+
+def transcript(events: "list[Event]") -> "Event":
+    (found,) = (each for each in events if Transcript.is_type(each.type))
+    return found
+
+
+def test_recordings_on_a_connection(
+    place: Running, served: Recognizer, recordings: Recordings
+) -> None:
+    """The text is that of `transcribe`, and so are the parts that come before it."""
+    told = asyncio.run(
+        talk(
+            place.port,
+            *(
+                [Transcribe(language="en").event(), *chunks(samples.tobytes())]
+                for _, samples in recordings[:3]
+            ),
+        )
+    )
+    for (path, _), events in zip(recordings[:3], told, strict=True):
+        expected = served.transcribe(path)
+        kinds = [each.type for each in events]
+        parts = [TranscriptChunk.from_event(e).text for e in events if e.type == "transcript-chunk"]
+        assert Transcript.from_event(transcript(events)).text == expected.text
+        assert "".join(parts) == expected.text
+        assert kinds[0] == "transcript-start"
+        assert kinds[-2:] == ["transcript", "transcript-stop"]
+        assert transcript(events).data.keys() == {"text", "language"}
+    assert len({served.transcribe(path).text for path, _ in recordings[:3]}) == 3  # the control
+
+
+@pytest.mark.parametrize(("rate", "channels"), [(48000, 1), (22050, 2)])
+def test_other_formats(
+    place: Running, served: Recognizer, recordings: Recordings, rate: int, channels: int
+) -> None:
+    half = soxr.resample(recordings[0][1] / 32768, 16000, rate) * 16384
+    samples = np.repeat(half[:, None], channels, axis=1).astype("<i2")
+    samples[:, channels - 1] //= 2
+    form = {"rate": rate, "width": 2, "channels": channels}
+    events = answers(place.port, *chunks(samples.tobytes() + b"x", form))
+    assert transcript(events).data["text"] == served.transcribe(samples, rate).text
+    said = f"the audio ends within a sample: {1} bytes are not used"
+    assert transcript(events).data["warning"] == said
+
+
+def test_what_is_served(place: Running, served: Recognizer) -> None:
+    async def ask() -> "tuple[Any, Any, Any]":
+        async with AsyncTcpClient("127.0.0.1", place.port, read_timeout=10) as client:
+            for event in (
+                SelectProgram("asrkit").event(), Event("of-tomorrow", {"a": 1}, b"payload"),
+                Describe().event(), Ping("hello").event(), Ping().event(),
+            ):  # fmt: skip
+                await client.write_event(event)
+            return tuple([await client.read_event() for _ in range(3)])
+
+    info, *pongs = asyncio.run(ask())
+    (program,) = Info.from_event(info).asr
+    assert (program.name, program.installed) == ("asrkit", True)
+    assert program.supports_transcript_streaming
+    (model,) = program.models
+    assert (model.name, model.languages, model.installed) == ("small-en-alnum", ["en"], True)
+    assert [Pong.from_event(each).text for each in pongs] == ["hello", None]
+
+
+def test_options(place: Running, served: Recognizer, recordings: Recordings) -> None:
+    """Names and terms are preferred; what has no effect is said; the next recording has none."""
+    path, samples = recordings[0]
+    asked = Transcribe(
+        name="small-en-alnum", language="de-DE", context={"a": 1}, vad_sensitivity="relaxed",
+        transcript_names=["oh seven", "☃"], transcript_terms=["eleven"],
+    )  # fmt: skip
+    audio = [*chunks(samples.tobytes())]
+    first, second = asyncio.run(talk(place.port, [asked.event(), *audio], audio))
+    preferred = served.with_hotwords(["oh seven", "eleven"])
+    assert transcript(first).data["text"] == preferred.transcribe(path).text
+    warning = transcript(first).data["warning"]
+    for each in ("'☃'", "language 'de-DE'", "no effect here: context, vad_sensitivity"):
+        assert each in warning
+    assert transcript(second).data["text"] == served.transcribe(path).text
+    assert "warning" not in transcript(second).data
+
+
+AUDIO = [("audio-start", FORMAT), ("audio-chunk", FORMAT)]
+REFUSED: list[tuple[list[tuple[str, dict[str, Any]]], str]] = [
+    ([("transcribe", {"name": "/etc/passwd"}), *AUDIO], "is not served"),
+    ([("audio-start", FORMAT | {"width": 4})], "audio-start: width"),
+    ([("audio-start", FORMAT | {"channels": 9})], "audio-start: channels"),
+    ([("audio-start", FORMAT | {"rate": 768_001})], "audio-start: rate"),
+    ([("audio-start", FORMAT | {"rate": 11_999})], "not a usual sample rate"),
+    ([("audio-start", {"rate": 16000})], "audio-start: width: Field required"),
+    ([("audio-start", FORMAT), ("audio-chunk", FORMAT | {"rate": 8000})], "another format"),
+    ([("audio-start", FORMAT), ("transcribe", {})], "transcribe must come before"),
+    ([("audio-stop", {})], "audio-stop without audio"),
+    ([("select-program", {"name": "whisper"})], "select-program: name"),
+    ([("transcribe", {"transcript_names": ["a"] * 1001}), *AUDIO], "at most 1000 hotwords"),
+    ([("transcribe", {"transcript_names": "a"})], "transcribe: transcript_names"),
+    ([("x" * 101, {})], "type: String should have at most 100"),
+]
+
+
+@pytest.mark.parametrize(("events", "why"), REFUSED)
+def test_refusals(place: Running, events: list[tuple[str, dict[str, Any]]], why: str) -> None:
+    found = answers(place.port, *(Event(kind, data, b"\0\0") for kind, data in events))
+    assert why in Error.from_event(found[-1]).text
+
+
+BAD = [
+    b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", b"[]\n", b"[" * 3000 + b"\n", b"{}\n", b"\xff\n",
+    b'{"type": "describe", "data_length": 3}\n[1]', b'{"type": "describe", "data": 7}\n',
+    b'{"type": "ping", "data_length": 99999999}\n', b'{"type": "ping", "payload_length": -1}\n',
+    b'{"type": "ping", "payload_length": 1e400}\n', b'{"type": "' + b"x" * (1 << 18) + b'"}\n',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("data", BAD)
+def test_bytes_that_are_no_event_end_the_connection(place: Running, data: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", place.port), timeout=10) as client:
+        client.sendall(data)
+        answer = b""
+        while part := client.recv(1 << 16):
+            answer += part
+    assert json.loads(answer.partition(b"\n")[0])["type"] == "error"
+
+
+async def beside_another(port: int) -> "list[list[Event]]":
+    """The answers to a recording while another connection has one."""
+    begin = [Event("audio-start", FORMAT), Event("audio-chunk", FORMAT, b"\0\0" * 16000)]
+    async with AsyncTcpClient("127.0.0.1", port) as one:
+        for event in begin:
+            await one.write_event(event)
+        assert (await one.read_event()).type == "transcript-start"
+        return await talk(port, begin)
+
+
+def test_what_comes_late_or_not_at_all(served: Recognizer) -> None:
+    """A connection that is silent, and one whose event stops, are ended; a full server says so."""
+    limits = Limits(streams=1, header_s=0.5, silence_s=1.0, connections=3)
+    for place in running(Server({"m": served}, limits)):
+        for data in (b"", b'{"type": "describe"}\n{"type": "pi', b'{"payload_length": 9'):
+            with socket.create_connection(("127.0.0.1", place.port)) as client:
+                client.sendall(data)
+                assert is_closed(client, 4.0)
+        (refused,) = asyncio.run(beside_another(place.port))
+        assert Error.from_event(refused[-1]).code == "streams"
+        with httpx.Client() as client:  # connections of all ports are counted together
+            ones = [socket.create_connection(("127.0.0.1", place.port)) for _ in range(3)]
+            for one in ones:
+                one.sendall(b'{"type": "audio-start", "data": ')
+            assert client.get(f"http://{place.http}/healthz").text == "ok\n"
+            for one in ones:
+                one.close()
+
+
+def test_a_flood_waits_in_its_socket(place: Running) -> None:
+    alone = slowest(place.http)
+    clients = [socket.create_connection(("127.0.0.1", place.port)) for _ in range(3)]
+    with (
+        flooding(clients[0], b'{"type": "of-tomorrow"}\n' * 1000),
+        flooding(clients[1], b'{"type": "ping"}\n' * 1000),  # whose answers are not read
+        flooding(clients[2], b'{"type": "x", "payload_length": 1000000}\n' + b"x" * 1_000_000),
+    ):
+        time.sleep(0.5)
+        assert slowest(place.http) < 1.0 + 3 * alone
+    for client in clients:
+        client.close()
+
+
+def mutated(data: bytes, draw: random.Random) -> bytes:
+    """The bytes of an event with something else in them."""
+    at = draw.randrange(len(data))
+    return draw.choice(
+        [
+            data[:at], data[:at] + bytes([draw.randrange(256)]) + data[at + 1 :], data + data,
+            data[:at] + data[at + 1 :], data.replace(b":", b": -1,", 1),
+            data.replace(b"16", b"1e9"),
+            data.replace(b"length", b"lenght"), data.upper(), b"\n", data[:at] + data[at:] * 2,
+        ]
+    )  # fmt: skip
+
+
+def attack(port: int, seed: int, count: int) -> None:
+    """Connections that send mutated events among good ones."""
+    draw = random.Random(seed)
+    good = [b'{"type": "describe"}\n', b'{"type": "transcribe", "data": {"language": "en"}}\n']
+    form = json.dumps(FORMAT).encode()
+    good.append(b'{"type": "audio-start", "data": %s}\n' % form)
+    good += [
+        b'{"type": "audio-chunk", "data": %s, "payload_length": 640}\n' % form + bytes(640)
+    ] * 3
+    good.append(b'{"type": "audio-stop"}\n')
+    for _ in range(count):
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+            bad = draw.randrange(len(good))
+            try:
+                for number, event in enumerate(good):
+                    client.sendall(mutated(event, draw) if number == bad else event)
+                if draw.randrange(2):
+                    client.shutdown(socket.SHUT_WR)
+                    while client.recv(1 << 16):
+                        pass
+            except OSError:
+                pass
+
+
+@pytest.mark.parametrize("count", [50, pytest.param(3000, marks=pytest.mark.slow)])
+def test_mutated_events_change_nothing_for_others(
+    place: Running, served: Recognizer, recordings: Recordings, count: int
+) -> None:
+    attackers = [
+        threading.Thread(target=attack, args=(place.port, seed, count // 2)) for seed in range(2)
+    ]
+    for attacker in attackers:
+        attacker.start()
+    rounds = 0
+    while rounds == 0 or any(attacker.is_alive() for attacker in attackers):
+        path, samples = recordings[rounds % len(recordings)]
+        events = answers(place.port, *chunks(samples.tobytes()))
+        assert transcript(events).data["text"] == served.transcribe(path).text
+        rounds += 1
+    for _ in range(100):
+        if not place.server.streams:
+            break
+        time.sleep(0.1)
+    assert place.server.streams == 0
+    assert httpx.get(f"http://{place.http}/healthz").text == "ok\n"
+
+
+def test_a_client_that_leaves_frees_its_place(place: Running) -> None:
+    """Also one that leaves while the network still has its audio."""
+    for end in (b"", b'{"type": "audio-stop"}\n'):
+        with socket.create_connection(("127.0.0.1", place.port)) as client:
+            form = json.dumps(FORMAT).encode()
+            client.sendall(b'{"type": "audio-start", "data": %s}\n' % form)
+            chunk = b'{"type": "audio-chunk", "data": %s, "payload_length": 320000}\n' % form
+            client.sendall(chunk + bytes(320_000) + end)
+            client.recv(100)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # a reset
+        started = time.monotonic()
+        while place.server.streams:
+            assert time.monotonic() - started < 5.0
+            time.sleep(0.02)
+
+
+def test_a_model_by_its_name(served: Recognizer, recordings: Recordings) -> None:
+    path, samples = recordings[0]
+    loud = asrkit.load("small-en-alnum", chunk_size=8, postprocess=str.upper)
+    for place in running(Server({"quiet": served, "loud": loud})):
+        for name, model in ((None, served), ("loud", loud)):
+            events = answers(place.port, Transcribe(name=name).event(), *chunks(samples.tobytes()))
+            assert transcript(events).data["text"] == model.transcribe(path).text
+
+
+def test_a_server_that_ends_closes_its_connections(served: Recognizer) -> None:
+    server = Server({"m": served})
+    for place in running(server):
+        silent = socket.create_connection(("127.0.0.1", place.port))
+        busy = socket.create_connection(("127.0.0.1", place.port))
+        busy.sendall(b'{"type": "audio-start", "data": %s}\n' % json.dumps(FORMAT).encode())
+        assert busy.recv(100)
+        assert server.streams == 1
+    assert is_closed(silent, 1.0)
+    assert is_closed(busy, 1.0)
+    assert server.streams == 0
