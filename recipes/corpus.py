@@ -18,6 +18,8 @@ from urllib.request import urlopen
 import soundfile
 from tqdm import tqdm
 
+from asrkit.data.splits import write_splits
+
 KEYS = ("id", "audio", "duration", "text", "speaker")
 Utterance = dict[str, Any]  # one line of a manifest; its audio is an absolute path
 Splits = dict[str, list[Utterance]]
@@ -244,17 +246,12 @@ def write_manifests(splits: Splits, folder: Path, large: bool = False) -> None:
             if row["id"] in seen or not row["text"].strip():
                 raise RecipeError(f"{split}: id {row['id']} comes twice or has no text: correct it")
             seen.add(row["id"])
-    folder.mkdir(parents=True, exist_ok=True)
-    for split, rows in splits.items():
-        with (folder / f"{split}.jsonl.part").open("w", encoding="utf-8") as file:
-            for row in rows:
-                file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
+    write_splits(splits, folder)
     if large and "train" in splits:
-        write_cuts(folder / "train.jsonl.part", folder / "train.jsonl.gz")
+        write_cuts(folder / "train.jsonl", folder / "train.jsonl.gz")
     width = max(map(len, ["split", *splits]))
     print(f"{'split':{width}}  utterances   hours  speakers")
     for split, rows in splits.items():
-        os.replace(folder / f"{split}.jsonl.part", folder / f"{split}.jsonl")
         hours = sum(row["duration"] for row in rows) / 3600
         speakers = len({row["speaker"] for row in rows})
         print(f"{split:{width}}{len(rows):12}{hours:8.3f}{speakers:10}")

@@ -51,7 +51,7 @@ def commands() -> str:
     parts = ["# Commands\n\nAll options of all commands, as `asrkit COMMAND --help` prints them.\n"]
     for command, purpose in COMMANDS.items():
         parts.append(f"\n## asrkit {command}\n\n{purpose[0].upper()}{purpose[1:]}.\n")
-        actions = ("check", "shard") if command == "data" else ("",)
+        actions = ("import", "check", "shard") if command == "data" else ("",)
         for action in actions:
             text = help_of([command, action] if action else [command])
             if action:

@@ -11,6 +11,9 @@ CONTENTS = {  # backends.export_metadata.CONTENTS
     "transducer": "log mels to encoder frames, with predictor and joiner in files of their own",
     "model": "samples to log-probabilities, or to a transducer's three parts",
 }
+CORPORA = {  # data.corpora.registry.READERS
+    "folder": "recordings with a .txt beside each; the speaker is the subfolder",
+}
 ENGINES = ("processes", "ray")  # transcription.workers.STARTERS
 EXPORTS = ("torchscript", "onnx", "onnx-int8", "sherpa-onnx", "sherpa-onnx-int8")  # commands.export
 FORMATS = (

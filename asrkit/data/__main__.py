@@ -1,9 +1,10 @@
-"""Check a corpus before training, or pack it in shards: python -m asrkit.data check train.jsonl"""
+"""Import, check or pack a corpus before training: python -m asrkit.data check train.jsonl"""
 
 import sys
 
+from asrkit.cli.choices import CORPORA
 from asrkit.cli.options import MODEL, parser
-from asrkit.cli.parser import complain, whole
+from asrkit.cli.parser import complain, real, whole
 from asrkit.cli.run import run_command, work
 from asrkit.registry import refusal
 
@@ -17,6 +18,42 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     complain("asrkit data", f"the first argument {refusal(action, ACTIONS)}; --help says more")
     return 2
+
+
+def import_main(argv: list[str]) -> int:
+    """Import a corpus: `asrkit data import`."""
+    arguments = parser(
+        "asrkit data import", PURPOSES["import"],
+        "python -m asrkit.data import folder recordings --output corpus\n\n"
+        "kinds:\n" + "\n".join(f"  {name:12}{CORPORA[name]}" for name in CORPORA) + "\n\n"
+        "exit status: 0 imported, 1 imported but something was left out, 2 nothing was imported",
+    )  # fmt: skip
+    arguments.add_argument(
+        "kind", choices=["auto", *CORPORA], metavar="KIND",
+        help=f"kind of the corpus: auto (by its content), {', '.join(CORPORA)}",
+    )  # fmt: skip
+    arguments.add_argument("source", metavar="SOURCE", help="folder or file of the corpus")
+    arguments.add_argument(
+        "--output", required=True, metavar="DIR", help="new folder for train.jsonl and dev.jsonl"
+    )
+    arguments.add_argument(
+        "--dev", type=real(0.0, 0.5), default=0.1, metavar="SHARE",
+        help="share of the hours for dev, in whole speakers; 0 for train alone (default 0.1)",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--speaker-pattern",
+        metavar="REGEX",
+        help="regular expression that finds the speaker in the path of a recording; its first "
+        "group, if any (default: the speaker that the corpus states)",
+    )
+    arguments.add_argument(
+        "--jobs", type=whole(1, 1024), metavar="N",
+        help="threads that read headers (default: one for each core)",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--force", action="store_true", help="write into a folder that is not empty"
+    )
+    return run_command(work("data_import", "import_corpus"), arguments, argv)
 
 
 def shard_main(argv: list[str]) -> int:
@@ -70,18 +107,20 @@ def check_main(argv: list[str]) -> int:
 
 
 PURPOSES = {
+    "import": "Turn a corpus of another form into checked manifests, divided by speaker",
     "check": "Find what is wrong with a corpus before training",
     "shard": "Pack a manifest and its audio in shards, which read faster than files",
 }
 
 
-ACTIONS = {"check": check_main, "shard": shard_main}
+ACTIONS = {"import": import_main, "check": check_main, "shard": shard_main}
 
 
 USAGE = "\n".join([
     "usage: asrkit data <action> [options]; asrkit data <action> --help says more\n",
-    *(f"  {name:7}{PURPOSES[name]}" for name in ACTIONS),
-    "\nexample:\n  asrkit data check train.jsonl dev.jsonl --config conf/mine.yaml",
+    *(f"  {name:8}{PURPOSES[name]}" for name in ACTIONS),
+    "\nexample:\n  asrkit data import folder recordings --output corpus\n"
+    "  asrkit data check corpus/train.jsonl corpus/dev.jsonl --config conf/mine.yaml",
 ])  # fmt: skip
 
 

@@ -1,31 +1,33 @@
-"""Detection of other toolkits' files and keys, to name them in error messages."""
+"""Recognition of other toolkits' files, folders and keys."""
 
 import difflib
 import gzip
 import json
 import os
 import re
+import shlex
 import zlib
 from collections.abc import Collection, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from asrkit.audio.file import SUFFIXES
-from asrkit.errors import shown
+from asrkit.errors import printable, shown
 
 HEAD = 1 << 16  # bytes of a file that are examined
 MOST_NAMES = 10_000  # names of a folder that are examined
 GZIP = b"\x1f\x8b"
 LINES = "write one JSON object a line with id, audio and text"
-MAGIC = {
-    b"PAR1": f"a parquet file, as in Hugging Face's datasets: {LINES}",
-    b"ARROW1": f"an Arrow file, as in Hugging Face's datasets: {LINES}",
-    b"\xff\xff\xff\xff": f"an Arrow stream, as in Hugging Face's datasets: {LINES}",
-    b"PK\x03\x04": "a zip archive: unpack it",
-    b"SQLite format 3": f"an SQLite database: {LINES}",
-    b"%PDF": f"a PDF file: {LINES}",
-    b"\x93NUMPY": f"a NumPy array: {LINES}",
+HUGGING_FACE = "as in Hugging Face's datasets"
+MAGIC = {  # what it is, and advice
+    b"PAR1": (f"a parquet file, {HUGGING_FACE}", LINES),
+    b"ARROW1": (f"an Arrow file, {HUGGING_FACE}", LINES),
+    b"\xff\xff\xff\xff": (f"an Arrow stream, {HUGGING_FACE}", LINES),
+    b"PK\x03\x04": ("a zip archive", "unpack it"),
+    b"SQLite format 3": ("an SQLite database", LINES),
+    b"%PDF": ("a PDF file", LINES),
+    b"\x93NUMPY": ("a NumPy array", LINES),
 }
 AUDIO_MAGIC = (b"RIFF", b"fLaC", b"OggS", b"ID3", b"\xff\xfb", b"\xff\xf3", b"\xff\xf2", b"FORM",
                b"\x1aE\xdf\xa3", b".snd", b"NIST_1A", b"caff", b"RF64")  # fmt: skip
@@ -58,6 +60,29 @@ NAMES = {
 KEYS = {key: name for name, keys in NAMES.items() for key in keys.split()}
 ENDS = {"end", "endtime", "endsec", "endseconds", "stop"}
 SIMILAR = 0.8  # difflib's ratio, above which a key counts as misspelt
+
+
+class Foreign(NamedTuple):
+    """A file or folder that is not a manifest.
+
+    Fields:
+        what: description, such as "a NeMo manifest".
+        advice: what to do with it, if `asrkit data import` does not read it.
+        kind: kind of `asrkit data import`, or None.
+    """
+
+    what: str
+    advice: str = LINES
+    kind: str | None = None
+
+    def to_do(self, path: Path) -> str:
+        """Return what to do with it: the command that imports it, or the advice."""
+        return f"use {import_command(self.kind, path)}" if self.kind else self.advice
+
+
+def import_command(kind: str, path: Path) -> str:
+    """Return the command that imports a corpus."""
+    return f"asrkit data import {kind} {shlex.quote(printable(str(path)))} --output DIR"
 
 
 def plain(key: str) -> str:
@@ -96,7 +121,13 @@ def wrong_keys(values: Mapping[str, Any], names: Collection[str]) -> str | None:
 
 
 def described(path: Path) -> str | None:
-    """Return the kind of a file or folder that is not a manifest, with advice; None if unknown."""
+    """Return what a file or folder is that is not a manifest, with advice; None if unknown."""
+    found = recognized(path)
+    return found and f"{found.what}: {found.to_do(path)}"
+
+
+def recognized(path: Path) -> Foreign | None:
+    """Return what a file or folder is that is not a manifest; None if unknown."""
     if path.is_dir():
         return folder(path)
     if not path.is_file():  # opening a pipe would wait for its writer
@@ -124,90 +155,106 @@ def described(path: Path) -> str | None:
     return text_kind(path, lines)
 
 
-def binary_kind(head: bytes) -> str | None:
+def binary_kind(head: bytes) -> Foreign | None:
     """Return the kind of a binary file by its first bytes."""
-    for magic, kind in MAGIC.items():
+    for magic, (what, advice) in MAGIC.items():
         if head.startswith(magic):
-            return kind
+            return Foreign(what, advice)
     if head.startswith(AUDIO_MAGIC) or head[4:8] == b"ftyp":
-        return "an audio file: a manifest lists audio files; to decode one, use asrkit decode"
+        advice = "a manifest lists audio files; to decode one, use asrkit decode"
+        return Foreign("an audio file", advice)
     if head[257:262] == b"ustar":
-        return "a tar archive: unpack it, or name the folder of lhotse's Shar"
+        return Foreign("a tar archive", "unpack it, or name the folder of lhotse's Shar")
     return None
 
 
-def json_kind(lines: list[str], zipped: bool) -> str | None:
+def json_kind(lines: list[str], zipped: bool) -> Foreign | None:
     """Return the kind of a file of JSON that is not JSON lines of utterances."""
     text = "".join(lines[:2]).replace(" ", "").replace("\t", "")
     if text.startswith("[{"):
-        return "a JSON array: write each object on a separate line, without commas"
+        return Foreign("a JSON array", "write each object on a separate line, without commas")
     try:
         values = json.loads(lines[0])
     except (ValueError, RecursionError):
         several = len(lines) > 2 and lines[0].rstrip().endswith(("{", ",", ":"))
-        return "JSON over several lines: " + LINES if several else None
+        return Foreign("JSON over several lines") if several else None
     return object_kind(values, zipped) if isinstance(values, dict) and values else None
 
 
-def object_kind(values: dict[str, Any], zipped: bool) -> str | None:
+def object_kind(values: dict[str, Any], zipped: bool) -> Foreign | None:
     """Return the kind of a JSON-lines file by its first object."""
     keys = f"keys {shown(', '.join(map(str, values)))[1:-1]}"
     if "sources" in values and "sampling_rate" in values:
-        return f"lhotse's recordings ({keys}): create cuts: lhotse cut simple -r RECORDINGS"
+        advice = "create cuts: lhotse cut simple -r RECORDINGS"
+        return Foreign(f"lhotse's recordings ({keys})", advice)
     if "recording_id" in values and "type" not in values:
-        return (
-            f"lhotse's supervisions ({keys}): create cuts from them and their recordings: "
-            "lhotse cut simple -r RECORDINGS -s SUPERVISIONS"
+        return Foreign(
+            f"lhotse's supervisions ({keys})",
+            "create cuts from them and their recordings: "
+            "lhotse cut simple -r RECORDINGS -s SUPERVISIONS",
         )
     if "audio_filepath" in values:
-        return (
-            f"a NeMo manifest ({keys}): rename audio_filepath to audio and offset to start, and "
-            "add an id"
+        return Foreign(
+            f"a NeMo manifest ({keys})",
+            "rename audio_filepath to audio and offset to start, and add an id",
         )
     if {"key", "wav", "txt"} <= values.keys():
-        return f"a WeNet list ({keys}): rename key to id, wav to audio and txt to text"
+        advice = "rename key to id, wav to audio and txt to text"
+        return Foreign(f"a WeNet list ({keys})", advice)
     if isinstance(values.get("audio"), dict):
-        return f"rows of Hugging Face's datasets ({keys}): audio must be the path of a file"
+        advice = "audio must be the path of a file"
+        return Foreign(f"rows of Hugging Face's datasets ({keys})", advice)
     if all(isinstance(value, dict) for value in values.values()):
-        return f"one JSON object of utterances, as in SpeechBrain and ESPnet: {LINES}"
+        return Foreign("one JSON object of utterances, as in SpeechBrain and ESPnet")
     if zipped and "id" in values and isinstance(values.get("audio"), str):
-        return "a plain manifest, gzipped: unpack it with gunzip; only lhotse's may be gzipped"
+        advice = "unpack it with gunzip; only lhotse's may be gzipped"
+        return Foreign("a plain manifest, gzipped", advice)
     return None
 
 
-def text_kind(path: Path, lines: list[str]) -> str:
+def text_kind(path: Path, lines: list[str]) -> Foreign:
     """Return the kind of a text file that is not JSON."""
     for beginning, kind in TEXT_BEGINNINGS.items():
         if lines[0].startswith(beginning):
-            return f"{kind}: {LINES}"
+            return Foreign(kind)
     if path.name == "wav.scp" or all(map(SCP_LINE.fullmatch, lines)):
-        return f"Kaldi's wav.scp: {LINES}"
+        return Foreign("Kaldi's wav.scp")
     if path.name in KALDI:
-        return f"Kaldi's {path.name}: {LINES}"
+        return Foreign(f"Kaldi's {path.name}")
     for sign, kind in (("\t", "TSV"), (",", "CSV"), (";", "CSV with ;"), ("|", "a table with |")):
         cells = [cell.strip('" \t').lower() for cell in lines[0].split(sign)]
         regular = len(lines) > 1 and len({line.count(sign) for line in lines}) == 1
         if len(cells) > 1 and (COLUMNS & set(cells) or (regular and sign in "\t|")):
-            return f"{kind} (columns {shown(', '.join(cells))[1:-1]}): {LINES}"
-    return f"text and not JSON lines (it begins with {shown(lines[0], 40)}): {LINES}"
+            return Foreign(f"{kind} (columns {shown(', '.join(cells))[1:-1]})")
+    return Foreign(f"text and not JSON lines (it begins with {shown(lines[0], 40)})")
 
 
-def folder(path: Path) -> str | None:
+def folder(path: Path) -> Foreign | None:
     """Return the kind of a folder without lhotse's shards."""
     with os.scandir(path) as entries:
         names = sorted(each.name for each in islice(entries, MOST_NAMES))
     if any(name.startswith(("cuts.", "recording.")) for name in names):
         return None
     if "wav.scp" in names:
-        return f"a data folder of Kaldi: {LINES}"
+        return Foreign("a data folder of Kaldi")
     if any(name.endswith((".arrow", ".parquet")) or name == "dataset_info.json" for name in names):
-        return f"a dataset of Hugging Face: {LINES}"
+        return Foreign("a dataset of Hugging Face")
     if any(name.startswith(("recordings.", "supervisions.")) for name in names):
-        return "lhotse's recordings and supervisions: create cuts from them with lhotse cut simple"
+        advice = "create cuts from them with lhotse cut simple"
+        return Foreign("lhotse's recordings and supervisions", advice)
     lists = [name for name in names if name.endswith((".jsonl", ".jsonl.gz"))]
     if lists:
-        return f"a folder: name a manifest in it, such as {shown(path / lists[0])}"
-    audio = [name for name in names if Path(name).suffix.lower() in SUFFIXES]
-    if audio:
-        return f"a folder of {len(audio)} recordings without a manifest: {LINES}"
+        advice = f"name a manifest in it, such as {shown(path / lists[0])}"
+        return Foreign("a folder", advice)
+    if count := number_of_recordings(path):
+        more = "more than " if count == MOST_NAMES else ""
+        what = f"a folder of {more}{count} recordings without a manifest"
+        return Foreign(what, kind="folder")
     return None
+
+
+def number_of_recordings(path: Path) -> int:
+    """Count the names that end like audio in a folder and its subfolders, up to MOST_NAMES."""
+    names = (name for _, _, names in os.walk(path) for name in names)
+    first = islice(names, MOST_NAMES)
+    return sum(1 for name in first if Path(name).suffix.lower() in SUFFIXES)

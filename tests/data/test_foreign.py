@@ -85,7 +85,10 @@ def test_a_file_of_another_kind_is_named(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
-        (["a.wav", "b.wav"], "looks like a folder of 2 recordings without a manifest"),
+        (
+            ["a.wav", "b.wav"],
+            "2 recordings without a manifest: use asrkit data import folder ",
+        ),
         (["wav.scp", "text"], "looks like a data folder of Kaldi"),
         (["dataset_info.json", "data-0.arrow"], "looks like a dataset of Hugging Face"),
         (["recordings.jsonl.gz", "supervisions.jsonl.gz"], "looks like lhotse's recordings"),

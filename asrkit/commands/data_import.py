@@ -1,0 +1,93 @@
+"""Turn a corpus of another form into manifests: asrkit data import KIND SOURCE --output DIR"""
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from tqdm import tqdm
+
+from asrkit.cli.parser import complain
+from asrkit.data.corpora.entry import CorpusError, Entry, Omitted, Source
+from asrkit.data.corpora.measure import Header, rows_of
+from asrkit.data.corpora.registry import READERS, kind_of
+from asrkit.data.splits import NAMES, Row, Splits, divide, from_folder, totals, write_splits
+from asrkit.errors import shown
+
+PROGRAM = "asrkit data import"
+
+
+def import_corpus(options: argparse.Namespace) -> int:
+    path, output = Path(options.source), Path(options.output)
+    kind = kind_of(path, options.kind)
+    refuse_existing(output, options.force)
+    pattern = options.speaker_pattern and compiled(options.speaker_pattern)
+    source, omitted = Source(path), Omitted()
+    entries = READERS[kind].read(source, omitted)
+    if pattern:
+        entries = spoken_by(entries, path, pattern)
+    rows = rows_of(entries, omitted, options.jobs or os.cpu_count() or 1, bar)
+    for line in omitted.lines():
+        complain(PROGRAM, line)
+    if not rows:
+        raise CorpusError(f"{shown(path)} has no utterance that can be used: nothing is written")
+    splits = divide(rows, options.dev, lambda line: complain(PROGRAM, line))
+    write(splits, output)
+    print(f"{output} ({kind}): " + "; ".join(f"{name} {totals(splits[name])}" for name in splits))
+    return 1 if omitted.total else 0
+
+
+def refuse_existing(output: Path, force: bool) -> None:
+    """Reject an output folder with content, unless it may be overwritten."""
+    if output.exists() and not output.is_dir():
+        raise CorpusError(f"{shown(output)} is not a folder: name another --output")
+    if output.is_dir() and not force and next(output.iterdir(), None) is not None:
+        raise CorpusError(
+            f"{shown(output)} is not empty: name a new folder, or use --force to replace its "
+            "manifests"
+        )
+
+
+def compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise CorpusError(
+            f"--speaker-pattern must be a regular expression, got {shown(pattern)}: {error}"
+        ) from None
+
+
+def spoken_by(entries: Iterable[Entry], folder: Path, pattern: re.Pattern[str]) -> Iterator[Entry]:
+    """Yield the entries with the speakers that a pattern finds in the paths of their audio.
+
+    The first group of the pattern is the speaker, or the whole match.
+    """
+    for entry in entries:
+        place = entry.audio
+        below = place.relative_to(folder) if place.is_relative_to(folder) else place
+        match = pattern.search(below.with_suffix("").as_posix())
+        yield entry._replace(speaker=match and match[min(1, pattern.groups)])
+
+
+def bar(headers: Iterable[Header], count: int) -> Iterable[Header]:
+    """Show the progress of reading headers on a terminal."""
+    shown_bar: Iterable[Header] = tqdm(
+        headers, "headers", count, unit=" file", disable=None, leave=False
+    )
+    return shown_bar
+
+
+def write(splits: Splits, output: Path) -> None:
+    """Write the manifests, with paths relative to the folder for audio in or beside it."""
+    output.mkdir(parents=True, exist_ok=True)
+    moved = {name: [placed(row, output) for row in rows] for name, rows in splits.items()}
+    write_splits(moved, output)
+    old = [f"{name}.jsonl" for name in NAMES if name not in splits]
+    for name in (each for each in old if (output / each).exists()):
+        print(f"{PROGRAM}: {shown(output / name)} is of another import", file=sys.stderr)
+
+
+def placed(row: Row, output: Path) -> Row:
+    return row | {"audio": from_folder(row["audio"], output)}

@@ -1,0 +1,57 @@
+"""The kinds of corpora that `asrkit data import` reads."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from asrkit.data.corpora.entry import CorpusError, Entry, Omitted, Source
+from asrkit.data.corpora.folder import read_folder
+from asrkit.data.foreign import recognized
+from asrkit.errors import shown
+
+AUTO = "auto"
+
+
+class Kind(NamedTuple):
+    """A kind of corpus.
+
+    Fields:
+        read: reader of the entries.
+        fits: function that returns whether a path can be such a corpus.
+    """
+
+    read: Callable[[Source, Omitted], Iterator[Entry]]
+    fits: Callable[[Path], bool]
+
+
+READERS = {
+    "folder": Kind(read_folder, Path.is_dir),
+}
+
+
+def kind_of(path: Path, wanted: str) -> str:
+    """Return the kind of a corpus.
+
+    Args:
+        path: file or folder.
+        wanted: kind that the user named, or AUTO.
+
+    Raises:
+        CorpusError: for an unknown corpus, or one of another kind; the message names what it is.
+    """
+    if not path.exists():
+        raise CorpusError(f"{shown(path)} does not exist: name a file or a folder")
+    if wanted != AUTO and READERS[wanted].fits(path):
+        return wanted
+    found = recognized(path)
+    if wanted == AUTO and found and found.kind:
+        return found.kind
+    not_wanted = "is not recognised" if wanted == AUTO else f"is not of the kind {wanted}"
+    if found is None:
+        raise CorpusError(
+            f"{shown(path)} {not_wanted}: the kinds are {', '.join(READERS)}; manifests of asrkit "
+            "and lhotse's cuts need no import"
+        )
+    raise CorpusError(
+        f"{shown(path)} {not_wanted}; it looks like {found.what}: {found.to_do(path)}"
+    )

@@ -1,0 +1,120 @@
+"""Division of a corpus into train, dev and test, and their manifests."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from asrkit.atomic_write import replacing
+
+NAMES = ("train", "dev", "test")
+MOST_OF_TARGET = 1.25  # share of the wanted seconds that dev may have
+Row = dict[str, Any]  # a line of a manifest; "split" names the corpus's own part
+Splits = dict[str, list[Row]]
+
+
+def divide(rows: list[Row], share: float, warn: Callable[[str], object]) -> Splits:
+    """Divide utterances into the corpus's own parts, or into train and dev by speaker.
+
+    The result does not depend on the order of the utterances.
+
+    Args:
+        rows: utterances.
+        share: share of the seconds for dev; 0 for train alone.
+        warn: function that is called with what a user should know about the division.
+    """
+    splits: Splits = {}
+    for row in rows:
+        splits.setdefault(row.get("split", "train"), []).append(row)
+    train = splits.get("train", [])
+    if share and train and "dev" not in splits:
+        splits["train"], splits["dev"] = taken(train, share, warn)
+    own = [{key: row[key] for key in row if key != "split"} for row in rows]
+    places = {id(row): mine for row, mine in zip(rows, own, strict=True)}
+    return {name: [places[id(row)] for row in splits[name]] for name in NAMES if splits.get(name)}
+
+
+def taken(
+    rows: list[Row], share: float, warn: Callable[[str], object]
+) -> tuple[list[Row], list[Row]]:
+    """Return utterances for train and for dev, which have different speakers if possible."""
+    without = sum(1 for row in rows if row.get("speaker") is None)
+    speakers = {row["speaker"] for row in rows if row.get("speaker") is not None}
+    if len(speakers) > 1:
+        if without:
+            warn(f"{without} utterances without a speaker are in train")
+        return _by(rows, "speaker", share)
+    known = "all utterances have one speaker" if speakers and not without else "no speaker is known"
+    unit = "audio" if len({row["audio"] for row in rows}) > 1 else "id"
+    by = "recording" if unit == "audio" else "utterance"
+    warn(f"{known}: dev is split by {by}, and its scores do not predict those of new voices")
+    return _by(rows, unit, share)
+
+
+def _by(rows: list[Row], key: str, share: float) -> tuple[list[Row], list[Row]]:
+    seconds: dict[Hashable, float] = {}
+    for row in rows:
+        if row.get(key) is not None:
+            seconds[row[key]] = seconds.get(row[key], 0.0) + row["duration"]
+    dev = chosen(seconds, share)
+    inside = [row.get(key) in dev for row in rows]
+    parts = [[row for row, its in zip(rows, inside, strict=True) if its == want] for want in (0, 1)]
+    return parts[0], parts[1]
+
+
+def chosen(seconds: Mapping[Hashable, float], share: float) -> set[Hashable]:
+    """Choose groups that have about a share of all seconds together, at least one, never all.
+
+    Args:
+        seconds: seconds of each group.
+        share: wanted share.
+    """
+    target, total = share * sum(seconds.values()), 0.0
+    found: set[Hashable] = set()
+    for name in sorted(seconds, key=_scattered):
+        if total < target and total + seconds[name] <= MOST_OF_TARGET * target:
+            found.add(name)
+            total += seconds[name]
+    if not found and len(seconds) > 1:
+        found.add(min(seconds, key=lambda name: (seconds[name], str(name))))
+    return found
+
+
+def _scattered(name: Hashable) -> bytes:
+    """Return a key that sorts names like a random order, the same in every run."""
+    return hashlib.blake2b(str(name).encode(errors="surrogatepass"), digest_size=8).digest()
+
+
+def write_splits(splits: Mapping[str, list[Row]], folder: Path) -> None:
+    """Write a manifest for each split, all or none; audio paths are written as they are."""
+    with ExitStack() as stack:
+        for name, rows in splits.items():
+            temporary = stack.enter_context(replacing(folder / f"{name}.jsonl"))
+            with temporary.open("w", encoding="utf-8") as file:
+                for row in rows:
+                    file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
+
+
+def from_folder(audio: str, folder: Path) -> str:
+    """Return an absolute path relative to a manifest's folder, if both have the same parent.
+
+    Paths in or beside the folder become relative, so that both can be moved together.
+    """
+    folder = folder.resolve()
+    found = Path(audio)
+    place = found.parent.resolve()
+    if place == folder.parent or not place.is_relative_to(folder.parent):
+        return audio
+    return os.path.relpath(place / found.name, folder)
+
+
+def totals(rows: list[Row]) -> str:
+    """Return the numbers of utterances, hours and speakers of a split."""
+    seconds = sum(row["duration"] for row in rows)
+    length = f"{seconds / 60:.1f} min" if seconds < 3600 else f"{seconds / 3600:.2f} h"
+    speakers = len({row.get("speaker") for row in rows} - {None})
+    known = f"{speakers} speaker{'' if speakers == 1 else 's'}"
+    return f"{len(rows)} utterances, {length}, {known}"

@@ -1,0 +1,156 @@
+"""`asrkit data import`: corpora of other forms in, manifests divided by speaker out."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asrkit.cli.choices import CORPORA
+from asrkit.data.checks.measure import read_entries
+from asrkit.data.corpora.registry import READERS
+from asrkit.data.manifest import read_manifest
+from tests.conftest import speech, write_wav
+from tests.running import run
+
+Output = pytest.CaptureFixture[str]
+SPEAKERS = ("anna", "bob", "eve")
+
+
+def imported(folder: Path, *splits: str) -> dict[str, dict[str, Any]]:
+    """The lines of a folder's manifests by id; each manifest is one that asrkit reads."""
+    found = {}
+    for split in splits or ("train", "dev"):
+        manifest = folder / f"{split}.jsonl"
+        left_out: list[Any] = []
+        utterances = list(read_manifest(manifest, left_out))
+        assert not left_out
+        assert all(Path(each.audio).is_file() for each in utterances)
+        for line in manifest.read_text(encoding="utf-8").splitlines():
+            row = json.loads(line)
+            assert row["id"] not in found
+            found[row["id"]] = row | {"split": split}
+    return found
+
+
+def sound(path: Path, seconds: float = 0.2, **options: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return write_wav(path, speech(seconds, seed=len(str(path))), **options)
+
+
+@pytest.fixture
+def recordings(tmp_path: Path) -> Path:
+    """Two recordings of each of three speakers, with texts beside them."""
+    folder = tmp_path / "recordings"
+    for speaker in SPEAKERS:
+        for number in range(2):
+            path = sound(folder / speaker / f"{number}.wav", 0.2 + 0.1 * number)
+            path.with_suffix(".txt").write_text(f"{speaker} says\n{number} \n", encoding="utf-8")
+    return folder
+
+
+def test_every_kind_has_a_reader_and_a_meaning() -> None:
+    assert CORPORA.keys() == READERS.keys()
+
+
+@pytest.mark.parametrize("kind", ["auto", "folder"])
+def test_a_folder(kind: str, recordings: Path, tmp_path: Path, capsys: Output) -> None:
+    assert run("data", "import", kind, recordings, "--output", tmp_path / "out") == 0
+    found = imported(tmp_path / "out")
+    assert sorted(found) == [f"{name}-{i}" for name in SPEAKERS for i in (0, 1)]
+    one = found["bob-1"]
+    assert one["audio"] == "../recordings/bob/1.wav"
+    assert (one["text"], one["speaker"]) == ("bob says 1", "bob")
+    assert (one["duration"], one["sample_rate"], one["num_channels"]) == (0.3, 16000, 1)
+    parts = {(each["speaker"], each["split"]) for each in found.values()}
+    assert len(parts) == 3  # no speaker is in both
+    line = capsys.readouterr().out
+    assert "train 4 utterances, 0.0 min, 2 speakers; dev 2 utterances, 0.0 min, 1 speaker" in line
+    assert not [each for each in read_entries(str(tmp_path / "out/train.jsonl"), []) if not each]
+
+
+def test_what_is_left_out_is_counted(recordings: Path, tmp_path: Path, capsys: Output) -> None:
+    for number in range(5):
+        sound(recordings / "eve" / f"x{number}.wav")
+    (recordings / "bob/2.txt").write_text("no audio")
+    (recordings / "bob/0.txt").write_text(" \n")
+    (recordings / "anna/0.txt").write_bytes("für".encode("cp1252"))
+    (recordings / "anna/1.wav").write_bytes(b"RIFF")
+    sound(recordings / "bob/1.flac")
+    (recordings / "notes.pdf").write_bytes(b"%PDF")
+    (recordings / ".hidden.wav").write_bytes(b"")
+    assert run("data", "import", "folder", recordings, "--output", tmp_path / "out") == 1
+    assert sorted(imported(tmp_path / "out")) == ["bob-1", "eve-0", "eve-1"]
+    errors = capsys.readouterr().err
+    for line in (
+        "left out 5, audio without a text beside it: eve/x0.wav; eve/x1.wav; eve/x2.wav; …",
+        "left out 1, text without audio beside it: bob/2.txt",
+        "left out 1, empty text: bob-0",
+        "left out 1, text that cannot be read: ",
+        "left out 1, audio that cannot be read: ",
+        "left out 1, audio with the name of another file: bob/1.wav",
+    ):
+        assert line in errors
+    assert "not UTF-8: convert the file" in errors
+    assert ".hidden" not in errors
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_texts_with_a_byte_order_mark(encoding: str, recordings: Path, tmp_path: Path) -> None:
+    (recordings / "bob/0.txt").write_bytes("naïve für\r\nÉ".encode(encoding))
+    assert run("data", "import", "folder", recordings, "--output", tmp_path / "out") == 0
+    assert imported(tmp_path / "out")["bob-0"]["text"] == "naïve für É"
+
+
+def test_speakers_by_a_pattern(tmp_path: Path) -> None:
+    for name in ("s1_a", "s1_b", "s2_a"):
+        sound(tmp_path / "in" / f"{name}.wav").with_suffix(".txt").write_text("yes")
+    arguments = ("import", "folder", tmp_path / "in", "--output", tmp_path / "out")
+    assert run("data", *arguments, "--speaker-pattern", r"^(\w+)_") == 0
+    assert {each["speaker"] for each in imported(tmp_path / "out").values()} == {"s1", "s2"}
+    assert run("data", *arguments, "--speaker-pattern", "(") == 2
+
+
+def test_one_speaker_is_divided_by_recording(tmp_path: Path, capsys: Output) -> None:
+    for name in "abc":
+        sound(tmp_path / "in" / f"{name}.wav").with_suffix(".txt").write_text("yes")
+    assert run("data", "import", "auto", tmp_path / "in", "--output", tmp_path / "out") == 0
+    assert len(imported(tmp_path / "out")) == 3
+    assert "no speaker is known: dev is split by recording" in capsys.readouterr().err
+    (tmp_path / "out/dev.jsonl").unlink()
+    whole = ("import", "auto", tmp_path / "in", "--output", tmp_path / "out2", "--dev", 0)
+    assert run("data", *whole) == 0
+    assert [path.name for path in (tmp_path / "out2").iterdir()] == ["train.jsonl"]
+
+
+def test_a_folder_with_content_is_kept(recordings: Path, tmp_path: Path, capsys: Output) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "dev.jsonl").write_text("mine")
+    assert run("data", "import", "auto", recordings, "--output", out) == 2
+    assert "is not empty: name a new folder, or use --force" in capsys.readouterr().err
+    assert (out / "dev.jsonl").read_text() == "mine"
+    assert run("data", "import", "auto", recordings, "--output", out, "--force", "--dev", 0) == 0
+    assert "dev.jsonl is of another import" in capsys.readouterr().err
+    assert run("data", "import", "auto", recordings, "--output", out, "--force") == 0
+    assert len(imported(out)) == 6
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "problem"),
+    [
+        ("auto", "missing", "does not exist"),
+        ("auto", "a.pdf", "it looks like a PDF file"),
+        ("folder", "a.pdf", "is not of the kind folder; it looks like a PDF file"),
+        ("auto", "empty", "is not recognised: the kinds are"),
+        ("folder", "empty", "has no utterance that can be used: nothing is written"),
+    ],
+)
+def test_what_cannot_be_imported(
+    kind: str, name: str, problem: str, tmp_path: Path, capsys: Output
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "a.pdf").write_bytes(b"%PDF")
+    assert run("data", "import", kind, tmp_path / name, "--output", tmp_path / "out") == 2
+    assert problem in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
