@@ -29,6 +29,8 @@ from asrkit.serve.logs import log
 from asrkit.serve.places import client_of
 from asrkit.serve.protocols import messages
 from asrkit.serve.protocols.asrkit_stream import stream
+from asrkit.serve.protocols.deepgram_files import listen_to_file
+from asrkit.serve.protocols.deepgram_live import listen
 from asrkit.serve.protocols.openai_realtime import realtime
 from asrkit.serve.protocols.openai_transcriptions import refused, transcriptions
 from asrkit.serve.protocols.openapi import described
@@ -61,6 +63,7 @@ def app_of(server: Server, *beside: AbstractAsyncContextManager[None]) -> Starle
 
     decoders = Decoders(server)
     upload = partial(transcriptions, decoders=decoders)
+    file = partial(listen_to_file, decoders=decoders)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -81,6 +84,8 @@ def app_of(server: Server, *beside: AbstractAsyncContextManager[None]) -> Starle
         Route("/openapi.json", with_server(openapi)),
         Route("/v1/models", with_server(models)),
         Route("/v1/audio/transcriptions", with_server(upload), methods=["POST"]),
+        Route("/v1/listen", with_server(file), methods=["POST"]),
+        WebSocketRoute("/v1/listen", with_server(listen)),
         WebSocketRoute("/v1/stream", with_server(stream)),
         WebSocketRoute("/v1/realtime", with_server(realtime)),
         WebSocketRoute("/vosk", with_server(vosk)),
@@ -306,7 +311,7 @@ class Guard:
         if not scope["path"].startswith(PROTECTED):
             return None
         kind, _, token = headers.get("authorization", "").partition(" ")
-        if kind.lower() != "bearer":
+        if kind.lower() not in ("bearer", "token"):  # Deepgram's clients write Token
             token = QueryParams(scope["query_string"]).get("token", "")
         if not self.server.admits(token):
             return 401, "token", "the token is missing or wrong"

@@ -26,12 +26,6 @@ from asrkit.serve.worker import Worker
 
 UNPREFERRED = "the server's search cannot; start asrkit serve with --second-search prefix_beam"
 NAMED = 5  # phrases in a warning
-OPENAI_MODEL = re.compile(r"whisper-1|gpt-[\w.-]+")
-
-
-def phrases_of(prompt: str) -> list[str]:
-    """Return the phrases of an OpenAI prompt, which commas separate."""
-    return [each for each in map(str.strip, prompt.split(",")) if each]
 
 
 class Limits(NamedTuple):
@@ -194,10 +188,14 @@ class Server:
             raise UserError(f"model {shown(name)} is not served: choose from {known}")
         return self.models[name]
 
-    def openai_model(self, name: str | None) -> tuple[Model, str]:
-        """Return the model that a client of OpenAI's protocols names.
+    def model_in_place(self, name: str | None, known: re.Pattern[str]) -> tuple[Model, str]:
+        """Return the model that a client of another service's protocol names.
 
-        Some of these clients always name a model of OpenAI. The first model replaces it.
+        Some of these clients always name a model of the service. The first model replaces it.
+
+        Args:
+            name: name that the client sends, or None.
+            known: pattern of the names of the service's models.
 
         Returns:
             The model, and a warning if it has another name, or "".
@@ -205,7 +203,7 @@ class Server:
         Raises:
             UserError: for any other name that the server does not know.
         """
-        if name is None or name in self.models or OPENAI_MODEL.fullmatch(name) is None:
+        if name is None or name in self.models or known.fullmatch(name) is None:
             return self.model(name), ""
         model = self.model()
         return model, f"the model {shown(name, 60)} is not served: {model.name} is used"

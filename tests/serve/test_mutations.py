@@ -33,6 +33,9 @@ CONVERSATIONS: dict[str, list[str | bytes]] = {
         '{"config": {"sample_rate": 8000, "words": true, "phrase_list": ["seven"]}}', AUDIO,
         '{"reset": 1}', AUDIO, '{"eof": 1}',
     ],
+    "/v1/listen?encoding=mulaw&sample_rate=8000&channels=2&multichannel=true": [
+        AUDIO, '{"type": "KeepAlive"}', '{"type": "Finalize"}', AUDIO, '{"type": "CloseStream"}',
+    ],
 }  # fmt: skip
 VALUES = ["null", "-1", "1e999", "[]", "{}", '""', "true", '"' + "x" * 5000 + '"', "[" * 2000]
 

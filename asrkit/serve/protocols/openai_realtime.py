@@ -20,6 +20,7 @@ from asrkit.runtime import Segment
 from asrkit.runtime.endpoint import PAUSE_MS
 from asrkit.serve.calls import Call, CallUpdate
 from asrkit.serve.protocols.g711 import A_LAW, MU_LAW
+from asrkit.serve.protocols.openai_transcriptions import OPENAI_MODEL, phrases_of
 from asrkit.serve.protocols.realtime_messages import (
     AnyEvent,
     BufferAppend,
@@ -39,7 +40,7 @@ from asrkit.serve.protocols.realtime_messages import (
 )
 from asrkit.serve.protocols.samples import append_samples, samples_of
 from asrkit.serve.protocols.websockets import both_ways, next_message, telling
-from asrkit.serve.server import RefusedError, Server, phrases_of
+from asrkit.serve.server import RefusedError, Server
 
 ITEM = "conversation.item.input_audio_transcription"
 
@@ -103,7 +104,7 @@ class Connection:
         """
         settings, server = session.audio.input, self.server
         asked = settings.transcription
-        model, instead = server.openai_model(asked.model)
+        model, instead = server.model_in_place(asked.model, OPENAI_MODEL)
         phrases, left_out = await server.preferred(model, phrases_of(asked.prompt))
         vad, pause_ms = settings.turn_detection, 0
         if vad is not None:

@@ -1,13 +1,11 @@
 """OpenAI's POST /v1/audio/transcriptions: the text of a file, at once or as a stream of events."""
 
-import asyncio
 import json
 import math
-import os
-import tempfile
+import re
 import zlib
-from collections.abc import AsyncIterator, Coroutine, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +19,13 @@ from asrkit.audio.sndfile import HEADERLESS
 from asrkit.errors import UserError, shown
 from asrkit.registry import refusal
 from asrkit.runtime import Recognizer, Segment, formats
-from asrkit.serve import fair
-from asrkit.serve.calls import Call, CallError
+from asrkit.serve.calls import Call
+from asrkit.serve.protocols.files import HEADERS, fed, rejection, saved, too_large, unless_left
 from asrkit.serve.protocols.stable_text import StableText
-from asrkit.serve.server import RefusedError, Server, phrases_of
+from asrkit.serve.server import RefusedError, Server
 from asrkit.serve.uploads import Decoders, Decoding
 
+OPENAI_MODEL = re.compile(r"whisper-1|gpt-[\w.-]+")
 FORMATS = ("json", "text", "srt", "vtt", "verbose_json")
 GRANULARITIES = ("segment", "word")
 UNDETERMINED = "und"  # ISO 639's code of a language that nobody stated
@@ -37,15 +36,6 @@ KNOWN = (
     "file", "model", "language", "prompt", "response_format", "stream", "timestamp_granularities[]",
     *IGNORED,
 )  # fmt: skip
-HEADERS = {
-    # Without "close" a client would send all of a rejected body.
-    401: {"WWW-Authenticate": "Bearer", "Connection": "close"},
-    403: {"Connection": "close"},
-    413: {"Connection": "close"},
-    503: {"Retry-After": "5", "Connection": "close"},
-}
-DESCRIPTORS = Path(f"/proc/{os.getpid()}/fd")  # where another process opens a file without a name
-CLIENT_LEFT = 499  # status in the log; nobody receives it
 WARNING = "X-Asrkit-Warning"  # header of a response
 FIELDS_BYTES = 1_000_000  # size of a form without its file
 
@@ -56,17 +46,10 @@ async def transcriptions(request: Request, server: Server, decoders: Decoders) -
         async with AsyncExitStack() as stack:
             async with bounded(request, server).form(max_files=1, max_fields=20) as form:
                 asked = Asked(form, server)
-                path = await saved(asked.file, server, stack)
+                path = await saved(blocks_of(asked.file), server, stack)
             return await unless_left(request, answer(asked, path, server, decoders, stack))
-    except CallError as error:
-        return refused(error.__cause__ if isinstance(error.__cause__, UserError) else error)
-    except UserError as error:
-        return refused(error)
-    except HTTPException as error:  # a form that cannot be read
-        return refused(UserError(error.detail))
-    except OSError as error:  # a full disk, too many processes
-        text = f"the server cannot store a file now: {error.strerror}"
-        return refused(RefusedError(503, "system", text))
+    except (UserError, HTTPException, OSError) as error:
+        return refused(rejection(error))
 
 
 async def answer(
@@ -85,27 +68,6 @@ async def answer(
     segments = await call.segments()
     asked.warnings += decoding.warnings
     return asked.warned(asked.written(segments, decoding.seconds, recognizer))
-
-
-async def unless_left(request: Request, work: Coroutine[Any, Any, Response]) -> Response:
-    """Return the result of the work, or cancel the work if the client disconnects.
-
-    Otherwise hours of audio would occupy the place of files that other clients wait for.
-    """
-    working, leaving = fair.task(work), fair.task(left(request))
-    try:
-        await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
-        return working.result() if working.done() else Response(status_code=CLIENT_LEFT)
-    finally:
-        working.cancel()
-        leaving.cancel()
-        await asyncio.gather(working, leaving, return_exceptions=True)
-
-
-async def left(request: Request) -> None:
-    """Wait until the client disconnects; its request must have been read."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 def bounded(request: Request, server: Server) -> Request:
@@ -130,8 +92,15 @@ def bounded(request: Request, server: Server) -> Request:
     return Request(request.scope, receive)
 
 
-def too_large(server: Server) -> RefusedError:
-    return RefusedError(413, "too_large", f"a file may have at most {server.limits.upload_mb} MB")
+def phrases_of(prompt: str) -> list[str]:
+    """Return the phrases of a prompt, which commas separate."""
+    return [each for each in map(str.strip, prompt.split(",")) if each]
+
+
+async def blocks_of(file: UploadFile) -> AsyncIterator[bytes]:
+    """Yield the bytes of an upload."""
+    while data := await file.read(1 << 20):
+        yield data
 
 
 def refused(error: UserError) -> JSONResponse:
@@ -163,7 +132,7 @@ class Asked:
         if others := form.keys() - texts.keys() - {"file"}:
             raise UserError(f"{shown(min(others))}: expected text, not a file")
         try:
-            self.model, instead = server.openai_model(texts.get("model"))
+            self.model, instead = server.model_in_place(texts.get("model"), OPENAI_MODEL)
         except UserError as error:
             raise RefusedError(404, "model_not_found", str(error)) from None
         ending = Path(file.filename or "").suffix.lower()
@@ -240,54 +209,6 @@ def verbose(number: int, segment: Segment) -> dict[str, Any]:
         "tokens": [], "temperature": 0.0, "avg_logprob": sum(logs) / max(1, len(logs)),
         "compression_ratio": len(data) / max(1, len(zlib.compress(data))), "no_speech_prob": 0.0,
     }  # fmt: skip
-
-
-async def saved(file: UploadFile, server: Server, stack: AsyncExitStack) -> Path:
-    """Copy an upload to a file that `stack` deletes, and return the file's path.
-
-    On Linux the file has no name, so that a killed process leaves no file behind.
-
-    Raises:
-        RefusedError: if the upload is too large.
-    """
-    left = server.limits.upload_mb * 1_000_000
-    nameless = DESCRIPTORS.is_dir()
-    if nameless:
-        copy: Any = tempfile.TemporaryFile(prefix="asrkit-")  # noqa: SIM115
-        stack.enter_context(copy)
-        path = DESCRIPTORS / str(copy.fileno())
-    else:
-        copy = tempfile.NamedTemporaryFile(prefix="asrkit-", delete=False)  # noqa: SIM115
-        stack.callback(os.unlink, copy.name)
-        path = Path(copy.name)
-    with nullcontext(copy) if nameless else copy:
-        while data := await file.read(1 << 20):
-            left -= len(data)
-            if left < 0:
-                raise too_large(server)
-            copy.write(data)
-        copy.flush()
-    return path
-
-
-@asynccontextmanager
-async def fed(call: Call, decoding: Decoding) -> AsyncIterator[None]:
-    """A context manager that appends a file's audio to a call, as fast as the network runs."""
-    feeding = asyncio.ensure_future(feed(call, decoding))
-    try:
-        yield
-    finally:
-        feeding.cancel()
-        await asyncio.gather(feeding, return_exceptions=True)
-
-
-async def feed(call: Call, decoding: Decoding) -> None:
-    try:
-        async for samples in decoding.blocks():
-            await call.accept(samples)
-        call.finish()
-    except Exception as error:  # any error: the call must not wait for more audio
-        call.fail(error)
 
 
 class Events(StreamingResponse):

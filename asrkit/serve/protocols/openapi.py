@@ -50,6 +50,16 @@ def described(server: Server) -> Schema:
             ),
         }
     }
+    paths["/v1/listen"] = {
+        "post": {
+            "summary": "The text of an audio file, as Deepgram's clients ask for it",
+            "parameters": [
+                {"name": name, "in": "query", "schema": schema} for name, schema in LISTEN.items()
+            ],
+            "requestBody": {"required": True, "content": {"application/octet-stream": {}}},
+            "responses": responses({"application/json": LISTENED}, REFUSALS, LISTEN_ERROR),
+        }
+    }
     description: Schema = {
         "openapi": "3.1.0", "info": {"title": "asrkit", "version": __version__}, "paths": paths,
     }  # fmt: skip
@@ -61,18 +71,21 @@ def described(server: Server) -> Schema:
     return description
 
 
-def responses(content: dict[str, Schema], refusals: Collection[int] = ()) -> Schema:
-    """Return the answers of an address, by status."""
+def responses(
+    content: dict[str, Schema], refusals: Collection[int] = (), refused: Schema | None = None
+) -> Schema:
+    """Return the answers of an address, by status; `refused` is its own form of errors."""
     found: Schema = {
         "200": {
             "description": "Done",
             "content": {kind: {"schema": schema} for kind, schema in content.items()},
         }
     }
-    error = {"application/json": {"schema": ERROR}}
     for status in sorted({401, 403, *refusals}):
         what = REFUSALS.get(status, "The token is missing, or a page of another site asks")
-        found[str(status)] = {"description": what, "content": error}
+        schema = ERROR if refused is None or status not in refusals else refused
+        content = {"application/json": {"schema": schema}}
+        found[str(status)] = {"description": what, "content": content}
     return found
 
 
@@ -126,3 +139,29 @@ MODELS = record(
 ERROR = record(
     ["error"], error=record(["message", "type", "code"], message=TEXT, type=TEXT, code=TEXT)
 )
+WORDS = array(
+    record(["word", *TIMES, "confidence"], word=TEXT, confidence=NUMBER, **TIMES),
+)
+HEARD = {"transcript": TEXT, "confidence": NUMBER, "words": WORDS}
+LISTEN: dict[str, Schema] = {  # parameters
+    "model": TEXT,
+    "language": TEXT,
+    "keyterm": array(TEXT),
+    "keywords": array(TEXT),
+    "utterances": {"type": "boolean"},
+    "utt_split": {"type": "number", "exclusiveMinimum": 0, "maximum": 60},
+}
+LISTENED = record(
+    ["metadata", "results"],
+    metadata=record(
+        ["request_id", "sha256", "created", "duration", "channels", "models"],
+        request_id=TEXT, sha256=TEXT, created=TEXT, duration=NUMBER,
+        channels={"type": "integer"}, models=array(TEXT), warnings=array(TEXT),
+    ),
+    results=record(
+        ["channels"],
+        channels=array(record(["alternatives"], alternatives=array(record([*HEARD], **HEARD)))),
+        utterances=array(record([*TIMES, *HEARD], **TIMES, **HEARD)),
+    ),
+)  # fmt: skip
+LISTEN_ERROR = record(["err_code", "err_msg"], err_code=TEXT, err_msg=TEXT)

@@ -1,0 +1,97 @@
+"""Deepgram's POST /v1/listen: a file in the body, options in the address."""
+
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from asrkit.errors import UserError
+from asrkit.runtime import Segment
+from asrkit.serve.protocols.deepgram_messages import (
+    About,
+    Asked,
+    FileOptions,
+    alternative,
+    asked_of,
+    options_of,
+    utterance,
+)
+from asrkit.serve.protocols.files import HEADERS, fed, rejection, saved, too_large, unless_left
+from asrkit.serve.server import RefusedError, Server
+from asrkit.serve.uploads import Decoders
+
+NOT_FOR_FILES = {
+    "multichannel": "channels of a file are mixed: send each as a file, or use the WebSocket",
+    "encoding": "samples without a header are not read from a request: send a file such as WAV",
+}
+
+
+async def listen_to_file(request: Request, server: Server, decoders: Decoders) -> Response:
+    """Answer a request."""
+    try:
+        for name, why in NOT_FOR_FILES.items():
+            if request.query_params.get(name, "false") != "false":
+                raise UserError(f"{name}: {why}")
+        if request.headers.get("content-type", "").startswith("application/json"):
+            raise UserError("url: the server reads no other address: send the file as the body")
+        options, warnings = options_of(FileOptions, request.query_params)
+        asked = await asked_of(options, warnings, server)
+        digest = hashlib.sha256()
+        async with AsyncExitStack() as stack:
+            path = await saved(body(request, server, digest), server, stack)
+            work = answer(options, asked, path, digest.hexdigest(), server, decoders)
+            return await unless_left(request, work)
+    except (UserError, HTTPException, OSError) as error:
+        return refused(rejection(error))
+
+
+async def body(request: Request, server: Server, digest: "hashlib._Hash") -> AsyncIterator[bytes]:
+    """Yield the body of a request, and hash it.
+
+    Raises:
+        RefusedError: before the body is read, if it is too large.
+    """
+    size = request.headers.get("content-length", "")
+    if size.isdecimal() and int(size[:20]) > 1_000_000 * server.limits.upload_mb:
+        raise too_large(server)
+    async for data in request.stream():
+        digest.update(data)
+        yield data
+
+
+async def answer(
+    options: FileOptions, asked: Asked, path: Path, sha256: str, server: Server, decoders: Decoders
+) -> Response:
+    """Return the response for the file at `path`."""
+    async with AsyncExitStack() as stack:
+        decoding = await stack.enter_async_context(decoders.decoding(path, ""))
+        calling = server.call(asked.model, decoding.sample_rate, asked.recognizer, patient=True)
+        call = stack.enter_context(calling)
+        await stack.enter_async_context(fed(call, decoding))
+        segments = await call.segments()
+        warnings = [*asked.warnings, *decoding.warnings]
+        about = About(asked.model)
+        metadata = about.metadata(sha256, decoding.seconds, 1, warnings)
+        return JSONResponse({"metadata": metadata, "results": results(segments, options)})
+
+
+def results(segments: list[Segment], options: FileOptions) -> dict[str, object]:
+    """Return the text of all segments, and the segments if they were asked for."""
+    text = " ".join(segment.text for segment in segments)
+    words = [word for segment in segments for word in segment.words]
+    found: dict[str, object] = {"channels": [{"alternatives": [alternative(text, words)]}]}
+    if options.utterances:
+        found["utterances"] = [utterance(segment) for segment in segments if segment.text]
+    return found
+
+
+def refused(error: UserError) -> JSONResponse:
+    """Return an error in Deepgram's form."""
+    status, reason = 400, "INVALID_REQUEST"
+    if isinstance(error, RefusedError):
+        status, reason = error.status, error.reason.upper()
+    return JSONResponse({"err_code": reason, "err_msg": str(error)}, status, HEADERS.get(status))

@@ -1,0 +1,193 @@
+"""The options and the results of Deepgram's protocol, live and for files."""
+
+import re
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import Annotated, Any, Literal, NamedTuple
+from uuid import NAMESPACE_OID, uuid4, uuid5
+
+import numpy as np
+from pydantic import BaseModel, Field, ValidationError
+from starlette.datastructures import QueryParams
+
+from asrkit.audio.file import MAX_RATE, MIN_RATE
+from asrkit.errors import UserError, shown
+from asrkit.runtime import Recognizer, Segment, Word
+from asrkit.serve.protocols.g711 import A_LAW, MU_LAW
+from asrkit.serve.protocols.messages import problem
+from asrkit.serve.server import Model, Server
+from asrkit.version import __version__
+
+MODEL = re.compile(r"(nova|enhanced|base|general|whisper|flux)\b[\w.-]*")  # Deepgram's own
+SHORTEST_MS = 200  # pause: a shorter one is also within words
+REFUSED = {  # options that a client relies on, and why they cannot be had
+    "callback": "the server calls no other address: read the response",
+    "redact": "the server removes nothing from the text",
+}
+OFF = ("", "false", "0")
+TABLES = {"mulaw": MU_LAW, "alaw": A_LAW}  # values of encodings of a byte a sample
+
+Phrase = Annotated[str, Field(max_length=1000)]
+
+
+class Options(BaseModel):
+    """The options of a request that have an effect."""
+
+    model: Annotated[str, Field(max_length=200)] | None = None
+    language: Annotated[str, Field(max_length=100)] = ""
+    keyterm: list[Phrase] = []
+    keywords: list[Phrase] = []
+
+
+class LiveOptions(Options):
+    encoding: Literal["linear16", "mulaw", "alaw"]
+    sample_rate: Annotated[int, Field(ge=MIN_RATE, le=MAX_RATE)]
+    channels: Annotated[int, Field(ge=1, le=8)] = 1
+    multichannel: bool = False
+    """Whether each channel is recognised alone; otherwise channels are mixed."""
+    interim_results: bool = False
+    endpointing: bool | Annotated[int, Field(ge=0, le=60_000)] = True
+    """Pause that ends a segment, ms; true: the server's."""
+    utterance_end_ms: Annotated[int, Field(ge=1, le=60_000)] | None = None
+    vad_events: bool = False
+
+    @property
+    def pause_ms(self) -> int | None:
+        """The pause for `Server.recognizer_for`."""
+        if isinstance(self.endpointing, bool):
+            return None if self.endpointing else 0
+        return max(SHORTEST_MS, self.endpointing) if self.endpointing > 0 else 0
+
+    @property
+    def table(self) -> np.ndarray | None:
+        """The values of the bytes of a sample; None for 16-bit samples."""
+        return TABLES.get(self.encoding)
+
+
+class FileOptions(Options):
+    utterances: bool = False
+    """Whether the result has a list of segments."""
+    utt_split: Annotated[float, Field(gt=0.0, le=60.0)] | None = None
+    """Pause that ends a segment, seconds."""
+
+    @property
+    def pause_ms(self) -> int | None:
+        """The pause for `Server.recognizer_for`."""
+        return None if self.utt_split is None else max(SHORTEST_MS, round(1000 * self.utt_split))
+
+
+class Asked(NamedTuple):
+    """A request: the model and recogniser that serve it, and warnings about its options."""
+
+    model: Model
+    recognizer: Recognizer
+    warnings: list[str]
+
+
+def options_of(kind: Any, query: QueryParams) -> tuple[Any, list[str]]:
+    """Return the options of a request, of type `kind`, and warnings about them.
+
+    Raises:
+        UserError: for an invalid value, and for an option that the client relies on.
+    """
+    lists = ("keyterm", "keywords")
+    given: dict[str, Any] = {
+        name: query.getlist(name) if name in lists else query[name] for name in query
+    }
+    for name, why in REFUSED.items():
+        if given.get(name, "") not in OFF:
+            raise UserError(f"{name}: {why}")
+    without = [
+        name
+        for name in given
+        if name not in kind.model_fields and name != "token" and given[name] not in OFF
+    ]
+    try:
+        options = kind.model_validate(given)
+    except ValidationError as error:
+        raise UserError(problem(error)) from None
+    warnings = []
+    if without:
+        names = ", ".join(shown(name, 40)[1:-1] for name in without[:10])
+        warnings.append(f"no effect here: {names}{' and more' if len(without) > 10 else ''}")
+    pause = options.endpointing if isinstance(options, LiveOptions) else False
+    if not isinstance(pause, bool) and 0 < pause < SHORTEST_MS:
+        warnings.append(f"endpointing {pause} is within words too: {SHORTEST_MS} is used")
+    if any(":" in each for each in options.keywords):
+        warnings.append("keywords: weights have no effect")
+    return options, warnings
+
+
+async def asked_of(options: Any, warnings: list[str], server: Server) -> Asked:
+    """Return the model, recogniser and warnings for the options of a request.
+
+    Raises:
+        UserError: for a model that is not served, or options out of range.
+    """
+    model, instead = server.model_in_place(options.model, MODEL)
+    # A keyword may have a weight: "seven:1.5".
+    phrases = [*options.keyterm, *(each.partition(":")[0] for each in options.keywords)]
+    phrases, left_out = await server.preferred(model, phrases)
+    recognizer = await server.recognizer_for(model, phrases, options.pause_ms)
+    found = [instead, left_out, model.other_language(options.language), *warnings]
+    return Asked(model, recognizer, [each for each in found if each])
+
+
+class About:
+    """The identity of a request, as its messages have it.
+
+    Args:
+        model: model of the request.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.request_id = str(uuid4())
+        self.created = datetime.now(timezone.utc).isoformat().replace("+00:00", "Z")
+        self.model_id = str(uuid5(NAMESPACE_OID, model.name))
+        self.model_info = {"name": model.name, "version": __version__, "arch": "asrkit"}
+
+    @property
+    def short(self) -> dict[str, Any]:
+        """The metadata of a live result."""
+        return {
+            "request_id": self.request_id, "model_info": self.model_info,
+            "model_uuid": self.model_id,
+        }  # fmt: skip
+
+    def metadata(
+        self, sha256: str, duration: float, channels: int, warnings: Sequence[str]
+    ) -> dict[str, Any]:
+        """Return the metadata of a whole request."""
+        more = {"warnings": [*warnings]} if warnings else {}
+        return {
+            "transaction_key": "deprecated", "request_id": self.request_id, "sha256": sha256,
+            "created": self.created, "duration": round(duration, 3), "channels": channels,
+            "models": [self.model_id], "model_info": {self.model_id: self.model_info}, **more,
+        }  # fmt: skip
+
+
+def alternative(text: str, words: Sequence[Word]) -> dict[str, Any]:
+    """Return a text with its words."""
+    return {
+        "transcript": text,
+        "confidence": confidence_of(words),
+        "words": [
+            {
+                "word": each.text, "start": each.start, "end": each.end,
+                "confidence": each.confidence, "punctuated_word": each.text,
+            }
+            | ({} if each.spaced else {"spaced": False})
+            for each in words
+        ],
+    }  # fmt: skip
+
+
+def confidence_of(words: Sequence[Word]) -> float:
+    """Return the mean confidence of words; 0 without words."""
+    return sum(word.confidence for word in words) / max(1, len(words))
+
+
+def utterance(segment: Segment) -> dict[str, Any]:
+    """Return a segment of a file."""
+    found = alternative(segment.text, segment.words)
+    return {"start": segment.start, "end": segment.end, "channel": 0, "id": str(uuid4()), **found}
