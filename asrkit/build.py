@@ -110,7 +110,10 @@ def train_tokenizer(config: TextConfig, texts: Iterable[str]) -> Tokenizer:
     if kind is SentencePieceTokenizer:
         return SentencePieceTokenizer.train(texts, config.vocab_size, config.tokenizer)
     if kind is PieceTokenizer:
-        raise TextError("text.tokenizer pieces is for imported models: train unigram or bpe")
+        raise TextError(
+            "text.tokenizer pieces is for imported models: train unigram or bpe, or name the model "
+            "in training.start_from"
+        )
     tokenizer: Tokenizer = kind.train(texts)
     return tokenizer
 

@@ -300,13 +300,33 @@ def read_terms_of(model: str | Path) -> Terms:
         ModelFileError: if the file is missing, or its header is damaged.
         UserError: if the hub does not provide it.
     """
+    name, header = _header_of(model)
+    return _terms(name, header)
+
+
+def read_config_of(model: str | Path) -> Config:
+    """Return the configuration in a model file's header, without reading its tensors.
+
+    Raises:
+        ModelFileError: if the file is missing, or its header is damaged.
+        UserError: if the hub does not provide it.
+    """
+    name, header = _header_of(model)
+    try:
+        return parse_record(header["config"])
+    except (ConfigError, KeyError, TypeError) as error:
+        raise ModelFileError(f"{name}: its header is damaged: {reason(error, lines=5)}") from None
+
+
+def _header_of(model: str | Path) -> tuple[str, dict[str, Any]]:
+    """Return the name of a model file, for messages, and its checked header."""
     path = model_path(model)
     try:
         with safe_open(path, framework="pt") as file:
             header = parsed_header(shown(path), (file.metadata() or {}).get(HEADER))
     except (SafetensorError, OSError) as error:
         raise damaged(path, error) from None
-    return _terms(shown(path), _checked(shown(path), header))
+    return shown(path), _checked(shown(path), header)
 
 
 def _terms(name: str, header: dict[str, Any]) -> Terms:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from asrkit.build import build_normalizer, train_tokenizer
-from asrkit.config import Config, load_config, parse_config
+from asrkit.build import build_normalizer
+from asrkit.config import Config, parse_config
 from asrkit.data.checks import Facts, Finding, Rules, examine
 from asrkit.data.checks.clean import write_clean
 from asrkit.data.checks.measure import inspect_all, read_entries
@@ -22,6 +22,8 @@ from asrkit.errors import UserError
 from asrkit.model_file import load_model
 from asrkit.text import Tokenizer, is_visible
 from asrkit.training.dataset import text_encoder
+from asrkit.training.labels import tokenizer_of
+from asrkit.training.warm_start import load_training
 
 
 def shard(options: argparse.Namespace) -> int:
@@ -45,7 +47,7 @@ def check(options: argparse.Namespace) -> int:
     facts = [each for path in options.manifests for each in read_facts(path, options, findings)]
     normalize = build_normalizer(config.text)
     first = (each.text for each in facts if each.manifest == options.manifests[0])
-    tokenizer = tokenizer or train_tokenizer(config.text, filter(is_visible, map(normalize, first)))
+    tokenizer = tokenizer or tokenizer_of(config, [*filter(is_visible, map(normalize, first))])
     encode = text_encoder(config, tokenizer)
     fastest = max(config.augmentation.speed_factors)
     limits = config.data.min_seconds, config.data.max_seconds
@@ -81,7 +83,7 @@ def settings(options: argparse.Namespace) -> tuple[Config, Tokenizer | None]:
         file = load_model(options.model)
         return file.config, file.tokenizer
     if options.config:
-        return load_config(options.config), None
+        return load_training(options.config, []), None
     return parse_config({"data": {"train": "", "dev": ""}, "training": {"output_dir": ""}}), None
 
 

@@ -16,7 +16,7 @@ import yaml
 
 from asrkit.atomic_write import replacing
 from asrkit.build import build_frontend, build_model
-from asrkit.config import Config, ConfigError, DataConfig, load_config
+from asrkit.config import Config, ConfigError, DataConfig
 from asrkit.config.locate import recipes
 from asrkit.data.manifest import LeftOut
 from asrkit.evaluation.scoring import rates
@@ -28,22 +28,25 @@ from asrkit.training.dataset import empty_bins, feature_statistics, hours_of_epo
 from asrkit.training.dev_texts import dev_warning
 from asrkit.training.distributed import Ranks
 from asrkit.training.fsdp import load_weights
+from asrkit.training.labels import keeps_labels
 from asrkit.training.progress import duration
 from asrkit.training.schedule import resolved
 from asrkit.training.sharded_checkpoints import SpreadCheckpoints
 from asrkit.training.terms import with_terms
 from asrkit.training.trainer import Trainer
-from asrkit.training.warm_start import start_from
+from asrkit.training.warm_start import CONFIG, load_training, start_from
 
 logger = logging.getLogger("asrkit")
 
-MODEL, CONFIG = "model.safetensors", "config.yaml"  # files in training.output_dir
+# Files in training.output_dir. The labels are those of a training that keeps the labels of
+# training.start_from, which it needs no more when it is resumed.
+MODEL, LABELS = "model.safetensors", "tokenizer"
 
 
 def train(options: argparse.Namespace) -> int:
     if options.change_schedule and not options.resume:
         raise ConfigError("--change-schedule needs --resume")
-    config = load_config(options.config, options.overrides)
+    config = load_training(options.config, options.overrides, options.resume)
     ranks = Ranks(config.training.device)
     try:
         folder = Path(config.training.output_dir)
@@ -149,7 +152,7 @@ def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) 
 
     if asked.training.num_threads:
         torch.set_num_threads(asked.training.num_threads)
-    corpus = shared_corpus(asked, ranks)
+    corpus = shared_corpus(asked, ranks, folder / LABELS if command.resume else None)
     report(corpus.left_out, folder / "left_out.jsonl", ranks)
     config = resolved(asked, corpus.seconds)
     options = config.training
@@ -167,6 +170,9 @@ def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) 
     if ranks.is_first:  # from now on the folder belongs to this training
         with replacing(folder / CONFIG) as path:
             path.write_text(yaml.safe_dump(asked.model_dump(mode="json"), sort_keys=False))
+        if keeps_labels(config):
+            with replacing(folder / LABELS) as path:
+                path.write_bytes(corpus.encode.tokenizer.to_bytes())
         trainer.writer = SummaryWriter(str(folder / "tensorboard"))
     parameters = sum(p.numel() for p in model.parameters())
     logger.info(

@@ -1,12 +1,14 @@
 """The schema of settings, and reading settings from YAML."""
 
 from asrkit.config.bounds import MOST_FRAMES
+from asrkit.config.inherited import filled
 from asrkit.config.kinds import SearchConfig
 from asrkit.config.model import ContextConfig, ModelConfig
 from asrkit.config.read_yaml import ConfigError
 from asrkit.config.schema import (
     Config,
     LanguageModelConfig,
+    check_written,
     load_config,
     parse_config,
     parse_language_model,
@@ -27,6 +29,8 @@ __all__ = [
     "SearchConfig",
     "TextConfig",
     "TrainingConfig",
+    "check_written",
+    "filled",
     "load_config",
     "parse_config",
     "parse_language_model",

@@ -82,6 +82,10 @@ NEEDS = (
         lambda config: config.training.views != "full_and_chunks",
     ),
     Need(
+        ("training.keep_labels",), "training.start_from", "a model",
+        lambda config: config.training.start_from is not None,
+    ),
+    Need(
         ("training.intermediate_weight",), "training.intermediate_layers", "a list of layers",
         lambda config: bool(config.training.intermediate_layers),
     ),
@@ -98,11 +102,12 @@ def has_effect(config: BaseModel, option: str) -> bool:
     return all(need.is_on(config) for need in NEEDS if option in need.options)
 
 
-def refuse_idle(config: BaseModel, overridden: set[str]) -> None:
+def refuse_idle(config: BaseModel, written: set[str], overridden: set[str]) -> None:
     """Reject options that are set and have no effect.
 
     Args:
         config: the whole configuration.
+        written: dotted keys that the user wrote, on the command line or in the file.
         overridden: dotted keys given on the command line. A switch among these keys may turn off
             options that the file sets.
 
@@ -116,7 +121,8 @@ def refuse_idle(config: BaseModel, overridden: set[str]) -> None:
             name, key = option.split(".")
             section = getattr(config, name)
             value, default = getattr(section, key), type(section).model_fields[key].default
-            if value != default and (option in overridden or switch not in overridden):
+            set_off = option in overridden or switch not in overridden
+            if option in written and value != default and set_off:
                 off = getattr(getattr(config, switch.split(".")[0]), switch.split(".")[1])
                 raise ConfigError(
                     f"'{option}': {shown(value)} has no effect while {switch} is {shown(off)}; "

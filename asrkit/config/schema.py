@@ -106,8 +106,29 @@ def load_config(path: str | Path, overrides: list[str] | None = None) -> Config:
             that has no effect.
     """
     overrides = overrides or []
-    config = parse_config(read_values(path, overrides))
-    refuse_idle(config, {override.partition("=")[0] for override in overrides})
+    return check_written(read_values(path, overrides), overrides)
+
+
+def check_written(
+    values: dict[str, Any], overrides: list[str], filled: dict[str, Any] | None = None
+) -> Config:
+    """Check a configuration, and reject written options that have no effect.
+
+    Args:
+        values: nested dicts that the user wrote, overrides included.
+        overrides: overrides of the command line.
+        filled: `values` with settings from elsewhere, which may be without effect.
+
+    Raises:
+        ConfigError: for an invalid key or value, or an option that has no effect.
+    """
+    config = parse_config(values if filled is None else filled)
+    written = {
+        f"{name}.{key}"
+        for name, section in values.items()
+        for key in (section if isinstance(section, dict) else ())
+    }
+    refuse_idle(config, written, {override.partition("=")[0] for override in overrides})
     return config
 
 

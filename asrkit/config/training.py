@@ -92,7 +92,7 @@ class AugmentationConfig(Section):
 class TextConfig(Section):
     tokenizer: Literal["characters", "words", "unigram", "bpe", "pieces"] = "characters"
     """Kind of labels. unigram and bpe are sub-words by sentencepiece, pieces sub-words of an
-    imported model."""
+    imported model, which a training keeps (`training.start_from`)."""
     vocab_size: Positive = 256
     """Number of labels for unigram and bpe."""
     case: Literal["keep", "lower", "upper"] = "keep"
@@ -105,8 +105,13 @@ class TrainingConfig(Section):
     output_dir: Place
     """Folder for the checkpoints, the log and the model."""
     start_from: Place | None = None
-    """Model to start from, with the same `model:` except the head: a file or the name of a ready
-    model."""
+    """Model to start from: a file or the name of a ready model. Settings of `model`, `context` and
+    `text` that the configuration does not write are those of this model; `model` must not differ
+    except in the head."""
+    keep_labels: bool = False
+    """Keep all labels of `start_from`, and append labels for letters and words that they lack;
+    false: the labels are those of the texts. true if the configuration has `start_from` and does
+    not write `text.tokenizer`."""
     epochs: PositiveOrAuto = 30
     """Passes over all utterances, each at every one of `speed_factors`; auto: by the hours of
     recordings, see docs/training.md."""

@@ -1,6 +1,6 @@
 """The result of an import: a model file's contents, and facts about the source."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,3 +57,12 @@ def assemble(
             )
     network.load_state_dict({name: t.float() for name, t in weights.items()}, assign=True)
     return ModelFile(network.eval(), tokenizer, config, {})
+
+
+def case_of(labels: Iterable[str]) -> str:
+    """Return the common case of all labels: "upper", "lower", or "keep" for both.
+
+    Labels such as <unk> are not compared.
+    """
+    text = "".join(label for label in labels if not label.startswith("<"))
+    return "upper" if text.isupper() else "lower" if text.islower() else "keep"

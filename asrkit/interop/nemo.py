@@ -20,7 +20,7 @@ from asrkit.interop.checkpoint import (
     read_settings,
     read_weights,
 )
-from asrkit.interop.imported import Imported, assemble
+from asrkit.interop.imported import Imported, assemble, case_of
 from asrkit.interop.nemo_settings import (
     MOST,
     SETTINGS,
@@ -225,7 +225,7 @@ def read_tokenizer(
             raise CheckpointError(
                 f"labels must be characters without a tokenizer, got {shown(longer)}"
             )
-        return CharTokenizer(labels), {"tokenizer": "characters"}
+        return CharTokenizer(labels), {"tokenizer": "characters", "case": case_of(labels)}
     names = section(settings, "tokenizer")
     name = names.get("model_path")
     if not isinstance(name, str) or not name.startswith(OWN) or names.get("type") != "bpe":
@@ -238,4 +238,4 @@ def read_tokenizer(
             f"{place}.vocabulary has byte labels (<0x..>), which are not supported"
         )
     model = archive.read(name.removeprefix(OWN))
-    return PieceTokenizer(model, labels), {"tokenizer": "pieces"}
+    return PieceTokenizer(model, labels), {"tokenizer": "pieces", "case": case_of(labels)}

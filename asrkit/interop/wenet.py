@@ -19,7 +19,7 @@ from asrkit.interop.checkpoint import (
     read_text,
     read_weights,
 )
-from asrkit.interop.imported import Imported, assemble
+from asrkit.interop.imported import Imported, assemble, case_of
 from asrkit.interop.wenet_settings import EncoderPart, Settings, parse_settings
 from asrkit.text import CharTokenizer, PieceTokenizer, Tokenizer
 
@@ -166,12 +166,6 @@ def read_tokenizer(folder: Folder, settings: Settings, units: list[str]) -> tupl
         model = folder.content(settings.tokenizer_conf.bpe_path, *models or ["*.model"])
         return PieceTokenizer(model, units), "pieces"
     return CharTokenizer([unit.replace("▁", " ") for unit in units]), "characters"
-
-
-def case_of(units: list[str]) -> str:
-    """Return the common case of all labels: "upper", "lower", or "keep" for both."""
-    text = "".join(unit for unit in units if not unit.startswith("<"))
-    return "upper" if text.isupper() else "lower" if text.islower() else "keep"
 
 
 def read_statistics(folder: Folder, settings: Settings) -> dict[str, Tensor]:

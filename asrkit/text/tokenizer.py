@@ -6,6 +6,7 @@ import io
 import json
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, Protocol
 
@@ -36,6 +37,13 @@ class Tokenizer(Protocol):
 
     def piece(self, token: int) -> str:
         """Return the text of one token, with a space where a word begins."""
+
+    def extended(self, texts: Iterable[str]) -> "Tokenizer":
+        """Return a tokenizer with the same ids, and new ids for what these texts have besides.
+
+        Raises:
+            TextError: for texts that this kind of tokenizer cannot be extended by.
+        """
 
     def to_bytes(self) -> bytes:
         """Return the tokenizer as bytes for a model file; `from_bytes` of its class reads them."""
@@ -123,6 +131,10 @@ class SymbolTokenizer:
             raise not_in_vocabulary(unknown, text)
         return [self._ids[symbol] for symbol in symbols]
 
+    def extended(self, texts: Iterable[str]) -> "SymbolTokenizer":
+        new = {symbol for text in texts for symbol in self.split(text)} - self._ids.keys()
+        return type(self)([*self.symbols, *sorted(new)])
+
     def piece(self, token: int) -> str:
         return self.symbols[token - 1]
 
@@ -181,6 +193,7 @@ class SentencePieceTokenizer:
         except UnicodeDecodeError as error:
             raise TextError(f"a piece of the sentencepiece model is not text: {error}") from None
         require_visible(self._pieces)
+        self._letters = set("".join(self._pieces[1:]))
 
     @classmethod
     def train(
@@ -203,8 +216,7 @@ class SentencePieceTokenizer:
     def encode(self, text: str) -> list[int]:
         tokens: list[int] = self._encoded(text, int)
         if 0 in tokens:
-            known = set("".join(map(self.piece, range(1, self.vocab_size))))
-            unknown = sorted(set(text) - known - {" "})
+            unknown = sorted(set(text) - self._letters - {" "})
             raise not_in_vocabulary(unknown, text)
         return tokens
 
@@ -212,6 +224,22 @@ class SentencePieceTokenizer:
         """Return the pieces of a text with "▁"; a text without pieces is one piece."""
         pieces: list[str] = self._encoded(text, str)
         return pieces
+
+    def extended(self, texts: Iterable[str]) -> "SentencePieceTokenizer":
+        """Return this tokenizer. Raise TextError for texts that its sub-words cannot write."""
+        lacking, bad, total = Counter[str](), 0, 0
+        for text in texts:
+            total += 1
+            if 0 in self._encoded(text, int):
+                lacking.update(sorted(set(text) - self._letters - {" "}))
+                bad += 1
+        if bad:
+            named = ", ".join(f"{shown(each)} {n}×" for each, n in lacking.most_common(10))
+            raise TextError(
+                f"the sub-words cannot write {bad} of {total} texts: {named}"
+                f"{', …' * (len(lacking) > 10)}"
+            )
+        return self
 
     def _encoded(self, text: str, kind: type) -> Any:
         try:
@@ -233,7 +261,8 @@ class SentencePieceTokenizer:
 class PieceTokenizer:
     """A tokenizer with the sub-words of an imported model, which has its own list of labels.
 
-    Sentencepiece splits the text; ids are indices of the list.
+    Sentencepiece splits the text; ids are indices of the list. A part that is not a label is split
+    into the longest labels from left to right.
 
     Args:
         model: serialised sentencepiece model, which splits text.
@@ -246,12 +275,34 @@ class PieceTokenizer:
     def __init__(self, model: bytes, pieces: list[str]) -> None:
         self._splitter, self._labels = SentencePieceTokenizer(model), SymbolTokenizer(pieces)
         self.vocab_size = self._labels.vocab_size
+        self._known = set(pieces)
+        self._longest = max(map(len, pieces), default=1)
 
     def encode(self, text: str) -> list[int]:
-        parts: list[str] = []
+        return self._labels.ids(self._split(text), text)
+
+    def _split(self, text: str) -> list[str]:
+        """Return the labels of a text; each letter that no label has stands alone."""
+        labels: list[str] = []
         for part in filter(str.strip, IDEOGRAPH.split(text)):
-            parts += [part] if IDEOGRAPH.fullmatch(part) else self._splitter.split(part)
-        return self._labels.ids(parts, text)
+            ideograph = IDEOGRAPH.fullmatch(part)
+            for piece in [part] if ideograph else self._splitter.split(part):
+                labels += [piece] if piece in self._known else self._longest_labels(piece)
+        return labels
+
+    def _longest_labels(self, piece: str) -> list[str]:
+        labels, place = [], 0
+        while place < len(piece):
+            sizes = range(min(self._longest, len(piece) - place), 1, -1)
+            fits = (size for size in sizes if piece[place : place + size] in self._known)
+            size = next(fits, 1)
+            labels.append(piece[place : place + size])
+            place += size
+        return labels
+
+    def extended(self, texts: Iterable[str]) -> "PieceTokenizer":
+        new = {label for text in texts for label in self._split(text)} - self._known
+        return PieceTokenizer(self._splitter.to_bytes(), [*self._labels.symbols, *sorted(new)])
 
     def piece(self, token: int) -> str:
         return self._labels.piece(token).replace("▁", " ")

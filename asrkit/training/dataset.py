@@ -5,6 +5,7 @@ import logging
 import os
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,6 @@ from asrkit.build import (
     build_normalizer,
     frames_needed,
     read_tokenizer,
-    train_tokenizer,
 )
 from asrkit.config import Config
 from asrkit.data.cut_audio import load_samples
@@ -31,7 +31,7 @@ from asrkit.data.manifest import LeftOut, ManifestError
 from asrkit.errors import UserError
 from asrkit.text import Tokenizer
 from asrkit.training.distributed import Ranks
-from asrkit.training.warm_start import kept_tokenizer
+from asrkit.training.labels import tokenizer_of
 
 logger = logging.getLogger(__name__)
 
@@ -59,11 +59,15 @@ class Corpus(NamedTuple):
     noise: CutSet | None = None  # recordings to mix in
 
 
-def load_corpus(config: Config) -> Corpus:
+def load_corpus(config: Config, labels: Path | None = None) -> Corpus:
     """Read and check both manifests, and train the tokenizer or keep that of the first model.
 
     For an index, only durations and lengths of texts are checked here. Utterances with texts that
     cannot be learned are later left out of their batches.
+
+    Args:
+        config: configuration of the training.
+        labels: file with the bytes of a tokenizer, which is used if the file exists.
 
     Raises:
         ManifestError: if a set has no usable utterance, or too many cannot be read.
@@ -72,9 +76,10 @@ def load_corpus(config: Config) -> Corpus:
     train = opened(config.data.train, left_out)
     check_share(left_out, len(train) + len(left_out), config)
     dev = opened(config.data.dev, left_out)
-    name = config.training.start_from
-    kept = kept_tokenizer(name, config.text, texts_of(train)) if name else None
-    tokenizer = kept or train_tokenizer(config.text, texts_of(train))
+    if labels is not None and labels.is_file():
+        tokenizer = read_tokenizer(config.text, labels.read_bytes())
+    else:
+        tokenizer = tokenizer_of(config, [*texts_of(train)])
     if len(train) > MAX_TEXTS and not isinstance(train, CutSet):
         logger.info("the tokenizer is trained on %d of %d texts", MAX_TEXTS, len(train))
     encode = text_encoder(config, tokenizer)
@@ -95,11 +100,11 @@ def load_corpus(config: Config) -> Corpus:
     return Corpus(train, dev, encode, seconds, left_out, fingerprints, noises)
 
 
-def shared_corpus(config: Config, ranks: Ranks) -> Corpus:
+def shared_corpus(config: Config, ranks: Ranks, labels: Path | None = None) -> Corpus:
     """Run `load_corpus` on the first rank and return its result on all ranks."""
 
     def packed() -> tuple[dict[str, Any], bytes]:
-        found = load_corpus(config)._asdict()
+        found = load_corpus(config, labels)._asdict()
         return found, found.pop("encode").tokenizer.to_bytes()
 
     found, tokenizer = ranks.from_first(packed)

@@ -1,14 +1,55 @@
 """Fine-tuning: training that starts from a model, whose labels may differ."""
 
-from collections.abc import Collection, Iterable, Mapping
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from asrkit.build import build_normalizer
-from asrkit.config import Config, ModelConfig, TextConfig
+from asrkit.config import Config, ModelConfig, check_written, filled, parse_config
+from asrkit.config.read_yaml import read_values, read_yaml
 from asrkit.errors import UserError
 from asrkit.model import BLANK, Head, Network
-from asrkit.model_file import load_model
-from asrkit.text import TextError, Tokenizer
+from asrkit.model_file import load_model, read_config_of
+from asrkit.text import Tokenizer
+
+CONFIG = "config.yaml"  # configuration of a training in its output_dir
+WEIGHTLESS = ("dropout", "kernels")  # settings of `model` on which no weight depends
+
+
+def load_training(path: str | Path, overrides: list[str], resume: bool = False) -> Config:
+    """Load the configuration of a training, with the unwritten settings of `training.start_from`.
+
+    Args:
+        path: path of a YAML file, or name of a configuration of asrkit.
+        overrides: overrides of the command line.
+        resume: take these settings from the training in the output folder, if there is one.
+
+    Raises:
+        ConfigError: for an invalid configuration.
+        UserError: if the first model cannot be read, or a written setting of `model` differs.
+    """
+    values = read_values(path, overrides)
+    training = values.get("training")
+    name, folder = (
+        training.get(key) if isinstance(training, dict) else None
+        for key in ("start_from", "output_dir")
+    )
+    if not isinstance(name, str):
+        return check_written(values, overrides)
+    if resume and isinstance(folder, str) and (Path(folder) / CONFIG).is_file():
+        own = parse_config(read_yaml(Path(folder) / CONFIG))
+        return check_written(values, overrides, filled(values, own, own.training.keep_labels))
+    first = read_config_of(os.path.expanduser(name))
+    whole = filled(values, first, True)
+    theirs = first.model.model_dump(mode="json")
+    if isinstance(whole["model"], dict):  # else the schema rejects it
+        ours = {key: value for key, value in whole["model"].items() if key in theirs}
+        if found := different("model", ours, theirs, (*WEIGHTLESS, "head")):
+            raise UserError(
+                f"training.start_from {name}: {found}; leave these settings out of the "
+                "configuration, or begin with --config finetune, which has none of them"
+            )
+    return check_written(values, overrides, whole)
 
 
 class Start(NamedTuple):
@@ -83,8 +124,7 @@ def differences(here: ModelConfig, there: ModelConfig, free: Collection[str] = (
         there: settings of the other model.
         free: settings that may differ.
     """
-    free = ("dropout", "kernels", *free)  # no weight depends on the first two
-    return different("model", here.model_dump(), there.model_dump(), free)
+    return different("model", here.model_dump(), there.model_dump(), (*WEIGHTLESS, *free))
 
 
 def different(
@@ -96,32 +136,6 @@ def different(
         for key in ours
         if key not in free and ours[key] != theirs[key]
     )
-
-
-def kept_tokenizer(name: str, config: TextConfig, texts: Iterable[str]) -> Tokenizer | None:
-    """Return the first model's tokenizer if it has sub-words and can write all texts, else None.
-
-    New sub-words would be other labels, whose rows of the head are untrained.
-
-    Args:
-        name: name of a ready model, or path of a model file.
-        config: text settings; the model's must be the same.
-        texts: texts to train on.
-
-    Raises:
-        UserError: if the file cannot be loaded.
-    """
-    if config.tokenizer not in ("unigram", "bpe"):
-        return None
-    other, normalize = load_model(name), build_normalizer(config)
-    if other.config.text != config:
-        return None
-    try:
-        for text in texts:
-            other.tokenizer.encode(normalize(text))
-    except TextError:
-        return None
-    return other.tokenizer
 
 
 def same_labels(old: Tokenizer, new: Tokenizer) -> list[tuple[int, int]]:

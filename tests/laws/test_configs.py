@@ -9,6 +9,7 @@ from asrkit.build import build_model
 from asrkit.config import ConfigError, load_config, parse_config
 from asrkit.training.loss import Loss, View
 from asrkit.training.optimizer import build_optimizers, set_learning_rate
+from asrkit.training.warm_start import load_training
 from tests.conftest import PROJECT
 
 CONFIGS = sorted((PROJECT / "conf").rglob("*.yaml"))
@@ -21,7 +22,8 @@ def test_there_are_some() -> None:
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.stem)
 def test_trains_one_step(path: Path) -> None:
     torch.manual_seed(0)
-    config = load_config(path)
+    start = path.stem == "finetune"  # without a section `model`
+    config = load_training(path, []) if start else load_config(path)
     model = build_model(config.model, vocab_size=30)
     options = config.training
     loss = Loss(model, options.intermediate_layers, options.intermediate_weight)

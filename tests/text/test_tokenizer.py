@@ -8,6 +8,7 @@ import pytest
 
 from asrkit.text import (
     CharTokenizer,
+    PieceTokenizer,
     SentencePieceTokenizer,
     TextError,
     Tokenizer,
@@ -51,6 +52,42 @@ def test_round_trip(index: int) -> None:
 def test_unknown_symbols_are_named(index: int) -> None:
     with pytest.raises(TextError, match=r"not in the vocabulary: .*Ω"):
         tokenizers()[index].encode("seven Ω")
+
+
+@pytest.mark.parametrize("index", range(2))
+def test_symbols_are_appended(index: int) -> None:
+    tokenizer = tokenizers()[index]
+    longer = tokenizer.extended(["seven Ω", "Ωμ three"])
+    assert longer.vocab_size == tokenizer.vocab_size + 2
+    assert longer.encode("seven three") == tokenizer.encode("seven three")
+    assert decode(longer, longer.encode("seven Ω")) == "seven Ω"
+    assert tokenizer.extended(TEXTS).to_bytes() == tokenizer.to_bytes()
+
+
+def test_sub_words_are_not_appended() -> None:
+    for tokenizer in tokenizers()[2:]:
+        assert tokenizer.extended(TEXTS) is tokenizer
+        with pytest.raises(TextError, match=r"cannot write 1 of 2 texts: 'Ω' 1×$"):
+            tokenizer.extended(["seven", "seven Ω"])
+
+
+def test_sub_words_of_another_list_are_the_longest_labels() -> None:
+    """Sentencepiece's pieces where they are labels; elsewhere the longest labels."""
+    splitter = SentencePieceTokenizer.train(["yes no", "no yes"] * 3, 12)
+    whole = splitter.split("yes no")
+    assert len(whole) < len("▁yes▁no")
+    known = PieceTokenizer(splitter.to_bytes(), whole)
+    assert known.encode("yes no") == [*range(1, len(whole) + 1)]
+    letters = PieceTokenizer(splitter.to_bytes(), ["▁", "▁y", "e", "es", "s", "n", "o", "y"])
+    pieces = [letters.piece(token) for token in letters.encode("yes no")]
+    assert pieces == [" y", "es", " ", "n", "o"]
+    with pytest.raises(TextError, match=r"not in the vocabulary: 'ü'"):
+        known.encode("yes ü")
+    longer = known.extended(["yes ü", "no"])
+    assert decode(longer, longer.encode("ü yes")) == "ü yes"
+    assert [longer.piece(i) for i in range(1, known.vocab_size)] == [
+        known.piece(i) for i in range(1, known.vocab_size)
+    ]
 
 
 def test_normalize() -> None:

@@ -14,7 +14,8 @@ from asrkit.errors import UserError
 from asrkit.model_file import ModelFile, load_model, save_model
 from asrkit.text import CharTokenizer, SentencePieceTokenizer, WordTokenizer
 from asrkit.training.dataset import load_corpus
-from asrkit.training.warm_start import kept_tokenizer, same_labels, start_from
+from asrkit.training.labels import kept_tokenizer
+from asrkit.training.warm_start import same_labels, start_from
 from tests.conftest import write_config
 from tests.test_model_file import a_file
 

@@ -11,9 +11,10 @@ from typing import Protocol, TypeVar
 
 from tqdm import tqdm
 
-from asrkit.config import load_config, parse_config
+from asrkit.config import parse_config
 from asrkit.config.read_yaml import read_yaml
 from asrkit.errors import UserError
+from asrkit.training.warm_start import load_training
 
 TAIL_LINES = 12  # of the log of what failed
 
@@ -45,7 +46,7 @@ def positive(text: str) -> int:
 def refuse_other(folder: Path, config: Path, overrides: list[str]) -> None:
     """Raises UserError if the folder holds a training with another configuration."""
     path = folder / "config.yaml"
-    wanted = load_config(config, overrides)
+    wanted = load_training(config, overrides)
     if path.is_file() and parse_config(read_yaml(path)) != wanted:
         raise UserError(
             f"{folder} holds a training with other settings: choose another --output, or remove it"

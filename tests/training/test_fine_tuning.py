@@ -1,0 +1,260 @@
+"""`training.start_from` alone: the settings, labels and weights of models of any kind."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+from asrkit import audio, train
+from asrkit.build import build_frontend, build_normalizer
+from asrkit.config import Config, ConfigError, load_config, parse_config
+from asrkit.errors import UserError
+from asrkit.evaluation.recording_search import Trace
+from asrkit.interop import import_checkpoint
+from asrkit.model import Context
+from asrkit.model_file import ModelFile, load_model, read_config_of, save_model
+from asrkit.runtime import recognizer_of
+from asrkit.text import CharTokenizer, SentencePieceTokenizer, TextError, decode
+from asrkit.training.labels import tokenizer_of
+from asrkit.training.warm_start import load_training
+from tests.conftest import SHARED_FIXTURES, speech
+from tests.laws.test_streaming import packets
+from tests.test_model_file import a_file
+
+KINDS: dict[str, tuple[str, str, dict[str, str]]] = {  # format, fixture, options of the import
+    "ctc": ("nemo", "nemo-fastconformer-ctc", {}),
+    "ctc, batch norm": ("nemo", "nemo-fastconformer-ctc-batchnorm", {}),
+    "transducer": ("nemo", "nemo-fastconformer-rnnt", {}),
+    "stateless transducer": ("nemo", "nemo-fastconformer-rnnt-stateless", {}),
+    "hybrid": ("nemo", "nemo-fastconformer-rnnt-hybrid", {}),
+    "ctc of a hybrid": ("nemo", "nemo-fastconformer-rnnt-hybrid", {"head": "ctc"}),
+    "prompt": ("nemo", "nemo-fastconformer-rnnt-prompt", {"prompt": "de-DE"}),
+    "wenet, sub-words": ("wenet", "wenet-u2pp-ctc", {}),
+    "wenet, characters": ("wenet", "wenet-u2pp-ctc-batchnorm", {}),
+}
+EXTRA = "étoile"  # letters that no fixture has
+
+
+def imported(kind: str, path: Path) -> ModelFile:
+    """Write the model file of an imported checkpoint, and return its contents."""
+    toolkit, name, options = KINDS[kind]
+    folder = SHARED_FIXTURES / name
+    if not folder.is_dir():
+        pytest.skip(f"no checkpoint in {folder}")
+    source = folder / "model.nemo" if toolkit == "nemo" else folder
+    file = import_checkpoint(toolkit, source, **options).file
+    save_model(path, file)
+    return file
+
+
+def minimal(folder: Path, corpus: Path, start: Path, **training: object) -> Path:
+    """Write a configuration without `model`, `context` and `text`."""
+    values = {
+        "data": {"train": str(corpus / "train.jsonl"), "dev": str(corpus / "dev.jsonl"),
+                 "max_batch_seconds": 6.0, "num_buckets": 2, "num_workers": 0},
+        "augmentation": {"speed_factors": [1.0], "spec_probability": 0.0},
+        "training": {"start_from": str(start), "output_dir": str(folder / "out"), "epochs": 1,
+                     "num_threads": 1, "average": 1} | training,
+    }  # fmt: skip
+    path = folder / "finetune.yaml"
+    path.write_text(yaml.safe_dump(values))
+    return path
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_unwritten_settings_and_labels_are_those_of_the_model(kind: str, tmp_path: Path) -> None:
+    file = imported(kind, tmp_path / "m.safetensors")
+    path = minimal(tmp_path, tmp_path, tmp_path / "m.safetensors")
+    config = load_training(path, [])
+    assert config.model == file.config.model
+    assert config.context == file.config.context
+    assert config.text == file.config.text
+    assert config.training.keep_labels
+    assert load_config(path).model != file.config.model  # control: without that model
+    normalize = build_normalizer(config.text)
+    known, letter = [*map(normalize, ["a no", "the one"])], normalize("é")
+    same = tokenizer_of(config, known)
+    assert same.to_bytes() == file.tokenizer.to_bytes()
+    longer = tokenizer_of(config, [*known, EXTRA])
+    old = [file.tokenizer.piece(token) for token in range(1, file.tokenizer.vocab_size)]
+    assert [longer.piece(token) for token in range(1, len(old) + 1)] == old
+    assert longer.vocab_size > len(old) + 1
+    with pytest.raises(TextError):
+        same.encode(letter)
+    assert decode(longer, longer.encode(letter)) == letter
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("model.dim=22", r"model\.dim is 24 there, 22 here; leave these settings out"),
+        ("model.position=rotary", r"model\.position is .*relative.* there, .*rotary.* here"),
+        ("model.frontend.snip_edges=false", "snip_edges.: True.* there, .*snip_edges.: False.* he"),
+        ("model.nothing=1", "unknown key 'model.nothing'"),
+    ],
+)
+def test_a_written_setting_that_differs_is_refused(
+    override: str, told: str, tmp_path: Path
+) -> None:
+    save_model(tmp_path / "m.safetensors", a_file())
+    path = minimal(tmp_path, tmp_path, tmp_path / "m.safetensors")
+    with pytest.raises(UserError, match=told):
+        load_training(path, [override])
+    same = ["model.dim=24", "model.position=relative", "model.dropout=0.3", "model.frontend=kaldi"]
+    config = load_training(path, same).model
+    assert config == a_file().config.model.model_copy(update={"dropout": 0.3})
+
+
+def start(**changes: dict[str, Any]) -> Callable[[Path], Config]:
+    """The configuration of a training that starts from a model with changed sections."""
+
+    def of(folder: Path) -> Config:
+        file = a_file()
+        values = file.config.model_dump(mode="json")
+        config = parse_config(
+            {name: section | changes.get(name, {}) for name, section in values.items()}
+        )
+        save_model(folder / "m.safetensors", file._replace(config=config))
+        return config
+
+    return of
+
+
+def test_contexts_and_text_may_be_written(tmp_path: Path) -> None:
+    """Another tokenizer takes no rule of the model's texts, and no weight depends on a context."""
+    first = start(
+        context={"chunk_sizes": [5], "left_contexts": [10], "right_contexts": [2]},
+        text={"case": "upper"},
+    )(tmp_path)
+    path = minimal(tmp_path, tmp_path, tmp_path / "m.safetensors")
+    config = load_training(path, ["context.chunk_sizes=[3]"])
+    assert config.context == first.context.model_copy(update={"chunk_sizes": [3]})
+    assert (config.text, config.training.keep_labels) == (first.text, True)
+    config = load_training(path, ["text.case=lower"])
+    assert (config.text.case, config.training.keep_labels) == ("lower", True)
+    config = load_training(path, ["text.tokenizer=words"])
+    assert (config.text.case, config.training.keep_labels) == ("keep", False)
+    config = load_training(path, ["text.tokenizer=characters"])
+    assert (config.text.case, config.training.keep_labels) == ("upper", False)
+    with pytest.raises(UserError, match=r"text\.tokenizer is characters there, words here"):
+        tokenizer_of(load_training(path, ["text.tokenizer=words", "training.keep_labels=true"]), [])
+    with pytest.raises(ConfigError, match=r"training\.keep_labels': True has no effect while"):
+        load_config(path, ["training.start_from=null", "training.keep_labels=true"])
+
+
+def test_options_of_the_same_head_are_filled(tmp_path: Path) -> None:
+    head = {"kind": "transducer", "predictor_dim": 12, "joint_dim": 8, "ctc_weight": 0.3}
+    start(model={"head": head})(tmp_path)
+    path = minimal(tmp_path, tmp_path, tmp_path / "m.safetensors")
+    found = load_training(path, ["model.head={kind: transducer, fast_emit: 0.01}"])
+    known = found.model.head.model_dump()
+    assert (known["predictor_dim"], known["joint_dim"], known["fast_emit"]) == (12, 8, 0.01)
+    other = load_training(path, ["model.head=ctc"]).model.head
+    assert other.kind == "ctc"
+
+
+def test_appended_labels_are_counted_and_sub_words_refuse(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    save_model(tmp_path / "m.safetensors", a_file(CharTokenizer(list("abc "))))
+    path = minimal(tmp_path, tmp_path, tmp_path / "m.safetensors")
+    config = load_training(path, [])
+    with caplog.at_level(logging.WARNING):
+        tokenizer_of(config, ["a b", "ab"])
+        assert not caplog.messages
+        assert tokenizer_of(config, ["a d", "dé", "c"]).vocab_size == 7
+    assert caplog.messages[0].endswith("lacks 2 of the labels: 'd' in 2, 'é' in 1 of 3 texts")
+    pieces = SentencePieceTokenizer.train(["yes no", "no yes"] * 3, 12)
+    file = a_file(pieces, "unigram")
+    save_model(tmp_path / "m.safetensors", file)
+    config = load_training(path, [])
+    assert tokenizer_of(config, ["so no one"]).to_bytes() == pieces.to_bytes()
+    told = r"cannot write 2 of 3 texts: 'b' 2×, .*'ü' 2×, .*training\.keep_labels=false$"
+    with pytest.raises(TextError, match=told):
+        tokenizer_of(config, ["yes", "übel", "kübel"])
+
+
+def test_a_resumed_training_keeps_its_settings_without_the_first_model(tmp_path: Path) -> None:
+    start(context={"chunk_sizes": [5]})(tmp_path)
+    path = minimal(tmp_path, tmp_path, tmp_path / "m.safetensors")
+    config = load_training(path, [])
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "config.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
+    (tmp_path / "m.safetensors").unlink()
+    assert load_training(path, [], resume=True) == config
+    with pytest.raises(UserError, match="no model file"):
+        load_training(path, [])
+
+
+def losses(folder: Path) -> list[float]:
+    """The training loss of each epoch."""
+    lines = (folder / "out" / "train.log").read_text().splitlines()
+    return [float(line.split("  loss ")[1].split()[0]) for line in lines if "  step " in line]
+
+
+@torch.no_grad()
+def check_streaming(file: ModelFile, context: Context) -> None:
+    """Random packets give the head's frames of one offline pass; fewer frames before, others."""
+    samples = speech(2.5, seed=3)
+    frontend = build_frontend(file.config.model)
+    feats, lengths = audio.features(frontend, torch.from_numpy(samples)[None],
+                                    torch.tensor([len(samples)]))  # fmt: skip
+    model = file.model.eval()
+    found = []
+    for left in (context.left, 0):
+        state = model.init_state(1, left)
+        encoded = model.encoder(feats, lengths, state, context.chunk_size).encoded
+        found.append(model.head.frames(encoded)[0])
+    own = recognizer_of(file, context)
+    trace = Trace(own.search)
+    session = own.with_search(trace).start()
+    for packet in packets(samples, 0):
+        session.accept(packet)
+    session.finish()
+    assert trace.frames.shape == found[0].shape
+    assert (trace.frames - found[0]).abs().max() < 1e-4
+    assert (trace.frames - found[1]).abs().max() > 1e-3  # control: another left context
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_steps_lower_the_loss_and_streaming_equals_offline(
+    kind: str, corpus: Path, tmp_path: Path
+) -> None:
+    file = imported(kind, tmp_path / "m.safetensors")
+    fast = {"epochs": 3, "learning_rate": 5e-3, "validate_every_epochs": 3}
+    path = minimal(tmp_path, corpus, tmp_path / "m.safetensors", **fast)
+    assert train.main(["--config", str(path)]) == 0
+    before = losses(tmp_path)
+    assert before[-1] < 0.8 * before[0]
+    tuned = load_model(tmp_path / "out")
+    assert tuned.config.model == file.config.model
+    assert read_config_of(tmp_path / "out").context == file.config.context
+    check_streaming(tuned, Context(4, 8))
+
+
+@pytest.mark.slow
+def test_control_without_a_learning_rate_the_loss_stays(corpus: Path, tmp_path: Path) -> None:
+    imported("hybrid", tmp_path / "m.safetensors")
+    slow = {"epochs": 3, "learning_rate": 1e-9, "validate_every_epochs": 3}
+    path = minimal(tmp_path, corpus, tmp_path / "m.safetensors", **slow)
+    assert train.main(["--config", str(path)]) == 0
+    found = losses(tmp_path)
+    assert found[-1] > 0.95 * found[0]
+
+
+@pytest.mark.slow
+def test_either_head_of_a_hybrid(corpus: Path, tmp_path: Path) -> None:
+    """The CTC layer of a hybrid goes on as a CTC model; its rows are those of the hybrid."""
+    imported("hybrid", tmp_path / "m.safetensors")
+    fast = {"epochs": 3, "learning_rate": 5e-3, "validate_every_epochs": 3}
+    path = minimal(tmp_path, corpus, tmp_path / "m.safetensors", **fast)
+    assert train.main(["--config", str(path), "model.head=ctc"]) == 0
+    found = losses(tmp_path)
+    assert found[-1] < 0.8 * found[0]
+    log = (tmp_path / "out" / "train.log").read_text()
+    assert "the head begins anew except its CTC layer: model.head.kind is transducer there" in log
