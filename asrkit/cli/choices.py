@@ -13,6 +13,8 @@ CONTENTS = {  # backends.export_metadata.CONTENTS
 }
 CORPORA = {  # data.corpora.registry.READERS
     "folder": "recordings with a .txt beside each; the speaker is the subfolder",
+    "table": "CSV or TSV with a line of column names",
+    "commonvoice": "folder of a language: its .tsv files and clips",
 }
 ENGINES = ("processes", "ray")  # transcription.workers.STARTERS
 EXPORTS = ("torchscript", "onnx", "onnx-int8", "sherpa-onnx", "sherpa-onnx-int8")  # commands.export

@@ -13,10 +13,12 @@ from asrkit.cli.parser import complain
 from asrkit.data.corpora.entry import CorpusError, Entry, Omitted, Source
 from asrkit.data.corpora.measure import Header, rows_of
 from asrkit.data.corpora.registry import READERS, kind_of
+from asrkit.data.corpora.table import FIELDS
 from asrkit.data.splits import NAMES, Row, Splits, divide, from_folder, totals, write_splits
 from asrkit.errors import shown
 
 PROGRAM = "asrkit data import"
+OPTIONS = ("columns", "audio_root")  # that only some kinds have
 
 
 def import_corpus(options: argparse.Namespace) -> int:
@@ -24,7 +26,7 @@ def import_corpus(options: argparse.Namespace) -> int:
     kind = kind_of(path, options.kind)
     refuse_existing(output, options.force)
     pattern = options.speaker_pattern and compiled(options.speaker_pattern)
-    source, omitted = Source(path), Omitted()
+    source, omitted = source_of(options, kind), Omitted()
     entries = READERS[kind].read(source, omitted)
     if pattern:
         entries = spoken_by(entries, path, pattern)
@@ -37,6 +39,33 @@ def import_corpus(options: argparse.Namespace) -> int:
     write(splits, output)
     print(f"{output} ({kind}): " + "; ".join(f"{name} {totals(splits[name])}" for name in splits))
     return 1 if omitted.total else 0
+
+
+def source_of(options: argparse.Namespace, kind: str) -> Source:
+    """Return the corpus with its options; reject options that have no effect on its kind."""
+    for name in OPTIONS:
+        if getattr(options, name) is not None and name not in READERS[kind].options:
+            known = ", ".join(each for each in READERS if name in READERS[each].options)
+            flag = name.replace("_", "-")
+            raise CorpusError(f"--{flag} has no effect on the kind {kind}, only on {known}")
+    root = options.audio_root and Path(options.audio_root)
+    if root and not root.is_dir():
+        raise CorpusError(f"--audio-root {shown(root)} is not a folder")
+    return Source(Path(options.source), root, columns_of(options.columns or ""))
+
+
+def columns_of(text: str) -> dict[str, str]:
+    """Read the value of --columns."""
+    found: dict[str, str] = {}
+    for part in filter(None, text.split(",")):
+        field, _, name = part.partition("=")
+        if field not in FIELDS or not name or field in found:
+            raise CorpusError(
+                f"--columns must be KEY=COLUMN,… with keys {', '.join(FIELDS)}, each once, got "
+                f"{shown(part)}"
+            )
+        found[field] = name
+    return found
 
 
 def refuse_existing(output: Path, force: bool) -> None:

@@ -24,7 +24,8 @@ def import_main(argv: list[str]) -> int:
     """Import a corpus: `asrkit data import`."""
     arguments = parser(
         "asrkit data import", PURPOSES["import"],
-        "python -m asrkit.data import folder recordings --output corpus\n\n"
+        "python -m asrkit.data import folder recordings --output corpus\n"
+        "  python -m asrkit.data import table list.csv --columns audio=f,text=t --output corpus\n\n"
         "kinds:\n" + "\n".join(f"  {name:12}{CORPORA[name]}" for name in CORPORA) + "\n\n"
         "exit status: 0 imported, 1 imported but something was left out, 2 nothing was imported",
     )  # fmt: skip
@@ -39,6 +40,15 @@ def import_main(argv: list[str]) -> int:
     arguments.add_argument(
         "--dev", type=real(0.0, 0.5), default=0.1, metavar="SHARE",
         help="share of the hours for dev, in whole speakers; 0 for train alone (default 0.1)",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--columns", metavar="KEY=COLUMN,…",
+        help="columns of a table, by name or from 1: audio, text, speaker, id, start, duration, "
+        "end, channel (default: by their usual names)",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--audio-root", metavar="FOLDER",
+        help="folder in which relative paths of audio begin (default: that of SOURCE)",
     )  # fmt: skip
     arguments.add_argument(
         "--speaker-pattern",

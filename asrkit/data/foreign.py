@@ -42,6 +42,8 @@ TEXT_BEGINNINGS = {
 COLUMNS = {"path", "audio", "wav", "file", "file_name", "filename", "wav_filename", "sentence",
            "text", "transcript", "transcription", "client_id", "audio_filepath", "speaker",
            "duration", "id", "n_frames", "tgt_text"}  # fmt: skip
+SEPARATORS = {"\t": "TSV", ",": "CSV", ";": "CSV with ;", "|": "a table with |"}
+COMMON_VOICE = {"train.tsv", "dev.tsv", "test.tsv", "validated.tsv"}
 KALDI = {"wav.scp", "text", "utt2spk", "spk2utt", "segments", "utt2dur", "reco2dur"}
 SCP_LINE = re.compile(r"\S+\s+\S.*(?:\.(?:wav|flac|sph|mp3|ogg|opus|m4a|ark:\d+)|\|)\s*")
 
@@ -221,12 +223,21 @@ def text_kind(path: Path, lines: list[str]) -> Foreign:
         return Foreign("Kaldi's wav.scp")
     if path.name in KALDI:
         return Foreign(f"Kaldi's {path.name}")
-    for sign, kind in (("\t", "TSV"), (",", "CSV"), (";", "CSV with ;"), ("|", "a table with |")):
+    if sign := separator(lines):
+        cells = [cell.strip('" \t').lower() for cell in lines[0].split(sign)]
+        what = f"{SEPARATORS[sign]} (columns {shown(', '.join(cells))[1:-1]})"
+        return Foreign(what, kind="table" if COLUMNS & set(cells) else None)
+    return Foreign(f"text and not JSON lines (it begins with {shown(lines[0], 40)})")
+
+
+def separator(lines: list[str]) -> str | None:
+    """Return the character between the columns of a table, by its first lines, or None."""
+    for sign in SEPARATORS:
         cells = [cell.strip('" \t').lower() for cell in lines[0].split(sign)]
         regular = len(lines) > 1 and len({line.count(sign) for line in lines}) == 1
         if len(cells) > 1 and (COLUMNS & set(cells) or (regular and sign in "\t|")):
-            return Foreign(f"{kind} (columns {shown(', '.join(cells))[1:-1]})")
-    return Foreign(f"text and not JSON lines (it begins with {shown(lines[0], 40)})")
+            return sign
+    return None
 
 
 def folder(path: Path) -> Foreign | None:
@@ -235,6 +246,8 @@ def folder(path: Path) -> Foreign | None:
         names = sorted(each.name for each in islice(entries, MOST_NAMES))
     if any(name.startswith(("cuts.", "recording.")) for name in names):
         return None
+    if "clips" in names and COMMON_VOICE & set(names):
+        return Foreign("a folder of Common Voice", kind="commonvoice")
     if "wav.scp" in names:
         return Foreign("a data folder of Kaldi")
     if any(name.endswith((".arrow", ".parquet")) or name == "dataset_info.json" for name in names):

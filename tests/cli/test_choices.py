@@ -11,6 +11,7 @@ from asrkit.backends import BACKENDS
 from asrkit.backends.export_metadata import CONTENTS
 from asrkit.cli import choices
 from asrkit.commands import export
+from asrkit.data.corpora.registry import READERS
 from asrkit.interop import FORMATS as CHECKPOINTS
 from asrkit.lm.ngram import MAX_ORDER
 from asrkit.runtime.endpoint import PAUSE_MS
@@ -22,6 +23,7 @@ from tests.running import PARSERS
 
 OWNERS = {
     "BACKENDS": tuple(BACKENDS), "CHECKPOINTS": tuple(CHECKPOINTS), "CONTENTS": CONTENTS,
+    "CORPORA": {name: kind.meaning for name, kind in READERS.items()},
     "ENGINES": tuple(STARTERS), "EXPORTS": tuple(export.FORMATS), "FORMATS": tuple(FORMATS),
     "LEASE_SECONDS": LEASE_SECONDS, "MAX_CHANNELS": MAX_CHANNELS, "MAX_ORDER": MAX_ORDER,
     "MOST_THREADS": MOST_THREADS, "PAUSE_MS": PAUSE_MS, "SAMPLE_RATE": audio.SAMPLE_RATE,
@@ -33,7 +35,7 @@ def test_choices_equal_their_owners() -> None:
     assert copies == OWNERS
 
 
-@pytest.mark.parametrize("command", ["decode", "train", "data check"])
+@pytest.mark.parametrize("command", ["decode", "train", "data check", "data import"])
 def test_help_imports_neither_torch_nor_numpy(command: str) -> None:
     assert command in PARSERS
     program = (

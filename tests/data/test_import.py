@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from asrkit.cli.choices import CORPORA
 from asrkit.data.checks.measure import read_entries
-from asrkit.data.corpora.registry import READERS
 from asrkit.data.manifest import read_manifest
 from tests.conftest import speech, write_wav
 from tests.running import run
@@ -47,10 +45,6 @@ def recordings(tmp_path: Path) -> Path:
             path = sound(folder / speaker / f"{number}.wav", 0.2 + 0.1 * number)
             path.with_suffix(".txt").write_text(f"{speaker} says\n{number} \n", encoding="utf-8")
     return folder
-
-
-def test_every_kind_has_a_reader_and_a_meaning() -> None:
-    assert CORPORA.keys() == READERS.keys()
 
 
 @pytest.mark.parametrize("kind", ["auto", "folder"])
@@ -154,3 +148,11 @@ def test_what_cannot_be_imported(
     assert run("data", "import", kind, tmp_path / name, "--output", tmp_path / "out") == 2
     assert problem in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_every_option_has_an_effect_or_is_refused(
+    recordings: Path, tmp_path: Path, capsys: Output
+) -> None:
+    for option in ("--columns=audio=a", f"--audio-root={tmp_path}"):
+        assert run("data", "import", "auto", recordings, "--output", tmp_path / "out", option) == 2
+        assert "has no effect on the kind folder, only on table" in capsys.readouterr().err

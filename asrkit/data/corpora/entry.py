@@ -1,7 +1,9 @@
 """The utterances that a reader finds in a corpus, and those that it leaves out."""
 
-from collections.abc import Iterator
-from pathlib import Path
+import math
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from asrkit.errors import UserError, printable, shown
@@ -19,9 +21,13 @@ class Source(NamedTuple):
 
     Fields:
         path: file or folder.
+        audio_root: folder in which relative paths of audio begin; None for the reader's default.
+        columns: columns of a table by the keys of a manifest, as the user named them.
     """
 
     path: Path
+    audio_root: Path | None = None
+    columns: Mapping[str, str] = {}
 
 
 class Entry(NamedTuple):
@@ -78,3 +84,38 @@ class Omitted:
         for reason, count in sorted(self.counts.items(), key=lambda each: -each[1]):
             more = "; …" if count > EXAMPLES else ""
             yield f"left out {count}, {reason}: {'; '.join(self.examples[reason])}{more}"
+
+
+class Ids:
+    """Unique ids from the names of files: a, then a-2 for another part or another file."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+
+    def __call__(self, path: Path) -> str:
+        stem = path.stem
+        count = self.counts[stem] = self.counts.get(stem, 0) + 1
+        return stem if count == 1 else f"{stem}-{count}"
+
+
+def found_audio(name: str, root: Path, omitted: Omitted) -> Path | None:
+    """Return the path of audio that a corpus names; None, with a reason, for what must not be read.
+
+    A relative path stays in the folder `root`. An absolute path is read as it is.
+    """
+    if "://" in name or name.rstrip().endswith("|"):
+        omitted.add("audio that is not a local file", name)
+        return None
+    if not os.path.isabs(name) and os.path.normpath(name).split(os.sep)[0] == os.pardir:
+        omitted.add("path that leaves the folder (--audio-root names another folder)", name)
+        return None
+    return root / PurePosixPath(name)
+
+
+def seconds_of(value: object) -> float | None:
+    """Return a number or its text as seconds; None if it is not a finite number from 0."""
+    try:
+        seconds = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None

@@ -11,7 +11,7 @@ import pydantic
 from asrkit import audio
 from asrkit.audio.file import TOLERANCE
 from asrkit.audio.reading import AudioInfo
-from asrkit.data.corpora.entry import Entry, Omitted
+from asrkit.data.corpora.entry import MOST_ENTRIES, CorpusError, Entry, Omitted
 from asrkit.data.manifest import Utterance, what_is_wrong
 from asrkit.data.splits import Row
 
@@ -40,7 +40,12 @@ def rows_of(entries: Iterable[Entry], omitted: Omitted, jobs: int, bar: Bar) -> 
         bar: function that shows the progress of an iteration of a known length.
     """
     doubles = Doubles(set(), {})
-    kept = [each for each in map(cleaned, entries) if is_new(each, doubles, omitted)]
+    kept: list[Entry] = []
+    for entry in map(cleaned, entries):
+        if is_new(entry, doubles, omitted):
+            kept.append(entry)
+        if len(kept) > MOST_ENTRIES:
+            raise CorpusError(f"a corpus has at most {MOST_ENTRIES} utterances: import parts of it")
     files = list(dict.fromkeys(entry.audio for entry in kept))
     found = dict(zip(files, bar(headers(files, jobs), len(files)), strict=True))
     rows = (row_of(entry, found[entry.audio], omitted) for entry in kept)
@@ -59,16 +64,16 @@ def is_new(entry: Entry, doubles: Doubles, omitted: Omitted) -> bool:
     if not entry.text:
         omitted.add(EMPTY, entry.id)
         return False
-    if entry.id in doubles.ids:
-        omitted.add("id that occurs twice", entry.id)
-        return False
-    doubles.ids.add(entry.id)
     part = entry.audio, entry.start, entry.duration, entry.channel
     first = doubles.parts.setdefault(part, entry.text)
     if first is not entry.text:
         other = "" if first == entry.text else " with another text"
         omitted.add(f"audio that occurs twice{other}", entry.id)
         return False
+    if entry.id in doubles.ids:
+        omitted.add("id that occurs twice", entry.id)
+        return False
+    doubles.ids.add(entry.id)
     return True
 
 

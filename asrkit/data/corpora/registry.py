@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from asrkit.data.corpora.entry import CorpusError, Entry, Omitted, Source
 from asrkit.data.corpora.folder import read_folder
+from asrkit.data.corpora.table import is_common_voice, is_table, read_common_voice, read_table
 from asrkit.data.foreign import recognized
 from asrkit.errors import shown
 
@@ -18,15 +19,24 @@ class Kind(NamedTuple):
     Fields:
         read: reader of the entries.
         fits: function that returns whether a path can be such a corpus.
+        meaning: description for the help.
+        options: options of the command that have an effect on this kind, beside those of all.
     """
 
     read: Callable[[Source, Omitted], Iterator[Entry]]
     fits: Callable[[Path], bool]
+    meaning: str
+    options: tuple[str, ...] = ()
 
 
 READERS = {
-    "folder": Kind(read_folder, Path.is_dir),
-}
+    "folder": Kind(read_folder, Path.is_dir,
+        "recordings with a .txt beside each; the speaker is the subfolder"),
+    "table": Kind(read_table, is_table,
+        "CSV or TSV with a line of column names", ("columns", "audio_root")),
+    "commonvoice": Kind(read_common_voice, is_common_voice,
+        "folder of a language: its .tsv files and clips"),
+}  # fmt: skip
 
 
 def kind_of(path: Path, wanted: str) -> str:

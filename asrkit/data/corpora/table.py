@@ -1,0 +1,180 @@
+"""Tables in CSV and TSV, and Common Voice, whose lists are tables."""
+
+import csv
+from collections.abc import Iterator, Mapping
+from itertools import chain, islice
+from pathlib import Path
+from typing import Literal
+
+from asrkit.data.corpora.entry import (
+    CorpusError,
+    Entry,
+    Ids,
+    Omitted,
+    Source,
+    found_audio,
+    seconds_of,
+)
+from asrkit.data.corpora.text_file import lines_of
+from asrkit.data.foreign import COMMON_VOICE, ENDS, KEYS, SEPARATORS, plain, separator
+from asrkit.errors import shown
+
+FIELDS = ("audio", "text", "speaker", "id", "start", "duration", "end", "channel")
+NEEDED = ("audio", "text")
+FOLDERS = (".", "clips", "wavs", "audio")  # places of the audio beside the table
+NOT_A_TIME = "time or channel that is not a number"
+SHOWN_COLUMNS = 20
+
+
+def is_table(path: Path) -> bool:
+    """Return whether a path is a file that can be a table."""
+    return path.is_file() and path.suffix.lower() in (".csv", ".tsv", ".txt", ".tab", ".psv")
+
+
+def is_common_voice(path: Path) -> bool:
+    """Return whether a path is the folder of a language of Common Voice."""
+    return (path / "clips").is_dir() and any((path / name).is_file() for name in COMMON_VOICE)
+
+
+def read_common_voice(source: Source, omitted: Omitted) -> Iterator[Entry]:
+    """Yield the corpus's own train, dev and test; all validated clips if a release lacks these."""
+    found = [name for name in ("train", "dev", "test") if (source.path / f"{name}.tsv").is_file()]
+    ids = Ids()
+    for name in found or ["validated"]:
+        part = source._replace(path=source.path / f"{name}.tsv")
+        for entry in read_table(part, omitted, ids):
+            yield entry._replace(split=name if found else None)
+
+
+def read_table(source: Source, omitted: Omitted, ids: Ids | None = None) -> Iterator[Entry]:
+    """Yield the utterances of a table.
+
+    Raises:
+        CorpusError: for a file that is not a table, or columns that are missing.
+    """
+    path, ids, root = source.path, ids or Ids(), source.audio_root
+    rows = rows_in(path, separator_of(source))
+    header = next(rows)
+    places, width = columns_of(path, header[1], source.columns)
+    for number, cells in chain([header] if is_numbered(source.columns) else [], rows):
+        where = f"{path.name}:{number}"
+        if len(cells) != width:
+            omitted.add(f"line without {width} columns", f"{where}: {len(cells)}")
+            continue
+        values = {field: cells[place].strip() for field, place in places.items()}
+        if not values["audio"]:
+            omitted.add("line without audio", where)
+            continue
+        root = root or audio_root(path.parent, values["audio"])
+        entry = entry_of(values, root, ids, omitted, where)
+        if entry is not None:
+            yield entry
+
+
+def separator_of(source: Source) -> str:
+    """Return the character between the columns of a table."""
+    first = list(islice((line for _, line in lines_of(source.path)), 20))
+    sign = separator(first) if first else None
+    if sign is None and source.columns and first:
+        sign = max(SEPARATORS, key=first[0].count)
+    if sign is None:
+        raise CorpusError(
+            f"{shown(source.path)} is not a table with columns: its first line names them"
+        )
+    return sign
+
+
+def rows_in(path: Path, sign: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the cells of each line, with the number of the line.
+
+    Raises:
+        CorpusError: for a quote that is not closed.
+    """
+    quoting: Literal[0, 3] = csv.QUOTE_NONE if sign == "\t" else csv.QUOTE_MINIMAL
+    lines = (line + "\n" for _, line in lines_of(path))
+    rows = csv.reader(lines, delimiter=sign, quoting=quoting, strict=True)
+    try:
+        for cells in rows:
+            yield rows.line_num, cells
+    except csv.Error as error:
+        raise CorpusError(
+            f"{shown(path)}:{rows.line_num}: {error}: correct the quotes of this line"
+        ) from None
+
+
+def is_numbered(columns: Mapping[str, str]) -> bool:
+    """Return whether columns are named by numbers, so that the first line has no names."""
+    return bool(columns) and all(name.isdecimal() for name in columns.values())
+
+
+def columns_of(
+    path: Path, header: list[str], wanted: Mapping[str, str]
+) -> tuple[dict[str, int], int]:
+    """Return the place of each column that is read, and the number of columns.
+
+    Raises:
+        CorpusError: for columns that are missing or ambiguous.
+    """
+    names = [name.strip() for name in header]
+    known = ", ".join(shown(name, 30) for name in names[:SHOWN_COLUMNS])
+    places: dict[str, int] = {}
+    for field, name in wanted.items():
+        if name not in names and not (name.isdecimal() and 1 <= int(name) <= len(names)):
+            raise CorpusError(f"{shown(path)} has no column {shown(name)}: its columns are {known}")
+        places[field] = names.index(name) if name in names else int(name) - 1
+    for place, name in enumerate([] if is_numbered(wanted) else names):
+        field = field_of(name)
+        if not field or field in wanted:
+            continue
+        if field in places:
+            raise CorpusError(
+                f"{shown(path)}: the columns {shown(names[places[field]])} and {shown(name)} can "
+                f"both be {field}: name one with --columns {field}=COLUMN"
+            )
+        places[field] = place
+    if missing := [field for field in NEEDED if field not in places]:
+        raise CorpusError(
+            f"{shown(path)} has no column for {' and '.join(missing)}: name it with --columns "
+            f"{','.join(f'{field}=COLUMN' for field in missing)}; its columns are {known}"
+        )
+    return places, len(names)
+
+
+def field_of(name: str) -> str:
+    """Return the field of a column by its name, or "" for a column that is not read."""
+    bare = plain(name)
+    if bare in ENDS:
+        return "end"
+    found = KEYS.get(bare, bare)
+    return found if found in FIELDS else ""
+
+
+def audio_root(folder: Path, name: str) -> Path:
+    """Return the folder in which the first path of a table is found."""
+    candidates = [folder / each for each in FOLDERS]
+    return next((each for each in candidates if (each / name).is_file()), folder)
+
+
+def entry_of(
+    values: Mapping[str, str], root: Path, ids: Ids, omitted: Omitted, where: str
+) -> Entry | None:
+    """Return the utterance of a line; None, with a reason in `omitted`, if it cannot be used."""
+    audio = found_audio(values["audio"], root, omitted)
+    if audio is None:
+        return None
+    numbers: dict[str, float] = {}
+    for field in ("start", "duration", "end", "channel"):
+        if not values.get(field):
+            continue
+        number = seconds_of(values[field])
+        if number is None or (field == "channel" and number % 1):
+            omitted.add(NOT_A_TIME, f"{where}: {field} {shown(values[field], 30)}")
+            return None
+        numbers[field] = number
+    start, duration = numbers.get("start", 0.0), numbers.get("duration")
+    if duration is None and "end" in numbers:
+        duration = numbers["end"] - start
+    return Entry(
+        values.get("id") or ids(audio), audio, values["text"], values.get("speaker"), start,
+        duration, int(numbers["channel"]) if "channel" in numbers else None,
+    )  # fmt: skip

@@ -1,0 +1,161 @@
+"""CSV, TSV and Common Voice as sources of `asrkit data import`."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.data.test_import import Output, imported, sound
+from tests.running import run
+
+HEADER = "client_id\tpath\tsentence\tup_votes\tsentence_id"
+
+
+@pytest.fixture
+def common_voice(tmp_path: Path) -> Path:
+    folder = tmp_path / "cv-corpus/cy"
+    rows: dict[str, list[str]] = {"train": [], "dev": [], "test": []}
+    for number in range(7):
+        name = f"common_voice_cy_{number}.mp3"
+        sound(folder / "clips" / name, 0.5, format="MP3")
+        part = ("train", "train", "train", "train", "dev", "test", "test")[number]
+        rows[part].append(f'{number // 2:0128x}\t{name}\tMae "hen\t2\t{number}')
+    for part, lines in rows.items():
+        (folder / f"{part}.tsv").write_text("\n".join([HEADER, *lines]) + "\n", encoding="utf-8")
+    return folder
+
+
+def test_common_voice_keeps_its_own_parts(
+    common_voice: Path, tmp_path: Path, capsys: Output
+) -> None:
+    assert run("data", "import", "auto", common_voice, "--output", tmp_path / "out") == 0
+    found = imported(tmp_path / "out", "train", "dev", "test")
+    counts = [sum(each["split"] == part for each in found.values()) for part in
+              ("train", "dev", "test")]  # fmt: skip
+    assert counts == [4, 1, 2]
+    one = found["common_voice_cy_3"]
+    assert one["text"] == 'Mae "hen'  # a quote in TSV is a character
+    assert one["audio"] == "../cv-corpus/cy/clips/common_voice_cy_3.mp3"
+    assert one["speaker"] == f"{1:0128x}"
+    assert "out (commonvoice): train 4 utterances" in capsys.readouterr().out
+
+
+def test_common_voice_with_validated_alone_is_divided(common_voice: Path, tmp_path: Path) -> None:
+    lines = [(common_voice / f"{part}.tsv").read_text().splitlines() for part in
+             ("train", "dev", "test")]  # fmt: skip
+    rows = [line for part in lines for line in part[1:]]
+    for part in ("train", "dev", "test"):
+        (common_voice / f"{part}.tsv").unlink()
+    path = common_voice / "validated.tsv"
+    path.write_text("\n".join([HEADER, *rows]), encoding="utf-8")
+    for source, out in ((common_voice, "a"), (path, "b")):  # the folder, and the list by itself
+        assert run("data", "import", "auto", source, "--output", tmp_path / out) == 0
+        found = imported(tmp_path / out)
+        assert len(found) == 7
+        speakers = {part: {each["speaker"] for each in found.values() if each["split"] == part}
+                    for part in ("train", "dev")}  # fmt: skip
+        assert not speakers["train"] & speakers["dev"]
+
+
+CSV = 'wav_filename,transcript,spk,begin,end\na.wav,"one, two",x,0.1,0.3\nsub/b.wav,"a ""b""",y,,\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        (CSV, []),
+        ("\ufeff" + CSV, []),
+        (CSV.replace(",", ";").replace("one; two", "one, two"), []),
+        (CSV.replace("wav_filename", "f").replace("transcript", "t"), ["--columns=audio=f,text=t"]),
+        (CSV.replace("spk", "speaker\tof it"), ["--columns=speaker=speaker\tof it"]),
+        (CSV.partition("\n")[2], ["--columns=audio=1,text=2,speaker=3,start=4,end=5"]),
+        (CSV.replace("\n", "\r\n"), []),
+    ],
+)
+def test_a_table(text: str, options: list[str], tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    sound(folder / "a.wav", 0.5)
+    sound(folder / "sub/b.wav", 0.5)
+    (folder / "list.csv").write_bytes(text.encode())
+    command = ("import", "table", folder / "list.csv", "--output", tmp_path / "out", *options)
+    assert run("data", *command) == 0
+    found = imported(tmp_path / "out")
+    assert (found["a"]["text"], found["a"]["start"], found["a"]["duration"]) == (
+        "one, two", 0.1, 0.2,
+    )  # fmt: skip
+    assert (found["b"]["text"], found["b"]["duration"], found["b"]["speaker"]) == (
+        'a "b"',
+        0.5,
+        "y",
+    )
+    assert "start" not in found["b"]
+
+
+def test_bad_lines_of_a_table(tmp_path: Path, capsys: Output) -> None:
+    for name in ("a", "b", "c"):
+        sound(tmp_path / f"in/{name}.wav", 0.5)
+    sound(tmp_path / "x.wav")
+    lines = [
+        "id,audio,text,start,duration", "a,a.wav,yes,0,0.2", "a,a.wav,yes,0.2,0.3",
+        "d,a.wav,yes,0,0.2", "e,a.wav,no,0,0.2", "f,missing.wav,no,,", "g,b.wav,,,", "h,,no,,",
+        "i,b.wav,no,0.4,0.3", "j,b.wav,no,x,1", "k,../x.wav,no,,", "l,http://host/x.wav,no,,",
+        "m,b.wav,no", "n,b.wav,no,0.6,", "o,b.wav,no,nan,", f"p,{'p' * 5000}.wav,no,,",
+        "q,b.wav,no,,",
+        "r,/etc/passwd,no,,", f"{'s' * 1001},c.wav,no,,",
+    ]  # fmt: skip
+    (tmp_path / "in/list.csv").write_text("\n".join(lines))
+    assert (
+        run("data", "import", "auto", tmp_path / "in/list.csv", "--output", tmp_path / "out") == 1
+    )
+    assert sorted(imported(tmp_path / "out")) == ["a", "q"]
+    errors = capsys.readouterr().err
+    for line in (
+        "left out 1, id that occurs twice: a",
+        "left out 1, audio that occurs twice: d",
+        "left out 1, audio that occurs twice with another text: e",
+        "left out 1, empty text: g",
+        "left out 1, line without audio: list.csv:8",
+        "left out 2, time outside the file: i: 0.40 to 0.70 s of 0.50 s; n: 0.60",
+        "left out 2, time or channel that is not a number: list.csv:10: start 'x'; list.csv:15",
+        "left out 1, path that leaves the folder (--audio-root names another folder): ../x.wav",
+        "left out 1, audio that is not a local file: http://host/x.wav",
+        "left out 1, line without 5 columns: list.csv:13: 3",
+        "left out 3, audio that cannot be read: ",
+        "left out 1, impossible value: ",
+    ):
+        assert line in errors, line
+    assert "/etc/passwd is not audio" in errors
+    root = ("--audio-root", tmp_path)
+    (tmp_path / "in/list.csv").write_text("audio,text\nx.wav,no\nin/a.wav,yes\n")
+    assert (
+        run("data", "import", "table", tmp_path / "in/list.csv", "--output", tmp_path / "o2", *root)
+        == 0
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("path,sentence\na.wav,\"yes\n", "correct the quotes of this line"),
+        ("path,up_votes\na.wav,1\n", "has no column for text: name it with --columns text=COLUMN"),
+        ("path,text,sentence\na.wav,1,2\n", "can both be text: name one with --columns text="),
+        ("just\nwords\n", "is not of the kind table"),
+        ("", "is not a table with columns"),
+        ("{\"audio\": 1}\n", "is not a table with columns"),
+        ("path,text\na.wav,f\u00fcr\n", "not UTF-8"),
+    ],
+)  # fmt: skip
+def test_what_is_not_a_table(text: str, problem: str, tmp_path: Path, capsys: Output) -> None:
+    name = "list" if text.startswith("just") else "list.csv"
+    (tmp_path / name).write_bytes(text.encode("cp1252"))
+    assert run("data", "import", "table", tmp_path / name, "--output", tmp_path / "out") == 2
+    assert problem in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("value", ["audio", "audio=", "sound=x", "audio=a,audio=b"])
+def test_wrong_columns(value: str, tmp_path: Path, capsys: Output) -> None:
+    (tmp_path / "list.csv").write_text("path,text\n")
+    command = ("import", "table", tmp_path / "list.csv", "--output", tmp_path / "out")
+    assert run("data", *command, f"--columns={value}") == 2
+    assert "--columns must be KEY=COLUMN" in capsys.readouterr().err
+    assert run("data", *command, "--columns=audio=nowhere") == 2
+    assert "has no column 'nowhere': its columns are 'path', 'text'" in capsys.readouterr().err
