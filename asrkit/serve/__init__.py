@@ -10,7 +10,7 @@ resumption.py      a call as bytes
 uploads.py         uploads, each decoded by its own upload_process.py
 connections.py     bounds for each connection, with fair.py and places.py
 streams.py         connections of protocols without HTTP
-protocols/         asrkit's own, Vosk's, OpenAI's, Deepgram's and Wyoming
+protocols/         asrkit's own, and those of Vosk, OpenAI, Deepgram, Twilio and Home Assistant
 client.py          a client of asrkit's own protocol, which reconnects
 page/              the page that a browser gets at /
 """

@@ -15,7 +15,7 @@ from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
-from starlette.datastructures import Headers, QueryParams
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -34,7 +34,9 @@ from asrkit.serve.protocols.deepgram_live import listen
 from asrkit.serve.protocols.openai_realtime import realtime
 from asrkit.serve.protocols.openai_transcriptions import refused, transcriptions
 from asrkit.serve.protocols.openapi import described
+from asrkit.serve.protocols.twilio import twilio
 from asrkit.serve.protocols.vosk import vosk
+from asrkit.serve.protocols.websockets import token_of
 from asrkit.serve.server import RefusedError, Server
 from asrkit.serve.uploads import Decoders
 
@@ -46,7 +48,8 @@ NOT_OFFERED = {  # OpenAI's other address for audio
     " the language that is spoken"
 }
 PAGE = Path(__file__).with_name("page")
-# These paths need the token. The page itself is public; openapi.json names the models.
+# These paths need the token. The page itself is public; openapi.json names the models. Twilio sends
+# the token in its first message, which its protocol checks.
 PROTECTED = ("/v1/", "/vosk", "/metrics", "/openapi.json")
 
 
@@ -89,6 +92,7 @@ def app_of(server: Server, *beside: AbstractAsyncContextManager[None]) -> Starle
         WebSocketRoute("/v1/stream", with_server(stream)),
         WebSocketRoute("/v1/realtime", with_server(realtime)),
         WebSocketRoute("/vosk", with_server(vosk)),
+        WebSocketRoute("/twilio", with_server(twilio)),
         *page_routes(),
     ]
     app = Starlette(
@@ -310,9 +314,6 @@ class Guard:
             return 403, "origin", "pages of other sites may not connect; see --origin"
         if not scope["path"].startswith(PROTECTED):
             return None
-        kind, _, token = headers.get("authorization", "").partition(" ")
-        if kind.lower() not in ("bearer", "token"):  # Deepgram's clients write Token
-            token = QueryParams(scope["query_string"]).get("token", "")
-        if not self.server.admits(token):
+        if not self.server.admits(token_of(scope)):
             return 401, "token", "the token is missing or wrong"
         return None

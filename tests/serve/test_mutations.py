@@ -36,6 +36,12 @@ CONVERSATIONS: dict[str, list[str | bytes]] = {
     "/v1/listen?encoding=mulaw&sample_rate=8000&channels=2&multichannel=true": [
         AUDIO, '{"type": "KeepAlive"}', '{"type": "Finalize"}', AUDIO, '{"type": "CloseStream"}',
     ],
+    "/twilio": [
+        '{"event": "start", "start": {"streamSid": "MZ", "tracks": ["inbound", "outbound"], '
+        '"mediaFormat": {"encoding": "audio/x-mulaw", "sampleRate": 8000, "channels": 1}}}',
+        '{"event": "media", "media": {"track": "inbound", "payload": "AAECAwQFBgc="}}',
+        '{"event": "mark", "mark": {"name": "a"}}', '{"event": "stop"}',
+    ],
 }  # fmt: skip
 VALUES = ["null", "-1", "1e999", "[]", "{}", '""', "true", '"' + "x" * 5000 + '"', "[" * 2000]
 

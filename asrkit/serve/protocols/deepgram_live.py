@@ -3,7 +3,6 @@
 Each segment is a final result. Each channel of a multichannel request is a call of its own.
 """
 
-import asyncio
 import hashlib
 import json
 from collections.abc import Sequence
@@ -24,11 +23,13 @@ from asrkit.serve.protocols.deepgram_messages import (
     asked_of,
     options_of,
 )
+from asrkit.serve.protocols.parsing import object_of
 from asrkit.serve.protocols.samples import append_samples, cut_off, samples_of
-from asrkit.serve.protocols.websockets import both_ways, next_message, telling
+from asrkit.serve.protocols.websockets import all_ways, next_message, telling
 from asrkit.serve.server import Server
 
 KINDS = ("KeepAlive", "Finalize", "CloseStream", "Configure")
+EXPECTED = f"audio, or an object whose type is one of {', '.join(KINDS)}"
 
 
 def error(reason: str, message: str) -> str:
@@ -93,7 +94,6 @@ class Request:
         self.websocket, self.server, self.options, self.about = websocket, server, options, about
         self.warnings, self.untold = warnings, [*warnings]
         self.channels = [Channel([i, len(calls)], call) for i, call in enumerate(calls)]
-        self.running, self.over = len(calls), asyncio.Event()
         self.hash = hashlib.sha256()
 
     async def tell(self, kind: str, **fields: object) -> None:
@@ -102,11 +102,10 @@ class Request:
     async def run(self) -> None:
         """Serve the request to its end."""
         writers = [self.write(channel) for channel in self.channels]
-        await both_ways(self.read(), *writers, self.end())
+        await all_ways(self.read(), writers, self.end())
 
     async def end(self) -> None:
         """Send the metadata after the results of all channels."""
-        await self.over.wait()
         seconds = self.channels[0].call.seconds
         metadata = self.about.metadata(
             self.hash.hexdigest(), seconds, self.options.channels, self.warnings
@@ -170,9 +169,6 @@ class Request:
         """Send the updates of a channel until its call has ended."""
         while (update := await channel.call.next_update()) is not None:
             await self.report(channel, update)
-        self.running -= 1
-        if not self.running:
-            self.over.set()
 
     async def report(self, channel: Channel, update: CallUpdate) -> None:
         """Send the messages of an update."""
@@ -228,11 +224,7 @@ def kind_of(text: str) -> str:
     Raises:
         UserError: for another message.
     """
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        value = None
-    kind = value.get("type") if isinstance(value, dict) else None
+    kind = object_of(text, EXPECTED).get("type")
     if kind not in KINDS:
-        raise UserError(f"expected audio, or a type of {', '.join(KINDS)}, got {shown(text, 60)}")
+        raise UserError(f"expected {EXPECTED}, got {shown(text, 60)}")
     return str(kind)

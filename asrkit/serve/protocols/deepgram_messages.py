@@ -7,14 +7,14 @@ from typing import Annotated, Any, Literal, NamedTuple
 from uuid import NAMESPACE_OID, uuid4, uuid5
 
 import numpy as np
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 from starlette.datastructures import QueryParams
 
 from asrkit.audio.file import MAX_RATE, MIN_RATE
 from asrkit.errors import UserError, shown
 from asrkit.runtime import Recognizer, Segment, Word
 from asrkit.serve.protocols.g711 import A_LAW, MU_LAW
-from asrkit.serve.protocols.messages import problem
+from asrkit.serve.protocols.parsing import checked
 from asrkit.serve.server import Model, Server
 from asrkit.version import __version__
 
@@ -102,10 +102,7 @@ def options_of(kind: Any, query: QueryParams) -> tuple[Any, list[str]]:
         for name in given
         if name not in kind.model_fields and name != "token" and given[name] not in OFF
     ]
-    try:
-        options = kind.model_validate(given)
-    except ValidationError as error:
-        raise UserError(problem(error)) from None
+    options = checked(kind.model_validate, given)
     warnings = []
     if without:
         names = ", ".join(shown(name, 40)[1:-1] for name in without[:10])

@@ -13,8 +13,9 @@ from pydantic import (
 )
 
 from asrkit.audio import opus
-from asrkit.errors import UserError, printable
+from asrkit.errors import UserError
 from asrkit.runtime import Segment, Word
+from asrkit.serve.protocols.parsing import checked, problem
 
 ENCODINGS: dict[str, np.dtype[Any]] = {"pcm_s16le": np.dtype("<i2"), "pcm_f32le": np.dtype("<f4")}
 Name = Annotated[str, Field(max_length=100)]
@@ -165,10 +166,7 @@ def parsed(text: str) -> Start | Resume | Commit | End:
     Raises:
         UserError: if `text` is not a message of a client.
     """
-    try:
-        return _FROM_CLIENT.validate_json(text)
-    except ValidationError as error:
-        raise UserError(problem(error)) from None
+    return checked(_FROM_CLIENT.validate_json, text)
 
 
 def answer(text: str | bytes) -> Started | Partial | Final | Ended | Error | None:
@@ -183,13 +181,6 @@ def answer(text: str | bytes) -> Started | Partial | Final | Ended | Error | Non
         if error.errors()[0]["type"] == "union_tag_invalid":
             return None
         raise UserError(f"not a message of asrkit serve: {problem(error)}") from None
-
-
-def problem(error: ValidationError) -> str:
-    """Return the first problem of a message, in one line."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(map(str, first["loc"])) or "the message"
-    return printable(f"{place}: {first['msg']}"[:200])
 
 
 def timed(words: tuple[Word, ...]) -> list[TimedWord]:

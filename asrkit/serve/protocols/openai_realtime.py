@@ -4,8 +4,6 @@ Each segment is an item. With `turn_detection`, segments end at pauses. Without 
 the client commits. Deltas are stable text: later events never change text that was sent.
 """
 
-import base64
-import binascii
 import json
 import math
 from contextlib import ExitStack
@@ -20,7 +18,8 @@ from asrkit.runtime import Segment
 from asrkit.runtime.endpoint import PAUSE_MS
 from asrkit.serve.calls import Call, CallUpdate
 from asrkit.serve.protocols.g711 import A_LAW, MU_LAW
-from asrkit.serve.protocols.openai_transcriptions import OPENAI_MODEL, phrases_of
+from asrkit.serve.protocols.openai_transcriptions import OPENAI_MODEL
+from asrkit.serve.protocols.parsing import bytes_of, phrases_of
 from asrkit.serve.protocols.realtime_messages import (
     AnyEvent,
     BufferAppend,
@@ -157,10 +156,7 @@ class Connection:
         await self.warn([*warnings, no_effect(unused(asked, session, "session"))])
 
     async def append(self, text: str) -> None:
-        try:
-            data = base64.b64decode(text, validate=True)
-        except (binascii.Error, ValueError):
-            raise UserError("audio: expected base64") from None
+        data = bytes_of(text, "audio")
         settings = self.session.audio.input
         if isinstance(settings.format, G711Format):
             table = MU_LAW if settings.format.type == "audio/pcmu" else A_LAW

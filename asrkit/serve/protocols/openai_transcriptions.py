@@ -21,6 +21,7 @@ from asrkit.registry import refusal
 from asrkit.runtime import Recognizer, Segment, formats
 from asrkit.serve.calls import Call
 from asrkit.serve.protocols.files import HEADERS, fed, rejection, saved, too_large, unless_left
+from asrkit.serve.protocols.parsing import phrases_of
 from asrkit.serve.protocols.stable_text import StableText
 from asrkit.serve.server import RefusedError, Server
 from asrkit.serve.uploads import Decoders, Decoding
@@ -90,11 +91,6 @@ def bounded(request: Request, server: Server) -> Request:
         return message
 
     return Request(request.scope, receive)
-
-
-def phrases_of(prompt: str) -> list[str]:
-    """Return the phrases of a prompt, which commas separate."""
-    return [each for each in map(str.strip, prompt.split(",")) if each]
 
 
 async def blocks_of(file: UploadFile) -> AsyncIterator[bytes]:

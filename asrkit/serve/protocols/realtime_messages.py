@@ -1,15 +1,14 @@
 """The events of /v1/realtime that a client sends, the session that they change, and checks."""
 
 import json
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from asrkit.errors import UserError, shown
-from asrkit.serve.protocols.messages import problem
+from asrkit.serve.protocols.parsing import checked
 
 MOST_NAMED = 5  # fields in a warning
-Value = TypeVar("Value")
 
 
 class SessionPart(BaseModel):
@@ -126,7 +125,7 @@ def event_of(value: object) -> AnyEvent:
     Raises:
         UserError: if `value` is not an event.
     """
-    return checked(_EVENT, value)
+    return checked(_EVENT.validate_python, value)
 
 
 def id_of(value: object) -> str | None:
@@ -135,25 +134,13 @@ def id_of(value: object) -> str | None:
     return given if isinstance(given, str) else None
 
 
-def checked(adapter: TypeAdapter[Value], value: object) -> Value:
-    """Return a value of the adapter's type.
-
-    Raises:
-        UserError: for the first invalid field.
-    """
-    try:
-        return adapter.validate_python(value)
-    except ValidationError as error:
-        raise UserError(problem(error)) from None
-
-
 def changed(session: RealtimeSession, asked: dict[str, Any]) -> RealtimeSession:
     """Return a session with the changed fields.
 
     Raises:
         UserError: for an invalid value.
     """
-    return checked(_SESSION, merged(session.model_dump(), asked))
+    return checked(_SESSION.validate_python, merged(session.model_dump(), asked))
 
 
 def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:

@@ -3,20 +3,21 @@
 import json
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 from starlette.websockets import WebSocket
 
-from asrkit.errors import UserError, printable, shown
+from asrkit.errors import UserError, shown
 from asrkit.runtime import Segment
 from asrkit.serve.calls import Call, CallUpdate
 from asrkit.serve.protocols.messages import ENCODINGS
+from asrkit.serve.protocols.parsing import checked, object_of
 from asrkit.serve.protocols.samples import append_samples, cut_off, samples_of
 from asrkit.serve.protocols.websockets import next_message, telling
 from asrkit.serve.server import Server
 
 FIXED = ("model", "sample_rate", "phrase_list")  # settings that a call with audio cannot change
 MOST_WARNINGS = 5  # in one reply
-ONE_OF = "expected audio, or an object with one of config, eof and reset"
+ONE_OF = "audio, or an object with one of config, eof and reset"
 
 
 class VoskConfig(BaseModel):
@@ -99,7 +100,7 @@ class Client:
             self.is_new = False
             if isinstance(message, bytes) or (kind := request_of(message)) != "config":
                 return message
-            config = self.changed(object_of(message)["config"])
+            config = self.changed(object_of(message, ONE_OF)["config"])
             self.server.model(config.model)  # raises for a model that is not served
             for name in FIXED if call is not None else ():
                 if getattr(config, name) != getattr(self.config, name):
@@ -120,12 +121,7 @@ class Client:
             self.warn(
                 f"config has no effect here: {', '.join(shown(each) for each in unknown[:5])}"
             )
-        try:
-            return VoskConfig.model_validate(self.config.model_dump() | asked)
-        except ValidationError as failed:
-            first = failed.errors(include_url=False, include_input=False)[0]
-            text = f"config.{'.'.join(map(str, first['loc']))}: {first['msg']}"
-            raise UserError(printable(text[:200])) from None
+        return checked(VoskConfig.model_validate, self.config.model_dump() | asked, "config.")
 
     def warn(self, text: str) -> None:
         """Add a warning to the next reply."""
@@ -144,27 +140,12 @@ def request_of(text: str) -> str:
     Raises:
         UserError: for a message that does not have exactly one of these keys.
     """
-    value = object_of(text)
+    value = object_of(text, ONE_OF)
     if len(value) != 1 or (kind := next(iter(value))) not in ("config", "eof", "reset"):
-        raise UserError(f"{ONE_OF}, got {shown(text)}")
+        raise UserError(f"expected {ONE_OF}, got {shown(text)}")
     if kind != "config" and not value[kind]:
-        raise UserError(f"{ONE_OF}, got {shown(text)}")
+        raise UserError(f"expected {ONE_OF}, got {shown(text)}")
     return kind
-
-
-def object_of(text: str) -> dict[str, Any]:
-    """Parse a JSON object.
-
-    Raises:
-        UserError: if `text` is not a JSON object.
-    """
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        raise UserError("expected a JSON object or audio")
-    return value
 
 
 def result_of(segments: list[Segment], config: VoskConfig) -> dict[str, Any]:

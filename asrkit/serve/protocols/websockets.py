@@ -1,11 +1,13 @@
 """Shared code of the WebSocket protocols: reading with limits, both directions, errors."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from anyio import fail_after
+from starlette.datastructures import Headers, QueryParams
+from starlette.types import Scope
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from asrkit.errors import UserError, shown
@@ -13,6 +15,14 @@ from asrkit.serve import fair
 from asrkit.serve.server import RefusedError, Server
 
 TRY_AGAIN_LATER, POLICY_VIOLATION = 1013, 1008  # close codes: IANA's registry for RFC 6455
+
+
+def token_of(scope: Scope) -> str:
+    """Return the token of a request: a bearer token, or `?token=`; "" without either."""
+    kind, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
+    if kind.lower() in ("bearer", "token"):  # Deepgram's clients write Token
+        return token
+    return QueryParams(scope["query_string"]).get("token", "")
 
 
 async def next_message(websocket: WebSocket, server: Server, is_first: bool = False) -> str | bytes:
@@ -49,6 +59,31 @@ async def both_ways(*both: Coroutine[Any, Any, None]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def all_ways(
+    read: Coroutine[Any, Any, None],
+    writers: Sequence[Coroutine[Any, Any, None]],
+    end: Coroutine[Any, Any, None],
+) -> None:
+    """Run coroutines that read and write, and `end` after the last writer, or until one raises."""
+    over, left = asyncio.Event(), len(writers)
+
+    async def counted(writer: Coroutine[Any, Any, None]) -> None:
+        nonlocal left
+        await writer
+        left -= 1
+        if not left:
+            over.set()
+
+    async def last() -> None:
+        await over.wait()
+        await end
+
+    try:
+        await both_ways(read, *map(counted, writers), last())
+    finally:
+        end.close()  # if it has not begun
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from anyio import fail_after
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from asrkit.audio import Mixer
 from asrkit.audio.file import MAX_RATE, MIN_RATE
@@ -23,7 +23,7 @@ from asrkit.errors import UserError, shown
 from asrkit.serve import fair
 from asrkit.serve.calls import Call
 from asrkit.serve.connections import Gate
-from asrkit.serve.protocols.messages import problem
+from asrkit.serve.protocols.parsing import checked, object_of
 from asrkit.serve.protocols.samples import append_samples, cut_off, samples_of
 from asrkit.serve.protocols.stable_text import StableText
 from asrkit.serve.server import Model, RefusedError, Server
@@ -73,9 +73,17 @@ class SelectProgram(BaseModel):
 
 
 class Event(NamedTuple):
-    type: str
+    kind: str
     data: dict[str, Any]
     payload: bytes = b""
+
+    def checked(self, form: type[Value]) -> Value:
+        """Return the data.
+
+        Raises:
+            UserError: for the first invalid field.
+        """
+        return checked(form.model_validate, self.data, f"{self.kind}: ")
 
 
 def wyoming(server: Server, gate: Gate, port: socket.socket) -> AbstractAsyncContextManager[None]:
@@ -138,30 +146,30 @@ class Client:
 
     async def follow(self, event: Event) -> None:
         """Handle an event outside a recording; events of other types have no effect."""
-        if event.type in ("audio-start", "audio-chunk"):
+        if event.kind in ("audio-start", "audio-chunk"):
             await self.recording(event)
             self.asked = Transcribe()
-        elif event.type == "transcribe":
-            self.asked = checked(Transcribe, event)
-        elif event.type == "audio-stop":
+        elif event.kind == "transcribe":
+            self.asked = event.checked(Transcribe)
+        elif event.kind == "audio-stop":
             raise UserError("audio-stop without audio: send audio-start first")
         else:
             await self.answer(event)
 
     async def answer(self, event: Event) -> None:
         """Answer an event that may come at any time."""
-        if event.type == "describe":
+        if event.kind == "describe":
             await self.tell("info", **info(self.server))
-        elif event.type == "ping":
+        elif event.kind == "ping":
             text = event.data.get("text")
             await self.tell("pong", text=text if isinstance(text, str) else None)
-        elif event.type == "select-program":
-            checked(SelectProgram, event)
+        elif event.kind == "select-program":
+            event.checked(SelectProgram)
 
     async def recording(self, event: Event) -> None:
         """Serve a recording from its first event to its transcript."""
         server, asked = self.server, self.asked
-        form = checked(Format, event)
+        form = event.checked(Format)
         model = server.model(asked.name)
         phrases = [*(asked.transcript_names or []), *(asked.transcript_terms or [])]
         phrases, left_out = await server.preferred(model, phrases)
@@ -181,13 +189,13 @@ class Client:
     async def receive(self, call: Call, form: Format, event: Event, text: StableText) -> list[str]:
         """Append audio to a call until audio-stop, and return warnings about the audio."""
         past, mixer = b"", Mixer("the audio")
-        while event.type != "audio-stop":
-            if event.type == "audio-chunk":
-                if checked(Format, event) != form:
+        while event.kind != "audio-stop":
+            if event.kind == "audio-chunk":
+                if event.checked(Format) != form:
                     raise UserError("audio-chunk has another format than the audio before it")
                 samples, past = samples_of(past, event.payload, S16, form.channels)
                 await append_samples(call, self.server, mixer(samples), form.rate)
-            elif event.type == "transcribe":
+            elif event.kind == "transcribe":
                 raise UserError("transcribe must come before audio-start or after audio-stop")
             else:
                 await self.answer(event)
@@ -224,7 +232,7 @@ async def read_event(reader: StreamReader, most: int) -> Event | None:
         if line:
             raise asyncio.IncompleteReadError(line, None)
         return None
-    header = validated(Header, object_of(line))
+    header = checked(Header.model_validate, object_of(line))
     for name in ("data_length", "payload_length"):
         if (size := getattr(header, name) or 0) > most:
             raise UserError(f"{name} must be at most {most}, got {shown(size)}")
@@ -237,39 +245,8 @@ async def read_event(reader: StreamReader, most: int) -> Event | None:
 def written(event: Event) -> bytes:
     """Return the bytes of an event."""
     data = json.dumps(event.data, ensure_ascii=False).encode()
-    head = {"type": event.type, "version": __version__, "data_length": len(data)}
+    head = {"type": event.kind, "version": __version__, "data_length": len(data)}
     return json.dumps(head).encode() + b"\n" + data
-
-
-def object_of(text: bytes) -> dict[str, Any]:
-    """Parse a JSON object.
-
-    Raises:
-        UserError: if `text` is not a JSON object.
-    """
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        raise UserError(f"an event must be a JSON object, got {shown(text, 60)}")
-    return value
-
-
-def checked(kind: type[Value], event: Event) -> Value:
-    """Return the data of an event.
-
-    Raises:
-        UserError: for the first invalid field.
-    """
-    return validated(kind, event.data, f"{event.type}: ")
-
-
-def validated(kind: type[Value], value: dict[str, Any], place: str = "") -> Value:
-    try:
-        return kind.model_validate(value)
-    except ValidationError as error:
-        raise UserError(place + problem(error)) from None
 
 
 def no_effect(asked: Transcribe) -> str:

@@ -1,0 +1,73 @@
+"""Checks of the messages that clients send: JSON, base64, and the values of fields."""
+
+import base64
+import binascii
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from asrkit.errors import UserError, printable, shown
+
+Value = TypeVar("Value")
+
+
+def object_of(text: str | bytes, expected: str = "a JSON object") -> dict[str, Any]:
+    """Parse a JSON object.
+
+    Args:
+        text: JSON.
+        expected: description of a valid message, for the error.
+
+    Raises:
+        UserError: if `text` is not a JSON object.
+    """
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise UserError(f"expected {expected}, got {shown(text, 60)}")
+    return value
+
+
+def checked(validate: Callable[[Any], Value], value: object, place: str = "") -> Value:
+    """Return a value as `validate` of a pydantic type returns it.
+
+    Args:
+        validate: method of a model or of a type adapter.
+        value: value to check.
+        place: place of the value in the message, for the error.
+
+    Raises:
+        UserError: for the first invalid field.
+    """
+    try:
+        return validate(value)
+    except ValidationError as error:
+        raise UserError(place + problem(error)) from None
+
+
+def problem(error: ValidationError) -> str:
+    """Return the first problem of a message, in one line."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(map(str, first["loc"])) or "the message"
+    return printable(f"{place}: {first['msg']}"[:200])
+
+
+def bytes_of(text: str, field: str) -> bytes:
+    """Return the bytes of a field in base64.
+
+    Raises:
+        UserError: if the field is not in base64.
+    """
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise UserError(f"{field}: expected base64") from None
+
+
+def phrases_of(prompt: str) -> list[str]:
+    """Return the phrases of a prompt, which commas separate."""
+    return [each for each in map(str.strip, prompt.split(",")) if each]

@@ -1,0 +1,177 @@
+"""Twilio's media streams: the messages of Twilio's documentation."""
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soxr
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from asrkit.runtime import Recognizer
+from asrkit.serve.protocols.g711 import MU_LAW
+from asrkit.serve.server import Limits, Server
+from tests.serve.running import serving
+
+Recordings = list[tuple[Path, np.ndarray]]
+Message = dict[str, Any]
+SID = "MZ18ad3ab5a668481ce02b83e7395059f0"
+CONNECTED: Message = {"event": "connected", "protocol": "Call", "version": "1.0.0"}
+
+
+def start(*tracks: str, **parameters: str) -> Message:
+    return {
+        "event": "start", "sequenceNumber": "1", "streamSid": SID,
+        "start": {
+            "accountSid": "AC01", "streamSid": SID, "callSid": "CA01", "tracks": [*tracks],
+            "mediaFormat": {"encoding": "audio/x-mulaw", "sampleRate": 8000, "channels": 1},
+            "customParameters": {"order": "42"} | parameters,
+        },
+    }  # fmt: skip
+
+
+def media(track: str, codes: bytes) -> Message:
+    payload = base64.b64encode(codes).decode()
+    about = {"track": track, "chunk": "2", "timestamp": "20", "payload": payload}
+    return {"event": "media", "sequenceNumber": "3", "media": about, "streamSid": SID}
+
+
+STOP: Message = {
+    "event": "stop", "sequenceNumber": "5", "streamSid": SID,
+    "stop": {"accountSid": "AC01", "callSid": "CA01"},
+}  # fmt: skip
+MARK: Message = {"event": "mark", "streamSid": SID, "mark": {"name": "a"}}
+DTMF: Message = {
+    "event": "dtmf", "streamSid": SID, "dtmf": {"track": "inbound_track", "digit": "1"},
+}  # fmt: skip
+
+
+def codes_of(samples: np.ndarray) -> np.ndarray:
+    """A recording at 16 kHz as a telephone sends it."""
+    narrow = soxr.resample(samples / 32768, 16000, 8000) * 32767
+    return np.abs(MU_LAW[None].astype(int) - narrow[:, None]).argmin(axis=1).astype(np.uint8)
+
+
+def answers(client: ClientConnection) -> list[Message]:
+    found = []
+    try:
+        while True:
+            found.append(json.loads(client.recv(timeout=20)))
+    except ConnectionClosed:
+        return found
+
+
+def talk(address: str, *messages: Message) -> list[Message]:
+    with connect(f"ws://{address}/twilio") as client:
+        for message in messages:
+            client.send(json.dumps(message))
+        return answers(client)
+
+
+def packets(tracks: dict[str, np.ndarray]) -> list[Message]:
+    """Packets of 20 ms, the tracks in turn."""
+    longest = max(map(len, tracks.values()))
+    return [
+        media(track, codes[at : at + 160].tobytes())
+        for at in range(0, longest, 160)
+        for track, codes in tracks.items()
+        if at < len(codes)
+    ]
+
+
+def finals(messages: list[Message], track: str) -> list[Message]:
+    texts = [each for each in messages if each["event"] == "transcript"]
+    return [each for each in texts if each["track"] == track and each["is_final"]]
+
+
+def test_two_tracks(address: str, served: Recognizer, recordings: Recordings) -> None:
+    """Each has the text and the times of its own audio."""
+    tracks = {
+        "inbound": codes_of(recordings[0][1]), "outbound": codes_of(recordings[1][1]),
+    }  # fmt: skip
+    sent = packets(tracks)
+    sent[5:5] = [MARK, DTMF, {"event": "of-tomorrow"}]
+    found = talk(address, CONNECTED, start(*tracks), *sent, STOP)
+    texts = set()
+    for track, codes in tracks.items():
+        expected = served.transcribe(MU_LAW[codes], 8000)
+        own = finals(found, track)
+        assert [each["text"] for each in own] == [s.text for s in expected.segments if s.text]
+        words = [(w["text"], w["start"], w["end"]) for each in own for w in each["words"]]
+        assert words == [(w.text, w.start, w.end) for w in expected.words]
+        texts.add(expected.text)
+    assert len(texts) == 2  # the control
+    assert found[-1] == {"event": "ended", "streamSid": SID}
+    assert all(each["streamSid"] == SID for each in found)
+    assert any(not each["is_final"] for each in found[:-1])
+
+
+def test_parameters(address: str, served: Recognizer, recordings: Recordings) -> None:
+    codes = codes_of(recordings[0][1])
+    begin = start("inbound", model="small-en-alnum", hotwords="oh seven, ☃", pause_ms="0")
+    warning, *found = talk(address, begin, *packets({"inbound": codes}), STOP)
+    assert warning["event"] == "warning"
+    assert "'☃'" in warning["message"]
+    preferred = served.with_hotwords(["oh seven"])
+    alone = preferred.with_decoding(preferred.decoding._replace(endpointer=None))
+    (final,) = finals(found, "inbound")
+    assert final["text"] == alone.transcribe(MU_LAW[codes], 8000).text
+
+
+def changed(**changes: object) -> Message:
+    message = start("inbound")
+    return message | {"start": message["start"] | changes}
+
+
+FORMAT = start("inbound")["start"]["mediaFormat"]
+REFUSED: list[tuple[list[Any], str]] = [
+    ([STOP], "must begin with the event start, got 'stop'"),
+    ([CONNECTED, CONNECTED], "must begin with the event start, got 'connected'"),
+    ([{"event": "start"}], "start."),
+    ([changed(tracks=[])], "start.tracks"),
+    ([changed(tracks=["inbound_track"])], "start.tracks"),
+    ([changed(streamSid="x" * 201)], "start.streamSid"),
+    ([changed(mediaFormat=FORMAT | {"encoding": "audio/x-alaw"})], "start.mediaFormat.encoding"),
+    ([changed(mediaFormat=FORMAT | {"sampleRate": 16000})], "start.mediaFormat.sampleRate"),
+    ([start("inbound", model="/etc/passwd")], "is not served"),
+    ([start("inbound", pause_ms="-1")], "start.customParameters.pause_ms"),
+    ([start("inbound", hotwords="seven," * 1001)], "at most 1000 hotwords"),
+    ([start("inbound"), start("inbound")], "has started already"),
+    ([start("inbound"), media("outbound", b"")], "media.track"),
+    ([start("inbound"), {"event": "media"}], "media."),
+    ([start("inbound"), {"event": "media", "media": {"payload": "***"}}], "base64"),
+    ([start("inbound"), {"event": 7}], "the field event is missing"),
+    ([[]], "expected a message of a media stream"),
+]
+
+
+@pytest.mark.parametrize(("messages", "why"), REFUSED)
+def test_refusals(address: str, messages: list[Any], why: str) -> None:
+    *_, last = talk(address, *messages)
+    assert last["event"] == "error"
+    assert why in last["message"]
+
+
+def test_the_token(served: Recognizer) -> None:
+    """Twilio's addresses have no query: the token is a parameter, or a header of another client."""
+    with serving(Server({"m": served}, Limits(header_s=1.0), token="secret")) as address:
+        for parameters, reason in (
+            ({"token": "secret"}, None),
+            ({"token": "x"}, "token"),
+            ({}, "token"),
+        ):
+            *_, last = talk(address, CONNECTED, start("inbound", **parameters), STOP)
+            assert last.get("reason") == reason
+        headers = {"Authorization": "Bearer secret"}
+        with connect(f"ws://{address}/twilio", additional_headers=headers) as client:
+            client.send(json.dumps(start("inbound")))
+            client.send(json.dumps(STOP))
+            assert answers(client)[-1]["event"] == "ended"
+        with connect(f"ws://{address}/twilio") as client:
+            client.send(json.dumps(CONNECTED))  # and nothing more
+            assert answers(client)[-1]["reason"] == "silence"
+        with pytest.raises(InvalidStatus):  # the control: other addresses ask at once
+            connect(f"ws://{address}/vosk")
