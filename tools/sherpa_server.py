@@ -1,6 +1,6 @@
 """sherpa-onnx behind the messages of /v1/stream, for tools/load_test.py --peer to measure it, too.
 
-    asrkit export --model MODEL --format sherpa-onnx --output FOLDER
+    asrkit export --model MODEL --chunk-ms 640 --right-ms 0 --format sherpa-onnx --output FOLDER
     python tools/load_test.py --peer FOLDER --streams 10,50,100 data/an4/dev.jsonl
 
 The server works like the streaming server among sherpa-onnx's examples: it has an event loop and a

@@ -24,7 +24,7 @@ class Spec(NamedTuple):
 
     @property
     def context_name(self) -> str:
-        """Name of the context: "full", or the chunk's length such as "640 ms"."""
+        """Name of the context: "full", "640 ms", or with right context "320+160 ms"."""
         return self.rate.name(self.context)
 
     @property

@@ -107,7 +107,7 @@ class JsonLines(Screen):
 
     "partial" is the open segment up to the end of its last word; it may still change. "final" is a
     segment that has ended. It also has the "context" of the network that recognised it, "full" or
-    a chunk such as "640 ms". Times are in seconds from the start of the stream.
+    a chunk such as "640 ms" or "320+160 ms". Times are in seconds from the start of the stream.
     """
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ LICENCES = {  # licences that the hub has names for
     "cc-by-nc-nd-4.0", "cc-by-nc-sa-4.0", "cc-by-nd-4.0", "cc-by-sa-3.0", "cc-by-sa-4.0", "cc0-1.0",
     "gpl-3.0", "lgpl-3.0", "mit", "mpl-2.0", "openrail", "unlicense",
 }  # fmt: skip
-CHUNK = re.compile(r"full|\d{1,7} ms")
+CHUNK = re.compile(r"full|\d{1,7}(?:\+\d{1,7})? ms")
 USE = """```python
 import asrkit
 

@@ -63,8 +63,11 @@ class FrameRate(NamedTuple):
         return num_chunks * self.chunk_frames(context) + self.ahead_frames(context)
 
     def name(self, context: Context) -> str:
-        """Return "full", or the chunk's length such as "640 ms"."""
-        return "full" if context.full else f"{context.chunk_size * self.frame_ms} ms"
+        """Return "full", a chunk such as "640 ms", or with right context such as "320+160 ms"."""
+        if context.full:
+            return "full"
+        ahead = f"+{context.right * self.frame_ms}" if context.right else ""
+        return f"{context.chunk_size * self.frame_ms}{ahead} ms"
 
     def context(
         self,

@@ -143,7 +143,7 @@ class Recognizer:
 
     @property
     def context(self) -> str:
-        """Name of the context, or names of both: "full", "640 ms", "320 ms, full"."""
+        """Name of the context, or names of both: "full", "640 ms", "320+160 ms, full"."""
         second = self.decoding.second
         last = "" if second is None else f", {second.engine.spec.context_name}"
         return self.engine.spec.context_name + last

@@ -32,7 +32,7 @@ class Segment(NamedTuple):
     # The likeliest entry first; empty for greedy search. An entry joins all token sequences that
     # write its text, but `text` is that of the likeliest sequence: rarely, it is not the first.
     nbest: tuple[Candidate, ...] = ()
-    context: str = ""  # name of the context of the network that recognised it: "640 ms", "full"
+    context: str = ""  # name of the context of the network that recognised it: "320+160 ms", "full"
 
 
 class Grown(NamedTuple):

@@ -26,7 +26,7 @@ def test_it_says_where_it_is_and_ends_when_it_is_told_to() -> None:
     )  # fmt: skip
     assert process.stderr is not None
     line = process.stderr.readline()
-    assert line.startswith("small-en-alnum, 640 ms, full, 3 calls: http://127.0.0.1:")
+    assert line.startswith("small-en-alnum, 320+160 ms, full, 3 calls: http://127.0.0.1:")
     address, _, wyoming = line.split()[-3:]
     host, _, port = wyoming.removeprefix("tcp://").partition(":")
     with socket.create_connection((host, int(port)), timeout=10) as client:
@@ -128,4 +128,4 @@ def test_models_by_name(
     odd.parent.mkdir()
     odd.write_bytes(ready_models()["small-en-alnum"].read_bytes())
     assert main(["--model", "en=small-en-alnum", "--model", str(odd), "--insecure"]) == 0
-    assert capsys.readouterr().err.startswith("en, 640 ms, full; c=d, 640 ms, full, ")
+    assert capsys.readouterr().err.startswith("en, 320+160 ms, full; c=d, 320+160 ms, full, ")

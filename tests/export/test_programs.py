@@ -19,12 +19,11 @@ from asrkit import audio
 from asrkit.backends.export_metadata import Exported
 from asrkit.export import onnx
 from asrkit.export.verification import eager_step
-from asrkit.model import Context
 from asrkit.model_file import ModelFile, load_model
 from tests.conftest import PROJECT, SHARED_DATA, skip
 from tests.running import run
 
-MODEL, CHUNK, LEFT = "small-en-alnum", 16, 64
+MODEL = "small-en-alnum"
 FORGETS = {  # the part of each program that carries the state on, and what does not
     "py": ("self.state = dict(zip(self.state, new, strict=True))", "pass"),
     "mjs": ("this.state[name] = outputs[`new_${name}`];", ";"),
@@ -70,7 +69,7 @@ def of_one_stream(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 "state": module.init_state(1)}, None  # fmt: skip
 
     path, file = tmp_path_factory.mktemp("export") / "model.onnx", load_model(MODEL)
-    exported = Exported("model", Context(CHUNK, LEFT))
+    exported = Exported("model", file.config.context.live)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(onnx, "chunk_inputs", inputs)
         onnx.write(eager_step(file, exported), path, exported, file)
@@ -197,7 +196,8 @@ def test_the_page_names_all_that_the_file_has(of_one_stream: Path) -> None:
     shapes = {each.name: each.shape for each in session.get_inputs()}
     assert about["sample_rate"] == str(audio.SAMPLE_RATE)
     assert shapes["samples"] == [1, int(about["chunk_length"])]
-    assert shapes["past"] == [1, 240]
+    assert shapes["past"] == [1, 240 + int(about["samples_ahead"])]
+    assert about["samples_ahead"] == "2560"
     symbols = [file.tokenizer.piece(i) for i in range(1, file.tokenizer.vocab_size)]
     assert about["symbols"].split("\n") == symbols
     page = (PROJECT / "docs" / "onnx.md").read_text(encoding="utf-8")

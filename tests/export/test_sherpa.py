@@ -137,7 +137,7 @@ def test_int8_and_its_own_features(tmp_path: Path, file: ModelFile) -> None:
             soundfile.read(path, dtype="float32")[0]
             for path in SHARED_DATA.glob("an4/audio/f*/*5-*")
         ],
-        sherpa_folder.tail_samples(Exported("ctc", Context(16, 64))),
+        sherpa_folder.tail_samples(Exported("ctc", Context(8, 64, 4))),
     )
 
 

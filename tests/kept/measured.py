@@ -143,7 +143,7 @@ def shipped(samples: Mapping[str, np.ndarray]) -> dict[str, list[Any]]:
     """Results of the shipped model: in full context and at 640 ms, with both searches."""
     return {
         f"{name}/{chunk_size}/{search}": texts(
-            "small-en-alnum", each, chunk_size=chunk_size, search=search
+            "small-en-alnum", each, chunk_size=chunk_size, search=search, right_context=0
         )
         for name, each in samples.items()
         for chunk_size in ("full", 16)

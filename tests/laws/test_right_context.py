@@ -235,41 +235,6 @@ def test_a_trainings_loss_is_that_of_the_streams_frames() -> None:
     assert torch.isfinite(Loss(model, [1], 0.3)(views, lengths, tokens, counts, 0.1)).all()
 
 
-@pytest.mark.parametrize("what", ["ctc", "model"])
-@pytest.mark.parametrize("kind", ["relative", "sinusoidal"])
-def test_torchscript(kind: str, what: What) -> None:
-    file, exported = file_of(kind), Exported(what, Context(4, 16, 3))
-    module = torch.jit.script(eager_step(file, exported))
-    samples = torch.from_numpy(speech(2.0))[None]
-    assert largest_difference(file, exported, module, samples) <= 1e-4
-    fewer = eager_step(file, exported._replace(context=Context(4, 16, 2)))
-    if what == "ctc":  # a control; from samples, another R has another past
-        assert largest_difference(file, exported, fewer, samples) > 1e-3
-
-
-@pytest.mark.slow
-def test_onnx_from_samples(tmp_path: Path) -> None:
-    exported = Exported("model", Context(4, 16, 3))
-    assert onnx_difference(file_of(num_layers=1), exported, tmp_path) <= 1e-4
-
-
-@pytest.mark.slow
-def test_onnx(tmp_path: Path) -> None:
-    """A chunk a step, and three of a batch of streams of different ages."""
-    file, exported = file_of(num_layers=1), Exported("ctc", Context(4, 16, 3))
-    assert onnx_difference(file, exported, tmp_path) <= 1e-4
-    plain = eager(file.model, Context(4, 16, 3))
-    backend = onnx.of_file(tmp_path / "step.onnx", file, plain)
-    samples, results = speech(3.21), []
-    for each in (backend, plain):
-        recognizer = Recognizer(each, file.tokenizer, Recorder())
-        session = recognizer.start()
-        for packet in packets(samples, 1):
-            session.accept(packet)
-        results.append(timed(session.finish()))
-    assert results[0] == results[1]
-
-
 def from_samples(step: Any, samples: Tensor, ahead: int) -> list[Tensor]:
     """The frames of a stream (1, N) as docs/onnx.md says: a chunk at a time, with its end."""
     stream, found = of_stream(step.frontend, samples), list[Tensor]()
@@ -357,7 +322,8 @@ def test_the_models_own_right_context(tmp_path: Path, capsys: pytest.CaptureFixt
     path = tmp_path / "m.safetensors"
     save_model(path, file)
     assert load(path).engine.spec.context.right == 3
-    assert load(path, right_context=0).engine.spec.context.right == 0
+    assert load(path).context == "640+120 ms"
+    assert load(path, right_context=0).context == "640 ms"
     with pytest.raises(UserError, match="right_context must be 0 to 90000 frames, got -1"):
         load(path, right_context=-1)
     write_wav(tmp_path / "x.wav", speech(2.0))
@@ -365,6 +331,10 @@ def test_the_models_own_right_context(tmp_path: Path, capsys: pytest.CaptureFixt
     assert verify.main(["--model", str(path), *contexts, str(tmp_path / "x.wav")]) == 0
     assert info.main([str(path)]) == 0
     assert "640 ms with 2560 ms before it and 120 ms after it" in capsys.readouterr().out
+
+
+def test_the_shipped_model_looks_ahead() -> None:
+    assert load("small-en-alnum").engine.spec.context == Context(8, 64, 4)
 
 
 def test_a_second_pass_sees_nothing_ahead() -> None:

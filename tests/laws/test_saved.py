@@ -163,7 +163,7 @@ def test_bytes_of_another_key_are_refused(recognizer: Recognizer) -> None:
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"chunk_size": 8}, "chunk_size 16, and this one has 8"),
+        ({"chunk_size": 16}, "chunk_size 8, and this one has 16"),
         ({"left_context": 3}, "left_context"),
         ({"search": "greedy"}, "search"),
         ({"search": {"kind": "prefix_beam", "beam": 5}}, "search.beam '4', and this one has '5'"),

@@ -44,7 +44,8 @@ def test_numbers_that_are_not_given_are_the_defaults() -> None:
     assert rate.context(LIVE, 8, right=0) == Context(8, 64, 0)
     assert rate.context(LIVE, "full") == rate.context(LIVE, FULL_CONTEXT) == FULL
     assert rate.context(FULL, left=3) == FULL
-    assert [rate.name(each) for each in (LIVE, FULL)] == ["640 ms", "full"]
+    names = [rate.name(each) for each in (LIVE._replace(right=0), LIVE, FULL)]
+    assert names == ["640 ms", "640+160 ms", "full"]
 
 
 @pytest.mark.parametrize(

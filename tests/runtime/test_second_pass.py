@@ -295,7 +295,7 @@ def test_hotwords_prefer_texts_of_the_last_pass(model: Network) -> None:
     [
         (
             {"chunk_size": 8, "second_pass": 4},
-            "larger context than the first pass, 320 ms, got 160 ms",
+            r"larger context than the first pass, 320\+160 ms, got 160 ms",
         ),
         ({"chunk_size": "full", "second_pass": "full"}, "larger context than the first pass, full"),
         ({"second_pass": "whole"}, "second_pass must be 1 to 90000 frames or 'full', got 'whole'"),
