@@ -21,6 +21,10 @@ def main(argv: list[str] | None = None) -> int:
         "--left-ms", default="0,1280,5120", metavar="MS,…",
         help="left contexts in ms (default 0,1280,5120)",
     )  # fmt: skip
+    arguments.add_argument(
+        "--right-ms", metavar="MS,…",
+        help="right contexts in ms (default: the model's own, and those of its training)",
+    )  # fmt: skip
     arguments.add_argument("--exported", metavar="FILE", help="file that asrkit export wrote")
     arguments.add_argument("--seed", type=whole(0, 2**63), default=0, help="seed of packet sizes")
     arguments.add_argument(

@@ -16,14 +16,18 @@ from asrkit.backends.tolerance import TOLERANCE, difference
 from asrkit.build import build_frontend
 from asrkit.commands.kernels import device_of_kernels, verify_kernels
 from asrkit.errors import UserError
+from asrkit.evaluation.recording_search import Trace
 from asrkit.export.verification import largest_difference, tolerance
 from asrkit.model import FULL, Context, EncoderStep, Network
 from asrkit.model.context import fitted
 from asrkit.model.subsampling import split_steps
 from asrkit.model_file import ModelFile, load_model
-from asrkit.runtime import Recognizer, recognizer_of
+from asrkit.runtime import Endpointer, Recognizer, Result, recognizer_of
 from asrkit.runtime.second_pass import LONGEST_MS
 from asrkit.runtime.threads import set_threads
+
+MOST_WHOLE = audio.SAMPLE_RATE * LONGEST_MS // 1000  # samples that full context sees at once
+PAUSE_MS = 400  # pause that ends a segment of the second pass
 
 
 class Row(NamedTuple):
@@ -63,6 +67,7 @@ def verify(options: argparse.Namespace) -> int:
         ]
         show(rows)
         passed &= all(row.passed for row in rows)
+        passed &= verify_second_pass(file, samples, rate, options.seed)
     if options.exported:
         passed &= verify_exported(file, options.exported, audio.load(options.files[0]))
     print("streaming equals offline" if passed else f"FAILED: above {TOLERANCE:.0e}, or other text")
@@ -70,13 +75,17 @@ def verify(options: argparse.Namespace) -> int:
 
 
 def settings(options: argparse.Namespace, file: ModelFile) -> list[Context]:
-    """Return the contexts that the options ask for, then those of the training menu, then full
-    context."""
+    """Return the contexts that the options ask for, then the model's own and those of the training
+    menu, then full context."""
     rate, context = file.model.encoder.rate, file.config.context
     chunks = [rate.frames("--chunk-ms", each, 1) for each in options.chunk_ms.split(",")]
     lefts = [rate.frames("--left-ms", each) for each in options.left_ms.split(",")]
-    pairs = [*product(chunks, lefts), *product(context.chunk_sizes, context.left_contexts)]
-    return [*(Context(*pair, context.right_context) for pair in dict.fromkeys(pairs)), FULL]
+    rights = [context.right_context, *context.right_contexts]
+    if options.right_ms is not None:
+        rights = [rate.frames("--right-ms", each) for each in options.right_ms.split(",")]
+    menu = product(context.chunk_sizes, context.left_contexts, rights)
+    triples = [*product(chunks, lefts, rights), context.live, *menu]
+    return [*dict.fromkeys(Context(*each) for each in triples), FULL]
 
 
 def verify_frontend(file: ModelFile, samples: np.ndarray, rate: int, seed: int) -> bool:
@@ -108,25 +117,21 @@ def verify_setting(
     recognizer, frame_rate = recognizer_of(file, context), file.model.encoder.rate
     whole = audio.resample(samples, rate)
     # In full context the network never sees more than a window.
-    most = audio.SAMPLE_RATE * LONGEST_MS // 1000 if context.full else len(whole)
-    row = torch.from_numpy(whole[:most])[None]
+    row = torch.from_numpy(whole[: MOST_WHOLE if context.full else None])[None]
     feats, _ = audio.features(recognizer.engine.frontend, row, torch.tensor([row.size(1)]))
     name = "full"
     if context.full:
         context = fitted(context, frame_rate.num_frames(feats.size(1)))
     else:
-        chunk, left, _ = (frames * frame_rate.frame_ms for frames in context)
-        name = f"{chunk} ms, left {left} ms"
+        name = f"{frame_rate.name(context)}, left {context.left * frame_rate.frame_ms} ms"
     step = EncoderStep(file.model.encoder, context)
     offline = stations(file.model, step, feats, max(1, feats.size(1)))
     streamed = stations(file.model, step, feats, frame_rate.chunk_frames(context))
     subsampling, *blocks, log_probs = [
         difference(a, b) for a, b in zip(offline, streamed, strict=True)
     ]
-    session = recognizer.start(rate)
-    for packet in packets(samples, seed):
-        session.accept(packet)
-    texts = {session.finish().text, recognizer.transcribe_batch([whole])[0].text}
+    text = in_packets(recognizer, samples, rate, seed).text
+    texts = {text, recognizer.transcribe_batch([whole])[0].text}
     batch = verify_batch(recognizer, feats, offline[-1])
     return Row(name, subsampling, blocks, log_probs, batch, len(texts) == 1)
 
@@ -142,6 +147,40 @@ def stations(model: Network, step: EncoderStep, feats: Tensor, frames: int) -> l
         state, parts = run.state, [*run.layers, model.head.frames(run.encoded)]
         outputs.append([x[:, : int(run.lengths)] for x in parts])
     return [torch.cat(pieces, dim=1) for pieces in zip(*outputs, strict=True)]
+
+
+@torch.inference_mode()
+def verify_second_pass(file: ModelFile, samples: np.ndarray, rate: int, seed: int) -> bool:
+    """Compare the second pass of a stream with one step in full context, and its segments."""
+    live = recognizer_of(file, second_pass="full")
+    whole = audio.resample(samples, rate)[:MOST_WHOLE]
+    offline = recognizer_of(file, FULL)
+    trace = Trace(offline.search)
+    text = in_packets(live.with_final_search(trace), whole, audio.SAMPLE_RATE, seed).text
+    (expected,) = offline.frames([whole])
+    worst = difference(expected, trace.frames if len(expected) else expected)
+    pausing = recognizer_of(file, endpointer=Endpointer(PAUSE_MS), second_pass="full")
+    results = in_packets(pausing, samples, rate, seed), pausing.transcribe(samples, rate)
+    segments, at_once = (
+        [[(word.text, word.start, word.end) for word in each.words] for each in result.segments]
+        for result in results
+    )
+    same = text == offline.transcribe_batch([whole])[0].text and segments == at_once
+    passed = same and worst <= TOLERANCE
+    print(
+        f"  second pass ({live.context})   log-probs {worst:.1e}   {len(segments)} segments by "
+        f"pauses of {PAUSE_MS} ms   text {'equal' if same else 'DIFFERS'}"
+        f"{'' if passed else '  FAILED'}"
+    )
+    return passed
+
+
+def in_packets(recognizer: Recognizer, samples: np.ndarray, rate: int, seed: int) -> Result:
+    """Return the result of a session that gets packets of random sizes."""
+    session = recognizer.start(rate)
+    for packet in packets(samples, seed):
+        session.accept(packet)
+    return session.finish()
 
 
 def verify_batch(recognizer: Recognizer, feats: Tensor, alone: Tensor) -> float:
@@ -179,12 +218,12 @@ def packets(samples: np.ndarray, seed: int) -> Iterator[np.ndarray]:
 
 def show(rows: list[Row]) -> None:
     """Print the table."""
-    print("  setting                  subsampling         worst block  log-probs     batch  text")
+    print("  setting                    subsampling         worst block  log-probs     batch  text")
     for row in rows:
         worst = max(row.blocks)
         block = f"{worst:.1e} (layer {row.blocks.index(worst) + 1})"
         print(
-            f"  {row.setting:<24}{row.subsampling:>12.1e}{block:>20}{row.log_probs:>11.1e}"
+            f"  {row.setting:<26}{row.subsampling:>12.1e}{block:>20}{row.log_probs:>11.1e}"
             f"{row.batch:>10.1e}  {'equal' if row.same_text else 'DIFFERS'}"
             f"{'' if row.passed else '  FAILED'}"
         )

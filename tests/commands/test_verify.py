@@ -1,15 +1,20 @@
 """`asrkit verify` finds streaming equal to offline for a model of every position encoding."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import soundfile
 import torch
+from torch import Tensor
 
 from asrkit import audio, verify
 from asrkit.config import parse_config
 from asrkit.model.positions import KINDS
+from asrkit.model.subsampling import split_steps
 from asrkit.model_file import ModelFile, save_model
+from asrkit.runtime.second_pass import Span
 from asrkit.text import CharTokenizer
 from tests.conftest import fitted, speech, tiny_model
 from tests.test_model_file import SIZES
@@ -31,3 +36,55 @@ def test_every_kind(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str
     shown = capsys.readouterr().out
     assert "streaming equals offline" in shown
     assert shown.count("equal") >= 8  # settings: two asked for, four of the menu, full context
+
+
+@pytest.fixture
+def trained_ahead(tmp_path: Path) -> list[str]:
+    """Arguments for a model that was trained with 120 ms ahead, and a recording."""
+    samples, path = speech(1.5), tmp_path / "m.safetensors"
+    soundfile.write(tmp_path / "x.wav", samples, 16000)
+    feats = audio.Fbank()(torch.from_numpy(samples)[None], torch.zeros(1, 0))[0]
+    config = parse_config({
+        "data": {"train": "a", "dev": "b"}, "training": {"output_dir": "c"}, "model": SIZES,
+        "context": {"chunk_sizes": [4], "right_contexts": [0, 3], "chunk_size": 8,
+                    "right_context": 2},
+    })  # fmt: skip
+    model, tokenizer = fitted(tiny_model().float(), feats), CharTokenizer(list("abcdefghij "))
+    save_model(path, ModelFile(model, tokenizer, config, {}))
+    return ["--model", str(path), "--left-ms", "0", "--chunk-ms", "160", str(tmp_path / "x.wav")]
+
+
+def test_right_contexts_and_second_pass(
+    trained_ahead: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert verify.main(trained_ahead) == 0
+    lines = [line.split("  ")[1] for line in capsys.readouterr().out.splitlines()[3:-1]]
+    own = [f"{chunk}, left {left} ms" for left in (0, 2560)
+           for chunk in ("160+80 ms", "160 ms", "160+120 ms")]  # fmt: skip
+    expected = [*own[:3], "320+80 ms, left 2560 ms", *own[3:], "full"]
+    assert lines == [*expected, "second pass (320+80 ms, full)"]
+    assert verify.main([*trained_ahead, "--right-ms", "40"]) == 0
+    assert "160+40 ms, left 0 ms" in capsys.readouterr().out
+
+
+def test_control_frames_ahead_that_are_missing(
+    trained_ahead: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def shorter(feats: Tensor, frames: int, lookahead: int, ahead: int) -> Iterator[Any]:
+        for part, length in split_steps(feats, frames, lookahead, ahead):
+            yield part, min(length, frames)
+
+    monkeypatch.setattr("asrkit.commands.verify.split_steps", shorter)
+    assert verify.main(trained_ahead) == 1
+    lines = capsys.readouterr().out.splitlines()
+    failed = {line.split(",")[0].strip() for line in lines if line.endswith("FAILED")}
+    assert failed == {"160+80 ms", "160+120 ms", "320+80 ms"}
+
+
+def test_control_second_pass_over_other_frames(
+    trained_ahead: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Span, "of", lambda span, frames: frames.flip(0))
+    assert verify.main(trained_ahead) == 1
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "second pass" in line)
+    assert line.endswith("FAILED")
