@@ -15,6 +15,10 @@ CORPORA = {  # data.corpora.registry.READERS
     "folder": "recordings with a .txt beside each; the speaker is the subfolder",
     "table": "CSV or TSV with a line of column names",
     "commonvoice": "folder of a language: its .tsv files and clips",
+    "nemo": "manifest of NeMo: audio_filepath, text, duration, offset",
+    "wenet": "list of WeNet: key, wav, txt",
+    "kaldi": "folder with wav.scp and text, perhaps segments and utt2spk",
+    "lhotse": "recordings and supervisions of lhotse, or the folder of both",
 }
 ENGINES = ("processes", "ray")  # transcription.workers.STARTERS
 EXPORTS = ("torchscript", "onnx", "onnx-int8", "sherpa-onnx", "sherpa-onnx-int8")  # commands.export

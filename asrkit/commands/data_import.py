@@ -11,9 +11,9 @@ from tqdm import tqdm
 
 from asrkit.cli.parser import complain
 from asrkit.data.corpora.entry import CorpusError, Entry, Omitted, Source
+from asrkit.data.corpora.fields import FIELDS
 from asrkit.data.corpora.measure import Header, rows_of
 from asrkit.data.corpora.registry import READERS, kind_of
-from asrkit.data.corpora.table import FIELDS
 from asrkit.data.splits import NAMES, Row, Splits, divide, from_folder, totals, write_splits
 from asrkit.errors import shown
 

@@ -187,22 +187,14 @@ def object_kind(values: dict[str, Any], zipped: bool) -> Foreign | None:
     """Return the kind of a JSON-lines file by its first object."""
     keys = f"keys {shown(', '.join(map(str, values)))[1:-1]}"
     if "sources" in values and "sampling_rate" in values:
-        advice = "create cuts: lhotse cut simple -r RECORDINGS"
-        return Foreign(f"lhotse's recordings ({keys})", advice)
+        return Foreign(f"lhotse's recordings ({keys})", kind="lhotse")
     if "recording_id" in values and "type" not in values:
-        return Foreign(
-            f"lhotse's supervisions ({keys})",
-            "create cuts from them and their recordings: "
-            "lhotse cut simple -r RECORDINGS -s SUPERVISIONS",
-        )
+        advice = "name the file of its recordings, or the folder of both"
+        return Foreign(f"lhotse's supervisions ({keys})", advice)
     if "audio_filepath" in values:
-        return Foreign(
-            f"a NeMo manifest ({keys})",
-            "rename audio_filepath to audio and offset to start, and add an id",
-        )
+        return Foreign(f"a NeMo manifest ({keys})", kind="nemo")
     if {"key", "wav", "txt"} <= values.keys():
-        advice = "rename key to id, wav to audio and txt to text"
-        return Foreign(f"a WeNet list ({keys})", advice)
+        return Foreign(f"a WeNet list ({keys})", kind="wenet")
     if isinstance(values.get("audio"), dict):
         advice = "audio must be the path of a file"
         return Foreign(f"rows of Hugging Face's datasets ({keys})", advice)
@@ -220,9 +212,9 @@ def text_kind(path: Path, lines: list[str]) -> Foreign:
         if lines[0].startswith(beginning):
             return Foreign(kind)
     if path.name == "wav.scp" or all(map(SCP_LINE.fullmatch, lines)):
-        return Foreign("Kaldi's wav.scp")
+        return Foreign("Kaldi's wav.scp", f"use {import_command('kaldi', path.parent)}")
     if path.name in KALDI:
-        return Foreign(f"Kaldi's {path.name}")
+        return Foreign(f"Kaldi's {path.name}", f"use {import_command('kaldi', path.parent)}")
     if sign := separator(lines):
         cells = [cell.strip('" \t').lower() for cell in lines[0].split(sign)]
         what = f"{SEPARATORS[sign]} (columns {shown(', '.join(cells))[1:-1]})"
@@ -249,12 +241,11 @@ def folder(path: Path) -> Foreign | None:
     if "clips" in names and COMMON_VOICE & set(names):
         return Foreign("a folder of Common Voice", kind="commonvoice")
     if "wav.scp" in names:
-        return Foreign("a data folder of Kaldi")
+        return Foreign("a data folder of Kaldi", kind="kaldi")
     if any(name.endswith((".arrow", ".parquet")) or name == "dataset_info.json" for name in names):
         return Foreign("a dataset of Hugging Face")
-    if any(name.startswith(("recordings.", "supervisions.")) for name in names):
-        advice = "create cuts from them with lhotse cut simple"
-        return Foreign("lhotse's recordings and supervisions", advice)
+    if any("recordings" in name and name.endswith((".jsonl", ".jsonl.gz")) for name in names):
+        return Foreign("lhotse's recordings and supervisions", kind="lhotse")
     lists = [name for name in names if name.endswith((".jsonl", ".jsonl.gz"))]
     if lists:
         advice = f"name a manifest in it, such as {shown(path / lists[0])}"

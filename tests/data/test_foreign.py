@@ -21,7 +21,7 @@ PLAIN = {"id": "a", "audio": "x.wav", "text": "no"}
 FILES: dict[str, tuple[str | bytes, str]] = {
     "nemo.jsonl": (
         '{"audio_filepath": "x.wav", "duration": 1.0, "text": "no"}\n',
-        "looks like a NeMo manifest (keys audio_filepath, duration, text): rename audio_filepath",
+        "a NeMo manifest (keys audio_filepath, duration, text): use asrkit data import nemo ",
     ),
     "wenet.list": ('{"key": "a", "wav": "x.wav", "txt": "no"}', "looks like a WeNet list"),
     "array.json": (json.dumps([PLAIN, PLAIN]), "looks like a JSON array"),

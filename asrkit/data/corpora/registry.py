@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 from asrkit.data.corpora.entry import CorpusError, Entry, Omitted, Source
 from asrkit.data.corpora.folder import read_folder
+from asrkit.data.corpora.json_lines import read_json_lines
+from asrkit.data.corpora.kaldi import is_kaldi, read_kaldi
+from asrkit.data.corpora.lhotse_manifests import is_lhotse_pair, read_lhotse
 from asrkit.data.corpora.table import is_common_voice, is_table, read_common_voice, read_table
 from asrkit.data.foreign import recognized
 from asrkit.errors import shown
@@ -29,6 +32,16 @@ class Kind(NamedTuple):
     options: tuple[str, ...] = ()
 
 
+def is_recognized_as(kind: str) -> Callable[[Path], bool]:
+    """Return a function that returns whether a path is of this kind by its content."""
+
+    def fits(path: Path) -> bool:
+        found = recognized(path)
+        return found is not None and found.kind == kind
+
+    return fits
+
+
 READERS = {
     "folder": Kind(read_folder, Path.is_dir,
         "recordings with a .txt beside each; the speaker is the subfolder"),
@@ -36,6 +49,14 @@ READERS = {
         "CSV or TSV with a line of column names", ("columns", "audio_root")),
     "commonvoice": Kind(read_common_voice, is_common_voice,
         "folder of a language: its .tsv files and clips"),
+    "nemo": Kind(read_json_lines, is_recognized_as("nemo"),
+        "manifest of NeMo: audio_filepath, text, duration, offset", ("audio_root",)),
+    "wenet": Kind(read_json_lines, is_recognized_as("wenet"),
+        "list of WeNet: key, wav, txt", ("audio_root",)),
+    "kaldi": Kind(read_kaldi, is_kaldi,
+        "folder with wav.scp and text, perhaps segments and utt2spk", ("audio_root",)),
+    "lhotse": Kind(read_lhotse, is_lhotse_pair,
+        "recordings and supervisions of lhotse, or the folder of both", ("audio_root",)),
 }  # fmt: skip
 
 

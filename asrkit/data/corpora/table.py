@@ -6,23 +6,14 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Literal
 
-from asrkit.data.corpora.entry import (
-    CorpusError,
-    Entry,
-    Ids,
-    Omitted,
-    Source,
-    found_audio,
-    seconds_of,
-)
+from asrkit.data.corpora.entry import CorpusError, Entry, Ids, Omitted, Source
+from asrkit.data.corpora.fields import entry_of, field_of
 from asrkit.data.corpora.text_file import lines_of
-from asrkit.data.foreign import COMMON_VOICE, ENDS, KEYS, SEPARATORS, plain, separator
+from asrkit.data.foreign import COMMON_VOICE, SEPARATORS, separator
 from asrkit.errors import shown
 
-FIELDS = ("audio", "text", "speaker", "id", "start", "duration", "end", "channel")
 NEEDED = ("audio", "text")
 FOLDERS = (".", "clips", "wavs", "audio")  # places of the audio beside the table
-NOT_A_TIME = "time or channel that is not a number"
 SHOWN_COLUMNS = 20
 
 
@@ -62,11 +53,9 @@ def read_table(source: Source, omitted: Omitted, ids: Ids | None = None) -> Iter
             omitted.add(f"line without {width} columns", f"{where}: {len(cells)}")
             continue
         values = {field: cells[place].strip() for field, place in places.items()}
-        if not values["audio"]:
-            omitted.add("line without audio", where)
-            continue
-        root = root or audio_root(path.parent, values["audio"])
-        entry = entry_of(values, root, ids, omitted, where)
+        if root is None and values["audio"]:
+            root = audio_root(path.parent, values["audio"])
+        entry = entry_of(values, root or path.parent, ids, omitted, where)
         if entry is not None:
             yield entry
 
@@ -140,41 +129,7 @@ def columns_of(
     return places, len(names)
 
 
-def field_of(name: str) -> str:
-    """Return the field of a column by its name, or "" for a column that is not read."""
-    bare = plain(name)
-    if bare in ENDS:
-        return "end"
-    found = KEYS.get(bare, bare)
-    return found if found in FIELDS else ""
-
-
 def audio_root(folder: Path, name: str) -> Path:
     """Return the folder in which the first path of a table is found."""
     candidates = [folder / each for each in FOLDERS]
     return next((each for each in candidates if (each / name).is_file()), folder)
-
-
-def entry_of(
-    values: Mapping[str, str], root: Path, ids: Ids, omitted: Omitted, where: str
-) -> Entry | None:
-    """Return the utterance of a line; None, with a reason in `omitted`, if it cannot be used."""
-    audio = found_audio(values["audio"], root, omitted)
-    if audio is None:
-        return None
-    numbers: dict[str, float] = {}
-    for field in ("start", "duration", "end", "channel"):
-        if not values.get(field):
-            continue
-        number = seconds_of(values[field])
-        if number is None or (field == "channel" and number % 1):
-            omitted.add(NOT_A_TIME, f"{where}: {field} {shown(values[field], 30)}")
-            return None
-        numbers[field] = number
-    start, duration = numbers.get("start", 0.0), numbers.get("duration")
-    if duration is None and "end" in numbers:
-        duration = numbers["end"] - start
-    return Entry(
-        values.get("id") or ids(audio), audio, values["text"], values.get("speaker"), start,
-        duration, int(numbers["channel"]) if "channel" in numbers else None,
-    )  # fmt: skip

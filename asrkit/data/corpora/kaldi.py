@@ -1,0 +1,102 @@
+"""Data folders of Kaldi: wav.scp, text, and perhaps segments and utt2spk."""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from asrkit.data.corpora.entry import Entry, Omitted, Source, found_audio, seconds_of
+from asrkit.data.corpora.text_file import lines_of
+from asrkit.errors import shown
+
+COMMAND = (
+    "command in place of a file; commands are never run: write the path of the audio file itself, "
+    "also of FLAC or SPHERE, in wav.scp, or convert the audio"
+)
+ARCHIVE = "audio inside an archive of Kaldi: write it as files with wav-copy"
+ARCHIVED = re.compile(r".*:\d+(\[.*\])?")
+
+
+class Part(NamedTuple):
+    """A part of a recording, in seconds; the end may be None."""
+
+    recording: str
+    start: float = 0.0
+    end: float | None = None
+
+
+def is_kaldi(path: Path) -> bool:
+    return (path / "wav.scp").is_file() and (path / "text").is_file()
+
+
+def read_kaldi(source: Source, omitted: Omitted) -> Iterator[Entry]:
+    """Yield the utterances of a data folder in the order of its segments, or of wav.scp."""
+    folder, root = source.path, source.audio_root or source.path
+    audio = {
+        name: path
+        for name, value in table_of(folder / "wav.scp", omitted).items()
+        if (path := file_of(name, value, root, omitted)) is not None
+    }
+    texts = table_of(folder / "text", omitted)
+    speakers = optional(folder / "utt2spk", omitted)
+    segments = optional(folder / "segments", omitted)
+    parts = parts_of(segments, omitted) if segments else {name: Part(name) for name in audio}
+    for name in texts:
+        if name not in parts and (segments or name not in audio):
+            omitted.add("text without audio", name)
+    for name, part in parts.items():
+        if part.recording not in audio:
+            omitted.add("segment without a file in wav.scp", f"{name}: {part.recording}")
+        elif name not in texts:
+            omitted.add("audio without a line in text", name)
+        else:
+            speaker = speakers.get(name)  # Kaldi's recipes write the id for an unknown speaker
+            duration = None if part.end is None else part.end - part.start
+            yield Entry(
+                name, audio[part.recording], texts[name], None if speaker == name else speaker,
+                part.start, duration,
+            )  # fmt: skip
+
+
+def table_of(path: Path, omitted: Omitted) -> dict[str, str]:
+    """Return the values of a file with a key and a value on each line."""
+    found: dict[str, str] = {}
+    for _, line in lines_of(path):
+        key, *rest = line.split(maxsplit=1)
+        if key in found:
+            omitted.add(f"line of {path.name} whose key occurs twice", key)
+        else:
+            found[key] = rest[0].strip() if rest else ""
+    return found
+
+
+def optional(path: Path, omitted: Omitted) -> dict[str, str]:
+    return table_of(path, omitted) if path.is_file() else {}
+
+
+def file_of(name: str, value: str, root: Path, omitted: Omitted) -> Path | None:
+    """Return the file of a line of wav.scp; None, with a reason, for commands and archives."""
+    example = f"{name} {shown(value)[1:-1]}"
+    if value.endswith("|") or value.startswith("|") or value == "-":
+        omitted.add(COMMAND, example)
+    elif not value:
+        omitted.add("line of wav.scp without a file", name)
+    elif ARCHIVED.fullmatch(value):
+        omitted.add(ARCHIVE, example)
+    else:
+        return found_audio(value, root, omitted)
+    return None
+
+
+def parts_of(segments: Mapping[str, str], omitted: Omitted) -> dict[str, Part]:
+    """Return the parts of the lines of segments: recording, start, end; -1 is the file's end."""
+    found: dict[str, Part] = {}
+    for name, value in segments.items():
+        cells = value.split()
+        start = seconds_of(cells[1]) if len(cells) == 3 else None
+        end = seconds_of(cells[2]) if len(cells) == 3 else None
+        if start is None or (end is None and cells[2] != "-1"):
+            omitted.add("segment that is not a recording, a start and an end", f"{name} {value}")
+        else:
+            found[name] = Part(cells[0], start, end)
+    return found

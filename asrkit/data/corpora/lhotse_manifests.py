@@ -1,0 +1,86 @@
+"""Lhotse's recordings with supervisions, and its cuts. Their JSON is read without lhotse's code."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from asrkit.data.corpora.entry import CorpusError, Entry, Omitted, Source, found_audio, seconds_of
+from asrkit.data.corpora.json_lines import objects_in
+from asrkit.data.splits import NAMES
+from asrkit.errors import shown
+
+ENDINGS = (".jsonl", ".jsonl.gz")
+NOT_A_FILE = "recording that is not a single local file (commands and URLs are never used)"
+
+
+def manifests_in(path: Path, word: str) -> list[Path]:
+    """Return the manifests of a folder whose names have a word, or the file itself."""
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    return [each for each in files if word in each.name and each.name.endswith(ENDINGS)]
+
+
+def is_lhotse_pair(path: Path) -> bool:
+    """Return whether a path has recordings of lhotse, with supervisions beside them."""
+    found = manifests_in(path, "recordings")
+    return bool(found) and all(supervisions_of(each).is_file() for each in found)
+
+
+def supervisions_of(recordings: Path) -> Path:
+    return recordings.with_name(recordings.name.replace("recordings", "supervisions"))
+
+
+def read_lhotse(source: Source, omitted: Omitted) -> Iterator[Entry]:
+    """Yield the supervisions of all pairs of manifests.
+
+    Raises:
+        CorpusError: for a folder without a pair.
+    """
+    pairs = manifests_in(source.path, "recordings")
+    if not pairs:
+        raise CorpusError(f"{shown(source.path)} has no recordings.jsonl of lhotse")
+    for path in pairs:
+        words = path.name.removesuffix(".gz").removesuffix(".jsonl").split("_")
+        split = next((name for name in NAMES if name in words), None) if len(pairs) > 1 else None
+        root = source.audio_root or Path.cwd()
+        audio = dict(recordings_in(path, root, omitted))
+        for where, values in objects_in(supervisions_of(path), omitted):
+            entry = entry_of(where, values, audio, omitted)
+            if entry is not None:
+                yield entry._replace(split=split)
+
+
+def recordings_in(path: Path, root: Path, omitted: Omitted) -> Iterator[tuple[str, Path]]:
+    """Yield the id and the file of each recording."""
+    for where, values in objects_in(path, omitted):
+        sources, name = values.get("sources"), values.get("id")
+        first: Any = sources[0] if isinstance(sources, list) and len(sources) == 1 else None
+        named = first.get("source") if isinstance(first, dict) else None
+        if (
+            not isinstance(name, str)
+            or not isinstance(named, str)
+            or first.get("type") != "file"
+            or values.get("transforms")
+        ):
+            omitted.add(NOT_A_FILE, f"{where}: {shown(name)}")
+        elif (audio := found_audio(named, root, omitted)) is not None:
+            yield name, audio
+
+
+def entry_of(
+    where: str, values: dict[str, Any], audio: dict[str, Path], omitted: Omitted
+) -> Entry | None:
+    """Return the utterance of a supervision; None, with a reason in `omitted`, if unusable."""
+    start, duration = seconds_of(values.get("start")), seconds_of(values.get("duration"))
+    name, recording, text = (values.get(key) for key in ("id", "recording_id", "text"))
+    speaker, channel = values.get("speaker"), values.get("channel", 0)
+    if not isinstance(name, str) or start is None or duration is None:
+        omitted.add("supervision without an id, a start or a duration", where)
+    elif not isinstance(recording, str) or recording not in audio:
+        omitted.add("supervision without a recording", f"{where}: {name}")
+    else:
+        return Entry(
+            name, audio[recording], text if isinstance(text, str) else None,
+            speaker if isinstance(speaker, str) else None, start, duration,
+            channel if isinstance(channel, int) and channel else None,
+        )  # fmt: skip
+    return None

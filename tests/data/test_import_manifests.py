@@ -1,0 +1,169 @@
+"""Manifests of NeMo, WeNet, Kaldi and lhotse as sources of `asrkit data import`."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import write_manifest
+from tests.data.test_import import Output, imported, sound
+from tests.running import run
+
+AN4 = Path(__file__).resolve().parents[3] / "shared/data/an4"
+
+
+@pytest.fixture
+def audio(tmp_path: Path) -> Path:
+    """A folder in/ with four files of half a second."""
+    for name in "abcd":
+        sound(tmp_path / f"in/audio/{name}.wav", 0.5)
+    return tmp_path / "in"
+
+
+def test_nemo(audio: Path, tmp_path: Path, capsys: Output) -> None:
+    path = write_manifest(
+        audio / "train_manifest.json",
+        {"audio_filepath": "audio/a.wav", "text": "one", "duration": 0.5, "speaker": 7},
+        {"audio_filepath": str(audio / "audio/b.wav"), "text": "two", "duration": 0.502,
+         "offset": None},
+        {"audio_filepath": "audio/c.wav", "text": "three", "duration": 0.2, "offset": 0.1},
+        {"audio_filepath": "audio/c.wav", "text": "four", "duration": 0.2, "offset": 0.3},
+        {"audio_filepath": "audio/c.wav", "text": "five", "duration": 0.5, "offset": 0.3},
+        {"audio_filepath": "audio/d.wav", "duration": 0.5},
+        {"audio_filepath": ["a"], "text": "x"}, {"audio_filepath": "audio/d.wav", "text": {"a": 1}},
+        [1], {"audio_filepath": "audio/d.wav", "text": "x", "duration": True and "long"},
+    )  # fmt: skip
+    with path.open("a") as file:
+        file.write("{not json\n" + "[" * 100_000 + "\n")
+    assert run("data", "import", "auto", path, "--output", tmp_path / "out") == 1
+    found = imported(tmp_path / "out")
+    assert {name: (each["text"], each.get("start"), each["duration"]) for name, each in
+            found.items()} == {"a": ("one", None, 0.5), "b": ("two", None, 0.5),
+                               "c": ("three", 0.1, 0.2), "c-2": ("four", 0.3, 0.2)}  # fmt: skip
+    assert found["a"]["speaker"] == "7"
+    errors = capsys.readouterr().err
+    for line in (
+        "left out 3, line that is not a JSON object: train_manifest.json:9",
+        "left out 1, time outside the file: c-3: 0.30 to 0.80 s of 0.50 s",
+        "left out 1, empty text: d", "left out 1, line without audio: train_manifest.json:7",
+        "left out 1, value that is not a text: train_manifest.json:8: text {'a': 1}",
+        "left out 1, time or channel that is not a number: ",
+    ):  # fmt: skip
+        assert line in errors, line
+
+
+def test_training_on_a_nemo_manifest_names_the_command(audio: Path, capsys: Output) -> None:
+    path = write_manifest(audio / "m.json", {"audio_filepath": "audio/a.wav", "text": "one"})
+    assert run("data", "check", path) == 2
+    expected = f"a NeMo manifest (keys audio_filepath, text): use asrkit data import nemo {path} --"
+    assert expected in capsys.readouterr().err
+
+
+def test_wenet(audio: Path, tmp_path: Path) -> None:
+    path = write_manifest(
+        audio / "data.list",
+        *(
+            {"key": f"u{name}", "wav": str(audio / f"audio/{name}.wav"), "txt": name}
+            for name in "abc"
+        ),
+    )
+    assert run("data", "import", "auto", path, "--output", tmp_path / "out") == 0
+    assert {name: each["text"] for name, each in imported(tmp_path / "out").items()} == {
+        "ua": "a", "ub": "b", "uc": "c",
+    }  # fmt: skip
+
+
+def test_kaldi(audio: Path, tmp_path: Path, capsys: Output) -> None:
+    (audio / "wav.scp").write_text(
+        f"r1 audio/a.wav\nr2 {audio}/audio/b.wav\nr3 touch {tmp_path}/ran |\nr4 x.ark:17\n"
+        "r5\nr6 ../../x.wav\nr2 audio/a.wav\nr7 audio/d.wav\n"
+    )
+    (audio / "text").write_text("u1 one two\nu2 three\nu3 four\nu9 nine\nu5\nu6 six\nu7 seven\n")
+    (audio / "utt2spk").write_text("u1 s1\nu2 s1\nu3 s2\nu5 s2\nu7 u7\n")
+    (audio / "segments").write_text(
+        "u1 r1 0.0 0.2\nu2 r1 0.2 0.5\nu3 r2 0.1 -1\nu4 r2 0 0.1\nu5 r2 0.2 0.3\nu6 r3 0 1\n"
+        "u7 r7 0 0.5\nu8 r7 0\n"
+    )
+    assert run("data", "import", "auto", audio, "--output", tmp_path / "out") == 1
+    found = imported(tmp_path / "out")
+    assert {name: (each["text"], each.get("start"), each["duration"], each.get("speaker")) for
+            name, each in found.items()} == {
+        "u1": ("one two", 0.0, 0.2, "s1"), "u2": ("three", 0.2, 0.3, "s1"),
+        "u3": ("four", 0.1, 0.4, "s2"), "u7": ("seven", None, 0.5, None),
+    }  # fmt: skip
+    assert not (tmp_path / "ran").exists()
+    errors = capsys.readouterr().err
+    for line in (
+        "command in place of a file; commands are never run: write the path of the audio file",
+        "inside an archive of Kaldi: write it as files with wav-copy: r4 x.ark:17",
+        "left out 1, line of wav.scp without a file: r5", "path that leaves the folder",
+        "left out 1, line of wav.scp whose key occurs twice: r2", "left out 1, empty text: u5",
+        "left out 1, audio without a line in text: u4", "left out 1, text without audio: u9",
+        "segment without a file in wav.scp: u6: r3", "start and an end: u8 r7 0",
+        "1 utterances without a speaker are in train",
+    ):  # fmt: skip
+        assert line in errors, line
+
+
+def test_a_file_of_kaldi_is_named(audio: Path, tmp_path: Path, capsys: Output) -> None:
+    (audio / "wav.scp").write_text("r1 audio/a.wav\n")
+    for kind in ("auto", "table"):
+        assert run("data", "import", kind, audio / "wav.scp", "--output", tmp_path / "out") == 2
+        assert f"use asrkit data import kaldi {audio} --output" in capsys.readouterr().err
+    assert run("data", "import", "kaldi", audio / "audio", "--output", tmp_path / "out") == 2
+    assert "not of the kind kaldi; it looks like a folder of 4 rec" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not AN4.is_dir(), reason="needs an4")
+def test_an4_as_a_folder_of_kaldi_gives_the_same_utterances(tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in (AN4 / "dev.jsonl").read_text().splitlines()]
+    for name, value in (("wav.scp", "audio"), ("text", "text"), ("utt2spk", "speaker")):
+        (tmp_path / name).write_text("".join(f"{row['id']} {row[value]}\n" for row in rows))
+    command = ("import", "kaldi", tmp_path, "--audio-root", AN4, "--output", tmp_path / "out")
+    assert run("data", *command) == 0
+    found = imported(tmp_path / "out")
+    assert len(found) == len(rows) == 102
+    for row in rows:
+        mine = found[row["id"]]
+        assert mine["text"] == row["text"]
+        assert mine["speaker"] == row["speaker"]
+        assert abs(mine["duration"] - row["duration"]) < 0.01
+        assert Path(mine["audio"]).samefile(AN4 / row["audio"])
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_lhotse(
+    zipped: bool, audio: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    monkeypatch.chdir(audio)
+
+    def recording(name: str, kind: str = "file") -> dict[str, object]:
+        source = {"type": kind, "channels": [0], "source": f"audio/{name}.wav"}
+        return {"id": name, "sources": [source], "sampling_rate": 16000, "num_samples": 8000,
+                "duration": 0.5, "channel_ids": [0]}  # fmt: skip
+
+    def supervision(name: str, start: float, duration: float) -> dict[str, object]:
+        return {"id": f"{name}-{start}", "recording_id": name, "start": start, "text": "yes",
+                "duration": duration, "channel": 0, "speaker": f"s{name}"}  # fmt: skip
+
+    files = {
+        "recordings": [recording("a"), recording("b"), recording("c", "command"), {"id": 1}],
+        "supervisions": [supervision("a", 0, 0.5), supervision("b", 0.1, 0.3),
+                         supervision("c", 0, 0.5), {"id": "x"}],
+    }  # fmt: skip
+    for name, rows in files.items():
+        path = write_manifest(audio / f"lang_{name}.jsonl", *rows)
+        if zipped:
+            path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+            path.unlink()
+    ending = ".jsonl.gz" if zipped else ".jsonl"
+    for source, out in ((audio, "out"), (audio / f"lang_recordings{ending}", "out2")):
+        assert run("data", "import", "auto", source, "--output", tmp_path / out) == 1
+        found = imported(tmp_path / out)
+        assert sorted(found) == ["a-0", "b-0.1"]
+        assert (found["b-0.1"]["start"], found["b-0.1"]["duration"]) == (0.1, 0.3)
+        errors = capsys.readouterr().err
+        assert "left out 2, recording that is not a single local file" in errors
+        assert "left out 1, supervision without a recording: " in errors
+        assert "left out 1, supervision without an id, a start or a duration: " in errors
