@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 from tqdm import tqdm
 
-from asrkit.config import parse_config
+from asrkit.config import load_config, parse_config
 from asrkit.config.read_yaml import read_yaml
 from asrkit.errors import UserError
 from asrkit.training.warm_start import load_training
@@ -46,8 +46,10 @@ def positive(text: str) -> int:
 def refuse_other(folder: Path, config: Path, overrides: list[str]) -> None:
     """Raises UserError if the folder holds a training with another configuration."""
     path = folder / "config.yaml"
-    wanted = load_training(config, overrides)
-    if path.is_file() and parse_config(read_yaml(path)) != wanted:
+    if not path.is_file():
+        load_config(config, overrides)  # a mistake is reported before the first training
+        return
+    if parse_config(read_yaml(path)) != load_training(config, overrides):
         raise UserError(
             f"{folder} holds a training with other settings: choose another --output, or remove it"
         )

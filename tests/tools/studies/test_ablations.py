@@ -42,6 +42,26 @@ def test_only_what_is_left_is_done(tmp_path: Path) -> None:
     assert trial.steps() == []
 
 
+def test_other_ways_to_score_are_columns(tmp_path: Path) -> None:
+    ways = {"beam": ["--chunk-ms", "640", "--search", "prefix_beam"]}
+    trial = Trial(STUDY.model_copy(update={"scores": ways}), "base", 0, tmp_path)
+    trial.folder.mkdir()
+    (trial.folder / "model.safetensors").touch()
+    greedy, beam = trial.steps()
+    assert "prefix_beam" not in greedy
+    assert beam[3:7] == ["--chunk-ms", "640", "--search", "prefix_beam"]
+    trial.scores.write_text(json.dumps(scores([1, 0], 5.0)))
+    assert trial.steps() == [beam]
+    assert not read_all([trial])
+    Path(beam[beam.index("--output") + 1]).write_text(json.dumps(scores([0, 0], 0.0)))
+    (found,) = read_all([trial])
+    rates = {name: each["words"]["rate"] for name, each in found["contexts"].items()}
+    assert rates == {"full": 5.0, "640 ms": 5.0, "full, beam": 0.0, "640 ms, beam": 0.0}
+    other = {"beam": ["--chunk-ms", "full"]}
+    changed = trial._replace(study=STUDY.model_copy(update={"scores": other}))
+    assert len(changed.steps()) == 1
+
+
 def test_the_table() -> None:
     base = Row("base", [], [scores([2, 0], 10.0), scores([1, 1], 12.0)])
     better = Row("two views", ["training.views=same"], [scores([1, 0], 5.0)])

@@ -7,6 +7,7 @@ model on the same recordings, and writes a table. The same command resumes after
 import argparse
 import json
 import os
+import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -36,6 +37,7 @@ class Study(BaseModel):
     chunk_ms: str  # of the scores, as evaluate takes them
     common: list[str]  # overrides
     rows: dict[str, list[str]]  # name of a change to its overrides
+    scores: dict[str, list[str]] = {}  # other ways to score: name to options of evaluate
 
 
 class Trial(NamedTuple):
@@ -66,6 +68,15 @@ class Trial(NamedTuple):
         return self.folder / f"{held_out.parent.name}-{held_out.stem}-{chunks}.json"
 
     @property
+    def measured(self) -> list[tuple[str, Path, list[str]]]:
+        """Name, file and options of each way to score; the name of `chunk_ms` alone is ""."""
+        found = [("", self.scores, ["--chunk-ms", self.study.chunk_ms])]
+        for name, options in self.study.scores.items():
+            slug = re.sub(r"[^\w.]+", "-", " ".join(options))
+            found.append((name, self.scores.with_name(f"{self.scores.stem}-{slug}.json"), options))
+        return found
+
+    @property
     def overrides(self) -> list[str]:
         own = [f"training.seed={self.seed}", f"training.output_dir={self.folder}",
                "training.num_threads=1", "data.num_workers=0"]  # fmt: skip
@@ -76,11 +87,25 @@ class Trial(NamedTuple):
     def steps(self) -> list[list[str]]:
         model = self.folder / "model.safetensors"
         train = ["asrkit.train", "--config", str(self.study.config), "--resume", *self.overrides]
-        score = ["asrkit.evaluate", "--model", str(model), "--chunk-ms", self.study.chunk_ms,
-                 "--format", "json", "--output", str(self.scores), str(self.held_out)]  # fmt: skip
-        if not model.is_file():
-            return [train, score]
-        return [] if self.scores.is_file() else [score]
+        score = [
+            ["asrkit.evaluate", "--model", str(model), *options, "--format", "json",
+             "--output", str(path), str(self.held_out)]
+            for _, path, options in self.measured
+            if not path.is_file()
+        ]  # fmt: skip
+        return score if model.is_file() else [train, *score]
+
+    def read(self) -> Scores:
+        """Return all scores, with the name of the way to score after each context."""
+        whole: Scores = {"contexts": {}}
+        for name, path, _ in self.measured:
+            found = json.loads(path.read_text("utf-8"))
+            contexts = {
+                f"{context}, {name}" if name else context: each
+                for context, each in found["contexts"].items()
+            }
+            whole = found | {"contexts": whole["contexts"] | contexts}
+        return whole
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -158,9 +183,9 @@ def read_all(trials: Sequence[Trial]) -> list[Scores]:
     """The scores of each seed whose trials are all done, those of its folds as one."""
     found = []
     for seed in sorted({trial.seed for trial in trials}):
-        paths = [trial.scores for trial in trials if trial.seed == seed]
-        if all(path.is_file() for path in paths):
-            scores = [json.loads(path.read_text("utf-8")) for path in paths]
+        own = [trial for trial in trials if trial.seed == seed]
+        if all(path.is_file() for trial in own for _, path, _ in trial.measured):
+            scores = [trial.read() for trial in own]
             found.append(scores[0] if len(scores) == 1 else joined(scores))
     return found
 

@@ -12,8 +12,8 @@ Scores = dict[str, Any]  # of one model, as `asrkit evaluate --format json` writ
 
 NOTES = """\
 - WER in percent: mean over the seeds, the lowest and the highest in brackets. Greedy search, no
-  language model; a chunk size with the left context of the model file.
-- Against the base: errors of all chunk sizes together, as a change in percent of the base's, with
+  language model, and the left context of the model file, unless the study's `scores` say otherwise.
+- Against the base: errors of all columns together, as a change in percent of the base's, with
   the 95 % interval of a bootstrap that draws seeds of both and recordings anew. Where it holds 0,
   the change may be chance. With one seed, the chance of training has no part in it.
 - Minutes: of a training, in the median, all side by side on this machine.
