@@ -43,6 +43,7 @@ def serve(options: argparse.Namespace) -> int:
     # The event loop needs a worker's interpreter lock after each packet, and waited 5 ms for it.
     sys.setswitchinterval(0.0005)
     models = recognizers(options)
+    names = models | aliases(options.alias, models)
     logs.set_up(options.log)
     streams = options.streams or min(capacity(each, options.threads) for each in models.values())
     limits = Limits(
@@ -50,7 +51,7 @@ def serve(options: argparse.Namespace) -> int:
         save_s=options.save_seconds or Limits().save_s,
     )  # fmt: skip
     server = Server(
-        models, limits, options.threads, token, tuple(options.origin), tuple(options.allow_host),
+        names, limits, options.threads, token, tuple(options.origin), tuple(options.allow_host),
         store, key, proxies,
     )  # fmt: skip
     gate = gate_of(server)
@@ -92,6 +93,26 @@ def recognizers(options: argparse.Namespace) -> dict[str, Recognizer]:
             raise UserError(f"two models have the name {shown(name)}: write --model OTHER={path}")
         one = argparse.Namespace(**vars(options) | {"model": path})
         found[name], _ = load_recognizer(one)
+    return found
+
+
+def aliases(given: list[str], models: dict[str, Recognizer]) -> dict[str, Recognizer]:
+    """Return the recognisers by the further names of --alias.
+
+    Raises:
+        UserError: for a text that is not NAME=MODEL, a model that is not served, or a taken name.
+    """
+    found: dict[str, Recognizer] = {}
+    for text in given:
+        name, _, model = text.partition("=")
+        if not name or model not in models:
+            known = ", ".join(models)
+            raise UserError(
+                f"--alias must be NAME=MODEL with a served model of {known}, got {shown(text)}"
+            )
+        if name in models or name in found:
+            raise UserError(f"--alias {shown(text)}: the name is taken already")
+        found[name] = models[model]
     return found
 
 

@@ -23,6 +23,11 @@ def main(argv: list[str] | None = None) -> int:
         help=f"{MODEL}; NAME is the name that clients ask for; may be repeated (default "
         "small-en-alnum)",
     )  # fmt: skip
+    arguments.group("model").add_argument(
+        "--alias", action="append", default=[], metavar="NAME=MODEL",
+        help="further name of a served model, for clients that always ask for this one, such as "
+        "whisper-1=small-en-alnum; may be repeated",
+    )  # fmt: skip
     add_device(arguments)
     add_recognizer(arguments, live=True)
     group = arguments.group("network")

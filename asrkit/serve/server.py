@@ -132,7 +132,8 @@ class Server:
     """Recognisers that serve calls.
 
     Args:
-        models: recogniser for each name that clients ask for; the first one is the default.
+        models: recogniser for each name that clients ask for; the first one is the default. Names
+            of the same recogniser are one model, with the first name.
         limits: limits of the server and of each client.
         threads: number of workers of each model, each a thread.
         token: token that clients have to send; None if they need none.
@@ -165,15 +166,17 @@ class Server:
         self.key = secrets.token_bytes(32) if key is None else key
         self.newest: dict[str, Version] = {}  # newest state of each call that this process saved
         self._keeps, self._keeps_at = 2.0 * self.limits.streams, time.monotonic()
-        self.models = {
-            name: Model(name, recognizer, [self._worker(name, recognizer) for _ in range(threads)])
-            for name, recognizer in models.items()
-        }
+        self.models: dict[str, Model] = {}
+        for name, recognizer in models.items():
+            same = [each for each in self.models.values() if each.recognizer is recognizer]
+            self.models[name] = same[0] if same else self._model(name, recognizer, threads)
         self.calls: dict[Call, Place] = {}  # calls now
         self.lines: dict[str, Any] = {}  # connections of resumable calls, by the call's name
 
-    def _worker(self, name: str, recognizer: Recognizer) -> Worker:
-        return Worker(recognizer, self.limits.ahead_s, partial(self.figures.step, name))
+    def _model(self, name: str, recognizer: Recognizer, threads: int) -> Model:
+        step = partial(self.figures.step, name)
+        workers = [Worker(recognizer, self.limits.ahead_s, step) for _ in range(threads)]
+        return Model(name, recognizer, workers)
 
     def model(self, name: str | None = None) -> Model:
         """Return the model of this name; the first model if None.
@@ -211,8 +214,8 @@ class Server:
     def close(self) -> None:
         """End all calls."""
         self.store.close()
-        for model in self.models.values():
-            for worker in model.workers:
+        for name, model in self.models.items():
+            for worker in model.workers if name == model.name else ():
                 worker.close()
 
     def note_newest(self, name: str, version: Version) -> None:

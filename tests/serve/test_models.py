@@ -172,3 +172,22 @@ def test_streams_are_those_of_all_models(two: str) -> None:
     assert 'asrkit_streams{model="loud"} 1.0' in figures
     for call in calls:
         converse(call, [])
+
+
+def test_an_alias_is_the_model_itself(
+    models: dict[str, Recognizer], recordings: Recordings
+) -> None:
+    """No second worker, no warning, and another alias another text: the control."""
+    path, _ = recordings[0]
+    named = {"quiet": models["quiet"], "whisper-1": models["loud"], "loud": models["loud"]}
+    server = Server(named, Limits(streams=2))
+    assert server.models["whisper-1"] is server.models["loud"]
+    with serving(server) as address:
+        assert [each.id for each in client_of(address).models.list()] == [*named]
+        for name, expected, warned in (("whisper-1", "loud", False), ("gpt-4o", "quiet", True)):
+            answer = httpx.post(
+                f"http://{address}/v1/audio/transcriptions",
+                data={"model": name}, files={"file": ("a.flac", path.read_bytes())},
+            )  # fmt: skip
+            assert answer.json()["text"] == models[expected].transcribe(path).text
+            assert ("X-Asrkit-Warning" in answer.headers) == warned
