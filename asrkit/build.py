@@ -46,6 +46,7 @@ from asrkit.text import (
     Tokenizer,
     WordTokenizer,
     normalize,
+    spoken,
 )
 
 logger = logging.getLogger(__name__)
@@ -223,8 +224,8 @@ def refused_hotwords(
 
 
 def pieces_of(tokenizer: Tokenizer) -> list[str]:
-    """Return the text of each token, by id; "" for the blank."""
-    return ["", *(tokenizer.piece(token) for token in range(1, tokenizer.vocab_size))]
+    """Return the text of each token, by id; "" for the blank and for labels that are not text."""
+    return ["", *(spoken(tokenizer.piece(token)) for token in range(1, tokenizer.vocab_size))]
 
 
 def build_search(config: SearchConfig, head: Head, fusion: Fusion | None = None) -> Search:

@@ -23,10 +23,12 @@ from asrkit.interop.checkpoint import (
 from asrkit.interop.imported import Imported, assemble, case_of
 from asrkit.interop.nemo_settings import (
     MOST,
+    PROMPTED,
     SETTINGS,
     Key,
     check_keys,
     check_settings,
+    class_of,
     ctc,
     folds_norm,
     section,
@@ -184,6 +186,10 @@ def chosen_head(settings: dict[str, Any], head: str | None) -> str:
         raise CheckpointError("the model has no transducer, which --head asks for: leave it out")
     if head == "ctc" and has_transducer and "aux_ctc" not in settings:
         raise CheckpointError("the model has no CTC head, which --head asks for: leave it out")
+    if head == "ctc" and class_of(settings) in PROMPTED:
+        raise CheckpointError(
+            "the CTC head of a model with a language prompt cannot stand alone: leave --head out"
+        )
     return head
 
 
@@ -204,6 +210,8 @@ def transducer_settings(settings: dict[str, Any], adapter_dim: int | None) -> di
             raise CheckpointError("joint.vocabulary and aux_ctc.decoder.vocabulary must be equal")
         return nemo_transducer.head_settings(settings, adapter_dim)
     except CheckpointError as error:
+        if adapter_dim is not None:
+            raise
         raise CheckpointError(f"{error}; --head ctc imports the CTC head alone") from None
 
 

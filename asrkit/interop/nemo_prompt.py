@@ -1,4 +1,4 @@
-"""The language prompt of a NeMo transducer: one language, folded into the weights.
+"""The language prompt of a NeMo transducer or hybrid: one language, folded into the weights.
 
 NeMo appends the one-hot vector of the language to every encoder frame, before two linear layers
 with a ReLU between them. The language's column of the first layer is therefore added to its bias.
@@ -24,7 +24,7 @@ def column(settings: Mapping[str, Any], prompt: str | None) -> int | None:
     Raises:
         CheckpointError: for a missing or unknown language, or a model without prompts.
     """
-    if class_of(settings) != PROMPTED:
+    if class_of(settings) not in PROMPTED:
         if prompt is None:
             return None
         raise CheckpointError(

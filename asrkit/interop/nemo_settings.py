@@ -31,12 +31,12 @@ class Part(NamedTuple):
     harmless: Mapping[str, str] = {}
 
 
-PROMPTED = "EncDecRNNTBPEModelWithPrompt"
+PROMPTED = ("EncDecRNNTBPEModelWithPrompt", "EncDecHybridRNNTCTCBPEModelWithPrompt")
 MODELS = (
     "EncDecCTCModel", "EncDecCTCModelBPE",
     "EncDecHybridRNNTCTCModel", "EncDecHybridRNNTCTCBPEModel",
     "EncDecRNNTModel", "EncDecRNNTBPEModel",
-    PROMPTED,
+    *PROMPTED,
 )  # fmt: skip
 MODEL = {"sample_rate": Key(16000, (16000,))}
 TRAINING, PRINTING = "only training reads it", "changes no text"
@@ -196,7 +196,7 @@ def check_settings(settings: Mapping[str, Any]) -> None:
     check_class(settings)
     if "EncDecRNNT" in str(settings.get("target")) and not settings.get("joint"):
         raise CheckpointError(f"this {shown(settings['target'])} has no joint network")
-    prompted = class_of(settings) == PROMPTED
+    prompted = class_of(settings) in PROMPTED
     read = (*MODEL_READ, "num_prompts") if prompted else MODEL_READ
     check("model", settings, Part(MODEL, read, MODEL_HARMLESS))
     defaults = settings.get("model_defaults")

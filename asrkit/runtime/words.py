@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from asrkit.search import NOTHING, Hypothesis
-from asrkit.text import Tokenizer
+from asrkit.text import Tokenizer, spoken
 from asrkit.text.graphemes import divides_units, units
 
 # The first token of a word comes after the word's start, and the last before its end, so words are
@@ -117,9 +117,10 @@ class WordReader:
 
     def read(self, hypothesis: Hypothesis) -> list[Word]:
         """Return the words after the closed ones, with the times of their tokens."""
-        words, size, piece_of = list(self.last), len(self.prefix.tokens), self.tokenizer.piece
+        words, size, piece_of = list(self.last), len(self.prefix.tokens), self.piece_of
         # Whether the next piece starts a word.
-        fresh = not words or piece_of(hypothesis.tokens[size - 1]).endswith(" ")
+        before = filter(None, map(piece_of, reversed(hypothesis.tokens[:size])))
+        fresh = not words or next(before, "").endswith(" ")
         for token, begin, end, confidence in zip(*part(hypothesis, size, None), strict=True):
             piece = piece_of(token)
             fresh = fresh or piece.startswith(" ")
@@ -138,6 +139,9 @@ class WordReader:
                 )
             fresh = piece.endswith(" ")
         return words
+
+    def piece_of(self, token: int) -> str:
+        return spoken(self.tokenizer.piece(token))
 
     def seconds(self, frame: int) -> float:
         """Return the time of a frame of the segment, in seconds from the start of the stream."""

@@ -8,8 +8,10 @@ from asrkit.text.tokenizer import (
     Tokenizer,
     WordTokenizer,
     decode,
+    events,
     is_visible,
     normalize,
+    spoken,
 )
 
 __all__ = [
@@ -20,6 +22,8 @@ __all__ = [
     "Tokenizer",
     "WordTokenizer",
     "decode",
+    "events",
     "is_visible",
     "normalize",
+    "spoken",
 ]

@@ -17,6 +17,9 @@ BIDIRECTIONAL = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"} 
 IDEOGRAPH = re.compile(r"([\u4e00-\u9fff])")  # labels of their own, besides sub-words
 
 
+EVENTS = ("<EOU>", "<EOB>")  # labels of NVIDIA's models that mark ends of utterances, not text
+
+
 class TextError(UserError):
     """Text that a tokenizer cannot encode, or a tokenizer that cannot be made."""
 
@@ -51,7 +54,18 @@ class Tokenizer(Protocol):
 
 def decode(tokenizer: Tokenizer, tokens: Iterable[int]) -> str:
     """Return the text of token ids, with single spaces between words."""
-    return " ".join("".join(tokenizer.piece(token) for token in tokens).split())
+    return " ".join("".join(spoken(tokenizer.piece(token)) for token in tokens).split())
+
+
+def spoken(piece: str) -> str:
+    """Return a token's part of a text: nothing for one of EVENTS."""
+    return "" if piece in EVENTS else piece
+
+
+def events(tokenizer: Tokenizer) -> list[str]:
+    """Return the labels of a tokenizer that are never part of a text."""
+    pieces = map(tokenizer.piece, range(1, tokenizer.vocab_size))
+    return [piece for piece in pieces if piece in EVENTS]
 
 
 def normalize(

@@ -105,9 +105,9 @@ REFUSED: dict[str, tuple[Callable[..., object], str]] = {
     "section": (lambda settings, _: settings.pop("encoder"), "no section 'encoder'"),
     "prompt": (
         lambda settings, _: settings.update(
-            target="nemo.collections.asr.models.x.EncDecHybridRNNTCTCBPEModelWithPrompt"
+            target="nemo.collections.asr.models.x.EncDecOtherModelWithPrompt"
         ),
-        "EncDecHybridRNNTCTCBPEModelWithPrompt' are not supported: it reads a language prompt",
+        "EncDecOtherModelWithPrompt' are not supported: it reads a language prompt",
     ),
     "class": (lambda settings, _: settings.update(target=7), "models of class 7 are not supported"),
     "rnnt": (

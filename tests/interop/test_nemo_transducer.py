@@ -14,12 +14,14 @@ from torch import Tensor
 
 from asrkit import audio
 from asrkit.build import build_frontend
+from asrkit.commands.info import described
 from asrkit.evaluation.recording_search import Trace
 from asrkit.interop import Imported, import_checkpoint
 from asrkit.interop.checkpoint import CheckpointError
 from asrkit.model import Context, CTCHead, TransducerHead
 from asrkit.model.transducer_loss import transducer_loss
 from asrkit.runtime import recognizer_of
+from asrkit.text import decode
 from tests.conftest import SHARED_FIXTURES
 from tests.laws.test_streaming import packets
 from tests.running import run
@@ -190,6 +192,53 @@ def test_control_another_language_is_noticed() -> None:
     assert len(texts) == 3
 
 
+def prompted_hybrid(output: Path, more: dict[str, Tensor]) -> Path:
+    """The transducer with a prompt as NeMo's hybrid class, whose CTC layer reads the same frames.
+
+    `EncDecHybridRNNTCTCBPEModelWithPrompt.forward` of NeMo 3.0.0 applies `prompt_kernel` to the
+    encoder's output; its losses and searches pass the result to both heads.
+    """
+
+    def change(settings: dict[str, Any]) -> None:
+        settings["target"] = settings["target"].replace("EncDecRNNT", "EncDecHybridRNNTCTC")
+        decoder = {
+            "_target_": "nemo.collections.asr.modules.ConvASRDecoder", "feat_in": None,
+            "num_classes": -1, "vocabulary": settings["joint"]["vocabulary"],
+        }  # fmt: skip
+        settings["aux_ctc"] = {"ctc_loss_weight": 0.3, "decoder": decoder}
+
+    return changed(checkpoint("rnnt-prompt") / "model.nemo", output, change, more)
+
+
+def test_a_hybrid_with_a_prompt(tmp_path: Path) -> None:
+    """Both heads read NeMo's frames after the prompt; the transducer is that of the fixture."""
+    draw = torch.Generator().manual_seed(0)
+    weight, bias = torch.randn(65, 48, 1, generator=draw), torch.randn(65, generator=draw)
+    name = "ctc_decoder.decoder_layers.0"
+    more = {f"{name}.weight": weight, f"{name}.bias": bias}
+    path = prompted_hybrid(tmp_path / "m.nemo", more)
+    plain = checkpoint("rnnt-prompt")
+    with np.load(plain / "expected.npz") as arrays:
+        for language in ("en-US", "de-DE"):
+            imported = import_checkpoint("nemo", path, prompt=language)
+            head, place = head_of(imported), f"speech/att_56_6/{language}"
+            assert head.ctc is not None
+            alone = import_checkpoint("nemo", plain / "model.nemo", prompt=language).file.model
+            state = imported.file.model.state_dict()
+            assert all(torch.equal(state[key], own) for key, own in alone.state_dict().items())
+            encoded = torch.from_numpy(arrays["speech/att_56_6/encoded"])[None]
+            theirs = torch.from_numpy(arrays[f"{place}/prompted"]) @ weight[..., 0].T + bias
+            with torch.no_grad():
+                ours = head.ctc.frames(head.frames(encoded))[0]
+                without = head.ctc.frames(encoded)[0]  # control
+            expected = theirs.log_softmax(1).roll(1, 1)
+            assert (ours - expected).abs().max() < TOLERANCE
+            assert (without - expected).abs().max() > 0.1
+            recognizer_of(imported.file).transcribe(arrays["speech/audio"])
+    with pytest.raises(CheckpointError, match="cannot stand alone: leave --head out"):
+        import_checkpoint("nemo", path, "ctc", "en-US")
+
+
 def test_a_hybrid_keeps_both_heads_or_the_one_that_is_chosen(tmp_path: Path) -> None:
     path = checkpoint("rnnt-hybrid") / "model.nemo"
     both, ctc = (import_checkpoint("nemo", path, head) for head in (None, "ctc"))
@@ -234,8 +283,8 @@ def test_info_tells_the_head_and_the_prompt(
     assert any(shown in line for line in lines)
 
 
-def test_labels_for_the_end_of_an_utterance_are_written(tmp_path: Path) -> None:
-    """Those of parakeet_realtime_eou are labels like any other; here they replace two labels."""
+def test_labels_for_the_end_of_an_utterance_are_not_text(tmp_path: Path) -> None:
+    """Those of parakeet_realtime_eou; here they replace two labels."""
     path = checkpoint("rnnt") / "model.nemo"
     with np.load(path.with_name("expected.npz")) as arrays:
         samples, tokens = arrays["speech/audio"], [*arrays["speech/att_70_13/tokens"]]
@@ -246,10 +295,17 @@ def test_labels_for_the_end_of_an_utterance_are_written(tmp_path: Path) -> None:
         vocabulary[first], vocabulary[second] = "<EOU>", "<EOB>"
 
     file = import_checkpoint("nemo", changed(path, tmp_path / "m.nemo", change)).file
-    text = recognizer_of(file, Context(14, 70)).transcribe(samples).text
-    assert text.startswith("<EOU>")
-    assert text.count("<EOU>") == tokens.count(first)
-    assert text.count("<EOB>") == tokens.count(second)
+    recognizer = recognizer_of(file, Context(14, 70))
+    trace = Trace(recognizer.search)
+    result = recognizer.with_search(trace).transcribe(samples)
+    assert [each - 1 for each in trace.hypothesis.tokens] == tokens  # the labels are recognised
+    plain = import_checkpoint("nemo", path).file.tokenizer
+    expected = decode(plain, [each + 1 for each in tokens if each not in (first, second)])
+    assert result.text == expected != decode(plain, [each + 1 for each in tokens])
+    assert "".join(word.text for word in result.words) == expected.replace(" ", "")
+    told = described(file)["vocabulary"]
+    assert told.endswith("; <EOB> and <EOU> are labels without text")
+    assert "without text" not in described(import_checkpoint("nemo", path).file)["vocabulary"]
 
 
 @pytest.mark.parametrize(
@@ -278,7 +334,7 @@ def test_a_head_or_a_language_that_a_model_does_not_have_is_refused(
         (lambda s: s["model_defaults"]["prompt_dictionary"].update(en=128), "numbers below 128"),
         (lambda s: s["model_defaults"].update(prompt_dictionary=None), "got 'en': choose one"),
         (lambda s: s.update(target="a.EncDecRNNTBPEModel"), "num_prompts is unknown"),
-        (lambda s: s.update(target="a.EncDecHybridRNNTCTCBPEModelWithPrompt"), "not supported"),
+        (lambda s: s.update(target="a.EncDecOtherModelWithPrompt"), "not supported"),
     ],
 )  # fmt: skip
 def test_prompts_that_do_not_fit_are_refused(
@@ -295,8 +351,13 @@ def test_options_of_nemo_are_refused_for_wenet(tmp_path: Path) -> None:
         import_checkpoint("wenet", tmp_path, "ctc", "en")
 
 
-def changed(path: Path, output: Path, change: Callable[[dict[str, Any]], object]) -> Path:
-    """A copy of a checkpoint with other settings."""
+def changed(
+    path: Path,
+    output: Path,
+    change: Callable[[dict[str, Any]], object],
+    more: dict[str, Tensor] | None = None,
+) -> Path:
+    """A copy of a checkpoint with other settings, and more weights."""
     with tarfile.open(path) as old, tarfile.open(output, "w") as new:
         for member in old:
             stored = old.extractfile(member)
@@ -305,6 +366,10 @@ def changed(path: Path, output: Path, change: Callable[[dict[str, Any]], object]
                 settings = yaml.safe_load(data)
                 change(settings)
                 data = yaml.safe_dump(settings).encode()
+            elif more is not None and member.name.endswith("model_weights.ckpt"):
+                weights, stored_again = torch.load(BytesIO(data), weights_only=True), BytesIO()
+                torch.save(weights | more, stored_again)
+                data = stored_again.getvalue()
             member.size = len(data)
             new.addfile(member, BytesIO(data))
     return output
