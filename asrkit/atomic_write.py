@@ -60,7 +60,7 @@ def remove_leftovers(folder: Path) -> None:
     processes of other machines cannot be checked, and process ids are reused.
     """
     with suppress(OSError):  # a folder that cannot be listed, a file that has just been finished
-        for path in folder.glob(".asrkit-*-*.part"):
+        for path in folder.glob(".asrkit-*-*.part*"):
             process = path.name.removeprefix(PREFIX).split("-")[0]
             ours = path.name.startswith(PREFIX) and process.isdecimal()
             age = time.time() - path.stat().st_mtime

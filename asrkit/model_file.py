@@ -41,6 +41,7 @@ TYPES = {  # names in the safetensors format
 }  # fmt: skip
 OTHERS = {  # suffixes of files that are mistaken for model files
     ".onnx": "an export: --model is the .safetensors that it was made from, --backend this file",
+    ".data": "the weights of an export: --backend is the .onnx file beside it",
     ".ts": "an export: --model is the .safetensors that it was made from",
     ".pt": "a training checkpoint: --model is the .safetensors that training writes",
 }

@@ -24,6 +24,7 @@ from asrkit.backends.export_metadata import (
     part_path,
     read_by,
 )
+from asrkit.backends.external_data import ExternalData, read_data
 from asrkit.backends.transducer import TransducerParts
 from asrkit.errors import UserError, reason, shown
 from asrkit.extras import need
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 STATE = [f"state_{name}" for name in EncoderState._fields]
 KINDS = {"tensor(float)": torch.float32, "tensor(int64)": torch.int64}
 PRECISIONS = {"onnx": "float32", "onnx-int8": "int8"}  # precision of the files, by kind of backend
+FOLDER = "session.model_external_initializers_file_folder_path"  # key of ONNX Runtime's options
 MOST_NUMBERS = 1 << 28  # numbers in each part of a stream's state
 MOST_WHOLE = 1500  # encoder frames of a row in full context: memory grows with their square
 
@@ -258,10 +260,12 @@ def read_graph(path: Path, kind: type[Graph]) -> Graph:
     """
     need("onnxruntime")
     try:
-        data = path.read_bytes()
-        graph = kind(*open_session(data))
+        model = path.read_bytes()
+        graph = kind(*open_session(model, read_data(path, model)))
         digest = graph.description.digest
-        intact = digest is None or is_sealed(data, digest)
+        intact = digest is None or is_sealed(model, digest)
+    except UserError:
+        raise
     except Exception as error:  # ONNX Runtime's errors have no other common class
         raise UserError(
             f"{shown(path)} is not a file that asrkit export wrote: {reason(error)}"
@@ -271,13 +275,22 @@ def read_graph(path: Path, kind: type[Graph]) -> Graph:
     return graph
 
 
-def open_session(model: bytes) -> "tuple[InferenceSession, ExportDescription]":
-    """Return a session for the bytes of a file, and the file's description."""
+def open_session(model: bytes, data: ExternalData) -> "tuple[InferenceSession, ExportDescription]":
+    """Return a session for the bytes of a file, and the file's description.
+
+    ONNX Runtime copies the data. Its default is to open files that a model names in the current
+    folder; it gets the path of a device instead, which contains nothing.
+    """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
+    options.add_session_config_entry(FOLDER, os.devnull)
+    if data.name:
+        options.add_external_initializers_from_files_in_memory(
+            [data.name], [data.content], [data.content.size]
+        )
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     return session, described(session.get_modelmeta().custom_metadata_map[KEY])

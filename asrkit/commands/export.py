@@ -1,6 +1,7 @@
 """Export a model, or its encoder alone: python -m asrkit.export --model MODEL --output enc.ts"""
 
 import argparse
+import os
 from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from itertools import islice
@@ -21,6 +22,7 @@ from asrkit.backends.export_metadata import (
     part_path,
     read_by,
 )
+from asrkit.backends.external_data import data_path, states_data
 from asrkit.backends.onnx import of_file, of_step, read_parts
 from asrkit.backends.onnx import read as read_onnx
 from asrkit.backends.registry import check
@@ -49,7 +51,6 @@ from asrkit.runtime.threads import set_threads
 FORMATS = ("torchscript", "onnx", "onnx-int8", "sherpa-onnx", "sherpa-onnx-int8")
 REPLAYED = 3  # recordings that sherpa-onnx also recognises
 MOST_LOST = 0.3  # percentage points of WER that int8 may cost
-MOST_BYTES = 1 << 31  # of the weights in an ONNX file: the limit of protobuf
 
 
 def export(options: argparse.Namespace) -> int:
@@ -78,9 +79,12 @@ def export(options: argparse.Namespace) -> int:
         parts = [part_path(output, part) for part in PARTS] if transducer and not scripted else []
     with ExitStack() as stack:  # a failed export must not replace a file
         temporary, *others = (stack.enter_context(replacing(each)) for each in (output, *parts))
-        form, read = (torchscript, read_torchscript) if scripted else (onnx, read_onnx)
-        form.write(eager_step(file, exported), temporary, exported, file)
-        module: Any = read(temporary)[0]
+        stack.callback(data_path(temporary).unlink, missing_ok=True)
+        if scripted:
+            torchscript.write(eager_step(file, exported), temporary, exported, file)
+        else:
+            onnx.write(eager_step(file, exported), temporary, exported, file, output.name)
+        module: Any = (read_torchscript if scripted else read_onnx)(temporary)[0]
         difference = largest_difference(file, exported, module, samples)
         if isinstance(head, TransducerHead):
             found = parts_in(module, head) if scripted else with_parts(file, exported, others)
@@ -98,13 +102,28 @@ def export(options: argparse.Namespace) -> int:
         if layout is not None:
             paths = [temporary, *others]
             lost += wired(layout, file, exported, paths, output.parent, options.audio)
+        data = with_data(temporary, output)
+    size = sum(each.stat().st_size for each in (output, *data))
     print(
-        f"{', '.join(map(str, (output, *parts)))}: {exported}, "
-        f"{output.stat().st_size / 1e6:.1f} MB\n"
+        f"{', '.join(map(str, (output, *data, *parts)))}: {exported}, {size / 1e6:.1f} MB\n"
         f"replayed {samples.size(1) / audio.SAMPLE_RATE:.1f} s of {source}: "
         f"largest difference from eager {difference:.1e} (at most {allowed:.0e}){lost}"
     )
     return 0
+
+
+def with_data(temporary: Path, output: Path) -> list[Path]:
+    """Move the weights that an ONNX file has outside, if there are any, to their final path.
+
+    A graph whose data is that of another export is rejected, so a crash between the two moves
+    leaves an error, not a wrong model.
+    """
+    made, data = data_path(temporary), data_path(output)
+    if not made.is_file() or not states_data(temporary.read_bytes()):
+        return []
+    with replacing(data) as place:
+        os.replace(made, place)
+    return [data]
 
 
 def with_parts(file: ModelFile, exported: Exported, paths: list[Path]) -> TransducerParts:
@@ -192,16 +211,23 @@ def exported_of(options: argparse.Namespace, file: ModelFile) -> Exported:
         longest = MOST_FRAMES * exported.frame_ms
         raise UserError(f"--chunk-ms, --left-ms and --right-ms must be at most {longest}")
     size = sum(each.nbytes for each in file.model.parameters())
-    if options.format != "torchscript" and size >= MOST_BYTES:
-        raise UserError(
-            f"an ONNX file holds less than 2 GiB of weights, this model has {size / 1e9:.1f} GB: "
-            "use --format torchscript"
-        )
+    if options.format.startswith("sherpa-onnx") or options.format.endswith("int8"):
+        check_size(options.format, size)
     if options.manifest and not options.format.endswith("int8"):
         raise UserError("--manifest is for a test of onnx-int8; other formats equal eager")
     if options.format.endswith("int8") and exported.what != own:
         raise UserError(f"onnx-int8 is tested by its texts: it needs --what {own}")
     return exported
+
+
+def check_size(form: str, size: int) -> None:
+    """Raise UserError for weights of `size` bytes in float32 that one file cannot hold."""
+    held, other = (size / 4, "onnx") if form.endswith("int8") else (size, f"{form}-int8")
+    if held > onnx.MOST_BYTES:
+        raise UserError(
+            f"a file of {form} holds at most {onnx.MOST_BYTES / 1e9:.1f} GB of weights, this model "
+            f"needs {held / 1e9:.1f} GB: use --format {other}"
+        )
 
 
 def recordings(manifest: str) -> list[Labelled]:

@@ -15,6 +15,7 @@ import numpy as np
 from torch import nn
 
 from asrkit.backends.export_metadata import KEY, seal, unsealed
+from asrkit.backends.external_data import DATA, NOTHING, ExternalData, read_data
 from asrkit.backends.onnx import OnnxStep, open_session
 from asrkit.extras import need
 
@@ -67,7 +68,7 @@ class ObservedStep(OnnxStep):
         need("onnx", "onnxruntime")
         import onnx
 
-        model = onnx.load(path)
+        model = onnx.load(path, load_external_data=False)
         inputs = sorted({node.input[0] for node in large_products(model, module)})
         for name in inputs:
             for kind in ("ReduceMin", "ReduceMax"):
@@ -76,7 +77,8 @@ class ObservedStep(OnnxStep):
                 model.graph.output.append(
                     onnx.helper.make_tensor_value_info(output, onnx.TensorProto.FLOAT, [])
                 )
-        super().__init__(*open_session(model.SerializeToString()))
+        data = read_data(Path(path), Path(path).read_bytes())
+        super().__init__(*open_session(model.SerializeToString(), data))
         self.ranges: dict[str, Range] = dict.fromkeys(inputs, (0.0, 0.0))
 
     def run(self, arrays: dict[str, np.ndarray]) -> list[np.ndarray]:
@@ -88,7 +90,7 @@ class ObservedStep(OnnxStep):
         return outputs[:-count]
 
 
-def quantize(path: str | Path, module: nn.Module, ranges: dict[str, Range]) -> None:
+def quantize(path: Path, module: nn.Module, ranges: dict[str, Range]) -> None:
     """Quantize the large products in a module's file.
 
     Args:
@@ -98,12 +100,27 @@ def quantize(path: str | Path, module: nn.Module, ranges: dict[str, Range]) -> N
     """
     import onnx
 
-    model = onnx.load(path)
-    put_on_integers(model, large_products(model, module), ranges)
+    model = onnx.load(path, load_external_data=False)
+    data = read_data(path, path.read_bytes())
+    put_on_integers(model, large_products(model, module), ranges, data)
+    hold_all(model, data)
     (description,) = (each for each in model.metadata_props if each.key == KEY)
     description.value = unsealed(description.value, "int8")
     onnx.save(model, path)
-    seal(Path(path))
+    seal(path)
+
+
+def hold_all(model: "ModelProto", data: ExternalData) -> None:
+    """Move the remaining external weights of a graph into the graph."""
+    from onnx import numpy_helper
+
+    for tensor in model.graph.initializer:
+        if tensor.external_data:
+            tensor.CopyFrom(numpy_helper.from_array(data.array(tensor), tensor.name))
+    for each in model.metadata_props:
+        if each.key == DATA:
+            model.metadata_props.remove(each)
+            break
 
 
 def large_products(model: "ModelProto", module: nn.Module) -> list["NodeProto"]:
@@ -121,7 +138,10 @@ def large_products(model: "ModelProto", module: nn.Module) -> list["NodeProto"]:
 
 
 def put_on_integers(
-    model: "ModelProto", products: list["NodeProto"], ranges: dict[str, Range]
+    model: "ModelProto",
+    products: list["NodeProto"],
+    ranges: dict[str, Range],
+    data: ExternalData = NOTHING,
 ) -> None:
     """Quantize these products of a graph, and remove their float weights."""
     from onnx import helper, parser
@@ -130,7 +150,7 @@ def put_on_integers(
     if any(node.op_type == "Conv" for node in products):
         model.functions.append(parser.parse_function(CONVOLUTION))
     for node in products:
-        quantize_product(model, node, ranges[node.input[0]])
+        quantize_product(model, node, ranges[node.input[0]], data)
     used = {name for node in model.graph.node for name in node.input}
     for name in weights.keys() - used:
         model.graph.initializer.remove(weights[name])
@@ -138,13 +158,15 @@ def put_on_integers(
         model.opset_import.append(helper.make_opsetid(domain, 1))
 
 
-def quantize_product(model: "ModelProto", node: "NodeProto", bounds: Range) -> None:
+def quantize_product(
+    model: "ModelProto", node: "NodeProto", bounds: Range, data: ExternalData
+) -> None:
     """Replace a float product, and the addition of its bias, by an integer product."""
     from onnx import helper, numpy_helper
 
     graph = model.graph
     arrays = {each.name: each for each in graph.initializer}
-    source, weight = node.input[0], numpy_helper.to_array(arrays[node.input[1]])
+    source, weight = node.input[0], data.array(arrays[node.input[1]])
     if node.op_type == "Conv":
         weight = weight.transpose(2, 3, 1, 0).reshape(-1, len(weight))  # (9·S, O)
     columns = np.abs(weight).max(axis=0).clip(min=1e-20) / 63  # the step of each column

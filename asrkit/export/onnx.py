@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -26,6 +27,7 @@ from asrkit.backends.export_metadata import (
     seal,
     unsealed,
 )
+from asrkit.backends.external_data import DATA, data_path, record
 from asrkit.backends.onnx import MOST_WHOLE, STATE
 from asrkit.build import build_frontend
 from asrkit.export.verification import chunk_length
@@ -36,11 +38,24 @@ from asrkit.model_file import ModelFile
 if TYPE_CHECKING:
     from onnxscript import ir
 
+MOST_BYTES = 3 << 29  # 1.5 GiB of weights in one file; protobuf's limit is 2 GiB for everything
+SMALL = 1 << 10  # bytes of a tensor that stays in the graph, where shapes are inferred from it
 LARGEST = 1 << 20  # limit of the dynamic dimensions, which the exporter requires
 
 
-def write(module: nn.Module, path: str | Path, exported: Exported, file: ModelFile) -> None:
+def write(
+    module: nn.Module, path: Path, exported: Exported, file: ModelFile, name: str | None = None
+) -> None:
     """Export a module, with metadata for programs that use it.
+
+    Weights of more than MOST_BYTES are written to `data_path(path)`.
+
+    Args:
+        module: module to export.
+        path: path of the file.
+        exported: the export.
+        file: model of the module.
+        name: final name of the file, if `path` is temporary.
 
     Raises:
         UserError: if a required package is missing.
@@ -65,8 +80,36 @@ def write(module: nn.Module, path: str | Path, exported: Exported, file: ModelFi
         if exported.what == "predictor":
             forget_shapes(result.model.graph)
         result.model.metadata_props.update(metadata(exported, file))
-        result.save(str(path))
-    seal(Path(path))
+        save(result.model, path, name or path.name)
+    seal(path)
+
+
+def save(model: "ir.Model", path: Path, name: str) -> None:
+    """Write a model in one file, or a large one in two.
+
+    Args:
+        model: model to write.
+        path: path of the file.
+        name: final name of the file.
+    """
+    from onnxscript import ir
+
+    weights = model.graph.initializers.values()
+    tensors = {each: each.const_value for each in weights if each.const_value is not None}
+    tensors = {value: tensor for value, tensor in tensors.items() if tensor.nbytes > SMALL}
+    if sum(each.nbytes for each in tensors.values()) > MOST_BYTES:
+        final, end = data_path(path.with_name(name)).name, 0
+        with data_path(path).open("wb") as file:
+            for value, tensor in tensors.items():
+                array = np.ascontiguousarray(tensor.numpy())
+                start, end = end, end + array.nbytes
+                file.write(array.data)
+                value.const_value = ir.ExternalTensor(
+                    final, start, array.nbytes, tensor.dtype, name=tensor.name or "",
+                    shape=ir.Shape(array.shape),
+                )  # fmt: skip
+        model.metadata_props[DATA] = record(path, final)
+    ir.save(model, path)
 
 
 def strip(graph: "ir.Graph") -> None:

@@ -90,13 +90,22 @@ def test_onnx_of_a_recording_with_quiet_bands(
     assert "largest difference from eager" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("form", ["onnx", "onnx-int8", "sherpa-onnx"])
-def test_a_model_that_an_onnx_file_cannot_hold_is_refused(
-    form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("form", "other"),
+    [("onnx-int8", "onnx"), ("sherpa-onnx", "sherpa-onnx-int8"), ("sherpa-onnx-int8", "onnx")],
+)
+def test_a_model_that_one_file_cannot_hold_is_refused(
+    form: str,
+    other: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("asrkit.commands.export.MOST_BYTES", 1_000_000)
+    monkeypatch.setattr("asrkit.export.onnx.MOST_BYTES", 100_000)
     output = tmp_path / "out.onnx"
     arguments = ["--model", "small-en-alnum", "--format", form, "--output", str(output)]
     assert export(arguments) == 2
-    assert "less than 2 GiB of weights, this model has 0.0 GB" in capsys.readouterr().err
+    assert f"at most 0.0 GB of weights, this model needs 0.0 GB: use --format {other}\n" in (
+        capsys.readouterr().err
+    )
     assert not output.exists()
