@@ -5,6 +5,7 @@
 | `wenet-ctc` | CTC | Kaldi's |
 | `nemo-ctc` | CTC | NeMo's, or sherpa-onnx's version of them |
 | `nemo-transducer` | transducer | as `nemo-ctc` |
+| `lstm-transducer` | transducer with a stateless predictor | Kaldi's |
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from asrkit.audio import SAMPLE_RATE, Frontend
 from asrkit.audio import build_frontend as frontend_of_kind
 from asrkit.backends.export_metadata import Exported, read_by
 from asrkit.build import build_frontend
-from asrkit.export import sherpa, sherpa_folder, sherpa_nemo
+from asrkit.export import sherpa, sherpa_folder, sherpa_graphs, sherpa_lstm, sherpa_nemo
 from asrkit.extras import need
 from asrkit.model_file import ModelFile
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 README = """# {name} for sherpa-onnx
 
 Chunks of {chunk_ms} ms with {left_ms} ms before them and {right_ms} ms after them, exported by
-asrkit, in sherpa-onnx's layout for models of NeMo:
+asrkit, in sherpa-onnx's layout for {origin}:
 
 ```python
 import numpy as np
@@ -52,12 +53,21 @@ CALLS = {
     tokens="tokens.txt", encoder="encoder.onnx", decoder="decoder.onnx", joiner="joiner.onnx"
 )""",
     "nemo-ctc": 'from_nemo_ctc(tokens="tokens.txt", model="model.onnx")',
+    "lstm-transducer": """from_transducer(
+    tokens="tokens.txt", encoder="encoder.onnx", decoder="decoder.onnx", joiner="joiner.onnx",
+    low_freq={low}, high_freq={high}, snip_edges={snip_edges}, normalize_samples=False,
+)""",
 }
 OWN = "The model was trained with the features that sherpa-onnx computes for this layout."
 OTHERS = """The model was trained with NeMo's features, and those of sherpa-onnx differ: their
 windows are 5 ms later, and the start of a stream, the window and the logarithm are others (asrkit's
 `frontend: sherpa_nemo`). The texts equal asrkit's with these features, and some differ from
 asrkit's with NeMo's features."""
+OF_KALDI = """`decoding_method="modified_beam_search"` gives sherpa-onnx's beam search, for which it
+has hotwords and language models. asrkit compares texts of greedy search.
+
+The features are those of samples in the range of 16-bit integers (`normalize_samples=False`). In
+sherpa-onnx 2.0.1 only the Python package and the C++ core have this field."""
 OF_CTC = """Use sherpa-onnx 2.0.1 or later: earlier versions compute Kaldi's features for this
 layout. Its times assume frames of 40 ms; this model has {frame_ms} ms."""
 
@@ -79,7 +89,7 @@ class Layout(NamedTuple):
 def layout_of(file: ModelFile) -> Layout:
     """Return the layout for a model."""
     if read_by(file.model.head) == "transducer":
-        return NEMO_TRANSDUCER
+        return LSTM_TRANSDUCER if sherpa_lstm.fits(file) else NEMO_TRANSDUCER
     return WENET_CTC if file.config.model.frontend.kind == "kaldi" else NEMO_CTC
 
 
@@ -91,14 +101,38 @@ def nemo_frontend(file: ModelFile) -> Frontend:
 
 def nemo_readme(name: str, file: ModelFile, exported: Exported) -> str:
     """Return README.md, which shows the use of a model in a layout of NeMo."""
-    layout, tail = layout_of(file), sherpa_nemo.tail_samples(file, exported)
-    chunk_ms, left_ms, right_ms = (frames * exported.frame_ms for frames in exported.context)
+    layout = layout_of(file)
     remarks = [OWN if file.config.model.frontend.kind == "sherpa_nemo" else OTHERS]
     if layout is NEMO_CTC:
         remarks.append(OF_CTC.format(frame_ms=exported.frame_ms))
+    return readme(name, file, exported, CALLS[layout.name], remarks, "models of NeMo")
+
+
+def lstm_readme(name: str, file: ModelFile, exported: Exported) -> str:
+    """Return README.md, which shows the use of a model in icefall's layout of LSTM transducers."""
+    low, high, snip_edges = sherpa_folder.features(file)
+    call = CALLS["lstm-transducer"].format(low=low, high=high, snip_edges=snip_edges)
+    return readme(name, file, exported, call, [OF_KALDI], "icefall's LSTM transducers")
+
+
+def readme(
+    name: str, file: ModelFile, exported: Exported, call: str, remarks: list[str], origin: str
+) -> str:
+    """Return README.md.
+
+    Args:
+        name: name of the model.
+        file: model.
+        exported: the export.
+        call: call that builds sherpa-onnx's recogniser.
+        remarks: paragraphs on this model.
+        origin: models for which sherpa-onnx has the layout.
+    """
+    tail = sherpa_graphs.tail_samples(file, exported)
+    chunk_ms, left_ms, right_ms = (frames * exported.frame_ms for frames in exported.context)
     return README.format(
-        name=name, chunk_ms=chunk_ms, left_ms=left_ms, right_ms=right_ms, tail=tail,
-        tail_ms=1000 * tail // SAMPLE_RATE, call=CALLS[layout.name], remark="\n\n".join(remarks),
+        name=name, chunk_ms=chunk_ms, left_ms=left_ms, right_ms=right_ms, tail=tail, origin=origin,
+        tail_ms=1000 * tail // SAMPLE_RATE, call=call, remark="\n\n".join(remarks),
     )  # fmt: skip
 
 
@@ -113,6 +147,22 @@ def nemo_transducer(
     return sherpa_onnx.OnlineRecognizer.from_transducer(
         tokens=str(tokens), encoder=encoder, decoder=decoder, joiner=joiner, num_threads=1
     )
+
+
+def lstm_transducer(
+    paths: Sequence[Path], tokens: Path, file: ModelFile, exported: Exported
+) -> "OnlineRecognizer":
+    """Build sherpa-onnx's recogniser of a transducer with the model's Kaldi features."""
+    need("sherpa_onnx")
+    import sherpa_onnx
+
+    encoder, decoder, joiner = map(str, paths)
+    low, high, snip_edges = sherpa_folder.features(file)
+    return sherpa_onnx.OnlineRecognizer.from_transducer(
+        tokens=str(tokens), encoder=encoder, decoder=decoder, joiner=joiner, num_threads=1,
+        feature_dim=file.config.model.num_mels, low_freq=low, high_freq=high,
+        snip_edges=snip_edges, normalize_samples=False,
+    )  # fmt: skip
 
 
 def nemo_ctc(
@@ -146,10 +196,21 @@ NEMO_CTC = WENET_CTC._replace(
     readme=nemo_readme,
     wheel=nemo_ctc,
     frontend=nemo_frontend,
-    tail_samples=sherpa_nemo.tail_samples,
+    tail_samples=sherpa_graphs.tail_samples,
 )
 NEMO_TRANSDUCER = NEMO_CTC._replace(
     name="nemo-transducer",
     files=("encoder.onnx", "decoder.onnx", "joiner.onnx"),
     wheel=nemo_transducer,
+)
+LSTM_TRANSDUCER = Layout(
+    "lstm-transducer",
+    NEMO_TRANSDUCER.files,
+    sherpa_lstm.check,
+    sherpa_lstm.wired,
+    sherpa_folder.tokens,
+    lstm_readme,
+    lstm_transducer,
+    WENET_CTC.frontend,
+    sherpa_graphs.tail_samples,
 )

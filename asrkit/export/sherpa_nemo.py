@@ -13,14 +13,21 @@ The labels are in sherpa-onnx's order: the blank is the last one.
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from asrkit.audio import HOP
 from asrkit.backends.export_metadata import Exported
-from asrkit.backends.onnx import STATE
 from asrkit.errors import UserError
+from asrkit.export.sherpa_graphs import (
+    between,
+    packed,
+    parts_of,
+    total_of,
+    typed,
+    unpacked,
+    windows_of,
+)
 from asrkit.extras import need
-from asrkit.model import ConformerEncoder, EncoderState, TransducerHead
+from asrkit.model import TransducerHead
 from asrkit.model_file import ModelFile
 
 if TYPE_CHECKING:
@@ -28,7 +35,6 @@ if TYPE_CHECKING:
 
 FRONTENDS = ("sherpa_nemo", "slaney")
 MAX_SYMBOLS = 10  # most labels that sherpa-onnx writes in a frame
-FLOATS = STATE[:-1]  # the encoder's state without the position
 
 # From sherpa-onnx's inputs to those of the export. N streams; windows of W frames.
 BEFORE = """
@@ -147,21 +153,6 @@ after (float[N, {V}] logits) => (float[N, 1, 1, {V}] outputs)
 """
 
 
-class Windows(NamedTuple):
-    """The feature frames of a step, in sherpa-onnx and in the export."""
-
-    size: int  # W, frames of a window
-    shift: int  # frames from a window to the next one
-    step: int  # frames of the export's step, of which `lead` are kept from earlier windows
-    lead: int
-
-
-def windows_of(encoder: ConformerEncoder, exported: Exported) -> Windows:
-    rate, context = encoder.rate, exported.context
-    shift, step, lead = rate.chunk_frames(context), rate.step_frames(context), rate.lead_frames
-    return Windows(max(step - lead, shift), shift, step, lead)
-
-
 def check(file: ModelFile, exported: Exported) -> None:
     """Raise UserError for a model or a context that these layouts cannot hold."""
     head = file.model.head
@@ -224,35 +215,6 @@ def metadata(file: ModelFile, exported: Exported) -> dict[str, object]:
     }  # fmt: skip
 
 
-def parts_of(file: ModelFile, exported: Exported) -> dict[str, list[int]]:
-    """Return the shapes of the parts of the cache, without the dimension of the streams."""
-    state: EncoderState = file.model.encoder.init_state(1, exported.context.left)
-    windows = windows_of(file.model.encoder, exported)
-    shapes = {name: [*part.shape[1:]] for name, part in zip(FLOATS, state, strict=False)}
-    return {"lead": [windows.lead, file.model.encoder.num_mels], **shapes}
-
-
-def tail_samples(file: ModelFile, exported: Exported) -> int:
-    """Return the number of zeros to append, so that the window of the last frame is whole.
-
-    The chunk of the last frame begins at most `lead` frames after that frame.
-    """
-    windows = windows_of(file.model.encoder, exported)
-    return HOP * (windows.size + windows.lead + 2)
-
-
-def total_of(file: ModelFile, exported: Exported) -> int:
-    """Return the number of numbers in the cache of a stream."""
-    return sum(map(math.prod, parts_of(file, exported).values()))
-
-
-def typed(shapes: dict[str, list[int]]) -> str:
-    """Return declarations of float tensors of N streams."""
-    return ", ".join(
-        f"float[N, {', '.join(map(str, shape))}] {name}" for name, shape in shapes.items()
-    )
-
-
 def encoder_graph(core: "ModelProto", file: ModelFile, exported: Exported) -> "ModelProto":
     """Return the graph of the encoder, which takes windows and caches."""
     encoder, windows = file.model.encoder, windows_of(file.model.encoder, exported)
@@ -264,27 +226,15 @@ def encoder_graph(core: "ModelProto", file: ModelFile, exported: Exported) -> "M
         "total": total_of(file, exported), "D": encoder.dim, "V": file.model.head.vocab_size,
         "labels": file.model.head.vocab_size - 1,
     }  # fmt: skip
-    split = [
-        f"{name}_sizes = Constant <value_ints = {shape}> ()\n"
-        f"  {name}_shape = Concat <axis = 0> (streams, {name}_sizes)\n"
-        f"  {name} = Reshape <allowzero = 1> (flat_{name}, {name}_shape)"
-        for name, shape in shapes.items()
-    ]
-    joined = [
-        f"{name}_sizes = Constant <value_ints = [{math.prod(shape)}]> ()\n"
-        f"  {name}_shape = Concat <axis = 0> (streams, {name}_sizes)\n"
-        f"  flat_{name} = Reshape <allowzero = 1> (new_{name}, {name}_shape)"
-        for name, shape in shapes.items()
-    ]
     parts = ", ".join(f"flat_{name}" for name in shapes)
     before = BEFORE.format(
         **sizes, state=typed(state), sizes=[*map(math.prod, shapes.values())], parts=parts,
-        reshapes="\n  ".join(split),
+        reshapes=unpacked(shapes),
     )  # fmt: skip
     first, output, convert = (text.format(**sizes) for text in OUTPUTS[what])
     after = AFTER.format(
         **sizes, state=typed({f"new_{name}": shape for name, shape in state.items()}), parts=parts,
-        reshapes="\n  ".join(joined), first=first, output=output, convert=convert,
+        reshapes=packed(shapes), first=first, output=output, convert=convert,
     )  # fmt: skip
     return between(before, core, after, ["new_lead", "cache_last_time"])
 
@@ -344,41 +294,3 @@ def joiner_graph(core: "ModelProto", head: TransducerHead) -> "ModelProto":
         "V": head.vocab_size, "labels": head.vocab_size - 1,
     }  # fmt: skip
     return between(JOINER.format(**sizes), core, JOINED.format(**sizes), [])
-
-
-def between(before: str, core: "ModelProto", after: str, kept: Sequence[str]) -> "ModelProto":
-    """Return a graph that computes `before`, `core` and `after`.
-
-    Args:
-        before: text of a graph whose outputs are the inputs of the core, by name.
-        core: the export.
-        after: text of a graph whose inputs are outputs of the core, and `kept`, by name.
-        kept: inputs or outputs of `before` that `after` takes.
-    """
-    from onnx import compose, helper, parser
-
-    graphs = [parser.parse_model(text) for text in (before, after)]
-    first, last = graphs
-    given = {each.name for each in first.graph.output}
-    for name in set(kept) - given:  # an input of the first graph
-        value = next(each for each in first.graph.input if each.name == name)
-        first.graph.node.append(helper.make_node("Identity", [name], [f"kept_{name}"]))
-        output = first.graph.output.add()
-        output.CopyFrom(value)
-        output.name = f"kept_{name}"
-    names = {name: name if name in given else f"kept_{name}" for name in kept}
-    for graph in graphs:
-        graph.ir_version = core.ir_version
-        del graph.opset_import[:]
-        graph.opset_import.extend(core.opset_import)
-    # Names inside a graph must not be those of another graph.
-    first = compose.add_prefix(first, "before_", rename_inputs=False, rename_outputs=False)
-    last = compose.add_prefix(last, "after_", rename_inputs=False, rename_outputs=False)
-    core = compose.add_prefix(core, "core_", rename_inputs=True, rename_outputs=True)
-    inputs = [each.name for each in core.graph.input]
-    links = [(name.removeprefix("core_"), name) for name in inputs]
-    merged = compose.merge_models(first, core, links)
-    taken = [each.name for each in last.graph.input]
-    links = [(names.get(name, f"core_{name}"), name) for name in taken]
-    outputs = [each.name for each in last.graph.output]
-    return compose.merge_models(merged, last, links, outputs=outputs)

@@ -14,7 +14,7 @@ from asrkit.backends.transducer import part_steps
 from asrkit.build import build_frontend
 from asrkit.errors import UserError
 from asrkit.export import onnx as onnx_export
-from asrkit.export import sherpa_folder, sherpa_layouts, sherpa_nemo
+from asrkit.export import sherpa_folder, sherpa_graphs, sherpa_layouts, sherpa_nemo
 from asrkit.export.__main__ import main
 from asrkit.export.verification import eager_step
 from asrkit.model import Context, NetworkStep, TransducerHead
@@ -182,8 +182,8 @@ def test_zeros_at_the_end_complete_the_last_chunk(
     """However long a recording is; some lengths need nearly all of the zeros."""
     file = file_of(subsampling=subsampling, num_layers=1, frontend="sherpa_nemo", head=head)
     exported, rate = Exported("ctc", context), file.model.encoder.rate
-    frontend, tail = build_frontend(file.config.model), sherpa_nemo.tail_samples(file, exported)
-    windows = sherpa_nemo.windows_of(file.model.encoder, exported)
+    frontend, tail = build_frontend(file.config.model), sherpa_graphs.tail_samples(file, exported)
+    windows = sherpa_graphs.windows_of(file.model.encoder, exported)
 
     def missing(size: int, tail: int) -> int:
         frames = (size + tail + HOP // 2) // HOP  # sherpa-onnx needs one more than a window
