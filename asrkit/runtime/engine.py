@@ -1,12 +1,13 @@
 """A backend with its frontend and speech detector, shared by all streams."""
 
+import copy
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from asrkit.audio import Frontend
+from asrkit.audio import Fbank, Frontend
 from asrkit.backends import Backend, Spec
 from asrkit.model import EncoderState
 from asrkit.runtime.vad import SpeechDetector
@@ -70,3 +71,21 @@ class Engine:
         """Compute `step` for streams with (T, F) each, of any lengths."""
         lengths = torch.tensor([len(each) for each in feats], device=feats[0].device)
         return self.step(pad_sequence([*feats], batch_first=True), lengths, state)
+
+
+def build_engine(backend: Backend, frontend: Frontend | None, vad: bool) -> Engine:
+    """Return an engine with a copy of the frontend, Kaldi's if None, and perhaps a detector.
+
+    Raises:
+        ValueError: for a frontend that does not fit the network.
+    """
+    spec = backend.spec
+    frontend = frontend or Fbank(spec.num_mels, spec.rate.lead_frames)
+    if (frontend.num_mels, frontend.lead_frames) != (spec.num_mels, spec.rate.lead_frames):
+        raise ValueError(
+            f"the frontend must fit the network, which expects {spec.num_mels} mel bins and "
+            f"{spec.rate.lead_frames} frames before the stream; got {frontend.num_mels} mel "
+            f"bins and {frontend.lead_frames} frames"
+        )
+    frontend = copy.deepcopy(frontend).to(spec.device, spec.dtype)
+    return Engine(backend, frontend, SpeechDetector(spec.rate.frame_ms) if vad else None)

@@ -1,15 +1,12 @@
 """A recogniser: an engine and decoding options, with which sessions turn samples into text."""
 
-import copy
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
-import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from asrkit import audio
 from asrkit.backends import Backend
@@ -18,20 +15,18 @@ from asrkit.errors import UserError, reason
 from asrkit.lm import weighed
 from asrkit.runtime.content import UnknownContentError, content_of
 from asrkit.runtime.endpoint import Endpointer
-from asrkit.runtime.engine import Engine
+from asrkit.runtime.engine import build_engine
 from asrkit.runtime.fingerprint import differences, identity
-from asrkit.runtime.open_segment import searched
 from asrkit.runtime.postprocess import applied
 from asrkit.runtime.results import Result
-from asrkit.runtime.second_pass import SecondPass
+from asrkit.runtime.rows import frames_of_recordings, numbered, results_of_rows
+from asrkit.runtime.second_pass import build_second_pass
 from asrkit.runtime.serialization import SavedStreamError, read, unpack
 from asrkit.runtime.session import Session
-from asrkit.runtime.stream import Stream, duration
+from asrkit.runtime.stream import Stream
 from asrkit.runtime.threads import survive_forks
-from asrkit.runtime.transcript import DecodingOptions, Transcript
+from asrkit.runtime.transcript import DecodingOptions
 from asrkit.runtime.turns import PACKET_SECONDS, Turns, TurnsValue
-from asrkit.runtime.vad import SpeechDetector
-from asrkit.runtime.windows import frames_of_rows
 from asrkit.search import Search, calling, is_fusing, plus
 from asrkit.terms import UNKNOWN, Terms
 from asrkit.text import Tokenizer, normalize
@@ -103,29 +98,11 @@ class Recognizer:
             raise ValueError(
                 "an endpointer with reset_encoder=True needs a chunk_size, got full context"
             )
-        vad = endpointer is not None and endpointer.vad
-        detector = SpeechDetector(spec.rate.frame_ms) if vad else None
-        frontend = frontend or audio.Fbank(spec.num_mels, spec.rate.lead_frames)
-        if (frontend.num_mels, frontend.lead_frames) != (spec.num_mels, spec.rate.lead_frames):
-            raise ValueError(
-                f"the frontend must fit the network, which expects {spec.num_mels} mel bins and "
-                f"{spec.rate.lead_frames} frames before the stream; got {frontend.num_mels} mel "
-                f"bins and {frontend.lead_frames} frames"
-            )
-        frontend = copy.deepcopy(frontend).to(spec.device, spec.dtype)
-        self.engine = Engine(backend, frontend, detector)
-        if second_pass is None:
-            return
-        if second_pass.spec.context.chunk_size <= spec.context.chunk_size:
-            raise ValueError(
-                f"second_pass needs a larger context than the first pass, {spec.context_name}, "
-                f"got {second_pass.spec.context_name}"
-            )
-        if second_pass.spec.context.right:
-            raise ValueError("the second pass has no right context: its right_context must be 0")
-        last = calling(second_search or search, second_pass.transducer)
-        second = SecondPass(Engine(second_pass, frontend), last)
-        self.decoding = self.decoding._replace(second=second)
+        self.engine = build_engine(backend, frontend, endpointer is not None and endpointer.vad)
+        if second_pass is not None:
+            last = calling(second_search or search, second_pass.transducer)
+            second = build_second_pass(second_pass, last, self.engine)
+            self.decoding = self.decoding._replace(second=second)
 
     @property
     def backend(self) -> Backend:
@@ -366,7 +343,8 @@ class Recognizer:
             return []
         if not self.takes_rows:
             return [self._transcribe(samples) for samples in mono]
-        return self.read_batch(self.frames(mono), [len(samples) for samples in mono])
+        sizes = [len(samples) for samples in mono]
+        return results_of_rows(self.engine, self.decoding, self.frames(mono), sizes)
 
     def _transcribe(self, mono: np.ndarray) -> Result:
         session = self.start()
@@ -379,41 +357,9 @@ class Recognizer:
         Args:
             recordings: mono, (n,) float32 in [-1, 1].
         """
-        engine, spec = self.engine, self.engine.spec
-        rows = [torch.from_numpy(samples) for samples in recordings]
-        num_samples = torch.tensor([len(row) for row in rows], device=spec.device)
-        samples = pad_sequence(rows, batch_first=True).to(spec.device, spec.dtype)
-        with torch.inference_mode():
-            feats, lengths = audio.features(engine.frontend, samples, num_samples)
-        return frames_of_rows(engine, feats, lengths, self.search.quiet)
+        return frames_of_recordings(self.engine, recordings, self.search.quiet)
 
     def read(self, frames: Tensor, num_samples: int) -> Result:
         """Return the result of a whole recording of `num_samples` samples at 16 kHz in one pass,
         from its frames (E, V)."""
-        return self.read_batch([frames], [num_samples])[0]
-
-    def read_batch(self, frames: Sequence[Tensor], num_samples: Sequence[int]) -> list[Result]:
-        """Return the results of several recordings, see `read`; their searches share steps."""
-        spec, decoding = self.engine.spec, self.decoding._replace(second=None)
-        transcripts = [
-            Transcript(
-                decoding, spec.rate.frame_ms, spec.context_name, self.engine.frontend.lead_ms
-            )
-            for _ in frames
-        ]
-        found = searched([transcript.open for transcript in transcripts], frames)
-        results = []
-        for transcript, own, size, after in zip(
-            transcripts, frames, num_samples, found, strict=True
-        ):
-            transcript.append(own, duration(size), after=after)
-            results.append(transcript.finish(duration(size)))
-        return results
-
-
-def numbered(index: int, samples: np.ndarray) -> np.ndarray:
-    """Return mono samples of utterance `index`; errors contain the index."""
-    try:
-        return audio.mono(samples)
-    except audio.AudioError as error:
-        raise audio.AudioError(f"utterance {index}: {error}") from None
+        return results_of_rows(self.engine, self.decoding, [frames], [num_samples])[0]

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from asrkit.backends import Backend
 from asrkit.runtime.endpoint import frames_of
 from asrkit.runtime.engine import Engine
 from asrkit.search import Search
@@ -26,6 +27,23 @@ class SecondPass(NamedTuple):
 
     engine: Engine  # the same network in a larger context
     search: Search
+
+
+def build_second_pass(backend: Backend, search: Search, first: Engine) -> SecondPass:
+    """Return a second pass after `first`, with its frontend.
+
+    Raises:
+        ValueError: if the context is not larger than that of the first pass.
+    """
+    context, name = backend.spec.context, backend.spec.context_name
+    if context.chunk_size <= first.spec.context.chunk_size:
+        raise ValueError(
+            f"second_pass needs a larger context than the first pass, {first.spec.context_name}, "
+            f"got {name}"
+        )
+    if context.right:
+        raise ValueError("the second pass has no right context: its right_context must be 0")
+    return SecondPass(Engine(backend, first.frontend), search)
 
 
 class Span(NamedTuple):

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,29 +14,12 @@ from asrkit.model import EncoderState
 from asrkit.runtime.engine import Engine
 from asrkit.runtime.feature_queue import FeatureQueue
 from asrkit.runtime.open_segment import OpenSegment
-from asrkit.runtime.serialization import require
-from asrkit.runtime.transcript import DecodingOptions, Transcript, TranscriptValue
+from asrkit.runtime.stream_value import StreamValue, check
+from asrkit.runtime.transcript import DecodingOptions, Transcript
 from asrkit.runtime.vad import SpeechState
 from asrkit.runtime.windows import Windows
 
 MOST_WAITING = 100  # feature frames whose samples may wait: a chunk's, at most a second
-
-
-class StreamValue(NamedTuple):
-    """The stored values of a stream; its other attributes are derived from these."""
-
-    packets: np.ndarray
-    resampler: audio.ResamplerPast
-    past: Tensor
-    samples: Tensor
-    feats: Tensor
-    detector: SpeechState | None
-    speech: tuple[bool, ...]
-    transcript: TranscriptValue
-    ended_feats: tuple[Tensor, ...]
-    kept: Tensor | None
-    state: EncoderState
-    ended: bool
 
 
 class Stream:
@@ -331,8 +314,11 @@ class Stream:
         Raises:
             ValueError: if the value does not fit a stream with these options.
         """
+        fresh = self.value
         self._transcript.restore(value.transcript, self.engine.spec.vocab_size)
-        self._check(value)
+        check(value, fresh, self.engine, self._windows, self._transcript.spans.first)
+        if not value.ended:
+            self._resampler.check(value.resampler)
         self._packets, self._unresampled = value.packets, value.resampler
         self.ended = value.ended
         self._past, self._samples = (
@@ -347,58 +333,6 @@ class Stream:
         self.ended_feats = deque(each.to(self._past.device) for each in value.ended_feats)
         self.state = EncoderState(*(each.to(self._past.device) for each in value.state))
         self._move_on()
-
-    def _check(self, value: StreamValue) -> None:
-        """Raise ValueError unless the parts of a value fit each other and this stream."""
-        spec, given, transcript = self.engine.spec, value.resampler.given, value.transcript
-        factor, ahead, frame = spec.rate.factor, spec.rate.lookahead, transcript.frame
-        for found, own in zip(value.state, self.state, strict=True):
-            require(
-                found.shape == own.shape and found.dtype == own.dtype, "another network's state"
-            )
-        require(0 <= int(value.state.position) <= frame, "the network is ahead of the stream")
-        kept = () if value.kept is None else (value.kept,)
-        for feats in (value.feats, *value.ended_feats, *kept):
-            require(fits(feats, self._no_feats, 0), "another frontend's features")
-        for samples in (value.past, value.samples):
-            require(fits(samples, self._past, 1), "another frontend's samples")
-        waiting = value.past.size(1) + value.samples.size(1)
-        if not transcript.finished:
-            seen = 0 if self._windows is None else self._windows.before(frame)
-            frames, frontend = factor * (frame - seen) + len(value.feats), self.engine.frontend
-            count = audio.HOP * frames + waiting - (0 if frames else frontend.marker)
-            most = frontend.before + given + (frontend.after if value.ended else 0)
-            require(count == most, f"the stream has {count} samples of {most}")
-        done = value.ended and len(value.feats) == 0
-        require(transcript.finished == done, "the stream has ended, and its text has not")
-        packets = value.packets
-        require(
-            packets.ndim == 1 and packets.dtype == self._packets.dtype, "packets of another kind"
-        )
-        if not value.ended:
-            self._resampler.check(value.resampler)
-        detector = self.engine.detector
-        require((detector is None) == (value.detector is None), "a speech detector is missing")
-        if detector is not None and value.detector is not None:
-            detector.check(value.detector, given)
-            lead = -(-self.engine.spec.rate.lead_frames // factor)
-            complete = max(frame, lead + given // detector.frame)
-            require(
-                frame + len(value.speech) == complete, "frames of the speech detector are missing"
-            )
-        first = self._transcript.spans.first
-        require(len(kept) == (self.second is not None), "features of the second pass are missing")
-        for count, size in [(len(each), frame - first) for each in kept] + [
-            (len(each) - ahead, span.last - span.first)
-            for each, (span, _) in zip(value.ended_feats, transcript.waiting, strict=True)
-        ]:
-            require(-(-count // factor) == size, f"there are {count} of {factor * size} frames")
-
-
-def fits(found: Tensor, like: Tensor, dim: int) -> bool:
-    """Return whether a tensor has the dtype of `like`, and its shape except for one dimension."""
-    same = found.dtype == like.dtype and found.dim() == like.dim()
-    return same and found.narrow(dim, 0, 0).shape == like.narrow(dim, 0, 0).shape
 
 
 def duration(num_samples: int) -> float:
