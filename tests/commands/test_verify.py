@@ -19,8 +19,13 @@ from asrkit.text import CharTokenizer
 from tests.conftest import fitted, speech, tiny_model
 from tests.test_model_file import SIZES
 
+FAST = ("relative", "shaw", "sinusoidal", "rotary")  # tests/laws hold all of them
 
-@pytest.mark.parametrize("kind", KINDS)
+
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=[] if kind in FAST else [pytest.mark.slow]) for kind in KINDS],
+)
 def test_every_kind(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     samples, path = speech(1.5), tmp_path / "m.safetensors"
     soundfile.write(tmp_path / "x.wav", samples, 16000)

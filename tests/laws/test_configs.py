@@ -1,4 +1,4 @@
-"""Law 7: every conf/*.yaml builds and trains one step."""
+"""Law 7: every conf/*.yaml builds, and trains one step with its first layers."""
 
 from pathlib import Path
 
@@ -24,9 +24,13 @@ def test_trains_one_step(path: Path) -> None:
     torch.manual_seed(0)
     start = path.stem == "finetune"  # without a section `model`
     config = load_training(path, []) if start else load_config(path)
-    model = build_model(config.model, vocab_size=30)
-    options = config.training
-    loss = Loss(model, options.intermediate_layers, options.intermediate_weight)
+    with torch.device("meta"):  # of the full size, without memory
+        whole = build_model(config.model, vocab_size=30)
+    assert len(whole.encoder.layers) == config.model.num_layers
+    assert all(0 < n < config.model.num_layers for n in config.training.intermediate_layers)
+    shallow = config.model.model_copy(update={"num_layers": 2})
+    model, options = build_model(shallow, vocab_size=30), config.training
+    loss = Loss(model, [1], options.intermediate_weight)
     optimizers = build_optimizers(model, options.optimizer, options.weight_decay)
     set_learning_rate(optimizers, options.learning_rate)
     before = [p.detach().clone() for p in model.parameters()]

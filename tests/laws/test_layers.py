@@ -113,10 +113,12 @@ def test_compiled_steps_equal_eager(encoder: ConformerEncoder, way: str) -> None
         shapes = ({0: batch}, {0: batch}, EncoderState(*({0: batch} for _ in state)))
         exported = torch.export.export(step, (feats, lengths, state), dynamic_shapes=shapes)
         other = exported.module()
-    theirs = state
-    for _ in range(4):
-        feats = torch.randn_like(feats)
-        expected, _, state = step(feats, lengths, state)
-        found, _, theirs = other(feats, lengths, theirs)
-        assert (found - expected).abs().max() < 1e-9
-        assert all(torch.allclose(a, b, atol=1e-9) for a, b in zip(state, theirs, strict=True))
+    for rows in (1, 5):  # of a step that was exported with two
+        state = theirs = step.init_state(rows)
+        for _ in range(4):
+            feats = torch.randn(rows, *feats.shape[1:], dtype=torch.float64)
+            lengths = torch.full((rows,), feats.size(1))
+            expected, _, state = step(feats, lengths, state)
+            found, _, theirs = other(feats, lengths, theirs)
+            assert (found - expected).abs().max() < 1e-9
+            assert all(torch.allclose(a, b, atol=1e-9) for a, b in zip(state, theirs, strict=True))

@@ -129,13 +129,13 @@ def test_a_chunk_sees_what_is_defined(chunk_size: int, left: int, right_context:
 @pytest.mark.parametrize(("chunk_size", "right_context"), [(1, 3), (4, 2), (16, 1), (4, 9)])
 def test_streaming_is_offline(chunk_size: int, right_context: int, subsampling: object) -> None:
     encoder, context = tiny_encoder(subsampling=subsampling), Context(chunk_size, 7, right_context)
-    for length in (413, 5, 64):
+    for length in (213, 5, 64):
         feats = torch.randn(2, length, 20, dtype=torch.float64)
         for dtype, tolerance in TOLERANCE.items():
             encoder, feats = encoder.to(dtype), feats.to(dtype)
             expected = offline(encoder, feats, context)
             assert expected.size(1) == encoder.rate.num_frames(length)
-            for at_once in (1, 3):
+            for at_once in (1, 3) if dtype == torch.float64 else (3,):
                 streamed = stream(encoder, feats, context, at_once)
                 assert streamed.shape == expected.shape
                 assert streamed.numel() == 0 or (streamed - expected).abs().max() < tolerance
@@ -144,7 +144,7 @@ def test_streaming_is_offline(chunk_size: int, right_context: int, subsampling: 
 @pytest.mark.parametrize("position", KINDS)
 def test_every_position_encoding(position: str) -> None:
     encoder, context = tiny_encoder(position=position), Context(4, 16, 3)
-    feats = torch.randn(2, 413, 20, dtype=torch.float64)
+    feats = torch.randn(2, 213, 20, dtype=torch.float64)
     for dtype, tolerance in TOLERANCE.items():
         encoder, feats = encoder.to(dtype), feats.to(dtype)
         expected = offline(encoder, feats, context)

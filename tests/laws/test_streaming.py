@@ -41,14 +41,15 @@ def offline(encoder: ConformerEncoder, feats: Tensor, chunk_size: int, left_cont
     return encoder(feats, lengths, encoder.init_state(len(feats), left_context), chunk_size).encoded
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-@pytest.mark.parametrize("left_context", LEFT_CONTEXTS)
+@pytest.mark.parametrize(
+    ("left_context", "dtype"), [*((M, torch.float64) for M in LEFT_CONTEXTS), (64, torch.float32)]
+)
 @pytest.mark.parametrize("chunk_size", CHUNKS)
 def test_encoder(chunk_size: int, left_context: int, dtype: torch.dtype) -> None:
     encoder = tiny_encoder().to(dtype)
-    feats = torch.randn(2, 413, 20, dtype=dtype)  # ends inside a chunk
+    feats = torch.randn(2, 313, 20, dtype=dtype)  # ends inside a chunk
     expected = offline(encoder, feats, chunk_size, left_context)
-    assert expected.shape == (2, 104, 24)
+    assert expected.shape == (2, 79, 24)
     for chunks_a_step in (1, 3):
         streamed = stream(encoder, feats, chunk_size, left_context, chunks_a_step)
         assert (streamed - expected).abs().max() < TOLERANCE[dtype]
@@ -60,14 +61,14 @@ SEPARABLE = {"kind": "conv4", "separable": True}
 @pytest.mark.parametrize(
     "subsampling", [SEPARABLE, "conv4_valid", "conv6_valid", "conv8", PADDED, PADDED4]
 )
-@pytest.mark.parametrize("chunk_size", CHUNKS)
+@pytest.mark.parametrize("chunk_size", [1, 16])
 def test_other_subsamplings(chunk_size: int, subsampling: object) -> None:
     encoder = tiny_encoder(subsampling=subsampling)
-    feats = torch.randn(2, 413, 20, dtype=torch.float64)
+    feats = torch.randn(2, 213, 20, dtype=torch.float64)
     for dtype, tolerance in TOLERANCE.items():
         encoder, feats = encoder.to(dtype), feats.to(dtype)
         expected = offline(encoder, feats, chunk_size, 7)
-        frames = {(4, 0): 104, (8, 0): 52, (4, 3): 102, (6, 5): 68}
+        frames = {(4, 0): 54, (8, 0): 27, (4, 3): 52, (6, 5): 34}
         assert expected.shape == (2, frames[encoder.rate.factor, encoder.rate.lookahead], 24)
         for chunks_a_step in (1, 3):
             streamed = stream(encoder, feats, chunk_size, 7, chunks_a_step)
@@ -142,10 +143,14 @@ def packets(samples: np.ndarray, seed: int) -> Iterator[np.ndarray]:
         start += size
 
 
-@pytest.mark.parametrize("rate", [8000, 11025, 16000, 44100, 48000])
 @pytest.mark.parametrize(
-    ("chunk_size", "left_context"), [(1, 7), (4, 0), (16, 64), (FULL_CONTEXT, 0)]
-)
+    ("chunk_size", "left_context", "rate"),
+    [
+        *((4, 0, rate) for rate in (8000, 11025, 16000, 44100, 48000)),
+        *((*context, rate) for context in ((1, 7), (16, 64), (FULL_CONTEXT, 0))
+          for rate in (16000, 44100)),
+    ],
+)  # fmt: skip
 def test_samples_to_text(chunk_size: int, left_context: int, rate: int) -> None:
     """From samples in packets of any size, at any rate, to log-probabilities and text."""
     samples = speech(3.21, rate=rate)

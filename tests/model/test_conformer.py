@@ -80,24 +80,6 @@ def test_gradient_reaches_every_parameter(encoder: ConformerEncoder) -> None:
     assert not missing
 
 
-def test_torch_export_keeps_the_state() -> None:
-    """The same step exports with a dynamic batch, state in and out, for the backends to come."""
-    step = EncoderStep(tiny_encoder().float(), Context(4, 8))
-    state = step.init_state(2)
-    feats, lengths = torch.randn(2, 16, 20), torch.tensor([16, 16])
-    batch = torch.export.Dim("batch", min=1, max=64)
-    shapes = ({0: batch}, {0: batch}, EncoderState(*({0: batch} for _ in state)))
-    exported = torch.export.export(step, (feats, lengths, state), dynamic_shapes=shapes).module()
-    for rows in (1, 5):
-        ours = theirs = step.init_state(rows)
-        for _ in range(4):
-            feats = torch.randn(rows, 16, 20)
-            lengths = torch.full((rows,), 16)
-            a, _, ours = step(feats, lengths, ours)
-            b, _, theirs = exported(feats, lengths, theirs)
-            assert (a - b).abs().max() < 1e-5
-
-
 @pytest.mark.parametrize("chunk_size", [4, FULL_CONTEXT])
 def test_bfloat16_is_finite(chunk_size: int) -> None:
     encoder = tiny_encoder().to(torch.bfloat16)

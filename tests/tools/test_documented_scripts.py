@@ -22,9 +22,9 @@ NAMED = re.compile(r"\b(tools|tools/benchmarks|tools/studies|docs/examples)/(\w+
 QUICK = "--quick --threads 1 --rounds 1"
 RUNS = {  # arguments of scripts that no other test runs; {dev} is a manifest, {out} a folder
     "bench_decode": f"{QUICK} --model small-en-alnum --manifest {{dev}}",
-    "bench_transducer_loss": "--quick",
 }
-LONG = {  # a server and its clients, or minutes
+LONG = {  # a server and its clients, or seconds to minutes
+    "bench_transducer_loss": "--quick",
     "profile_training": "--quick --threads 1 --batch 1 --seconds 1",
     "load_test": "--streams 2 --seconds 2 {dev}",
     "attack_server": "--quick --only rates --only logs {dev}",
