@@ -1,15 +1,10 @@
-"""Draw the figures of docs/concepts.md.
+"""Draw mask, pipeline and passes for docs/concepts.md: python -m tools.figures
 
-python -m tools.figures                                    mask, pipeline and passes
-python -m tools.figures --delays small-en-alnum dev.jsonl  error rate against delay, measured now
+`tools/delay_figure.py` measures and draws the page's other figure.
 """
 
 import argparse
-import json
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 from tools.svg import arrow, box, line, text, write
 
@@ -119,77 +114,8 @@ def passes() -> None:
     write(IMAGES / "passes.svg", "Two passes of one network", 820, 172, parts)
 
 
-def rates(model: str, manifest: str, right_ms: int) -> list[tuple[str, float, float]]:
-    """Return chunk, mean delay in ms, and word error rate in %, of each chunk of a model."""
-    command = [sys.executable, "-m", "asrkit.evaluate", "--model", model, "--format", "json"]
-    command += ["--chunk-ms", "1000,640,320,160", "--right-ms", str(right_ms), manifest]
-    found: dict[str, Any] = json.loads(
-        subprocess.run(command, capture_output=True, check=True).stdout
-    )
-    return [
-        (name.split()[0], score["delay_ms"]["mean"], score["words"]["rate"])
-        for name, score in found["contexts"].items()
-    ]
-
-
-def delays(model: str, manifest: str) -> None:
-    """Word error rate against the mean delay of a label, without and with look-ahead."""
-    lines = {right: rates(model, manifest, right) for right in (0, 160)}
-    points = [point for each in lines.values() for point in each]
-    most_ms = max(delay for _, delay, _ in points) * 1.12
-    most = max(rate for _, _, rate in points) * 1.15
-    x0, y0, width, height = 70, 20, 560, 220
-
-    def place(delay: float, rate: float) -> tuple[float, float]:
-        return x0 + delay / most_ms * width, y0 + height - rate / most * height
-
-    parts = [line("line", (x0, y0), (x0, y0 + height), (x0 + width, y0 + height))]
-    for rate in range(0, int(most) + 1, 2):
-        _, y = place(0, rate)
-        parts += [
-            line("faint", (x0, y), (x0 + width, y)),
-            text(x0 - 8, y + 4, f"{rate} %", "small end"),
-        ]
-    for delay in range(0, int(most_ms) + 1, 100):
-        x, y = place(delay, 0)
-        parts.append(text(x, y + 18, str(delay), "small middle"))
-    for (right, each), kind in zip(lines.items(), ("orange", "blue"), strict=True):
-        parts.append(line(f"{kind}line", *(place(delay, rate) for _, delay, rate in each)))
-        for chunk, delay, rate in each:
-            x, y = place(delay, rate)
-            parts += [
-                box(kind, x - 4, y - 4, 8, 8, 4),
-                text(x + 6, y + (16 if right else -8), chunk, "small"),
-            ]
-        x, y = place(*each[0][1:])
-        words = "without look-ahead" if not right else f"{right} ms ahead"
-        parts += [
-            box(kind, x0 + width + 12, y - 6, 10, 10, 2),
-            text(x0 + width + 28, y + 4, words, "ink"),
-        ]
-    parts.append(text(x0 + width / 2, y0 + height + 38, "mean delay of a label, ms", "middle"))
-    parts.append(
-        text(x0 + 8, y0 + 4, "word error rate; beside each point: its chunk in ms", "small")
-    )
-    write(IMAGES / "delay.svg", "Word error rate against delay", 820, y0 + height + 48, parts)
-    for right, each in lines.items():
-        for chunk, delay, rate in each:
-            print(f"{chunk:>5} ms, {right:3} ms ahead: delay {delay:.0f} ms, WER {rate:.2f} %")
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__.partition("\n")[0],
-        epilog="example: python -m tools.figures --delays small-en-alnum an4/dev.jsonl",
-    )
-    parser.add_argument(
-        "--delays", nargs=2, metavar=("MODEL", "MANIFEST"),
-        help="measure error rates and delays of a model, and draw them",
-    )  # fmt: skip
-    options = parser.parse_args()
-    if options.delays:
-        delays(*options.delays)
-        return
+    argparse.ArgumentParser(description=__doc__.partition("\n")[0]).parse_args()
     for draw in (mask, pipeline, passes):
         draw()
 

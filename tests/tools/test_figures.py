@@ -45,17 +45,3 @@ def test_figures_are_svg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     ]  # fmt: skip
     for path in tmp_path.iterdir():
         ElementTree.parse(path)
-
-
-def test_the_plot_has_a_point_for_each_context(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    measured = {0: [("640", 266.0, 5.5), ("160", 54.0, 7.8)], 160: [("640", 397.0, 4.7)]}
-    monkeypatch.setattr(figures, "IMAGES", tmp_path)
-    monkeypatch.setattr(figures, "rates", lambda model, manifest, right: measured[right])
-    figures.delays("m", "dev.jsonl")
-    root = ElementTree.parse(tmp_path / "delay.svg").getroot()
-    points = [each for each in root.iter() if each.get("width") == "8.0"]
-    assert len(points) == 3
-    heights = [float(each.get("y", 0)) for each in points]
-    assert heights[1] < heights[0] < heights[2]  # a higher rate stands higher
