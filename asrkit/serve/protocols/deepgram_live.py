@@ -13,7 +13,7 @@ import numpy as np
 from starlette.websockets import WebSocket
 
 from asrkit.audio import Mixer
-from asrkit.errors import UserError, shown
+from asrkit.errors import UserError, shown, whole_number
 from asrkit.runtime import Word
 from asrkit.serve.calls import Call, CallUpdate
 from asrkit.serve.protocols.deepgram_messages import (
@@ -58,7 +58,8 @@ class Channel:
         index: number of the channel, and number of channels.
         call: call of the channel.
         start: end of the last segment, seconds.
-        commits: number of commits that were reported.
+        asked, commits: number of commits, and number of those that were reported.
+        finalized: audio before the last commit, seconds.
         interim: text of the last interim result of the open segment.
         is_speaking: whether the start of the open segment's speech was reported.
         last_word_end: end of the last word, until the end of its utterance is reported.
@@ -66,7 +67,8 @@ class Channel:
 
     def __init__(self, index: list[int], call: Call) -> None:
         self.index, self.call = index, call
-        self.start, self.commits, self.interim = 0.0, 0, ""
+        self.start, self.interim = 0.0, ""
+        self.asked, self.commits, self.finalized = 0, 0, 0.0
         self.is_speaking, self.last_word_end = False, 0.0
 
 
@@ -149,14 +151,14 @@ class Request:
     async def follow(self, text: str) -> bool:
         """Handle a text message; return whether it closes the stream."""
         try:
-            kind = kind_of(text)
+            kind, channels = self.request_of(text)
         except UserError as wrong:
             about = {"variant": "SchemaError", "description": str(wrong)}
             await self.tell("Error", **about, message=text[:200])
             return False
         if kind == "Finalize":
-            for channel in self.channels:
-                channel.call.commit()
+            for channel in channels:
+                await self.finalize(channel)
         elif kind == "Configure":
             await self.tell(
                 "ConfigureFailure", request_id=self.about.request_id,
@@ -164,6 +166,36 @@ class Request:
                 description="options cannot change: begin another stream",
             )  # fmt: skip
         return kind == "CloseStream"
+
+    async def finalize(self, channel: Channel) -> None:
+        """End the open segment of a channel, whose result answers the request.
+
+        Without audio since the last request, its result answers both, or an empty one this one.
+        """
+        if channel.call.seconds > channel.finalized:
+            channel.finalized = channel.call.seconds
+            channel.asked += 1
+            channel.call.commit()
+        elif channel.commits == channel.asked:
+            end = channel.start
+            await self.result(channel, "", (), end, is_final=True, from_finalize=True)
+
+    def request_of(self, text: str) -> tuple[str, Sequence[Channel]]:
+        """Return the kind of a text message, and the channels that it is about.
+
+        Raises:
+            UserError: for another message.
+        """
+        value = object_of(text, EXPECTED)
+        kind, number = value.get("type"), value.get("channel")
+        if kind not in KINDS:
+            raise UserError(f"expected {EXPECTED}, got {shown(text, 60)}")
+        if kind != "Finalize" or number is None:
+            return str(kind), self.channels
+        if (whole := whole_number(number, 0, len(self.channels) - 1)) is None:
+            last = len(self.channels) - 1
+            raise UserError(f"Finalize: channel must be 0 to {last}, got {shown(number, 40)}")
+        return str(kind), self.channels[whole : whole + 1]
 
     async def write(self, channel: Channel) -> None:
         """Send the updates of a channel until its call has ended."""
@@ -180,7 +212,7 @@ class Request:
                 await self.words(channel, segment.words)
                 await self.result(
                     channel, segment.text, segment.words, segment.end, is_final=True,
-                    speech_final=not asked, from_finalize=asked,
+                    from_finalize=asked,
                 )  # fmt: skip
             channel.start, channel.interim, channel.is_speaking = segment.end, "", False
         if finalized and not update.segments:
@@ -204,8 +236,9 @@ class Request:
             await self.tell("SpeechStarted", channel=channel.index, timestamp=words[0].start)
 
     async def result(
-        self, channel: Channel, text: str, words: Sequence[Word], end: float, **flags: bool
-    ) -> None:
+        self, channel: Channel, text: str, words: Sequence[Word], end: float,
+        is_final: bool = False, from_finalize: bool = False,
+    ) -> None:  # fmt: skip
         """Send a result of the audio from the end of the last segment to `end`."""
         metadata: dict[str, Any] = self.about.short
         if self.untold:
@@ -213,18 +246,6 @@ class Request:
         await self.tell(
             "Results", channel_index=channel.index, start=channel.start,
             duration=round(max(0.0, end - channel.start), 3),
-            **{"is_final": False, "speech_final": False, "from_finalize": False, **flags},
+            is_final=is_final, speech_final=is_final, from_finalize=from_finalize,
             channel={"alternatives": [alternative(text, words)]}, metadata=metadata,
         )  # fmt: skip
-
-
-def kind_of(text: str) -> str:
-    """Return the kind of a text message.
-
-    Raises:
-        UserError: for another message.
-    """
-    kind = object_of(text, EXPECTED).get("type")
-    if kind not in KINDS:
-        raise UserError(f"expected {EXPECTED}, got {shown(text, 60)}")
-    return str(kind)

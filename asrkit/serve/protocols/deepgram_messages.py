@@ -95,12 +95,12 @@ def options_of(kind: Any, query: QueryParams) -> tuple[Any, list[str]]:
         name: query.getlist(name) if name in lists else query[name] for name in query
     }
     for name, why in REFUSED.items():
-        if given.get(name, "") not in OFF:
+        if is_on(given.get(name, "")):
             raise UserError(f"{name}: {why}")
     without = [
         name
         for name in given
-        if name not in kind.model_fields and name != "token" and given[name] not in OFF
+        if name not in kind.model_fields and name != "token" and is_on(given[name])
     ]
     options = checked(kind.model_validate, given)
     warnings = []
@@ -113,6 +113,11 @@ def options_of(kind: Any, query: QueryParams) -> tuple[Any, list[str]]:
     if any(":" in each for each in options.keywords):
         warnings.append("keywords: weights have no effect")
     return options, warnings
+
+
+def is_on(value: str) -> bool:
+    """Whether an option asks for anything."""
+    return value.lower() not in OFF
 
 
 async def asked_of(options: Any, warnings: list[str], server: Server) -> Asked:
