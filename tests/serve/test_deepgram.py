@@ -2,7 +2,10 @@
 
 import hashlib
 import json
+import subprocess
+import sys
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ import asrkit
 from asrkit.runtime import Recognizer
 from asrkit.serve.protocols.g711 import A_LAW, MU_LAW
 from asrkit.serve.server import Limits, Server
-from tests.conftest import skip
+from tests.conftest import PROJECT, skip
 from tests.serve.running import serving
 
 try:
@@ -339,3 +342,25 @@ def test_the_token(served: Recognizer, recordings: Recordings) -> None:
         with pytest.raises(ApiError) as caught:
             client_of(address, "wrong").listen.v1.media.transcribe_file(request=data)
         assert caught.value.status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("package", "pause_ms"), [("pipecat", None), ("livekit", 600)]
+)  # heavy packages, which no extra has
+def test_pipelines_of_others(
+    address: str, served: Recognizer, recordings: Recordings, package: str, pause_ms: int | None,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    if find_spec(package) is None:
+        pytest.skip(f"{package} is not installed")
+    source = (PROJECT / "docs" / "examples" / f"{package}_stt.py").read_text(encoding="utf-8")
+    program = tmp_path / "program.py"
+    program.write_text(source.replace("127.0.0.1:8000", address), encoding="utf-8")
+    endpointer = None if pause_ms is None else asrkit.Endpointer(pause_ms)
+    own = served.with_decoding(served.decoding._replace(endpointer=endpointer))
+    path, _ = recordings[0]
+    done = subprocess.run(
+        [sys.executable, str(program), str(path)], capture_output=True, text=True, timeout=120
+    )
+    expected = [each.text for each in own.transcribe(path).segments if each.text]
+    assert done.stdout.splitlines() == expected, done.stderr[-2000:]
