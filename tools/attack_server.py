@@ -15,7 +15,7 @@ goal is missed:
 - memory: 75 s after the attack within 10 % of that before (not with --quick);
 - disk and log: at most DISK_MB and LOG_KB at any time.
 
-The attacks run on the same machine, which needs spare cores for them.
+The attacks run on the same machine, which needs spare cores for them; see --apart.
 """
 
 import argparse
@@ -33,7 +33,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,6 +51,7 @@ from asrkit.model_file import model_path
 NOISE_S = 0.25  # variation of p99 between runs: a neighbour's second pass may delay live text
 UPLOAD_S, HEALTH_S = 10.0, 2.0
 DISK_MB, LOG_KB = 256, 2000
+CORES = sorted(os.sched_getaffinity(0))
 STREAMS, DESCRIPTORS = 20, 256  # of the server
 TITLES = (
     "case", "sent", "live text late by p50, p99 ms", "× alone", "calls failed",
@@ -393,6 +394,16 @@ def few_descriptors() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
+@contextmanager
+def one_core() -> Iterator[None]:
+    """A context manager that binds processes of its block to one core, later ones to others."""
+    os.sched_setaffinity(0, CORES[:1])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, CORES[1:])
+
+
 def attacked(cases: list[str], keeps: bool, options: argparse.Namespace) -> list[str]:
     """Run cases on a new server, and return the goals that were missed."""
     recordings = read(options.manifest)[:10]
@@ -404,7 +415,7 @@ def attacked(cases: list[str], keeps: bool, options: argparse.Namespace) -> list
         shutil.copyfile(model_path(options.model), model)
         command = ["-m", "asrkit.serve", "--port", "0", "--log", "text", "--streams", str(STREAMS)]
         command += ["--model", f"m={model}", *(["--state-dir", str(folder)] if keeps else [])]
-        with few_descriptors():
+        with few_descriptors(), one_core() if options.apart else nullcontext():
             begun = serving(command, log, {"TMPDIR": str(temporary)})
             address, process, _ = stack.enter_context(begun)
         texts = [asyncio.run(alone(address, samples)) for samples in recordings]
@@ -423,6 +434,9 @@ def main() -> int:
     )
     parser.add_argument("--model", default="small-en-alnum")
     parser.add_argument("--only", action="append", choices=CASES, help="may be repeated")
+    parser.add_argument(
+        "--apart", action="store_true", help="the server on one core, all clients on other cores"
+    )
     parser.add_argument("--quick", action="store_true", help="take seconds a case, not minutes")
     parser.add_argument("--list", action="store_true", help="print the cases and exit")
     parser.add_argument("manifest", type=Path, nargs="?", help="recordings that neighbours send")
@@ -431,6 +445,8 @@ def main() -> int:
         for name, case in CASES.items():
             print(f"{name:14}{case.about}")
         return 0
+    if options.apart and len(CORES) < 2:
+        parser.error("--apart needs two cores, got one")
     if options.manifest is None:
         parser.error("a manifest is missing: name one, such as data/an4/dev.jsonl")
     chosen = options.only or list(CASES)
