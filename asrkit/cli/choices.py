@@ -12,12 +12,14 @@ CONTENTS = {  # backends.export_metadata.CONTENTS
     "model": "samples to log-probabilities, or to a transducer's three parts",
 }
 CORPORA = {  # data.corpora.registry.READERS
-    "folder": "recordings with a .txt beside each; the speaker is the subfolder",
+    "folder": "recordings with .txt, .lab, .srt, .vtt or .TextGrid beside each",
     "table": "CSV or TSV with a line of column names",
     "commonvoice": "folder of a language: its .tsv files and clips",
     "nemo": "manifest of NeMo: audio_filepath, text, duration, offset",
     "wenet": "list of WeNet: key, wav, txt",
     "kaldi": "folder with wav.scp and text, perhaps segments and utt2spk",
+    "ljspeech": "folder with metadata.csv and wavs",
+    "librispeech": "folders of speakers and chapters with .trans.txt",
     "lhotse": "recordings and supervisions of lhotse, or the folder of both",
 }
 ENGINES = ("processes", "ray")  # transcription.workers.STARTERS

@@ -43,6 +43,7 @@ COLUMNS = {"path", "audio", "wav", "file", "file_name", "filename", "wav_filenam
            "text", "transcript", "transcription", "client_id", "audio_filepath", "speaker",
            "duration", "id", "n_frames", "tgt_text"}  # fmt: skip
 SEPARATORS = {"\t": "TSV", ",": "CSV", ";": "CSV with ;", "|": "a table with |"}
+TRANSCRIPTS = ".trans.txt"  # endings of LibriSpeech's
 COMMON_VOICE = {"train.tsv", "dev.tsv", "test.tsv", "validated.tsv"}
 KALDI = {"wav.scp", "text", "utt2spk", "spk2utt", "segments", "utt2dur", "reco2dur"}
 SCP_LINE = re.compile(r"\S+\s+\S.*(?:\.(?:wav|flac|sph|mp3|ogg|opus|m4a|ark:\d+)|\|)\s*")
@@ -240,6 +241,8 @@ def folder(path: Path) -> Foreign | None:
         return None
     if "clips" in names and COMMON_VOICE & set(names):
         return Foreign("a folder of Common Voice", kind="commonvoice")
+    if {"metadata.csv", "wavs"} <= set(names):
+        return Foreign("a folder like LJSpeech", kind="ljspeech")
     if "wav.scp" in names:
         return Foreign("a data folder of Kaldi", kind="kaldi")
     if any(name.endswith((".arrow", ".parquet")) or name == "dataset_info.json" for name in names):
@@ -250,15 +253,11 @@ def folder(path: Path) -> Foreign | None:
     if lists:
         advice = f"name a manifest in it, such as {shown(path / lists[0])}"
         return Foreign("a folder", advice)
-    if count := number_of_recordings(path):
-        more = "more than " if count == MOST_NAMES else ""
+    inside = list(islice((name for _, _, names in os.walk(path) for name in names), MOST_NAMES))
+    if any(name.endswith(TRANSCRIPTS) for name in inside):
+        return Foreign("a folder like LibriSpeech", kind="librispeech")
+    if count := sum(1 for name in inside if Path(name).suffix.lower() in SUFFIXES):
+        more = "at least " if len(inside) == MOST_NAMES else ""
         what = f"a folder of {more}{count} recordings without a manifest"
         return Foreign(what, kind="folder")
     return None
-
-
-def number_of_recordings(path: Path) -> int:
-    """Count the names that end like audio in a folder and its subfolders, up to MOST_NAMES."""
-    names = (name for _, _, names in os.walk(path) for name in names)
-    first = islice(names, MOST_NAMES)
-    return sum(1 for name in first if Path(name).suffix.lower() in SUFFIXES)

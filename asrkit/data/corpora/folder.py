@@ -1,4 +1,4 @@
-"""Folders of recordings with a file of text beside each."""
+"""Folders of recordings with a file of text, subtitles or labels beside each."""
 
 import logging
 import os
@@ -6,14 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from asrkit.audio.file import SUFFIXES
+from asrkit.data.corpora.cues import read_cues
 from asrkit.data.corpora.entry import MOST_ENTRIES, CorpusError, Entry, Omitted, Source
-from asrkit.data.corpora.text_file import read_text
-from asrkit.errors import shown
+from asrkit.errors import reason, shown
 
 logger = logging.getLogger(__name__)
 
 NO_TEXT, NO_AUDIO = "audio without a text beside it", "text without audio beside it"
 SAME_NAME = "audio with the name of another file"
+SECOND_TEXT = "second text beside an audio file"
+UNREADABLE = "text that cannot be read"
+TEXTS = (".txt", ".lab", ".srt", ".vtt", ".textgrid")
 
 
 def read_folder(source: Source, omitted: Omitted) -> Iterator[Entry]:
@@ -29,8 +32,9 @@ def read_folder(source: Source, omitted: Omitted) -> Iterator[Entry]:
         if ending.lower() in SUFFIXES:
             if sound.setdefault(name, path) is not path:
                 omitted.add(SAME_NAME, path.relative_to(source.path))
-        elif ending.lower() == ".txt":
-            texts[name] = path
+        elif ending.lower() in TEXTS:
+            if texts.setdefault(name, path) is not path:
+                omitted.add(SECOND_TEXT, path.relative_to(source.path))
         else:
             others.append(path)
     if others:
@@ -40,13 +44,41 @@ def read_folder(source: Source, omitted: Omitted) -> Iterator[Entry]:
         omitted.add(NO_AUDIO, texts[name].relative_to(source.path))
     shared = os.path.commonpath([path.parent for path in sound.values()]) if sound else ""
     for name, path in sound.items():
-        below = path.relative_to(source.path)
-        if name not in texts:
-            omitted.add(NO_TEXT, below)
-            continue
-        text = read_text(texts[name], omitted)
-        if text is not None:
-            yield Entry(id_of(below), path, text, speaker_of(path.relative_to(shared)))
+        if name in texts:
+            below = path.relative_to(source.path)
+            yield from entries_of(
+                path, texts[name], below, speaker_of(path.relative_to(shared)), omitted
+            )
+        else:
+            omitted.add(NO_TEXT, path.relative_to(source.path))
+
+
+def entries_of(
+    audio: Path, text: Path, below: Path, speaker: str | None, omitted: Omitted
+) -> Iterator[Entry]:
+    """Yield an entry for each cue of a text, or one for a text without times.
+
+    Args:
+        audio: path of the recording.
+        text: path of the file beside the recording.
+        below: path of the recording in the corpus.
+        speaker: speaker of the recording; a cue may state another.
+        omitted: counts to which an unreadable text is added.
+    """
+    try:
+        cues = read_cues(text)
+    except CorpusError as error:
+        omitted.add(UNREADABLE, error)
+        return
+    except OSError as error:
+        omitted.add(UNREADABLE, f"{text}: {error.strerror or reason(error)}")
+        return
+    if not cues:
+        omitted.add("empty text", text)
+    for number, cue in enumerate(cues, start=1):
+        duration = None if cue.end is None else cue.end - cue.start
+        name = id_of(below) if cue.end is None else f"{id_of(below)}-{number:04d}"
+        yield Entry(name, audio, cue.text, cue.speaker or speaker, cue.start, duration)
 
 
 def id_of(path: Path) -> str:

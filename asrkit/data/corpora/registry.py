@@ -8,6 +8,12 @@ from asrkit.data.corpora.entry import CorpusError, Entry, Omitted, Source
 from asrkit.data.corpora.folder import read_folder
 from asrkit.data.corpora.json_lines import read_json_lines
 from asrkit.data.corpora.kaldi import is_kaldi, read_kaldi
+from asrkit.data.corpora.layouts import (
+    is_librispeech,
+    is_ljspeech,
+    read_librispeech,
+    read_ljspeech,
+)
 from asrkit.data.corpora.lhotse_manifests import is_lhotse_pair, read_lhotse
 from asrkit.data.corpora.table import is_common_voice, is_table, read_common_voice, read_table
 from asrkit.data.foreign import recognized
@@ -44,7 +50,7 @@ def is_recognized_as(kind: str) -> Callable[[Path], bool]:
 
 READERS = {
     "folder": Kind(read_folder, Path.is_dir,
-        "recordings with a .txt beside each; the speaker is the subfolder"),
+        "recordings with .txt, .lab, .srt, .vtt or .TextGrid beside each"),
     "table": Kind(read_table, is_table,
         "CSV or TSV with a line of column names", ("columns", "audio_root")),
     "commonvoice": Kind(read_common_voice, is_common_voice,
@@ -55,6 +61,9 @@ READERS = {
         "list of WeNet: key, wav, txt", ("audio_root",)),
     "kaldi": Kind(read_kaldi, is_kaldi,
         "folder with wav.scp and text, perhaps segments and utt2spk", ("audio_root",)),
+    "ljspeech": Kind(read_ljspeech, is_ljspeech, "folder with metadata.csv and wavs"),
+    "librispeech": Kind(read_librispeech, is_librispeech,
+        "folders of speakers and chapters with .trans.txt"),
     "lhotse": Kind(read_lhotse, is_lhotse_pair,
         "recordings and supervisions of lhotse, or the folder of both", ("audio_root",)),
 }  # fmt: skip

@@ -1,0 +1,200 @@
+"""Subtitles, TextGrids, labels, LJSpeech and LibriSpeech as sources of `asrkit data import`."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.data.test_import import Output, imported, sound
+from tests.running import run
+
+SRT = """1
+00:00:00,100 --> 00:00:00,300
+<i>Hello</i>
+there
+
+2
+00:00:00,300 --> 00:00:00,900
+{\\an8}world &amp; co
+3
+00:00:00,900 --> 00:00:01,000
+good
+"""
+VTT = """WEBVTT
+
+NOTE not a cue
+00:00.000
+
+STYLE
+::cue {}
+
+first
+00:00.100 --> 00:00.300 align:start
+<v Anna>Hello</v>
+there
+
+00:00:00.300 --> 00:00:00.900
+<v Bob>world &amp; co
+
+00:00:00.900 --> 00:00:01.000
+<c.yellow>good</c>
+"""
+CUES = [("Hello there", 0.1, 0.2), ("world & co", 0.3, 0.6), ("good", 0.9, 0.1)]
+LONG = """File type = "ooTextFile"
+Object class = "TextGrid"
+
+xmin = 0
+xmax = 1
+tiers? <exists>
+size = 3
+item []:
+    item [1]:
+        class = "IntervalTier"
+        name = "anna"
+        xmin = 0
+        xmax = 1
+        intervals: size = 3
+        intervals [1]:
+            xmin = 0
+            xmax = 0.1
+            text = ""
+        intervals [2]:
+            xmin = 0.1
+            xmax = 0.3
+            text = "Hello ""there"" 2"
+        intervals [3]:
+            xmin = 0.3
+            xmax = 1
+            text = " "
+    item [2]:
+        class = "TextTier"
+        name = "clicks"
+        xmin = 0
+        xmax = 1
+        points: size = 1
+        points [1]:
+            number = 0.5
+            mark = "x"
+    item [3]:
+        class = "IntervalTier"
+        name = "OTHER"
+        xmin = 0
+        xmax = 1
+        intervals: size = 1
+        intervals [1]:
+            xmin = 0.3
+            xmax = 0.9
+            text = "world"
+"""
+WORDS = LONG.replace("anna", "words").replace("OTHER", "phones")
+
+
+def cues_of(text: bytes, ending: str, tmp_path: Path) -> list[tuple[str, float | None, float]]:
+    path = sound(tmp_path / "in/a.wav", 1.0)
+    path.with_suffix(ending).write_bytes(text)
+    run("data", "import", "auto", tmp_path / "in", "--output", tmp_path / "out", "--dev", 0)
+    found = imported(tmp_path / "out", "train")
+    return [(each["text"], each.get("start"), each["duration"]) for each in found.values()]
+
+
+@pytest.mark.parametrize(
+    ("text", "ending"),
+    [
+        (SRT, ".srt"), (VTT, ".vtt"), (SRT.replace("\n", "\r\n"), ".SRT"),
+        ("1000000 3000000 Hello there\n3000000 9000000 world & co\n9000000 10000000 good", ".lab"),
+        ("0.100\t0.300\tHello there\n0.300\t0.9\tworld & co\n0.9\t1.0\tgood", ".txt"),
+    ],
+)  # fmt: skip
+def test_cues_are_parts_of_the_file(text: str, ending: str, tmp_path: Path) -> None:
+    assert cues_of(text.encode(), ending, tmp_path) == CUES
+
+
+def test_speakers_of_subtitles_and_tiers(tmp_path: Path) -> None:
+    assert cues_of(VTT.encode(), ".vtt", tmp_path) == CUES
+    found = imported(tmp_path / "out", "train")
+    assert [each.get("speaker") for each in found.values()] == ["Anna", "Bob", None]
+    assert [*found] == ["a-0001", "a-0002", "a-0003"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_textgrids(encoding: str, tmp_path: Path) -> None:
+    """Also the short form, whose lines have values alone."""
+    expected = [('Hello "there" 2', 0.1, 0.2), ("world", 0.3, 0.6)]
+    assert cues_of(LONG.encode(encoding), ".TextGrid", tmp_path) == expected
+    found = imported(tmp_path / "out", "train")
+    assert [each["speaker"] for each in found.values()] == ["anna", "OTHER"]
+    kept = [line.partition("=")[2].strip() or "<exists>" * ("?" in line) for line in
+            LONG.splitlines()]  # fmt: skip
+    short = "\n".join(line for line in kept if line)
+    assert cues_of(short.encode(encoding), ".TextGrid", tmp_path / "short") == expected
+
+
+def test_a_textgrid_of_words_is_one_text(tmp_path: Path) -> None:
+    assert cues_of(WORDS.encode(), ".TextGrid", tmp_path) == [('Hello "there" 2', None, 1.0)]
+
+
+def test_texts_that_cannot_be_used(tmp_path: Path, capsys: Output) -> None:
+    texts = {
+        "a.txt": "fine", "b.lab": "also fine", "c.TextGrid": LONG[:300], "d.TextGrid": "no",
+        "e.srt": "no cue", "f.srt": SRT.replace("00:00:01,000", "00:00:09,000"),
+        "g.TextGrid": LONG.replace("size = 3\nitem", "size = 99999999999\nitem"),
+        "h.TextGrid": WORDS.replace("words", "phones"),
+    }  # fmt: skip
+    for name, text in texts.items():
+        sound(tmp_path / "in" / name, 1.0 + len(text) / 16000, format="WAV")
+        (tmp_path / "in" / name).rename((tmp_path / "in" / name).with_suffix(".wav"))
+        (tmp_path / "in" / name).write_text(text)
+    (tmp_path / "in/a.srt").write_text(SRT)
+    assert run("data", "import", "folder", tmp_path / "in", "--output", tmp_path / "out") == 1
+    assert sorted(imported(tmp_path / "out")) == [
+        "a-0001",
+        "a-0002",
+        "a-0003",
+        "b",
+        "f-0001",
+        "f-0002",
+    ]
+    errors = capsys.readouterr().err
+    for line in (
+        "left out 1, second text beside an audio file: a.txt", "left out 4, text that cannot be re",
+        "c.TextGrid: is not a whole TextGrid of Praat", "left out 1, empty text: ",
+        "left out 1, time outside the file: f-0003: 0.90 to 9.00 s of ",
+    ):  # fmt: skip
+        assert line in errors, errors
+
+
+def test_ljspeech(tmp_path: Path, capsys: Output) -> None:
+    for number in range(3):
+        sound(tmp_path / f"LJ/wavs/LJ001-000{number}.wav")
+    (tmp_path / "LJ/metadata.csv").write_text(
+        'LJ001-0000|In 1900, "he|In nineteen hundred, "he\nLJ001-0001|Yes\nLJ001-0002|No|\n'
+        "LJ001-0003|missing|missing\nbad\n../../x|no\n"
+    )
+    assert run("data", "import", "auto", tmp_path / "LJ", "--output", tmp_path / "out") == 1
+    found = imported(tmp_path / "out")
+    assert {name: each["text"] for name, each in found.items()} == {
+        "LJ001-0000": 'In nineteen hundred, "he', "LJ001-0001": "Yes", "LJ001-0002": "No",
+    }  # fmt: skip
+    errors = capsys.readouterr().err
+    assert "left out 1, line that is not ID|TEXT: metadata.csv:5" in errors
+    assert "no speaker is known" in errors
+
+
+def test_librispeech(tmp_path: Path, capsys: Output) -> None:
+    root = tmp_path / "LibriSpeech"
+    for part, speaker in (("train-clean-5", 19), ("train-clean-5", 26), ("dev-clean-2", 84)):
+        chapter = root / part / str(speaker) / "198"
+        names = [f"{speaker}-198-000{number}" for number in range(2)]
+        for name in names:
+            sound(chapter / f"{name}.flac")
+        lines = [f"{name} CHAPTER ONE\n" for name in [*names, f"{speaker}-198-9999"]]
+        (chapter / f"{speaker}-198.trans.txt").write_text("".join(lines))
+    assert run("data", "import", "auto", root, "--output", tmp_path / "out") == 1
+    found = imported(tmp_path / "out")
+    assert {(each["speaker"], each["split"]) for each in found.values()} == {
+        ("19", "train"), ("26", "train"), ("84", "dev"),
+    }  # fmt: skip
+    assert found["84-198-0001"]["text"] == "CHAPTER ONE"
+    assert "left out 3, text without audio: " in capsys.readouterr().err
+    part = root / "train-clean-5"  # without a dev part, it is divided
+    assert run("data", "import", "auto", part, "--output", tmp_path / "part") == 1
+    assert {each["split"] for each in imported(tmp_path / "part").values()} == {"train", "dev"}
