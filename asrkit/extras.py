@@ -7,6 +7,7 @@ from asrkit.distribution import requirement
 from asrkit.errors import UserError
 
 PACKAGES = {  # import names of the packages of each extra
+    "datasets": ("pyarrow",),
     "hub": ("huggingface_hub",),
     "kenlm": ("kenlm",),
     "mic": ("sounddevice",),

@@ -20,6 +20,7 @@ CORPORA = {  # data.corpora.registry.READERS
     "kaldi": "folder with wav.scp and text, perhaps segments and utt2spk",
     "ljspeech": "folder with metadata.csv and wavs",
     "librispeech": "folders of speakers and chapters with .trans.txt",
+    "huggingface": "parquet files, or a folder of save_to_disk",
     "lhotse": "recordings and supervisions of lhotse, or the folder of both",
 }
 ENGINES = ("processes", "ray")  # transcription.workers.STARTERS

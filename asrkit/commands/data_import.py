@@ -51,7 +51,8 @@ def source_of(options: argparse.Namespace, kind: str) -> Source:
     root = options.audio_root and Path(options.audio_root)
     if root and not root.is_dir():
         raise CorpusError(f"--audio-root {shown(root)} is not a folder")
-    return Source(Path(options.source), root, columns_of(options.columns or ""))
+    columns, audio = columns_of(options.columns or ""), Path(options.output) / "audio"
+    return Source(Path(options.source), root, columns, audio)
 
 
 def columns_of(text: str) -> dict[str, str]:

@@ -19,16 +19,6 @@ HEAD = 1 << 16  # bytes of a file that are examined
 MOST_NAMES = 10_000  # names of a folder that are examined
 GZIP = b"\x1f\x8b"
 LINES = "write one JSON object a line with id, audio and text"
-HUGGING_FACE = "as in Hugging Face's datasets"
-MAGIC = {  # what it is, and advice
-    b"PAR1": (f"a parquet file, {HUGGING_FACE}", LINES),
-    b"ARROW1": (f"an Arrow file, {HUGGING_FACE}", LINES),
-    b"\xff\xff\xff\xff": (f"an Arrow stream, {HUGGING_FACE}", LINES),
-    b"PK\x03\x04": ("a zip archive", "unpack it"),
-    b"SQLite format 3": ("an SQLite database", LINES),
-    b"%PDF": ("a PDF file", LINES),
-    b"\x93NUMPY": ("a NumPy array", LINES),
-}
 AUDIO_MAGIC = (b"RIFF", b"fLaC", b"OggS", b"ID3", b"\xff\xfb", b"\xff\xf3", b"\xff\xf2", b"FORM",
                b"\x1aE\xdf\xa3", b".snd", b"NIST_1A", b"caff", b"RF64")  # fmt: skip
 TEXT_BEGINNINGS = {
@@ -81,6 +71,18 @@ class Foreign(NamedTuple):
     def to_do(self, path: Path) -> str:
         """Return what to do with it: the command that imports it, or the advice."""
         return f"use {import_command(self.kind, path)}" if self.kind else self.advice
+
+
+HUGGING_FACE = "as in Hugging Face's datasets"
+MAGIC = {
+    b"PAR1": Foreign(f"a parquet file, {HUGGING_FACE}", kind="huggingface"),
+    b"ARROW1": Foreign(f"an Arrow file, {HUGGING_FACE}", kind="huggingface"),
+    b"\xff\xff\xff\xff": Foreign(f"an Arrow stream, {HUGGING_FACE}", kind="huggingface"),
+    b"PK\x03\x04": Foreign("a zip archive", "unpack it"),
+    b"SQLite format 3": Foreign("an SQLite database"),
+    b"%PDF": Foreign("a PDF file"),
+    b"\x93NUMPY": Foreign("a NumPy array"),
+}
 
 
 def import_command(kind: str, path: Path) -> str:
@@ -160,9 +162,9 @@ def recognized(path: Path) -> Foreign | None:
 
 def binary_kind(head: bytes) -> Foreign | None:
     """Return the kind of a binary file by its first bytes."""
-    for magic, (what, advice) in MAGIC.items():
+    for magic, kind in MAGIC.items():
         if head.startswith(magic):
-            return Foreign(what, advice)
+            return kind
     if head.startswith(AUDIO_MAGIC) or head[4:8] == b"ftyp":
         advice = "a manifest lists audio files; to decode one, use asrkit decode"
         return Foreign("an audio file", advice)
@@ -245,8 +247,6 @@ def folder(path: Path) -> Foreign | None:
         return Foreign("a folder like LJSpeech", kind="ljspeech")
     if "wav.scp" in names:
         return Foreign("a data folder of Kaldi", kind="kaldi")
-    if any(name.endswith((".arrow", ".parquet")) or name == "dataset_info.json" for name in names):
-        return Foreign("a dataset of Hugging Face")
     if any("recordings" in name and name.endswith((".jsonl", ".jsonl.gz")) for name in names):
         return Foreign("lhotse's recordings and supervisions", kind="lhotse")
     lists = [name for name in names if name.endswith((".jsonl", ".jsonl.gz"))]
@@ -254,6 +254,8 @@ def folder(path: Path) -> Foreign | None:
         advice = f"name a manifest in it, such as {shown(path / lists[0])}"
         return Foreign("a folder", advice)
     inside = list(islice((name for _, _, names in os.walk(path) for name in names), MOST_NAMES))
+    if any(name.endswith((".arrow", ".parquet")) for name in inside):
+        return Foreign("a dataset of Hugging Face", kind="huggingface")
     if any(name.endswith(TRANSCRIPTS) for name in inside):
         return Foreign("a folder like LibriSpeech", kind="librispeech")
     if count := sum(1 for name in inside if Path(name).suffix.lower() in SUFFIXES):

@@ -117,4 +117,4 @@ def totals(rows: list[Row]) -> str:
     length = f"{seconds / 60:.1f} min" if seconds < 3600 else f"{seconds / 3600:.2f} h"
     speakers = len({row.get("speaker") for row in rows} - {None})
     known = f"{speakers} speaker{'' if speakers == 1 else 's'}"
-    return f"{len(rows)} utterances, {length}, {known}"
+    return f"{len(rows)} utterance{'' if len(rows) == 1 else 's'}, {length}, {known}"

@@ -155,4 +155,4 @@ def test_every_option_has_an_effect_or_is_refused(
 ) -> None:
     for option in ("--columns=audio=a", f"--audio-root={tmp_path}"):
         assert run("data", "import", "auto", recordings, "--output", tmp_path / "out", option) == 2
-        assert "has no effect on the kind folder, only on table" in capsys.readouterr().err
+        assert "has no effect on the kind folder, only on table, " in capsys.readouterr().err

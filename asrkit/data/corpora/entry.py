@@ -23,11 +23,13 @@ class Source(NamedTuple):
         path: file or folder.
         audio_root: folder in which relative paths of audio begin; None for the reader's default.
         columns: columns of a table by the keys of a manifest, as the user named them.
+        audio_output: folder for audio that is inside other files.
     """
 
     path: Path
     audio_root: Path | None = None
     columns: Mapping[str, str] = {}
+    audio_output: Path = Path("audio")
 
 
 class Entry(NamedTuple):

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from asrkit.data.corpora.entry import CorpusError, Entry, Omitted, Source
 from asrkit.data.corpora.folder import read_folder
+from asrkit.data.corpora.huggingface import is_dataset, read_dataset
 from asrkit.data.corpora.json_lines import read_json_lines
 from asrkit.data.corpora.kaldi import is_kaldi, read_kaldi
 from asrkit.data.corpora.layouts import (
@@ -64,6 +65,8 @@ READERS = {
     "ljspeech": Kind(read_ljspeech, is_ljspeech, "folder with metadata.csv and wavs"),
     "librispeech": Kind(read_librispeech, is_librispeech,
         "folders of speakers and chapters with .trans.txt"),
+    "huggingface": Kind(read_dataset, is_dataset,
+        "parquet files, or a folder of save_to_disk", ("columns", "audio_root")),
     "lhotse": Kind(read_lhotse, is_lhotse_pair,
         "recordings and supervisions of lhotse, or the folder of both", ("audio_root",)),
 }  # fmt: skip
