@@ -15,6 +15,7 @@ CORPORA = {  # data.corpora.registry.READERS
     "folder": "recordings with .txt, .lab, .srt, .vtt or .TextGrid beside each",
     "table": "CSV or TSV with a line of column names",
     "commonvoice": "folder of a language: its .tsv files and clips",
+    "manifest": "manifest of asrkit, to divide it anew",
     "nemo": "manifest of NeMo: audio_filepath, text, duration, offset",
     "wenet": "list of WeNet: key, wav, txt",
     "kaldi": "folder with wav.scp and text, perhaps segments and utt2spk",

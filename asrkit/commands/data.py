@@ -13,12 +13,21 @@ from asrkit.config import Config, parse_config
 from asrkit.data.checks import Facts, Finding, Rules, examine
 from asrkit.data.checks.clean import write_clean
 from asrkit.data.checks.measure import inspect_all, read_entries
-from asrkit.data.checks.report import advice, as_json, by_manifest, columns, listed, table, verdict
+from asrkit.data.checks.report import (
+    advice,
+    as_json,
+    by_manifest,
+    columns,
+    commands,
+    listed,
+    table,
+    verdict,
+)
 from asrkit.data.cuts import load_cuts
 from asrkit.data.dataset import TextEncoder
 from asrkit.data.manifest import LeftOut, is_lhotse
 from asrkit.data.packing import pack
-from asrkit.errors import UserError
+from asrkit.errors import UserError, printable
 from asrkit.model_file import load_model
 from asrkit.text import Tokenizer, is_visible
 from asrkit.training.dataset import text_encoder
@@ -106,7 +115,9 @@ def show(
         return
     if findings:
         print("\n".join(map(listed, findings)) if options.list else table(findings), end="\n\n")
-        print(advice(findings), end="\n\n")
+        plain = [path for path in options.manifests if not is_lhotse(Path(path))]
+        mending = commands(findings, plain) if len(plain) == len(options.manifests) else []
+        print("\n".join([advice(findings), *map(printable, mending)]), end="\n\n")
     print(columns(totals), end="\n\n")
     print(verdict(findings))
     if not options.config and not options.model:

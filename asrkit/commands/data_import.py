@@ -5,6 +5,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 from tqdm import tqdm
@@ -22,27 +23,31 @@ OPTIONS = ("columns", "audio_root")  # that only some kinds have
 
 
 def import_corpus(options: argparse.Namespace) -> int:
-    path, output = Path(options.source), Path(options.output)
-    kind = kind_of(path, options.kind)
-    refuse_existing(output, options.force)
+    output, omitted = Path(options.output), Omitted()
     pattern = options.speaker_pattern and compiled(options.speaker_pattern)
-    source, omitted = source_of(options, kind), Omitted()
-    entries = READERS[kind].read(source, omitted)
-    if pattern:
-        entries = spoken_by(entries, path, pattern)
+    paths = [Path(each) for each in options.sources]
+    kinds = [kind_of(path, options.kind) for path in paths]
+    sources = [source_of(path, kind, options) for path, kind in zip(paths, kinds, strict=True)]
+    refuse_existing(output, options.force)
+    entries: Iterator[Entry] = chain.from_iterable(
+        spoken_by(READERS[kind].read(source, omitted), source.path, pattern)
+        for kind, source in zip(kinds, sources, strict=True)
+    )
     rows = rows_of(entries, omitted, options.jobs or os.cpu_count() or 1, bar)
     for line in omitted.lines():
         complain(PROGRAM, line)
     if not rows:
-        raise CorpusError(f"{shown(path)} has no utterance that can be used: nothing is written")
+        named = ", ".join(map(shown, paths))
+        raise CorpusError(f"{named}: no utterance can be used; nothing is written")
     splits = divide(rows, options.dev, lambda line: complain(PROGRAM, line))
     write(splits, output)
-    print(f"{output} ({kind}): " + "; ".join(f"{name} {totals(splits[name])}" for name in splits))
+    found = ", ".join(dict.fromkeys(kinds))
+    print(f"{output} ({found}): " + "; ".join(f"{name} {totals(splits[name])}" for name in splits))
     return 1 if omitted.total else 0
 
 
-def source_of(options: argparse.Namespace, kind: str) -> Source:
-    """Return the corpus with its options; reject options that have no effect on its kind."""
+def source_of(path: Path, kind: str, options: argparse.Namespace) -> Source:
+    """Return a corpus with its options; reject options that have no effect on its kind."""
     for name in OPTIONS:
         if getattr(options, name) is not None and name not in READERS[kind].options:
             known = ", ".join(each for each in READERS if name in READERS[each].options)
@@ -52,7 +57,7 @@ def source_of(options: argparse.Namespace, kind: str) -> Source:
     if root and not root.is_dir():
         raise CorpusError(f"--audio-root {shown(root)} is not a folder")
     columns, audio = columns_of(options.columns or ""), Path(options.output) / "audio"
-    return Source(Path(options.source), root, columns, audio)
+    return Source(path, root, columns, audio)
 
 
 def columns_of(text: str) -> dict[str, str]:
@@ -94,6 +99,9 @@ def spoken_by(entries: Iterable[Entry], folder: Path, pattern: re.Pattern[str]) 
 
     The first group of the pattern is the speaker, or the whole match.
     """
+    if pattern is None:
+        yield from entries
+        return
     for entry in entries:
         place = entry.audio
         below = place.relative_to(folder) if place.is_relative_to(folder) else place

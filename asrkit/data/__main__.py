@@ -33,7 +33,9 @@ def import_main(argv: list[str]) -> int:
         "kind", choices=["auto", *CORPORA], metavar="KIND",
         help=f"kind of the corpus: auto (by its content), {', '.join(CORPORA)}",
     )  # fmt: skip
-    arguments.add_argument("source", metavar="SOURCE", help="folder or file of the corpus")
+    arguments.add_argument(
+        "sources", metavar="SOURCE", nargs="+", help="folders or files of the corpus"
+    )
     arguments.add_argument(
         "--output", required=True, metavar="DIR", help="new folder for train.jsonl and dev.jsonl"
     )

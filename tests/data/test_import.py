@@ -137,7 +137,7 @@ def test_a_folder_with_content_is_kept(recordings: Path, tmp_path: Path, capsys:
         ("auto", "a.pdf", "it looks like a PDF file"),
         ("folder", "a.pdf", "is not of the kind folder; it looks like a PDF file"),
         ("auto", "empty", "is not recognised: the kinds are"),
-        ("folder", "empty", "has no utterance that can be used: nothing is written"),
+        ("folder", "empty", "no utterance can be used; nothing is written"),
     ],
 )
 def test_what_cannot_be_imported(
@@ -156,3 +156,34 @@ def test_every_option_has_an_effect_or_is_refused(
     for option in ("--columns=audio=a", f"--audio-root={tmp_path}"):
         assert run("data", "import", "auto", recordings, "--output", tmp_path / "out", option) == 2
         assert "has no effect on the kind folder, only on table, " in capsys.readouterr().err
+
+
+def test_manifests_are_divided_anew(recordings: Path, tmp_path: Path, capsys: Output) -> None:
+    """As `data check` says of speakers in two manifests, and of lines with errors."""
+    out, new = tmp_path / "out", tmp_path / "new"
+    assert run("data", "import", "folder", recordings, "--output", out) == 0
+    train = (out / "train.jsonl").read_text().splitlines()
+    dev = (out / "dev.jsonl").read_text().splitlines()
+    (out / "train.jsonl").write_text("\n".join([*train[1:], dev[0]]))
+    (out / "dev.jsonl").write_text("\n".join([train[0], dev[1]]))
+    paths = f"{out}/train.jsonl {out}/dev.jsonl"
+    run("data", "check", *paths.split())
+    shown = capsys.readouterr().out
+    assert f"asrkit data import manifest {paths} --output DIR" in shown
+    assert run("data", "import", "manifest", *paths.split(), "--output", new) == 0
+    again = imported(new)
+    before = [json.loads(line) for line in train + dev]
+    assert {row["id"]: row for row in before} == {
+        name: {key: row[key] for key in row if key != "split"} for name, row in again.items()
+    }
+    speakers = [{row["speaker"] for row in again.values() if row["split"] == part}
+                for part in ("train", "dev")]  # fmt: skip
+    assert not speakers[0] & speakers[1]
+    (recordings / "bob/0.wav").unlink()
+    path = next(each for each in paths.split() if '"bob-0"' in Path(each).read_text())
+    assert run("data", "check", path) == 1
+    clean = path.replace(".jsonl", "-clean.jsonl")
+    command = f"data check {path} --write {clean}"
+    assert f" of {path} with errors: asrkit {command}" in capsys.readouterr().out
+    run(*command.split())
+    assert '"bob-0"' not in Path(clean).read_text()

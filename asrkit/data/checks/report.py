@@ -1,5 +1,6 @@
 """Output of the findings as text and as JSON."""
 
+import shlex
 import shutil
 import sys
 from collections import Counter
@@ -72,6 +73,30 @@ def advice(findings: Sequence[Finding]) -> str:
     kinds = {f.check: f for f in sorted(findings, key=lambda f: SEVERITIES.index(f.severity))}
     lines = (f"  {each.meaning}: {ADVICE[name]}" for name, each in kinds.items())
     return "\n".join(["what to do", *lines])
+
+
+def commands(findings: Sequence[Finding], manifests: Sequence[str]) -> list[str]:
+    """Return the commands that mend findings: one removes errors, one divides by speaker.
+
+    Args:
+        findings: findings of the checks.
+        manifests: paths of plain manifests.
+    """
+    found = []
+    for path in manifests:
+        lines = {f.line for f in findings if f.manifest == path and f.severity == "error"}
+        if lines:
+            clean = shlex.quote(f"{path.removesuffix('.jsonl')}-clean.jsonl")
+            what = f"{len(lines)} line{'' if len(lines) == 1 else 's'} of {path} with errors"
+            found.append(
+                f"  to remove {what}: asrkit data check {shlex.quote(path)} --write {clean}"
+            )
+    if any(f.check in ("speaker-overlap", "audio-overlap") for f in findings):
+        named = " ".join(map(shlex.quote, manifests))
+        found.append(
+            f"  to divide all by speaker: asrkit data import manifest {named} --output DIR"
+        )
+    return found
 
 
 def _example(finding: Finding) -> str:

@@ -1,4 +1,4 @@
-"""Manifests of other toolkits in JSON lines: NeMo's and WeNet's."""
+"""Manifests in JSON lines: NeMo's, WeNet's, and asrkit's own."""
 
 import json
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import Any
 
 from asrkit.data.corpora.entry import Entry, Ids, Omitted, Source
 from asrkit.data.corpora.fields import entry_of, field_of
-from asrkit.data.manifest import lines_of
+from asrkit.data.manifest import LeftOut, lines_of, read_manifest
 
 
 def objects_in(path: Path, omitted: Omitted) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -32,3 +32,15 @@ def read_json_lines(source: Source, omitted: Omitted) -> Iterator[Entry]:
         entry = entry_of(named, root, ids, omitted, where)
         if entry is not None:
             yield entry
+
+
+def read_own(source: Source, omitted: Omitted) -> Iterator[Entry]:
+    """Yield the utterances of a manifest of asrkit, whose paths may lead anywhere."""
+    left_out: list[LeftOut] = []
+    for each in read_manifest(source.path, left_out):
+        yield Entry(
+            each.id, Path(each.audio), each.text, each.speaker, each.start or 0.0, each.duration,
+            each.channel,
+        )  # fmt: skip
+    for problem in left_out:
+        omitted.add("line with impossible values", problem)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from asrkit.data.corpora.entry import CorpusError, Entry, Omitted, Source
 from asrkit.data.corpora.folder import read_folder
 from asrkit.data.corpora.huggingface import is_dataset, read_dataset
-from asrkit.data.corpora.json_lines import read_json_lines
+from asrkit.data.corpora.json_lines import read_json_lines, read_own
 from asrkit.data.corpora.kaldi import is_kaldi, read_kaldi
 from asrkit.data.corpora.layouts import (
     is_librispeech,
@@ -18,6 +18,7 @@ from asrkit.data.corpora.layouts import (
 from asrkit.data.corpora.lhotse_manifests import is_lhotse_pair, read_lhotse
 from asrkit.data.corpora.table import is_common_voice, is_table, read_common_voice, read_table
 from asrkit.data.foreign import recognized
+from asrkit.data.manifest import is_lhotse
 from asrkit.errors import shown
 
 AUTO = "auto"
@@ -49,6 +50,11 @@ def is_recognized_as(kind: str) -> Callable[[Path], bool]:
     return fits
 
 
+def is_plain_manifest(path: Path) -> bool:
+    """Return whether a path is a file that begins like a manifest of asrkit."""
+    return path.is_file() and recognized(path) is None and not is_lhotse(path)
+
+
 READERS = {
     "folder": Kind(read_folder, Path.is_dir,
         "recordings with .txt, .lab, .srt, .vtt or .TextGrid beside each"),
@@ -56,6 +62,7 @@ READERS = {
         "CSV or TSV with a line of column names", ("columns", "audio_root")),
     "commonvoice": Kind(read_common_voice, is_common_voice,
         "folder of a language: its .tsv files and clips"),
+    "manifest": Kind(read_own, is_plain_manifest, "manifest of asrkit, to divide it anew"),
     "nemo": Kind(read_json_lines, is_recognized_as("nemo"),
         "manifest of NeMo: audio_filepath, text, duration, offset", ("audio_root",)),
     "wenet": Kind(read_json_lines, is_recognized_as("wenet"),
@@ -89,11 +96,13 @@ def kind_of(path: Path, wanted: str) -> str:
     found = recognized(path)
     if wanted == AUTO and found and found.kind:
         return found.kind
+    if wanted == AUTO and is_plain_manifest(path) and path.suffix in (".jsonl", ".json"):
+        return "manifest"
     not_wanted = "is not recognised" if wanted == AUTO else f"is not of the kind {wanted}"
     if found is None:
         raise CorpusError(
-            f"{shown(path)} {not_wanted}: the kinds are {', '.join(READERS)}; manifests of asrkit "
-            "and lhotse's cuts need no import"
+            f"{shown(path)} {not_wanted}: the kinds are {', '.join(READERS)}; lhotse's cuts "
+            "need no import"
         )
     raise CorpusError(
         f"{shown(path)} {not_wanted}; it looks like {found.what}: {found.to_do(path)}"
