@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from asrkit.runtime import Recognizer
 from asrkit.serve.app import app_of
+from asrkit.serve.protocols.deepgram_messages import FileOptions
 from asrkit.serve.protocols.openai_transcriptions import KNOWN
 from asrkit.serve.protocols.openapi import ERROR, REFUSALS, described
 from asrkit.serve.server import Limits, Server
@@ -80,6 +81,8 @@ def test_every_field_is_described(address: str) -> None:
     paths = httpx.get(f"http://{address}/openapi.json").json()["paths"]
     body = paths["/v1/audio/transcriptions"]["post"]["requestBody"]
     assert set(body["content"]["multipart/form-data"]["schema"]["properties"]) == set(KNOWN)
+    names = [each["name"] for each in paths["/v1/listen"]["post"]["parameters"]]
+    assert set(names) == set(FileOptions.model_fields)
 
 
 def test_a_token_is_asked_for(served: Recognizer) -> None:
