@@ -1,5 +1,6 @@
 """Whatever clients send, the server goes on, and their neighbours have their texts."""
 
+import logging
 import random
 import threading
 from contextlib import suppress
@@ -84,7 +85,10 @@ def attack(address: str, seed: int, count: int) -> None:
 
 @pytest.mark.parametrize("count", [150, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_nothing_that_is_sent_matters_to_others(
-    served: Recognizer, recordings: list[tuple[Path, np.ndarray]], count: int
+    served: Recognizer,
+    recordings: list[tuple[Path, np.ndarray]],
+    count: int,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     server = Server({"m": served}, Limits(resume_s=0.5))
     with serving(server) as address:
@@ -104,3 +108,4 @@ def test_nothing_that_is_sent_matters_to_others(
                 break
             threading.Event().wait(0.1)
         assert server.streams == 0
+    assert [each for each in caplog.records if each.levelno >= logging.ERROR] == []  # a traceback

@@ -25,7 +25,7 @@ from asrkit.serve.protocols.deepgram_messages import (
 )
 from asrkit.serve.protocols.parsing import object_of
 from asrkit.serve.protocols.samples import append_samples, cut_off, samples_of
-from asrkit.serve.protocols.websockets import all_ways, next_message, telling
+from asrkit.serve.protocols.websockets import all_ways, next_message, send, telling
 from asrkit.serve.server import Server
 
 KINDS = ("KeepAlive", "Finalize", "CloseStream", "Configure")
@@ -99,7 +99,7 @@ class Request:
         self.hash = hashlib.sha256()
 
     async def tell(self, kind: str, **fields: object) -> None:
-        await self.websocket.send_text(json.dumps({"type": kind, **fields}, ensure_ascii=False))
+        await send(self.websocket, {"type": kind, **fields})
 
     async def run(self) -> None:
         """Serve the request to its end."""

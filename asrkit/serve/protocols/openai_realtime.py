@@ -38,7 +38,7 @@ from asrkit.serve.protocols.realtime_messages import (
     unused,
 )
 from asrkit.serve.protocols.samples import append_samples, samples_of
-from asrkit.serve.protocols.websockets import both_ways, next_message, telling
+from asrkit.serve.protocols.websockets import both_ways, next_message, send, telling
 from asrkit.serve.server import RefusedError, Server
 
 ITEM = "conversation.item.input_audio_transcription"
@@ -82,7 +82,7 @@ class Connection:
 
     async def tell(self, kind: str, **fields: object) -> None:
         event = {"type": kind, "event_id": f"event_{next(self.numbers)}", **fields}
-        await self.websocket.send_text(json.dumps(event, ensure_ascii=False))
+        await send(self.websocket, event)
 
     async def start(self, session: RealtimeSession) -> None:
         """Begin the first call of the connection."""
@@ -129,9 +129,8 @@ class Connection:
             except RefusedError:
                 raise
             except UserError as error:
-                await self.websocket.send_text(
-                    json.dumps(error_event("invalid_request", str(error), id_of(value)))
-                )
+                event = error_event("invalid_request", str(error), id_of(value))
+                await send(self.websocket, event)
 
     async def follow(self, event: AnyEvent) -> None:
         if isinstance(event, BufferAppend):

@@ -19,7 +19,7 @@ from asrkit.serve.protocols.g711 import MU_LAW
 from asrkit.serve.protocols.messages import timed
 from asrkit.serve.protocols.parsing import bytes_of, checked, object_of, phrases_of
 from asrkit.serve.protocols.samples import append_samples
-from asrkit.serve.protocols.websockets import all_ways, next_message, telling, token_of
+from asrkit.serve.protocols.websockets import all_ways, next_message, send, telling, token_of
 from asrkit.serve.server import RefusedError, Server
 
 RATE = 8000
@@ -118,8 +118,7 @@ class Stream:
         self.websocket, self.server, self.sid, self.calls = websocket, server, sid, calls
 
     async def tell(self, event: str, **fields: object) -> None:
-        message = {"event": event, "streamSid": self.sid, **fields}
-        await self.websocket.send_text(json.dumps(message, ensure_ascii=False))
+        await send(self.websocket, {"event": event, "streamSid": self.sid, **fields})
 
     async def run(self) -> None:
         """Serve the stream to its end."""

@@ -1,6 +1,7 @@
 """Shared code of the WebSocket protocols: reading with limits, both directions, errors."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -44,6 +45,18 @@ async def next_message(websocket: WebSocket, server: Server, is_first: bool = Fa
         raise WebSocketDisconnect(message.get("code", 1006))
     data = message.get("bytes")
     return message["text"] if data is None else data
+
+
+async def send(websocket: WebSocket, message: dict[str, Any]) -> None:
+    """Send a JSON object; several tasks of a connection may send.
+
+    Raises:
+        WebSocketDisconnect: if the client has disconnected, which another task may have noticed.
+    """
+    try:
+        await websocket.send_text(json.dumps(message, ensure_ascii=False))
+    except RuntimeError as error:
+        raise WebSocketDisconnect(1006) from error
 
 
 async def both_ways(*both: Coroutine[Any, Any, None]) -> None:
