@@ -5,6 +5,8 @@ the network without right context, behind the past of the chunks before it; the 
 the chunk's.
 """
 
+import argparse
+import importlib
 import random
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,8 @@ from asrkit import audio, info, verify
 from asrkit.backends import eager, onnx
 from asrkit.backends.export_metadata import Exported, What, samples_ahead
 from asrkit.build import build_frontend
+from asrkit.cli.parser import Parser
+from asrkit.cli.recognizer import context_of
 from asrkit.config import ContextConfig
 from asrkit.errors import UserError
 from asrkit.export.modules import of_stream
@@ -26,7 +30,7 @@ from asrkit.export.verification import eager_step, largest_difference
 from asrkit.model import FULL, FULL_CONTEXT, ConformerEncoder, Context, EncoderState
 from asrkit.model.positions import KINDS
 from asrkit.model.subsampling import split_steps
-from asrkit.model_file import save_model
+from asrkit.model_file import load_model, save_model
 from asrkit.runtime import Batcher, Recognizer
 from asrkit.runtime.load import load
 from asrkit.search import GreedySearch
@@ -335,6 +339,33 @@ def test_the_models_own_right_context(tmp_path: Path, capsys: pytest.CaptureFixt
 
 def test_the_shipped_model_looks_ahead() -> None:
     assert load("small-en-alnum").engine.spec.context == Context(8, 64, 4)
+
+
+COMMANDS = {  # arguments that each command needs
+    "bench": "--model small-en-alnum", "decode": "--model small-en-alnum x.wav",
+    "evaluate": "--model small-en-alnum x.jsonl", "export.__main__": "--model small-en-alnum",
+    "report.__main__": "small-en-alnum", "serve.__main__": "",
+    "stream": "--model small-en-alnum x.wav", "tune": "--model small-en-alnum --lm x x.jsonl",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_takes_the_models_own_context(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`evaluate` has chunks of its own, which see as far ahead as the model's own."""
+    module = importlib.import_module(f"asrkit.{command}")
+    parsed: list[argparse.Namespace] = []
+
+    def parse(work: object, parser: Parser, argv: list[str]) -> None:
+        parsed.append(parser.parse_intermixed_args(argv))
+
+    monkeypatch.setattr(module, "run_command", parse)
+    module.main(COMMANDS[command].split())
+    (options,) = parsed
+    if command == "evaluate":
+        options.chunk_ms = "320"
+    assert context_of(options, load_model("small-en-alnum")) == Context(8, 64, 4)
 
 
 def test_a_second_pass_sees_nothing_ahead() -> None:
