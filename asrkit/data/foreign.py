@@ -243,6 +243,10 @@ def folder(path: Path) -> Foreign | None:
         return None
     if "clips" in names and COMMON_VOICE & set(names):
         return Foreign("a folder of Common Voice", kind="commonvoice")
+    languages = [name for name in names if (path / name / "clips").is_dir()]
+    if languages:
+        advice = f"name the folder of one language, such as {shown(path / languages[0])}"
+        return Foreign("a release of Common Voice", advice)
     if {"metadata.csv", "wavs"} <= set(names):
         return Foreign("a folder like LJSpeech", kind="ljspeech")
     if "wav.scp" in names:

@@ -187,3 +187,22 @@ def test_manifests_are_divided_anew(recordings: Path, tmp_path: Path, capsys: Ou
     assert f" of {path} with errors: asrkit {command}" in capsys.readouterr().out
     run(*command.split())
     assert '"bob-0"' not in Path(clean).read_text()
+
+
+def test_one_subfolder_is_the_speaker(tmp_path: Path, capsys: Output) -> None:
+    for name in "abc":
+        path = sound(tmp_path / "in/anna" / f"{name}.wav")
+        path.with_suffix(".txt").write_text("yes")
+    assert run("data", "import", "auto", tmp_path / "in", "--output", tmp_path / "out") == 0
+    assert {each["speaker"] for each in imported(tmp_path / "out").values()} == {"anna"}
+    assert "all utterances have one speaker" in capsys.readouterr().err
+
+
+def test_names_that_are_not_utf_8(tmp_path: Path, capsys: Output) -> None:
+    for name in ("a", "b", "c\udcff"):
+        path = sound(tmp_path / "in" / "x.wav")
+        path.rename(tmp_path / "in" / f"{name}.wav")
+        (tmp_path / "in" / f"{name}.txt").write_text("yes")
+    assert run("data", "import", "auto", tmp_path / "in", "--output", tmp_path / "out") == 1
+    assert sorted(imported(tmp_path / "out")) == ["a", "b"]
+    assert "left out 1, impossible value: c\\udcff: 'id': cannot be" in capsys.readouterr().err

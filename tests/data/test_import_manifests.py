@@ -167,3 +167,13 @@ def test_lhotse(
         assert "left out 2, recording that is not a single local file" in errors
         assert "left out 1, supervision without a recording: " in errors
         assert "left out 1, supervision without an id, a start or a duration: " in errors
+
+
+def test_the_second_file_of_a_pair_is_missing(audio: Path, tmp_path: Path, capsys: Output) -> None:
+    (audio / "wav.scp").write_text("r1 audio/a.wav\n")
+    assert run("data", "import", "kaldi", audio, "--output", tmp_path / "out") == 2
+    assert f"{audio}/text: No such file" in capsys.readouterr().err
+    (audio / "wav.scp").unlink()
+    write_manifest(audio / "x_recordings.jsonl", {"id": "a"})
+    assert run("data", "import", "lhotse", audio, "--output", tmp_path / "out") == 2
+    assert "x_supervisions.jsonl does not exist" in capsys.readouterr().err

@@ -37,6 +37,9 @@ def test_common_voice_keeps_its_own_parts(
     assert one["audio"] == "../cv-corpus/cy/clips/common_voice_cy_3.mp3"
     assert one["speaker"] == f"{1:0128x}"
     assert "out (commonvoice): train 4 utterances" in capsys.readouterr().out
+    assert run("data", "import", "auto", common_voice.parent, "--output", tmp_path / "b") == 2
+    expected = f"a release of Common Voice: name the folder of one language, such as {common_voice}"
+    assert expected in capsys.readouterr().err
 
 
 def test_common_voice_with_validated_alone_is_divided(common_voice: Path, tmp_path: Path) -> None:
@@ -54,6 +57,13 @@ def test_common_voice_with_validated_alone_is_divided(common_voice: Path, tmp_pa
         speakers = {part: {each["speaker"] for each in found.values() if each["split"] == part}
                     for part in ("train", "dev")}  # fmt: skip
         assert not speakers["train"] & speakers["dev"]
+
+
+def test_a_table_without_an_ending(common_voice: Path, tmp_path: Path) -> None:
+    (common_voice / "train.tsv").rename(common_voice / "list")
+    for kind in ("auto", "table"):
+        command = ("import", kind, common_voice / "list", "--output", tmp_path / kind)
+        assert run("data", *command) == 0
 
 
 CSV = 'wav_filename,transcript,spk,begin,end\na.wav,"one, two",x,0.1,0.3\nsub/b.wav,"a ""b""",y,,\n'

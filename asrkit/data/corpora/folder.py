@@ -16,13 +16,15 @@ NO_TEXT, NO_AUDIO = "audio without a text beside it", "text without audio beside
 SAME_NAME = "audio with the name of another file"
 SECOND_TEXT = "second text beside an audio file"
 UNREADABLE = "text that cannot be read"
+NOT_SPEAKERS = {"audio", "clips", "data", "recordings", "wav", "wavs"}  # names of folders
 TEXTS = (".txt", ".lab", ".srt", ".vtt", ".textgrid")
 
 
 def read_folder(source: Source, omitted: Omitted) -> Iterator[Entry]:
     """Yield the recordings of a folder and its subfolders that have a text beside them.
 
-    The speaker is the name of the first subfolder, below the folder that all recordings share.
+    The speaker is the name of the first subfolder, below the folder that all recordings share. If
+    all are in one subfolder, its name is the speaker.
     """
     sound: dict[str, Path] = {}  # by path without ending
     texts: dict[str, Path] = {}
@@ -42,13 +44,14 @@ def read_folder(source: Source, omitted: Omitted) -> Iterator[Entry]:
         logger.warning("%d other files are not read: %s", len(others), named)
     for name in texts.keys() - sound.keys():
         omitted.add(NO_AUDIO, texts[name].relative_to(source.path))
-    shared = os.path.commonpath([path.parent for path in sound.values()]) if sound else ""
+    places = [path.parent for path in sound.values()] or [source.path]
+    shared = Path(os.path.commonpath(places))
+    is_named = shared != source.path and shared.name.lower() not in NOT_SPEAKERS
     for name, path in sound.items():
         if name in texts:
             below = path.relative_to(source.path)
-            yield from entries_of(
-                path, texts[name], below, speaker_of(path.relative_to(shared)), omitted
-            )
+            speaker = speaker_of(path.relative_to(shared)) or (shared.name if is_named else None)
+            yield from entries_of(path, texts[name], below, speaker, omitted)
         else:
             omitted.add(NO_TEXT, path.relative_to(source.path))
 

@@ -26,7 +26,7 @@ class Part(NamedTuple):
 
 
 def is_kaldi(path: Path) -> bool:
-    return (path / "wav.scp").is_file() and (path / "text").is_file()
+    return (path / "wav.scp").is_file()
 
 
 def read_kaldi(source: Source, omitted: Omitted) -> Iterator[Entry]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from asrkit.data.corpora.entry import CorpusError, Entry, Omitted, Source, found_audio, seconds_of
+from asrkit.data.corpora.entry import Entry, Omitted, Source, found_audio, seconds_of
 from asrkit.data.corpora.json_lines import objects_in
 from asrkit.data.splits import NAMES
 from asrkit.errors import shown
@@ -19,10 +19,9 @@ def manifests_in(path: Path, word: str) -> list[Path]:
     return [each for each in files if word in each.name and each.name.endswith(ENDINGS)]
 
 
-def is_lhotse_pair(path: Path) -> bool:
-    """Return whether a path has recordings of lhotse, with supervisions beside them."""
-    found = manifests_in(path, "recordings")
-    return bool(found) and all(supervisions_of(each).is_file() for each in found)
+def has_recordings(path: Path) -> bool:
+    """Return whether a path is or has a manifest of recordings."""
+    return bool(manifests_in(path, "recordings"))
 
 
 def supervisions_of(recordings: Path) -> Path:
@@ -30,14 +29,12 @@ def supervisions_of(recordings: Path) -> Path:
 
 
 def read_lhotse(source: Source, omitted: Omitted) -> Iterator[Entry]:
-    """Yield the supervisions of all pairs of manifests.
+    """Yield the supervisions of all manifests beside those of recordings.
 
     Raises:
-        CorpusError: for a folder without a pair.
+        ManifestError: for recordings without supervisions.
     """
     pairs = manifests_in(source.path, "recordings")
-    if not pairs:
-        raise CorpusError(f"{shown(source.path)} has no recordings.jsonl of lhotse")
     for path in pairs:
         words = path.name.removesuffix(".gz").removesuffix(".jsonl").split("_")
         split = next((name for name in NAMES if name in words), None) if len(pairs) > 1 else None

@@ -15,7 +15,7 @@ from asrkit.data.corpora.layouts import (
     read_librispeech,
     read_ljspeech,
 )
-from asrkit.data.corpora.lhotse_manifests import is_lhotse_pair, read_lhotse
+from asrkit.data.corpora.lhotse_manifests import has_recordings, read_lhotse
 from asrkit.data.corpora.table import is_common_voice, is_table, read_common_voice, read_table
 from asrkit.data.foreign import recognized
 from asrkit.data.manifest import is_lhotse
@@ -74,7 +74,7 @@ READERS = {
         "folders of speakers and chapters with .trans.txt"),
     "huggingface": Kind(read_dataset, is_dataset,
         "parquet files, or a folder of save_to_disk", ("columns", "audio_root")),
-    "lhotse": Kind(read_lhotse, is_lhotse_pair,
+    "lhotse": Kind(read_lhotse, has_recordings,
         "recordings and supervisions of lhotse, or the folder of both", ("audio_root",)),
 }  # fmt: skip
 

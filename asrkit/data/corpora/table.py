@@ -9,7 +9,7 @@ from typing import Literal
 from asrkit.data.corpora.entry import CorpusError, Entry, Ids, Omitted, Source
 from asrkit.data.corpora.fields import entry_of, field_of
 from asrkit.data.corpora.text_file import lines_of
-from asrkit.data.foreign import COMMON_VOICE, SEPARATORS, separator
+from asrkit.data.foreign import COMMON_VOICE, SEPARATORS, recognized, separator
 from asrkit.errors import shown
 
 NEEDED = ("audio", "text")
@@ -19,7 +19,10 @@ SHOWN_COLUMNS = 20
 
 def is_table(path: Path) -> bool:
     """Return whether a path is a file that can be a table."""
-    return path.is_file() and path.suffix.lower() in (".csv", ".tsv", ".txt", ".tab", ".psv")
+    if path.suffix.lower() in (".csv", ".tsv", ".txt", ".tab", ".psv"):
+        return path.is_file()
+    found = recognized(path) if path.is_file() else None
+    return found is not None and found.kind == "table"
 
 
 def is_common_voice(path: Path) -> bool:
