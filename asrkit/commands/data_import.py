@@ -3,6 +3,7 @@
 import argparse
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -10,8 +11,9 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from asrkit.atomic_write import replacing
 from asrkit.cli.parser import complain
-from asrkit.data.corpora.entry import CorpusError, Entry, Omitted, Source
+from asrkit.data.corpora.entry import CorpusError, Entry, Ids, Omitted, Source
 from asrkit.data.corpora.fields import FIELDS
 from asrkit.data.corpora.measure import Header, rows_of
 from asrkit.data.corpora.registry import READERS, kind_of
@@ -39,6 +41,8 @@ def import_corpus(options: argparse.Namespace) -> int:
     if not rows:
         named = ", ".join(map(shown, paths))
         raise CorpusError(f"{named}: no utterance can be used; nothing is written")
+    if options.copy:
+        copy_audio(rows, output / "audio")
     splits = divide(rows, options.dev, lambda line: complain(PROGRAM, line))
     write(splits, output)
     found = ", ".join(dict.fromkeys(kinds))
@@ -115,6 +119,19 @@ def bar(headers: Iterable[Header], count: int) -> Iterable[Header]:
         headers, "headers", count, unit=" file", disable=None, leave=False
     )
     return shown_bar
+
+
+def copy_audio(rows: list[Row], folder: Path) -> None:
+    """Copy the audio of all rows into a folder, each file once; change the paths of the rows."""
+    ids, copies = Ids(), dict[str, str]()
+    for row in tqdm(rows, "copies", unit=" file", disable=None, leave=False):
+        path = Path(row["audio"])
+        if str(path) not in copies and not path.is_relative_to(folder.absolute()):
+            target = folder.absolute() / f"{ids(path)}{path.suffix}"
+            with replacing(target) as temporary:
+                shutil.copyfile(path, temporary)
+            copies[str(path)] = str(target)
+        row["audio"] = copies.get(str(path), str(path))
 
 
 def write(splits: Splits, output: Path) -> None:

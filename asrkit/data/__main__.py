@@ -63,6 +63,10 @@ def import_main(argv: list[str]) -> int:
         help="threads that read headers (default: one for each core)",
     )  # fmt: skip
     arguments.add_argument(
+        "--copy", action="store_true",
+        help="copy the audio to DIR/audio (default: it stays where it is)",
+    )  # fmt: skip
+    arguments.add_argument(
         "--force", action="store_true", help="write into a folder that is not empty"
     )
     return run_command(work("data_import", "import_corpus"), arguments, argv)

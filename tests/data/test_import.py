@@ -206,3 +206,16 @@ def test_names_that_are_not_utf_8(tmp_path: Path, capsys: Output) -> None:
     assert run("data", "import", "auto", tmp_path / "in", "--output", tmp_path / "out") == 1
     assert sorted(imported(tmp_path / "out")) == ["a", "b"]
     assert "left out 1, impossible value: c\\udcff: 'id': cannot be" in capsys.readouterr().err
+
+
+def test_copies(recordings: Path, tmp_path: Path) -> None:
+    command = ("import", "auto", recordings, "--output", tmp_path / "out", "--copy")
+    assert run("data", *command) == 0
+    found = imported(tmp_path / "out")
+    assert sorted(each["audio"] for each in found.values()) == [
+        "audio/0-2.wav", "audio/0-3.wav", "audio/0.wav", "audio/1-2.wav", "audio/1-3.wav",
+        "audio/1.wav",
+    ]  # fmt: skip
+    for name, each in found.items():
+        original = recordings / f"{name.replace('-', '/')}.wav"
+        assert (tmp_path / "out" / each["audio"]).read_bytes() == original.read_bytes()
