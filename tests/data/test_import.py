@@ -63,7 +63,9 @@ def test_a_folder(kind: str, recordings: Path, tmp_path: Path, capsys: Output) -
     assert not [each for each in read_entries(str(tmp_path / "out/train.jsonl"), []) if not each]
 
 
-def test_what_is_left_out_is_counted(recordings: Path, tmp_path: Path, capsys: Output) -> None:
+def test_what_is_left_out_is_counted(
+    recordings: Path, tmp_path: Path, capsys: Output, caplog: pytest.LogCaptureFixture
+) -> None:
     for number in range(5):
         sound(recordings / "eve" / f"x{number}.wav")
     (recordings / "bob/2.txt").write_text("no audio")
@@ -73,6 +75,7 @@ def test_what_is_left_out_is_counted(recordings: Path, tmp_path: Path, capsys: O
     sound(recordings / "bob/1.flac")
     (recordings / "notes.pdf").write_bytes(b"%PDF")
     (recordings / ".hidden.wav").write_bytes(b"")
+    (recordings / "linked").symlink_to(recordings / "eve")
     assert run("data", "import", "folder", recordings, "--output", tmp_path / "out") == 1
     assert sorted(imported(tmp_path / "out")) == ["bob-1", "eve-0", "eve-1"]
     errors = capsys.readouterr().err
@@ -86,6 +89,8 @@ def test_what_is_left_out_is_counted(recordings: Path, tmp_path: Path, capsys: O
     ):
         assert line in errors
     assert "not UTF-8: convert the file" in errors
+    assert "linked is a link to a folder and is not read" in caplog.text
+    assert "1 other files are not read: " in caplog.text
     assert ".hidden" not in errors
 
 

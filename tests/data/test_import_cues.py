@@ -162,6 +162,19 @@ def test_texts_that_cannot_be_used(tmp_path: Path, capsys: Output) -> None:
         assert line in errors, errors
 
 
+@pytest.mark.parametrize("text", ["<v.", "<v ", "<v" + " " * 99, "{\\", "<", '"', ":1["])
+def test_long_lines_take_no_time(text: str, tmp_path: Path) -> None:
+    """A pattern that tries each place again would take minutes."""
+    line = text * (900_000 // len(text))
+    path = sound(tmp_path / "in/a.wav", 1.0)
+    path.with_suffix(".srt").write_text(f"1\n00:00:00,100 --> 00:00:00,300\n{line}\n")
+    sound(tmp_path / "in/b.wav", 1.0).with_suffix(".TextGrid").write_text(line)
+    (tmp_path / "in/wav.scp").write_text(f"a {line}\n")
+    (tmp_path / "in/text").write_text("a yes\n")
+    for kind in ("folder", "kaldi"):
+        run("data", "import", kind, tmp_path / "in", "--output", tmp_path / kind)
+
+
 def test_ljspeech(tmp_path: Path, capsys: Output) -> None:
     for number in range(3):
         sound(tmp_path / f"LJ/wavs/LJ001-000{number}.wav")

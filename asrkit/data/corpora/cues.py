@@ -13,7 +13,7 @@ from asrkit.data.manifest import log_once
 LONGEST = 1 << 24  # characters of a file
 TIME = r"(?:(\d{1,4}):)?(\d{1,2}):(\d{2})[.,](\d{1,3})"
 TIMES = re.compile(rf"\s*{TIME}\s*-->\s*{TIME}(?:\s.*)?")
-VOICE, MARKUP = re.compile(r"<v(?:\.\S*)?\s+([^>]*)>"), re.compile(r"<[^<>]*>|\{\\[^{}]*\}")
+VOICE, MARKUP = re.compile(r"<v(?:\.[^\s<>]*)?\s([^<>]*)>"), re.compile(r"<[^<>]*>|\{\\[^{}]*\}")
 LABEL = re.compile(r"(\d+(?:\.\d+)?)\s+(\d+(?:\.\d+)?)(?:\s+(.*))?")
 HTK_SECOND = 1e7  # HTK counts 100 ns
 TOKEN = re.compile(

@@ -97,7 +97,7 @@ def speaker_of(path: Path) -> str | None:
 def files_of(folder: Path) -> Iterator[Path]:
     """Yield the files of a folder and its subfolders in the order of their names.
 
-    Hidden files and folders are skipped. Links to folders are not followed.
+    Hidden files and folders are skipped. Links to folders are not followed; a warning names them.
 
     Raises:
         CorpusError: for more than MOST_ENTRIES files.
@@ -105,6 +105,9 @@ def files_of(folder: Path) -> Iterator[Path]:
     count = 0
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(each for each in folders if not each.startswith("."))
+        for name in folders:
+            if (path := Path(place, name)).is_symlink():
+                logger.warning("%s is a link to a folder and is not read", shown(path))
         for name in sorted(names):
             path = Path(place, name)
             if name.startswith(".") or not path.is_file():

@@ -14,7 +14,8 @@ COMMAND = (
     "also of FLAC or SPHERE, in wav.scp, or convert the audio"
 )
 ARCHIVE = "audio inside an archive of Kaldi: write it as files with wav-copy"
-ARCHIVED = re.compile(r".*:\d+(\[.*\])?")
+ARCHIVED = re.compile(r":\d+(\[[^\[\]]*\])?$")
+LONGEST_END = 100  # characters of a path that can name a place in an archive
 
 
 class Part(NamedTuple):
@@ -81,7 +82,7 @@ def file_of(name: str, value: str, root: Path, omitted: Omitted) -> Path | None:
         omitted.add(COMMAND, example)
     elif not value:
         omitted.add("line of wav.scp without a file", name)
-    elif ARCHIVED.fullmatch(value):
+    elif ARCHIVED.search(value[-LONGEST_END:]):
         omitted.add(ARCHIVE, example)
     else:
         return found_audio(value, root, omitted)
