@@ -103,7 +103,7 @@ def test_nothing_that_is_sent_matters_to_others(
             assert text_of(converse(start(address), list(in_bytes(samples, rounds)))) == texts[path]
             rounds += 1
         assert httpx.get(f"http://{address}/healthz").text == "ok\n"
-        for _ in range(100):
+        for _ in range(600):  # a connection that owes time is read late
             if not server.streams:
                 break
             threading.Event().wait(0.1)
