@@ -42,8 +42,11 @@ FREE = {
     "training.checkpoint_every_steps",
     "training.keep_checkpoints",
 }
-# Settings of the network that older checkpoints do not have.
-LATER = ("head", "frontend", "conv_norm", "conv_padding", "after_norm", "kernels")
+# Settings of the network that every checkpoint has; older ones lack the others.
+FIRST = (
+    "num_mels", "dim", "num_heads", "num_layers", "ffn_dim", "kernel_size", "dropout",
+    "subsampling", "position",
+)  # fmt: skip
 BATCHES = "training.accumulate_batches"
 TOTAL = f"{BATCHES} times ranks"  # batches of a step, independent of the number of ranks
 SETS = {"training": "data.train", "dev": "data.dev"}  # with the keys of their manifests
@@ -82,7 +85,7 @@ def former_spelling(config: ModelConfig) -> str:
     """
     found: dict[str, Any] = {}
     for key, value in config.model_dump(mode="json").items():
-        if key in LATER and getattr(config, key) == ModelConfig.model_fields[key].default:
+        if key not in FIRST and getattr(config, key) == ModelConfig.model_fields[key].default:
             continue
         if key == "subsampling" and not value.get("pad_stages"):  # also a newer key
             value = {name: option for name, option in value.items() if name != "pad_stages"}
