@@ -35,7 +35,9 @@ def results(session: Session, parts: list[np.ndarray]) -> Iterator[Result]:
     yield session.finish()
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize(
+    "seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 24))]
+)
 def test_any_configuration_goes_on(seed: int, tmp_path: Path) -> None:
     """Cut anywhere, restored on another recogniser, with every further result the same."""
     recognizer, samples, rate, what = case(seed, tmp_path)

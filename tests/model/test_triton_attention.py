@@ -122,7 +122,11 @@ def test_under_autocast(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("blocks", "dtype"),
-    [*((blocks, torch.float64) for blocks in BLOCKS), (BLOCKS[0], torch.float32)],
+    [
+        (BLOCKS[0], torch.float64),
+        (BLOCKS[1], torch.float32),
+        *(pytest.param(blocks, torch.float64, marks=pytest.mark.slow) for blocks in BLOCKS[1:]),
+    ],
 )
 def test_encoder_and_gradients(
     blocks: tuple[int, int, int], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch

@@ -127,6 +127,7 @@ def test_offline(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     check(output, OFFLINE, tmp_path / "offline.json")
 
 
+@pytest.mark.slow
 def test_offline_with_memory(tmp_path: Path) -> None:
     """In its own process, as all of them are called, and of one contender."""
     others = ["speechbrain", "torchaudio", "full", "a step"]
@@ -134,15 +135,8 @@ def test_offline_with_memory(tmp_path: Path) -> None:
 
 
 def check_offline(folder: Path, contenders: set[str], *options: str) -> None:
-    command = [
-        sys.executable,
-        "tools/benchmarks/bench_offline.py",
-        *QUICK,
-        "--rounds",
-        "2",
-        *options,
-    ]
-    command += ["--rounds", "2", *options, "--json", str(folder / "offline.json")]
+    command = [sys.executable, "tools/benchmarks/bench_offline.py", *QUICK, "--rounds", "2"]
+    command += [*options, "--json", str(folder / "offline.json")]
     done = subprocess.run(command, cwd=PROJECT, env=ENVIRONMENT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     check(done.stdout, contenders, folder / "offline.json")
