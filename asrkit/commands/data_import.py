@@ -21,6 +21,7 @@ from asrkit.data.splits import NAMES, Row, Splits, divide, from_folder, totals, 
 from asrkit.errors import shown
 
 PROGRAM = "asrkit data import"
+DEV = 0.1  # share of the hours for dev
 OPTIONS = ("columns", "audio_root")  # that only some kinds have
 
 
@@ -43,7 +44,10 @@ def import_corpus(options: argparse.Namespace) -> int:
         raise CorpusError(f"{named}: no utterance can be used; nothing is written")
     if options.copy:
         copy_audio(rows, output / "audio")
-    splits = divide(rows, options.dev, lambda line: complain(PROGRAM, line))
+    if options.dev is not None and any(row.get("split") == "dev" for row in rows):
+        complain(PROGRAM, "--dev has no effect: the corpus has its own dev, which is kept")
+    share = DEV if options.dev is None else options.dev
+    splits = divide(rows, share, lambda line: complain(PROGRAM, line))
     write(splits, output)
     found = ", ".join(dict.fromkeys(kinds))
     print(f"{output} ({found}): " + "; ".join(f"{name} {totals(splits[name])}" for name in splits))

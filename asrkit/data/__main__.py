@@ -40,7 +40,7 @@ def import_main(argv: list[str]) -> int:
         "--output", required=True, metavar="DIR", help="new folder for train.jsonl and dev.jsonl"
     )
     arguments.add_argument(
-        "--dev", type=real(0.0, 0.5), default=0.1, metavar="SHARE",
+        "--dev", type=real(0.0, 0.5), metavar="SHARE",
         help="share of the hours for dev, in whole speakers; 0 for train alone (default 0.1)",
     )  # fmt: skip
     arguments.add_argument(

@@ -27,7 +27,9 @@ def common_voice(tmp_path: Path) -> Path:
 def test_common_voice_keeps_its_own_parts(
     common_voice: Path, tmp_path: Path, capsys: Output
 ) -> None:
-    assert run("data", "import", "auto", common_voice, "--output", tmp_path / "out") == 0
+    command = ("data", "import", "auto", common_voice, "--dev", 0.3, "--output")
+    assert run(*command, tmp_path / "out") == 0
+    assert "--dev has no effect: the corpus has its own dev" in capsys.readouterr().err
     found = imported(tmp_path / "out", "train", "dev", "test")
     counts = [sum(each["split"] == part for each in found.values()) for part in
               ("train", "dev", "test")]  # fmt: skip
@@ -36,7 +38,8 @@ def test_common_voice_keeps_its_own_parts(
     assert one["text"] == 'Mae "hen'  # a quote in TSV is a character
     assert one["audio"] == "../cv-corpus/cy/clips/common_voice_cy_3.mp3"
     assert one["speaker"] == f"{1:0128x}"
-    assert "out (commonvoice): train 4 utterances" in capsys.readouterr().out
+    assert run(*command[:4], "--output", tmp_path / "again") == 0
+    assert "again (commonvoice): train 4 utterances" in capsys.readouterr().out
     assert run("data", "import", "auto", common_voice.parent, "--output", tmp_path / "b") == 2
     expected = f"a release of Common Voice: name the folder of one language, such as {common_voice}"
     assert expected in capsys.readouterr().err
@@ -109,18 +112,18 @@ def test_bad_lines_of_a_table(tmp_path: Path, capsys: Output) -> None:
         "d,a.wav,yes,0,0.2", "e,a.wav,no,0,0.2", "f,missing.wav,no,,", "g,b.wav,,,", "h,,no,,",
         "i,b.wav,no,0.4,0.3", "j,b.wav,no,x,1", "k,../x.wav,no,,", "l,http://host/x.wav,no,,",
         "m,b.wav,no", "n,b.wav,no,0.6,", "o,b.wav,no,nan,", f"p,{'p' * 5000}.wav,no,,",
-        "q,b.wav,no,,",
+        "q2,b.wav,y,,", "q,b.wav,y,,",
         "r,/etc/passwd,no,,", f"{'s' * 1001},c.wav,no,,",
     ]  # fmt: skip
     (tmp_path / "in/list.csv").write_text("\n".join(lines))
     assert (
         run("data", "import", "auto", tmp_path / "in/list.csv", "--output", tmp_path / "out") == 1
     )
-    assert sorted(imported(tmp_path / "out")) == ["a", "q"]
+    assert sorted(imported(tmp_path / "out")) == ["a", "q2"]
     errors = capsys.readouterr().err
     for line in (
         "left out 1, id that occurs twice: a",
-        "left out 1, audio that occurs twice: d",
+        "left out 2, audio that occurs twice: d; q",
         "left out 1, audio that occurs twice with another text: e",
         "left out 1, empty text: g",
         "left out 1, line without audio: list.csv:8",

@@ -65,15 +65,15 @@ def is_new(entry: Entry, doubles: Doubles, omitted: Omitted) -> bool:
         omitted.add(EMPTY, entry.id)
         return False
     part = entry.audio, entry.start, entry.duration, entry.channel
-    first = doubles.parts.setdefault(part, entry.text)
-    if first is not entry.text:
-        other = "" if first == entry.text else " with another text"
+    if part in doubles.parts:
+        other = "" if doubles.parts[part] == entry.text else " with another text"
         omitted.add(f"audio that occurs twice{other}", entry.id)
         return False
     if entry.id in doubles.ids:
         omitted.add("id that occurs twice", entry.id)
         return False
     doubles.ids.add(entry.id)
+    doubles.parts[part] = entry.text
     return True
 
 
