@@ -20,7 +20,17 @@ from asrkit.model.attention import MAX_ROWS, ChunkAttention
 from asrkit.model.positions import KINDS
 from asrkit.model.positions.relative import RelativePosition
 from tests.conftest import PROJECT
-from tests.laws.position_laws import LAWS, Law, draw, encoder, hour_later, replayed
+from tests.laws.position_laws import (
+    CASES,
+    EVERY_STEP,
+    LAWS,
+    Law,
+    draw,
+    encoder,
+    hour_later,
+    replayed,
+    streaming,
+)
 from tests.laws.test_streaming import offline
 
 DOCS = PROJECT / "docs" / "positions.md"
@@ -39,6 +49,12 @@ PARAMETERS = [
 def test_law(law: Law, case: dict[str, Any]) -> None:
     torch.manual_seed(3)
     assert law.measure(case) <= law.bound
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_streaming_in_every_context(case: dict[str, Any]) -> None:
+    assert streaming(case, torch.float64, EVERY_STEP) <= 1e-9
 
 
 def forget(patch: pytest.MonkeyPatch) -> None:

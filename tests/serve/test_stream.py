@@ -119,7 +119,9 @@ def test_a_pause_and_hotwords_of_the_callers_own(
     assert_is(messages, own.with_hotwords({"seven": 3.0}).transcribe(path), len(samples))
 
 
-@pytest.mark.parametrize("pause_ms", [0, 200, 60_000, None])
+@pytest.mark.parametrize(
+    "pause_ms", [0, 200, *(pytest.param(each, marks=pytest.mark.slow) for each in (60_000, None))]
+)
 def test_a_callers_pause_leaves_the_servers_other_options(
     recordings: Recordings, pause_ms: int | None
 ) -> None:

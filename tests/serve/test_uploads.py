@@ -106,8 +106,12 @@ def test_decoding_ends_whenever_its_client_leaves(
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="files without names are Linux's")
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-@pytest.mark.parametrize("name", ["a", "a.gsm"])
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [("a", signal.SIGTERM), ("a.gsm", signal.SIGKILL),
+     *(pytest.param(*each, marks=pytest.mark.slow)
+       for each in (("a", signal.SIGKILL), ("a.gsm", signal.SIGTERM)))],
+)  # fmt: skip
 def test_a_server_that_ends_leaves_no_upload_behind(tmp_path: Path, how: int, name: str) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "asrkit.serve", "--port", "0", "--streams", "5"],
