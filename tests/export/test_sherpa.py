@@ -128,8 +128,9 @@ def test_int8_and_its_own_features(tmp_path: Path, file: ModelFile) -> None:
                  "--manifest", str(manifest)]) == 0  # fmt: skip
     assert "high_freq" not in (output / "README.md").read_text()
     theirs = sherpa_onnx.OnlineRecognizer.from_wenet_ctc(
-        tokens=str(output / "tokens.txt"), model=str(output / "model.onnx"), num_threads=1
-    )
+        tokens=str(output / "tokens.txt"), model=str(output / "model.onnx"), num_threads=1,
+        chunk_size=8, num_left_chunks=8,
+    )  # fmt: skip
     sherpa_folder.replay(
         theirs,
         asrkit.load(model),
