@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +11,8 @@ from asrkit.runtime import formats
 from asrkit.runtime.words import Word, joined
 from asrkit.search import Ranked
 from asrkit.text import Tokenizer, decode
+
+DIGITS = 6  # of a score, after which candidates count as equally likely
 
 
 class Candidate(NamedTuple):
@@ -260,8 +261,15 @@ class Result:
         return formats.write(form, [formats.Recording(self.words, id, duration)])
 
 
+def by_score(scored: tuple[str, float]) -> float:
+    return round(scored[1], DIGITS)
+
+
 def candidates(ranked: Sequence[Ranked], tokenizer: Tokenizer) -> tuple[Candidate, ...]:
-    """Return the texts of an n-best list; token sequences with the same text are joined."""
+    """Return the texts of an n-best list; token sequences with the same text are joined.
+
+    Texts whose scores differ by rounding alone stay in the order of the search.
+    """
     scores: dict[str, list[float]] = {}
     for hypothesis, score in ranked:
         scores.setdefault(decode(tokenizer, hypothesis.tokens), []).append(score)
@@ -269,5 +277,5 @@ def candidates(ranked: Sequence[Ranked], tokenizer: Tokenizer) -> tuple[Candidat
     everything = np.logaddexp.reduce([*totals.values()])
     return tuple(
         Candidate(text, score, math.exp(score - everything))
-        for text, score in sorted(totals.items(), key=itemgetter(1), reverse=True)
+        for text, score in sorted(totals.items(), key=by_score, reverse=True)
     )
