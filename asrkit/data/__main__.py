@@ -123,7 +123,7 @@ def check_main(argv: list[str]) -> int:
 
 
 PURPOSES = {
-    "import": "Turn a corpus of another form into checked manifests, divided by speaker",
+    "import": "Turn any corpus into checked manifests, divided by speaker",
     "check": "Find what is wrong with a corpus before training",
     "shard": "Pack a manifest and its audio in shards, which read faster than files",
 }

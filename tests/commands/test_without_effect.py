@@ -105,7 +105,7 @@ def test_options_that_change_nothing_are_refused(
         ("shard", ["--output", "d", "y.jsonl"], "unrecognized arguments: y.jsonl"),
         ("check", ["--list", "--format", "json"], "--list has no effect with --format json"),
         ("check", ["--jobs", "2", "cuts"], "--jobs has no effect on lhotse's manifests"),
-        ("chek", [], "the first argument must be one of check, shard, got 'chek'; did you mean"),
+        ("chek", [], "must be one of import, check, shard, got 'chek'; did you mean"),
     ],
 )  # fmt: skip
 def test_data_has_options_for_each_action(
@@ -136,7 +136,7 @@ def test_control_data_takes_the_options_of_an_action(
     capsys.readouterr()
     assert run("data", "--help") == 0
     shown = capsys.readouterr().out
-    assert all(f"  {action}  " in shown for action in ("check", "shard"))
+    assert all(f"  {action}  " in shown for action in ("import", "check", "shard"))
     assert max(map(len, shown.splitlines())) <= 80
 
 

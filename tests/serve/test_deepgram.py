@@ -345,15 +345,16 @@ def test_the_token(served: Recognizer, recordings: Recordings) -> None:
 
 
 @pytest.mark.parametrize(
-    ("package", "pause_ms"), [("pipecat", None), ("livekit", 600)]
+    ("example", "pause_ms"), [("pipecat_stt", None), ("livekit_stt", 600)]
 )  # heavy packages, which no extra has
 def test_pipelines_of_others(
-    address: str, served: Recognizer, recordings: Recordings, package: str, pause_ms: int | None,
+    address: str, served: Recognizer, recordings: Recordings, example: str, pause_ms: int | None,
     tmp_path: Path,
 ) -> None:  # fmt: skip
+    package = example.partition("_")[0]
     if find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
-    source = (PROJECT / "docs" / "examples" / f"{package}_stt.py").read_text(encoding="utf-8")
+    source = (PROJECT / "docs" / "examples" / f"{example}.py").read_text(encoding="utf-8")
     program = tmp_path / "program.py"
     program.write_text(source.replace("127.0.0.1:8000", address), encoding="utf-8")
     endpointer = None if pause_ms is None else asrkit.Endpointer(pause_ms)
