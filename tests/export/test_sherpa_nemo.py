@@ -9,19 +9,17 @@ import soundfile
 import torch
 
 from asrkit.audio import HOP, features
-from asrkit.backends.export_metadata import PARTS, Exported
-from asrkit.backends.transducer import part_steps
+from asrkit.backends.export_metadata import Exported
 from asrkit.build import build_frontend
 from asrkit.errors import UserError
-from asrkit.export import onnx as onnx_export
 from asrkit.export import sherpa_folder, sherpa_graphs, sherpa_layouts, sherpa_nemo
 from asrkit.export.__main__ import main
-from asrkit.export.verification import eager_step
 from asrkit.model import Context, NetworkStep, TransducerHead
 from asrkit.model_file import ModelFile, save_model
 from asrkit.runtime import recognizer_of
 from asrkit.text import CharTokenizer
 from tests.conftest import PADDED, SHARED_DATA, fitted, speech, write_wav
+from tests.export.sherpa_sessions import run, wired
 from tests.laws.test_export import file_of
 
 LSTM = {"kind": "transducer", "predictor_layers": 2, "predictor_dim": 16, "joint_dim": 24}
@@ -47,27 +45,6 @@ def model_of(head: object, subsampling: object, context: Context) -> ModelFile:
     model = fitted(file.model, feats, context.chunk_size, context.left)
     # sherpa-onnx's texts may have several spaces in a row.
     return file._replace(model=model, tokenizer=CharTokenizer(list("abcdefghijk")))
-
-
-def wired(file: ModelFile, exported: Exported, folder: Path) -> list[Any]:
-    """Sessions of the graphs in sherpa-onnx's layout."""
-    onnx, onnxruntime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
-    paths, head = [folder / "encoder"], file.model.head
-    onnx_export.write(eager_step(file, exported), paths[0], exported, file)
-    if isinstance(head, TransducerHead):
-        for part, step in zip(PARTS, part_steps(head), strict=True):
-            paths.append(folder / part)
-            onnx_export.write(step, paths[-1], exported._replace(what=part), file)
-    models = sherpa_nemo.wired(paths, file, exported)
-    for model in models:
-        onnx.checker.check_model(model, full_check=True)
-    return [onnxruntime.InferenceSession(each.SerializeToString()) for each in models]
-
-
-def run(session: Any, *inputs: np.ndarray) -> list[np.ndarray]:
-    names = [each.name for each in session.get_inputs()]
-    found: list[np.ndarray] = session.run(None, dict(zip(names, inputs, strict=True)))
-    return found
 
 
 def streamed(session: Any, feats: np.ndarray, forgets: bool = False) -> np.ndarray:
@@ -100,7 +77,7 @@ def test_caches_carry_a_stream(
     what = "ctc" if head == "ctc" else "transducer"
     exported = Exported(what, context, file.model.encoder.rate.frame_ms)  # type: ignore[arg-type]
     sherpa_nemo.check(file, exported)
-    encoder, *parts = wired(file, exported, tmp_path)
+    encoder, *parts = wired(sherpa_nemo, file, exported, tmp_path)
     frontend = build_frontend(file.config.model)
     samples = torch.from_numpy(np.stack([speech(3.0), speech(3.0, seed=1)]))
     feats, _ = features(frontend, samples, torch.full((2,), samples.size(1)))
