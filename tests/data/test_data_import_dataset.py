@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.data.test_import import Output, imported, sound
+from tests.data.test_data_import import Output, imported, sound
 from tests.running import run
 
 pyarrow = pytest.importorskip("pyarrow")

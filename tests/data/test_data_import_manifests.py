@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import write_manifest
-from tests.data.test_import import Output, imported, sound
+from tests.data.test_data_import import Output, imported, sound
 from tests.running import run
 
 AN4 = Path(__file__).resolve().parents[3] / "shared/data/an4"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.data.test_import import Output, imported, sound
+from tests.data.test_data_import import Output, imported, sound
 from tests.running import run
 
 HEADER = "client_id\tpath\tsentence\tup_votes\tsentence_id"
