@@ -1,5 +1,6 @@
 """Subtitles, TextGrids, labels, LJSpeech and LibriSpeech as sources of `asrkit data import`."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -171,8 +172,14 @@ def test_long_lines_take_no_time(text: str, tmp_path: Path) -> None:
     sound(tmp_path / "in/b.wav", 1.0).with_suffix(".TextGrid").write_text(line)
     (tmp_path / "in/wav.scp").write_text(f"a {line}\n")
     (tmp_path / "in/text").write_text("a yes\n")
+    started = time.process_time()
     for kind in ("folder", "kaldi"):
-        run("data", "import", kind, tmp_path / "in", "--output", tmp_path / kind)
+        assert run("data", "import", kind, tmp_path / "in", "--output", tmp_path / kind) in (
+            0,
+            1,
+            2,
+        )
+    assert time.process_time() - started < 20
 
 
 def test_ljspeech(tmp_path: Path, capsys: Output) -> None:
