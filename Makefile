@@ -11,7 +11,7 @@ demo: $(INSTALLED) ## train, decode, stream and export once, on a corpus that it
 	$(PYTHON) tools/demo.py
 
 test: lint ## ruff, mypy and the fast tests
-	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n 2 --dist loadfile # fixtures are made once
+	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n 2
 
 test-slow: $(INSTALLED) ## the slow tests: trainings, an hour of audio
 	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -m slow
