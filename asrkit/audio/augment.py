@@ -21,8 +21,7 @@ WARP_EDGE = 4800.0  # Hz, above the formants that tell vowels apart
 class SpecAugment(NamedTuple):
     """SpecAugment (Park et al. 2019): masks over time and frequency, filled with the row's mean.
 
-    The width of a mask is uniform from 0 to its limit, and its place is uniform. The global
-    generator of `random` draws them.
+    The width of a mask is uniform from 0 to its limit, and its place is uniform.
 
     Attributes:
         frequency_masks: number of frequency masks.
@@ -38,21 +37,23 @@ class SpecAugment(NamedTuple):
     time_frames: int
     max_time_share: float
 
-    def __call__(self, feats: Tensor, lengths: Tensor, probability: float) -> Tensor:
-        """Return masked (B, T, F) features; each row is masked with this probability, within (B,).
+    def __call__(
+        self, feats: Tensor, lengths: Tensor, probability: float, draw: random.Random
+    ) -> Tensor:
+        """Return masked (B, T, F) features; `draw` chooses the rows, with this probability.
 
         Pass lengths on the CPU: reading them from a GPU would wait for it.
         """
         feats = feats.clone()
         for row, length in zip(feats, lengths.tolist(), strict=True):
-            if random.random() >= probability:
+            if draw.random() >= probability:
                 continue
             valid = row[:length]
             mean = valid.mean()
             bins = [min(self.frequency_bins, row.size(1))] * self.frequency_masks
-            for start, end in draw_masks(row.size(1), bins):
+            for start, end in draw_masks(row.size(1), bins, draw):
                 valid[:, start:end] = mean
-            for start, end in draw_masks(length, self.time_limits(length)):
+            for start, end in draw_masks(length, self.time_limits(length), draw):
                 valid[start:end] = mean
         return feats
 
@@ -67,10 +68,10 @@ class SpecAugment(NamedTuple):
         return [min(self.time_frames, left) for left in lefts][: self.time_masks]
 
 
-def draw_masks(size: int, limits: list[int]) -> list[tuple[int, int]]:
+def draw_masks(size: int, limits: list[int], draw: random.Random) -> list[tuple[int, int]]:
     """Draw start and end of a mask within `size` for each limit, the mask's largest width."""
-    widths = [random.randint(0, limit) for limit in limits]
-    starts = [random.randint(0, size - width) for width in widths]
+    widths = [draw.randint(0, limit) for limit in limits]
+    starts = [draw.randint(0, size - width) for width in widths]
     return [(start, start + width) for start, width in zip(starts, widths, strict=True)]
 
 

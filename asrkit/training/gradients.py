@@ -70,6 +70,8 @@ class Gradients:
         seed_everything(f"{batch.seed}-model")
         options, device = self.config.training, self.ranks.device
         draw = random.Random(f"{batch.seed}-context")
+        # Not the global generator: other threads of the process may draw from it.
+        masks = random.Random(f"{batch.seed}-model")
         feats, _ = features(
             self.frontend,
             batch.samples.to(device, non_blocking=True),
@@ -79,7 +81,7 @@ class Gradients:
             feats = to_few_lengths(feats)
         lengths = self.frontend.num_frames(batch.num_samples)  # on the CPU, where they are used
         views = draw_views(
-            feats, lengths, self.config, self.frontend, self.spec_augment, share, draw
+            feats, lengths, self.config, self.frontend, self.spec_augment, share, draw, masks
         )
         weight = options.consistency_weight * ramp(share, options.consistency_ramp)
         tokens = batch.tokens.to(device, non_blocking=True)

@@ -20,16 +20,18 @@ def draw_views(
     spec_augment: SpecAugment,
     progress: float,
     draw: random.Random,
+    masks: random.Random,
 ) -> list[View]:
     """Return one or two views of (B, T, F) features, whose lengths are on the CPU.
 
-    `progress` is the share of all training done.
+    `progress` is the share of all training done; `masks` draws what is masked, `draw` the contexts.
     """
     masked = config.augmentation.spec_probability
     masked *= ramp(progress, config.augmentation.spec_ramp)
     return [
         View(
-            spec_augment(perturbed(feats, config.augmentation, frontend), lengths, masked), context
+            spec_augment(perturbed(feats, config.augmentation, frontend), lengths, masked, masks),
+            context,
         )
         for context in draw_contexts(config.context, config.training.views, draw)
     ]
