@@ -1,11 +1,11 @@
 """Align a known text with its audio: python -m asrkit.align --model M a.wav --text "no" """
 
-from asrkit.cli.options import add_channel, add_context, add_model, add_output, parser
-from asrkit.cli.run import run_command, work
+from asrkit.cli.options import add_channel, add_context, add_model, add_output
+from asrkit.cli.parser import Parser
 
 
 def main(argv: list[str] | None = None) -> int:
-    arguments = parser(
+    arguments = Parser(
         "asrkit align", __doc__,
         'python -m asrkit.align --model MODEL a.wav --text "seven eight" --format ctm\n'
         "  python -m asrkit.align --model MODEL --manifest m.jsonl --format textgrid"
@@ -20,7 +20,7 @@ def main(argv: list[str] | None = None) -> int:
     source.add_argument("--manifest", help="manifest, or lhotse's cuts, with texts")
     add_channel(arguments)
     add_output(arguments, "ctm")
-    return run_command(work("align"), arguments, argv)
+    return arguments.run("align:align", argv)
 
 
 if __name__ == "__main__":

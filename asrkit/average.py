@@ -4,14 +4,12 @@ The labels are the first model's. Models that were fine-tuned from the same weig
 than their average (Wortsman et al. 2022, Model soups).
 """
 
-from asrkit.cli.options import parser
-from asrkit.cli.parser import Target
-from asrkit.cli.run import run_command, work
+from asrkit.cli.parser import Parser, Target
 from asrkit.cli.terms import add_terms
 
 
 def main(argv: list[str] | None = None) -> int:
-    arguments = parser(
+    arguments = Parser(
         "asrkit average", __doc__,
         "asrkit average one.safetensors two.safetensors --output mean.safetensors\n"
         "  asrkit average mine.safetensors=0.75 small-en-alnum=0.25 --output mean.safetensors\n"
@@ -28,7 +26,7 @@ def main(argv: list[str] | None = None) -> int:
     )  # fmt: skip
     arguments.add_argument("--output", type=Target, required=True, help="the model file to write")
     add_terms(arguments, "that of the models")
-    return run_command(work("average"), arguments, argv)
+    return arguments.run("average:average", argv)
 
 
 if __name__ == "__main__":

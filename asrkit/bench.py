@@ -1,13 +1,12 @@
 """Measure a model's speed on each backend here: python -m asrkit.bench --model MODEL"""
 
 from asrkit.cli.choices import BACKENDS
-from asrkit.cli.options import add_model_file, add_right_context, add_second_pass, parser
-from asrkit.cli.parser import Target, whole
-from asrkit.cli.run import run_command, work
+from asrkit.cli.options import add_model_file, add_right_context, add_second_pass
+from asrkit.cli.parser import Parser, Target, whole
 
 
 def main(argv: list[str] | None = None) -> int:
-    arguments = parser(
+    arguments = Parser(
         "asrkit bench", __doc__,
         "asrkit bench --model small-en-alnum --threads 1,2 --streams 1,8,32\n"
         "  asrkit bench --model exp/mine/model.safetensors --backends eager,onnx --json b.json\n"
@@ -45,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments.add_argument(
         "--json", type=Target, metavar="FILE", help="write the results there, too"
     )
-    return run_command(work("bench"), arguments, argv)
+    return arguments.run("bench:bench", argv)
 
 
 def names(text: str) -> list[str]:

@@ -3,13 +3,12 @@
 import sys
 
 from asrkit.cli.choices import ENGINES, LEASE_SECONDS
-from asrkit.cli.options import add_batch, add_channel, add_model, add_output, add_recognizer, parser
+from asrkit.cli.options import add_batch, add_channel, add_model, add_output, add_recognizer
 from asrkit.cli.parser import Parser, real, whole
-from asrkit.cli.run import run_command, work
 
 
 def main(argv: list[str] | None = None) -> int:
-    arguments = parser(
+    arguments = Parser(
         "asrkit decode", __doc__,
         "asrkit decode --model exp/conformer/model.safetensors a.wav b.mp3\n"
         "  asrkit decode --model MODEL --manifest test.jsonl --chunk-ms 640",
@@ -30,7 +29,7 @@ def main(argv: list[str] | None = None) -> int:
     add_batch(arguments)
     add_corpus(arguments)
     arguments.set_defaults(argv=tuple(sys.argv[1:] if argv is None else argv))  # for workers
-    return run_command(work("decode"), arguments, argv)
+    return arguments.run("decode:decode", argv)
 
 
 def add_corpus(arguments: Parser) -> None:

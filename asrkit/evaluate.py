@@ -8,16 +8,14 @@ from asrkit.cli.options import (
     add_search,
     add_second_pass,
     add_segments,
-    parser,
 )
-from asrkit.cli.parser import Target
-from asrkit.cli.run import run_command, work
+from asrkit.cli.parser import Parser, Target
 
 CHUNKS = "full,640,320,160"
 
 
 def main(argv: list[str] | None = None) -> int:
-    arguments = parser(
+    arguments = Parser(
         "asrkit evaluate", __doc__,
         "python -m asrkit.evaluate --model exp/conformer/model.safetensors data/digits/test.jsonl\n"
         "  python -m asrkit.evaluate --model MODEL --chunk-ms full,640 --format json dev.jsonl\n"
@@ -45,7 +43,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments.add_argument("--output", type=Target, help="file to write instead of standard output")
     add_batch(arguments)
     arguments.add_argument("manifest", help="recordings with their texts")
-    return run_command(work("evaluate"), arguments, argv)
+    return arguments.run("evaluate:evaluate", argv)
 
 
 if __name__ == "__main__":

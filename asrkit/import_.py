@@ -1,14 +1,12 @@
 """Convert a checkpoint of another toolkit: asrkit import nemo M.nemo --output O"""
 
 from asrkit.cli.choices import CHECKPOINTS
-from asrkit.cli.options import parser
-from asrkit.cli.parser import Target
-from asrkit.cli.run import run_command, work
+from asrkit.cli.parser import Parser, Target
 from asrkit.cli.terms import add_terms
 
 
 def main(argv: list[str] | None = None) -> int:
-    arguments = parser(
+    arguments = Parser(
         "asrkit import", __doc__,
         "asrkit import nemo stt_en.nemo --output stt_en.safetensors --licence CC-BY-4.0",
     )  # fmt: skip
@@ -26,7 +24,7 @@ def main(argv: list[str] | None = None) -> int:
         help="language of a model of NeMo with a language prompt, such as de-DE or auto",
     )  # fmt: skip
     arguments.add_argument("--name", help="name of the model (default: the checkpoint's)")
-    return run_command(work("import_"), arguments, argv)
+    return arguments.run("import_:import_", argv)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
 """Print the contents of a model file: python -m asrkit.info MODEL"""
 
-from asrkit.cli.options import MODEL, parser
-from asrkit.cli.run import run_command, work
+from asrkit.cli.options import MODEL
+from asrkit.cli.parser import Parser
 
 
 def main(argv: list[str] | None = None) -> int:
-    arguments = parser("asrkit info", __doc__, "asrkit info exp/conformer/model.safetensors")
+    arguments = Parser("asrkit info", __doc__, "asrkit info exp/conformer/model.safetensors")
     arguments.add_argument("model", help=MODEL)
-    return run_command(work("info"), arguments, argv)
+    return arguments.run("info:info", argv)
 
 
 if __name__ == "__main__":

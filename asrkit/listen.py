@@ -2,16 +2,15 @@
 
 from pathlib import Path
 
-from asrkit.cli.options import add_hotwords, parser
-from asrkit.cli.parser import whole
-from asrkit.cli.run import run_command, work
+from asrkit.cli.options import add_hotwords
+from asrkit.cli.parser import Parser, whole
 from asrkit.cli.source import add_live_output, add_source
 
 ENCODINGS = ["pcm_s16le", "pcm_f32le", "opus"]
 
 
 def main(argv: list[str] | None = None) -> int:
-    arguments = parser(
+    arguments = Parser(
         "asrkit listen", __doc__,
         "asrkit listen http://127.0.0.1:8000 --mic\n"
         "  asrkit listen https://asr.example.org x.wav --token-file token.txt --encoding opus\n"
@@ -38,7 +37,7 @@ def main(argv: list[str] | None = None) -> int:
     )  # fmt: skip
     add_hotwords(arguments)
     add_live_output(arguments)
-    return run_command(work("listen"), arguments, argv)
+    return arguments.run("listen:listen", argv)
 
 
 if __name__ == "__main__":

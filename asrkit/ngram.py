@@ -3,13 +3,11 @@
 from pathlib import Path
 
 from asrkit.cli.choices import MAX_ORDER
-from asrkit.cli.options import parser
-from asrkit.cli.parser import Target, whole
-from asrkit.cli.run import run_command, work
+from asrkit.cli.parser import Parser, Target, whole
 
 
 def main(argv: list[str] | None = None) -> int:
-    arguments = parser(
+    arguments = Parser(
         "asrkit ngram", __doc__,
         "python -m asrkit.ngram --order 3 data/an4/train.jsonl --output lm.arpa\n"
         "  python -m asrkit.ngram --units tokens --model MODEL --order 6 a.txt --output t.arpa\n"
@@ -38,7 +36,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments.add_argument(
         "texts", nargs="+", help="manifests (.jsonl, lhotse's), or text files, a sentence per line"
     )
-    return run_command(work("ngram"), arguments, argv)
+    return arguments.run("ngram:ngram", argv)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 """Upload a model file and its card to the Hugging Face hub: asrkit push MODEL owner/name"""
 
-from asrkit.cli.options import MODEL, parser
-from asrkit.cli.run import run_command, work
+from asrkit.cli.options import MODEL
+from asrkit.cli.parser import Parser
 from asrkit.cli.terms import add_terms
 
 
 def main(argv: list[str] | None = None) -> int:
-    arguments = parser(
+    arguments = Parser(
         "asrkit push", __doc__,
         "asrkit push exp/mine/model.safetensors me/mine --licence CC-BY-4.0 --dry-run",
     )  # fmt: skip
@@ -24,7 +24,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments.add_argument(
         "--dry-run", action="store_true", help="print the card, and upload nothing"
     )
-    return run_command(work("push"), arguments, argv)
+    return arguments.run("push:push", argv)
 
 
 if __name__ == "__main__":

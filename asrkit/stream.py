@@ -1,12 +1,12 @@
 """Stream a file, the microphone or raw samples: asrkit stream --model MODEL --mic"""
 
-from asrkit.cli.options import add_model, add_recognizer, parser
-from asrkit.cli.run import run_command, work
+from asrkit.cli.options import add_model, add_recognizer
+from asrkit.cli.parser import Parser
 from asrkit.cli.source import add_live_output, add_source
 
 
 def main(argv: list[str] | None = None) -> int:
-    arguments = parser(
+    arguments = Parser(
         "asrkit stream", __doc__,
         "asrkit stream --model MODEL x.wav --simulate-realtime\n"
         "  asrkit stream --model MODEL --mic\n"
@@ -23,7 +23,7 @@ def main(argv: list[str] | None = None) -> int:
     add_recognizer(arguments, live=True)
     add_source(arguments)
     add_live_output(arguments)
-    return run_command(work("stream"), arguments, argv)
+    return arguments.run("stream:stream", argv)
 
 
 if __name__ == "__main__":

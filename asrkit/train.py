@@ -1,11 +1,10 @@
 """Train a recogniser: python -m asrkit.train --config conf/conformer.yaml [section.key=value]"""
 
-from asrkit.cli.options import parser
-from asrkit.cli.run import run_command, work
+from asrkit.cli.parser import Parser
 
 
 def main(argv: list[str] | None = None) -> int:
-    arguments = parser(
+    arguments = Parser(
         "asrkit train", __doc__,
         "python -m asrkit.train --config conformer training.epochs=10\n"
         "  python -m asrkit.train --config conformer --resume\n"
@@ -18,7 +17,7 @@ def main(argv: list[str] | None = None) -> int:
         help="with --resume: continue with other epochs, rates, batches, draws or recordings",
     )  # fmt: skip
     arguments.add_argument("overrides", nargs="*", metavar="section.key=value")
-    return run_command(work("train"), arguments, argv)
+    return arguments.run("train:train", argv)
 
 
 if __name__ == "__main__":

@@ -4,12 +4,12 @@ The network processes every utterance once. Then the search tries pairs of a wei
 moves to the best neighbour of a pair, and in finer steps if no neighbour is better.
 """
 
-from asrkit.cli.options import add_batch, add_context, add_model, add_search, parser
-from asrkit.cli.run import run_command, work
+from asrkit.cli.options import add_batch, add_context, add_model, add_search
+from asrkit.cli.parser import Parser
 
 
 def main(argv: list[str] | None = None) -> int:
-    arguments = parser(
+    arguments = Parser(
         "asrkit tune", __doc__,
         "python -m asrkit.tune --model MODEL --lm lm.arpa data/an4/dev.jsonl\n"
         "  python -m asrkit.tune --model MODEL --lm t.arpa --lm-units tokens --beam 20 dev.jsonl",
@@ -19,7 +19,7 @@ def main(argv: list[str] | None = None) -> int:
     add_search(arguments)
     add_batch(arguments)
     arguments.add_argument("manifest", help="recordings with their texts, not used in training")
-    return run_command(work("tune"), arguments, argv)
+    return arguments.run("tune:tune", argv)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
 """Compare streaming with offline, station by station: python -m asrkit.verify --model M x.wav"""
 
-from asrkit.cli.options import MODEL, parser
-from asrkit.cli.parser import whole
-from asrkit.cli.run import run_command, work
+from asrkit.cli.options import MODEL
+from asrkit.cli.parser import Parser, whole
 
 
 def main(argv: list[str] | None = None) -> int:
-    arguments = parser(
+    arguments = Parser(
         "asrkit verify", __doc__,
         "python -m asrkit.verify --model MODEL x.wav\n"
         "  python -m asrkit.verify --model MODEL --chunk-ms 160,640 --left-ms 2560 x.wav y.wav\n"
@@ -33,7 +32,7 @@ def main(argv: list[str] | None = None) -> int:
         "without a model or recordings",
     )  # fmt: skip
     arguments.add_argument("files", nargs="*", help="recordings")
-    return run_command(work("verify"), arguments, argv)
+    return arguments.run("verify:verify", argv)
 
 
 if __name__ == "__main__":

@@ -9,12 +9,6 @@ from asrkit.errors import UserError, shown
 from asrkit.lm import LIMIT
 from asrkit.lm.hotwords import WEIGHT
 
-
-def parser(name: str, description: str | None, example: str, usage: str | None = None) -> Parser:
-    """Make the parser of a command whose module has this docstring."""
-    return Parser(name, (description or "").partition(":")[0] + ".", example, usage)
-
-
 MODEL = "a .safetensors model file, the name of a ready model, or hf://owner/name"
 LONGEST_MS = 3_600_000  # limit of times in options
 MULTIPLE = "a multiple of the model's frame, usually 40 ms"

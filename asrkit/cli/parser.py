@@ -1,15 +1,19 @@
-"""Parsing of command arguments: options in groups, numbers in range, short messages."""
+"""The parser of a command, which also runs it: options in groups, short messages, exit status."""
 
 import argparse
 import difflib
+import io
 import os
+import pkgutil
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
+from asrkit.cli.interrupt import end_at_next_interrupt
 from asrkit.errors import UserError, printable, shown
+from asrkit.extras import EXTRA_OF, missing
 
 LONGEST_LINE = 1000  # characters on standard error
 MOST_LINES = 50
@@ -26,16 +30,16 @@ class Parser(argparse.ArgumentParser):
 
     Args:
         name: name of the command in messages.
-        description: description of the command, one sentence.
+        doc: docstring of the command's module, whose first words describe the command.
         example: example calls of the command, one or more lines.
         usage: first line of the help after the name; None lists all options there.
     """
 
-    def __init__(self, name: str, description: str, example: str, usage: str | None = None) -> None:
+    def __init__(self, name: str, doc: str | None, example: str, usage: str | None = None) -> None:
         super().__init__(
             prog=name,
             usage=usage and f"{name} {usage}",
-            description=description,
+            description=(doc or "").partition(":")[0] + ".",
             epilog=f"example:\n  {example}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
@@ -73,6 +77,62 @@ class Parser(argparse.ArgumentParser):
         if message.endswith("expected one argument"):
             message += " (write a value that begins with - after =, as in --name=-5)"
         raise UserError(f"{message}; --help says more")
+
+    def run(
+        self, command: str | Callable[[argparse.Namespace], int], argv: list[str] | None
+    ) -> int:
+        """Parse the arguments, call a command with them, and print its errors as lines.
+
+        Args:
+            command: function of the parsed options that returns an exit status. Or its name in
+                asrkit.commands, "module:function", which is imported after parsing: torch takes
+                seconds to import, and --help does without it.
+            argv: arguments; None for those of this process.
+
+        Returns:
+            Exit status: 0 done, 1 done but something failed, 2 a user's mistake, 130 stopped.
+        """
+        open_streams()
+        try:
+            options = self.parse_intermixed_args(argv)
+            work: Callable[[argparse.Namespace], int] = (
+                pkgutil.resolve_name(f"asrkit.commands.{command}")
+                if isinstance(command, str)
+                else command
+            )
+            return work(options)
+        except BrokenPipeError:  # for example with `| head`
+            return 1
+        except UserError as error:
+            complain(self.prog, error)
+            return 2
+        except ModuleNotFoundError as error:
+            package = (error.name or "").partition(".")[0]
+            if package not in EXTRA_OF:
+                raise
+            complain(self.prog, missing([package]))
+            return 2
+        except OSError as error:  # for example a full disk, or a folder without permission
+            why = error.strerror or str(error)
+            complain(self.prog, f"{error.filename}: {why}" if error.filename else why)
+            return 2
+        except KeyboardInterrupt:
+            end_at_next_interrupt()
+            print(f"{self.prog}: stopped", file=sys.stderr)
+            return 130
+
+
+def open_streams() -> None:
+    """Make the standard streams usable: replace closed ones, and escape characters in output.
+
+    Streams are None if a program without a terminal starts a command with closed streams.
+    Characters are escaped if the encoding of a terminal or file lacks them.
+    """
+    for name, mode in ("stdin", "r"), ("stdout", "w"), ("stderr", "w"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def refuse_overwriting(options: argparse.Namespace) -> None:

@@ -3,9 +3,8 @@
 import sys
 
 from asrkit.cli.choices import CORPORA
-from asrkit.cli.options import MODEL, parser
-from asrkit.cli.parser import complain, real, whole
-from asrkit.cli.run import run_command, work
+from asrkit.cli.options import MODEL
+from asrkit.cli.parser import Parser, complain, real, whole
 from asrkit.registry import refusal
 
 
@@ -22,7 +21,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def import_main(argv: list[str]) -> int:
     """Import a corpus: `asrkit data import`."""
-    arguments = parser(
+    arguments = Parser(
         "asrkit data import", PURPOSES["import"],
         "python -m asrkit.data import folder recordings --output corpus\n"
         "  python -m asrkit.data import table list.csv --columns audio=f,text=t --output corpus\n\n"
@@ -69,12 +68,12 @@ def import_main(argv: list[str]) -> int:
     arguments.add_argument(
         "--force", action="store_true", help="write into a folder that is not empty"
     )
-    return run_command(work("data_import", "import_corpus"), arguments, argv)
+    return arguments.run("data_import:import_corpus", argv)
 
 
 def shard_main(argv: list[str]) -> int:
     """Pack a manifest: `asrkit data shard`."""
-    arguments = parser(
+    arguments = Parser(
         "asrkit data shard", PURPOSES["shard"],
         "python -m asrkit.data shard train.jsonl --output train-shards\n\n"
         "exit status: 0 packed, 2 nothing could be packed",
@@ -87,12 +86,12 @@ def shard_main(argv: list[str]) -> int:
         "--shard-size", type=whole(1, 1_000_000), default=1000, metavar="N",
         help="utterances in a shard (default 1000)",
     )  # fmt: skip
-    return run_command(work("data", "shard"), arguments, argv)
+    return arguments.run("data:shard", argv)
 
 
 def check_main(argv: list[str]) -> int:
     """Check manifests: `asrkit data check`."""
-    arguments = parser(
+    arguments = Parser(
         "asrkit data check", PURPOSES["check"],
         "python -m asrkit.data check train.jsonl dev.jsonl --config conf/mine.yaml\n"
         "  python -m asrkit.data check train.jsonl --list --write clean.jsonl\n\n"
@@ -119,7 +118,7 @@ def check_main(argv: list[str]) -> int:
     arguments.add_argument(
         "--write", metavar="CLEAN", help="write the manifest's utterances without errors here"
     )
-    return run_command(work("data", "check"), arguments, argv)
+    return arguments.run("data:check", argv)
 
 
 PURPOSES = {

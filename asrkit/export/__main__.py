@@ -1,13 +1,12 @@
 """Export a model, or its encoder alone: python -m asrkit.export --model MODEL --output enc.ts"""
 
 from asrkit.cli.choices import CONTENTS, EXPORTS
-from asrkit.cli.options import add_context, add_model_file, parser
-from asrkit.cli.parser import Target
-from asrkit.cli.run import run_command, work
+from asrkit.cli.options import add_context, add_model_file
+from asrkit.cli.parser import Parser, Target
 
 
 def main(argv: list[str] | None = None) -> int:
-    arguments = parser(
+    arguments = Parser(
         "asrkit export", __doc__,
         "python -m asrkit.export --model MODEL --format torchscript --output encoder.ts\n"
         "  python -m asrkit.export --model MODEL --format onnx\n"
@@ -34,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments.add_argument(
         "--manifest", help="recordings with texts on which int8 is tried (default: the dev set)"
     )
-    return run_command(work("export"), arguments, argv)
+    return arguments.run("export:export", argv)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
 """A training as one page to look at: python -m asrkit.report EXP"""
 
-from asrkit.cli.options import MODEL, add_batch, add_context, add_search, parser
-from asrkit.cli.parser import Target, whole
-from asrkit.cli.run import run_command, work
+from asrkit.cli.options import MODEL, add_batch, add_context, add_search
+from asrkit.cli.parser import Parser, Target, whole
 
 
 def main(argv: list[str] | None = None) -> int:
-    arguments = parser(
+    arguments = Parser(
         "asrkit report", __doc__,
         "python -m asrkit.report exp/conformer\n"
         "  python -m asrkit.report exp/conformer --manifest data/digits/test.jsonl --chunk-ms 320",
@@ -31,7 +30,7 @@ def main(argv: list[str] | None = None) -> int:
         "--device", default="cpu", help="torch device: cpu, cuda, … (default cpu)"
     )
     arguments.add_argument("experiment", metavar="EXP", help=f"a training's output_dir, {MODEL}")
-    return run_command(work("report"), arguments, argv)
+    return arguments.run("report:report", argv)
 
 
 if __name__ == "__main__":

@@ -2,15 +2,14 @@
 
 from pathlib import Path
 
-from asrkit.cli.options import MODEL, add_device, add_recognizer, parser
-from asrkit.cli.parser import real, whole
-from asrkit.cli.run import run_command, work
+from asrkit.cli.options import MODEL, add_device, add_recognizer
+from asrkit.cli.parser import Parser, real, whole
 
 LOGS = ("off", "text", "json")
 
 
 def main(argv: list[str] | None = None) -> int:
-    arguments = parser(
+    arguments = Parser(
         "asrkit serve", __doc__,
         "asrkit serve --model MODEL\n"
         "  asrkit serve --model en=MODEL --model de=MODEL\n"
@@ -113,7 +112,7 @@ def main(argv: list[str] | None = None) -> int:
         help="file with the key that authenticates saved calls, 16 bytes or more (default: a file "
         "created in DIR)",
     )  # fmt: skip
-    return run_command(work("serve"), arguments, argv)
+    return arguments.run("serve:serve", argv)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,7 @@ from tests.conftest import PROJECT
 
 PROGRAM = """
 import os, signal, sys, threading, time
-from asrkit.cli.options import parser
-from asrkit.cli.run import run_command
+from asrkit.cli.parser import Parser
 
 def command(options):
     def later():  # while the process waits for this thread to end
@@ -25,7 +24,7 @@ def command(options):
     {first}
     time.sleep(20)
 
-raise SystemExit(run_command(command, parser("asrkit x", "X: y", "z"), []))
+raise SystemExit(Parser("asrkit x", "X: y", "z").run(command, []))
 """
 
 

@@ -357,10 +357,10 @@ def test_a_command_takes_the_models_own_context(
     module = importlib.import_module(f"asrkit.{command}")
     parsed: list[argparse.Namespace] = []
 
-    def parse(work: object, parser: Parser, argv: list[str]) -> None:
+    def parse(parser: Parser, work: object, argv: list[str]) -> None:
         parsed.append(parser.parse_intermixed_args(argv))
 
-    monkeypatch.setattr(module, "run_command", parse)
+    monkeypatch.setattr(Parser, "run", parse)
     module.main(COMMANDS[command].split())
     (options,) = parsed
     if command == "evaluate":

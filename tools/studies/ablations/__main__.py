@@ -17,8 +17,7 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from asrkit.atomic_write import replacing
-from asrkit.cli.options import parser
-from asrkit.cli.run import run_command
+from asrkit.cli.parser import Parser
 from asrkit.config.read_yaml import ConfigError, read_yaml
 from asrkit.errors import UserError
 from tools.studies.ablations.folds import joined, write_folds
@@ -109,7 +108,7 @@ class Trial(NamedTuple):
 
 
 def main(argv: list[str] | None = None) -> int:
-    arguments = parser(
+    arguments = Parser(
         "tools.studies.ablations",
         __doc__,
         "python -m tools.studies.ablations tools/studies/an4/ablations.yaml",
@@ -131,7 +130,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments.add_argument(
         "--report", type=Path, help="report to write (default: the study's name with .md)"
     )
-    return run_command(ablate, arguments, argv)
+    return arguments.run(ablate, argv)
 
 
 def ablate(options: argparse.Namespace) -> int:

@@ -17,8 +17,7 @@ import torch
 from tqdm import tqdm
 
 from asrkit.build import build_model
-from asrkit.cli.options import parser
-from asrkit.cli.run import run_command
+from asrkit.cli.parser import Parser
 from asrkit.cli.table import markdown
 from asrkit.config import load_config
 from asrkit.model import FULL_CONTEXT, ConformerEncoder, Context, EncoderStep
@@ -46,14 +45,14 @@ BASELINE = "none"  # whose parameters are not the encoding's
 
 
 def main(argv: list[str] | None = None) -> int:
-    arguments = parser(
+    arguments = Parser(
         "tools.studies.positions.costs", __doc__,
         "python -m tools.studies.positions.costs --kinds none rotary",
     )  # fmt: skip
     arguments.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), metavar="KIND")
     arguments.add_argument("--memory-of", choices=KINDS, help="only print the memory of this kind")
     arguments.add_argument("overrides", nargs="*", metavar="section.key=value")
-    return run_command(costs, arguments, argv)
+    return arguments.run(costs, argv)
 
 
 def costs(options: argparse.Namespace) -> int:

@@ -14,8 +14,7 @@ import numpy as np
 
 from asrkit import audio
 from asrkit.build import build_normalizer
-from asrkit.cli.options import parser
-from asrkit.cli.run import run_command
+from asrkit.cli.parser import Parser
 from asrkit.cli.table import markdown
 from asrkit.config import Config
 from asrkit.data.manifest import read_manifest
@@ -35,14 +34,14 @@ class Utterance(NamedTuple):
 
 
 def main(argv: list[str] | None = None) -> int:
-    arguments = parser(
+    arguments = Parser(
         "tools.studies.positions.lengths", __doc__,
         "python -m tools.studies.positions.lengths --manifest data/digits/test.jsonl \\\n"
         "    exp/ablations/digits/positions/*/model.safetensors",
     )  # fmt: skip
     arguments.add_argument("--manifest", required=True, help="held-out recordings and their texts")
     arguments.add_argument("models", nargs="+", help="model files of one training set")
-    return run_command(measure, arguments, argv)
+    return arguments.run(measure, argv)
 
 
 def measure(options: argparse.Namespace) -> int:
