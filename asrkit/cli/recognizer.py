@@ -4,9 +4,10 @@ import argparse
 import sys
 from collections.abc import Callable
 
+import torch
+
 from asrkit.cli.parser import complain
 from asrkit.config import (
-    Config,
     ConfigError,
     LanguageModelConfig,
     SearchConfig,
@@ -101,20 +102,24 @@ def hotwords_of(options: argparse.Namespace) -> dict[str, float] | None:
     return read_hotwords(options.hotwords, WEIGHT if weight is None else weight)
 
 
-def load_recognizer(options: argparse.Namespace) -> tuple[Recognizer, Config]:
-    """Load the recogniser that the options describe; also return the model's configuration."""
+def load_recognizer(options: argparse.Namespace) -> Recognizer:
+    """Load the recogniser that the options describe."""
+    endpointer, postprocess = endpointer_of(options), postprocess_of(options)
+    model, hotwords = lm_of(options), hotwords_of(options)
+    file = load_file(options)
+    recognizer = recognizer_of(
+        file, context_of(options, file), search_of(options, file), options.device, model,
+        endpointer, postprocess, options.backend, *second_pass_of(options, file),
+    )  # fmt: skip
+    leave_cores(recognizer.backend.kind, torch.get_num_threads())
+    return recognizer.with_hotwords(hotwords)
+
+
+def load_file(options: argparse.Namespace) -> ModelFile:
+    """Load the model file of the options; set torch's threads for it, or as in the options."""
     file = load_model(options.model)
-    threads = threads_for(options, file)
-    recognizer = recognizer_as(
-        options, file, endpointer_of(options), postprocess_of(options), options.backend
-    )
-    leave_cores(recognizer.backend.kind, threads)
-    return recognizer, file.config
-
-
-def threads_for(options: argparse.Namespace, file: ModelFile) -> int:
-    """Set torch's threads for this model, or as in the options; return their number."""
-    return set_threads(getattr(options, "torch_threads", None), file.num_parameters)
+    set_threads(getattr(options, "torch_threads", None), file.num_parameters)
+    return file
 
 
 def postprocess_of(options: argparse.Namespace) -> Callable[[str], str] | None:
@@ -128,22 +133,6 @@ def postprocess_of(options: argparse.Namespace) -> Callable[[str], str] | None:
     if ":" in options.postprocess:
         sys.path.append("")  # its module may be in the working folder
     return find_postprocess(options.postprocess)
-
-
-def recognizer_as(
-    options: argparse.Namespace,
-    file: ModelFile,
-    endpointer: Endpointer | None = None,
-    postprocess: Callable[[str], str] | None = None,
-    backend: str | None = "eager",
-) -> Recognizer:
-    """Make the recogniser that the options describe from a loaded model file."""
-    search, model = search_of(options, file), lm_of(options)
-    recognizer = recognizer_of(
-        file, context_of(options, file), search, options.device, model, endpointer, postprocess,
-        backend, *second_pass_of(options, file),
-    )  # fmt: skip
-    return recognizer.with_hotwords(hotwords_of(options))
 
 
 def context_of(options: argparse.Namespace, file: ModelFile) -> Context:
@@ -181,7 +170,7 @@ def second_pass_of(
     Raises:
         UserError: for a search without a second pass, or a context that is not valid.
     """
-    given = getattr(options, "second_pass", "off")
+    given = options.second_pass
     search = getattr(options, "second_search", None)
     chosen = None if search is None else asked_search(search, "--second-search")
     if given == options.chunk_ms == "full" and options.second_pass_default == "off":

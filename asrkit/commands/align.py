@@ -8,13 +8,12 @@ from pathlib import Path
 
 from asrkit.build import build_alignment, build_normalizer
 from asrkit.cli.options import refuse_channel
-from asrkit.cli.recognizer import context_of, threads_for
+from asrkit.cli.recognizer import context_of, load_file
 from asrkit.data.labelled import Labelled
 from asrkit.data.manifest import LeftOut
 from asrkit.data.recordings import as_text, jobs_of, timed
 from asrkit.errors import UserError, shown
 from asrkit.lines import LineKind, lines_in
-from asrkit.model_file import load_model
 from asrkit.runtime import Recognizer, recognizer_of
 from asrkit.runtime.formats import Recording
 from asrkit.transcription.output import Output
@@ -34,8 +33,7 @@ def align(options: argparse.Namespace) -> int:
         channel, track = options.channel, options.track
         jobs = [Labelled(as_text(options.file), options.file, text, channel=channel, track=track)]
     output = Output(options.format, options.output_dir, jobs)
-    file = load_model(options.model)
-    threads_for(options, file)
+    file = load_file(options)
     recognizer = recognizer_of(file, context_of(options, file), device=options.device)
     normalize = build_normalizer(file.config.text)
     for job in jobs:
@@ -84,5 +82,5 @@ def aligned(recognizer: Recognizer, job: Labelled, normalize: Callable[[str], st
     tokens = recognizer.tokenizer.encode(text)
     aligner = recognizer.with_search(build_alignment(recognizer.backend.head, tokens))
     lengths: list[float] = []
-    words = aligner.transcribe_blocks(timed(job.blocks(), lengths)).words
+    words = aligner.transcribe_blocks(timed(job.blocks(), lengths.append)).words
     return Recording(words, job.id, sum(lengths))

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from asrkit.build import build_normalizer
 from asrkit.cli.options import refuse_channel
 from asrkit.cli.parser import same_file
 from asrkit.cli.recognizer import load_recognizer
@@ -37,10 +36,10 @@ def decode(options: argparse.Namespace) -> int:
     if not jobs and not left_out:
         raise UserError(f"{options.manifest} has no utterances to decode")
     output = None if options.shards else Output(options.format, options.output_dir, jobs)
-    recognizer, config = load_recognizer(options)
+    recognizer = load_recognizer(options)
     check_nbest(options, recognizer)
     if output is None:
-        status = decode_corpus(options, list(options.argv), jobs, (recognizer, config))
+        status = decode_corpus(options, jobs, recognizer)
         return 1 if left_out else status
     done: dict[int, Decoded] = {}
     shown = 0  # results arrive by length; each is shown in order, after all before it
@@ -64,7 +63,7 @@ def decode(options: argparse.Namespace) -> int:
         None if isinstance(result := done[i].result, UserError) else result.text
         for i in range(len(jobs))
     ]
-    report(jobs, texts, recognizer, build_normalizer(config.text))
+    report(jobs, texts, recognizer)
     return 1 if None in texts or left_out else 0
 
 

@@ -14,11 +14,11 @@ from asrkit.cli.recognizer import (
     endpointer_of,
     hotwords_of,
     lm_of,
+    load_file,
     name_left_out,
     postprocess_of,
     search_of,
     second_pass_of,
-    threads_for,
 )
 from asrkit.data.manifest import LeftOut
 from asrkit.errors import UserError
@@ -28,7 +28,7 @@ from asrkit.evaluation.testset import read_batches
 from asrkit.evaluation.wer import interval_shown
 from asrkit.extras import need
 from asrkit.model import FULL
-from asrkit.model_file import ModelFile, load_model
+from asrkit.model_file import ModelFile
 from asrkit.runtime import Recognizer, recognizer_of
 from asrkit.runtime.load import searches_of
 from asrkit.runtime.threads import leave_cores
@@ -36,8 +36,7 @@ from asrkit.runtime.threads import leave_cores
 
 def evaluate(options: argparse.Namespace) -> int:
     need("jiwer")  # now, not after an hour of recognition
-    file = load_model(options.model)
-    threads_for(options, file)
+    file = load_file(options)
     recognizers, aligner = recognizers_of(options, file)
     if options.by_place and "full" not in recognizers:
         raise UserError("--by-place compares with full context: add full to --chunk-ms")

@@ -8,7 +8,7 @@ from tqdm import tqdm
 
 from asrkit.atomic_write import replacing
 from asrkit.build import build_normalizer
-from asrkit.cli.recognizer import context_of, name_left_out, recognizer_as, search_of
+from asrkit.cli.recognizer import context_of, hotwords_of, lm_of, name_left_out, search_of
 from asrkit.data.manifest import LeftOut
 from asrkit.errors import UserError
 from asrkit.evaluation import Outcome, recognize, scores
@@ -107,7 +107,9 @@ def recognizers_of(
 ) -> tuple[dict[str, Recognizer], Recognizer, str]:
     """Return recognisers by name, the longest chunk first: one for each chunk of the training and
     the chosen one. Also return the one that aligns references, and the chosen one's name."""
-    chosen = recognizer_as(options, file)
+    chosen = recognizer_of(
+        file, context_of(options, file), search_of(options, file), options.device, lm_of(options)
+    ).with_hotwords(hotwords_of(options))
     context, around = file.config.context, context_of_chunks(options, file)
     chunks = {chosen.chunk_size, *context.chunk_sizes}
     if context.full_share > 0:

@@ -92,7 +92,7 @@ def recognizers(options: argparse.Namespace) -> dict[str, Recognizer]:
         if name in found:
             raise UserError(f"two models have the name {shown(name)}: write --model OTHER={path}")
         one = argparse.Namespace(**vars(options) | {"model": path})
-        found[name], _ = load_recognizer(one)
+        found[name] = load_recognizer(one)
     return found
 
 

@@ -26,7 +26,7 @@ from asrkit.runtime import Result
 def stream(options: argparse.Namespace) -> int:
     check_source(options)
     screen = screen_of(options)
-    recognizer, _ = load_recognizer(options)
+    recognizer = load_recognizer(options)
     with screen:
         return run(options, recognizer.start, screen)
 

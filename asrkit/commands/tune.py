@@ -18,9 +18,9 @@ from asrkit.cli.recognizer import (
     context_of,
     hotwords_of,
     lm_of,
+    load_file,
     name_left_out,
     search_of,
-    threads_for,
 )
 from asrkit.config import parse_search
 from asrkit.data.manifest import LeftOut
@@ -32,7 +32,6 @@ from asrkit.evaluation.testset import read_batches
 from asrkit.evaluation.wer import interval_shown
 from asrkit.extras import need
 from asrkit.lm import LIMIT
-from asrkit.model_file import load_model
 from asrkit.runtime import Recognizer, recognizer_of
 from asrkit.search import Fusion, Search, plus, takes_fusion
 
@@ -51,10 +50,10 @@ STEPS = (Pair(0.2, 0.5), Pair(0.1, 0.25))
 
 def tune(options: argparse.Namespace) -> int:
     need("jiwer")
-    file, lm = load_model(options.model), lm_of(options)
-    threads_for(options, file)
+    lm = lm_of(options)
     if lm is None:
         raise UserError("tuning needs a language model: --lm FILE")
+    file = load_file(options)
     if options.search is None and not takes_fusion(file.config.search.kind):
         options.search = "prefix_beam"
     searching, start = search_of(options, file), Pair(lm.weight, lm.word_bonus)

@@ -1,7 +1,7 @@
 """The input recordings of a command: files, and manifests of any kind."""
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -90,9 +90,9 @@ def as_text(path: str) -> str:
 
 
 def timed(
-    blocks: Iterable[tuple[np.ndarray, int]], seconds: list[float]
+    blocks: Iterable[tuple[np.ndarray, int]], read: Callable[[float], object]
 ) -> Iterator[tuple[np.ndarray, int]]:
-    """Yield the blocks; append the length of each to `seconds`."""
+    """Yield the blocks; call `read` with the seconds of each."""
     for block, rate in blocks:
-        seconds.append(len(block) / rate)
+        read(len(block) / rate)
         yield block, rate

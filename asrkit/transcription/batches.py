@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from asrkit import audio
 from asrkit.audio.reading import at_16_khz
 from asrkit.data.labelled import Labelled
@@ -44,7 +42,7 @@ def outcomes(
     for index, job in enumerate(jobs):
         try:
             lengths: list[float] = []
-            blocks = reported(timed(job.blocks(), lengths), read)
+            blocks = timed(timed(job.blocks(), lengths.append), read)
             begun = list(islice(blocks, 2))
             if len(begun) > 1:  # too long to read at once
                 result = recognizer.transcribe_blocks(chain(begun, blocks))
@@ -60,15 +58,6 @@ def outcomes(
             yield from batches(recognizer, waiting, batch_seconds)
             waiting, seconds = [], 0.0
     yield from batches(recognizer, waiting, batch_seconds)
-
-
-def reported(
-    blocks: Iterator[tuple[np.ndarray, int]], read: Callable[[float], None]
-) -> Iterator[tuple[np.ndarray, int]]:
-    """Yield the blocks; call `read` with the seconds of each."""
-    for block, rate in blocks:
-        read(len(block) / rate)
-        yield block, rate
 
 
 def batches(

@@ -3,7 +3,7 @@
 import hashlib
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -113,12 +113,7 @@ def texts(result: Result | Segment, nbest: int) -> dict[str, Any]:
     return {"nbest": [each._asdict() for each in result.nbest[:nbest]]} if nbest else {}
 
 
-def report(
-    jobs: Sequence[Labelled],
-    texts: Sequence[str | None],
-    recognizer: Recognizer,
-    normalizer: Callable[[str], str],
-) -> None:
+def report(jobs: Sequence[Labelled], texts: Sequence[str | None], recognizer: Recognizer) -> None:
     """Print error rates of the recordings that have a reference, on standard error.
 
     A language model that lacks many of the recognised words is reported as well.
@@ -127,7 +122,6 @@ def report(
         jobs: the recordings.
         texts: text of each recording; None if it could not be decoded.
         recognizer: recogniser that wrote the texts.
-        normalizer: normaliser of the recogniser's texts.
     """
     found = [text for text in texts if text is not None]
     model = word_model(getattr(recognizer.final_search, "fusion", None))
@@ -139,7 +133,7 @@ def report(
     references, hypotheses, failed = [], [], 0
     for job, text in zip(jobs, texts, strict=True):
         if job.text is not None and text is not None:
-            references.append(recognizer.rewrite(normalizer(job.text)))
+            references.append(recognizer.rewrite(recognizer.normalizer(job.text)))
             hypotheses.append(text)
         failed += job.text is not None and text is None
     if not references:

@@ -22,8 +22,6 @@ from pydantic import TypeAdapter
 from tqdm import tqdm
 
 from asrkit.atomic_write import replacing
-from asrkit.build import build_normalizer
-from asrkit.config import Config
 from asrkit.data.labelled import Labelled
 from asrkit.data.manifest import LeftOut
 from asrkit.errors import UserError, printable, shown
@@ -178,20 +176,15 @@ class ShardedCorpus:
 
 
 def decode_corpus(
-    options: argparse.Namespace,
-    argv: list[str],
-    jobs: Sequence[Labelled],
-    loaded: tuple[Recognizer, Config],
+    options: argparse.Namespace, jobs: Sequence[Labelled], recognizer: Recognizer
 ) -> int:
     """Decode the shards together with other processes, join them, and return the exit status.
 
     Args:
-        options: options of the command.
-        argv: arguments of the command, for workers.
+        options: options of the command; `argv` has its arguments, for workers.
         jobs: jobs of the manifest, at least one.
-        loaded: the recogniser and its configuration.
+        recognizer: recogniser for the shards.
     """
-    recognizer, config = loaded
     corpus = ShardedCorpus(jobs, recognizer, options)
     leases = Leases(corpus.folder, options.lease_seconds or LEASE_SECONDS)
     helps, left = options.workers == 0, {*corpus.shards}
@@ -202,7 +195,7 @@ def decode_corpus(
         look: Callable[[], None] = lambda: None  # noqa: E731
         do: Callable[[str], None] | None = corpus.decode
         if options.workers > 1 or (options.engine != "processes" and not helps):
-            look, do = stack.enter_context(STARTERS[options.engine](argv, options, len(left))), None
+            look, do = stack.enter_context(STARTERS[options.engine](options, len(left))), None
         for name in leases.work(corpus.shards, corpus.is_done, do):
             bar.update(len(corpus.shards.get(name, ())))
             left.discard(name)
@@ -220,7 +213,7 @@ def decode_corpus(
         return 1
     found = corpus.join(merged(options))
     texts = [entry.text for entry in found.entries]
-    report(jobs, texts, recognizer, build_normalizer(config.text))
+    report(jobs, texts, recognizer)
     print(f"{summary(found)}: {shown(merged(options))}", file=sys.stderr)
     return 1 if None in texts else 0
 

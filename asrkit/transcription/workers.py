@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -40,16 +40,15 @@ def stopped_by_sigterm() -> Iterator[None]:
 
 
 @contextmanager
-def processes(argv: list[str], options: argparse.Namespace, shards: int) -> Iterator[Look]:
+def processes(options: argparse.Namespace, shards: int) -> Iterator[Look]:
     """Start processes on this machine, which share its cores and end with the block.
 
     Args:
-        argv: arguments of the command.
-        options: parsed arguments.
+        options: parsed arguments; `argv` has them as they were given.
         shards: number of shards, which limits the restarts of killed processes.
     """
     threads = {"OMP_NUM_THREADS": str(max(1, torch.get_num_threads() // options.workers))}
-    start = lambda: subprocess.Popen(command(argv), env=os.environ | threads)  # noqa: E731
+    start = lambda: subprocess.Popen(command(options.argv), env=os.environ | threads)  # noqa: E731
     workers = [start() for _ in range(options.workers)]
     restarts = ATTEMPTS * shards
 
@@ -77,7 +76,7 @@ def processes(argv: list[str], options: argparse.Namespace, shards: int) -> Iter
 
 
 @contextmanager
-def ray_tasks(argv: list[str], options: argparse.Namespace, shards: int) -> Iterator[Look]:
+def ray_tasks(options: argparse.Namespace, shards: int) -> Iterator[Look]:
     """Start tasks on a Ray cluster, with one core and, on cuda, one GPU; Ray restarts dead tasks.
 
     All machines need the manifest, the recordings and the output folder under the same paths. The
@@ -91,7 +90,7 @@ def ray_tasks(argv: list[str], options: argparse.Namespace, shards: int) -> Iter
         ray.init(log_to_driver=False)
     gpus = 1 if options.device.startswith("cuda") else 0
     task: Any = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=ATTEMPTS * shards)(decode_shards)
-    tasks = [task.remote(argv, os.getcwd()) for _ in range(options.workers)]
+    tasks = [task.remote(options.argv, os.getcwd()) for _ in range(options.workers)]
 
     def look() -> None:
         ended, running = ray.wait(tasks, num_returns=len(tasks), timeout=0)
@@ -111,15 +110,15 @@ def ray_tasks(argv: list[str], options: argparse.Namespace, shards: int) -> Iter
             ray.shutdown()
 
 
-def decode_shards(argv: list[str], folder: str) -> int:
+def decode_shards(argv: Sequence[str], folder: str) -> int:
     """Run the command in `folder`, as a Ray task."""
     return subprocess.run(command(argv), cwd=folder, check=False).returncode
 
 
-def command(argv: list[str]) -> list[str]:
+def command(argv: Sequence[str]) -> list[str]:
     """Return the command line of a process that only decodes shards."""
     return [sys.executable, "-m", "asrkit.decode", *argv, *HELP]
 
 
-Starter = Callable[[list[str], argparse.Namespace, int], AbstractContextManager[Look]]
+Starter = Callable[[argparse.Namespace, int], AbstractContextManager[Look]]
 STARTERS: dict[str, Starter] = {"processes": processes, "ray": ray_tasks}
