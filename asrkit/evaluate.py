@@ -21,7 +21,8 @@ def main(argv: list[str] | None = None) -> int:
         "  python -m asrkit.evaluate --model MODEL --chunk-ms full,640 --format json dev.jsonl\n"
         "  python -m asrkit.evaluate --model MODEL --chunk-ms 640 --backend onnx-int8 dev.jsonl\n"
         "  asrkit evaluate --model MODEL --chunk-ms full,640,320 --by-place dev.jsonl\n"
-        "  asrkit evaluate --model MODEL --endpoint-ms 600 --second-pass full dev.jsonl",
+        "  asrkit evaluate --model MODEL --endpoint-ms 600 --second-pass full dev.jsonl\n"
+        "  asrkit evaluate --model MODEL --chunk-ms 320 --endpoint-ms 600 --turns dev.jsonl",
     )  # fmt: skip
     add_model(arguments)
     add_backend(arguments)
@@ -38,6 +39,10 @@ def main(argv: list[str] | None = None) -> int:
     arguments.add_argument(
         "--by-place", action="store_true",
         help="also show errors by the place of words in their chunk and utterance",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--turns", action="store_true",
+        help="also show the time from the end of speech to the final text, and turns cut too early",
     )  # fmt: skip
     arguments.add_argument("--format", choices=["text", "json"], default="text")
     arguments.add_argument("--output", type=Target, help="file to write instead of standard output")

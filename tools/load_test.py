@@ -4,7 +4,9 @@
 
 Clients talk at the speed of speech, each a recording after another, in packets of 100 ms. Delays
 are from the packet that completes a chunk to the message with its text, and from the end of the
-audio to the last message. Clients run in a process of their own, whose CPU time is said apart.
+audio to the last message. Turns are from the end of the last word, by forced alignment, to the
+message that ends its segment: for recordings with silence after them, such as `tools/paused.py`
+writes. Clients run in a process of their own, whose CPU time is said apart.
 Every text is compared with what the same recogniser makes of the recording alone.
 """
 
@@ -27,9 +29,15 @@ import numpy as np
 from websockets.asyncio.client import connect
 
 from asrkit import audio
+from asrkit.build import build_normalizer
 from asrkit.cli import table
 from asrkit.data.recordings import jobs_of
 from asrkit.errors import UserError
+from asrkit.evaluation.outcomes import ReferenceRecording, aligned
+from asrkit.evaluation.turns import Turn, summarized, turn_from
+from asrkit.model import FULL
+from asrkit.model_file import load_model
+from asrkit.runtime import recognizer_of
 
 PACKET_S = 0.1
 RATE = 16_000
@@ -38,8 +46,9 @@ REACH = 240  # samples after a chunk's last frame begins that the frame needs
 
 
 TITLES = (
-    "streams", "calls", "partial p50, p95, p99 ms", "last p50, p95, p99 ms", "server's cores",
-    "clients' cores", "MB", "clients late ms", "texts that differ",
+    "streams", "calls", "partial p50, p95, p99 ms", "last p50, p95, p99 ms",
+    "end of speech to final p50, p95 ms", "cut early", "server's cores", "clients' cores", "MB",
+    "clients late ms", "texts that differ",
 )  # fmt: skip
 
 
@@ -51,6 +60,7 @@ class Talk(NamedTuple):
     late: float  # seconds that the client itself was behind, at most
     text: str
     recording: int
+    turn: Turn | None = None  # None where the end of speech is not known
 
 
 async def talk(
@@ -58,6 +68,7 @@ async def talk(
     samples: np.ndarray,
     recording: int,
     heard: Callable[[float, float], None] = lambda sent, late: None,
+    end_of_speech: float | None = None,
 ) -> Talk:
     """Stream a recording as a call.
 
@@ -66,9 +77,10 @@ async def talk(
         samples: samples of the recording.
         recording: its number.
         heard: called for each live text with the time of its audio and its delay.
+        end_of_speech: end of its last word in seconds, if known.
     """
     sent: list[float] = []  # when each packet was
-    partials, finals, late = [], [], 0.0
+    partials, finals, late, ends = [], [], 0.0, list[tuple[float, float]]()
     size = round(PACKET_S * RATE)
     async with connect(address, max_size=None, compression=None) as client:
         await client.send('{"type": "start"}')
@@ -91,6 +103,8 @@ async def talk(
                 now, got = time.monotonic(), json.loads(message)
                 if got["type"] == "final":
                     finals.append(got["text"])
+                    if len(sent) * size < len(samples):
+                        ends.append((got["end"], now - began))
                 packet = (got.get("recognized", 0) + REACH) // size
                 if got["type"] == "partial" and got["recognized"] > seen and packet < len(sent):
                     partials.append(now - sent[packet])
@@ -99,7 +113,8 @@ async def talk(
                 if got["type"] == "error":
                     raise RuntimeError(got["message"])
             await sending
-    return Talk(partials, now - sent[-1], late, " ".join(finals), recording)
+    turn = None if end_of_speech is None else turn_from(ends, end_of_speech, now - began)
+    return Talk(partials, now - sent[-1], late, " ".join(finals), recording, turn)
 
 
 @asynccontextmanager
@@ -114,22 +129,24 @@ async def doing(work: Coroutine[Any, Any, None]) -> AsyncIterator["asyncio.Task[
 
 
 async def caller(
-    address: str, recordings: list[np.ndarray], number: int, until: float, begin: float
-) -> list[Talk]:
+    address: str, recordings: list[np.ndarray], number: int, until: float, begin: float,
+    ends: list[float | None],
+) -> list[Talk]:  # fmt: skip
     """Stream one recording after another, from a moment of its own on."""
     await asyncio.sleep(begin)
     talks = []
     while time.monotonic() < until:
         recording = (7 * number + len(talks)) % len(recordings)
-        talks.append(await talk(address, recordings[recording], recording))
+        end = ends[recording]
+        talks.append(await talk(address, recordings[recording], recording, end_of_speech=end))
     return talks
 
 
 async def callers(
-    address: str, recordings: list[np.ndarray], count: int, seconds: float
+    address: str, recordings: list[np.ndarray], count: int, seconds: float, ends: list[float | None]
 ) -> list[Talk]:
     until = time.monotonic() + seconds
-    each = (caller(address, recordings, i, until, 2.0 * i / count) for i in range(count))
+    each = (caller(address, recordings, i, until, 2.0 * i / count, ends) for i in range(count))
     return [found for talks in await asyncio.gather(*each) for found in talks]
 
 
@@ -149,20 +166,28 @@ def percentiles(values: list[float]) -> str:
 
 
 def row(address: str, server: int, recordings: list[np.ndarray], texts: list[str], streams: int,
-        seconds: float) -> str:  # fmt: skip
+        seconds: float, ends: list[float | None]) -> str:  # fmt: skip
     cpu, _ = usage(server)
     own, started = time.process_time(), time.monotonic()
-    talks = asyncio.run(callers(address, recordings, streams, seconds))
+    talks = asyncio.run(callers(address, recordings, streams, seconds, ends))
     elapsed = time.monotonic() - started
     after, memory = usage(server)
     wrong = sum(talk.text != texts[talk.recording] for talk in talks)
     cells = [
         str(streams), str(len(talks)), percentiles([p for talk in talks for p in talk.partials]),
-        percentiles([talk.final for talk in talks]), f"{(after - cpu) / elapsed:.2f}",
-        f"{(time.process_time() - own) / elapsed:.2f}", f"{memory:.0f}",
-        f"{1000 * max(talk.late for talk in talks):.0f}", str(wrong),
+        percentiles([talk.final for talk in talks]), *turn_cells(talks),
+        f"{(after - cpu) / elapsed:.2f}", f"{(time.process_time() - own) / elapsed:.2f}",
+        f"{memory:.0f}", f"{1000 * max(talk.late for talk in talks):.0f}", str(wrong),
     ]  # fmt: skip
     return table.row(cells)
+
+
+def turn_cells(talks: list[Talk]) -> list[str]:
+    """Return the cells about the ends of turns."""
+    found = summarized([talk.turn for talk in talks if talk.turn is not None])
+    if found is None:
+        return ["-", "-"]
+    return [f"{found.median_ms:.0f}, {found.p95_ms:.0f}", f"{100 * found.early:.1f} %"]
 
 
 def main() -> None:
@@ -175,6 +200,7 @@ def main() -> None:
     parser.add_argument("manifest", type=Path)
     options = parser.parse_args()
     recordings = read(options.manifest)
+    ends = ends_of_speech(options.manifest, None if options.peer else options.model)
     command = ["-m", "asrkit.serve", "--port", "0", "--streams", "1000", "--model", options.model]
     if options.peer:
         command = [str(Path(__file__).with_name("sherpa_server.py")), options.peer]
@@ -184,7 +210,7 @@ def main() -> None:
         print(f"{told}\n")
         print(table.head(TITLES))
         for streams in map(int, options.streams.split(",")):
-            line = row(address, process, recordings, texts, streams, options.seconds)
+            line = row(address, process, recordings, texts, streams, options.seconds, ends)
             print(line, flush=True)
 
 
@@ -196,6 +222,23 @@ def read(manifest: Path) -> list[np.ndarray]:
     except UserError as error:
         sys.exit(str(error))
     return [np.clip(np.rint(each * 32768), -32768, 32767).astype(np.int16) for each in samples]
+
+
+def ends_of_speech(manifest: Path, model: str | None) -> list[float | None]:
+    """Return the end of the last word of the first recordings of a manifest, in seconds.
+
+    Args:
+        manifest: recordings with their texts.
+        model: model that aligns the texts; None aligns nothing.
+    """
+    jobs = jobs_of([], str(manifest), [])[:RECORDINGS]
+    if model is None:
+        return [None] * len(jobs)
+    file = load_model(model)
+    aligner, normalize = recognizer_of(file, FULL), build_normalizer(file.config.text)
+    recordings = (ReferenceRecording(j.id, j.load(), normalize(j.text or "")) for j in jobs)
+    found = (aligned(aligner, each) for each in recordings)
+    return [each.words[-1].end if each is not None and each.words else None for each in found]
 
 
 @contextmanager

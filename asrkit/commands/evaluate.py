@@ -25,6 +25,7 @@ from asrkit.errors import UserError
 from asrkit.evaluation import Score, recognize, scores
 from asrkit.evaluation.places import PlaceErrors, places, places_table
 from asrkit.evaluation.testset import read_batches
+from asrkit.evaluation.turns import turns_table
 from asrkit.evaluation.wer import interval_shown
 from asrkit.extras import need
 from asrkit.model import FULL
@@ -44,10 +45,12 @@ def evaluate(options: argparse.Namespace) -> int:
         raise UserError(
             "--by-place compares chunks with full context: add a chunk to --chunk-ms full"
         )
+    if options.turns and any(each.decoding.endpointer is None for each in recognizers.values()):
+        raise UserError("--turns measures ends of segments: give --endpoint-ms")
     left_out: list[LeftOut] = []
     normalize = build_normalizer(file.config.text)
     batches = read_batches(options.manifest, normalize, options.batch_seconds, left_out)
-    each = recognize(batches, recognizers, aligner)
+    each = recognize(batches, recognizers, aligner, options.turns)
     outcomes = list(tqdm(each, "recognising", unit=" utterance", disable=None, leave=False))
     status = name_left_out("asrkit evaluate", left_out)
     found = scores(outcomes)
@@ -57,7 +60,10 @@ def evaluate(options: argparse.Namespace) -> int:
         if options.by_place and name != "full"
     }
     if options.format == "text":
-        shown = "\n\n".join([table(found), *map(places_table, by_place, by_place.values())])
+        tables = [table(found), *map(places_table, by_place, by_place.values())]
+        if options.turns:
+            tables.append(turns_table({name: score.turns for name, score in found.items()}))
+        shown = "\n\n".join(tables)
     else:
         shown = json.dumps(as_json(file, found, by_place), indent=1)
     if options.output is None:
@@ -108,6 +114,7 @@ def as_json(
             **{unit: rate._asdict() | {"rate": rate.rate} for unit, rate in rates.items()},
             "interval": score.interval,
             "delay_ms": score.delay and score.delay._asdict(),
+            "turns": score.turns and score.turns._asdict(),
             "word_accuracy": score.accuracy._asdict(),
             "errors": {name: rate.errors for name, rate in score.each.items()},
         }

@@ -11,6 +11,7 @@ from asrkit.audio import SAMPLE_RATE
 from asrkit.build import build_alignment
 from asrkit.evaluation.delays import delays
 from asrkit.evaluation.recording_search import Trace
+from asrkit.evaluation.turns import Turn, turn_of
 from asrkit.evaluation.wer import ErrorRate, wer
 from asrkit.runtime import Recognizer, Result, Word
 from asrkit.runtime.words import whole
@@ -62,6 +63,7 @@ class Outcome(NamedTuple):
         alignment: alignment of the reference; None if not requested or impossible.
         delays: result of `delays.delays`; None without an alignment, and for a second pass, whose
             text is written at the end of a segment.
+        turn: end of the turn; None without an alignment or if not requested.
     """
 
     id: str
@@ -73,6 +75,7 @@ class Outcome(NamedTuple):
     loss: ReferenceLoss | None = None
     alignment: Alignment | None = None
     delays: tuple[list[int], list[int]] | None = None
+    turn: Turn | None = None
 
     @property
     def text(self) -> str:
@@ -88,6 +91,7 @@ def recognize(
     batches: Iterable[Sequence[ReferenceRecording]],
     recognizers: Mapping[str, Recognizer],
     aligner: Recognizer | None = None,
+    turns: bool = False,
 ) -> Iterator[dict[str, Outcome]]:
     """Yield the outcomes of each utterance, by the recognisers' names.
 
@@ -96,6 +100,7 @@ def recognize(
         recognizers: recognisers of one model, by name.
         aligner: recogniser in full context on the eager network, without endpoints, which aligns
             the references. None for no alignments and no delays.
+        turns: stream each utterance once more, to find the end of its turn.
 
     Raises:
         UserError: for a postprocess that fails.
@@ -108,10 +113,17 @@ def recognize(
             if aligner is not None:
                 known = found[full[0]][i][1].frames if full else None
                 alignment = aligned(aligner, utterance, known)
-            yield {
+            outcomes = {
                 name: outcome_of(each, utterance, *found[name][i], alignment)
                 for name, each in recognizers.items()
             }
+            if turns and alignment is not None and alignment.words:
+                end = alignment.words[-1].end
+                outcomes = {
+                    name: each._replace(turn=turn_of(recognizers[name], utterance.samples, end))
+                    for name, each in outcomes.items()
+                }
+            yield outcomes
 
 
 def traced(

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from asrkit.errors import UserError
 from asrkit.evaluation.delays import Delay, summarize
 from asrkit.evaluation.outcomes import Outcome
+from asrkit.evaluation.turns import TurnSummary, summarized
 from asrkit.evaluation.wer import ErrorRate, Interval, bootstrap, cer, wer
 from asrkit.evaluation.word_accuracy import WordAccuracy, word_accuracy
 from asrkit.runtime.words import whole
@@ -21,6 +22,7 @@ class Score(NamedTuple):
         accuracy: accuracy of the words' confidences and times.
         delay: delay of tokens against forced alignment; None if it was not measured.
         loss: the head's loss in nats per token; None if no reference can be written and aligned.
+        turns: ends of turns; None if they were not measured.
     """
 
     words: ErrorRate
@@ -29,6 +31,7 @@ class Score(NamedTuple):
     accuracy: WordAccuracy
     delay: Delay | None = None
     loss: float | None = None
+    turns: TurnSummary | None = None
 
     @property
     def interval(self) -> Interval | None:
@@ -82,6 +85,7 @@ def score_of(outcomes: Sequence[Outcome]) -> Score:
         ),
         delay=summarize(tokens, last, outcomes[0].frame_ms),
         loss=nats / units if units else None,
+        turns=summarized([outcome.turn for outcome in outcomes if outcome.turn is not None]),
     )
 
 

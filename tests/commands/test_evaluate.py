@@ -69,6 +69,32 @@ def test_by_place(model: str, corpus: Path, capsys: pytest.CaptureFixture[str]) 
     assert "add full to --chunk-ms" in capsys.readouterr().err
 
 
+def test_turns(model: str, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    dev = str(corpus / "dev.jsonl")
+    arguments = ["--model", model, "--chunk-ms", "160", "--turns"]
+    assert evaluate.main([*arguments, "--endpoint-ms", "80", dev]) == 0
+    title, row = capsys.readouterr().out.splitlines()[-2:]
+    assert title.split() == [
+        "chunk",
+        "turns",
+        "cut",
+        "early",
+        "to",
+        "final",
+        "ms",
+        "95",
+        "%",
+        "open",
+    ]
+    assert row.split()[0] == "160"
+    form = ["--endpoint-ms", "80", "--format", "json"]
+    assert evaluate.main([*arguments, *form, dev]) == 0
+    (context,) = json.loads(capsys.readouterr().out)["contexts"].values()
+    assert context["turns"].keys() == {"turns", "early", "open", "median_ms", "p95_ms"}
+    assert evaluate.main([*arguments, dev]) == 2
+    assert "give --endpoint-ms" in capsys.readouterr().err
+
+
 def test_another_search(model: str, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What is scored is what decode writes with that search."""
     arguments = ["--model", model, "--search", "prefix_beam", "--beam", "3"]
