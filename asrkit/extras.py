@@ -11,6 +11,7 @@ PACKAGES = {  # import names of the packages of each extra
     "hub": ("huggingface_hub",),
     "kenlm": ("kenlm",),
     "mic": ("sounddevice",),
+    "numbers": ("num2words",),
     "onnx": ("onnx", "onnxruntime", "onnxscript"),
     "ray": ("ray",),
     "recipes": ("backports", "espeakng_loader", "matplotlib", "soxr"),

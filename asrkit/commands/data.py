@@ -11,7 +11,7 @@ from tqdm import tqdm
 from asrkit.build import build_normalizer
 from asrkit.config import Config, parse_config
 from asrkit.data.checks import Facts, Finding, Rules, examine
-from asrkit.data.checks.clean import write_clean
+from asrkit.data.checks.clean import rewrite
 from asrkit.data.checks.measure import inspect_all, read_entries
 from asrkit.data.checks.report import (
     advice,
@@ -66,7 +66,11 @@ def check(options: argparse.Namespace) -> int:
     if options.strict:
         errors += [f for f in findings if f.severity == "warning"]
     if options.write:
-        kept, all_ = write_clean(options.manifests[0], options.write, {f.line for f in errors})
+        bad = {f.line for f in errors}
+        kept, all_ = rewrite(
+            options.manifests[0], options.write,
+            lambda number, line: None if number in bad else json.loads(line),
+        )  # fmt: skip
         print(f"{options.write}: {kept} of {all_} utterances", file=sys.stderr)
     return 1 if errors else 0
 

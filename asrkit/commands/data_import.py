@@ -19,6 +19,7 @@ from asrkit.data.corpora.measure import Header, rows_of
 from asrkit.data.corpora.registry import READERS, kind_of
 from asrkit.data.splits import NAMES, Row, Splits, divide, from_folder, totals, write_splits
 from asrkit.errors import shown
+from asrkit.text.normalization import Changes, Normalization, Normalizer
 
 PROGRAM = "asrkit data import"
 DEV = 0.1  # share of the hours for dev
@@ -36,6 +37,10 @@ def import_corpus(options: argparse.Namespace) -> int:
         spoken_by(READERS[kind].read(source, omitted), source.path, pattern)
         for kind, source in zip(kinds, sources, strict=True)
     )
+    changes = Changes()
+    if wanted := normalization(options):
+        normalizer = Normalizer(wanted)
+        entries = (normalized(entry, normalizer, changes) for entry in entries)
     rows = rows_of(entries, omitted, options.jobs or os.cpu_count() or 1, bar)
     for line in omitted.lines():
         complain(PROGRAM, line)
@@ -49,9 +54,26 @@ def import_corpus(options: argparse.Namespace) -> int:
     share = DEV if options.dev is None else options.dev
     splits = divide(rows, share, lambda line: complain(PROGRAM, line))
     write(splits, output)
+    if wanted:
+        from asrkit.commands.data_normalize import report  # torch, which an import does not need
+
+        report(changes, {str(output / f"{name}.jsonl"): splits[name] for name in splits})
     found = ", ".join(dict.fromkeys(kinds))
     print(f"{output} ({found}): " + "; ".join(f"{name} {totals(splits[name])}" for name in splits))
     return 1 if omitted.total else 0
+
+
+def normalization(options: argparse.Namespace) -> Normalization | None:
+    """Return the choices of --normalize, or None; reject choices without it."""
+    given = {name: getattr(options, name) for name in Normalization._fields}
+    given = {name: value for name, value in given.items() if value is not None}
+    if given and not options.normalize:
+        raise CorpusError(f"--{min(given)} has no effect without --normalize")
+    return Normalization(**given) if options.normalize else None
+
+
+def normalized(entry: Entry, normalizer: Normalizer, changes: Changes) -> Entry:
+    return entry._replace(text=entry.text and normalizer(entry.text, changes))
 
 
 def source_of(path: Path, kind: str, options: argparse.Namespace) -> Source:

@@ -1,10 +1,10 @@
-"""Import, check or pack a corpus before training: python -m asrkit.data check train.jsonl"""
+"""Import, check, normalize or pack a corpus: python -m asrkit.data check train.jsonl"""
 
 import sys
 
 from asrkit.cli.choices import CORPORA
 from asrkit.cli.options import MODEL
-from asrkit.cli.parser import Parser, complain, real, whole
+from asrkit.cli.parser import Parser, Target, complain, real, whole
 from asrkit.registry import refusal
 
 
@@ -68,7 +68,45 @@ def import_main(argv: list[str]) -> int:
     arguments.add_argument(
         "--force", action="store_true", help="write into a folder that is not empty"
     )
+    arguments.add_argument(
+        "--normalize",
+        action="store_true",
+        help="normalize the texts and report each kind of change",
+    )
+    add_normalization(arguments)
     return arguments.run("data_import:import_corpus", argv)
+
+
+def normalize_main(argv: list[str]) -> int:
+    """Normalize the texts of a manifest: `asrkit data normalize`."""
+    arguments = Parser(
+        "asrkit data normalize", PURPOSES["normalize"],
+        "python -m asrkit.data normalize train.jsonl --output new.jsonl --numbers en\n\n"
+        "exit status: 0 normalized, 1 normalized but texts became empty, 2 nothing was written",
+    )  # fmt: skip
+    arguments.add_argument("manifest", help="a JSONL manifest")
+    arguments.add_argument("--output", required=True, type=Target, metavar="FILE", help="manifest")
+    add_normalization(arguments)
+    return arguments.run("data_normalize:normalize", argv)
+
+
+def add_normalization(arguments: Parser) -> None:
+    """Add the choices of a normalisation; the fields of `text.normalization.Normalization`."""
+    group = arguments.group("texts")
+    group.add_argument("--case", choices=["keep", "lower", "upper"], help="case (default keep)")
+    group.add_argument(
+        "--punctuation", choices=["keep", "remove"],
+        help="punctuation, without signs inside a word (default keep)",
+    )  # fmt: skip
+    group.add_argument(
+        "--brackets", choices=["remove", "words", "keep"],
+        help="brackets and marked words such as [laughs]: remove them, keep their words, or keep "
+        "both (default remove)",
+    )  # fmt: skip
+    group.add_argument(
+        "--numbers", metavar="LANGUAGE",
+        help="language in which digits become words, such as en (default: digits stay)",
+    )  # fmt: skip
 
 
 def shard_main(argv: list[str]) -> int:
@@ -124,16 +162,19 @@ def check_main(argv: list[str]) -> int:
 PURPOSES = {
     "import": "Turn any corpus into checked manifests, divided by speaker",
     "check": "Find what is wrong with a corpus before training",
+    "normalize": "Write a manifest with normalized texts, and report each kind of change",
     "shard": "Pack a manifest and its audio in shards, which read faster than files",
 }
 
 
-ACTIONS = {"import": import_main, "check": check_main, "shard": shard_main}
+ACTIONS = {
+    "import": import_main, "check": check_main, "normalize": normalize_main, "shard": shard_main,
+}  # fmt: skip
 
 
 USAGE = "\n".join([
     "usage: asrkit data <action> [options]; asrkit data <action> --help says more\n",
-    *(f"  {name:8}{PURPOSES[name]}" for name in ACTIONS),
+    *(f"  {name:11}{PURPOSES[name]}" for name in ACTIONS),
     "\nexample:\n  asrkit data import folder recordings --output corpus\n"
     "  asrkit data check corpus/train.jsonl corpus/dev.jsonl --config conf/mine.yaml",
 ])  # fmt: skip

@@ -2,7 +2,7 @@
 
 `measure` turns manifests into facts, with the measurements of `sound`. `utterance_checks`, `texts`,
 `corpus_checks` and `spelling` have lists of checks: functions from facts to findings. `report`
-prints the findings, and `clean` writes a manifest without the errors.
+prints the findings, and `clean` writes a manifest without the errors or with other texts.
 """
 
 from collections.abc import Sequence
@@ -25,13 +25,19 @@ ADVICE = {
 }
 
 
-def examine(facts: Sequence[Facts], rules: Rules) -> list[Finding]:
-    """Return the findings of all checks, in the order of the checks."""
+def examine(facts: Sequence[Facts], rules: Rules, texts_only: bool = False) -> list[Finding]:
+    """Return the findings of all checks, or of those that read texts, in the order of the checks.
+
+    Args:
+        facts: facts of the utterances; those of the first manifest come first.
+        rules: settings of the checks.
+        texts_only: leave out the checks of audio, ids and speakers.
+    """
     found: list[Finding] = []
-    for check in OF_UTTERANCES:
+    for check in TEXT_CHECKS if texts_only else OF_UTTERANCES:
         messages = ((each, check.find(each, rules)) for each in facts)
         found += (Finding.of(check, each, message) for each, message in messages if message)
-    for corpus_check in OF_CORPORA if facts else ():
+    for corpus_check in (SPELLING_CHECKS if texts_only else OF_CORPORA) if facts else ():
         pairs = corpus_check.find(facts, rules)
         found += (Finding.of(corpus_check, each, message) for each, message in pairs)
     return found

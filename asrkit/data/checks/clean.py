@@ -1,18 +1,32 @@
-"""Writer of a manifest without its bad lines."""
+"""Writer of a manifest with changed lines, or without some of them."""
 
 import json
 import os
-from collections.abc import Container
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from asrkit.atomic_write import replacing
 from asrkit.data.manifest import lines_of
 
+Values = dict[str, Any]
 
-def write_clean(manifest: str, output: str, bad_lines: Container[int]) -> tuple[int, int]:
-    """Copy a manifest without its bad lines; return the numbers of lines written and read.
+
+Change = Callable[[int, dict[str, Any]], dict[str, Any] | None]
+
+
+def rewrite(
+    manifest: str, output: str, change: Callable[[int, bytes], Values | None]
+) -> tuple[int, int]:
+    """Copy the changed lines of a manifest; return the numbers of lines written and read.
 
     Every key is kept. Relative paths become relative to the new file's folder.
+
+    Args:
+        manifest: path of a plain manifest.
+        output: path of the new manifest.
+        change: function from the number of a line, from 1, and its JSON to the new values, or to
+            None for a line to leave out.
     """
     source, target = Path(manifest).parent.resolve(), Path(output).parent.resolve()
     kept = all_ = 0
@@ -22,9 +36,9 @@ def write_clean(manifest: str, output: str, bad_lines: Container[int]) -> tuple[
     ):
         for number, line in lines_of(manifest):
             all_ += 1
-            if number in bad_lines:
+            values = change(number, line)
+            if values is None:
                 continue
-            values = json.loads(line)
             values["audio"] = moved(values["audio"], source, target)
             # A lone surrogate, in a key that asrkit does not read, can only be an escape.
             line = json.dumps(values, ensure_ascii=False).encode("utf-8", "backslashreplace")

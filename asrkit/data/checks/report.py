@@ -11,6 +11,12 @@ from asrkit.data.checks import ADVICE
 from asrkit.data.checks.facts import SEVERITIES, Facts, Finding
 
 EXAMPLES = 3
+# Findings that `asrkit data normalize` mends, with the options that it needs for them.
+NORMALIZED = {
+    "markup": "", "annotation": "", "emoji": "", "encoding": "", "spaces": "", "signs": "",
+    "invisible": "", "some-punctuation": " --punctuation remove", "case": " --case lower",
+    "digits": " --numbers LANGUAGE",
+}  # fmt: skip
 
 
 class Totals(NamedTuple):
@@ -76,7 +82,7 @@ def advice(findings: Sequence[Finding]) -> str:
 
 
 def commands(findings: Sequence[Finding], manifests: Sequence[str]) -> list[str]:
-    """Return the commands that mend findings: one removes errors, one divides by speaker.
+    """Return the commands that mend findings: to remove errors, change texts, divide by speaker.
 
     Args:
         findings: findings of the checks.
@@ -91,6 +97,14 @@ def commands(findings: Sequence[Finding], manifests: Sequence[str]) -> list[str]
             found.append(
                 f"  to remove {what}: asrkit data check {shlex.quote(path)} --write {clean}"
             )
+    mended = {f.check for f in findings} & NORMALIZED.keys()
+    for path in manifests if mended else ():
+        wanted = "".join(NORMALIZED[name] for name in NORMALIZED if name in mended)
+        output = shlex.quote(f"{path.removesuffix('.jsonl')}-normalized.jsonl")
+        found.append(
+            f"  to normalize texts: asrkit data normalize {shlex.quote(path)} --output {output}"
+            f"{wanted}"
+        )
     if any(f.check in ("speaker-overlap", "audio-overlap") for f in findings):
         named = " ".join(map(shlex.quote, manifests))
         found.append(

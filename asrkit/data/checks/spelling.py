@@ -5,11 +5,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from asrkit.data.checks.facts import CorpusCheck, Facts, Found, Rules
-from asrkit.data.checks.texts import ALPHABETS, WORD, alphabet, marks_in
+from asrkit.data.checks.texts import ALPHABETS, WORD, alphabet
 from asrkit.errors import shown
 from asrkit.text import WordTokenizer
+from asrkit.text.marks import FORMS, marks_in
 
-FORMS = ("'’‘ʼ＇′´`ʹ", "-‐‑", '"“”„‟«»″＂')  # signs with the same meaning, the usual one first
 FEW, OFTEN = 0.1, 5.0  # share of letters; median number of utterances per label
 SHORTEST = 3  # letters of the shortest compared word: "US" and "us" are two words
 

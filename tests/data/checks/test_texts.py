@@ -3,10 +3,10 @@
 import pytest
 
 from asrkit.data.checks import ADVICE, OF_CORPORA, OF_UTTERANCES, Rules, examine
-from asrkit.data.checks.texts import marks_in
 from asrkit.data.dataset import TextEncoder
 from asrkit.model.head import ctc_frames
 from asrkit.text import CharTokenizer, WordTokenizer, is_visible, normalize
+from asrkit.text.marks import marks_in
 from tests.data.checks.test_check import utterance
 from tests.data.encoding import ENCODE
 

@@ -1,0 +1,80 @@
+"""`asrkit data normalize` and `--normalize`: nothing changes or goes without a word about it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import speech, write_manifest, write_wav
+from tests.running import run
+
+Output = pytest.CaptureFixture[str]
+TEXTS = {"a": "Yes, it&#39;s [laughs] on", "b": "[noise]", "c": "no", "d": "Call 112"}
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Path:
+    for name in TEXTS:
+        write_wav(tmp_path / f"{name}.wav", speech(0.2, seed=ord(name)))
+    rows = [{"id": k, "audio": f"{k}.wav", "text": t, "mine": 1} for k, t in TEXTS.items()]
+    return write_manifest(tmp_path / "m.jsonl", *rows)
+
+
+def test_a_manifest(manifest: Path, tmp_path: Path, capsys: Output) -> None:
+    output = tmp_path / "deep" / "new.jsonl"
+    output.parent.mkdir()
+    options = ("--case", "lower", "--punctuation", "remove")
+    assert run("data", "normalize", manifest, "--output", output, *options) == 1
+    rows = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [each["text"] for each in rows] == ["yes it's on", "no", "call 112"]
+    assert rows[0]["audio"] == "../a.wav"
+    assert rows[0]["mine"] == 1
+    shown = capsys.readouterr()
+    assert "entities         1 in 1 texts: '&#39;' → \"'\" 1×" in shown.out
+    assert "brackets         2 in 2 texts: '[laughs]' removed 1×; '[noise]' removed 1×" in shown.out
+    assert "digits  d: '112' in 'call 112'" in shown.out.partition("remains odd")[2]
+    assert f"{output}: 3 of 4 utterances" in shown.out
+    assert "left out 1, empty text: b" in shown.err
+
+
+def test_an_import(manifest: Path, tmp_path: Path, capsys: Output) -> None:
+    args = ("data", "import", "manifest", manifest, "--dev", 0, "--output", tmp_path / "out")
+    assert run(*args, "--case", "lower") == 2
+    assert "--case has no effect without --normalize" in capsys.readouterr().err
+    assert run(*args, "--normalize", "--case", "lower") == 1
+    rows = (tmp_path / "out" / "train.jsonl").read_text().splitlines()
+    assert [json.loads(each)["text"] for each in rows] == ["yes, it's on", "no", "call 112"]
+    shown = capsys.readouterr()
+    assert "left out 1, empty text: b" in shown.err
+    assert "case          2 in 2 texts" in shown.out
+    assert "remains odd" in shown.out
+
+
+def test_the_check_names_the_command_that_mends(
+    manifest: Path, tmp_path: Path, capsys: Output
+) -> None:
+    run("data", "check", manifest)
+    line = next(each for each in capsys.readouterr().out.splitlines() if "to normalize" in each)
+    output = tmp_path / "m-normalized.jsonl"
+    assert line.endswith(
+        f"asrkit data normalize {manifest} --output {output} --punctuation remove "
+        "--case lower --numbers LANGUAGE"
+    )
+    command = line.partition("asrkit ")[2].removesuffix(" --numbers LANGUAGE").split()
+    assert run(*command) == 1
+    capsys.readouterr()
+    run("data", "check", output)
+    after = capsys.readouterr().out
+    assert "entities" not in after
+    assert "brackets" not in after
+
+
+def test_mistakes(manifest: Path, tmp_path: Path, capsys: Output) -> None:
+    assert run("data", "normalize", manifest, "--output", manifest) == 2
+    assert "is read and cannot be written" in capsys.readouterr().err
+    with manifest.open("a") as file:
+        file.write("{}\n")
+    assert run("data", "normalize", manifest, "--output", tmp_path / "n.jsonl") == 2
+    assert "m.jsonl:5: 'id': field required, got {}; asrkit data check" in capsys.readouterr().err
+    assert run("data", "normalize", tmp_path / "x.jsonl", "--output", tmp_path / "n.jsonl") == 2
+    assert not (tmp_path / "n.jsonl").exists()
