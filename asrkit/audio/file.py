@@ -17,6 +17,11 @@ MAX_SECONDS = 100 * 3600  # longest file; a header that states more was written 
 TOLERANCE = 0.1  # seconds by which headers and time stamps may differ from samples without a line
 
 
+def channel_name(channel: int) -> str:
+    """Return the name of a channel whose speaker has none."""
+    return f"channel {channel}"
+
+
 class FilePart(io.RawIOBase):
     """A part of a file, readable like a whole file.
 

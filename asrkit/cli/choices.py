@@ -33,6 +33,7 @@ FORMATS = (
     "srt",
     "vtt",
     "ctm",
+    "rttm",
     "csv",
     "textgrid",
 )  # runtime.formats

@@ -38,7 +38,7 @@ def align(options: argparse.Namespace) -> int:
     normalize = build_normalizer(file.config.text)
     for job in jobs:
         try:
-            output.write(job, aligned(recognizer, job, normalize))
+            output.write(job, [aligned(recognizer, job, normalize)])
         except UserError as error:
             left_out.append(LeftOut(job.id, str(error)))
     for line in left_out:
@@ -83,4 +83,4 @@ def aligned(recognizer: Recognizer, job: Labelled, normalize: Callable[[str], st
     aligner = recognizer.with_search(build_alignment(recognizer.backend.head, tokens))
     lengths: list[float] = []
     words = aligner.transcribe_blocks(timed(job.blocks(), lengths.append)).words
-    return Recording(words, job.id, sum(lengths))
+    return Recording(words, job.id, sum(lengths), {}, job.channel, job.speaker or "")

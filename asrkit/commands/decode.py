@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from asrkit.cli.options import refuse_channel
+from asrkit.cli.options import check_speakers, refuse_channel
 from asrkit.cli.parser import same_file
 from asrkit.cli.recognizer import load_recognizer
 from asrkit.data.labelled import Labelled
@@ -14,6 +14,7 @@ from asrkit.data.manifest import LeftOut
 from asrkit.data.recordings import jobs_of
 from asrkit.errors import UserError, shown
 from asrkit.runtime import Recognizer
+from asrkit.runtime.dialogue import calls
 from asrkit.runtime.formats import FORMATS
 from asrkit.training.progress import duration
 from asrkit.transcription.batches import Decoded, outcomes
@@ -25,24 +26,29 @@ JSON = ("json", "jsonl")
 
 def decode(options: argparse.Namespace) -> int:
     check(options)
+    check_speakers(options)
     if not options.files and not options.manifest:
         raise UserError("nothing to decode: name audio files, or a --manifest")
     left_out: list[LeftOut] = []
     if options.manifest:
         refuse_channel(options)
-    jobs = jobs_of(options.files, options.manifest, left_out, options.channel, options.track)
+    jobs = jobs_of(
+        options.files, options.manifest, left_out, options.channel, options.track, options.speakers
+    )
     for line in left_out if options.workers else ():
         print(f"asrkit decode: {line}", file=sys.stderr)
     if not jobs and not left_out:
         raise UserError(f"{options.manifest} has no utterances to decode")
-    output = None if options.shards else Output(options.format, options.output_dir, jobs)
+    groups = calls(jobs)
+    firsts = [group[0] for group in groups]
+    output = None if options.shards else Output(options.format, options.output_dir, firsts)
     recognizer = load_recognizer(options)
     check_nbest(options, recognizer)
     if output is None:
         status = decode_corpus(options, jobs, recognizer)
         return 1 if left_out else status
     done: dict[int, Decoded] = {}
-    shown = 0  # results arrive by length; each is shown in order, after all before it
+    at = 0  # results arrive by length; each is shown in order, after all before it
     bar = tqdm(total=len(jobs), unit=" file", disable=None, leave=False)
     seconds = 0.0
 
@@ -55,9 +61,10 @@ def decode(options: argparse.Namespace) -> int:
         bar.update()
         done[outcome.number] = outcome
         with bar.external_write_mode():
-            while shown in done:
-                show(jobs[shown], done[shown], output, options.nbest)
-                shown += 1
+            while groups and all(at + i in done for i in range(len(groups[0]))):
+                group = groups.pop(0)
+                show(group, [done[at + i] for i in range(len(group))], output, options.nbest)
+                at += len(group)
     bar.close()
     texts = [
         None if isinstance(result := done[i].result, UserError) else result.text
@@ -76,12 +83,18 @@ def check_nbest(options: argparse.Namespace, recognizer: Recognizer) -> None:
         raise UserError("--nbest needs --search prefix_beam; greedy search has one result")
 
 
-def show(job: Labelled, outcome: Decoded, output: Output, nbest: int) -> None:
-    """Write a recording's transcript, or report its error on standard error."""
-    if isinstance(outcome.result, UserError):
-        print(f"asrkit decode: {LeftOut(job.id, str(outcome.result))}", file=sys.stderr)
-    else:
-        output.write(job, recording_of(job, outcome.result, outcome.seconds, nbest))
+def show(jobs: list[Labelled], outcomes: list[Decoded], output: Output, nbest: int) -> None:
+    """Write the transcript of a recording's channels; report errors on standard error."""
+    call, errors = [], dict[str, None]()
+    for job, outcome in zip(jobs, outcomes, strict=True):
+        if isinstance(outcome.result, UserError):
+            errors[f"asrkit decode: {LeftOut(job.id, str(outcome.result))}"] = None
+        else:
+            call.append(recording_of(job, outcome.result, outcome.seconds, nbest))
+    for line in errors:  # one for all channels of a file that cannot be read
+        print(line, file=sys.stderr)
+    if call:
+        output.write(jobs[0], call)
 
 
 def check(options: argparse.Namespace) -> None:

@@ -24,6 +24,7 @@ from asrkit.data.manifest import LeftOut
 from asrkit.errors import UserError
 from asrkit.evaluation import Score, recognize, scores
 from asrkit.evaluation.places import PlaceErrors, places, places_table
+from asrkit.evaluation.scoring import scores_of_channels
 from asrkit.evaluation.testset import read_batches
 from asrkit.evaluation.turns import turns_table
 from asrkit.evaluation.wer import interval_shown
@@ -53,7 +54,7 @@ def evaluate(options: argparse.Namespace) -> int:
     each = recognize(batches, recognizers, aligner, options.turns)
     outcomes = list(tqdm(each, "recognising", unit=" utterance", disable=None, leave=False))
     status = name_left_out("asrkit evaluate", left_out)
-    found = scores(outcomes)
+    found = scores(outcomes) | scores_of_channels(outcomes)
     by_place = {
         name: places(outcomes, name, "full", recognizer.chunk_size)
         for name, recognizer in recognizers.items()

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from asrkit.audio.file import SUFFIXES
+from asrkit.audio.file import SUFFIXES, channel_name
 from asrkit.audio.open_file import opened
 from asrkit.data.labelled import Labelled, read_labelled
 from asrkit.data.manifest import LeftOut
@@ -22,6 +22,7 @@ def jobs_of(
     left_out: list[LeftOut],
     channel: int | Literal["split"] | None = None,
     track: int | None = None,
+    speakers: Sequence[str] = (),
 ) -> list[Labelled]:
     """Return the jobs for files, then those for a manifest.
 
@@ -32,6 +33,7 @@ def jobs_of(
         channel: number of the channel of each file, from 0; None for the mean of all; "split" for a
             job per channel.
         track: number of the audio track of each file, from 0; None for the default track.
+        speakers: names of the speakers of "split", one for each channel; () for numbers.
     """
     jobs: list[Labelled] = []
     for path in found(files, left_out):
@@ -44,8 +46,15 @@ def jobs_of(
         except UserError as error:
             left_out.append(LeftOut(as_text(path), str(error)))
             continue
-        names = ((f"{as_text(path)}#{number}", number) for number in range(count))
-        jobs += [Labelled(name, path, channel=number, track=track) for name, number in names]
+        if speakers and len(speakers) != count:
+            why = f"has {count} channels, but there are {len(speakers)} speakers"
+            left_out.append(LeftOut(as_text(path), why))
+            continue
+        name = as_text(path)
+        jobs += [
+            Labelled(name, path, channel=number, track=track, speaker=speaker)
+            for number, speaker in enumerate(speakers or map(channel_name, range(count)))
+        ]
     if manifest:
         jobs += read_labelled(manifest, left_out)
     return jobs

@@ -29,6 +29,7 @@ class ReferenceRecording(NamedTuple):
     id: str
     samples: np.ndarray  # (n,) float32 at 16 kHz
     reference: str  # normalised like the model's texts
+    channel: int | None = None  # number of the channel in its file
 
     @property
     def seconds(self) -> float:
@@ -64,6 +65,7 @@ class Outcome(NamedTuple):
         delays: result of `delays.delays`; None without an alignment, and for a second pass, whose
             text is written at the end of a segment.
         turn: end of the turn; None without an alignment or if not requested.
+        channel: number of the utterance's channel in its file, or None.
     """
 
     id: str
@@ -76,6 +78,7 @@ class Outcome(NamedTuple):
     alignment: Alignment | None = None
     delays: tuple[list[int], list[int]] | None = None
     turn: Turn | None = None
+    channel: int | None = None
 
     @property
     def text(self) -> str:
@@ -158,7 +161,7 @@ def outcome_of(
     return Outcome(
         utterance.id, utterance.seconds, recognizer.rewrite(utterance.reference), result,
         recognizer.frame_ms, hypothesis, loss_of(recognizer, frames, utterance.reference),
-        alignment, late,
+        alignment, late, channel=utterance.channel,
     )  # fmt: skip
 
 

@@ -63,6 +63,20 @@ def scores(outcomes: Iterable[Mapping[str, Outcome]]) -> dict[str, Score]:
     return {name: score_of([each[name] for each in outcomes]) for name in outcomes[0]}
 
 
+def scores_of_channels(outcomes: Sequence[Mapping[str, Outcome]]) -> dict[str, Score]:
+    """Return the score of each recogniser on each channel; {} unless there are several channels."""
+    found = {outcome.channel for each in outcomes for outcome in each.values()}
+    channels = sorted(channel for channel in found if channel is not None)
+    if len(channels) < 2:
+        return {}
+    return {
+        f"{name}, channel {channel}": score_of(
+            [each[name] for each in outcomes if each[name].channel == channel]
+        )
+        for name in outcomes[0] for channel in channels
+    }  # fmt: skip
+
+
 def score_of(outcomes: Sequence[Outcome]) -> Score:
     """Return the score of one recogniser."""
     references = [outcome.reference for outcome in outcomes]

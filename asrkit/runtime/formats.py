@@ -1,239 +1,208 @@
-"""Timed words as text, JSON, tables and subtitles: one function per format, by name in FORMATS.
-
-Limits of subtitles are Netflix's (Timed Text Style Guide: English, and General Requirements). The
-length of a pause is the BBC's (Subtitle Guidelines, "Gaps"): shorter ones are not left empty.
-"""
+"""Timed words as text, JSON, tables and subtitles: one function per format, by name in FORMATS."""
 
 import csv
 import io
-import itertools
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
+from asrkit.audio.file import channel_name
 from asrkit.errors import UserError, shown
+from asrkit.runtime.dialogue import Turn, calls, turns
+from asrkit.runtime.subtitles import apart, cues, milliseconds, span
 from asrkit.runtime.words import Word, joined
-from asrkit.text.graphemes import clusters, columns
-
-LINE_COLUMNS, MAX_LINES = 42, 2
-MIN_MS, MAX_MS = 833, 7000  # display time of a cue
-PAUSE_SECONDS = 1.0  # pause that ends a cue
-SENTENCE_ENDS = (".", "?", "!", "…", "。", "？", "！")
 
 
 class Recording(NamedTuple):
-    """The contents of a file for one recording."""
+    """The contents of a file for one recording, or for one of its channels."""
 
     words: Sequence[Word]
     id: str = ""
     duration: float | None = None  # seconds of the recording; the last word's end if None
     more: Mapping[str, Any] = {}  # additional keys for JSON
+    channel: int | None = None  # number of the channel, from 0; None for all
+    speaker: str = ""
 
     @property
     def text(self) -> str:
         return joined(self.words)
 
+    @property
+    def name(self) -> str:
+        """Name of the speaker, or of the channel."""
+        return self.speaker or channel_name(self.channel or 0)
+
+
+Call: TypeAlias = Sequence[Recording]  # the channels of a recording; most recordings have one
+
 
 class Format(NamedTuple):
-    write: Callable[[Recording], str]  # writes one recording
+    write: Callable[[Call], str]  # writes one recording
     header: str = ""  # beginning of a file
     joins: bool = True  # whether several recordings in a row are a valid file
 
 
 def write(form: str, recordings: Sequence[Recording]) -> str:
-    """Return a whole file.
+    """Return a whole file. Neighbours of one id are the channels of a recording.
 
     Raises:
         UserError: for an unknown format, or for several recordings in a format that holds one.
     """
     if form not in FORMATS:
         raise UserError(f"format must be one of {', '.join(FORMATS)}, got {shown(form)}")
-    if len(recordings) > 1 and not FORMATS[form].joins:
-        raise UserError(f"a file of {form} holds one recording, got {len(recordings)}")
-    return FORMATS[form].header + "".join(map(FORMATS[form].write, recordings))
+    found = calls(recordings)
+    if len(found) > 1 and not FORMATS[form].joins:
+        raise UserError(f"a file of {form} holds one recording, got {len(found)}")
+    return FORMATS[form].header + "".join(map(FORMATS[form].write, found))
 
 
-def txt(recording: Recording) -> str:
-    return f"{recording.text}\n"
+def turns_of(call: Call) -> list[tuple[Recording, Turn]]:
+    """Return the turns of all channels in order of time, with their channels."""
+    return [(call[turn.channel], turn) for turn in turns([each.words for each in call])]
 
 
-def jsonl(recording: Recording) -> str:
-    return f"{json.dumps(as_object(recording), ensure_ascii=False)}\n"
+def txt(call: Call) -> str:
+    """Write the text, or for several channels a line for each turn."""
+    if len(call) == 1:
+        return f"{call[0].text}\n"
+    times = ((channel, turn, span(turn.words)) for channel, turn in turns_of(call))
+    return "".join(
+        f"{clock(start, '.')}–{clock(end, '.')} {channel.name}: {turn.text}\n"
+        for channel, turn, (start, end) in times
+    )
 
 
-def indented(recording: Recording) -> str:
-    return f"{json.dumps(as_object(recording), ensure_ascii=False, indent=1)}\n"
+def jsonl(call: Call) -> str:
+    return "".join(f"{json.dumps(as_object(each), ensure_ascii=False)}\n" for each in call)
+
+
+def indented(call: Call) -> str:
+    """Write a recording, or its channels and their turns, as one indented object."""
+    value = as_object(call[0])
+    if len(call) > 1:
+        channels = [as_object(each) for each in call]
+        value = {"id": call[0].id, "turns": turns_as_json(call), "channels": channels}
+    return f"{json.dumps(value, ensure_ascii=False, indent=1)}\n"
+
+
+def turns_as_json(call: Call) -> list[dict[str, Any]]:
+    return [
+        {**of_channel(channel), "start": turn.start, "end": turn.end, "text": turn.text}
+        for channel, turn in turns_of(call)
+    ]
+
+
+def of_channel(recording: Recording) -> dict[str, Any]:
+    """Return the keys that tell a channel from the others of its recording."""
+    channel = {} if recording.channel is None else {"channel": recording.channel}
+    return channel | ({"speaker": recording.speaker} if recording.speaker else {})
 
 
 def as_object(recording: Recording) -> dict[str, Any]:
     words = [word.as_json() for word in recording.words]
-    return {"id": recording.id, "text": recording.text, "words": words, **recording.more}
+    about = {"id": recording.id, **of_channel(recording)}
+    return {**about, "text": recording.text, "words": words, **recording.more}
 
 
-def rows(recording: Recording) -> str:
+def rows(call: Call) -> str:
     """Write CSV under CSV_HEADER, seconds with three decimals."""
     file = io.StringIO()
     csv.writer(file, lineterminator="\n").writerows(
-        (recording.id, word.text, f"{word.start:.3f}", f"{word.end:.3f}", f"{word.confidence:.4f}")
-        for word in recording.words
-    )
+        (each.id, word.text, f"{word.start:.3f}", f"{word.end:.3f}", f"{word.confidence:.4f}",
+         each.speaker)
+        for each in call for word in each.words
+    )  # fmt: skip
     return file.getvalue()
 
 
-CSV_HEADER = "id,word,start,end,confidence\n"
+CSV_HEADER = "id,word,start,end,confidence,speaker\n"
 
 
-def ctm(recording: Recording) -> str:
-    """Write NIST's CTM (SCTK, infmts.htm): recording, channel, start, duration, word, confidence.
+def field(text: str) -> str:
+    """Return a text as a field of NIST's formats.
 
-    Spaces in an id become "_". An id that begins with ";;", like a comment, gets "_" before it.
+    Spaces become "_". A text that begins with ";;", like a comment, gets "_" before it.
     """
-    name = "_".join(recording.id.split()) or "-"
-    if name.startswith(";;"):
-        name = f"_{name}"
-    lines = []
-    for word in recording.words:
-        start, end = milliseconds(word.start), milliseconds(word.end)
-        times = f"{start / 1000:.3f} {(end - start) / 1000:.3f}"
-        lines.append(f"{name} 1 {times} {word.text} {word.confidence:.4f}\n")
-    return "".join(lines)
+    name = "_".join(text.split()) or "-"
+    return f"_{name}" if name.startswith(";;") else name
 
 
-def textgrid(recording: Recording) -> str:
-    """Write Praat's long text format: one tier, pauses as empty intervals."""
-    intervals: list[tuple[int, int, str]] = []
-    end = 0
-    for (start, stop), word in zip(apart(recording.words), recording.words, strict=True):
-        if start > end:
-            intervals.append((end, start, ""))
-        intervals.append((start, stop, word.text.replace('"', '""')))
-        end = stop
-    last = max(milliseconds(recording.duration or 0.0), 1)
-    if last > end:
-        intervals.append((end, last, ""))
-    last = max(last, end)
-    span = f"xmin = 0\nxmax = {last / 1000:.3f}"
-    lines = ['File type = "ooTextFile"', 'Object class = "TextGrid"', "", span]
-    lines += ["tiers? <exists>", "size = 1", "item []:", "item [1]:", 'class = "IntervalTier"']
-    lines += ['name = "words"', span, f"intervals: size = {len(intervals)}"]
-    for number, (start, stop, text) in enumerate(intervals, start=1):
-        lines += [f"intervals [{number}]:", f"xmin = {start / 1000:.3f}"]
-        lines += [f"xmax = {stop / 1000:.3f}", f'text = "{text}"']
+def ctm(call: Call) -> str:
+    """Write NIST's CTM (SCTK, infmts.htm): a line for each word, with its confidence."""
+    return "".join(
+        f"{nist(each, span([word]))} {word.text} {word.confidence:.4f}\n"
+        for each in call for word in each.words
+    )  # fmt: skip
+
+
+def rttm(call: Call) -> str:
+    """Write NIST's Rich Transcription Time Marked: a line for each turn, with its speaker."""
+    return "".join(
+        f"SPEAKER {nist(channel, span(turn.words))} <NA> <NA> {field(channel.name)} <NA> <NA>\n"
+        for channel, turn in turns_of(call)
+    )
+
+
+def nist(recording: Recording, times: tuple[int, int]) -> str:
+    """Return recording, channel from 1, start and duration."""
+    start, end = times
+    channel = (recording.channel or 0) + 1
+    return f"{field(recording.id)} {channel} {start / 1000:.3f} {(end - start) / 1000:.3f}"
+
+
+def textgrid(call: Call) -> str:
+    """Write Praat's long text format: a tier for each channel, pauses as empty intervals."""
+    tiers = [intervals(each.words) for each in call]
+    ends = [end for tier in tiers for _, end, _ in tier]
+    last = max([1, *(milliseconds(each.duration or 0.0) for each in call), *ends])
+    extent = f"xmin = 0\nxmax = {last / 1000:.3f}"
+    lines = ['File type = "ooTextFile"', 'Object class = "TextGrid"', "", extent]
+    lines += ["tiers? <exists>", f"size = {len(tiers)}", "item []:"]
+    for item, (channel, tier) in enumerate(zip(call, tiers, strict=True), start=1):
+        name = channel.name.replace('"', '""') if len(call) > 1 else "words"
+        if last > (end := tier[-1][1] if tier else 0):
+            tier.append((end, last, ""))
+        lines += [f"item [{item}]:", 'class = "IntervalTier"', f'name = "{name}"', extent]
+        lines += [f"intervals: size = {len(tier)}"]
+        for number, (start, stop, text) in enumerate(tier, start=1):
+            lines += [f"intervals [{number}]:", f"xmin = {start / 1000:.3f}"]
+            lines += [f"xmax = {stop / 1000:.3f}", f'text = "{text}"']
     return "\n".join(lines) + "\n"
 
 
-def srt(recording: Recording) -> str:
-    """Write SubRip, which has no escape characters."""
-    blocks = (
-        f"{number}\n{clock(start, ',')} --> {clock(end, ',')}\n{text}\n\n"
-        for number, (start, end, text) in enumerate(cues(recording.words), start=1)
-    )
-    return "".join(blocks)
-
-
-def vtt(recording: Recording) -> str:
-    """Write WebVTT (W3C), to follow its header."""
-    escape = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
-    return "".join(
-        f"{clock(start, '.')} --> {clock(end, '.')}\n{text.translate(escape)}\n\n"
-        for start, end, text in cues(recording.words)
-    )
-
-
-def cues(words: Sequence[Word]) -> list[tuple[int, int, str]]:
-    """Return subtitles without overlap: start and end in ms, and one or two lines."""
-    groups = grouped([part for word in words for part in parts(word)])
-    times = apart(group[0]._replace(end=group[-1].end) for group in groups)
-    nexts = [*(start for start, _ in times), 1 << 62][1:]
-    found = []
-    for group, (start, end), after in zip(groups, times, nexts, strict=True):
-        end = min(max(end, start + MIN_MS), start + MAX_MS, after)
-        found.append((start, end, "\n".join(lines_of(group) or ())))
+def intervals(words: Sequence[Word]) -> list[tuple[int, int, str]]:
+    """Return start, end and text of words and of the pauses before them, in ms, for a TextGrid."""
+    found: list[tuple[int, int, str]] = []
+    end = 0
+    for (start, stop), word in zip(apart(words), words, strict=True):
+        if start > end:
+            found.append((end, start, ""))
+        found.append((start, stop, word.text.replace('"', '""')))
+        end = stop
     return found
 
 
-def grouped(words: Sequence[Word]) -> list[list[Word]]:
-    """Group words into subtitles: as many as fit, up to a pause or the end of a sentence.
-
-    If neither comes in time, the subtitle ends at the longest pause of its second half.
-    """
-    groups, first = [], 0
-    while first < len(words):
-        last = first + 1  # end of the subtitle, exclusive
-        while last < len(words) and not ends_cue(words[last - 1], words[last]):
-            if not fits(words[first : last + 1]):
-                middle = (first + last + 1) // 2
-                # Of equally long pauses the last one, so that the cue holds more words.
-                last = max(range(middle, last + 1), key=lambda i: (gap(words, i), i))
-                break
-            last += 1
-        groups.append(list(words[first:last]))
-        first = last
-    return groups
+def srt(call: Call) -> str:
+    """Write SubRip, which has no escape characters; speakers are named in the text."""
+    several = len(call) > 1
+    found = (cue for each in call for cue in cues(each.words, f"{each.name}:" if several else ""))
+    return "".join(
+        f"{number}\n{clock(start, ',')} --> {clock(end, ',')}\n{text}\n\n"
+        for number, (start, end, text) in enumerate(sorted(found), start=1)
+    )
 
 
-def ends_cue(word: Word, after: Word) -> bool:
-    return after.start - word.end >= PAUSE_SECONDS or word.text.endswith(SENTENCE_ENDS)
-
-
-def gap(words: Sequence[Word], i: int) -> float:
-    """Return the pause before a word in seconds, rounded to milliseconds."""
-    return round(words[i].start - words[i - 1].end, 3)
-
-
-def fits(words: Sequence[Word]) -> bool:
-    long = words[-1].end - words[0].start > MAX_MS / 1000
-    return not long and lines_of(words) is not None
-
-
-def lines_of(words: Sequence[Word]) -> list[str] | None:
-    """Return one line, or two lines of similar length; None if two do not suffice."""
-    ends = [columns(words[0].text)]  # columns of a line up to the end of each word
-    for word in words[1:]:
-        ends.append(ends[-1] + word.spaced + columns(word.text))
-    if ends[-1] <= LINE_COLUMNS:
-        return [joined(words)]
-    if ends[-1] > MAX_LINES * LINE_COLUMNS + 1:
-        return None
-    rests = (ends[-1] - end - word.spaced for end, word in zip(ends, words[1:], strict=False))
-    widths = list(zip(ends, rests, strict=False))
-    fitting = [i for i, pair in enumerate(widths, start=1) if max(pair) <= LINE_COLUMNS]
-    at = min(fitting, key=lambda i: abs(widths[i - 1][0] - widths[i - 1][1]), default=None)
-    return None if at is None else [joined(words[:at]), joined(words[at:])]
-
-
-def parts(word: Word) -> list[Word]:
-    """Split a word that is longer than a line into parts of whole clusters; each part gets its
-    share of the time."""
-    if columns(word.text) <= LINE_COLUMNS:
-        return [word]
-    lines, width = [""], 0
-    for cluster in clusters(word.text):
-        if lines[-1] and width + columns(cluster) > LINE_COLUMNS:
-            lines.append("")
-            width = 0
-        lines[-1] += cluster
-        width += columns(cluster)
-    counts = [0, *itertools.accumulate(map(len, lines))]
-    at = [word.start + (word.end - word.start) * count / counts[-1] for count in counts]
-    return [
-        Word(text, at[i], at[i + 1], word.confidence).with_space(word.spaced and not i)
-        for i, text in enumerate(lines)
-    ]
-
-
-def apart(words: Iterable[Word]) -> list[tuple[int, int]]:
-    """Return starts and ends in ms without overlap, each at least 1 ms long."""
-    spans, at = [], 0
-    for word in words:
-        start = max(milliseconds(word.start), at)
-        at = max(milliseconds(word.end), start + 1)
-        spans.append((start, at))
-    return spans
-
-
-def milliseconds(seconds: float) -> int:
-    return round(seconds * 1000)
+def vtt(call: Call) -> str:
+    """Write WebVTT (W3C), to follow its header; speakers are voices."""
+    escape = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+    found = sorted(
+        (*cue, f"<v {each.name.translate(escape)}>" if len(call) > 1 else "")
+        for each in call for cue in cues(each.words)
+    )  # fmt: skip
+    return "".join(
+        f"{clock(start, '.')} --> {clock(end, '.')}\n{voice}{text.translate(escape)}\n\n"
+        for start, end, text, voice in found
+    )
 
 
 def clock(ms: int, point: str) -> str:
@@ -249,6 +218,7 @@ FORMATS = {
     "srt": Format(srt, joins=False),
     "vtt": Format(vtt, "WEBVTT\n\n", joins=False),
     "ctm": Format(ctm),
+    "rttm": Format(rttm),
     "csv": Format(rows, CSV_HEADER),
     "textgrid": Format(textgrid, joins=False),
 }

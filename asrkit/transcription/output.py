@@ -16,7 +16,7 @@ from asrkit.extras import need
 from asrkit.lm import WordFusion
 from asrkit.lm.fit import unfamiliar
 from asrkit.runtime import Recognizer, Result, Segment
-from asrkit.runtime.formats import FORMATS, Recording, write
+from asrkit.runtime.formats import FORMATS, Call, Recording, write
 from asrkit.search import Both
 
 LONGEST_NAME = 200  # bytes: file systems allow 255, including the suffix and `replacing`'s prefix
@@ -35,10 +35,12 @@ def file_name(job: Labelled) -> str:
     return name.encode()[: LONGEST_NAME - 9].decode(errors="ignore") + "-" + digest
 
 
-def in_a_row(form: str, job: Labelled, transcript: Recording, several: bool) -> str:
-    """Format a recording without the header; `several` adds its id to plain text."""
-    shown = FORMATS[form].write(transcript)
-    return f"{printable(job.id)}\t{shown}" if form == "txt" and several else shown
+def in_a_row(form: str, job: Labelled, call: Call, several: bool) -> str:
+    """Format a recording without the header; `several` adds its id to lines of plain text."""
+    shown = FORMATS[form].write(call)
+    if form != "txt" or not several:
+        return shown
+    return "".join(f"{printable(job.id)}\t{line}\n" for line in shown[:-1].split("\n"))
 
 
 class Output:
@@ -47,7 +49,7 @@ class Output:
     Args:
         form: name of the format.
         folder: folder of the files; None for standard output.
-        jobs: all recordings.
+        jobs: one job of each recording.
 
     Raises:
         UserError: if a file of the format cannot have several recordings, or two recordings would
@@ -77,12 +79,13 @@ class Output:
     def path(self, job: Labelled) -> Path:
         return (self.folder or Path()) / f"{file_name(job)}.{self.form}"
 
-    def write(self, job: Labelled, transcript: Recording) -> None:
+    def write(self, job: Labelled, call: Call) -> None:
+        """Write the channels of a recording."""
         if self.folder is not None:
             with replacing(self.path(job)) as temporary:
-                temporary.write_text(write(self.form, [transcript]), encoding="utf-8")
+                temporary.write_text(write(self.form, call), encoding="utf-8")
             return
-        shown = in_a_row(self.form, job, transcript, self.several)
+        shown = in_a_row(self.form, job, call, self.several)
         if self.fresh:
             shown = FORMATS[self.form].header + shown
         self.fresh = False
@@ -105,7 +108,7 @@ def recording_of(job: Labelled, result: Result, seconds: float, nbest: int) -> R
         ]
     else:
         more |= texts(result, nbest)
-    return Recording(result.words, job.id, seconds, more)
+    return Recording(result.words, job.id, seconds, more, job.channel, job.speaker or "")
 
 
 def texts(result: Result | Segment, nbest: int) -> dict[str, Any]:

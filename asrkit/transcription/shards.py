@@ -145,7 +145,7 @@ class ShardedCorpus:
         if isinstance(result, UserError):
             return ShardEntry(job.id, seconds, None, str(result))
         recording = recording_of(job, result, seconds, self.options.nbest)
-        shown = in_a_row(self.options.format, job, recording, self.several)
+        shown = in_a_row(self.options.format, job, [recording], self.several)
         return ShardEntry(job.id, seconds, result.text, shown)
 
     def is_done(self, name: str) -> bool:

@@ -18,7 +18,7 @@ Output = pytest.CaptureFixture[str]
 def call(tmp_path: Path) -> tuple[Path, Path, list[str]]:
     """A model, a call with a speaker on each of two channels, and both texts."""
     model = talkative_model(tmp_path / "m.safetensors", quiet=0.3)
-    voices = [speech(2.0, seed) for seed in (1, 2)]
+    voices = [speech(2.0, seed) for seed in (1, 3)]
     soundfile.write(tmp_path / "call.wav", np.stack(voices, 1), 16000, subtype="FLOAT")
     recognizer = asrkit.load(model)
     texts = [recognizer.transcribe(voice).text for voice in voices]
@@ -43,15 +43,41 @@ def test_a_channel_of_a_file(call: tuple[Path, Path, list[str]], capsys: Output)
 def test_every_channel_by_itself(
     call: tuple[Path, Path, list[str]], tmp_path: Path, capsys: Output
 ) -> None:
+    """A file of a call has what each channel has alone, times and confidences too."""
     model, path, texts = call
+    options = ["decode", "--model", model, "--channel", "split", "--speakers", "agent, caller"]
+    assert run(*options, path, "--format", "jsonl") == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line.pop("speaker") for line in lines] == ["agent", "caller"]
+    alone = []
+    for number in range(2):
+        run("decode", "--model", model, "--channel", number, path, "--format", "jsonl")
+        alone.append(json.loads(capsys.readouterr().out))
+    assert lines == alone
+    assert [line["text"] for line in lines] == texts
+    run("decode", "--model", model, path, "--format", "jsonl")  # control: the mix
+    assert json.loads(capsys.readouterr().out)["words"] not in [line["words"] for line in lines]
+    assert run(*options, path) == 0
+    dialogue = capsys.readouterr().out.splitlines()
+    assert {line.split()[1] for line in dialogue} == {"agent:", "caller:"}
+    assert run(*options, path, path) == 0
+    shown = [f"{path}\t{line}" for line in dialogue]
+    assert capsys.readouterr().out.splitlines() == [*shown, *shown]
+    assert run(*options, path, "--format", "srt", "--output-dir", tmp_path / "out") == 0
+    assert [each.name for each in (tmp_path / "out").iterdir()] == ["call.srt"]
+    assert run(*options, path, "--format", "rttm") == 0
+    assert {line.split()[7] for line in capsys.readouterr().out.splitlines()} == {"agent", "caller"}
+
+
+def test_speakers_are_as_many_as_channels(
+    call: tuple[Path, Path, list[str]], capsys: Output
+) -> None:
+    model, path, _ = call
     options = ["decode", "--model", model, "--channel", "split", path]
+    assert run(*options, "--speakers", "a,b,c") == 1
+    assert "call.wav: has 2 channels, but there are 3 speakers" in capsys.readouterr().err
     assert run(*options) == 0
-    expected = "".join(f"{path}#{number}\t{text}\n" for number, text in enumerate(texts))
-    assert capsys.readouterr().out == expected
-    assert run(*options, "--output-dir", tmp_path / "out") == 0
-    assert sorted(each.name for each in (tmp_path / "out").iterdir()) == [
-        "call#0.txt", "call#1.txt",
-    ]  # fmt: skip
+    assert "channel 1: " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -61,6 +87,9 @@ def test_every_channel_by_itself(
         ("decode", ["--track", "3", "FILE"], "has audio tracks 0 to 0, got track 3"),
         ("decode", ["--channel", "x", "FILE"], "must be mix, split or a whole number from 0 to 63"),
         ("decode", ["--channel", "1", "--manifest", "m.jsonl"], "need files"),
+        ("decode", ["--speakers", "a,b", "FILE"], "--speakers needs --channel split"),
+        ("decode", ["--channel", "split", "--speakers", "a,a", "FILE"], "names must differ"),
+        ("decode", ["--channel", "split", "--speakers", "a,", "FILE"], "1 to 20 characters"),
         ("stream", ["--channel", "split", "FILE"], "must be mix or a whole number"),
         ("stream", ["--channel", "1", "-"], "need a file"),
         ("align", ["--channel", "1", "--manifest", "m.jsonl"], "need files"),
