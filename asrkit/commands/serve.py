@@ -2,15 +2,19 @@
 
 import argparse
 import ipaddress
+import os
 import socket
 import sys
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
 from asrkit import hub
 from asrkit.cli.options import given_token
+from asrkit.cli.parser import complain
 from asrkit.cli.recognizer import load_recognizer
 from asrkit.errors import UserError, reason, shown
 from asrkit.extras import need
@@ -19,63 +23,147 @@ from asrkit.runtime import Recognizer
 DEFAULT = "small-en-alnum"
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
     from asrkit.serve.call_store import Store
+    from asrkit.serve.processes import Neighbours
+
+
+class Ports(NamedTuple):
+    """The sockets of a process.
+
+    Attributes:
+        web: socket of HTTP and WebSockets.
+        wyoming: socket of --wyoming, or None.
+    """
+
+    web: socket.socket
+    wyoming: socket.socket | None
 
 
 def serve(options: argparse.Namespace) -> int:
     need("starlette", "uvicorn", "websockets", "python_multipart", "prometheus_client")
-    import uvicorn
-
     from asrkit.serve import logs
-    from asrkit.serve.app import app_of
     from asrkit.serve.capacity import capacity
-    from asrkit.serve.connections import config_of, gate_of
     from asrkit.serve.places import network_of
-    from asrkit.serve.protocols.wyoming import wyoming
-    from asrkit.serve.server import Limits, Server
 
-    token, proxies = token_of(options), [*map(network_of, options.trust_proxy)]
+    token = token_of(options)
+    options.trust_proxy = [*map(network_of, options.trust_proxy)]
     if options.tls_key is not None and options.tls_cert is None:
         raise UserError("--tls-key needs --tls-cert")
-    beside = None if options.wyoming is None else port_without_token(options, token)
-    store, key = store_of(options, Limits().resume_s)
+    if options.wyoming is not None:
+        refuse_token(options, token)
+    set_threads()
+    with TemporaryDirectory(prefix="asrkit-serve-") as folder:
+        many = options.workers > 1
+        if many:
+            prepare_many(options, Path(folder))
+        store_of(options)  # its errors come before models are loaded
+        models = recognizers(options)
+        aliases(options.alias, models)
+        threads = options.threads * options.workers
+        options.streams = options.streams or min(capacity(m, threads) for m in models.values())
+        ports = ports_of(options)
+        logs.set_up(options.log)
+        about = "; ".join(f"{name}, {model.context}" for name, model in models.items())
+        if many:
+            from asrkit.serve.processes import Processes
+
+            models.clear()  # the processes have their own
+            processes = Processes(work, (options,), ports)
+            return processes.run(lambda: tell(options, about, ports[0]))
+        tell(options, about, ports[0])
+        run(options, models, ports[0])
+        return 0
+
+
+def prepare_many(options: argparse.Namespace, folder: Path) -> None:
+    """Set what processes need in common: a store of calls, and a folder for metrics."""
+    from asrkit.serve import processes
+
+    processes.refuse_elsewhere()
+    os.environ[processes.METRICS_DIR] = str(folder / "metrics")
+    (folder / "metrics").mkdir()
+    if options.state_dir is None and options.redis is None:
+        options.state_dir = folder / "calls"
+
+
+def set_threads() -> None:
     torch.set_num_threads(1)  # per step, also for ONNX Runtime: the workers share the cores
     # The event loop needs a worker's interpreter lock after each packet, and waited 5 ms for it.
     sys.setswitchinterval(0.0005)
-    models = recognizers(options)
-    names = models | aliases(options.alias, models)
+
+
+def work(
+    options: argparse.Namespace, ports: Ports, neighbours: "Neighbours", ready: "Connection"
+) -> None:
+    """Serve in one of several processes."""
+    from asrkit.serve import logs
+    from asrkit.serve.processes import announced
+
+    set_threads()
     logs.set_up(options.log)
-    streams = options.streams or min(capacity(each, options.threads) for each in models.values())
+    try:
+        run(options, recognizers(options), ports, neighbours, announced(ready))
+    except UserError as error:
+        complain("asrkit serve", error)
+        raise SystemExit(2) from None
+
+
+def run(
+    options: argparse.Namespace,
+    models: dict[str, Recognizer],
+    ports: Ports,
+    neighbours: "Neighbours | None" = None,
+    *beside: AbstractAsyncContextManager[None],
+) -> None:
+    """Serve until a signal ends this process.
+
+    Args:
+        options: options of the command, with --streams.
+        models: recognisers by name.
+        ports: sockets to serve.
+        neighbours: numbers of calls in other processes.
+        beside: context managers of the application, see `app_of`.
+    """
+    import uvicorn
+
+    from asrkit.serve.app import app_of
+    from asrkit.serve.connections import config_of, gate_of
+    from asrkit.serve.protocols.wyoming import wyoming
+    from asrkit.serve.server import Limits, Server
+
+    store, key = store_of(options)
     limits = Limits(
-        streams=streams, upload_mb=options.upload_mb, call_s=60.0 * options.call_minutes,
+        streams=options.streams, upload_mb=options.upload_mb, call_s=60.0 * options.call_minutes,
         save_s=options.save_seconds or Limits().save_s,
     )  # fmt: skip
     server = Server(
-        names, limits, options.threads, token, tuple(options.origin), tuple(options.allow_host),
-        store, key, proxies,
+        models | aliases(options.alias, models), limits, options.threads, token_of(options),
+        tuple(options.origin), tuple(options.allow_host), store, key,
+        options.trust_proxy, neighbours,
     )  # fmt: skip
     gate = gate_of(server)
-    others = [] if beside is None else [wyoming(server, gate, beside)]
+    others = [] if ports.wyoming is None else [wyoming(server, gate, ports.wyoming)]
     config = config_of(
-        app_of(server, *others), server, options.host, options.port, gate,
+        app_of(server, *others, *beside), server, options.host, options.port, gate,
         ssl_certfile=options.tls_cert, ssl_keyfile=options.tls_key, timeout_graceful_shutdown=5,
     )  # fmt: skip
-    port = config.bind_socket()
-    port.listen(config.backlog)  # whoever has read the address below can connect
-    addresses = {"address": f"{'https' if options.tls_cert else 'http'}://{place_of(port)}/"}
-    if beside is not None:
-        addresses["wyoming"] = f"tcp://{place_of(beside)}"
-    about = "; ".join(f"{name}, {model.context}" for name, model in models.items())
+    uvicorn.Server(config).run(sockets=[ports.web])
+
+
+def tell(options: argparse.Namespace, about: str, ports: Ports) -> None:
+    """Print or log what is served, how many calls, and where."""
+    from asrkit.serve import logs
+
+    addresses = {"address": f"{'https' if options.tls_cert else 'http'}://{place_of(ports.web)}/"}
+    if ports.wyoming is not None:
+        addresses["wyoming"] = f"tcp://{place_of(ports.wyoming)}"
     if options.log == "json":
-        logs.log("serving", models=about, calls=streams, **addresses)
+        logs.log("serving", models=about, calls=options.streams, **addresses)
     else:
-        print(
-            f"{about}, {streams} calls: {' and '.join(addresses.values())}",
-            file=sys.stderr,
-            flush=True,
-        )
-    uvicorn.Server(config).run(sockets=[port])
-    return 0
+        where = " and ".join(addresses.values())
+        print(f"{about}, {options.streams} calls: {where}", file=sys.stderr, flush=True)
 
 
 def recognizers(options: argparse.Namespace) -> dict[str, Recognizer]:
@@ -123,14 +211,16 @@ def name_of(model: str) -> str:
     return Path(model).stem
 
 
-def store_of(options: argparse.Namespace, seconds: float) -> "tuple[Store | None, bytes | None]":
+def store_of(options: argparse.Namespace) -> "tuple[Store | None, bytes | None]":
     """Return the store for calls, if not the process, and the key that authenticates them.
 
     Raises:
         UserError: for options that exclude each other, and for a key that cannot be read.
     """
     from asrkit.serve.call_store import FolderStore, RedisStore
+    from asrkit.serve.server import Limits
 
+    seconds = Limits().resume_s
     folder, url, path = options.state_dir, options.redis, options.state_key_file
     if folder is not None and url is not None:
         raise UserError("--state-dir and --redis exclude each other: leave one out")
@@ -164,22 +254,49 @@ def token_of(options: argparse.Namespace) -> str | None:
     return token
 
 
-def port_without_token(options: argparse.Namespace, token: str | None) -> socket.socket:
-    """Return the socket of --wyoming.
-
-    Raises:
-        UserError: for a port that cannot be had, or that would let in clients without the token.
-    """
+def refuse_token(options: argparse.Namespace, token: str | None) -> None:
+    """Raise UserError for a --wyoming that would let in clients without the token."""
     if not options.insecure and (token is not None or not is_loopback(options.host)):
         raise UserError(
             "--wyoming has no token, as its clients send none: give --insecure if everybody who "
             f"can reach the port on {shown(options.host)} may use it"
         )
+
+
+def ports_of(options: argparse.Namespace) -> list[Ports]:
+    """Return the ports of each process, which all have the same addresses.
+
+    Raises:
+        UserError: for a port that cannot be had.
+    """
+    web = bound(options, "--port", options.port)
+    wyoming = None
+    if options.wyoming is not None:
+        wyoming = bound(options, "--wyoming", options.wyoming)
+    others = range(options.workers - 1)
+    return [Ports(web, wyoming), *(Ports(again(web), wyoming and again(wyoming)) for _ in others)]
+
+
+def bound(options: argparse.Namespace, option: str, port: int) -> socket.socket:
+    """Return a socket that listens on an option's port; processes can share the port."""
+    from asrkit.serve.connections import BACKLOG
+
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     try:
-        return socket.create_server((options.host, options.wyoming), family=family)
+        return socket.create_server(
+            (options.host, port), family=family, backlog=BACKLOG, reuse_port=options.workers > 1
+        )
     except OSError as error:
-        raise UserError(f"--wyoming {options.wyoming}: {reason(error)}") from None
+        raise UserError(f"{option} {port}: {reason(error)}") from None
+
+
+def again(port: socket.socket) -> socket.socket:
+    """Return one more socket at the address of a shared socket."""
+    from asrkit.serve.connections import BACKLOG
+
+    return socket.create_server(
+        port.getsockname(), family=port.family, backlog=BACKLOG, reuse_port=True
+    )
 
 
 def place_of(port: socket.socket) -> str:

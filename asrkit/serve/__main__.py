@@ -13,6 +13,7 @@ def main(argv: list[str] | None = None) -> int:
         "asrkit serve", __doc__,
         "asrkit serve --model MODEL\n"
         "  asrkit serve --model en=MODEL --model de=MODEL\n"
+        "  asrkit serve --model MODEL --workers 4\n"
         "  asrkit serve --model MODEL --host 0.0.0.0 --token-file /etc/asrkit.token\n"
         "  curl -F file=@x.wav http://127.0.0.1:8000/v1/audio/transcriptions",
         "[--model MODEL] [options]",
@@ -73,6 +74,10 @@ def main(argv: list[str] | None = None) -> int:
         default=1,
         help="threads that run the network (default 1)",
     )
+    group.add_argument(
+        "--workers", type=whole(1, 256), default=1, metavar="N",
+        help="processes that share the port, on Linux; SIGHUP replaces them one by one (default 1)",
+    )  # fmt: skip
     group.add_argument(
         "--streams", type=whole(1, 100_000),
         help="most concurrent calls (default: measured at the start)",

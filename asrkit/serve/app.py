@@ -13,7 +13,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -149,7 +149,7 @@ async def ready(request: Request, server: Server) -> Response:
 
 
 async def metrics(request: Request, server: Server) -> Response:
-    return Response(generate_latest(server.figures.registry), media_type=CONTENT_TYPE_LATEST)
+    return Response(server.figures.exposition(), media_type=CONTENT_TYPE_LATEST)
 
 
 async def models(request: Request, server: Server) -> Response:

@@ -1,6 +1,7 @@
 """A server's models, the workers that run them, its limits and its metrics."""
 
 import asyncio
+import os
 import re
 import secrets
 import time
@@ -9,7 +10,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from asrkit.audio.resampler import is_fast
 from asrkit.errors import UserError, shown
@@ -21,6 +23,7 @@ from asrkit.serve.call_store import MOST_ENTRIES, SHORTEST_KEY, MemoryStore, Sto
 from asrkit.serve.calls import Call, CallError, SavedCall
 from asrkit.serve.logs import log
 from asrkit.serve.places import Network, Place, displaced, is_free
+from asrkit.serve.processes import METRICS_DIR, Neighbours
 from asrkit.serve.resumption import Version
 from asrkit.serve.worker import Worker
 
@@ -69,7 +72,10 @@ class Figures:
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
-        self.streams = Gauge("asrkit_streams", "Calls now.", ["model"], registry=registry)
+        self.streams = Gauge(
+            "asrkit_streams", "Calls now.", ["model"], registry=registry,
+            multiprocess_mode="livesum",
+        )  # fmt: skip
         self.audio = Counter(
             "asrkit_audio_seconds", "Seconds of audio that the network processed.", ["model"],
             registry=registry,
@@ -88,6 +94,14 @@ class Figures:
         self.dropped = Counter(
             "asrkit_dropped", "Calls that the server ended.", ["reason"], registry=registry
         )
+
+    def exposition(self) -> bytes:
+        """Return the metrics in Prometheus's text format, summed over the server's processes."""
+        registry = self.registry
+        if METRICS_DIR in os.environ:
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)
+        return generate_latest(registry)
 
     def step(self, model: str, rows: int, seconds: float) -> None:
         """Note a step of a model's network."""
@@ -142,6 +156,7 @@ class Server:
         store: store of calls without a connection; this process's memory if None.
         key: key that authenticates calls in the store; random if None.
         proxies: addresses of proxies whose X-Forwarded-For names the client.
+        neighbours: numbers of calls in the other processes of the server, if it has several.
     """
 
     def __init__(
@@ -155,8 +170,9 @@ class Server:
         store: Store | None = None,
         key: bytes | None = None,
         proxies: Sequence[Network] = (),
+        neighbours: Neighbours | None = None,
     ) -> None:
-        self.proxies = proxies
+        self.proxies, self.neighbours = proxies, neighbours
         self.limits = limits or Limits()
         self.token, self.origins, self.figures = token, origins, Figures()
         self.hosts = frozenset(name.lower() for name in hosts)
@@ -319,7 +335,8 @@ class Server:
             RefusedError: if all places are taken.
         """
         most, address = self.limits.streams, fair.address()
-        if is_free(address, self.calls, most):
+        elsewhere = self.neighbours.elsewhere() if self.neighbours else 0
+        if is_free(address, self.calls, most - elsewhere):
             return
         if found := displaced(address, self.calls, self.limits.idle_s):
             call, place = found
@@ -327,9 +344,14 @@ class Server:
             text = f"no audio for {idle:.0f} s, and all {most} streams are taken"
             call.fail(RefusedError(503, "streams", text))
             del self.calls[call]
+            self._note_calls()
             return
         self.figures.refused.labels("streams").inc()
         raise RefusedError(503, "streams", f"all {most} streams are taken")
+
+    def _note_calls(self) -> None:
+        if self.neighbours is not None:
+            self.neighbours.note(len(self.calls))
 
     @contextmanager
     def call(
@@ -365,12 +387,14 @@ class Server:
         if share is not None:
             share.working(True)
         self.calls[call] = Place(started, fair.address())
+        self._note_calls()
         self.figures.streams.labels(model.name).inc()
         try:
             yield call
         finally:
             call.cancel()
             self.calls.pop(call, None)
+            self._note_calls()
             if share is not None:
                 share.working(False)
             self.figures.streams.labels(model.name).dec()
