@@ -26,7 +26,6 @@ from asrkit.backends.external_data import data_path, states_data
 from asrkit.backends.onnx import of_file, of_step, read_parts
 from asrkit.backends.onnx import read as read_onnx
 from asrkit.backends.registry import check
-from asrkit.backends.tolerance import TOLERANCE
 from asrkit.backends.torchscript import parts_in
 from asrkit.backends.torchscript import read as read_torchscript
 from asrkit.backends.transducer import TransducerParts, part_steps
@@ -72,11 +71,9 @@ def export(options: argparse.Namespace) -> int:
         need("jiwer")
         trial = recordings(options.manifest or file.config.data.dev)
     head = None if exported.what == "encoder" else file.model.head
-    scripted, transducer = options.format == "torchscript", isinstance(head, TransducerHead)
-    if layout is not None:
-        output, *parts = (output / name for name in layout.files)
-    else:
-        parts = [part_path(output, part) for part in PARTS] if transducer and not scripted else []
+    scripted = options.format == "torchscript"
+    in_parts = isinstance(head, TransducerHead) and not scripted
+    output, *parts = paths_of(output, layout, in_parts)
     with ExitStack() as stack:  # a failed export must not replace a file
         temporary, *others = (stack.enter_context(replacing(each)) for each in (output, *parts))
         stack.callback(data_path(temporary).unlink, missing_ok=True)
@@ -89,9 +86,7 @@ def export(options: argparse.Namespace) -> int:
         if isinstance(head, TransducerHead):
             found = parts_in(module, head) if scripted else with_parts(file, exported, others)
             difference = max(difference, parts_difference(found))
-        allowed = TOLERANCE
-        if not difference <= allowed:
-            allowed = tolerance(file, exported, samples)
+        allowed = tolerance(file, exported, samples, difference)
         if not difference <= allowed:
             raise UserError(
                 f"{shown(output)} not written: it differs from eager by {difference:.1e}, more "
@@ -110,6 +105,13 @@ def export(options: argparse.Namespace) -> int:
         f"largest difference from eager {difference:.1e} (at most {allowed:.0e}){lost}"
     )
     return 0
+
+
+def paths_of(output: Path, layout: Layout | None, in_parts: bool) -> list[Path]:
+    """Return the paths of an export's files, the network's first."""
+    if layout is not None:
+        return [output / name for name in layout.files]
+    return [output, *(part_path(output, part) for part in PARTS if in_parts)]
 
 
 def with_data(temporary: Path, output: Path) -> list[Path]:

@@ -197,9 +197,8 @@ def verify_exported(file: ModelFile, path: str, samples: np.ndarray) -> bool:
     """Compare an exported file with eager over the stream."""
     module, exported = (onnx if path.endswith(".onnx") else torchscript).read(path)
     stream = torch.from_numpy(samples)[None]
-    worst, allowed = largest_difference(file, exported, module, stream), TOLERANCE
-    if not worst <= allowed:
-        allowed = tolerance(file, exported, stream)
+    worst = largest_difference(file, exported, module, stream)
+    allowed = tolerance(file, exported, stream, worst)
     rate = file.model.encoder.rate
     context = "full context" if exported.context.full else rate.name(exported.context)
     print(f"{path}: {exported.what}, {context}, against eager {worst:.1e} (at most {allowed:.0e})")

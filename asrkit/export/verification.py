@@ -1,6 +1,7 @@
 """Comparison of an exported file with eager over a whole stream."""
 
 import copy
+import math
 from typing import Any
 
 import torch
@@ -51,14 +52,16 @@ def largest_difference(file: ModelFile, exported: Exported, module: Any, samples
     return max(map(difference, *found))
 
 
-def tolerance(file: ModelFile, exported: Exported, samples: Tensor) -> float:
-    """Return the allowed difference from eager over these samples (1, N).
+def tolerance(
+    file: ModelFile, exported: Exported, samples: Tensor, found: float = math.inf
+) -> float:
+    """Return the allowed difference from eager over these samples (1, N), where `found` was found.
 
     The result is TOLERANCE. For exports from samples it is at least ROUNDINGS times the difference
     between eager in float32 and in float64. In a band with hardly any energy, the logarithm
     consists of rounding errors of the loud bands, which limits the precision in any program.
     """
-    if exported.what != "model":
+    if exported.what != "model" or found <= TOLERANCE:
         return TOLERANCE
     precise = file._replace(model=copy.deepcopy(file.model).double())
     ours, exact = (

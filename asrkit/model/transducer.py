@@ -168,8 +168,7 @@ class TransducerHead(Head):
             raise ValueError(f"prune_range must be null, or 2 or more, got {prune_range}")
         if adapter_dim is not None and adapter_dim < 1:
             raise ValueError(f"adapter_dim must be null, or 1 or more, got {adapter_dim}")
-        self.vocab_size, self.max_symbols = vocab_size, max_symbols
-        self.ctc_weight = ctc_weight
+        self.vocab_size, self.max_symbols, self.ctc_weight = vocab_size, max_symbols, ctc_weight
         self.early = fast_emit, delay_penalty
         self.activation: str = activation
         self.predictor: LSTMPredictor | StatelessPredictor

@@ -18,18 +18,36 @@ def main(argv: list[str] | None = None) -> int:
         "  curl -F file=@x.wav http://127.0.0.1:8000/v1/audio/transcriptions",
         "[--model MODEL] [options]",
     )  # fmt: skip
-    arguments.group("model").add_argument(
+    add_models(arguments)
+    add_recognizer(arguments, live=True)
+    add_network(arguments)
+    add_limits(arguments)
+    arguments.add_argument(
+        "--log", choices=LOGS, default="off",
+        help="log calls and requests to standard error, without their texts (default off: log "
+        "problems only)",
+    )  # fmt: skip
+    add_restarts(arguments)
+    return arguments.run("serve:serve", argv)
+
+
+def add_models(arguments: Parser) -> None:
+    group = arguments.group("model")
+    group.add_argument(
         "--model", action="append", metavar="[NAME=]MODEL",
         help=f"{MODEL}; NAME is the name that clients ask for; may be repeated (default "
         "small-en-alnum)",
     )  # fmt: skip
-    arguments.group("model").add_argument(
+    group.add_argument(
         "--alias", action="append", default=[], metavar="NAME=MODEL",
         help="further name of a served model, for clients that always ask for this one, such as "
         "whisper-1=small-en-alnum; may be repeated",
     )  # fmt: skip
     add_device(arguments)
-    add_recognizer(arguments, live=True)
+
+
+def add_network(arguments: Parser) -> None:
+    """Add the options of addresses, of access and of encryption."""
     group = arguments.group("network")
     group.add_argument(
         "--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)"
@@ -67,6 +85,9 @@ def main(argv: list[str] | None = None) -> int:
     )  # fmt: skip
     group.add_argument("--tls-cert", metavar="FILE", help="certificate, in PEM")
     group.add_argument("--tls-key", metavar="FILE", help="key of the certificate, in PEM")
+
+
+def add_limits(arguments: Parser) -> None:
     group = arguments.group("limits")
     group.add_argument(
         "--threads",
@@ -91,11 +112,10 @@ def main(argv: list[str] | None = None) -> int:
         default=240,
         help="longest call, minutes (default 240)",
     )
-    arguments.add_argument(
-        "--log", choices=LOGS, default="off",
-        help="log calls and requests to standard error, without their texts (default off: log "
-        "problems only)",
-    )  # fmt: skip
+
+
+def add_restarts(arguments: Parser) -> None:
+    """Add the options of calls that outlive the process."""
     group = arguments.group("restarts")
     group.add_argument(
         "--state-dir", type=Path, metavar="DIR",
@@ -117,7 +137,6 @@ def main(argv: list[str] | None = None) -> int:
         help="file with the key that authenticates saved calls, 16 bytes or more (default: a file "
         "created in DIR)",
     )  # fmt: skip
-    return arguments.run("serve:serve", argv)
 
 
 if __name__ == "__main__":
