@@ -116,6 +116,7 @@ class Microphone:
     Args:
         device: number or (part of the) name of the device; None for the default one.
         packet_ms: length of a packet.
+        channels: number of channels to record.
 
     Attributes:
         name: name of the device.
@@ -129,10 +130,12 @@ class Microphone:
         AudioError: if the device does not exist or cannot be used, or sounddevice is missing.
     """
 
-    def __init__(self, device: str | None, packet_ms: int) -> None:
+    def __init__(self, device: str | None, packet_ms: int, channels: int = 1) -> None:
         sounddevice = sound_library()
         found = find_device(device)
-        self.name, self.sample_rate = found.name, found.sample_rate
+        self.name, self.sample_rate, self.channels = found.name, found.sample_rate, channels
+        if found.channels < channels:
+            raise AudioError(f"{self.name!r} has {found.channels} channels, got {channels}")
         self.lost = self.dropped = 0.0
         self._packets: queue.Queue[np.ndarray] = queue.Queue(
             math.ceil(QUEUE_SECONDS * 1000 / packet_ms)
@@ -143,7 +146,7 @@ class Microphone:
         try:
             self._stream = sounddevice.InputStream(
                 samplerate=self.sample_rate, blocksize=self._block, device=found.number,
-                channels=1, dtype="float32", callback=self._receive,
+                channels=channels, dtype="float32", callback=self._receive,
             )  # fmt: skip
         except sounddevice.PortAudioError as error:
             raise AudioError(f"the microphone {self.name!r} cannot be used: {error}") from None
@@ -180,7 +183,7 @@ class Microphone:
         self._stream.close()
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        """Yield packets as they arrive, and empty ones (0, 1) in silence of the device.
+        """Yield packets as they arrive, and empty ones (0, channels) in silence of the device.
 
         The iterator ends after `stop`, or when the device is disconnected, once the queue is empty.
         """
@@ -188,7 +191,7 @@ class Microphone:
             try:
                 yield self._packets.get(timeout=IDLE_SECONDS)
             except queue.Empty:
-                yield np.zeros((0, 1), dtype=np.float32)
+                yield np.zeros((0, self.channels), dtype=np.float32)
         self.gone = not self.stopped
         self._stream.stop()  # the queue gets no more packets
         while not self._packets.empty():

@@ -41,17 +41,19 @@ class PCMFormat(NamedTuple):
 
 
 def piped(
-    file: BinaryIO, packet_ms: int, sample_rate: int | None = None
+    file: BinaryIO, packet_ms: int, sample_rate: int | None = None, channels: int | None = None
 ) -> tuple[int, Iterator[np.ndarray]]:
     """Return the sample rate of a pipe in Hz, and its packets (n, channels) of int16 samples.
 
-    For formats that FFmpeg reads, packets are (n,) float32 samples, mixed to mono.
+    For formats that FFmpeg reads, packets are float32 samples: (n,), mixed to mono, or with
+    `channels` (n, channels).
 
     Args:
-        file: raw little-endian mono samples, a WAV file, or a file in another format. It need not
-            be seekable. An incomplete sample at the end is dropped.
+        file: raw little-endian samples, a WAV file, or a file in another format. It need not be
+            seekable. An incomplete sample at the end is dropped.
         packet_ms: length of a packet.
         sample_rate: rate of raw samples; 16 kHz if None.
+        channels: interleaved channels of raw samples; None for mono, and to mix other formats.
 
     Raises:
         AudioError: for a format that cannot be read from a pipe, or a damaged header.
@@ -64,8 +66,8 @@ def piped(
         head += file.read(PROBED - len(head))
     pipe = Pipe(head, file)
     if (name := container_of(head)) is not None:
-        return decoded(pipe, name, packet_ms)
-    form = PCMFormat(sample_rate or SAMPLE_RATE, 1, None)
+        return decoded(pipe, name, packet_ms, channels is None)
+    form = PCMFormat(sample_rate or SAMPLE_RATE, channels or 1, None)
     return form.sample_rate, packets(pipe.read, form, packet_ms)
 
 
@@ -91,8 +93,10 @@ class Pipe:
         """Keep the pipe open: its owner closes it."""
 
 
-def decoded(pipe: Pipe, name: str, packet_ms: int) -> tuple[int, Iterator[np.ndarray]]:
-    """Return the rate and the mono packets of a pipe in a format of FFmpeg.
+def decoded(
+    pipe: Pipe, name: str, packet_ms: int, mix: bool = True
+) -> tuple[int, Iterator[np.ndarray]]:
+    """Return the rate and the packets of a pipe in a format of FFmpeg, mixed to mono or not.
 
     Raises:
         AudioError: if FFmpeg cannot read it from a pipe.
@@ -103,10 +107,13 @@ def decoded(pipe: Pipe, name: str, packet_ms: int) -> tuple[int, Iterator[np.nda
         raise AudioError(
             f"standard input is {name}, which cannot be read: {error}; {ADVICE}"
         ) from None
+    found = part_of_file(audio, max(1, audio.sample_rate * packet_ms // 1000))
+    if not mix:
+        return audio.sample_rate, found
 
     def mixed() -> Iterator[np.ndarray]:
         mixer = Mixer(audio.name)
-        yield from map(mixer, part_of_file(audio, max(1, audio.sample_rate * packet_ms // 1000)))
+        yield from map(mixer, found)
         mixer.warn()
 
     return audio.sample_rate, mixed()

@@ -312,6 +312,11 @@ def mono(samples: np.ndarray) -> np.ndarray:
     return np.require(samples, requirements=["C", "W"])  # torch needs writable, contiguous arrays
 
 
+def apart(samples: np.ndarray) -> np.ndarray:
+    """Return float samples (n, channels) like `mono`, with the channels kept apart."""
+    return np.stack([mono(channel) for channel in array_of(samples).T], axis=1)
+
+
 def array_of(samples: object) -> np.ndarray:
     """Return samples of any shape as an array of int16, float32 or float64.
 

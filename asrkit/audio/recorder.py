@@ -27,8 +27,10 @@ def check_recording(path: str) -> None:
 
 
 @contextmanager
-def recording(path: str, sample_rate: int) -> Iterator[Callable[[np.ndarray], None]]:
-    """Return a function that appends mono samples (n,) to a new file; the block closes it.
+def recording(
+    path: str, sample_rate: int, channels: int = 1
+) -> Iterator[Callable[[np.ndarray], None]]:
+    """Return a function that appends samples (n,) or (n, channels) to a new file.
 
     Raises:
         AudioError: if the file cannot be written.
@@ -36,7 +38,7 @@ def recording(path: str, sample_rate: int) -> Iterator[Callable[[np.ndarray], No
     check_recording(path)
     subtype = SUBTYPES[Path(path).suffix.lower()]
     try:
-        with soundfile.SoundFile(path, "x", sample_rate, 1, subtype) as file:
+        with soundfile.SoundFile(path, "x", sample_rate, channels, subtype) as file:
             yield file.write
     except soundfile.LibsndfileError as error:  # for example a full disk or a missing folder
         raise AudioError(f"{path} cannot be written: {error.error_string}") from None

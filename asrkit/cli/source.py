@@ -28,7 +28,7 @@ def add_live_output(arguments: Parser) -> None:
 def add_source(arguments: Parser) -> None:
     """Add the options for the source of the audio."""
     group = arguments.group("source")
-    add_channel(arguments)
+    add_channel(arguments, split=True)
     group.add_argument("--file", help="same as FILE")
     group.add_argument(
         "--sample-rate", type=whole(1000, 768_000), metavar="HZ",

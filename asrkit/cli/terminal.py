@@ -9,7 +9,9 @@ import os
 import shutil
 import sys
 import unicodedata
+from collections.abc import Sequence
 from types import TracebackType
+from typing import Any
 
 from asrkit.cli.microphone_monitor import Level
 from asrkit.errors import acts, harmless
@@ -21,16 +23,20 @@ WIDE = 60  # columns from which a terminal has room for the bar
 
 
 class Screen:
-    """Results as text on standard output. On a terminal, the line of the open segment is redrawn.
+    """Results as text on standard output. On a terminal, the line of open segments is redrawn.
 
     Args:
         lines: whether to print each partial result on its own line instead.
+
+    Attributes:
+        speakers: names of the channels; () for the results of one stream.
     """
 
     def __init__(self, lines: bool) -> None:
         self.lines, self.redraw = lines, sys.stdout.isatty() and not lines
-        self.text = ""  # text of the open segment
-        self.segments = 0  # number of segments that were printed
+        self.speakers: Sequence[str] = ()
+        self.open: dict[int, str] = {}  # text of each channel's open segment
+        self.segments: dict[int, int] = {}  # number of segments that were printed
         self.status = ""  # the meter, printed before the text
         self.width = shutil.get_terminal_size().columns
 
@@ -47,29 +53,41 @@ class Screen:
             self.clear()
             print(harmless(self.text), end="\n" if self.text else "", flush=True)
 
-    def partial(self, result: Result) -> None:
-        """Print new segments, and the open one if it changed."""
-        self.final(result)
-        if result.open_text == self.text:
-            return
-        self.text = result.open_text
-        self.show_open(result)
+    @property
+    def text(self) -> str:
+        """The text of all open segments."""
+        return "  ".join(self.named(channel, text) for channel, text in self.open.items() if text)
 
-    def final(self, result: Result) -> None:
+    def named(self, channel: int, text: str) -> str:
+        """Return a text after the name of its speaker."""
+        return f"{self.speakers[channel]}: {text}" if self.speakers else text
+
+    def partial(self, results: Sequence[Result]) -> None:
+        """Print new segments of all channels, and the open ones that changed."""
+        self.final(results)
+        for channel, result in enumerate(results):
+            if result.open_text != self.open.get(channel, ""):
+                self.open[channel] = result.open_text
+                self.show_open(channel, result)
+
+    def final(self, results: Sequence[Result]) -> None:
         """Print new segments, each on a line."""
-        for segment in result.segments[self.segments :]:
-            self.text = self.status = ""
-            self.show_ended(segment)
-        self.segments = len(result.segments)
+        for channel, result in enumerate(results):
+            for segment in result.segments[self.segments.get(channel, 0) :]:
+                self.open[channel] = self.status = ""
+                self.show_ended(channel, segment)
+            self.segments[channel] = len(result.segments)
 
-    def show_open(self, result: Result) -> None:
-        if self.lines and self.text:
-            print(f"… {harmless(self.text)}", flush=True)
+    def show_open(self, channel: int, result: Result) -> None:
+        if self.lines and self.open[channel]:
+            print(f"… {harmless(self.named(channel, self.open[channel]))}", flush=True)
         self.draw()
 
-    def show_ended(self, segment: Segment) -> None:
+    def show_ended(self, channel: int, segment: Segment) -> None:
         self.clear()
-        print(harmless(segment.text), flush=True)
+        print(harmless(self.named(channel, segment.text)), flush=True)
+        if self.text:  # of other channels
+            self.draw()
 
     def note(self, text: str) -> None:
         """Print a line on standard error, above the open line."""
@@ -108,21 +126,24 @@ class JsonLines(Screen):
     "partial" is the open segment up to the end of its last word; it may still change. "final" is a
     segment that has ended. It also has the "context" of the network that recognised it, "full" or
     a chunk such as "640 ms" or "320+160 ms". Times are in seconds from the start of the stream.
+    Lines of several channels also have "channel" and "speaker".
     """
 
     def __init__(self) -> None:
         super().__init__(lines=True)
 
-    def show_open(self, result: Result) -> None:
+    def show_open(self, channel: int, result: Result) -> None:
         start = result.segments[-1].end if result.segments else 0.0
         words = result.words[sum(len(each.words) for each in result.segments) :]
         end = words[-1].end if words else start
-        self.show("partial", Segment(self.text, words, start, end))
+        self.show(channel, "partial", Segment(self.open[channel], words, start, end))
 
-    def show_ended(self, segment: Segment) -> None:
-        self.show("final", segment, context=segment.context)
+    def show_ended(self, channel: int, segment: Segment) -> None:
+        self.show(channel, "final", segment, context=segment.context)
 
-    def show(self, kind: str, segment: Segment, **more: str) -> None:
+    def show(self, channel: int, kind: str, segment: Segment, **more: Any) -> None:
+        if self.speakers:
+            more |= {"channel": channel, "speaker": self.speakers[channel]}
         words = [word.as_json() for word in segment.words]
         times = {"start": segment.start, "end": segment.end}
         line = {"type": kind, "text": segment.text, **times, "words": words, **more}

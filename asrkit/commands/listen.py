@@ -28,12 +28,12 @@ def listen(options: argparse.Namespace) -> int:
     token, hotwords = given_token(options), hotwords_of(options) or {}
     with ExitStack() as stack, screen_of(options) as screen:
 
-        def start(sample_rate: int) -> RemoteSession:
+        def start(sample_rate: int, channels: int) -> RemoteSession:
             rate = RATE if options.encoding == "opus" else sample_rate
             try:
                 first = Start(
                     type="start", sample_rate=rate, encoding=options.encoding, hotwords=hotwords,
-                    pause_ms=options.pause_ms,
+                    pause_ms=options.pause_ms, channels=channels,
                 )  # fmt: skip
             except ValidationError as error:  # an invalid hotword
                 raise UserError(problem(error)) from None

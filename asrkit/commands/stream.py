@@ -3,8 +3,9 @@
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Protocol
@@ -12,15 +13,18 @@ from typing import Protocol
 import numpy as np
 
 from asrkit import audio
+from asrkit.audio.file import channel_name
 from asrkit.audio.microphone import Microphone
 from asrkit.audio.pcm_pipe import piped
+from asrkit.audio.reading import apart
 from asrkit.audio.recorder import check_recording, recording
 from asrkit.cli.interrupt import until_interrupted
 from asrkit.cli.microphone_monitor import Watch
+from asrkit.cli.options import check_speakers
 from asrkit.cli.recognizer import load_recognizer
 from asrkit.cli.terminal import JsonLines, Screen
 from asrkit.errors import UserError, shown
-from asrkit.runtime import Result
+from asrkit.runtime import Recognizer, Result
 
 
 def stream(options: argparse.Namespace) -> int:
@@ -28,7 +32,34 @@ def stream(options: argparse.Namespace) -> int:
     screen = screen_of(options)
     recognizer = load_recognizer(options)
     with screen:
-        return run(options, recognizer.start, screen)
+        return run(options, partial(Channels, recognizer), screen)
+
+
+class Channels:
+    """A session for each channel of a source.
+
+    Args:
+        recognizer: recogniser of all channels.
+        sample_rate: rate of the samples, Hz.
+        channels: number of channels.
+    """
+
+    def __init__(self, recognizer: Recognizer, sample_rate: int, channels: int) -> None:
+        self.sessions = [recognizer.start(sample_rate) for _ in range(channels)]
+
+    @property
+    def results(self) -> list[Result]:
+        return [session.result for session in self.sessions]
+
+    def accept(self, samples: np.ndarray) -> None:
+        """Append samples (n,) of one channel, or (n, channels)."""
+        own = samples.reshape(len(samples), len(self.sessions)).T
+        for session, channel in zip(self.sessions, own, strict=True):
+            session.accept(channel)
+
+    def finish(self) -> None:
+        for session in self.sessions:
+            session.finish()
 
 
 def screen_of(options: argparse.Namespace) -> Screen:
@@ -56,8 +87,9 @@ def check_source(options: argparse.Namespace) -> None:
     if not options.mic and (options.mic_device is not None or options.no_meter):
         raise UserError("--mic-device and --no-meter need --mic")
     live = options.mic or options.source == ["-"]
-    if live and (options.channel is not None or options.track is not None):
-        raise UserError("--channel and --track need a file")
+    if live and (options.channel not in (None, "split") or options.track is not None):
+        raise UserError("--channel N and --track need a file")
+    check_speakers(options)
     if options.mic and options.simulate_realtime:
         raise UserError("--simulate-realtime needs a file: a microphone is in real time")
     if options.save_audio:
@@ -65,29 +97,34 @@ def check_source(options: argparse.Namespace) -> None:
 
 
 class Live(Protocol):
-    """A session of a recogniser in this process or on a server."""
+    """The sessions of a source's channels, in this process or on a server."""
 
-    def accept(self, samples: np.ndarray) -> Result: ...
-    def finish(self) -> Result: ...
+    @property
+    def results(self) -> Sequence[Result]: ...
+    def accept(self, samples: np.ndarray) -> object: ...
+    def finish(self) -> object: ...
 
 
-def run(options: argparse.Namespace, start: Callable[[int], Live], screen: Screen) -> int:
+def run(options: argparse.Namespace, start: Callable[[int, int], Live], screen: Screen) -> int:
     """Show the text of the source on the screen; return the exit status.
 
     Args:
         options: options of `add_source`.
-        start: makes the session for a sample rate.
-        screen: screen for the session's results.
+        start: makes the sessions for a sample rate and a number of channels.
+        screen: screen for the results.
     """
+    split = options.channel == "split"
     microphone = None
     with ExitStack() as stack:
         packets: Iterable[np.ndarray]
         if options.mic:
-            microphone = stack.enter_context(Microphone(options.mic_device, options.packet_ms))
+            channels = channels_of(options) or 1
+            device = Microphone(options.mic_device, options.packet_ms, channels)
+            microphone = stack.enter_context(device)
             rate = microphone.sample_rate
             packets = watched(microphone, screen, not options.no_meter)
         else:
-            rate, packets = file_packets(options)
+            rate, channels, packets = file_packets(options)
             if options.simulate_realtime:
                 packets = paced(packets, rate)
         if options.sample_rate not in (None, rate):
@@ -95,24 +132,34 @@ def run(options: argparse.Namespace, start: Callable[[int], Live], screen: Scree
                 f"--sample-rate {options.sample_rate} is not the {rate} Hz of the source: leave it "
                 "out, as it is for raw samples on standard input"
             )
+        if split:
+            screen.speakers = options.speakers or [*map(channel_name, range(channels))]
+            if len(screen.speakers) != channels:
+                count = len(screen.speakers)
+                raise UserError(
+                    f"the source has {channels} channels, but there are {count} speakers"
+                )
         write = None
         if options.save_audio:
-            write = stack.enter_context(recording(options.save_audio, rate))
-        session = start(rate)
+            write = stack.enter_context(recording(options.save_audio, rate, channels))
+        session = start(rate, channels)
 
         def accept(packet: np.ndarray) -> None:
-            samples = audio.mono(packet)
+            samples = apart(packet) if split else audio.mono(packet)
             if write:
                 write(samples)
-            screen.partial(session.accept(samples))
+            session.accept(samples)
+            screen.partial(session.results)
 
         try:
             until_interrupted(packets, accept, microphone.stop if microphone else None)
         except UserError:
             with suppress(RuntimeError):  # if the session itself failed
-                screen.final(session.finish())
+                session.finish()
+                screen.final(session.results)
             raise
-    screen.final(session.finish())
+    session.finish()
+    screen.final(session.results)
     return report_losses(microphone) if microphone else 0
 
 
@@ -154,15 +201,32 @@ def paced(packets: Iterable[np.ndarray], rate: int) -> Iterator[np.ndarray]:
         yield packet
 
 
-def file_packets(options: argparse.Namespace) -> tuple[int, Iterator[np.ndarray]]:
-    """Return the rate and the packets of a file, or of standard input."""
+def channels_of(options: argparse.Namespace) -> int | None:
+    """Return the channels of a microphone or of raw samples that are split; None for the mix."""
+    return (len(options.speakers) or 2) if options.channel == "split" else None
+
+
+def file_packets(options: argparse.Namespace) -> tuple[int, int, Iterator[np.ndarray]]:
+    """Return rate, channels to recognise, and packets of a file, or of standard input."""
     (source,) = options.source
+    blocks: Iterator[np.ndarray]
     if source == "-":
-        return piped(sys.stdin.buffer, options.packet_ms, options.sample_rate)
-    blocks = audio.mono_blocks(
-        source, options.packet_ms / 1000, channel=options.channel, track=options.track
-    )
-    first = next(blocks, None)
-    if first is None:
-        raise UserError(f"{shown(Path(source))} has no samples")
-    return first[1], (block for block, _ in chain([first], blocks))
+        name, channels = "standard input", channels_of(options)
+        rate, blocks = piped(sys.stdin.buffer, options.packet_ms, options.sample_rate, channels)
+    else:
+        name, seconds = shown(Path(source)), options.packet_ms / 1000
+        if options.channel == "split":
+            found = audio.blocks(source, seconds, track=options.track)
+        else:
+            chosen = {"channel": options.channel, "track": options.track}
+            found = audio.mono_blocks(source, seconds, **chosen)
+        first = next(found, None)
+        if first is None:
+            raise UserError(f"{name} has no samples")
+        rate, blocks = first[1], (block for block, _ in chain([first], found))
+    if options.channel != "split":
+        return rate, 1, blocks
+    packet = next(blocks, None)
+    if packet is None:
+        raise UserError(f"{name} has no samples")
+    return rate, packet.shape[1], chain([packet], blocks)

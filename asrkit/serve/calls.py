@@ -121,6 +121,10 @@ class Call:
             CallError: if the call is over.
         """
         await self.wait_for_room()
+        self.append(samples)
+
+    def append(self, samples: np.ndarray) -> None:
+        """Append mono samples; after `wait_for_room`."""
         self.seconds += len(samples) / self._sample_rate
         self._send(samples)
 
@@ -142,8 +146,8 @@ class Call:
         self.inbox.append(item)
         self._wake(self)
 
-    async def save(self) -> SavedCall:
-        """Return the call as a value, with all accepted audio.
+    def save(self) -> "asyncio.Future[SavedCall]":
+        """Return the future of the call as a value, with all audio accepted until now.
 
         Raises:
             CallError: if the call failed.
@@ -153,7 +157,7 @@ class Call:
         saved: asyncio.Future[SavedCall] = self._loop.create_future()
         self.inbox.append(saved)
         self._wake(self)
-        return await saved
+        return saved
 
     def cancel(self) -> None:
         """End the call without a result, and free its session."""

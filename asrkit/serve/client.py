@@ -13,6 +13,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from asrkit import audio
 from asrkit.audio.opus import OpusEncoder
+from asrkit.audio.reading import apart
 from asrkit.errors import UserError, printable, reason, shown
 from asrkit.runtime import Result, Segment, Word
 from asrkit.runtime.results import Grown
@@ -92,13 +93,18 @@ class RemoteSession:
         self.address, self.token, self.note = address_of(url), token, note
         self.patience_s, self._rate = patience_s, start.sample_rate
         is_opus = start.encoding == "opus"
-        self._encoder = OpusEncoder(sample_rate) if is_opus else PcmEncoder(start.encoding)
+        channels = range(start.channels)
+        self._encoder: OpusEncoder | PcmEncoder
+        if is_opus:
+            self._encoder = OpusEncoder(sample_rate)
+        else:
+            self._encoder = PcmEncoder(start.encoding, start.channels)
         self._kept: deque[Packet] = deque()  # sent, not yet acknowledged
         self._unsent: deque[Packet] = deque()
         self._taken = self._came = 0  # samples accepted, and those acknowledged
-        self._words: list[Word] = []  # words of the segments
-        self._segments: list[Segment] = []
-        self._open: tuple[Word, ...] = ()
+        self._words: list[list[Word]] = [[] for _ in channels]  # words of the segments
+        self._segments: list[list[Segment]] = [[] for _ in channels]
+        self._open: list[tuple[Word, ...]] = [() for _ in channels]
         self._ending = self._ended = self._failed = False
         self._lost_at: float | None = None  # when the connection was lost
         self._next_try, self._delay = 0.0, DELAYS_S[0]
@@ -117,12 +123,23 @@ class RemoteSession:
 
     @property
     def result(self) -> Result:
-        """The result so far."""
-        closed, ended = (Grown(each, len(each)) for each in (self._words, self._segments))
-        return Result.shared(closed, Grown([], 0), self._open, self._ended, ended)
+        """The result so far, of the first channel."""
+        return self._result(0)
+
+    @property
+    def results(self) -> list[Result]:
+        """The results of all channels so far."""
+        return [*map(self._result, range(len(self._words)))]
+
+    def _result(self, channel: int) -> Result:
+        words, segments = self._words[channel], self._segments[channel]
+        closed, ended = (Grown(each, len(each)) for each in (words, segments))
+        return Result.shared(closed, Grown([], 0), self._open[channel], self._ended, ended)
 
     def accept(self, samples: np.ndarray) -> Result:
         """Send samples (n,) or (n, channels), and return the result so far.
+
+        Channels are mixed, unless the call has several.
 
         While the connection is lost, samples are kept. `accept` waits only if more than a minute of
         audio is kept.
@@ -130,7 +147,11 @@ class RemoteSession:
         Raises:
             UserError: if the call is over, or the server cannot be reached for `patience_s`.
         """
-        self._add(self._encoder.encode(audio.mono(samples)))
+        count = len(self._words)
+        if count > 1 and np.shape(samples)[1:] != (count,):
+            text = f"samples must be (n, {count}), got shape {np.shape(samples)}"
+            raise audio.AudioError(text)
+        self._add(self._encoder.encode(apart(samples) if count > 1 else audio.mono(samples)))
         waiting = self._taken - (self._unsent[0].end if self._unsent else self._taken)
         return self._go_on(wait=waiting > AHEAD_S * self._rate)
 
@@ -202,20 +223,27 @@ class RemoteSession:
             self._delay = DELAYS_S[0]
             self._came_up_to(message.ack, self._kept)
         if isinstance(message, Partial):
-            self._open = words_of(message.words)
+            self._open[self._channel_of(message)] = words_of(message.words)
         elif isinstance(message, Final):
-            words, self._open = words_of(message.words), ()
-            self._words += words
-            self._segments.append(
+            words, channel = words_of(message.words), self._channel_of(message)
+            self._open[channel] = ()
+            self._words[channel] += words
+            self._segments[channel].append(
                 Segment(message.text, words, message.start, message.end, context=message.context)
             )
         elif isinstance(message, Ended):
-            self._ended, self._open = True, ()
+            self._ended, self._open = True, [() for _ in self._open]
             if not self._ending or message.ack < self._taken:
                 text = f"the server ended the call at sample {message.ack} of {self._taken}"
                 raise UserError(text)
             if message.warning:
                 self.note(f"the server: {printable(message.warning[:300])}")
+
+    def _channel_of(self, message: Partial | Final) -> int:
+        channel = message.channel or 0
+        if not 0 <= channel < len(self._words):
+            raise UserError(f"the server sent a text of channel {channel}, which was not sent")
+        return channel
 
     def _came_up_to(self, ack: int, packets: deque[Packet]) -> None:
         """Remove the packets that end at or before sample `ack`."""
@@ -258,7 +286,8 @@ class RemoteSession:
 
     def _resume(self) -> None:
         ids = {"id": self._started.id, "token": self._started.token}
-        finals = len(self._segments)
+        counts = [*map(len, self._segments)]
+        finals = counts if len(counts) > 1 else counts[0]
         started = self._connect(Resume(type="resume", finals=finals, ack=self._came, **ids))
         self._unsent.extendleft(reversed(self._kept))  # a failed packet may have arrived, too
         self._kept.clear()
@@ -314,10 +343,11 @@ class PcmEncoder:
 
     Args:
         encoding: one of `messages.ENCODINGS`.
+        channels: number of interleaved channels.
     """
 
-    def __init__(self, encoding: str) -> None:
-        self.dtype = messages.ENCODINGS[encoding]
+    def __init__(self, encoding: str, channels: int = 1) -> None:
+        self.dtype, self.channels = messages.ENCODINGS[encoding], channels
 
     def encode(self, samples: np.ndarray) -> list[bytes]:
         if self.dtype.kind == "i":
@@ -328,7 +358,7 @@ class PcmEncoder:
         return []
 
     def size(self, packet: bytes) -> int:
-        return len(packet) // self.dtype.itemsize
+        return len(packet) // (self.dtype.itemsize * self.channels)
 
 
 def refusal(error: Error) -> str:

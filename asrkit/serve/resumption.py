@@ -4,6 +4,7 @@ import base64
 import hashlib
 import hmac
 import json
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from asrkit.errors import UserError
@@ -31,31 +32,32 @@ class SuspendedCall(NamedTuple):
     """A call between two connections."""
 
     start: Start
-    saved: SavedCall | None = None  # None: the client will send all audio again
+    saved: tuple[SavedCall, ...] = ()  # each channel; (): the client will send all audio again
     packets: tuple[bytes, ...] = ()  # last packets of Opus, which the decoder needs
 
     @property
     def received(self) -> int:
         """Number of samples that need not be sent again."""
-        return self.saved.received if self.saved else 0
+        return self.saved[0].received if self.saved else 0
 
     @property
     def commits(self) -> int:
         """Number of commits that need not be sent again."""
-        return self.saved.commits if self.saved else 0
+        return self.saved[0].commits if self.saved else 0
 
 
 def to_bytes(call: SuspendedCall, key: bytes, name: str, version: Version) -> bytes:
     """Return a call as bytes, authenticated with the key for this name and version."""
-    saved = call.saved or SavedCall(b"", 0, 0)
+    sessions = [each.session for each in call.saved]
     head = {
         "start": call.start.model_dump_json(),
-        "received": saved.received,
-        "commits": saved.commits,
+        "received": call.received,
+        "commits": call.commits,
+        "sizes": [*map(len, sessions)],
         "packets": [base64.b64encode(packet).decode() for packet in call.packets],
         "version": version,
     }
-    body = json.dumps(head).encode() + b"\n" + saved.session
+    body = json.dumps(head).encode() + b"\n" + b"".join(sessions)
     return tag(name.encode() + body, key) + body
 
 
@@ -68,10 +70,15 @@ def from_bytes(data: bytes, key: bytes, name: str) -> tuple[SuspendedCall, Versi
     body = data[TAG:]
     if not hmac.compare_digest(data[:TAG], tag(name.encode() + body, key)):
         raise UserError("the saved call was written with another key, or is another call")
-    head, _, session = body.partition(b"\n")
+    head, _, sessions = body.partition(b"\n")
     values = json.loads(head)
     start = messages.parsed(values["start"])
     assert isinstance(start, Start)
-    saved = SavedCall(session, values["received"], values["commits"]) if session else None
+    if sessions and "sizes" not in values:  # written before calls had channels
+        values["sizes"] = [len(sessions)]
+    ends = accumulate(values.get("sizes", ()), initial=0)
+    saved = tuple(
+        SavedCall(sessions[a:b], values["received"], values["commits"]) for a, b in pairwise(ends)
+    )
     packets = tuple(map(base64.b64decode, values["packets"]))
     return SuspendedCall(start, saved, packets), Version(*values["version"])

@@ -74,15 +74,31 @@ def test_notes_and_final_lines_stay_above_the_open_one(
     monkeypatch.setenv("NO_COLOR", "1")
     screen = Screen(lines=False)
     screen.meter(Level(), behind=2.5)
-    screen.partial(result([], "one two three four"))
+    screen.partial([result([], "one two three four")])
     screen.note("a note")
-    screen.partial(result(["one two three four five"], ""))
-    screen.partial(result(["one two three four five", "six"], "seven"))
+    screen.partial([result(["one two three four five"], "")])
+    screen.partial([result(["one two three four five", "six"], "seven")])
     clear = "\r\x1b[K"
     meter, open_line = "  -∞ dBFS  2.5 s behind  ", "  -∞ dBFS  2.5 s behind  …our"
     assert capsys.readouterr().out == (
         f"{clear}{meter}{clear}{open_line}{clear}a note\n{clear}{open_line}"
         f"{clear}one two three four five\n{clear}six\n{clear}seven"
+    )
+
+
+def test_open_segments_of_all_channels_share_the_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("NO_COLOR", "1")
+    screen = Screen(lines=False)
+    screen.speakers = ["agent", "caller"]
+    screen.partial([result([], "one"), result([], "")])
+    screen.partial([result([], "one"), result([], "two")])
+    screen.partial([result(["one"], ""), result([], "two")])
+    clear = "\r\x1b[K"
+    assert capsys.readouterr().out == (
+        f"{clear}agent: one{clear}agent: one  caller: two{clear}agent: one\n{clear}caller: two"
     )
 
 
@@ -93,8 +109,8 @@ def test_what_may_still_change_is_grey(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.delenv("NO_COLOR", raising=False)
     screen = Screen(lines=False)
-    screen.partial(result([], "one two"))
-    screen.partial(result(["one two three"], ""))
+    screen.partial([result([], "one two")])
+    screen.partial([result(["one two three"], "")])
     clear = "\r\x1b[K"
     shown = f"{clear}\x1b[90mone two\x1b[0m{clear}one two three\n"
     assert capsys.readouterr().out == shown
@@ -107,8 +123,8 @@ def test_a_text_cannot_act_on_the_terminal(
     """A server may send anything; joiners and spaces of scripts stay."""
     hostile, script = "\x1b]0;x\x07\x9b2J\u202eab\u2028", "می\u200cخواهم\u3000か\xa0👩\u200d💻"
     for text in (hostile, script):
-        screen.partial(result([], text))
-    screen.final(result([hostile, script], ""))
+        screen.partial([result([], text)])
+    screen.final([result([hostile, script], "")])
     out = capsys.readouterr().out
     assert not set("\x1b\x07\x9b\u202e\u2028").intersection(out)
     assert script in out

@@ -1,7 +1,11 @@
 """A channel or a track of a file is recognised alone, and options without effect are refused."""
 
+import io
 import json
+import sys
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +13,7 @@ import soundfile
 
 import asrkit
 from tests.conftest import speech
-from tests.running import run, talkative_model
+from tests.running import ONE_PASS, run, talkative_model
 
 Output = pytest.CaptureFixture[str]
 
@@ -69,6 +73,52 @@ def test_every_channel_by_itself(
     assert {line.split()[7] for line in capsys.readouterr().out.splitlines()} == {"agent", "caller"}
 
 
+STREAM = ("stream", *ONE_PASS, "--channel", "split", "--packet-ms", 70)
+
+
+def streamed(text: str) -> list[list[dict[str, Any]]]:
+    """The final segments of each channel, without what names the channel."""
+    lines = [json.loads(line) for line in text.splitlines()]
+    finals = [line for line in lines if line.pop("type") == "final"]
+    names = [(line.pop("channel"), line.pop("speaker")) for line in finals]
+    assert {*names} == {(0, "agent"), (1, "caller")}
+    return [[line for line, (each, _) in zip(finals, names, strict=True) if each == channel]
+            for channel in range(2)]  # fmt: skip
+
+
+def test_a_stream_of_each_channel(
+    call: tuple[Path, Path, list[str]], tmp_path: Path, capsys: Output,
+    monkeypatch: pytest.MonkeyPatch, sound: ModuleType,
+) -> None:  # fmt: skip
+    """From a file, a pipe and a microphone: what stream makes of each channel alone."""
+    model, path, _ = call
+    samples = np.rint(soundfile.read(path)[0] * 32767).astype(np.int16)
+    soundfile.write(path, samples, 16000)
+    options = ["--model", model, "--format", "jsonl"]
+    alone = []
+    for channel in range(2):
+        assert run("stream", *ONE_PASS, *options, path, "--channel", channel) == 0
+        lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        alone.append([line for line in lines if line.pop("type") == "final"])
+    named = [*options, "--speakers", "agent,caller"]
+    assert run(*STREAM, *named, path, "--save-audio", tmp_path / "copy.wav") == 0
+    assert streamed(capsys.readouterr().out) == alone
+    assert np.array_equal(soundfile.read(tmp_path / "copy.wav")[0] * 32768, samples)
+    for data in (path.read_bytes(), samples.tobytes()):
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(data)))
+        assert run(*STREAM, *named, "-") == 0
+        assert streamed(capsys.readouterr().out) == alone
+    sound.samples, sound.pace = samples.astype(np.float32) / 32768, 0.0
+    sound.DEVICES[0] |= {"max_input_channels": 2}
+    assert run(*STREAM, *named, "--mic", "--no-meter") == 1  # disconnected at the end
+    assert streamed(capsys.readouterr().out) == alone
+    assert run(*STREAM, *options[:2], path) == 0
+    assert "channel 1: " in capsys.readouterr().out
+    sound.DEVICES[0] |= {"max_input_channels": 1}
+    assert run(*STREAM, *named, "--mic") == 2
+    assert "'USB Mic' has 1 channels, got 2" in capsys.readouterr().err
+
+
 def test_speakers_are_as_many_as_channels(
     call: tuple[Path, Path, list[str]], capsys: Output
 ) -> None:
@@ -90,7 +140,13 @@ def test_speakers_are_as_many_as_channels(
         ("decode", ["--speakers", "a,b", "FILE"], "--speakers needs --channel split"),
         ("decode", ["--channel", "split", "--speakers", "a,a", "FILE"], "names must differ"),
         ("decode", ["--channel", "split", "--speakers", "a,", "FILE"], "1 to 20 characters"),
-        ("stream", ["--channel", "split", "FILE"], "must be mix or a whole number"),
+        ("align", ["--text", "a", "--channel", "split", "FILE"], "must be mix or a whole number"),
+        (
+            "stream",
+            ["--channel", "split", "--speakers", "a", "FILE"],
+            "2 channels, but there are 1",
+        ),
+        ("stream", ["--speakers", "a,b", "FILE"], "--speakers needs --channel split"),
         ("stream", ["--channel", "1", "-"], "need a file"),
         ("align", ["--channel", "1", "--manifest", "m.jsonl"], "need files"),
     ],

@@ -54,11 +54,11 @@ def query_hostapis() -> list[dict[str, Any]]:
 class InputStream:
     def __init__(self, samplerate: int, blocksize: int, device: int, **options: Any) -> None:
         assert options.keys() == {"channels", "dtype", "callback"}
-        assert (options["channels"], options["dtype"]) == (1, "float32")
+        assert options["dtype"] == "float32"
         if refused:
             raise PortAudioError(refused)
         self.rate, self.blocksize, self.callback = samplerate, blocksize, options["callback"]
-        self.active = False
+        self.active, self.channels = False, options["channels"]
         self.thread = threading.Thread(target=self.play, daemon=True)
 
     def start(self) -> None:
@@ -67,9 +67,10 @@ class InputStream:
 
     def play(self) -> None:
         start = time.monotonic()
-        buffer = np.zeros((self.blocksize, 1), dtype=np.float32)  # one for all, as PortAudio's
+        # One buffer for all, as PortAudio's.
+        buffer = np.zeros((self.blocksize, self.channels), dtype=np.float32)
         for number, first in enumerate(range(0, len(samples), self.blocksize)):
-            block = samples[first : first + self.blocksize, None]
+            block = samples[first : first + self.blocksize].reshape(-1, self.channels)
             end = start + pace * (first + len(block)) / self.rate
             time.sleep(max(0.0, end - time.monotonic()))
             if not self.active:

@@ -10,12 +10,12 @@ import logging
 import secrets
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from asrkit.audio.opus import OpusDecoder
-from asrkit.errors import UserError, reason
+from asrkit.errors import UserError, reason, shown
 from asrkit.serve import fair, resumption
 from asrkit.serve.call_store import StoredCall
 from asrkit.serve.calls import Call
@@ -31,8 +31,8 @@ from asrkit.serve.protocols.messages import (
     Start,
     Started,
 )
-from asrkit.serve.protocols.samples import append_samples, cut_off, samples_of
-from asrkit.serve.protocols.websockets import both_ways, next_message, telling
+from asrkit.serve.protocols.samples import append_channels, cut_off, samples_of
+from asrkit.serve.protocols.websockets import all_ways, both_ways, next_message, telling
 from asrkit.serve.resumption import SuspendedCall, Version
 from asrkit.serve.server import RefusedError, Server
 
@@ -127,60 +127,76 @@ class Line:
         self.version = Version(entry.generation, 0)
         return call
 
-    async def run(self, websocket: WebSocket, first: SuspendedCall, finals: int = 0) -> None:
+    async def run(
+        self, websocket: WebSocket, first: SuspendedCall, finals: int | list[int] = 0
+    ) -> None:
         """Begin or continue the call; its client has the first `finals` segments already."""
         start, saved, _ = self.last = first
+        counts = finals if isinstance(finals, list) else [finals]
+        counts = counts * start.channels if counts == [0] else counts
+        if len(counts) != start.channels:
+            raise UserError(f"finals: expected {start.channels} numbers, got {shown(finals)}")
         if start.encoding == "opus":
             self.opus = OpusDecoder(first.received, first.packets)
         model = self.server.model(start.model)
         recognizer = await self.server.recognizer_for(model, start.hotwords, start.pause_ms)
-        with self.server.call(model, start.sample_rate, recognizer, saved) as call:
+        with ExitStack() as stack:
+            calls = [
+                stack.enter_context(self.server.call(model, start.sample_rate, recognizer, each))
+                for each in saved or [None] * start.channels
+            ]
             started = Started(
                 model=model.name, context=recognizer.context, id=self.id, token=self.token,
-                ack=call.received, commits=first.commits,
+                ack=first.received, commits=first.commits,
             )  # fmt: skip
             try:
                 if self.server.store.survives:
-                    await self.put(first, call)
+                    await self.put(first, calls)
+                await websocket.send_text(started.model_dump_json())
+                writers = [self.write(websocket, calls, *each) for each in enumerate(counts)]
+                talk = all_ways(self.read(websocket, calls), writers, self.end(websocket, calls))
                 try:
-                    await both_ways(
-                        self.leave(), self.keep_on(call), self.read(websocket, call, start),
-                        self.write(websocket, call, start, started, finals),
-                    )  # fmt: skip
+                    await both_ways(self.leave(), self.keep_on(calls), talk)
                 finally:  # also after the end: the client may not receive the last messages
-                    await self.keep_last(call)
+                    await self.keep_last(calls)
             except (WebSocketDisconnect, MovedError):
                 raise
             except UserError:
                 await self.server.store.drop(self.name, self.version.generation)
                 raise
 
-    async def keep(self, call: Call) -> None:
+    async def keep(self, calls: list[Call]) -> None:
         """Save the current state of the call.
 
         Raises:
             MovedError: if another process has taken the call.
         """
         self.reported = False
-        saved = await call.save()
-        packets = tuple(self.opus.past(saved.received)) if self.opus else ()
-        await self.put(SuspendedCall(self.last.start, saved, packets), call)
+        saved = await asyncio.gather(*[call.save() for call in calls])  # of the same audio
+        packets = tuple(self.opus.past(saved[0].received)) if self.opus else ()
+        await self.put(SuspendedCall(self.last.start, tuple(saved), packets), calls)
 
-    async def keep_last(self, call: Call) -> None:
+    async def keep_last(self, calls: list[Call]) -> None:
         """Save the call when its connection ends, if the client has received anything since.
 
         Otherwise the client can send its audio again. The call's place is freed first, however
         long the store takes.
         """
-        self.server.calls.pop(call, None)
+        for call in calls:
+            self.server.calls.pop(call, None)
         if not self.server.store.survives:
-            await (self.keep(call) if self.reported else self.put(self.last, call))
-        elif call.seconds > self.last.received / self.last.start.sample_rate or self.reported:
+            await (self.keep(calls) if self.reported else self.put(self.last, calls))
+        elif self.has_news(calls):
             age, server = time.monotonic() - self.last_at, self.server
             if age >= server.limits.save_s or server.may_keep():
-                await self.keep(call)
+                await self.keep(calls)
 
-    async def put(self, value: SuspendedCall, call: Call) -> None:
+    def has_news(self, calls: list[Call]) -> bool:
+        """Whether the store has an older state than the client."""
+        saved = self.last.received / self.last.start.sample_rate
+        return calls[0].seconds > saved or self.reported
+
+    async def put(self, value: SuspendedCall, calls: list[Call]) -> None:
         """Write a state of the call to the store.
 
         Raises:
@@ -189,7 +205,7 @@ class Line:
         self.version = version = self.version._replace(number=self.version.number + 1)
         data = resumption.to_bytes(value, self.server.key, self.name, version)
         owner = fair.address()
-        entry = StoredCall(version.generation, data, owner, call.seconds)
+        entry = StoredCall(version.generation, data, owner, calls[0].seconds)
         try:
             if not await self.server.store.put(self.name, entry):
                 raise MovedError
@@ -199,60 +215,80 @@ class Line:
         self.server.note_newest(self.name, version)
         self.last, self.last_at = value, time.monotonic()
 
-    async def keep_on(self, call: Call) -> None:
+    async def keep_on(self, calls: list[Call]) -> None:
         """Save the call every `save_s`, if the store survives this process."""
         while self.server.store.survives:
             await asyncio.sleep(self.server.limits.save_s)
-            if call.seconds > self.last.received / self.last.start.sample_rate or self.reported:
-                await self.keep(call)
+            if self.has_news(calls):
+                await self.keep(calls)
 
     async def leave(self) -> None:
         """Raise MovedError when another connection resumes the call."""
         await self.moved.wait()
         raise MovedError
 
-    async def read(self, websocket: WebSocket, call: Call, start: Start) -> None:
+    async def read(self, websocket: WebSocket, calls: list[Call]) -> None:
         """Receive audio and requests until the client ends the call."""
-        past = b""
+        start, past = self.last.start, b""
         while True:
             message = await next_message(websocket, self.server)
             if isinstance(message, bytes):
-                await call.wait_for_room()  # waiting can be cancelled, decoding cannot be undone
+                for call in calls:
+                    await call.wait_for_room()  # can be cancelled, decoding cannot be undone
                 if self.opus is None:
-                    samples, past = samples_of(past, message, ENCODINGS[start.encoding])
+                    dtype = ENCODINGS[start.encoding]
+                    samples, past = samples_of(past, message, dtype, start.channels)
                 else:
                     samples = self.opus.decode(message)
-                await append_samples(call, self.server, samples, start.sample_rate)
+                await append_channels(calls, self.server, samples, start.sample_rate)
                 continue
             asked = messages.parsed(message)
             if isinstance(asked, End):
                 self.warning = cut_off(past)
-                return call.finish()
+                break
             if not isinstance(asked, Commit):
                 raise UserError("the call has started already")
-            call.commit()
+            for call in calls:
+                call.commit()
+        for call in calls:
+            call.finish()
 
     async def write(
-        self, websocket: WebSocket, call: Call, start: Start, started: Started, finals: int
+        self, websocket: WebSocket, calls: list[Call], channel: int, finals: int
     ) -> None:
-        """Send updates until the call has ended, except the first `finals` segments."""
-        await websocket.send_text(started.model_dump_json())
-        num_finals = 0
-        while (update := await call.next_update()) is not None:
-            ack = self.last.received if self.server.store.survives else call.received
+        """Send updates of a channel until its call has ended, except the first segments.
+
+        Args:
+            websocket: connection to the client.
+            calls: call of each channel.
+            channel: number of the channel.
+            finals: number of segments that the client has already.
+        """
+        start, num_finals = self.last.start, 0
+        of_channel = start.of_channel(channel)
+        while (update := await calls[channel].next_update()) is not None:
+            ack = self.last.received if self.server.store.survives else received(calls)
             self.reported = True
             recognized = round(update.seconds * start.sample_rate)
             for segment in update.segments:
                 num_finals += 1
                 if num_finals > finals:
-                    final = messages.final(segment, ack, recognized)
-                    await websocket.send_text(final.model_dump_json())
+                    final = messages.final(segment, ack, recognized, of_channel)
+                    await websocket.send_text(final.model_dump_json(exclude_none=True))
             if not update.is_final:
                 words = messages.timed(update.words)
                 partial = Partial(
                     text=update.text, stable=update.stable_text, words=words, ack=ack,
-                    recognized=recognized,
+                    recognized=recognized, **of_channel,
                 )  # fmt: skip
-                await websocket.send_text(partial.model_dump_json())
-        ended = Ended(ack=call.received, warning=self.warning or None)
+                await websocket.send_text(partial.model_dump_json(exclude_none=True))
+
+    async def end(self, websocket: WebSocket, calls: list[Call]) -> None:
+        """Send the last message, after the results of all channels."""
+        ended = Ended(ack=received(calls), warning=self.warning or None)
         await websocket.send_text(ended.model_dump_json(exclude_none=True))
+
+
+def received(calls: list[Call]) -> int:
+    """Return the number of samples that the sessions of all channels have."""
+    return min(call.received for call in calls)

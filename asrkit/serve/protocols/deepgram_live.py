@@ -24,7 +24,7 @@ from asrkit.serve.protocols.deepgram_messages import (
     options_of,
 )
 from asrkit.serve.protocols.parsing import object_of
-from asrkit.serve.protocols.samples import append_samples, cut_off, samples_of
+from asrkit.serve.protocols.samples import append_channels, cut_off, samples_of
 from asrkit.serve.protocols.websockets import all_ways, next_message, send, telling
 from asrkit.serve.server import Server
 
@@ -141,12 +141,9 @@ class Request:
     async def append(self, samples: np.ndarray, mixer: Mixer) -> None:
         """Append samples (n,) or (n, channels) to the calls."""
         rate = self.options.sample_rate
-        if len(self.channels) == 1:
-            await append_samples(self.channels[0].call, self.server, mixer(samples), rate)
-            return
-        for number, channel in enumerate(self.channels):
-            own = np.ascontiguousarray(samples[:, number])
-            await append_samples(channel.call, self.server, own, rate)
+        calls = [channel.call for channel in self.channels]
+        samples = mixer(samples) if len(calls) == 1 else samples
+        await append_channels(calls, self.server, samples, rate)
 
     async def follow(self, text: str) -> bool:
         """Handle a text message; return whether it closes the stream."""

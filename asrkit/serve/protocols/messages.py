@@ -17,8 +17,10 @@ from asrkit.errors import UserError
 from asrkit.runtime import Segment, Word
 from asrkit.serve.protocols.parsing import checked, problem
 
+MOST_CHANNELS = 8
 ENCODINGS: dict[str, np.dtype[Any]] = {"pcm_s16le": np.dtype("<i2"), "pcm_f32le": np.dtype("<f4")}
 Name = Annotated[str, Field(max_length=100)]
+Count = Annotated[int, Field(ge=0)]
 Phrase = Annotated[str, Field(min_length=1, max_length=200)]
 
 
@@ -31,7 +33,11 @@ class Start(Message):
 
     type: Literal["start"]
     sample_rate: Annotated[int, Field(ge=1000, le=768_000)] = 16_000
-    """Sample rate of the audio in binary messages, Hz, one channel; 48000 for Opus."""
+    """Sample rate of the audio in binary messages, Hz; 48000 for Opus."""
+    channels: Annotated[int, Field(ge=1, le=MOST_CHANNELS)] = 1
+    """Number of interleaved channels. Each is recognised by itself and takes a stream."""
+    speakers: Annotated[list[Name], Field(max_length=MOST_CHANNELS)] = []
+    """Name of each channel's speaker, for the results."""
     encoding: Literal["pcm_s16le", "pcm_f32le", "opus"] = "pcm_s16le"
     """Format of binary messages. An Opus message is a packet of RFC 6716 without a container."""
     hotwords: dict[Phrase, float] | list[Phrase] = []
@@ -45,7 +51,18 @@ class Start(Message):
     def check_rate(self) -> "Start":
         if self.encoding == "opus" and self.sample_rate != opus.RATE:
             raise ValueError(f"sample_rate must be {opus.RATE} for opus, got {self.sample_rate}")
+        if self.encoding == "opus" and self.channels > 1:
+            raise ValueError("opus has one channel: send several channels as pcm")
+        if self.speakers and len(self.speakers) != self.channels:
+            raise ValueError(f"{self.channels} channels, but {len(self.speakers)} speakers")
         return self
+
+    def of_channel(self, channel: int) -> dict[str, Any]:
+        """Return the fields that tell a result of this channel from those of the others."""
+        if self.channels == 1:
+            return {}
+        named = {"speaker": self.speakers[channel]} if self.speakers else {}
+        return {"channel": channel, **named}
 
 
 class Resume(Message):
@@ -54,8 +71,9 @@ class Resume(Message):
     type: Literal["resume"]
     id: Name
     token: Name
-    finals: Annotated[int, Field(ge=0)] = 0
-    """Number of segments that the client has; the server sends later ones again."""
+    finals: Count | Annotated[list[Count], Field(max_length=MOST_CHANNELS)] = 0
+    """Number of segments that the client has, or a number for each of several channels; the server
+    sends later ones again."""
     ack: Annotated[int, Field(ge=0)] = 0
     """The last `ack` that the client received; the server rejects an older state of the call."""
 
@@ -102,7 +120,14 @@ class Started(Answer):
     """Commits that the server has processed."""
 
 
-class Partial(Answer):
+class OfChannel(Answer):
+    channel: int | None = None
+    """Number of the channel, from 0; left out if the call has one."""
+    speaker: str | None = None
+    """Name of the channel's speaker, if the client has named it."""
+
+
+class Partial(OfChannel):
     """The text of the open segment, which may still change."""
 
     type: Literal["partial"] = "partial"
@@ -116,7 +141,7 @@ class Partial(Answer):
     """Samples of the client that have been recognised."""
 
 
-class Final(Answer):
+class Final(OfChannel):
     """A segment that has ended; it no longer changes."""
 
     type: Literal["final"] = "final"
@@ -190,8 +215,8 @@ def timed(words: tuple[Word, ...]) -> list[TimedWord]:
     ]
 
 
-def final(segment: Segment, ack: int, recognized: int) -> Final:
+def final(segment: Segment, ack: int, recognized: int, of_channel: dict[str, Any]) -> Final:
     return Final(
         text=segment.text, start=segment.start, end=segment.end, words=timed(segment.words),
-        context=segment.context, ack=ack, recognized=recognized,
+        context=segment.context, ack=ack, recognized=recognized, **of_channel,
     )  # fmt: skip

@@ -1,0 +1,166 @@
+"""/v1/stream with several channels: each has what its samples have alone, whatever happens."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+from websockets.sync.client import ClientConnection
+
+from asrkit.runtime import Recognizer
+from asrkit.serve import resumption
+from asrkit.serve.calls import SavedCall
+from asrkit.serve.protocols.messages import Start
+from asrkit.serve.resumption import SuspendedCall, Version
+from asrkit.serve.server import Limits, Server
+from tests.running import run
+from tests.serve.running import serving
+from tests.serve.test_client import cutting
+from tests.serve.test_resume import Client
+from tests.serve.test_stream import answers, assert_is, converse, in_bytes, start
+
+Recordings = list[tuple[Path, np.ndarray]]
+NAMES = ["agent", "caller"]
+
+
+def call_of(recordings: Recordings, *numbers: int) -> np.ndarray:
+    """A call in which these recordings are the channels: (n, channels) int16."""
+    channels = [recordings[number][1] for number in numbers]
+    length = max(map(len, channels))
+    return np.stack([np.pad(each, (0, length - len(each))) for each in channels], axis=1)
+
+
+def of_channel(messages: list[dict[str, Any]], channel: int) -> list[dict[str, Any]]:
+    kinds = ("started", "final", "ended")
+    return [
+        each
+        for each in messages
+        if each["type"] in kinds and each.get("channel", channel) == channel
+    ]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_each_channel_is_what_it_would_be_alone(
+    address: str, served: Recognizer, recordings: Recordings, seed: int
+) -> None:
+    call = call_of(recordings, seed, 2)
+    messages = converse(start(address, channels=2, speakers=NAMES), in_bytes(call, seed))
+    for channel, name in enumerate(NAMES):
+        own = of_channel(messages, channel)
+        assert_is(own, served.transcribe(call[:, channel]), len(call))
+        assert {each["speaker"] for each in own[1:-1]} == {name}
+        with pytest.raises(AssertionError):  # control: the other one
+            assert_is(own, served.transcribe(call[:, 1 - channel]), len(call))
+
+
+class Caller(Client):
+    """A client of two channels that loses its connection now and then."""
+
+    def open(self, first: dict[str, Any]) -> ClientConnection:
+        more = {"channels": 2} if first["type"] == "start" else {}
+        return super().open({**first, **more})
+
+    def finals(self) -> list[int]:  # type: ignore[override]
+        found = [each["channel"] for each in self.messages if each["type"] == "final"]
+        return [found.count(0), found.count(1)]
+
+
+MANY = [pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 12)]
+
+
+@pytest.mark.parametrize("seed", [0, *MANY])
+def test_cut_anywhere(address: str, served: Recognizer, recordings: Recordings, seed: int) -> None:
+    call = call_of(recordings, seed % 3, 3)
+    client = Caller(address, call, random.Random(seed))
+    messages = client.talk(cuts=6)
+    for channel in range(2):
+        expected = served.transcribe(call[:, channel])
+        assert_is(of_channel(messages, channel), expected, len(call))
+    assert client.resumes >= 6
+
+
+def test_a_commit_is_for_all_channels(
+    address: str, served: Recognizer, recordings: Recordings
+) -> None:
+    call = call_of(recordings, 0, 1)
+    half = len(call) // 2
+    parts = [call[:half].tobytes(), '{"type": "commit"}', call[half:].tobytes()]
+    messages = converse(start(address, channels=2), parts)
+    for channel in range(2):
+        texts = [each["text"] for each in of_channel(messages, channel)[1:-1]]
+        alone = [served.transcribe(part[:, channel]).text for part in (call[:half], call[half:])]
+        assert " ".join(texts).split() == " ".join(alone).split()
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"channels": 9}, "less than or equal to 8"),
+        ({"channels": 0}, "greater than or equal to 1"),
+        ({"channels": 2, "speakers": ["a"]}, "2 channels, but 1 speakers"),
+        ({"channels": 2, "encoding": "opus", "sample_rate": 48000}, "opus has one channel"),
+    ],
+)
+def test_what_cannot_be_is_refused(address: str, options: dict[str, Any], reason: str) -> None:
+    (message,) = answers(start(address, **options))
+    assert message["type"] == "error"
+    assert reason in message["message"]
+
+
+def test_channels_are_streams(served: Recognizer) -> None:
+    """They count against the limits, and a call that is refused takes none."""
+    server = Server({"m": served}, Limits(streams=2))
+    with serving(server) as address:
+        (message,) = answers(start(address, channels=3))
+        assert (message["type"], message["reason"]) == ("error", "streams")
+        assert server.streams == 0
+        with start(address, channels=2) as client:
+            assert json.loads(client.recv(timeout=10))["type"] == "started"
+            assert server.streams == 2
+
+
+def test_who_resumes_names_a_number_for_each_channel(address: str, recordings: Recordings) -> None:
+    client = Caller(address, call_of(recordings, 0, 1), random.Random(0))
+    client.open({"type": "start"}).socket.close()
+    names = {name: client.started[name] for name in ("id", "token")}
+    client.open({"type": "resume", "finals": 3, **names})
+    assert client.started["message"] == "finals: expected 2 numbers, got 3"
+
+
+def test_states_of_one_channel_that_an_older_version_saved() -> None:
+    start = Start(type="start")
+    key, name, version = b"k" * 32, "n", Version(1, 2)
+    value = SuspendedCall(start, (SavedCall(b"ab\nc", 5, 1),), ())
+    data = resumption.to_bytes(value, key, name, version)
+    assert resumption.from_bytes(data, key, name) == (value, version)
+    two = SuspendedCall(start, (SavedCall(b"ab\nc", 5, 1), SavedCall(b"\nd", 5, 1)), ())
+    assert resumption.from_bytes(resumption.to_bytes(two, key, name, version), key, name) == (
+        two,
+        version,
+    )
+    body = data[resumption.TAG :].replace(b', "sizes": [4]', b"")
+    assert len(body) < len(data) - resumption.TAG
+    older = resumption.tag(name.encode() + body, key) + body
+    assert resumption.from_bytes(older, key, name) == (value, version)
+
+
+def test_listen_prints_what_stream_prints(
+    served: Recognizer, address: str, recordings: Recordings, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """However often the connection is cut, the segments of each channel are those of it alone."""
+    call = call_of(recordings, 1, 2)
+    soundfile.write(tmp_path / "call.wav", call, 16000)
+    with cutting(address, cuts=2, seed=1) as cutter:
+        options = ["--channel", "split", "--speakers", ",".join(NAMES), "--format", "jsonl"]
+        assert run("listen", f"http://{cutter.address}", tmp_path / "call.wav", *options) == 0
+        assert cutter.done == 3
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    for channel, name in enumerate(NAMES):
+        own = [each for each in lines if (each["channel"], each["speaker"]) == (channel, name)]
+        finals = [(each["text"], each["start"]) for each in own if each["type"] == "final"]
+        expected = served.transcribe(call[:, channel]).segments
+        assert finals == [(each.text, each.start) for each in expected]
