@@ -87,7 +87,6 @@ def save_model(path: str | Path, file: ModelFile, weights: torch.dtype = torch.f
     """Write a model file, atomically.
 
     Args:
-        path: path of the file.
         file: contents to write.
         weights: type of the parameters, one of STORED; the normalisation stays float32.
 
@@ -136,7 +135,6 @@ def write_safetensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[
     process is killed. The format: 8 bytes of the header's length, the header, the tensors.
 
     Args:
-        path: path of the file.
         tensors: contiguous tensors on the CPU.
         metadata: texts by key.
     """

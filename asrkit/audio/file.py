@@ -26,7 +26,6 @@ class FilePart(io.RawIOBase):
     """A part of a file, readable like a whole file.
 
     Args:
-        path: path of the file.
         start: first byte of the part.
         end: end of the part in bytes, exclusive.
     """

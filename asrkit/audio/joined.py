@@ -45,7 +45,6 @@ class JoinedFile(AudioFile):
     Args:
         source: path of the file, or the file in memory.
         starts: first byte of each part.
-        open_part: function that opens a part.
     """
 
     def __init__(

@@ -7,7 +7,7 @@ import math
 import queue
 import time
 from collections.abc import Iterator
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
@@ -173,12 +173,7 @@ class Microphone:
             raise AudioError(f"the microphone {self.name!r} does not start: {error}") from None
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._stream.abort()
         self._stream.close()
 

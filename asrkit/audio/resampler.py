@@ -140,7 +140,6 @@ class Tile:
     Args:
         rate: input rate, Hz.
         output_rate: output rate, Hz.
-        dtype: dtype of the samples.
 
     Attributes:
         size: number of output samples of a tile.

@@ -148,7 +148,6 @@ def of_file(
     """Make the backend from an exported file.
 
     Args:
-        path: path of the file.
         file: model that the file must have been exported from.
         plain: eager backend in the context that the file must have.
         precision: precision that the file must have; None for any.

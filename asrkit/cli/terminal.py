@@ -10,7 +10,6 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any
 
 from asrkit.cli.microphone_monitor import Level
@@ -43,12 +42,7 @@ class Screen:
     def __enter__(self) -> "Screen":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self.redraw and (self.text or self.status):  # stopped: keep the open text
             self.clear()
             print(harmless(self.text), end="\n" if self.text else "", flush=True)

@@ -253,8 +253,6 @@ def quantized(
     """Convert a float32 file to int8 in its place, if it recognises as well; return a line on that.
 
     Args:
-        file: model.
-        exported: the export.
         path: float32 file.
         parts: files of a transducer's predictor and joiner, which stay in float32; [] for CTC.
         trial: recordings that both files recognise.

@@ -19,7 +19,6 @@ class IndexedCuts:
     In another process, unpickling opens the index there, and rejects a different index.
 
     Args:
-        index: index of the corpus.
         factors: speeds; each utterance occurs at each speed, one after another.
         kept: (n,) numbers of the utterances to use; None for all.
     """

@@ -113,7 +113,6 @@ def of_cut(cut: "Cut", manifest: str, read: "Callable[[], Cut]") -> Labelled:
 
     Args:
         cut: cut, whose audio may be missing.
-        manifest: path of its manifest.
         read: function that returns the cut with its audio.
     """
     from asrkit.data.cuts import has_text, part_of_file, utterance_of

@@ -94,7 +94,6 @@ def read_manifest(path: str | Path, left_out: list[LeftOut]) -> Iterator[Utteran
     """Yield the utterances of a plain JSONL manifest; `audio` is joined to the manifest's folder.
 
     Args:
-        path: path of the manifest.
         left_out: list to which lines with impossible values are appended.
 
     Raises:
@@ -144,7 +143,6 @@ def parse_line(line: bytes, folder: Path, unused: Counter[str] | None = None) ->
 
     Args:
         line: JSON of the line.
-        folder: folder of the manifest.
         unused: counter to which the unused keys are added.
 
     Raises:

@@ -100,7 +100,6 @@ def places_of(begin: int, last: int, number: int, count: int, chunk_size: int) -
         last: last frame of the word.
         number: number of the word in its utterance, from 0.
         count: number of the utterance's words.
-        chunk_size: chunk size C.
     """
     last = max(begin, last)
     quarter = 4 * (last % chunk_size) // chunk_size

@@ -13,7 +13,6 @@ def read_scored(path: str, left_out: list[LeftOut]) -> Iterator[Labelled]:
     """Yield the recordings of a manifest of any kind, after checking that ids are unique.
 
     Args:
-        path: manifest.
         left_out: list to which unusable utterances are appended.
 
     Raises:

@@ -51,9 +51,6 @@ def write(
     Weights of more than MOST_BYTES are written to `data_path(path)`.
 
     Args:
-        module: module to export.
-        path: path of the file.
-        exported: the export.
         file: model of the module.
         name: final name of the file, if `path` is temporary.
 
@@ -88,8 +85,6 @@ def save(model: "ir.Model", path: Path, name: str) -> None:
     """Write a model in one file, or a large one in two.
 
     Args:
-        model: model to write.
-        path: path of the file.
         name: final name of the file.
     """
     from onnxscript import ir

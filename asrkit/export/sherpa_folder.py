@@ -15,44 +15,6 @@ from asrkit.runtime import Recognizer
 if TYPE_CHECKING:
     from sherpa_onnx import OnlineRecognizer
 
-README = """# {name} for sherpa-onnx
-
-Chunks of {chunk_ms} ms with {left_ms} ms before them and {right_ms} ms after them, exported by
-asrkit. For `wenet-ctc`:
-
-```python
-import numpy as np
-import sherpa_onnx
-
-recognizer = sherpa_onnx.OnlineRecognizer.from_wenet_ctc(
-    tokens="tokens.txt", model="model.onnx", chunk_size={chunk}, num_left_chunks={left}
-)
-{features}
-stream = recognizer.create_stream()
-stream.accept_waveform(16000, samples)  # float32 in [-1, 1]
-stream.accept_waveform(16000, np.zeros({tail}, np.float32))  # otherwise the last words are missing
-stream.input_finished()
-while recognizer.is_ready(stream):
-    recognizer.decode_stream(stream)
-print(recognizer.get_result(stream))
-```
-
-{remark}
-
-sherpa-onnx recognises only whole chunks: append {tail_ms} ms of silence to each recording. Its
-resampler is linear: use samples at 16 kHz.
-
-In sherpa-onnx 2.0.1, the Python package and the C++ core have streaming wenet-ctc models. Its C,
-Java, Kotlin, Swift and JavaScript interfaces do not have a field for these models.
-"""
-SET_FEATURES = """features = recognizer.config.feat_config
-features.low_freq, features.high_freq, features.snip_edges = {low}, {high}, {snip_edges}
-recognizer.recognizer = type(recognizer.recognizer)(recognizer.config)  # with these features
-"""
-OWN = "The model uses sherpa-onnx's default features."
-OTHERS = """Without the three lines on features, sherpa-onnx uses its default features and some
-texts differ: 12 of 102 did. A model trained with `frontend: {kind: kaldi, high_frequency: 7600,
-snip_edges: false}` uses these default features and does not need the lines."""
 DEFAULTS = (20.0, 7600.0, False)
 
 
@@ -75,21 +37,6 @@ def tokens(file: ModelFile, blank_last: bool = False) -> str:
     symbols = [file.tokenizer.piece(i).replace(" ", "▁") for i in numbers]
     symbols.insert(len(symbols) if blank_last else 0, "<blk>")
     return "".join(f"{symbol} {i}\n" for i, symbol in enumerate(symbols))
-
-
-def readme(name: str, file: ModelFile, exported: Exported) -> str:
-    """Return README.md, which shows the use of the model."""
-    low, high, snip_edges = features(file)
-    own = features(file) == DEFAULTS
-    told = "" if own else SET_FEATURES.format(low=low, high=high, snip_edges=snip_edges)
-    chunk, left, right = exported.context
-    return README.format(
-        name=name, chunk_ms=chunk * exported.frame_ms, left_ms=left * exported.frame_ms,
-        right_ms=right * exported.frame_ms,
-        chunk=chunk, left=left // chunk, features=told,
-        remark=OWN if own else OTHERS, tail=tail_samples(exported),
-        tail_ms=1000 * tail_samples(exported) // SAMPLE_RATE,
-    )  # fmt: skip
 
 
 def wheel(model: Path, tokens: Path, file: ModelFile, exported: Exported) -> "OnlineRecognizer":

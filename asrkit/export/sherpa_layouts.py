@@ -49,6 +49,9 @@ sherpa-onnx recognises only whole windows: append {tail_ms} ms of silence to eac
 resampler is linear: use samples at 16 kHz.
 """
 CALLS = {
+    "wenet-ctc": """from_wenet_ctc(
+    tokens="tokens.txt", model="model.onnx", chunk_size={chunk}, num_left_chunks={left}
+)""",
     "nemo-transducer": """from_transducer(
     tokens="tokens.txt", encoder="encoder.onnx", decoder="decoder.onnx", joiner="joiner.onnx"
 )""",
@@ -68,6 +71,16 @@ has hotwords and language models. asrkit compares texts of greedy search.
 
 The features are those of samples in the range of 16-bit integers (`normalize_samples=False`). In
 sherpa-onnx 2.0.1 only the Python package and the C++ core have this field."""
+DEFAULTS = "The model uses sherpa-onnx's default features."
+SET_FEATURES = """
+features = recognizer.config.feat_config
+features.low_freq, features.high_freq, features.snip_edges = {low}, {high}, {snip_edges}
+recognizer.recognizer = type(recognizer.recognizer)(recognizer.config)  # with these features"""
+OF_FEATURES = """Without the three lines on features, sherpa-onnx uses its default features and some
+texts differ: 12 of 102 did. A model trained with `frontend: {kind: kaldi, high_frequency: 7600,
+snip_edges: false}` uses these default features and does not need the lines."""
+OF_WENET = """In sherpa-onnx 2.0.1, the Python package and the C++ core have streaming wenet-ctc
+models. Its C, Java, Kotlin, Swift and JavaScript interfaces do not have a field for them."""
 OF_CTC = """Use sherpa-onnx 2.0.1 or later: earlier versions compute Kaldi's features for this
 layout. Its times assume frames of 40 ms; this model has {frame_ms} ms."""
 
@@ -99,6 +112,18 @@ def nemo_frontend(file: ModelFile) -> Frontend:
     return frontend_of_kind("sherpa_nemo", model.num_mels, model.rate.lead_frames)
 
 
+def wenet_readme(name: str, file: ModelFile, exported: Exported) -> str:
+    """Return README.md, which shows the use of a model in WeNet's layout."""
+    low, high, snip_edges = sherpa_folder.features(file)
+    chunk, left, _ = exported.context
+    call = CALLS["wenet-ctc"].format(chunk=chunk, left=left // chunk)
+    default = (low, high, snip_edges) == sherpa_folder.DEFAULTS
+    if not default:
+        call += SET_FEATURES.format(low=low, high=high, snip_edges=snip_edges)
+    remarks = [DEFAULTS if default else OF_FEATURES, OF_WENET]
+    return readme(name, file, exported, call, remarks, "models of WeNet")
+
+
 def nemo_readme(name: str, file: ModelFile, exported: Exported) -> str:
     """Return README.md, which shows the use of a model in a layout of NeMo."""
     layout = layout_of(file)
@@ -121,14 +146,11 @@ def readme(
     """Return README.md.
 
     Args:
-        name: name of the model.
-        file: model.
-        exported: the export.
         call: call that builds sherpa-onnx's recogniser.
         remarks: paragraphs on this model.
         origin: models for which sherpa-onnx has the layout.
     """
-    tail = sherpa_graphs.tail_samples(file, exported)
+    tail = layout_of(file).tail_samples(file, exported)
     chunk_ms, left_ms, right_ms = (frames * exported.frame_ms for frames in exported.context)
     return README.format(
         name=name, chunk_ms=chunk_ms, left_ms=left_ms, right_ms=right_ms, tail=tail, origin=origin,
@@ -183,7 +205,7 @@ WENET_CTC = Layout(
     sherpa.check,
     lambda paths, file, exported: [sherpa.wired(paths[0], file, exported)],
     sherpa_folder.tokens,
-    sherpa_folder.readme,
+    wenet_readme,
     lambda paths, *others: sherpa_folder.wheel(paths[0], *others),
     lambda file: build_frontend(file.config.model),
     lambda _, exported: sherpa_folder.tail_samples(exported),

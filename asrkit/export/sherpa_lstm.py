@@ -148,8 +148,6 @@ def wired(paths: Sequence[Path], file: ModelFile, exported: Exported) -> list["M
 
     Args:
         paths: encoder, predictor and joiner.
-        file: model.
-        exported: the export.
     """
     need("onnx")
     import onnx

@@ -177,8 +177,6 @@ def wired(paths: Sequence[Path], file: ModelFile, exported: Exported) -> list["M
 
     Args:
         paths: encoder, predictor and joiner; for CTC one export from features.
-        file: model.
-        exported: the export.
     """
     need("onnx")
     import onnx

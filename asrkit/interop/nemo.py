@@ -63,7 +63,6 @@ def read_nemo(path: Path, head: str | None = None, prompt: str | None = None) ->
     """Read a .nemo file of a cache-aware streaming Conformer or FastConformer.
 
     Args:
-        path: the file.
         head: head to import: transducer, with the CTC layer of a hybrid, or ctc; None for the
             transducer of a model that has one.
         prompt: language of a model with a language prompt.

@@ -112,7 +112,6 @@ class WordFusion:
     A state is the context after the complete words, and the letters of the incomplete word.
 
     Args:
-        weighted: the model.
         pieces: text of each token, by id; the blank's is ignored.
 
     Raises:

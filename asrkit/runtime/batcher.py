@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from types import TracebackType
 
 import numpy as np
 
@@ -129,12 +128,7 @@ class Batcher:
     def __enter__(self) -> "Batcher":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def start(

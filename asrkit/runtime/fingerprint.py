@@ -19,7 +19,6 @@ def identity(
     """Return the values that a stream's results depend on, except samples and hotwords: JSON.
 
     Args:
-        engine: engine of the recogniser.
         decoding: decoding options of the recogniser.
         postprocess: hash of its content when the recogniser was made, or the reason for having
             no hash.

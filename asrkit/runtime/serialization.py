@@ -40,7 +40,6 @@ def pack(value: Any, identity: Mapping[str, Any], key: bytes | None) -> bytes:
     """Return a value and its recogniser's identity as bytes.
 
     Args:
-        value: value of a stream.
         identity: identity of the recogniser, JSON.
         key: key that authenticates the bytes; None for a checksum only.
     """

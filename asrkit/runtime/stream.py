@@ -33,7 +33,6 @@ class Stream:
                 stream.finalize(frames)  # outputs of a second-pass step over ended_feats[0]
 
     Args:
-        engine: engine of the stream.
         decoding: options that determine how the head's frames become text.
         sample_rate: rate of the samples that `append` will receive, Hz.
 

@@ -39,7 +39,6 @@ def check(
     Args:
         value: value to check, whose transcript is checked already.
         fresh: value of a stream with the same options that has not started.
-        engine: engine of the stream.
         windows: windows of full context; None in chunks.
         first: first encoder frame that the second pass needs.
     """

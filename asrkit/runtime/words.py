@@ -77,7 +77,6 @@ class WordReader:
     result depends neither on the length of the stream nor on that of its words.
 
     Args:
-        tokenizer: tokenizer of the hypotheses.
         frame_ms: milliseconds of an encoder frame.
         start: encoder frames of the stream before the segment.
         lead_ms: milliseconds from the start of the first frame to the stream's first sample.

@@ -20,7 +20,6 @@ class ForcedAlignment:
 
     Args:
         tokens: tokens (U,), without blanks.
-        blank: id of the blank.
     """
 
     def __init__(self, tokens: list[int], blank: int = 0) -> None:
@@ -71,7 +70,6 @@ def align(log_probs: Tensor, tokens: list[int], blank: int = 0) -> Hypothesis | 
     Args:
         log_probs: log-probabilities (E, V).
         tokens: tokens (U,), without blanks.
-        blank: id of the blank.
 
     Returns:
         The tokens with their frames; None if they need more than E frames, or a frame has NaN.
@@ -107,7 +105,6 @@ def likeliest_path(log_probs: np.ndarray, tokens: np.ndarray, blank: int) -> np.
     Args:
         log_probs: log-probabilities (E, V), float32, E ≥ U.
         tokens: tokens (U,), U ≥ 1.
-        blank: id of the blank.
 
     Returns:
         States (E,), never decreasing, with every token; None if E frames are too few for the blanks

@@ -19,7 +19,6 @@ class GreedySearch(OneResult):
     """Incremental best path (Graves et al. 2006, section 3.2).
 
     Args:
-        blank: id of the blank.
         blank_penalty: amount to subtract from the blank's log-probability: fewer deletions, more
             insertions.
 

@@ -24,7 +24,6 @@ class TransducerAlignment(ForcedAlignment):
     Args:
         head: predictor and joiner, in eval mode.
         tokens: tokens (U,), without blanks.
-        blank: id of the blank.
     """
 
     def __init__(self, head: Transducer, tokens: list[int], blank: int = 0) -> None:
@@ -46,7 +45,6 @@ def align(head: Transducer, frames: Tensor, tokens: list[int], blank: int = 0) -
         head: predictor and joiner, in eval mode.
         frames: frames of the head (E, D).
         tokens: tokens (U,), without blanks.
-        blank: id of the blank.
 
     Returns:
         The tokens with their frames; None without a frame, or for logits that are not finite.

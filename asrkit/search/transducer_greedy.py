@@ -51,7 +51,6 @@ class TransducerGreedySearch(OneResult):
 
     Args:
         head: predictor and joiner, in eval mode.
-        blank: id of the blank.
         blank_penalty: amount to subtract from the blank's log-probability: fewer deletions, more
             insertions.
 

@@ -66,7 +66,6 @@ def load_corpus(config: Config, labels: Path | None = None) -> Corpus:
     cannot be learned are later left out of their batches.
 
     Args:
-        config: configuration of the training.
         labels: file with the bytes of a tokenizer, which is used if the file exists.
 
     Raises:

@@ -25,7 +25,6 @@ class Gradients:
 
     Args:
         model: network to train.
-        config: the whole configuration.
         ranks: ranks of a distributed run.
     """
 

@@ -27,10 +27,6 @@ def tokenizer_of(config: Config, texts: Sequence[str]) -> Tokenizer:
     With `training.start_from`, sub-words of an imported model and `training.keep_labels` keep the
     labels of that model. Other sub-words are kept if they can write all texts.
 
-    Args:
-        config: configuration of the training.
-        texts: texts to train on.
-
     Raises:
         TextError: for texts that allow no tokenizer, or that kept sub-words cannot write.
         UserError: if the first model cannot be loaded, or has another kind of labels to keep.
@@ -48,7 +44,6 @@ def extended_tokenizer(name: str, config: TextConfig, texts: Iterable[str]) -> T
     Args:
         name: name of a ready model, or path of a model file.
         config: text settings.
-        texts: texts to train on.
 
     Raises:
         TextError: if its sub-words cannot write the texts, and cannot be extended.
@@ -97,7 +92,6 @@ def kept_tokenizer(name: str, config: TextConfig, texts: Iterable[str]) -> Token
     Args:
         name: name of a ready model, or path of a model file.
         config: text settings; the model's must be the same.
-        texts: texts to train on.
 
     Raises:
         UserError: if the file cannot be loaded.

@@ -23,7 +23,6 @@ class Loss(nn.Module):
     For two views of the same utterances, the loss also penalises their disagreement in each frame.
 
     Args:
-        model: the network.
         intermediate_layers: layers (counted from 1) whose output passes through the same head
             (Lee and Watanabe 2021).
         intermediate_weight: weight of the intermediate layers' mean loss; the last layer has the

@@ -103,7 +103,6 @@ def check_same(
     """Compare a checkpoint with the training run that resumes from it; log a changed schedule.
 
     Args:
-        found: the checkpoint.
         own: `identity` of the resumed run.
         config: configuration of the resumed run.
         ranks: number of ranks; two ranks train like one rank with twice the accumulation.

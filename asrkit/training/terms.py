@@ -18,7 +18,6 @@ def with_terms(config: Config, former: Path | None) -> Config:
     Inherited terms, and a licence that differs from the first model's, are logged.
 
     Args:
-        config: configuration of the training.
         former: configuration file of the same training before it was resumed. A resumed training
             keeps its terms, even if the first model no longer exists.
 

@@ -56,7 +56,6 @@ def scores_on_dev(
         corpus: corpus with the dev set.
         config: configuration of contexts, batches and search.
         ranks: ranks of the run; all must call this.
-        frontend: frontend of the model.
         align: align the references too, to measure delays, which needs more time.
     """
     data, encode = config.data, corpus.encode
@@ -84,7 +83,6 @@ def validate(
     Args:
         model: model in its current state; it is put into evaluation mode.
         tokenizer: tokenizer of the model's labels.
-        search: search for the texts.
         batches: batches with references.
         contexts: contexts in which the utterances are recognised.
         align: align the references too, for delays and the times of words.

@@ -25,7 +25,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 
 ATTEMPTS = 3  # attempts at a task whose processes ended
 RELEASED, FAILED = 0, 1  # modification times: stopped by the user, and ended by an exception
@@ -51,12 +50,7 @@ class Lease:
         self.thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         self.ended.set()
         self.thread.join()
         if kind is not None:

@@ -86,8 +86,6 @@ class ShardedCorpus:
 
     Args:
         jobs: all utterances, in order.
-        recognizer: recogniser for the shards.
-        options: options of the command.
     """
 
     def __init__(
@@ -183,7 +181,6 @@ def decode_corpus(
     Args:
         options: options of the command; `argv` has its arguments, for workers.
         jobs: jobs of the manifest, at least one.
-        recognizer: recogniser for the shards.
     """
     corpus = ShardedCorpus(jobs, recognizer, options)
     leases = Leases(corpus.folder, options.lease_seconds or LEASE_SECONDS)

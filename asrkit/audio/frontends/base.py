@@ -42,7 +42,6 @@ class Frontend(nn.Module):
 
     Args:
         num_mels: F.
-        frame_size: samples of a frame.
         before: number of padding samples before a stream.
         after: number of padding samples after a stream.
         lead_frames: number of feature frames before a stream's first sample, for encoders that
@@ -168,7 +167,6 @@ def features(frontend: Frontend, samples: Tensor, num_samples: Tensor) -> tuple[
     """Compute the features of whole recordings, offline.
 
     Args:
-        frontend: frontend of the recogniser.
         samples: (B, N) in [-1, 1], zero-padded.
         num_samples: (B,) valid samples of each row.
 

@@ -50,7 +50,6 @@ def read_entries(
     """Read the utterances of a manifest; lhotse's, which may have their audio, one at a time.
 
     Args:
-        path: path of the manifest.
         bad_lines: list to which findings of invalid lines are appended.
 
     Raises:

@@ -85,7 +85,6 @@ def commands(findings: Sequence[Finding], manifests: Sequence[str]) -> list[str]
     """Return the commands that mend findings: to remove errors, change texts, divide by speaker.
 
     Args:
-        findings: findings of the checks.
         manifests: paths of plain manifests.
     """
     found = []
