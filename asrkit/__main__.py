@@ -7,6 +7,7 @@ from asrkit.registry import refusal
 from asrkit.version import __version__
 
 COMMANDS = {
+    "plan": "write a training configuration that fits a corpus and this machine",
     "train": "train a recogniser on a manifest",
     "decode": "decode files or a manifest",
     "align": "find the times of the words of a known text",
