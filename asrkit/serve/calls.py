@@ -16,6 +16,7 @@ from asrkit.errors import UserError
 from asrkit.runtime import Segment, Word
 from asrkit.runtime.results import Update
 
+MOST_CHANNELS = 8  # of a client's stream or file, each a call
 MOST_ITEMS = 200  # packets of audio and requests of a call that wait for the worker
 
 

@@ -2,9 +2,9 @@
 
 A malicious file can crash or hang its reader, or exhaust memory. Uploads are therefore decoded in
 this separate process, limited to MEMORY bytes, SECONDS of processor time and STORAGE bytes written
-to a file. The process does not import torch, so that it starts fast. It reads two lines from
-standard input: the path of a file, and the ending of the file's original name. It writes frames to
-standard output: a kind, the number of bytes, the bytes.
+to a file. The process does not import torch, so that it starts fast. It reads three lines from
+standard input: the path of a file, the ending of the file's original name, and SPLIT or an empty
+line. It writes frames to standard output: a kind, the number of bytes, the bytes.
 """
 
 import os
@@ -17,13 +17,15 @@ import numpy as np
 
 from asrkit.audio.file import AudioError
 from asrkit.audio.open_file import opened
-from asrkit.audio.reading import Mixer, block_size
+from asrkit.audio.reading import Mixer, apart, block_size
 
 FRAME = struct.Struct("<cI")
 HEADER, SAMPLES, WARNING, END, ERROR, NO_MEMORY = b"h", b"s", b"w", b"e", b"!", b"m"
-FORMAT = struct.Struct("<IQ")  # a header: sample rate in Hz, number of samples or UNKNOWN
+# A header: sample rate in Hz, number of samples or UNKNOWN, number of channels.
+FORMAT = struct.Struct("<IQI")
+SPLIT = "split"  # keeps the channels apart
 UNKNOWN = 2**64 - 1  # number of samples of a file whose header does not state it
-DTYPE = np.dtype("<f4")  # samples, one channel
+DTYPE = np.dtype("<f4")  # values of interleaved channels
 BLOCK_S = 5.0
 LONG_S = 30.0  # audio of a long file, at least: hours of audio occupy a process for minutes
 NICE, MORE_NICE = 5, 10  # `nice` of all such processes; what long files add to it
@@ -31,14 +33,15 @@ NICE, MORE_NICE = 5, 10  # `nice` of all such processes; what long files add to 
 
 def main(memory: str, seconds: str, storage: str) -> None:
     """Write the frames of a file: header, samples and end, or an error."""
-    path, ending = (os.fsdecode(sys.stdin.buffer.readline()).rstrip("\n") for _ in range(2))
+    lines = (os.fsdecode(sys.stdin.buffer.readline()).rstrip("\n") for _ in range(3))
+    path, ending, split = lines
     sink = sys.stdout.buffer
     if not path:  # the server has ended
         return
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())  # complaints of decoders
     confine(int(memory), int(seconds), int(storage))
     try:
-        write(path, ending, sink)
+        write(path, ending, sink, split == SPLIT)
     except AudioError as error:  # whose message names the file
         write_frame(sink, ERROR, str(error).replace(path, "the file").encode())
     except MemoryError:
@@ -67,20 +70,22 @@ def confine(memory: int, seconds: int, storage: int) -> None:
             resource.setrlimit(getattr(resource, kind), (limit, limit + (kind == "RLIMIT_CPU")))
 
 
-def write(path: str, ending: str, sink: BinaryIO) -> None:
-    """Write the frames of a file.
+def write(path: str, ending: str, sink: BinaryIO, split: bool = False) -> None:
+    """Write the frames of a file, whose channels are mixed or kept apart.
 
     Raises:
         AudioError: for a file that cannot be read.
     """
     with opened(path, ending=ending) as file:
         known = UNKNOWN if file.num_samples is None else file.num_samples
-        write_frame(sink, HEADER, FORMAT.pack(file.sample_rate, known))
+        channels = file.num_channels if split else 1
+        write_frame(sink, HEADER, FORMAT.pack(file.sample_rate, known, channels))
         mixer = Mixer(file.name)
         for number, block in enumerate(file.blocks(block_size(file, BLOCK_S))):
             if number == LONG_S // BLOCK_S:
                 yield_to_others(os.getpid(), MORE_NICE)
-            write_frame(sink, SAMPLES, mixer(block).astype(DTYPE).tobytes())
+            samples = apart(block) if split else mixer(block)
+            write_frame(sink, SAMPLES, samples.astype(DTYPE).tobytes())
         for problem in [*file.problems, *mixer.problems()]:
             write_frame(sink, WARNING, problem.replace(path, "the file").encode())
     write_frame(sink, END)

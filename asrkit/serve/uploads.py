@@ -17,10 +17,11 @@ from pathlib import Path
 import numpy as np
 from anyio import fail_after
 
-from asrkit.audio.file import MAX_RATE, MIN_RATE
+from asrkit.audio.file import MAX_CHANNELS, MAX_RATE, MIN_RATE
 from asrkit.audio.reading import BLOCK_VALUES
 from asrkit.errors import UserError, printable
 from asrkit.serve import fair
+from asrkit.serve.calls import MOST_CHANNELS
 from asrkit.serve.places import is_shared
 from asrkit.serve.server import RefusedError, Server
 from asrkit.serve.upload_process import (
@@ -34,6 +35,7 @@ from asrkit.serve.upload_process import (
     NICE,
     NO_MEMORY,
     SAMPLES,
+    SPLIT,
     UNKNOWN,
     WARNING,
     yield_to_others,
@@ -53,17 +55,19 @@ class Decoding:
 
     Attributes:
         sample_rate: Hz.
+        channels: number of channels, 1 if they are mixed.
         num_samples: number of samples by the file's header, or of the blocks so far if the header
             does not state it; after `blocks`, the number that was read.
         warnings: a line for each part of the file that was not read; complete after `blocks`.
     """
 
-    def __init__(self, decoders: "Decoders", path: Path, ending: str) -> None:
+    def __init__(self, decoders: "Decoders", path: Path, ending: str, split: bool = False) -> None:
         self._decoders, self._limits = decoders, decoders.limits
         self._path, self._ending = path, ending
         self._process: Process | None = None  # None while the file waits for a place
         self._is_long = False  # whether it has a place for long files
         self.sample_rate = self.num_samples = 0
+        self.channels, self._split = 1, split
         self.warnings: list[str] = []
         self._is_stated = True
 
@@ -97,13 +101,19 @@ class Decoding:
     async def _open(self) -> None:
         self._process = await self._decoders.enter()
         assert self._process.stdin is not None  # for mypy
-        self._process.stdin.write(os.fsencode(f"{self._path}\n{self._ending}\n"))
+        lines = f"{self._path}\n{self._ending}\n{SPLIT if self._split else ''}\n"
+        self._process.stdin.write(os.fsencode(lines))
         kind, data = await self._frame()
         if kind != HEADER or len(data) != FORMAT.size:
             raise self._broken("sent no header")
-        self.sample_rate, self.num_samples = FORMAT.unpack(data)
+        self.sample_rate, self.num_samples, self.channels = FORMAT.unpack(data)
         if not MIN_RATE <= self.sample_rate <= MAX_RATE or not self.num_samples:
             raise self._broken("sent a wrong header")
+        if not 1 <= self.channels <= (MAX_CHANNELS if self._split else 1):
+            raise self._broken("sent a wrong header")
+        if self.channels > MOST_CHANNELS:
+            text = f"at most {MOST_CHANNELS} channels can be split, the file has {self.channels}"
+            raise UserError(text)
         if self.num_samples == UNKNOWN:
             self.num_samples, self._is_stated = 0, False
         self._check_length()
@@ -124,7 +134,7 @@ class Decoding:
         return waits
 
     async def blocks(self) -> AsyncIterator[np.ndarray]:
-        """Yield blocks of float32 samples (n,), decoded as fast as they are read.
+        """Yield blocks of float32 samples (n, channels), decoded as fast as they are read.
 
         Raises:
             UserError: for a file that cannot be decoded within the limits.
@@ -135,8 +145,8 @@ class Decoding:
             if kind == WARNING and len(self.warnings) < MAX_WARNINGS:
                 self.warnings.append("the file " + printable(data.decode(errors="replace")))
                 continue
-            count += len(data) // DTYPE.itemsize
-            if kind != SAMPLES or len(data) % DTYPE.itemsize:
+            count += len(data) // (DTYPE.itemsize * self.channels)
+            if kind != SAMPLES or len(data) % (DTYPE.itemsize * self.channels):
                 raise self._broken("sent wrong samples")
             if not self._is_stated:
                 self.num_samples = max(count, taken)
@@ -144,7 +154,7 @@ class Decoding:
             elif count > self.num_samples:
                 raise self._broken("sent wrong samples")
             if count > taken:
-                yield np.frombuffer(data, DTYPE)[taken - count :]
+                yield np.frombuffer(data, DTYPE).reshape(-1, self.channels)[taken - count :]
                 taken = count
             if self.seconds > LONG_S and not self._is_long and await self._be_long():
                 count = 0
@@ -224,18 +234,21 @@ class Decoders:
         self._long = asyncio.Semaphore(self.limits.decoders - self.limits.decoders // 4)
 
     @asynccontextmanager
-    async def decoding(self, path: Path, ending: str) -> AsyncIterator[Decoding]:
+    async def decoding(
+        self, path: Path, ending: str, split: bool = False
+    ) -> AsyncIterator[Decoding]:
         """A context manager of a file's header and samples; it waits for a free process.
 
         Args:
             path: file to read.
             ending: ending of the file's original name, or "".
+            split: whether the channels are kept apart.
 
         Raises:
             RefusedError: if too many uploads wait already.
             UserError: for a file that cannot be decoded within the limits.
         """
-        decoding = Decoding(self, path, ending)
+        decoding = Decoding(self, path, ending, split)
         try:
             await decoding.start()
             yield decoding

@@ -321,7 +321,6 @@ def test_files_that_cannot_be(address: str, served: Recognizer) -> None:
     for query, body, status, why in (
         ("", b"", 400, "file"),
         ("", b"no audio", 400, "the file"),
-        ("?multichannel=true", b"", 400, "multichannel"),
         ("?encoding=linear16", b"", 400, "encoding"),
         ("?callback=http://example.org", b"", 400, "callback"),
         ("?utt_split=0", b"", 400, "utt_split"),

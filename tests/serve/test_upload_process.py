@@ -53,7 +53,7 @@ def frames(*parts: tuple[bytes, bytes], more: str = "") -> str:
     return f"import sys; sys.stdin.readline(); sys.stdout.buffer.write({data!r}); {more}"
 
 
-HEADER = (upload_process.HEADER, upload_process.FORMAT.pack(16000, 8000))
+HEADER = (upload_process.HEADER, upload_process.FORMAT.pack(16000, 8000, 1))
 BROKEN = {
     frames(HEADER, more="sys.stdout.flush(); import time; time.sleep(60)"): (
         413,
@@ -69,7 +69,7 @@ BROKEN = {
         400,
         "wrong samples",
     ),
-    frames((upload_process.HEADER, upload_process.FORMAT.pack(0, 8000))): (400, "wrong header"),
+    frames((upload_process.HEADER, upload_process.FORMAT.pack(0, 8000, 1))): (400, "wrong header"),
     frames((upload_process.HEADER, bytes(99))): (400, "wrong frame"),
     frames((upload_process.SAMPLES, b"")): (400, "no header"),
     frames(
@@ -133,9 +133,9 @@ def children() -> set[str]:
 GREEDY = """
 import sys
 from asrkit.serve import upload_process
-def write(path, ending, sink):
+def write(path, ending, sink, split):
     {work}
-    upload_process.write_frame(sink, upload_process.HEADER, upload_process.FORMAT.pack(16000, 1))
+    upload_process.write_frame(sink, upload_process.HEADER, upload_process.FORMAT.pack(16000, 1, 1))
 upload_process.write = write
 {change}
 upload_process.main(*sys.argv[1:4])

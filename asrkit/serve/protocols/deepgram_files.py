@@ -20,12 +20,19 @@ from asrkit.serve.protocols.deepgram_messages import (
     options_of,
     utterance,
 )
-from asrkit.serve.protocols.files import HEADERS, fed, rejection, saved, too_large, unless_left
+from asrkit.serve.protocols.files import (
+    HEADERS,
+    begun,
+    fed,
+    rejection,
+    saved,
+    too_large,
+    unless_left,
+)
 from asrkit.serve.server import RefusedError, Server
 from asrkit.serve.uploads import Decoders
 
 NOT_FOR_FILES = {
-    "multichannel": "channels of a file are mixed: send each as a file, or use the WebSocket",
     "encoding": "samples without a header are not read from a request: send a file such as WAV",
 }
 
@@ -68,24 +75,29 @@ async def answer(
 ) -> Response:
     """Return the response for the file at `path`."""
     async with AsyncExitStack() as stack:
-        decoding = await stack.enter_async_context(decoders.decoding(path, ""))
-        calling = server.call(asked.model, decoding.sample_rate, asked.recognizer, patient=True)
-        call = stack.enter_context(calling)
-        await stack.enter_async_context(fed(call, decoding))
-        segments = await call.segments()
+        opening = decoders.decoding(path, "", options.multichannel)
+        decoding = await stack.enter_async_context(opening)
+        calls = begun(decoding, server, asked.model, asked.recognizer, stack)
+        await stack.enter_async_context(fed(calls, decoding))
+        channels = [await call.segments() for call in calls]
         warnings = [*asked.warnings, *decoding.warnings]
         about = About(asked.model)
-        metadata = about.metadata(sha256, decoding.seconds, 1, warnings)
-        return JSONResponse({"metadata": metadata, "results": results(segments, options)})
+        metadata = about.metadata(sha256, decoding.seconds, decoding.channels, warnings)
+        return JSONResponse({"metadata": metadata, "results": results(channels, options)})
 
 
-def results(segments: list[Segment], options: FileOptions) -> dict[str, object]:
-    """Return the text of all segments, and the segments if they were asked for."""
-    text = " ".join(segment.text for segment in segments)
-    words = [word for segment in segments for word in segment.words]
-    found: dict[str, object] = {"channels": [{"alternatives": [alternative(text, words)]}]}
+def results(channels: list[list[Segment]], options: FileOptions) -> dict[str, object]:
+    """Return the text of each channel, and the segments if they were asked for."""
+    texts = []
+    for segments in channels:
+        text = " ".join(segment.text for segment in segments)
+        words = [word for segment in segments for word in segment.words]
+        texts.append({"alternatives": [alternative(text, words)]})
+    found: dict[str, object] = {"channels": texts}
     if options.utterances:
-        found["utterances"] = [utterance(segment) for segment in segments if segment.text]
+        each = [(segment, number) for number, part in enumerate(channels) for segment in part]
+        each.sort(key=lambda pair: pair[0].start)
+        found["utterances"] = [utterance(*pair) for pair in each if pair[0].text]
     return found
 
 

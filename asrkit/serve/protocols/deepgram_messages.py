@@ -13,6 +13,7 @@ from starlette.datastructures import QueryParams
 from asrkit.audio.file import MAX_RATE, MIN_RATE
 from asrkit.errors import UserError, shown
 from asrkit.runtime import Recognizer, Segment, Word
+from asrkit.serve.calls import MOST_CHANNELS
 from asrkit.serve.protocols.g711 import A_LAW, MU_LAW
 from asrkit.serve.protocols.parsing import checked
 from asrkit.serve.server import Model, Server
@@ -42,7 +43,7 @@ class Options(BaseModel):
 class LiveOptions(Options):
     encoding: Literal["linear16", "mulaw", "alaw"]
     sample_rate: Annotated[int, Field(ge=MIN_RATE, le=MAX_RATE)]
-    channels: Annotated[int, Field(ge=1, le=8)] = 1
+    channels: Annotated[int, Field(ge=1, le=MOST_CHANNELS)] = 1
     multichannel: bool = False
     """Whether each channel is recognised alone; otherwise channels are mixed."""
     interim_results: bool = False
@@ -69,6 +70,8 @@ class FileOptions(Options):
     """Whether the result has a list of segments."""
     utt_split: Annotated[float, Field(gt=0.0, le=60.0)] | None = None
     """Pause that ends a segment, seconds."""
+    multichannel: bool = False
+    """Whether each channel is recognised alone; otherwise channels are mixed."""
 
     @property
     def pause_ms(self) -> int | None:
@@ -189,7 +192,8 @@ def confidence_of(words: Sequence[Word]) -> float:
     return sum(word.confidence for word in words) / max(1, len(words))
 
 
-def utterance(segment: Segment) -> dict[str, Any]:
-    """Return a segment of a file."""
+def utterance(segment: Segment, channel: int) -> dict[str, Any]:
+    """Return a segment of a file's channel."""
     found = alternative(segment.text, segment.words)
-    return {"start": segment.start, "end": segment.end, "channel": 0, "id": str(uuid4()), **found}
+    times = {"start": segment.start, "end": segment.end}
+    return {**times, "channel": channel, "id": str(uuid4()), **found}

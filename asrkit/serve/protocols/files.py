@@ -8,14 +8,16 @@ from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from asrkit.errors import UserError
+from asrkit.runtime import Recognizer
 from asrkit.serve import fair
 from asrkit.serve.calls import Call, CallError
-from asrkit.serve.server import RefusedError, Server
+from asrkit.serve.server import Model, RefusedError, Server
 from asrkit.serve.uploads import Decoding
 
 DESCRIPTORS = Path(f"/proc/{os.getpid()}/fd")  # where another process opens a file without a name
@@ -94,10 +96,21 @@ async def saved(blocks: AsyncIterator[bytes], server: Server, stack: AsyncExitSt
     return path
 
 
+def begun(
+    decoding: Decoding, server: Server, model: Model, recognizer: Recognizer, stack: AsyncExitStack
+) -> list[Call]:
+    """Return a call for each channel of a file; `stack` ends them."""
+    rate = decoding.sample_rate
+    return [
+        stack.enter_context(server.call(model, rate, recognizer, patient=True))
+        for _ in range(decoding.channels)
+    ]
+
+
 @asynccontextmanager
-async def fed(call: Call, decoding: Decoding) -> AsyncIterator[None]:
-    """A context manager that appends a file's audio to a call, as fast as the network runs."""
-    feeding = asyncio.ensure_future(feed(call, decoding))
+async def fed(calls: list[Call], decoding: Decoding) -> AsyncIterator[None]:
+    """A context manager that appends a file's audio to its calls, as fast as the network runs."""
+    feeding = asyncio.ensure_future(feed(calls, decoding))
     try:
         yield
     finally:
@@ -105,10 +118,13 @@ async def fed(call: Call, decoding: Decoding) -> AsyncIterator[None]:
         await asyncio.gather(feeding, return_exceptions=True)
 
 
-async def feed(call: Call, decoding: Decoding) -> None:
+async def feed(calls: list[Call], decoding: Decoding) -> None:
     try:
         async for samples in decoding.blocks():
-            await call.accept(samples)
-        call.finish()
-    except Exception as error:  # any error: the call must not wait for more audio
-        call.fail(error)
+            for call, own in zip(calls, samples.T, strict=True):
+                await call.accept(np.ascontiguousarray(own))
+        for call in calls:
+            call.finish()
+    except Exception as error:  # any error: the calls must not wait for more audio
+        for call in calls:
+            call.fail(error)

@@ -15,9 +15,9 @@ from pydantic import (
 from asrkit.audio import opus
 from asrkit.errors import UserError
 from asrkit.runtime import Segment, Word
+from asrkit.serve.calls import MOST_CHANNELS
 from asrkit.serve.protocols.parsing import checked, problem
 
-MOST_CHANNELS = 8
 ENCODINGS: dict[str, np.dtype[Any]] = {"pcm_s16le": np.dtype("<i2"), "pcm_f32le": np.dtype("<f4")}
 Name = Annotated[str, Field(max_length=100)]
 Count = Annotated[int, Field(ge=0)]

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
@@ -15,29 +15,41 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
+from asrkit.audio.file import channel_name
 from asrkit.audio.sndfile import HEADERLESS
 from asrkit.errors import UserError, shown
 from asrkit.registry import refusal
 from asrkit.runtime import Recognizer, Segment, formats
 from asrkit.serve.calls import Call
-from asrkit.serve.protocols.files import HEADERS, fed, rejection, saved, too_large, unless_left
+from asrkit.serve.protocols.files import (
+    HEADERS,
+    begun,
+    fed,
+    rejection,
+    saved,
+    too_large,
+    unless_left,
+)
 from asrkit.serve.protocols.parsing import phrases_of
 from asrkit.serve.protocols.stable_text import StableText
 from asrkit.serve.server import RefusedError, Server
 from asrkit.serve.uploads import Decoders, Decoding
 
 OPENAI_MODEL = re.compile(r"whisper-1|gpt-[\w.-]+")
-FORMATS = ("json", "text", "srt", "vtt", "verbose_json")
+FORMATS = ("json", "text", "srt", "vtt", "verbose_json", "diarized_json")
 GRANULARITIES = ("segment", "word")
 UNDETERMINED = "und"  # ISO 639's code of a language that nobody stated
 SWITCH = {"true": True, "1": True, "false": False, "0": False}
 # Fields of OpenAI's that have no effect: asrkit does not sample texts.
 IGNORED = ("temperature", "chunking_strategy", "include[]")
+CHANNELS = ("mix", "split")
+NAMES = "known_speaker_names[]"  # of the channels
 KNOWN = (
     "file", "model", "language", "prompt", "response_format", "stream", "timestamp_granularities[]",
-    *IGNORED,
+    "channels", NAMES, *IGNORED,
 )  # fmt: skip
 WARNING = "X-Asrkit-Warning"  # header of a response
+LONGEST_NAME = 100  # characters
 FIELDS_BYTES = 1_000_000  # size of a form without its file
 
 
@@ -57,18 +69,35 @@ async def answer(
     asked: "Asked", path: Path, server: Server, decoders: Decoders, stack: AsyncExitStack
 ) -> Response:
     """Return the response for the file at `path`; `stack` ends the call and the decoding."""
-    decoding = await stack.enter_async_context(decoders.decoding(path, asked.ending))
+    opening = decoders.decoding(path, asked.ending, asked.split)
+    decoding = await stack.enter_async_context(opening)
+    names = asked.names or [*map(channel_name, range(decoding.channels))]
+    if len(names) != decoding.channels:
+        raise UserError(f"{NAMES}: {decoding.channels} channels, but {len(names)} names")
     phrases, left_out = await server.preferred(asked.model, asked.phrases)
     asked.warnings.append(left_out)
     recognizer = await server.recognizer_for(asked.model, phrases)
-    calling = server.call(asked.model, decoding.sample_rate, recognizer, patient=True)
-    call = stack.enter_context(calling)
-    await stack.enter_async_context(fed(call, decoding))
+    calls = begun(decoding, server, asked.model, recognizer, stack)
+    await stack.enter_async_context(fed(calls, decoding))
     if asked.stream:
-        return asked.warned(Events(events(call, decoding), stack.pop_all()))
-    segments = await call.segments()
+        return asked.warned(Events(events(calls[0], decoding), stack.pop_all()))
+    channels = [
+        Channel(await call.segments(), {"channel": number, "speaker": name} if asked.split else {})
+        for number, (call, name) in enumerate(zip(calls, names, strict=True))
+    ]
     asked.warnings += decoding.warnings
-    return asked.warned(asked.written(segments, decoding.seconds, recognizer))
+    return asked.warned(asked.written(channels, decoding.seconds, recognizer))
+
+
+class Channel(NamedTuple):
+    """The segments of a channel, and the keys that tell its results from those of others."""
+
+    segments: list[Segment]
+    keys: dict[str, Any]
+
+    def recording(self, seconds: float) -> formats.Recording:
+        words = [word for segment in self.segments for word in segment.words]
+        return formats.Recording(words, duration=seconds, **self.keys)
 
 
 def bounded(request: Request, server: Server) -> Request:
@@ -142,11 +171,28 @@ class Asked:
             raise UserError(f"stream {refusal(stream, SWITCH)}")
         self.stream = SWITCH[stream]
         self.phrases = phrases_of(texts.get("prompt", ""))
+        channels = texts.get("channels", "mix")
+        if channels not in CHANNELS:
+            raise UserError(f"channels {refusal(channels, CHANNELS)}")
+        self.split, self.names = channels == "split", [*map(str, form.getlist(NAMES))]
+        self.check_speakers()
         self.times = set(map(str, form.getlist("timestamp_granularities[]"))) or {"segment"}
         if unknown := self.times.difference(GRANULARITIES):
             raise UserError(f"timestamp_granularities[] {refusal(min(unknown), GRANULARITIES)}")
         self.warnings = [instead, *self.without_effect(form)]
         self.warnings.append(self.model.other_language(self.language))
+
+    def check_speakers(self) -> None:
+        """Raise UserError for fields of speakers that do not fit together."""
+        if (self.names or self.form == "diarized_json") and not self.split:
+            what = NAMES if self.names else "response_format diarized_json"
+            raise UserError(f"{what} needs channels=split, which makes each channel a speaker")
+        if self.split and self.stream:
+            raise UserError("stream: not with channels=split; /v1/stream takes several channels")
+        for name in self.names:
+            if not (1 <= len(name) <= LONGEST_NAME and name.isprintable()):
+                text = f"expected 1 to {LONGEST_NAME} characters, got {shown(name, 60)}"
+                raise UserError(f"{NAMES}: {text}")
 
     def without_effect(self, form: FormData) -> Iterator[str]:
         """Yield warnings about fields of the request that have no effect."""
@@ -163,30 +209,41 @@ class Asked:
             response.headers[WARNING] = ascii(warning)[1:-1]  # headers have no other letters
         return response
 
-    def written(self, segments: list[Segment], seconds: float, recognizer: Recognizer) -> Response:
-        """Return the response with the recognised segments, in the requested format."""
-        words = [word for segment in segments for word in segment.words]
-        text = " ".join(segment.text for segment in segments)
-        if self.form == "text":
+    def written(self, channels: list[Channel], seconds: float, recognizer: Recognizer) -> Response:
+        """Return the response with the segments of all channels, in the requested format."""
+        call = [channel.recording(seconds) for channel in channels]
+        turns = formats.turns_as_json(call) if len(call) > 1 else []
+        said = turns or [{"text": segment.text} for segment in channels[0].segments]
+        text = " ".join(each["text"] for each in said)
+        if self.form == "text" and not turns:
             return PlainTextResponse(text + "\n")
-        if self.form in ("srt", "vtt"):
-            recording = formats.Recording(words, duration=seconds)
-            return PlainTextResponse(formats.write(self.form, [recording]))
+        if self.form in ("text", "srt", "vtt"):
+            form = "txt" if self.form == "text" else self.form
+            return PlainTextResponse(formats.write(form, call))
         usage = {"type": "duration", "seconds": math.ceil(seconds)}
         if self.form == "json":
-            return JSONResponse({"text": text, "usage": usage})
+            more = {"turns": turns} if turns else {}
+            return JSONResponse({"text": text, "usage": usage, **more})
+        if self.form == "diarized_json":
+            body = {"task": "transcribe", "duration": seconds, "text": text, "usage": usage}
+            return JSONResponse(body | {"segments": diarized(formats.turns_as_json(call))})
         body = {
             "task": "transcribe", "language": self.language_of(recognizer), "duration": seconds,
             "text": text, "usage": usage,
         }  # fmt: skip
+        found = sorted(
+            ((segment, each.keys) for each in channels for segment in each.segments),
+            key=lambda pair: pair[0].start,
+        )
         if "word" in self.times:
+            words = [(word, keys) for segment, keys in found for word in segment.words]
             body["words"] = [
                 {"word": w.text, "start": w.start, "end": w.end}
-                | ({} if w.spaced else {"spaced": False})
-                for w in words
-            ]
+                | ({} if w.spaced else {"spaced": False}) | keys
+                for w, keys in sorted(words, key=lambda pair: pair[0].start)
+            ]  # fmt: skip
         if "segment" in self.times:
-            body["segments"] = [verbose(i, segment) for i, segment in enumerate(segments)]
+            body["segments"] = [verbose(i, each) | keys for i, (each, keys) in enumerate(found)]
         return JSONResponse(body)
 
     def language_of(self, recognizer: Recognizer) -> str:
@@ -194,6 +251,12 @@ class Asked:
         if self.language in recognizer.languages:
             return self.language
         return recognizer.language or self.language or UNDETERMINED
+
+
+def diarized(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return turns in OpenAI's schema of texts with speakers."""
+    kind = {"type": "transcript.text.segment"}
+    return [{**kind, "id": f"seg_{i}", **turn} for i, turn in enumerate(turns)]
 
 
 def verbose(number: int, segment: Segment) -> dict[str, Any]:

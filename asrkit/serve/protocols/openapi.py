@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Any
 
-from asrkit.serve.protocols.openai_transcriptions import FORMATS, GRANULARITIES
+from asrkit.serve.protocols.openai_transcriptions import CHANNELS, FORMATS, GRANULARITIES, NAMES
 from asrkit.serve.server import Server
 from asrkit.version import __version__
 
@@ -107,6 +107,8 @@ def form(server: Server) -> Schema:
         **{
             "timestamp_granularities[]": array({"enum": list(GRANULARITIES)}),
             "include[]": array(TEXT),
+            "channels": {"enum": list(CHANNELS), "description": "split: each is a speaker"},
+            NAMES: array(TEXT) | {"description": "names of the channels of channels=split"},
         },
     ) | {"additionalProperties": False}
 
@@ -121,6 +123,8 @@ def array(items: Schema) -> Schema:
 
 
 TIMES = {"start": NUMBER, "end": NUMBER}
+ID = {"type": ["integer", "string"]}
+SPEAKER: dict[str, Schema] = {"channel": {"type": "integer"}, "speaker": TEXT}
 TRANSCRIPTION = record(
     ["text", "usage"],
     text=TEXT,
@@ -128,8 +132,9 @@ TRANSCRIPTION = record(
     task={"const": "transcribe"},
     language=TEXT,
     duration=NUMBER,
-    words=array(record(["word", *TIMES], word=TEXT, **TIMES)),
-    segments=array(record(["id", "text", *TIMES], id={"type": "integer"}, text=TEXT, **TIMES)),
+    words=array(record(["word", *TIMES], word=TEXT, **TIMES, **SPEAKER)),
+    segments=array(record(["id", "text", *TIMES], id=ID, text=TEXT, **TIMES, **SPEAKER)),
+    turns=array(record(["text", *TIMES], text=TEXT, **TIMES, **SPEAKER)),
 )
 MODELS = record(
     ["object", "data"],
@@ -149,6 +154,7 @@ LISTEN: dict[str, Schema] = {  # parameters
     "keyterm": array(TEXT),
     "keywords": array(TEXT),
     "utterances": {"type": "boolean"},
+    "multichannel": {"type": "boolean"},
     "utt_split": {"type": "number", "exclusiveMinimum": 0, "maximum": 60},
 }
 LISTENED = record(

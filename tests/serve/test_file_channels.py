@@ -1,0 +1,116 @@
+"""Files whose channels are speakers, over HTTP: each channel as alone, in every format."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import soundfile
+
+from asrkit.runtime import Recognizer, formats
+from asrkit.serve.server import Limits, Server
+from tests.serve.running import serving
+from tests.serve.test_stream_channels import NAMES, call_of
+from tests.serve.test_transcriptions import client_of
+
+Recordings = list[tuple[Path, np.ndarray]]
+SPLIT = {"channels": "split", "known_speaker_names": NAMES}
+
+
+def file_of(samples: np.ndarray) -> tuple[str, bytes]:
+    file = io.BytesIO()
+    soundfile.write(file, samples, 16000, format="wav")
+    return "call.wav", file.getvalue()
+
+
+def test_openai(address: str, served: Recognizer, recordings: Recordings) -> None:
+    call = call_of(recordings, 1, 2)
+    client, alone = client_of(address), [served.transcribe(each) for each in call.T]
+    seconds = len(call) / 16000
+    written = [
+        formats.Recording(result.words, "", seconds, {}, channel, name)
+        for channel, (result, name) in enumerate(zip(alone, NAMES, strict=True))
+    ]
+    turns = formats.turns_as_json(written)
+
+    def created(form: str, **more: Any) -> Any:
+        create: Any = client.audio.transcriptions.create
+        return create(
+            model="small-en-alnum",
+            file=file_of(call),
+            response_format=form,
+            extra_body=SPLIT,
+            **more,
+        )
+
+    for form in ("text", "srt", "vtt"):
+        assert created(form) == formats.write("txt" if form == "text" else form, written)
+    found = created("json")
+    assert found.text == " ".join(turn["text"] for turn in turns)
+    assert found.to_dict()["turns"] == turns
+    verbose = created("verbose_json", timestamp_granularities=["word", "segment"]).to_dict()
+    for channel, (result, name) in enumerate(zip(alone, NAMES, strict=True)):
+        words = [each for each in verbose["words"] if each["speaker"] == name]
+        assert [(w["word"], w["start"], w["end"]) for w in words] == [w[:3] for w in result.words]
+        own = [each for each in verbose["segments"] if each["channel"] == channel]
+        assert [(each["text"], each["start"], each["end"]) for each in own] == [
+            (each.text, each.start, each.end) for each in result.segments
+        ]
+    diarized = created("diarized_json")
+    assert [(each.speaker, each.text) for each in diarized.segments] == [
+        (turn["speaker"], turn["text"]) for turn in turns
+    ]
+    mixed = client.audio.transcriptions.create(model="small-en-alnum", file=file_of(call))
+    assert mixed.text == served.transcribe(call).text  # control
+    assert "turns" not in mixed.to_dict()
+
+
+def test_deepgram(address: str, served: Recognizer, recordings: Recordings) -> None:
+    call = call_of(recordings, 1, 2)
+    url = f"http://{address}/v1/listen?utterances=true&multichannel="
+    found = httpx.post(url + "true", content=file_of(call)[1]).json()
+    assert found["metadata"]["channels"] == 2
+    texts = [each["alternatives"][0]["transcript"] for each in found["results"]["channels"]]
+    alone = [served.transcribe(each) for each in call.T]
+    assert texts == [result.text for result in alone]
+    said = found["results"]["utterances"]
+    for channel, result in enumerate(alone):
+        own = [each["transcript"] for each in said if each["channel"] == channel]
+        assert own == [segment.text for segment in result.segments if segment.text]
+    mixed = httpx.post(url + "false", content=file_of(call)[1]).json()  # control
+    assert len(mixed["results"]["channels"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"channels": "spilt"}, "did you mean 'split'"),
+        ({"known_speaker_names[]": "a"}, "needs channels=split"),
+        ({"response_format": "diarized_json"}, "needs channels=split"),
+        ({"channels": "split", "stream": "true"}, "not with channels=split"),
+        ({"channels": "split", "known_speaker_names[]": "a"}, "2 channels, but 1 names"),
+        ({"channels": "split", "known_speaker_names[]": ["a", "b\nc"]}, "expected 1 to 100"),
+    ],
+)
+def test_what_cannot_be_is_refused(address: str, fields: dict[str, Any], told: str) -> None:
+    file = file_of(np.zeros((1600, 2)))
+    answer = httpx.post(
+        f"http://{address}/v1/audio/transcriptions", data=fields, files={"file": file}
+    )
+    assert answer.status_code == 400
+    assert told in answer.json()["error"]["message"]
+
+
+def test_channels_are_streams(served: Recognizer) -> None:
+    """A file with more of them than the server or a client may have is refused."""
+    server = Server({"m": served}, Limits(streams=2))
+    with serving(server) as address:
+        url = f"http://{address}/v1/audio/transcriptions"
+        for channels, status in ((2, 200), (3, 503), (9, 400)):
+            files = {"file": file_of(np.zeros((1600, channels), np.int16))}
+            answer = httpx.post(url, data={"channels": "split"}, files=files)
+            assert answer.status_code == status, answer.text
+        assert "at most 8 channels can be split, the file has 9" in answer.text
+        assert server.streams == 0
