@@ -24,6 +24,7 @@ from websockets.sync.client import connect
 from asrkit.runtime import Recognizer
 from asrkit.serve.server import Server
 from tests.serve.running import serving
+from tests.serve.test_stream_channels import call_of
 
 BROWSER = shutil.which("chromium")
 pytestmark = [
@@ -243,3 +244,41 @@ def test_a_refused_microphone_is_explained(address: str, tmp_path: Path) -> None
         told = tab.wait("document.querySelector('#status.bad')?.textContent")
         assert "not allowed" in told
         assert tab.evaluate("document.getElementById('talk').textContent") == "Start"
+
+
+@pytest.mark.parametrize("source", ["file", "microphone"])
+def test_two_channels(
+    address: str, served: Recognizer, recordings: list[tuple[Path, np.ndarray]], tmp_path: Path,
+    source: str,
+) -> None:  # fmt: skip
+    """Each is a speaker, with the text of its channel; every segment has the time of its end."""
+    call = np.pad(call_of(recordings, 1, 2), ((8000, 48_000), (0, 0)))
+    if source == "microphone":
+        call = soxr.resample(call, 16000, 48000)
+    soundfile.write(wav := tmp_path / "call.wav", call, 16000 * (1 + 2 * (source != "file")))
+    fake = f"--use-file-for-fake-audio-capture={wav}%noloop"
+    with page(f"http://{address}/", tmp_path / "profile", fake) as tab:
+        tab.wait("document.getElementById('talk').onclick !== null")
+        tab.evaluate("document.getElementById('split').checked = true")
+        if source == "file":
+            root = tab.command("DOM.getDocument")["root"]["nodeId"]
+            node = tab.command("DOM.querySelector", nodeId=root, selector="#file")["nodeId"]
+            tab.command("DOM.setFileInputFiles", nodeId=node, files=[str(wav)])
+        else:
+            tab.evaluate("document.getElementById('talk').click()")
+            tab.wait("document.querySelector('#text .live') !== null")
+            time.sleep(len(call) / 48000)
+            tab.evaluate("document.getElementById('talk').click()")
+            tab.wait("document.getElementById('status').textContent === 'Done.'")
+        tab.wait("document.querySelector('#text div:not(.live)') !== null")
+        if folder := os.environ.get("SCREENSHOTS"):
+            for name, width in (("wide", 1200), ("narrow", 390)):
+                tab.screenshot(Path(folder) / f"{source}_{name}.png", width)
+        for channel in (0, 1):
+            lines = f"[...document.querySelectorAll('#text > [data-channel=\"{channel}\"]')]"
+            found = tab.evaluate(f"{lines}.map((line) => line.innerText).join(' ')").split()
+            expected = served.transcribe(wav, channel=channel).text.split()
+            names = f"{lines}.map((line) => line.querySelector('.name').textContent)"
+            assert {*tab.evaluate(names)} == {f"channel {channel}"}
+            assert [each for each in found if each not in ("channel", str(channel))] == expected
+            assert all(tab.evaluate(f"{lines}.map((line) => line.dataset.end)"))

@@ -4,34 +4,54 @@ const MOST_BUFFERED = 1 << 20; // bytes that may wait for the network
 const KEPT_BLOCKS = 600; // a minute of them
 
 let call = null; // while one goes on
+let files = 0; // calls and files so far, in whose order segments are shown
 let segments = []; // final ones
-let live = { text: "", stable: "" };
+let live = {}; // the open segment of each channel
 
 function say(text, bad = false) {
   $("status").textContent = text;
   $("status").classList.toggle("bad", bad);
 }
 
+const speaker = ({ channel, speaker }) => (channel === undefined ? "" : speaker || `channel ${channel}`);
+const named = (segment) => (speaker(segment) ? `${speaker(segment)}: ` : "") + segment.text;
+
+// An empty line of a segment, with the name of its speaker unless the line before has it.
+function lineOf(segment, before) {
+  const line = document.createElement("div");
+  if (segment.channel === undefined) return line;
+  line.dataset.channel = segment.channel;
+  const name = document.createElement("div");
+  name.className = "name";
+  name.textContent = speaker(segment);
+  name.hidden = before?.dataset.channel === line.dataset.channel;
+  line.append(name);
+  return line;
+}
+
 function show() {
   const text = $("text");
   text.replaceChildren();
+  segments.sort((one, other) => (one.file || 0) - (other.file || 0) || one.start - other.start);
   for (const segment of segments) {
-    const line = document.createElement("div");
-    for (const word of segment.words) {
+    const line = lineOf(segment, text.lastChild);
+    line.dataset.end = `${segment.end.toFixed(1)} s`;
+    for (const [number, word] of segment.words.entries()) {
       const span = document.createElement("span");
-      span.textContent = (word.spaced === false || !line.hasChildNodes() ? "" : " ") + word.text;
+      span.textContent = (word.spaced === false || !number ? "" : " ") + word.text;
       span.title = `${word.start.toFixed(2)} to ${word.end.toFixed(2)} s, confidence ${word.confidence.toFixed(2)}`;
       line.append(span);
     }
     text.append(line);
   }
-  if (live.text) {
-    const line = document.createElement("div");
+  for (const open of Object.values(live)) {
+    if (!open.text) continue;
+    const line = lineOf(open, text.lastChild);
     line.className = "live";
     const stable = document.createElement("span");
     stable.className = "stable";
-    stable.textContent = live.stable;
-    line.append(stable, live.text.slice(live.stable.length));
+    stable.textContent = open.stable;
+    line.append(stable, open.text.slice(open.stable.length));
     text.append(line);
   }
   text.scrollTop = text.scrollHeight;
@@ -41,33 +61,37 @@ function received(message) {
   if (message.type === "started") {
     $("model").textContent = `${message.model}, ${message.context}`;
     Object.assign(call, { id: message.id, token: message.token, open: true, tries: 0 });
-    if (!call.ending) say("Listening.");
+    if (!call.ending) say(call.channels < call.wanted ? "Listening. The microphone has one channel." : "Listening.");
     acknowledged(message.ack);
     const [partial, ...rest] = call.blocks;
-    transmit(...(partial ? [partial.subarray(Math.max(0, message.ack - call.first)), ...rest] : []));
+    const known = call.channels * Math.max(0, message.ack - call.first);
+    transmit(...(partial ? [partial.subarray(known), ...rest] : []));
   }
   if (message.type === "final") {
-    segments.push(message);
-    call.finals++;
-    live = { text: "", stable: "" };
+    segments.push({ ...message, file: call.file });
+    call.finals[message.channel || 0]++;
+    delete live[message.channel || 0];
   }
   if (message.type === "partial") {
-    live = message;
+    live[message.channel || 0] = message;
     acknowledged(message.ack);
     if (call.sentAt) $("delay").textContent = `${Math.round(performance.now() - call.sentAt)} ms`;
   }
   if (message.type === "error") say(message.message, true);
-  if (message.type === "ended") say("Done.");
+  if (message.type === "ended") {
+    say("Done.");
+    finish();
+  }
   if (message.type === "final" || message.type === "partial") show();
 }
 
 // Keeps blocks until the server has acknowledged them, at most a minute.
 function acknowledged(ack) {
-  while (call.blocks.length && call.first + call.blocks[0].length <= ack) forget();
+  while (call.blocks.length && call.first + call.blocks[0].length / call.channels <= ack) forget();
 }
 
 function forget() {
-  call.first += call.blocks.shift().length;
+  call.first += call.blocks.shift().length / call.channels;
 }
 
 function transmit(...blocks) {
@@ -99,8 +123,10 @@ function connect() {
   if (token) url.searchParams.set("token", token);
   const socket = (call.socket = new WebSocket(url));
   socket.onopen = () => {
-    const { id, token, finals, rate: sample_rate } = call;
-    const start = { type: "start", sample_rate, hotwords: hotwords(), model: $("models").value || undefined };
+    const { id, token, channels, rate: sample_rate } = call;
+    const finals = channels > 1 ? call.finals : call.finals[0];
+    const model = $("models").value || undefined;
+    const start = { type: "start", sample_rate, channels, hotwords: hotwords(), model };
     socket.send(JSON.stringify(id ? { type: "resume", id, token, finals } : start));
   };
   socket.onmessage = ({ data }) => received(JSON.parse(data));
@@ -122,7 +148,7 @@ function finish() {
   if (!call) return;
   call.stop();
   call = null;
-  $("models").disabled = false;
+  $("models").disabled = $("split").disabled = false;
   $("talk").textContent = "Start";
   $("talk").setAttribute("aria-pressed", "false");
   $("level").value = 0;
@@ -149,15 +175,20 @@ async function talk() {
     if (stream) for (const track of stream.getTracks()) track.stop();
     if (context && context.state !== "closed") context.close();
   };
+  const wanted = $("split").checked ? 2 : 1;
   try {
     stream = await navigator.mediaDevices.getUserMedia({
-      audio: { channelCount: 1, echoCancellation: false, noiseSuppression: false, autoGainControl: false },
+      audio: { channelCount: wanted, echoCancellation: false, noiseSuppression: false, autoGainControl: false },
     });
     context = new AudioContext(); // of the device's rate: another one throws in Firefox
     await context.audioWorklet.addModule("worklet.js");
-    call = { rate: context.sampleRate, blocks: [], first: 0, finals: 0, tries: 0, stop };
+    const channels = Math.min(wanted, stream.getAudioTracks()[0].getSettings().channelCount || 1);
+    const finals = Array(channels).fill(0);
+    call = { rate: context.sampleRate, channels, wanted, blocks: [], first: 0, finals, file: ++files, tries: 0, stop };
     connect();
-    const node = new AudioWorkletNode(context, "blocks", { numberOfOutputs: 0 });
+    const node = new AudioWorkletNode(context, "blocks", {
+      numberOfOutputs: 0, channelCount: channels, channelCountMode: "explicit", processorOptions: { channels },
+    });
     node.port.onmessage = ({ data }) => {
       if (!call) return;
       const samples = new Int16Array(data);
@@ -168,7 +199,7 @@ async function talk() {
       else call.socket.close(4000, "too slow"); // the call resumes with the samples that the server has
     };
     context.createMediaStreamSource(stream).connect(node);
-    $("models").disabled = true;
+    $("models").disabled = $("split").disabled = true;
     $("talk").textContent = "Stop";
     $("talk").setAttribute("aria-pressed", "true");
   } catch (error) {
@@ -187,14 +218,18 @@ async function sendFile(file) {
   form.append("timestamp_granularities[]", "word");
   form.append("timestamp_granularities[]", "segment");
   if ($("models").value) form.set("model", $("models").value);
+  if ($("split").checked) form.set("channels", "split");
   if (hotwords().length) form.set("prompt", hotwords().join(","));
   try {
     const response = await fetch("v1/audio/transcriptions", { method: "POST", body: form, headers });
     const body = await response.json();
     if (!response.ok) return say(body.error.message, true);
+    files++;
     for (const segment of body.segments) {
-      const words = body.words.filter((word) => word.start >= segment.start && word.start < segment.end);
-      segments.push({ ...segment, words: words.map((word) => ({ ...word, text: word.word, confidence: 1 })) });
+      const { start, end, channel } = segment;
+      if (!segment.text) continue;
+      const words = body.words.filter((word) => word.start >= start && word.start < end && word.channel === channel);
+      segments.push({ ...segment, file: files, words: words.map((word) => ({ ...word, text: word.word, confidence: 1 })) });
     }
     show();
     const warning = response.headers.get("X-Asrkit-Warning");
@@ -211,9 +246,9 @@ function stamp(seconds) {
 }
 
 const texts = {
-  txt: () => segments.map((segment) => segment.text + "\n").join(""),
+  txt: () => segments.map((segment) => named(segment) + "\n").join(""),
   srt: () =>
-    segments.map((each, i) => `${i + 1}\n${stamp(each.start)} --> ${stamp(each.end)}\n${each.text}\n\n`).join(""),
+    segments.map((each, i) => `${i + 1}\n${stamp(each.start)} --> ${stamp(each.end)}\n${named(each)}\n\n`).join(""),
 };
 
 function download(kind) {
@@ -235,7 +270,7 @@ $("copy").onclick = async () => {
 };
 $("clear").onclick = () => {
   segments = [];
-  live = { text: "", stable: "" };
+  live = {};
   show();
 };
 document.body.ondragover = (event) => {
