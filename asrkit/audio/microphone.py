@@ -135,7 +135,8 @@ class Microphone:
         found = find_device(device)
         self.name, self.sample_rate, self.channels = found.name, found.sample_rate, channels
         if found.channels < channels:
-            raise AudioError(f"{self.name!r} has {found.channels} channels, got {channels}")
+            text = f"{self.name!r} has too few channels: {found.channels} of {channels}"
+            raise AudioError(text)
         self.lost = self.dropped = 0.0
         self._packets: queue.Queue[np.ndarray] = queue.Queue(
             math.ceil(QUEUE_SECONDS * 1000 / packet_ms)

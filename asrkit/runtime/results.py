@@ -35,6 +35,11 @@ class Segment(NamedTuple):
     nbest: tuple[Candidate, ...] = ()
     context: str = ""  # name of the context of the network that recognised it: "320+160 ms", "full"
 
+    @property
+    def spoken(self) -> float:
+        """Start of the first word in seconds; of the segment if it has none."""
+        return self.words[0].start if self.words else self.start
+
 
 class Grown(NamedTuple):
     """The first items of a list that only grows; they stay the same whatever is appended."""

@@ -27,6 +27,9 @@ def file_of(samples: np.ndarray) -> tuple[str, bytes]:
 
 def test_openai(address: str, served: Recognizer, recordings: Recordings) -> None:
     call = call_of(recordings, 1, 2)
+    late = np.zeros((40_000, 1), np.int16)  # the first speaker begins later
+    first, second = np.concatenate([late, call[:, :1]]), np.concatenate([call[:, 1:], late])
+    call = np.concatenate([first, second], axis=1)
     client, alone = client_of(address), [served.transcribe(each) for each in call.T]
     seconds = len(call) / 16000
     written = [
@@ -58,6 +61,12 @@ def test_openai(address: str, served: Recognizer, recordings: Recordings) -> Non
         assert [(each["text"], each["start"], each["end"]) for each in own] == [
             (each.text, each.start, each.end) for each in result.segments
         ]
+    firsts = [
+        next(w["start"] for w in verbose["words"]
+             if w["channel"] == each["channel"] and w["start"] >= each["start"])
+        for each in verbose["segments"] if each["text"]
+    ]  # fmt: skip
+    assert firsts == sorted(firsts)  # where a first segment begins with the file, it is late
     diarized = created("diarized_json")
     assert [(each.speaker, each.text) for each in diarized.segments] == [
         (turn["speaker"], turn["text"]) for turn in turns

@@ -96,7 +96,7 @@ def results(channels: list[list[Segment]], options: FileOptions) -> dict[str, ob
     found: dict[str, object] = {"channels": texts}
     if options.utterances:
         each = [(segment, number) for number, part in enumerate(channels) for segment in part]
-        each.sort(key=lambda pair: pair[0].start)
+        each.sort(key=lambda pair: pair[0].spoken)
         found["utterances"] = [utterance(*pair) for pair in each if pair[0].text]
     return found
 

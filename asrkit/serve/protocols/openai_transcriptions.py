@@ -233,7 +233,7 @@ class Asked:
         }  # fmt: skip
         found = sorted(
             ((segment, each.keys) for each in channels for segment in each.segments),
-            key=lambda pair: pair[0].start,
+            key=lambda pair: pair[0].spoken,
         )
         if "word" in self.times:
             words = [(word, keys) for segment, keys in found for word in segment.words]
