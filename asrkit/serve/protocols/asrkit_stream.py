@@ -152,10 +152,8 @@ class Line:
             try:
                 if self.server.store.survives:
                     await self.put(first, calls)
-                await websocket.send_text(started.model_dump_json())
-                writers = [self.write(websocket, calls, *each) for each in enumerate(counts)]
-                talk = all_ways(self.read(websocket, calls), writers, self.end(websocket, calls))
                 try:
+                    talk = self.talk(websocket, calls, started, counts)
                     await both_ways(self.leave(), self.keep_on(calls), talk)
                 finally:  # also after the end: the client may not receive the last messages
                     await self.keep_last(calls)
@@ -164,6 +162,14 @@ class Line:
             except UserError:
                 await self.server.store.drop(self.name, self.version.generation)
                 raise
+
+    async def talk(
+        self, websocket: WebSocket, calls: list[Call], started: Started, finals: list[int]
+    ) -> None:
+        """Send the first message, then receive and send to the end of the call."""
+        await websocket.send_text(started.model_dump_json())
+        writers = [self.write(websocket, calls, *each) for each in enumerate(finals)]
+        await all_ways(self.read(websocket, calls), writers, self.end(websocket, calls))
 
     async def keep(self, calls: list[Call]) -> None:
         """Save the current state of the call.
