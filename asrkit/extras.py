@@ -25,7 +25,7 @@ PACKAGES = {  # import names of the packages of each extra
         "prometheus_client",
     ),
     "sherpa": ("sherpa_onnx",),
-    "train": ("fsspec", "jiwer", "lhotse", "tensorboard", "torchaudio", "urllib3"),
+    "train": ("fsspec", "jiwer", "lhotse", "rapidfuzz", "tensorboard", "torchaudio", "urllib3"),
     "vad": ("silero_vad",),
 }
 EXTRA_OF = {package: extra for extra, packages in PACKAGES.items() for package in packages}

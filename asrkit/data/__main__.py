@@ -1,9 +1,9 @@
-"""Import, check, normalize or pack a corpus: python -m asrkit.data check train.jsonl"""
+"""Import, check, normalize, segment or pack a corpus: python -m asrkit.data check train.jsonl"""
 
 import sys
 
 from asrkit.cli.choices import CORPORA
-from asrkit.cli.options import MODEL
+from asrkit.cli.options import MODEL, add_channel, add_context, add_model
 from asrkit.cli.parser import Parser, Target, complain, real, whole
 from asrkit.registry import refusal
 
@@ -109,6 +109,40 @@ def add_normalization(arguments: Parser) -> None:
     )  # fmt: skip
 
 
+def segment_main(argv: list[str]) -> int:
+    """Divide a long recording: `asrkit data segment`."""
+    arguments = Parser(
+        "asrkit data segment", PURPOSES["segment"],
+        "python -m asrkit.data segment book.mp3 book.txt --model MODEL --output book.jsonl\n\n"
+        "exit status: 0 all of the text was found, 1 some was left out, 2 nothing was written",
+    )  # fmt: skip
+    add_model(arguments)
+    add_context(arguments)
+    arguments.add_argument("file", help="an audio file")
+    arguments.add_argument("text", metavar="TEXT", help="its text: a text file, .srt or .vtt")
+    arguments.add_argument("--output", required=True, type=Target, metavar="FILE", help="manifest")
+    arguments.add_argument("--speaker", help="name of the speaker, for the manifest")
+    group = arguments.group("pieces")
+    group.add_argument(
+        "--min-score", type=real(0.0, 1.0), default=0.1, metavar="P",
+        help="lowest score, of a piece's worst word; other pieces are left out (default 0.1)",
+    )  # fmt: skip
+    group.add_argument(
+        "--pause", type=real(0.04, 10.0), default=0.2, metavar="S",
+        help="shortest pause in which the recording is cut, seconds (default 0.2)",
+    )  # fmt: skip
+    group.add_argument(
+        "--shortest", type=real(0.1, 600.0), default=1.0, metavar="S",
+        help="shortest piece, seconds (default 1)",
+    )  # fmt: skip
+    group.add_argument(
+        "--longest", type=real(1.0, 600.0), default=15.0, metavar="S",
+        help="longest piece, seconds (default 15)",
+    )  # fmt: skip
+    add_channel(arguments)
+    return arguments.run("data_segment:segment", argv)
+
+
 def shard_main(argv: list[str]) -> int:
     """Pack a manifest: `asrkit data shard`."""
     arguments = Parser(
@@ -163,12 +197,14 @@ PURPOSES = {
     "import": "Turn any corpus into checked manifests, divided by speaker",
     "check": "Find what is wrong with a corpus before training",
     "normalize": "Write a manifest with normalized texts, and report each kind of change",
+    "segment": "Divide a long recording with its text into utterances",
     "shard": "Pack a manifest and its audio in shards, which read faster than files",
 }
 
 
 ACTIONS = {
-    "import": import_main, "check": check_main, "normalize": normalize_main, "shard": shard_main,
+    "import": import_main, "check": check_main, "normalize": normalize_main,
+    "segment": segment_main, "shard": shard_main,
 }  # fmt: skip
 
 

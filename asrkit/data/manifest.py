@@ -19,6 +19,7 @@ from asrkit.errors import UserError, printable, shown
 logger = logging.getLogger(__name__)
 
 MOST_KEYS = 8  # unused keys in a message
+NOTES = {"score", "problem"}  # keys of `asrkit data segment`, for people
 MAX_LINE = 1 << 26  # bytes; a line of a lhotse manifest may contain the audio
 MAX_EMPTY = 10_000  # empty lines in a row: a small .gz can have a thousand million of them
 
@@ -156,7 +157,7 @@ def parse_line(line: bytes, folder: Path, unused: Counter[str] | None = None) ->
         if problem := wrong_keys(values, Utterance.model_fields):
             raise WrongKeysError(problem)
         if unused is not None:
-            unused.update(key for key in values if key not in Utterance.model_fields)
+            unused.update(values.keys() - Utterance.model_fields.keys() - NOTES)
     utterance = Utterance.model_validate(values)
     return utterance.model_copy(update={"audio": str(folder / utterance.audio)})
 

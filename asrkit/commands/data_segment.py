@@ -1,0 +1,78 @@
+"""Divide a long recording with its text: asrkit data segment talk.mp3 talk.txt --model M"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from asrkit.atomic_write import replacing
+from asrkit.build import build_normalizer
+from asrkit.cli.parser import complain
+from asrkit.cli.recognizer import context_of, load_file
+from asrkit.commands.align import text_in
+from asrkit.data.corpora.cues import read_cues
+from asrkit.data.labelled import Labelled
+from asrkit.data.splits import from_folder
+from asrkit.errors import UserError, shown
+from asrkit.extras import need
+from asrkit.runtime import recognizer_of
+from asrkit.transcription.segmentation import Options, Piece, pieces_of
+
+SUBTITLES = (".srt", ".vtt")
+
+
+def segment(options: argparse.Namespace) -> int:
+    need("rapidfuzz")
+    source = Path(options.text)
+    if source.suffix.lower() in SUBTITLES:
+        text = " ".join(cue.text for cue in read_cues(source))
+    else:
+        text = text_in(options.text)
+    if not text.split():
+        raise UserError(f"{shown(source)} has no text")
+    limits = Options(options.pause, options.shortest, options.longest, options.min_score)
+    if limits.shortest >= limits.longest:
+        raise UserError(
+            f"--shortest must be less than --longest {limits.longest:g}, got {limits.shortest:g}"
+        )
+    file = load_file(options)
+    recognizer = recognizer_of(file, context_of(options, file), device=options.device)
+    job = Labelled(options.file, options.file, text, channel=options.channel, track=options.track)
+    normalize = build_normalizer(file.config.text)
+    found = [*tqdm(pieces_of(recognizer, job, normalize, limits), "aligning", disable=None)]
+    kept = [each for each in found if not each.problem and each.score >= options.min_score]
+    beside = Path(options.output).with_suffix(".left_out.jsonl")
+    write(options, Path(options.output), kept)
+    write(options, beside, [each for each in found if each not in kept])
+    seconds = sum(each.end - each.start for each in kept)
+    words = sum(len(each.text.split()) for each in kept)
+    print(f"{options.output}: {len(kept)} pieces, {words} words, {seconds / 60:.1f} min")
+    if len(kept) == len(found):
+        return 0
+    left, all_words = len(found) - len(kept), len(text.split())
+    complain(
+        "asrkit data segment",
+        f"left out {left} pieces with {all_words - words} of {all_words} words, see {beside}",
+    )
+    return 1
+
+
+def write(options: argparse.Namespace, path: Path, pieces: list[Piece]) -> None:
+    """Write a manifest of pieces; those that are left out have their problem."""
+    audio = from_folder(str(Path(options.file).absolute()), path.absolute().parent)
+    name, rows = Path(options.file).stem, list[dict[str, Any]]()
+    for piece in pieces:
+        row: dict[str, Any] = {
+            "id": f"{name}-{round(1000 * piece.start):09}",
+            "audio": audio,
+            "start": round(piece.start, 3),
+            "duration": round(piece.end - piece.start, 3),
+            "text": piece.text,
+            "score": round(piece.score, 4),
+        }
+        extra = {"speaker": options.speaker, "channel": options.channel, "problem": piece.problem}
+        rows.append(row | {key: value for key, value in extra.items() if value not in (None, "")})
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as out:
+        out.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

@@ -1,0 +1,198 @@
+"""Long audio with its text: divided at pauses into utterances that can be trained on.
+
+The recording is recognised, and the recognised characters are aligned with those of the text. The
+recording can be cut in each pause between two words of both. Each piece is then aligned with its
+own part of the text, and has a score: how well its worst word fits.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from asrkit.build import build_alignment
+from asrkit.data.labelled import Labelled
+from asrkit.data.recordings import timed
+from asrkit.errors import UserError
+from asrkit.runtime import Recognizer, Word
+
+AROUND = 10  # characters at each side of a cut, of which most have to agree
+AGREEING = 0.6  # share of them
+EDGE = 0.25  # seconds of a pause that stay at each end of a piece
+
+
+class Options(NamedTuple):
+    """Bounds of the pieces; lengths in seconds."""
+
+    pause: float = 0.2  # shortest pause in which the recording is cut
+    shortest: float = 1.0
+    longest: float = 15.0
+    least: float = 0.1  # lowest score; pieces with a lower one are divided further
+
+
+class Piece(NamedTuple):
+    """A part of the recording with its part of the text.
+
+    Attributes:
+        text: part of the text, as it was given.
+        start: start in the recording, in seconds.
+        end: end in the recording, in seconds.
+        score: 0 to 1, how well the worst word fits; 0 with a problem.
+        problem: why the piece cannot be used, or "".
+    """
+
+    text: str
+    start: float
+    end: float
+    score: float
+    problem: str = ""
+
+
+class Cut(NamedTuple):
+    """A place between two words at which the recording can be cut."""
+
+    word: int  # number of words of the text before it
+    end: float  # end of the recognised word before it, in seconds
+    start: float  # start of the recognised word after it, in seconds
+
+    @property
+    def middle(self) -> float:
+        return (self.end + self.start) / 2
+
+    @property
+    def pause(self) -> float:
+        return self.start - self.end
+
+
+def pieces_of(
+    recognizer: Recognizer,
+    job: Labelled,
+    normalize: Callable[[str], str],
+    options: Options,
+) -> Iterator[Piece]:
+    """Divide a recording with its text into pieces, in order; no word is lost or repeated.
+
+    Args:
+        recognizer: recogniser for both passes.
+        job: recording with its text.
+        normalize: function from a text to the one that the recogniser writes.
+        options: lengths of pauses and pieces.
+
+    Raises:
+        AudioError: for audio that cannot be read.
+    """
+    lengths: list[float] = []
+    heard = recognizer.transcribe_blocks(timed(job.blocks(), lengths.append)).words
+    given, last = (job.text or "").split(), sum(lengths)
+    cuts = possible_cuts(heard, [normalize(word) for word in given], options.pause)
+
+    def piece_of(left: Cut, right: Cut) -> Piece:
+        start, end = max(left.middle, left.start - EDGE), min(right.middle, right.end + EDGE)
+        piece = Piece(" ".join(given[left.word : right.word]), start, end, 0.0)
+        if not piece.text:
+            return piece._replace(problem="the text has no words for it")
+        if end - start > options.longest:
+            pause = f"no pause of {options.pause:g} s where text and audio agree"
+            return piece._replace(problem=f"{pause} for {end - start:.0f} s")
+        said = [word for word in heard if start <= (word.start + word.end) / 2 < end]
+        return scored(recognizer, job, piece, normalize, said)
+
+    def divided(left: Cut, right: Cut) -> Iterator[Piece]:
+        """Yield one piece, or parts of it: then an error costs no more than its part."""
+        piece = piece_of(left, right)
+        inner = inside(cuts, left, right, options.shortest)
+        if piece.score >= options.least or not inner:
+            yield piece
+        else:
+            cut = max(inner, key=lambda each: each.pause)
+            yield from divided(left, cut)
+            yield from divided(cut, right)
+
+    edges = [Cut(0, 0.0, 0.0), *chosen(cuts, options), Cut(len(given), last, last)]
+    for left, right in pairwise(edges):
+        yield from divided(left, right)
+
+
+def possible_cuts(words: Sequence[Word], spelled: Sequence[str], pause: float) -> list[Cut]:
+    """Return the pauses in which the recognised words and the words of a text both end.
+
+    Args:
+        words: recognised words.
+        spelled: words of the text, as the recogniser would write them; some may be empty.
+        pause: shortest pause, in seconds.
+    """
+    from rapidfuzz.distance import Levenshtein
+
+    said = [number for number, word in enumerate(spelled) if word]
+    heard, read = " ".join(word.text for word in words), " ".join(filter(None, spelled))
+    partner = [-1] * len(heard)  # place of the same character in the text
+    for part in Levenshtein.opcodes(heard, read):
+        if part.tag == "equal":
+            partner[part.src_start : part.src_end] = range(part.dest_start, part.dest_end)
+    spaces, place = dict[int, int](), -1  # number of words of the text before each space
+    for number, following in pairwise(said):
+        place += len(spelled[number]) + 1
+        spaces[place] = following
+    found, place = list[Cut](), -1
+    for before, after in pairwise(words):
+        place += len(before.text) + 1  # of the space after the word
+        around = partner[max(0, place - AROUND) : place + AROUND + 1]
+        agreeing = sum(at >= 0 for at in around) / len(around)
+        if after.start - before.end >= pause and agreeing >= AGREEING and partner[place] in spaces:
+            found.append(Cut(spaces[partner[place]], before.end, after.start))
+    return found
+
+
+def inside(cuts: Sequence[Cut], left: Cut, right: Cut, shortest: float) -> list[Cut]:
+    """Return the cuts that divide a piece into two of at least `shortest` seconds each."""
+    first, last = left.middle + shortest, right.middle - shortest
+    return [cut for cut in cuts if first <= cut.middle <= last]
+
+
+def chosen(cuts: Sequence[Cut], options: Options) -> list[Cut]:
+    """Choose the longest pause for the end of each piece that keeps the piece's length in bounds.
+
+    Without such a pause, the piece is longer, and ends at the next one.
+    """
+    found: list[Cut] = []
+    start, rest = 0.0, list(cuts)
+    while rest := [cut for cut in rest if cut.middle - start >= options.shortest]:
+        fitting = [cut for cut in rest if cut.middle - start <= options.longest]
+        cut = max(fitting, key=lambda each: each.pause, default=rest[0])
+        found.append(cut)
+        start, rest = cut.middle, rest[rest.index(cut) + 1 :]
+    return found
+
+
+def scored(
+    recognizer: Recognizer,
+    job: Labelled,
+    piece: Piece,
+    normalize: Callable[[str], str],
+    said: Sequence[Word],
+) -> Piece:
+    """Return a piece with its score: that of its worst word, read or heard.
+
+    A word of the text counts with the confidence of its labels on average. A recognised word that
+    no word of the text overlaps was said but is not in the text: it counts with what its
+    confidence lacks to 1.
+    """
+    part = job._replace(start=job.start + piece.start, duration=piece.end - piece.start)
+    try:
+        tokens = recognizer.tokenizer.encode(normalize(piece.text))
+        aligner = recognizer.with_search(build_alignment(recognizer.backend.head, tokens))
+        aligned = aligner.transcribe(part.load()).words
+    except UserError as error:
+        return piece._replace(problem=str(error))
+    read = [(word.start + piece.start, word.end + piece.start) for word in aligned]
+    extra = [
+        1.0 - certainty(word, recognizer)
+        for word in said
+        if not any(start < word.end and word.start < end for start, end in read)
+    ]
+    fits = [certainty(word, recognizer) for word in aligned]
+    return piece._replace(score=min([*fits, *extra], default=0.0))
+
+
+def certainty(word: Word, recognizer: Recognizer) -> float:
+    """Return the geometric mean of the confidences of a word's labels."""
+    return float(word.confidence ** (1 / max(1, len(recognizer.tokenizer.encode(word.text)))))

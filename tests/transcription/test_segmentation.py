@@ -1,0 +1,92 @@
+"""Long recordings with their texts: cut where both agree; wrong words cost only their piece."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from asrkit.audio import SAMPLE_RATE
+from asrkit.data.__main__ import main
+from asrkit.data.labelled import read_labelled
+from asrkit.runtime import Word
+from asrkit.transcription.segmentation import Cut, Options, chosen, possible_cuts
+
+
+def words(*given: tuple[str, float, float]) -> list[Word]:
+    return [Word(text, start, end, 1.0) for text, start, end in given]
+
+
+HEARD = words(("one", 0, 0.4), ("too", 1.0, 1.4), ("three", 1.5, 2.0), ("four", 3.0, 3.4))
+
+
+def test_cuts_are_pauses_between_words_of_both() -> None:
+    assert possible_cuts(HEARD, ["one", "two", "three", "four"], 0.2) == [
+        Cut(1, 0.4, 1.0), Cut(3, 2.0, 3.0),
+    ]  # fmt: skip
+    # An empty word, such as a dash that is not spoken, belongs to the piece before it.
+    assert [cut.word for cut in possible_cuts(HEARD, ["one", "", "two", "three", "four"], 0.2)] == [
+        2, 4,
+    ]  # fmt: skip
+
+
+def test_control_no_cut_where_the_text_differs() -> None:
+    assert possible_cuts(HEARD, ["a", "whole", "other", "speech"], 0.2) == []
+    assert possible_cuts(HEARD, ["onetwo", "three", "four"], 0.2) == [Cut(2, 2.0, 3.0)]
+
+
+def test_pieces_end_at_the_longest_pause_in_bounds() -> None:
+    cuts = [Cut(i, at - pause / 2, at + pause / 2) for i, (at, pause) in enumerate(
+        [(0.5, 0.9), (3.0, 0.3), (4.0, 0.5), (14.0, 0.4), (40.0, 0.2), (40.5, 0.9)], 1
+    )]  # fmt: skip
+    assert [cut.word for cut in chosen(cuts, Options(shortest=1.0, longest=15.0))] == [3, 4, 5]
+
+
+@pytest.fixture
+def talk(tmp_path: Path, shared_data: Path) -> tuple[Path, list[str]]:
+    """Four utterances of an4 with pauses, and their texts as the model writes them."""
+    found, size = [], 0.0
+    for each in read_labelled(str(shared_data / "an4/dev.jsonl"), []):
+        if len((each.text or "").split()) > 3 and size < 12.0:
+            found.append(each)
+            size += each.duration or 0.0
+    pause = np.zeros(SAMPLE_RATE // 2, np.float32)
+    parts = [part for each in found for part in (each.load(), pause)]
+    soundfile.write(tmp_path / "talk.wav", np.concatenate(parts), SAMPLE_RATE)
+    return tmp_path / "talk.wav", [(each.text or "").lower() for each in found]
+
+
+def segment(talk: Path, text: str, folder: Path) -> tuple[int, list[dict[str, object]], list[str]]:
+    (folder / "text.txt").write_text(text)
+    output = folder / "out.jsonl"
+    status = main(
+        ["segment", str(talk), str(folder / "text.txt"), "--model", "small-en-alnum",
+         "--output", str(output), "--min-score", "0.05"]
+    )  # fmt: skip
+    rows = [json.loads(line) for line in output.read_text().splitlines()]
+    left = (folder / "out.left_out.jsonl").read_text().splitlines()
+    return status, rows, [json.loads(line)["text"] for line in left]
+
+
+def test_all_of_a_text_is_found(talk: tuple[Path, list[str]], tmp_path: Path) -> None:
+    path, texts = talk
+    status, rows, left = segment(path, " ".join(texts), tmp_path)
+    assert (status, left) == (0, [])
+    assert " ".join(str(row["text"]) for row in rows) == " ".join(texts)
+    assert [each.text for each in read_labelled(str(tmp_path / "out.jsonl"), [])] == [
+        row["text"] for row in rows
+    ]
+
+
+def test_a_wrong_word_costs_its_piece(talk: tuple[Path, list[str]], tmp_path: Path) -> None:
+    path, texts = talk
+    wrong = [*texts]
+    wrong[1] = " ".join(["september", *wrong[1].split()[1:]])
+    status, rows, left = segment(path, " ".join(wrong), tmp_path)
+    assert status == 1
+    assert "september" in " ".join(left)
+    assert "september" not in " ".join(str(row["text"]) for row in rows)
+    kept = " ".join(str(row["text"]) for row in rows)
+    assert texts[0] in kept
+    assert texts[-1] in kept
