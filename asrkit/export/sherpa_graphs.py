@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from asrkit.audio import HOP
 from asrkit.backends.export_metadata import Exported
 from asrkit.backends.onnx import STATE
+from asrkit.errors import UserError
 from asrkit.model import ConformerEncoder, EncoderState
 from asrkit.model_file import ModelFile
 
@@ -84,6 +85,49 @@ def packed(shapes: dict[str, list[int]]) -> str:
         f"  flat_{name} = Reshape <allowzero = 1> (new_{name}, {name}_shape)"
         for name, shape in shapes.items()
     )
+
+
+def check_streams(file: ModelFile, exported: Exported) -> None:
+    """Raise UserError for full context, and for streams that do not start from zeros."""
+    if exported.context.full:
+        raise UserError("sherpa-onnx's layouts need chunks, got full context: use --chunk-ms")
+    if any(bool(part.any()) for part in file.model.encoder.init_state(1, exported.context.left)):
+        raise UserError("sherpa-onnx needs an initial state of zeros")
+
+
+def encoder_graph(
+    core: "ModelProto",
+    file: ModelFile,
+    exported: Exported,
+    layout: tuple[str, str],
+    kept: Sequence[str],
+    **more: object,
+) -> "ModelProto":
+    """Return the graph of an encoder that takes windows of features and its state as rows.
+
+    Args:
+        core: the export.
+        file: model.
+        exported: description of the export.
+        layout: texts of the graphs before and after the core, with names of sizes in braces.
+        kept: names that pass by the core, see `between`.
+        more: further values of these names.
+    """
+    encoder, windows = file.model.encoder, windows_of(file.model.encoder, exported)
+    shapes = parts_of(file, exported)
+    state = {name: shape for name, shape in shapes.items() if name != "lead"}
+    values: dict[str, object] = {
+        "F": encoder.num_mels, "W": windows.size, "step": windows.step, "shift": windows.shift,
+        "lead": windows.lead, "shift_lead": windows.shift + windows.lead,
+        "total": total_of(file, exported), "D": encoder.dim,
+        "parts": ", ".join(f"flat_{name}" for name in shapes), **more,
+    }  # fmt: skip
+    numbers = [math.prod(shape) for shape in shapes.values()]
+    before, after = layout
+    before = before.format(**values, state=typed(state), sizes=numbers, reshapes=unpacked(shapes))
+    news = typed({f"new_{name}": shape for name, shape in state.items()})
+    after = after.format(**values, state=news, reshapes=packed(shapes))
+    return between(before, core, after, kept)
 
 
 def between(before: str, core: "ModelProto", after: str, kept: Sequence[str]) -> "ModelProto":

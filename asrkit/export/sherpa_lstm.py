@@ -7,7 +7,6 @@ a window, `c` the number of frames so far. The decoder gets the last labels, -1 
 none; asrkit's predictor reads blanks there. The labels have asrkit's order, with the blank first.
 """
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,11 +16,9 @@ from asrkit.errors import UserError
 from asrkit.export.sherpa import FACTOR
 from asrkit.export.sherpa_graphs import (
     between,
-    packed,
-    parts_of,
+    check_streams,
+    encoder_graph,
     total_of,
-    typed,
-    unpacked,
     windows_of,
 )
 from asrkit.extras import need
@@ -123,8 +120,7 @@ def check(file: ModelFile, exported: Exported) -> None:
     """Raise UserError for a model or a context that this layout cannot hold."""
     head, encoder, tokenizer = file.model.head, file.model.encoder, file.tokenizer
     assert isinstance(head, TransducerHead)
-    if exported.context.full:
-        raise UserError("sherpa-onnx's layouts need chunks, got full context: use --chunk-ms")
+    check_streams(file, exported)
     if encoder.rate.factor != FACTOR:
         raise UserError(
             f"sherpa-onnx needs encoder frames of {FACTOR}0 ms for Kaldi's features, this model's "
@@ -139,8 +135,6 @@ def check(file: ModelFile, exported: Exported) -> None:
         )
     if "<unk>" in map(tokenizer.piece, range(1, tokenizer.vocab_size)):
         raise UserError("sherpa-onnx reads the label <unk> as a blank in this layout")
-    if any(bool(part.any()) for part in encoder.init_state(1, exported.context.left)):
-        raise UserError("sherpa-onnx needs an initial state of zeros")
 
 
 def wired(paths: Sequence[Path], file: ModelFile, exported: Exported) -> list["ModelProto"]:
@@ -166,7 +160,7 @@ def wired(paths: Sequence[Path], file: ModelFile, exported: Exported) -> list["M
         {"joiner_dim": head.from_predictor.out_features},
     ]  # fmt: skip
     models = [
-        encoder_graph(encoder, file, exported),
+        encoder_graph(encoder, file, exported, (BEFORE, AFTER), ["new_lead"], most=MOST_COUNTED),
         predictor_graph(predictor, head),
         joiner,
     ]
@@ -174,24 +168,6 @@ def wired(paths: Sequence[Path], file: ModelFile, exported: Exported) -> list["M
         del model.metadata_props[:]
         helper.set_model_props(model, {key: str(value) for key, value in values.items()})
     return models
-
-
-def encoder_graph(core: "ModelProto", file: ModelFile, exported: Exported) -> "ModelProto":
-    """Return the graph of the encoder, which takes windows and states."""
-    encoder, windows = file.model.encoder, windows_of(file.model.encoder, exported)
-    shapes = parts_of(file, exported)
-    state = {name: shape for name, shape in shapes.items() if name != "lead"}
-    sizes: dict[str, object] = {
-        "F": encoder.num_mels, "W": windows.size, "step": windows.step, "shift": windows.shift,
-        "lead": windows.lead, "shift_lead": windows.shift + windows.lead,
-        "total": total_of(file, exported), "D": encoder.dim, "most": MOST_COUNTED,
-        "parts": ", ".join(f"flat_{name}" for name in shapes),
-    }  # fmt: skip
-    numbers = [math.prod(shape) for shape in shapes.values()]
-    before = BEFORE.format(**sizes, state=typed(state), sizes=numbers, reshapes=unpacked(shapes))
-    news = typed({f"new_{name}": shape for name, shape in state.items()})
-    after = AFTER.format(**sizes, state=news, reshapes=packed(shapes))
-    return between(before, core, after, ["new_lead"])
 
 
 def predictor_graph(core: "ModelProto", head: TransducerHead) -> "ModelProto":

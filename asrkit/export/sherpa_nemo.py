@@ -10,7 +10,6 @@ sherpa-onnx fills all caches with zeros, passes windows of features, and begins 
 The labels are in sherpa-onnx's order: the blank is the last one.
 """
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,11 +18,9 @@ from asrkit.backends.export_metadata import Exported
 from asrkit.errors import UserError
 from asrkit.export.sherpa_graphs import (
     between,
-    packed,
-    parts_of,
+    check_streams,
+    encoder_graph,
     total_of,
-    typed,
-    unpacked,
     windows_of,
 )
 from asrkit.extras import need
@@ -156,8 +153,7 @@ after (float[N, {V}] logits) => (float[N, 1, 1, {V}] outputs)
 def check(file: ModelFile, exported: Exported) -> None:
     """Raise UserError for a model or a context that these layouts cannot hold."""
     head = file.model.head
-    if exported.context.full:
-        raise UserError("sherpa-onnx's layouts need chunks, got full context: use --chunk-ms")
+    check_streams(file, exported)
     if file.config.model.frontend.kind not in FRONTENDS:
         raise UserError(
             f"sherpa-onnx computes NeMo's features for this layout, this model has the frontend "
@@ -168,8 +164,6 @@ def check(file: ModelFile, exported: Exported) -> None:
             f"sherpa-onnx writes at most {MAX_SYMBOLS} labels in a frame: model.head.max_symbols "
             f"must be {MAX_SYMBOLS}, got {head.max_symbols}"
         )
-    if any(bool(part.any()) for part in file.model.encoder.init_state(1, exported.context.left)):
-        raise UserError("sherpa-onnx needs an initial state of zeros")
 
 
 def wired(paths: Sequence[Path], file: ModelFile, exported: Exported) -> list["ModelProto"]:
@@ -184,7 +178,13 @@ def wired(paths: Sequence[Path], file: ModelFile, exported: Exported) -> list["M
 
     cores = [onnx.load(path) for path in paths]
     head = file.model.head
-    models = [encoder_graph(cores[0], file, exported)]
+    widths = {"D": file.model.encoder.dim, "V": head.vocab_size, "labels": head.vocab_size - 1}
+    first, output, convert = (text.format(**widths) for text in OUTPUTS[exported.what])
+    kept = ["new_lead", "cache_last_time"]
+    encoder = encoder_graph(
+        cores[0], file, exported, (BEFORE, AFTER), kept, first=first, output=output, convert=convert
+    )
+    models = [encoder]
     sizes: dict[str, object] = metadata(file, exported)
     if isinstance(head, TransducerHead):
         models += [predictor_graph(cores[1], head), joiner_graph(cores[2], head)]
@@ -211,30 +211,6 @@ def metadata(file: ModelFile, exported: Exported) -> dict[str, object]:
             for i, size in enumerate(sizes, start=1)
         },
     }  # fmt: skip
-
-
-def encoder_graph(core: "ModelProto", file: ModelFile, exported: Exported) -> "ModelProto":
-    """Return the graph of the encoder, which takes windows and caches."""
-    encoder, windows = file.model.encoder, windows_of(file.model.encoder, exported)
-    shapes, what = parts_of(file, exported), exported.what
-    state = {name: shape for name, shape in shapes.items() if name != "lead"}
-    sizes: dict[str, object] = {
-        "F": encoder.num_mels, "W": windows.size, "step": windows.step, "shift": windows.shift,
-        "lead": windows.lead, "shift_lead": windows.shift + windows.lead,
-        "total": total_of(file, exported), "D": encoder.dim, "V": file.model.head.vocab_size,
-        "labels": file.model.head.vocab_size - 1,
-    }  # fmt: skip
-    parts = ", ".join(f"flat_{name}" for name in shapes)
-    before = BEFORE.format(
-        **sizes, state=typed(state), sizes=[*map(math.prod, shapes.values())], parts=parts,
-        reshapes=unpacked(shapes),
-    )  # fmt: skip
-    first, output, convert = (text.format(**sizes) for text in OUTPUTS[what])
-    after = AFTER.format(
-        **sizes, state=typed({f"new_{name}": shape for name, shape in state.items()}), parts=parts,
-        reshapes=packed(shapes), first=first, output=output, convert=convert,
-    )  # fmt: skip
-    return between(before, core, after, ["new_lead", "cache_last_time"])
 
 
 def predictor_sizes(head: TransducerHead) -> tuple[int, int]:
