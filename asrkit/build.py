@@ -39,12 +39,14 @@ from asrkit.search import Fusion, Search
 from asrkit.search.forced_alignment import AlignmentError, ForcedAlignment
 from asrkit.search.transducer_alignment import TransducerAlignment
 from asrkit.text import (
+    END_OF_TURN,
     CharTokenizer,
     PieceTokenizer,
     SentencePieceTokenizer,
     TextError,
     Tokenizer,
     WordTokenizer,
+    end_of_turn,
     normalize,
     spoken,
 )
@@ -109,14 +111,26 @@ def train_tokenizer(config: TextConfig, texts: Iterable[str]) -> Tokenizer:
     """
     texts, kind = map(build_normalizer(config), texts), TOKENIZERS[config.tokenizer]
     if kind is SentencePieceTokenizer:
-        return SentencePieceTokenizer.train(texts, config.vocab_size, config.tokenizer)
+        labels = [END_OF_TURN] if config.end_of_turn else []
+        return SentencePieceTokenizer.train(texts, config.vocab_size, config.tokenizer, labels)
     if kind is PieceTokenizer:
         raise TextError(
             "text.tokenizer pieces is for imported models: train unigram or bpe, or name the model "
             "in training.start_from"
         )
     tokenizer: Tokenizer = kind.train(texts)
-    return tokenizer
+    return with_end_of_turn(tokenizer, config)
+
+
+def with_end_of_turn(tokenizer: Tokenizer, config: TextConfig) -> Tokenizer:
+    """Return the tokenizer with the label of `text.end_of_turn`, if the configuration has it.
+
+    Raises:
+        TextError: for a tokenizer that lacks the label and cannot be extended.
+    """
+    if not config.end_of_turn or end_of_turn(tokenizer) is not None:
+        return tokenizer
+    return tokenizer.with_label(END_OF_TURN)
 
 
 def read_tokenizer(config: TextConfig, data: bytes) -> Tokenizer:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from asrkit.cli.choices import EAGERNESS
 from asrkit.cli.options import add_hotwords
 from asrkit.cli.parser import Parser, whole
 from asrkit.cli.source import add_live_output, add_source
@@ -34,6 +35,10 @@ def main(argv: list[str] | None = None) -> int:
     group.add_argument(
         "--pause-ms", type=whole(0, 60_000), metavar="MS",
         help="pause that ends a segment; 0: none does (default: the server's)",
+    )  # fmt: skip
+    group.add_argument(
+        "--end-of-turn", choices=["off", *EAGERNESS],
+        help="eagerness to end a segment at the end of a turn, too (default: the server's)",
     )  # fmt: skip
     add_hotwords(arguments)
     add_live_output(arguments)

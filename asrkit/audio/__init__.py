@@ -34,6 +34,7 @@ __all__ = [
     "source_of",
     "through_telephone",
     "warp_frequencies",
+    "with_pauses",
 ]
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
         mix_noise,
         through_telephone,
         warp_frequencies,
+        with_pauses,
     )
     from asrkit.audio.frontends.base import HOP, WINDOW, Frontend, features
     from asrkit.audio.frontends.kaldi import Fbank

@@ -114,12 +114,43 @@ def between_silences(samples: np.ndarray, longest: float, draw: random.Random) -
         longest: upper limit of each silence in seconds; the length is uniform from 0.
         draw: generator for the lengths, the level and the noise.
     """
-    counts = [int(draw.uniform(0.0, longest) * SAMPLE_RATE) for _ in range(2)]
+    before, after = silences(longest, 2, draw)
+    return np.concatenate([before, samples, after]).astype(np.float32, copy=False)
+
+
+def silences(longest: float, count: int, draw: random.Random) -> list[np.ndarray]:
+    """Draw silences of one level, each of 0 to `longest` seconds."""
+    counts = [int(draw.uniform(0.0, longest) * SAMPLE_RATE) for _ in range(count)]
     level = draw.uniform(*SILENCE_DB)
     scale = 10.0 ** (level / 20.0) if level > DIGITAL_DB else 0.0
     noise = np.random.default_rng(draw.getrandbits(64))
-    before, after = (scale * noise.standard_normal(n, dtype=np.float32) for n in counts)
-    return np.concatenate([before, samples, after]).astype(np.float32, copy=False)
+    return [scale * noise.standard_normal(n, dtype=np.float32) for n in counts]
+
+
+def with_pauses(samples: np.ndarray, longest: float, draw: random.Random) -> np.ndarray:
+    """Put one or two silences inside the samples, each at the quietest place near a random one.
+
+    Args:
+        samples: (n,) at 16 kHz; less than half a second stays unchanged.
+        longest: upper limit of each silence in seconds; the length is uniform from 0.
+        draw: generator for the places, the lengths, the level and the noise.
+    """
+    if len(samples) < SAMPLE_RATE // 2:
+        return samples
+    pauses = silences(longest, draw.randint(1, 2), draw)
+    places = sorted(quiet_place(samples, draw.uniform(0.15, 0.85)) for _ in pauses)
+    parts = np.split(samples, places)
+    mixed = [part for pair in zip(parts, pauses, strict=False) for part in pair]
+    return np.concatenate([*mixed, parts[-1]]).astype(np.float32, copy=False)
+
+
+def quiet_place(samples: np.ndarray, share: float) -> int:
+    """Return the middle of the quietest 40 ms within 0.25 s of a share of (n,) samples."""
+    size, reach = SAMPLE_RATE // 25, SAMPLE_RATE // 4
+    start = max(0, int(share * len(samples)) - reach)
+    near = np.square(samples[start : start + 2 * reach], dtype=np.float64)
+    energy = np.convolve(near, np.ones(size), "valid")[:: size // 4]
+    return start + int(energy.argmin()) * (size // 4) + size // 2
 
 
 def through_telephone(samples: np.ndarray) -> np.ndarray:

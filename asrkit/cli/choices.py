@@ -24,6 +24,7 @@ CORPORA = {  # data.corpora.registry.READERS
     "huggingface": "parquet files, or a folder of save_to_disk",
     "lhotse": "recordings and supervisions of lhotse, or the folder of both",
 }
+EAGERNESS = ("low", "medium", "high")  # runtime.endpoint
 ENGINES = ("processes", "ray")  # transcription.workers.STARTERS
 EXPORTS = ("torchscript", "onnx", "onnx-int8", "sherpa-onnx", "sherpa-onnx-int8")  # commands.export
 FORMATS = (

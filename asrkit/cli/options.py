@@ -3,7 +3,7 @@
 import argparse
 from functools import partial
 
-from asrkit.cli.choices import BACKENDS, FORMATS, MAX_CHANNELS, MOST_THREADS, PAUSE_MS
+from asrkit.cli.choices import BACKENDS, EAGERNESS, FORMATS, MAX_CHANNELS, MOST_THREADS, PAUSE_MS
 from asrkit.cli.parser import Parser, real, whole
 from asrkit.errors import UserError, shown
 from asrkit.lm import LIMIT
@@ -129,6 +129,11 @@ def add_segments(arguments: Parser, live: bool = False) -> None:
     group.add_argument(
         "--reset", choices=["search", "encoder"],
         help="part that restarts after an endpoint (default search: the network continues)",
+    )  # fmt: skip
+    group.add_argument(
+        "--end-of-turn", choices=["off", *EAGERNESS], default="off",
+        help="also end a segment where a model with a label for it expects the end of a turn: low,"
+        " medium or high eagerness (default off)",
     )  # fmt: skip
     group.add_argument(
         "--vad", action="store_true",

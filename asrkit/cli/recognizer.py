@@ -38,7 +38,9 @@ def endpointer_of(options: argparse.Namespace) -> Endpointer | None:
         given["reset_encoder"] = options.reset == "encoder"
     if options.vad:
         given["vad"] = True
-    if options.endpoint_ms is None:
+    if options.end_of_turn != "off":
+        given["end_of_turn"] = options.end_of_turn
+    elif options.endpoint_ms is None:
         if given:
             raise UserError("options of segments need --endpoint-ms: give it, or leave them out")
         return None

@@ -64,6 +64,7 @@ def export(options: argparse.Namespace) -> int:
     layout = layout_of(file) if options.format.startswith("sherpa-onnx") else None
     if layout is not None:
         layout.check(file, exported)
+        sherpa_folder.silence_events(file)
     output = Path(options.output or default_output(options, file, exported))
     samples, source = recording(options.audio, file)
     trial = None

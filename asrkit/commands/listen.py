@@ -33,7 +33,7 @@ def listen(options: argparse.Namespace) -> int:
             try:
                 first = Start(
                     type="start", sample_rate=rate, encoding=options.encoding, hotwords=hotwords,
-                    pause_ms=options.pause_ms, channels=channels,
+                    pause_ms=options.pause_ms, end_of_turn=options.end_of_turn, channels=channels,
                 )  # fmt: skip
             except ValidationError as error:  # an invalid hotword
                 raise UserError(problem(error)) from None

@@ -61,6 +61,10 @@ NEEDS = (
         lambda config: config.augmentation.silence_probability > 0.0,
     ),
     Need(
+        ("augmentation.pause_seconds",), "augmentation.pause_probability", "above 0",
+        lambda config: config.augmentation.pause_probability > 0.0,
+    ),
+    Need(
         ("augmentation.spec_ramp", "augmentation.spec_frequency_masks",
          "augmentation.spec_frequency_bins", "augmentation.spec_time_masks",
          "augmentation.spec_time_frames", "augmentation.spec_max_time_share"),

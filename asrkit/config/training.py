@@ -67,6 +67,11 @@ class AugmentationConfig(Section):
     """Probability that an utterance is put between silences, digital or with faint noise."""
     silence_seconds: PositiveNumber = 3.0
     """Longest silence on each side."""
+    pause_probability: Share = 0.0
+    """Probability that one or two silences are put inside an utterance, so that the network learns
+    that a pause alone does not end a turn (`text.end_of_turn`)."""
+    pause_seconds: PositiveNumber = 1.0
+    """Longest of these silences."""
     telephone_probability: Share = 0.0
     """Probability that an utterance is reduced to a telephone's 8 kHz and 8 bits."""
     frequency_warp: Annotated[float, Field(strict=False, ge=0.0, le=0.5)] = 0.0
@@ -99,6 +104,9 @@ class TextConfig(Section):
     """Case to which all texts are converted."""
     unicode_form: Literal["NFC", "NFKC", "none"] = "NFC"
     """Unicode normalisation of all texts."""
+    end_of_turn: bool = False
+    """Add a label that is not text, and that the network learns at the end of each training
+    utterance: docs/turns.md."""
 
 
 class TrainingConfig(Section):

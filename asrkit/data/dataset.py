@@ -44,6 +44,7 @@ class TextEncoder:
         num_frames: function that returns the encoder frames of a number of feature frames.
         frames_needed: function that returns the fewest frames which the head needs for tokens.
         frontend: the network's frontend; Kaldi's if None.
+        last: label at the end of every training text; None for none.
     """
 
     def __init__(
@@ -53,10 +54,12 @@ class TextEncoder:
         num_frames: Callable[[int], int],
         frames_needed: Callable[[Sequence[int]], int],
         frontend: audio.Frontend | None = None,
+        last: int | None = None,
     ) -> None:
         self.tokenizer, self.normalize = tokenizer, normalize
         self.num_frames, self.frames_needed = num_frames, frames_needed
         self.frontend = frontend or audio.Fbank()
+        self.last = [] if last is None else [last]
 
     def __call__(self, text: str) -> tuple[str, list[int]]:
         """Return the normalised text and its tokens. Raises TextError for an unknown symbol."""
@@ -64,7 +67,7 @@ class TextEncoder:
         return text, self.tokenizer.encode(text)
 
     def learnable(self, text: str, num_samples: int) -> tuple[str, list[int]]:
-        """Return the normalised text and its tokens, if the text fits its samples at 16 kHz.
+        """Return the normalised text and its labels, if they fit the samples at 16 kHz.
 
         Raises:
             TextError: if the network cannot learn the text from `num_samples` samples.
@@ -72,6 +75,7 @@ class TextEncoder:
         if not text.strip():
             raise TextError("empty text")
         text, tokens = self(text)
+        tokens = tokens + self.last
         frames = self.num_frames(self.frontend.num_frames(num_samples))
         needed = self.frames_needed(tokens)
         if frames < needed:
@@ -101,6 +105,8 @@ class Augmentation(NamedTuple):
         silence_probability: probability of silence, which is common in streams and rare in corpora.
         silence_seconds: longest silence, before and after.
         telephone_probability: probability of 8 kHz and 8 bits.
+        pause_probability: probability of silences inside the utterance.
+        pause_seconds: longest of these silences.
     """
 
     noise: CutSet | None
@@ -110,6 +116,8 @@ class Augmentation(NamedTuple):
     silence_probability: float
     silence_seconds: float
     telephone_probability: float
+    pause_probability: float = 0.0
+    pause_seconds: float = 1.0
 
     def __call__(self, cut: Cut, draw: random.Random) -> np.ndarray:
         """Return augmented samples (n,) at 16 kHz, which depend on the generators' states.
@@ -127,6 +135,8 @@ class Augmentation(NamedTuple):
         if self.noise is not None and happens(self.noise_probability, draw):
             noise = self.drawn_noise(len(samples) / audio.SAMPLE_RATE, draw)
             samples = audio.mix_noise(samples, noise, draw.uniform(*self.noise_snr_db))
+        if happens(self.pause_probability, draw):
+            samples = audio.with_pauses(samples, self.pause_seconds, draw)
         if happens(self.silence_probability, draw):
             samples = audio.between_silences(samples, self.silence_seconds, draw)
         if happens(self.telephone_probability, draw):

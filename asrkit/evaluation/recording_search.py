@@ -53,6 +53,9 @@ class Trace:
     def quiet(self, frames: Tensor, state: Any = None) -> list[bool]:
         return self.search.quiet(frames, state)
 
+    def ends(self, frames: Tensor, state: Any = None) -> list[float]:
+        return self.search.ends(frames, state)
+
     def partial(self, state: Any) -> Hypothesis:
         return self.search.partial(state)
 

@@ -4,13 +4,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
 from asrkit.audio import SAMPLE_RATE
 from asrkit.backends.export_metadata import Exported
 from asrkit.errors import UserError, shown
 from asrkit.extras import need
+from asrkit.model import TransducerHead
 from asrkit.model_file import ModelFile
 from asrkit.runtime import Recognizer
+from asrkit.search.end_of_turn import NEVER
+from asrkit.text.tokenizer import EVENTS
 
 if TYPE_CHECKING:
     from sherpa_onnx import OnlineRecognizer
@@ -29,6 +33,17 @@ def tail_samples(exported: Exported) -> int:
     """Return the number of zeros to append, so that the chunk of the last frame is whole."""
     chunk, _, right = exported.context
     return (chunk + right + 1) * exported.frame_ms * SAMPLE_RATE // 1000
+
+
+def silence_events(file: ModelFile) -> None:
+    """Change the head so that it writes no label that is not text: sherpa-onnx would print it."""
+    numbers = range(1, file.tokenizer.vocab_size)
+    events = [i for i in numbers if file.tokenizer.piece(i).strip() in EVENTS]
+    head = file.model.head
+    for layer in (head.ctc_layer(), head.out if isinstance(head, TransducerHead) else None):
+        if layer is not None and events:
+            with torch.no_grad():
+                layer.bias[events] = NEVER
 
 
 def tokens(file: ModelFile, blank_last: bool = False) -> str:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from asrkit.errors import UserError, shown, whole_number
 
@@ -10,14 +10,34 @@ PAUSE_MS = 1000  # default length of a pause that ends a segment
 BREATH_MS = 200  # length of a pause that ends a segment of `max_segment_ms`
 
 
+class Eagerness(NamedTuple):
+    """The condition for the end of a turn.
+
+    Fields:
+        probability: smallest probability that the pause has the label of `text.end_of_turn`.
+        pause_ms: shortest pause.
+    """
+
+    probability: float
+    pause_ms: int
+
+
+EAGERNESS = {
+    "low": Eagerness(0.98, 240),
+    "medium": Eagerness(0.9, 240),
+    "high": Eagerness(0.6, 160),
+}
+
+
 class EndpointState(NamedTuple):
     frames: int  # number of frames of the open segment so far
     pause: int  # number of quiet frames at its end
     spoken: bool  # whether it has a frame that is not quiet
+    goes_on: float = 1.0  # probability that the pause does not have the label of ends of turns
 
 
 class Endpointer:
-    """Ends a segment when a pause after speech has lasted long enough.
+    """Ends a segment when a pause after speech has lasted long enough, or at the end of a turn.
 
     Each step receives a state and returns the next: endpoints do not depend on how many frames come
     at once. Times are converted to frames of the network in use.
@@ -30,9 +50,12 @@ class Endpointer:
         reset_encoder: start every segment as a new stream. Otherwise the network continues and sees
             each word in the context of earlier words, as in one pass.
         vad: count a pause as quiet only where silero-vad detects no speech either.
+        end_of_turn: also end a segment at a shorter pause in which the network writes its label for
+            ends of turns: low, medium or high eagerness. Needs a model with such a label.
 
     Raises:
-        UserError: for a time out of range, or a flag that is neither True nor False.
+        UserError: for a time out of range, an unknown eagerness, or a flag that is neither True nor
+            False.
     """
 
     def __init__(
@@ -42,9 +65,15 @@ class Endpointer:
         max_segment_ms: int | None = None,
         reset_encoder: bool = False,
         vad: bool = False,
+        end_of_turn: str | None = None,
     ) -> None:
         self.pause_ms = None
-        if pause_ms is not None or max_segment_ms is None:
+        if end_of_turn is not None and end_of_turn not in EAGERNESS:
+            raise UserError(
+                f"end_of_turn must be {', '.join(EAGERNESS)} or None, got {shown(end_of_turn)}"
+            )
+        self.end_of_turn = end_of_turn
+        if pause_ms is not None or (max_segment_ms is None and end_of_turn is None):
             self.pause_ms = checked("pause_ms", pause_ms, 1)
         self.min_segment_ms = checked("min_segment_ms", min_segment_ms, 0)
         self.max_segment_ms = None
@@ -55,23 +84,31 @@ class Endpointer:
                 raise UserError(f"{name} must be True or False, got {shown(value)}")
         self.reset_encoder, self.vad = reset_encoder, vad
 
-    def with_pause(self, pause_ms: int | None) -> "Endpointer | None":
-        """Return an endpointer with another pause and the same other options.
+    @property
+    def options(self) -> dict[str, Any]:
+        """The arguments; without `end_of_turn` if it is None, as in streams of earlier versions."""
+        return {k: v for k, v in vars(self).items() if v is not None or k != "end_of_turn"}
 
-        Args:
-            pause_ms: length of the pause. None: no pause ends a segment; without a
-                `max_segment_ms` the result is None.
-        """
-        if pause_ms is None and self.max_segment_ms is None:
-            return None
-        return Endpointer(**vars(self) | {"pause_ms": pause_ms})
+    def with_pause(self, pause_ms: int | None) -> "Endpointer | None":
+        """Return an endpointer with another pause; None: no pause alone ends a segment."""
+        return self.changed(pause_ms=pause_ms)
+
+    def changed(self, **options: Any) -> "Endpointer | None":
+        """Return an endpointer with other options; None if nothing would end a segment."""
+        options = vars(self) | options
+        ends = ("pause_ms", "max_segment_ms", "end_of_turn")
+        return None if all(options[name] is None for name in ends) else Endpointer(**options)
 
     def start(self) -> EndpointState:
         """Return the state of a stream that has not started."""
         return EndpointState(0, 0, False)
 
     def step(
-        self, state: EndpointState, quiet: Sequence[bool], frame_ms: int
+        self,
+        state: EndpointState,
+        quiet: Sequence[bool],
+        frame_ms: int,
+        ends: Sequence[float] = (),
     ) -> tuple[EndpointState, list[int]]:
         """Return the state after more frames, and the number of them up to each endpoint.
 
@@ -79,6 +116,7 @@ class Endpointer:
             state: state before these frames.
             quiet: (E,), True for frames without speech.
             frame_ms: milliseconds of a frame; times become whole frames, at least one.
+            ends: (E,), probability that a frame has the label of ends of turns; () for none.
         """
         least, needed, most = frames_of(self.min_segment_ms, frame_ms), math.inf, math.inf
         if self.pause_ms is not None:
@@ -86,16 +124,23 @@ class Endpointer:
         if self.max_segment_ms is not None:
             most = frames_of(self.max_segment_ms, frame_ms)
         breath = min(needed, frames_of(BREATH_MS, frame_ms))
-        count, pause, spoken = state
+        eager = EAGERNESS.get(self.end_of_turn or "")
+        short = math.inf if eager is None else frames_of(eager.pause_ms, frame_ms)
+        doubt = 0.0 if eager is None else 1.0 - eager.probability
+        count, pause, spoken, goes_on = state
         cuts = []
         for i, silent in enumerate(quiet):
             count += 1
             pause = pause + 1 if silent else 0
             spoken = spoken or not silent
-            if spoken and count >= least and pause >= (needed if count < most else breath):
+            goes_on = (goes_on if silent else 1.0) * (1.0 - (ends[i] if ends else 0.0))
+            enough = needed if count < most else breath
+            if goes_on <= doubt:
+                enough = min(enough, short)
+            if spoken and count >= least and pause >= enough:
                 cuts.append(i + 1)
-                count, pause, spoken = self.start()
-        return EndpointState(count, pause, spoken), cuts
+                count, pause, spoken, goes_on = self.start()
+        return EndpointState(count, pause, spoken, goes_on), cuts
 
 
 def frames_of(milliseconds: int, frame_ms: int) -> int:

@@ -35,7 +35,7 @@ def identity(
         **network(backend),
         "frontend": frontend(engine.frontend),
         "search": described(decoding.search),
-        "endpointer": None if endpointer is None else dict(vars(endpointer)),
+        "endpointer": endpointer and endpointer.options,
         "postprocess": postprocess,
         "second_pass": second and network(second.engine.backend),
         "second_search": second and described(second.search),

@@ -73,6 +73,17 @@ class OpenSegment:
             return self._batched.quiet_between(self._state, after)
         return self._search.quiet(frames, self._state)
 
+    def ends(self, frames: Tensor, after: Any = None) -> list[float]:
+        """Return for each of (E, V) frames to come the probability that it ends a turn.
+
+        Args:
+            frames: (E, V).
+            after: the search's state after them, if it is known.
+        """
+        if self._batched is not None and after is not None:
+            return self._batched.ends_between(self._state, after)
+        return self._search.ends(frames, self._state)
+
     def partial(self, duration: float) -> tuple[Grown, Sequence[Word]]:
         """Return the words so far: those that are stored for good, and those after them."""
         last = self._read.last_words(self._search.partial(self._state), duration)

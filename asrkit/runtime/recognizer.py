@@ -29,7 +29,7 @@ from asrkit.runtime.transcript import DecodingOptions
 from asrkit.runtime.turns import PACKET_SECONDS, Turns, TurnsValue
 from asrkit.search import Search, calling, is_fusing, plus
 from asrkit.terms import UNKNOWN, Terms
-from asrkit.text import Tokenizer, normalize
+from asrkit.text import Tokenizer, end_of_turn, normalize
 
 Phrases = Mapping[str, float] | Iterable[str]  # with weights, or without
 T = TypeVar("T", bound=Turns)
@@ -81,7 +81,8 @@ class Recognizer:
         terms: Terms = UNKNOWN,
     ) -> None:
         spec = backend.spec
-        first = calling(search, backend.transducer)
+        self.end_of_turn = end_of_turn(tokenizer)
+        first = calling(search, backend.transducer, self.end_of_turn)
         self.decoding = DecodingOptions(tokenizer, first, endpointer, postprocess)
         self.normalizer, self.terms = normalizer, terms
         self.origin: Origin | None = None  # `load` sets it
@@ -94,13 +95,14 @@ class Recognizer:
                 self._postprocess = content_of(postprocess)
             except UnknownContentError as error:  # raised where the content is needed
                 self._postprocess = error
+        self._check_label(endpointer)
         if self.decoding.resets_encoder and spec.context.full:
             raise ValueError(
                 "an endpointer with reset_encoder=True needs a chunk_size, got full context"
             )
         self.engine = build_engine(backend, frontend, endpointer is not None and endpointer.vad)
         if second_pass is not None:
-            last = calling(second_search or search, second_pass.transducer)
+            last = calling(second_search or search, second_pass.transducer, self.end_of_turn)
             second = build_second_pass(second_pass, last, self.engine)
             self.decoding = self.decoding._replace(second=second)
 
@@ -201,7 +203,7 @@ class Recognizer:
 
     def with_search(self, search: Search) -> "Recognizer":
         """Return a recogniser of the same model with another search in the first pass."""
-        search = calling(search, self.backend.transducer)
+        search = calling(search, self.backend.transducer, self.end_of_turn)
         return self.with_decoding(self.decoding._replace(search=search))
 
     def with_final_search(self, search: Search) -> "Recognizer":
@@ -209,15 +211,29 @@ class Recognizer:
         second = self.decoding.second
         if second is None:
             return self.with_search(search)
-        search = calling(search, second.engine.backend.transducer)
+        search = calling(search, second.engine.backend.transducer, self.end_of_turn)
         return self.with_decoding(self.decoding._replace(second=second._replace(search=search)))
 
     def with_decoding(self, decoding: DecodingOptions) -> "Recognizer":
-        """Return a recogniser of the same model with other decoding options."""
+        """Return a recogniser of the same model with other decoding options.
+
+        Raises:
+            UserError: for an endpointer that needs a label which the model does not have.
+        """
+        self._check_label(decoding.endpointer)
         other = object.__new__(type(self))  # copy.copy would load the model again
         vars(other).update(vars(self))
         other.decoding, other._identity, other.origin = decoding, None, None
         return other
+
+    def _check_label(self, endpointer: Endpointer | None) -> None:
+        """Raise UserError for an endpointer that needs a label which the model does not have."""
+        if endpointer is None or endpointer.end_of_turn is None or self.end_of_turn is not None:
+            return
+        raise UserError(
+            f"end_of_turn {endpointer.end_of_turn}: this model has no label for ends of turns; "
+            "train it with text.end_of_turn=true, or let pauses end segments"
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.origin is None:

@@ -141,6 +141,9 @@ def read(kind: type[T], value: Any, tensors: Mapping[str, Tensor]) -> T:
         kinds = arguments if origin is tuple else tuple(get_type_hints(kind).values())
         if kinds[-1] is ...:
             kinds = kinds[:1] * len(value)
+        elif origin is None:  # versions without the last fields wrote fewer
+            least = len(kinds) - len(kind._field_defaults)  # type: ignore[attr-defined]
+            kinds = kinds[: max(least, len(value))]
         items = (read(each, item, tensors) for each, item in zip(kinds, value, strict=True))
         make: Any = tuple if origin is tuple else kind._make  # type: ignore[attr-defined]
         return make(items)

@@ -120,7 +120,7 @@ class Transcript:
         while True:
             after = self.open.after(frames) if after is None else after
             quiet = self.quiet(frames, speech, after)
-            end = self.endpoint_in(quiet)
+            end = self.endpoint_in(quiet, self.turn_ends(frames, after))
             if end is None:
                 break
             self.advance(frames[:end], quiet[:end], after if end == len(frames) else None)
@@ -135,7 +135,14 @@ class Transcript:
         quiet = self.open.quiet(frames, after)
         return [a and not b for a, b in itertools.zip_longest(quiet, speech, fillvalue=False)]
 
-    def endpoint_in(self, quiet: Sequence[bool]) -> int | None:
+    def turn_ends(self, frames: Tensor, after: Any) -> list[float]:
+        """Return the probability that each frame ends a turn; [] if nobody needs to know."""
+        endpointer = self.decoding.endpointer
+        if endpointer is None or endpointer.end_of_turn is None:
+            return []
+        return self.open.ends(frames, after)
+
+    def endpoint_in(self, quiet: Sequence[bool], ends: Sequence[float]) -> int | None:
         """Return the frames up to the first endpoint; those after it belong to the next segment.
 
         Without an endpoint, all of them belong to this one.
@@ -143,7 +150,7 @@ class Transcript:
         endpointer = self.decoding.endpointer
         if endpointer is None or self.endpoint is None:
             return None
-        self.endpoint, found = endpointer.step(self.endpoint, quiet, self.frame_ms)
+        self.endpoint, found = endpointer.step(self.endpoint, quiet, self.frame_ms, ends)
         if not found:
             return None
         self.endpoint = endpointer.start()
@@ -231,8 +238,9 @@ class Transcript:
         require((value.endpoint is None) == (self.endpoint is None), "an endpointer is missing")
         require((again is None) == (self.again is None), "a second pass is missing")
         if value.endpoint is not None:
-            count, pause, _ = value.endpoint
+            count, pause, _, goes_on = value.endpoint
             require(0 <= pause <= count <= frame, "the pause is longer than the stream")
+            require(0.0 <= goes_on <= 1.0, "the end of a turn has no probability")
         if again is not None:
             count = value.spans.start + len(value.spans.quiet)
             require(count == frame, f"the spans have {count} frames of {frame}")

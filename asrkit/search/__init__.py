@@ -82,15 +82,24 @@ def build_search(
     return cls(**options) if transducer is None else OF_TRANSDUCER[cls](transducer, **options)
 
 
-def calling(search: Search, transducer: Transducer | None) -> Search:
-    """Return a copy of a transducer's search that calls this predictor and joiner.
+def calling(
+    search: Search, transducer: Transducer | None, end_of_turn: int | None = None
+) -> Search:
+    """Return a copy of a search for a network, or the search if it needs no change.
 
-    Searches for CTC are returned unchanged, and all searches if `transducer` is None.
+    Args:
+        search: search that is copied.
+        transducer: predictor and joiner that a transducer's search calls.
+        end_of_turn: label of the network that marks ends of turns.
     """
-    if transducer is None or not hasattr(search, "head"):
+    own: dict[str, Any] = {"head": transducer, "end_of_turn": end_of_turn}
+    changed = {
+        name: value for name, value in own.items() if value is not None and hasattr(search, name)
+    }
+    if not changed:
         return search
     other = copy.copy(search)
-    other.head = transducer
+    vars(other).update(changed)
     return other
 
 

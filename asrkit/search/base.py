@@ -60,6 +60,9 @@ class Search(Protocol):
             state: state before the frames; the one of `start` if None.
         """
 
+    def ends(self, frames: Tensor, state: Any = None) -> list[float]:
+        """Return for each frame the probability of the label `end_of_turn`, if it is not None."""
+
     def partial(self, state: Any) -> Hypothesis:
         """Return the best hypothesis so far, if the stream continues."""
 
@@ -83,6 +86,9 @@ class BatchSearch(Search, Protocol):
     def quiet_between(self, before: Any, after: Any) -> list[bool]:
         """Return for each frame between two states of a stream whether no token is written in
         it."""
+
+    def ends_between(self, before: Any, after: Any) -> list[float]:
+        """Return `ends` of the frames between two states of a stream."""
 
 
 @runtime_checkable

@@ -7,6 +7,7 @@ from torch import Tensor
 from asrkit.errors import UserError
 from asrkit.search.base import NOTHING, Hypothesis, Ranked
 from asrkit.search.blank_penalty import is_quiet
+from asrkit.search.end_of_turn import HidesEndOfTurn
 
 LEAST = -1e30  # log-probability of impossible labels; a path may use them if it must
 
@@ -15,7 +16,7 @@ class AlignmentError(UserError):
     """An error for a text that is too long for its audio."""
 
 
-class ForcedAlignment:
+class ForcedAlignment(HidesEndOfTurn):
     """A search for the times of a known text; results exist only at the end of the stream.
 
     Args:
@@ -30,10 +31,10 @@ class ForcedAlignment:
 
     def step(self, state: tuple[Tensor, ...], log_probs: Tensor) -> tuple[Tensor, ...]:
         """Return the state after (E, V) more frames, which is a tuple of all frames."""
-        return (*state, log_probs)
+        return (*state, self.hidden(log_probs))
 
     def quiet(self, log_probs: Tensor, state: object = None) -> list[bool]:
-        return is_quiet(log_probs, self.blank, 0.0)
+        return is_quiet(self.hidden(log_probs), self.blank, 0.0)
 
     def partial(self, state: tuple[Tensor, ...]) -> Hypothesis:
         return NOTHING

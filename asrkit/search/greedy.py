@@ -7,6 +7,7 @@ from torch import Tensor
 
 from asrkit.search.base import NOTHING, Hypothesis, OneResult, checked
 from asrkit.search.blank_penalty import checked_penalty, is_quiet, penalize_blank
+from asrkit.search.end_of_turn import HidesEndOfTurn
 
 
 class GreedyState(NamedTuple):
@@ -15,7 +16,7 @@ class GreedyState(NamedTuple):
     frame: int  # number of frames processed
 
 
-class GreedySearch(OneResult):
+class GreedySearch(HidesEndOfTurn, OneResult):
     """Incremental best path (Graves et al. 2006, section 3.2).
 
     Args:
@@ -39,7 +40,8 @@ class GreedySearch(OneResult):
         tokens, starts = list(state.hypothesis.tokens), list(state.hypothesis.starts)
         ends, confidences = list(state.hypothesis.ends), list(state.hypothesis.confidences)
         last, frame = state.last, state.frame
-        best, ids = penalize_blank(log_probs, self.blank, self.blank_penalty).max(dim=1)
+        log_probs = penalize_blank(self.hidden(log_probs), self.blank, self.blank_penalty)
+        best, ids = log_probs.max(dim=1)
         for log_prob, token in zip(best.tolist(), ids.tolist(), strict=True):
             if token != self.blank:
                 if token != last:
@@ -55,7 +57,7 @@ class GreedySearch(OneResult):
         return GreedyState(hypothesis, last, frame)
 
     def quiet(self, log_probs: Tensor, state: object = None) -> list[bool]:
-        return is_quiet(log_probs, self.blank, self.blank_penalty)
+        return is_quiet(self.hidden(log_probs), self.blank, self.blank_penalty)
 
     def from_value(self, value: GreedyState, vocab_size: int, frames: int) -> GreedyState:
         hypothesis, last, frame = value

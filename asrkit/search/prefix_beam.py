@@ -33,6 +33,7 @@ from asrkit.search.backtrace import (
 from asrkit.search.base import checked
 from asrkit.search.beam import TIE, BeamSearch, is_due, log
 from asrkit.search.blank_penalty import is_quiet, penalize_blank
+from asrkit.search.end_of_turn import HidesEndOfTurn
 
 
 class Prefix(NamedTuple):
@@ -82,7 +83,7 @@ by_total = itemgetter(0)
 as_tuple = tuple.__new__  # as_tuple(Prefix, (…)) takes half the time of Prefix(…)
 
 
-class PrefixBeamSearch(BeamSearch):
+class PrefixBeamSearch(HidesEndOfTurn, BeamSearch):
     """Incremental prefix beam search of CTC (Graves and Jaitly 2014; Hannun et al. 2014)."""
 
     Value = PrefixBeamValue
@@ -99,7 +100,7 @@ class PrefixBeamSearch(BeamSearch):
         """
         beam: Sequence[Prefix]
         beam, log_scale, stable, frame = state
-        log_probs = penalize_blank(log_probs, self.blank, self.blank_penalty)
+        log_probs = penalize_blank(self.hidden(log_probs), self.blank, self.blank_penalty)
         rows = log_probs.detach().cpu().double().numpy()  # (E, V)
         labels = rows.copy()
         labels[:, self.blank] = -np.inf
@@ -124,7 +125,7 @@ class PrefixBeamSearch(BeamSearch):
         return PrefixBeamState(tuple(beam), log_scale, stable, frame)
 
     def quiet(self, log_probs: Tensor, state: object = None) -> list[bool]:
-        return is_quiet(log_probs, self.blank, self.blank_penalty)
+        return is_quiet(self.hidden(log_probs), self.blank, self.blank_penalty)
 
     def to_value(self, state: PrefixBeamState) -> PrefixBeamValue:
         beam = state.beam

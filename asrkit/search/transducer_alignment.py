@@ -30,6 +30,10 @@ class TransducerAlignment(ForcedAlignment):
         super().__init__(tokens, blank)
         self.head = head
 
+    def hidden(self, frames: Tensor) -> Tensor:
+        """Return the frames, which are not log-probabilities."""
+        return frames
+
     def quiet(self, frames: Tensor, state: object = None) -> list[bool]:
         return TransducerGreedySearch(self.head, self.blank).quiet(frames)
 

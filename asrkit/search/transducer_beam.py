@@ -74,6 +74,7 @@ class TransducerBeamState(NamedTuple):
     stable: StablePrefix
     frame: int  # number of frames processed
     quiet: tuple[bool, ...] = ()  # of each frame of the last step
+    ends: tuple[float, ...] = ()  # probability of each of these frames to end a turn
 
 
 class TransducerBeamValue(NamedTuple):
@@ -114,6 +115,7 @@ class TransducerBeamSearch(BeamSearch):
     def __init__(self, head: Transducer, **options: Any) -> None:
         super().__init__(**options)
         self.head = head
+        self.end_of_turn: int | None = None
 
     @torch.inference_mode()
     def start(self) -> TransducerBeamState:
@@ -161,17 +163,29 @@ class TransducerBeamSearch(BeamSearch):
         assert len(after.quiet) == after.frame - before.frame
         return [*after.quiet]
 
+    def ends(self, frames: Tensor, state: TransducerBeamState | None = None) -> list[float]:
+        """Return for each frame the confidence of an end of turn in the likeliest sequence then."""
+        return [*self.step(state or self.start(), frames).ends]
+
+    def ends_between(self, before: TransducerBeamState, after: TransducerBeamState) -> list[float]:
+        """Return `ends` of the frames of one step."""
+        return [*after.ends]
+
     def searched(self, state: TransducerBeamState, frames: Tensor) -> Searching:
         """Search projected frames (E, J), and return the state after them."""
-        first, quiet = state.frame, list[bool]()
+        first, quiet, ends = state.frame, list[bool](), list[float]()
         for frame in frames:
             number, state = state.frame, (yield from self.after(state, frame))
             path = state.beam[0].path
+            end = 0.0
+            if path is not None and path[1] == self.end_of_turn and path[2] == number:
+                end, path = path[4], path[0]
             quiet.append(path is None or path[2] < number)
+            ends.append(end)
         if is_due(first, state.frame):
             paths = [prefix.path for prefix in state.beam]
             state = state._replace(stable=extend_stable(paths[0], paths, state.stable))
-        return state._replace(quiet=tuple(quiet))
+        return state._replace(quiet=tuple(quiet), ends=tuple(ends))
 
     def after(self, state: TransducerBeamState, frame: Tensor) -> Searching:
         """Search a projected frame (J,), and return the state after it."""

@@ -62,6 +62,7 @@ class TransducerGreedySearch(OneResult):
 
     def __init__(self, head: Transducer, blank: int = 0, blank_penalty: float = 0.0) -> None:
         self.head, self.blank = head, blank
+        self.end_of_turn: int | None = None
         self.blank_penalty = checked_penalty(blank_penalty)
 
     @torch.inference_mode()
@@ -146,8 +147,17 @@ class TransducerGreedySearch(OneResult):
         return self.quiet_between(state, self.step(state, frames))
 
     def quiet_between(self, before: TransducerState, after: TransducerState) -> list[bool]:
-        spoken = set(after.hypothesis.starts[len(before.hypothesis.starts) :])
+        spoken = {frame for token, frame, _ in new(before, after) if token != self.end_of_turn}
         return [frame not in spoken for frame in range(before.frame, after.frame)]
+
+    def ends(self, frames: Tensor, state: TransducerState | None = None) -> list[float]:
+        state = state or self.start()
+        return self.ends_between(state, self.step(state, frames))
+
+    def ends_between(self, before: TransducerState, after: TransducerState) -> list[float]:
+        ends = [written for written in new(before, after) if written[0] == self.end_of_turn]
+        found = {frame: confidence for _, frame, confidence in ends}
+        return [found.get(frame, 0.0) for frame in range(before.frame, after.frame)]
 
     def from_value(self, value: TransducerState, vocab_size: int, frames: int) -> TransducerState:
         checked(value.hypothesis, vocab_size, self.blank, frames)
@@ -158,6 +168,13 @@ class TransducerGreedySearch(OneResult):
             [value.output, *value.predictor], [own.output, *own.predictor], vocab_size
         )
         return value._replace(predictor=tuple(predictor), output=output)
+
+
+def new(before: TransducerState, after: TransducerState) -> list[tuple[int, int, float]]:
+    """Return the tokens that were written between two states, with their frame and confidence."""
+    found, size = after.hypothesis, len(before.hypothesis.tokens)
+    each = zip(found.tokens, found.starts, found.confidences, strict=True)
+    return [*each][size:]
 
 
 def checked_predictor(

@@ -261,6 +261,7 @@ class Server:
         model: Model,
         hotwords: Mapping[str, float] | Sequence[str] = (),
         pause_ms: int | None = None,
+        end_of_turn: str | None = None,
     ) -> Recognizer:
         """Return a model's recogniser with a client's own hotwords and pause.
 
@@ -269,14 +270,21 @@ class Server:
             hotwords: phrases to prefer, or phrases with weights.
             pause_ms: length of the pause that ends a segment. 0: pauses end no segment. None:
                 the server's length. The other options of segments are always the server's.
+            end_of_turn: eagerness, see `Endpointer`; "off": no label ends a segment. None: the
+                server's.
 
         Raises:
-            UserError: for values out of range.
+            UserError: for values out of range, or an eagerness if the model has no such label.
         """
         recognizer = model.recognizer
-        if pause_ms is not None:
-            own = recognizer.decoding.endpointer or Endpointer()
-            endpointer = own.with_pause(pause_ms or None)
+        if pause_ms is not None or end_of_turn is not None:
+            own = recognizer.decoding.endpointer
+            asked: dict[str, Any] = {} if own else {"pause_ms": None}
+            if pause_ms is not None:
+                asked["pause_ms"] = pause_ms or None
+            if end_of_turn is not None:
+                asked["end_of_turn"] = None if end_of_turn == "off" else end_of_turn
+            endpointer = (own or Endpointer()).changed(**asked)
             decoding = recognizer.decoding._replace(endpointer=endpointer)
             recognizer = recognizer.with_decoding(decoding)
         self.check_hotwords(hotwords)

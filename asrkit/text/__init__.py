@@ -1,6 +1,7 @@
 """Text: tokenizers and normalisation."""
 
 from asrkit.text.tokenizer import (
+    END_OF_TURN,
     CharTokenizer,
     PieceTokenizer,
     SentencePieceTokenizer,
@@ -8,6 +9,7 @@ from asrkit.text.tokenizer import (
     Tokenizer,
     WordTokenizer,
     decode,
+    end_of_turn,
     events,
     is_visible,
     normalize,
@@ -15,6 +17,7 @@ from asrkit.text.tokenizer import (
 )
 
 __all__ = [
+    "END_OF_TURN",
     "CharTokenizer",
     "PieceTokenizer",
     "SentencePieceTokenizer",
@@ -22,6 +25,7 @@ __all__ = [
     "Tokenizer",
     "WordTokenizer",
     "decode",
+    "end_of_turn",
     "events",
     "is_visible",
     "normalize",

@@ -17,7 +17,9 @@ BIDIRECTIONAL = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"} 
 IDEOGRAPH = re.compile(r"([\u4e00-\u9fff])")  # labels of their own, besides sub-words
 
 
-EVENTS = ("<EOU>", "<EOB>")  # labels of NVIDIA's models that mark ends of utterances, not text
+END_OF_TURN = "<eou>"  # label of `text.end_of_turn`
+ENDS = (END_OF_TURN, "<EOU>")  # labels that mark the end of a turn, the latter in NVIDIA's models
+EVENTS = (*ENDS, "<EOB>")  # labels that are not text
 
 
 class TextError(UserError):
@@ -48,6 +50,13 @@ class Tokenizer(Protocol):
             TextError: for texts that this kind of tokenizer cannot be extended by.
         """
 
+    def with_label(self, label: str) -> "Tokenizer":
+        """Return a tokenizer with the same ids and a last label, which `encode` never returns.
+
+        Raises:
+            TextError: for a kind of tokenizer that cannot be extended.
+        """
+
     def to_bytes(self) -> bytes:
         """Return the tokenizer as bytes for a model file; `from_bytes` of its class reads them."""
 
@@ -59,12 +68,18 @@ def decode(tokenizer: Tokenizer, tokens: Iterable[int]) -> str:
 
 def spoken(piece: str) -> str:
     """Return a token's part of a text: nothing for one of EVENTS."""
-    return "" if piece in EVENTS else piece
+    return "" if piece.strip() in EVENTS else piece
+
+
+def end_of_turn(tokenizer: Tokenizer) -> int | None:
+    """Return the label that marks the end of a turn; None for a tokenizer without one."""
+    labels = range(1, tokenizer.vocab_size)
+    return next((each for each in labels if tokenizer.piece(each).strip() in ENDS), None)
 
 
 def events(tokenizer: Tokenizer) -> list[str]:
     """Return the labels of a tokenizer that are never part of a text."""
-    pieces = map(tokenizer.piece, range(1, tokenizer.vocab_size))
+    pieces = (tokenizer.piece(token).strip() for token in range(1, tokenizer.vocab_size))
     return [piece for piece in pieces if piece in EVENTS]
 
 
@@ -149,6 +164,9 @@ class SymbolTokenizer:
         new = {symbol for text in texts for symbol in self.split(text)} - self._ids.keys()
         return type(self)([*self.symbols, *sorted(new)])
 
+    def with_label(self, label: str) -> "SymbolTokenizer":
+        return type(self)([*self.symbols, label])
+
     def piece(self, token: int) -> str:
         return self.symbols[token - 1]
 
@@ -211,9 +229,20 @@ class SentencePieceTokenizer:
 
     @classmethod
     def train(
-        cls, texts: Iterable[str], vocab_size: int, algorithm: str = "unigram"
+        cls,
+        texts: Iterable[str],
+        vocab_size: int,
+        algorithm: str = "unigram",
+        labels: Sequence[str] = (),
     ) -> "SentencePieceTokenizer":
-        """Return a tokenizer of at most `vocab_size` pieces; `algorithm` is "unigram" or "bpe"."""
+        """Return a tokenizer of at most `vocab_size` pieces, with these labels among them.
+
+        Args:
+            texts: texts to train on.
+            vocab_size: largest number of pieces.
+            algorithm: "unigram" or "bpe".
+            labels: pieces that are never joined with others.
+        """
         import sentencepiece
 
         model = io.BytesIO()
@@ -222,6 +251,7 @@ class SentencePieceTokenizer:
                 sentence_iterator=iter(texts), model_writer=model, vocab_size=vocab_size,
                 model_type=algorithm, character_coverage=1.0, unk_id=0, bos_id=-1, eos_id=-1,
                 normalization_rule_name="identity", hard_vocab_limit=False, minloglevel=2,
+                user_defined_symbols=[*labels],
             )  # fmt: skip
         except RuntimeError as error:
             raise TextError(f"sentencepiece, vocab_size {vocab_size}: {error}") from None
@@ -254,6 +284,9 @@ class SentencePieceTokenizer:
                 f"{', …' * (len(lacking) > 10)}"
             )
         return self
+
+    def with_label(self, label: str) -> "SentencePieceTokenizer":
+        raise TextError(f"sub-words of sentencepiece cannot be extended by {label}: train new ones")
 
     def _encoded(self, text: str, kind: type) -> Any:
         try:
@@ -316,7 +349,13 @@ class PieceTokenizer:
 
     def extended(self, texts: Iterable[str]) -> "PieceTokenizer":
         new = {label for text in texts for label in self._split(text)} - self._known
-        return PieceTokenizer(self._splitter.to_bytes(), [*self._labels.symbols, *sorted(new)])
+        return self._with(sorted(new))
+
+    def with_label(self, label: str) -> "PieceTokenizer":
+        return self._with([label])
+
+    def _with(self, labels: list[str]) -> "PieceTokenizer":
+        return PieceTokenizer(self._splitter.to_bytes(), [*self._labels.symbols, *labels])
 
     def piece(self, token: int) -> str:
         return self._labels.piece(token).replace("▁", " ")

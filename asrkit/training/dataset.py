@@ -29,7 +29,7 @@ from asrkit.data.index_writer import can_be_indexed, index_of
 from asrkit.data.indexed_cuts import Cuts, IndexedCuts, durations_of, rates_of
 from asrkit.data.manifest import LeftOut, ManifestError
 from asrkit.errors import UserError
-from asrkit.text import Tokenizer
+from asrkit.text import Tokenizer, end_of_turn
 from asrkit.training.distributed import Ranks
 from asrkit.training.labels import tokenizer_of
 
@@ -115,6 +115,7 @@ def text_encoder(config: Config, tokenizer: Tokenizer) -> TextEncoder:
     return TextEncoder(
         tokenizer, build_normalizer(config.text), config.model.rate.num_frames,
         frames_needed(config.model), build_frontend(config.model),
+        end_of_turn(tokenizer) if config.text.end_of_turn else None,
     )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from asrkit.build import build_normalizer, train_tokenizer
+from asrkit.build import build_normalizer, train_tokenizer, with_end_of_turn
 from asrkit.config import Config, TextConfig
 from asrkit.errors import UserError, shown
 from asrkit.model_file import load_model
@@ -58,7 +58,7 @@ def extended_tokenizer(name: str, config: TextConfig, texts: Iterable[str]) -> T
         )
     normalized = [*map(build_normalizer(config), texts)]
     try:
-        found = other.tokenizer.extended(normalized)
+        found = with_end_of_turn(other.tokenizer.extended(normalized), config)
     except TextError as error:
         raise TextError(
             f"training.start_from {name}: {error}; respell the texts, or train new sub-words with "

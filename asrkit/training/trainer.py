@@ -220,7 +220,7 @@ class Trainer:
         augmentation = Augmentation(
             self.corpus.noise, options.noise_probability, options.noise_snr_db,
             options.reverb_probability, options.silence_probability, options.silence_seconds,
-            options.telephone_probability,
+            options.telephone_probability, options.pause_probability, options.pause_seconds,
         )  # fmt: skip
         dataset = SpeechDataset(self.corpus.train, self.corpus.encode, augmentation)
         pinned = self.ranks.device.type == "cuda"

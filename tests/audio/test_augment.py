@@ -17,6 +17,7 @@ from asrkit.audio import (
     change_gain,
     through_telephone,
     warp_frequencies,
+    with_pauses,
 )
 from asrkit.audio.augment import through_mu_law
 from asrkit.audio.frontends.kaldi import KALDI
@@ -104,6 +105,26 @@ def test_silences() -> None:
     assert 20 < sum(level == 0.0 for level in levels) < 80
     assert 1e-3 < max(levels) < 10 ** (-44 / 20)
     again = [between_silences(samples, 1.5, random.Random(1)) for _ in range(2)]
+    assert np.array_equal(*again)
+
+
+def test_pauses_inside() -> None:
+    """Nothing of the utterance is lost, and silences are at its quiet places."""
+    tone = 0.5 * np.ones(12_000, dtype=np.float32)
+    gap = np.full(2_000, 1e-3, dtype=np.float32)
+    samples, draw, lengths = np.concatenate([tone, gap, tone]), random.Random(0), set()
+    inside = 0
+    for _ in range(50):
+        paused = with_pauses(samples, 0.5, draw)
+        assert paused.dtype == np.float32
+        assert np.array_equal(paused[paused == 0.5], samples[samples == 0.5])
+        assert 0 < len(paused) - len(samples) <= 16_000
+        lengths.add(len(paused))
+        inside += bool((paused[:12_000] == 0.5).all() and (paused[-12_000:] == 0.5).all())
+    assert len(lengths) > 40
+    assert inside > 10  # a random place is within a quarter of a second of the gap that often
+    assert np.array_equal(with_pauses(tone[:4_000], 0.5, draw), tone[:4_000])
+    again = [with_pauses(samples, 0.5, random.Random(3)) for _ in range(2)]
     assert np.array_equal(*again)
 
 

@@ -14,7 +14,7 @@ from asrkit.commands import export
 from asrkit.data.corpora.registry import READERS
 from asrkit.interop import FORMATS as CHECKPOINTS
 from asrkit.lm.ngram import MAX_ORDER
-from asrkit.runtime.endpoint import PAUSE_MS
+from asrkit.runtime.endpoint import EAGERNESS, PAUSE_MS
 from asrkit.runtime.formats import FORMATS
 from asrkit.runtime.threads import MOST_THREADS
 from asrkit.transcription.shards import LEASE_SECONDS
@@ -24,7 +24,8 @@ from tests.running import PARSERS
 OWNERS = {
     "BACKENDS": tuple(BACKENDS), "CHECKPOINTS": tuple(CHECKPOINTS), "CONTENTS": CONTENTS,
     "CORPORA": {name: kind.meaning for name, kind in READERS.items()},
-    "ENGINES": tuple(STARTERS), "EXPORTS": tuple(export.FORMATS), "FORMATS": tuple(FORMATS),
+    "EAGERNESS": tuple(EAGERNESS), "ENGINES": tuple(STARTERS),
+    "EXPORTS": tuple(export.FORMATS), "FORMATS": tuple(FORMATS),
     "LEASE_SECONDS": LEASE_SECONDS, "MAX_CHANNELS": MAX_CHANNELS, "MAX_ORDER": MAX_ORDER,
     "MOST_THREADS": MOST_THREADS, "PAUSE_MS": PAUSE_MS, "SAMPLE_RATE": audio.SAMPLE_RATE,
 }  # fmt: skip

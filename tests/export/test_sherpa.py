@@ -15,9 +15,10 @@ from asrkit.config import parse_config
 from asrkit.errors import UserError
 from asrkit.export import sherpa, sherpa_folder
 from asrkit.export.__main__ import main
-from asrkit.model import Context, NetworkStep
+from asrkit.model import Context, Network, NetworkStep, TransducerHead, build_head
 from asrkit.model_file import ModelFile, load_model, save_model
 from asrkit.runtime import recognizer_of
+from asrkit.text import END_OF_TURN, CharTokenizer
 from tests.conftest import PROJECT, SHARED_DATA, speech
 from tests.laws.test_export import file_of
 from tests.test_model_file import a_file
@@ -109,6 +110,27 @@ def test_the_wheels_texts_are_asrkits(context: Exported, file: ModelFile, tmp_pa
     sherpa_folder.replay(theirs, ours, recordings, tail)
     with pytest.raises(asrkit.errors.UserError, match="sherpa-onnx recognised"):  # control
         sherpa_folder.replay(theirs, recognizer_of(file, Context(2, 16)), recordings, tail)
+
+
+@pytest.mark.parametrize("kind", ["ctc", "transducer"])
+def test_labels_without_text_are_never_written(kind: str) -> None:
+    tokenizer = CharTokenizer(list("abc")).with_label(END_OF_TURN)
+    file = a_file(tokenizer)
+    head = build_head({"kind": kind}, file.model.encoder.dim, tokenizer.vocab_size)
+    file = file._replace(model=Network(file.model.encoder, head))
+    own = head.out if isinstance(head, TransducerHead) else head
+    assert isinstance(own, torch.nn.Linear)
+    values = torch.randn(20, own.in_features)
+    before = own(values)
+    assert (before.argmax(1) == 4).any()
+    sherpa_folder.silence_events(file)
+    assert own(values)[:, 4].max() < -9000
+    assert torch.equal(own(values)[:, :4], before[:, :4])
+    plain = a_file(CharTokenizer(list("abc")))
+    weights = {key: each.clone() for key, each in plain.model.head.state_dict().items()}
+    sherpa_folder.silence_events(plain)
+    left = plain.model.head.state_dict()
+    assert all(torch.equal(left[key], each) for key, each in weights.items())
 
 
 @pytest.mark.slow

@@ -30,7 +30,14 @@ from asrkit.search import (
     TransducerGreedySearch,
     plus,
 )
-from asrkit.text import CharTokenizer, SentencePieceTokenizer, Tokenizer, WordTokenizer
+from asrkit.text import (
+    END_OF_TURN,
+    CharTokenizer,
+    SentencePieceTokenizer,
+    Tokenizer,
+    WordTokenizer,
+    end_of_turn,
+)
 from tests.conftest import PADDED, fitted, speech, timed, tiny_model
 from tests.laws.test_streaming import packets
 
@@ -76,6 +83,9 @@ class Case(NamedTuple):
 def case(seed: int, folder: Path) -> Case:
     draw = random.Random(seed)
     tokenizer = draw.choice(TOKENIZERS)()
+    labelled = seed not in CONTROLS and random.Random(f"{seed}-label").random() < 0.4
+    if labelled and not isinstance(tokenizer, SentencePieceTokenizer):
+        tokenizer = tokenizer.with_label(END_OF_TURN)
     rate = draw.choice([8000, 11025, 16000, 22050, 44100, 48000])
     samples = recording(draw, seed, rate)
     chunk_size = draw.choice([1, 2, 3, 5, 16, FULL_CONTEXT])
@@ -125,6 +135,8 @@ def case(seed: int, folder: Path) -> Case:
         "vad": draw.random() < 0.2,
         "reset_encoder": draw.random() < 0.4 and chunk_size != FULL_CONTEXT,
     }
+    if end_of_turn(tokenizer) is not None:
+        pauses["end_of_turn"] = random.Random(f"{seed}-eagerness").choice(["low", "high"])
     endpointer = Endpointer(**pauses) if draw.random() < 0.6 else None
     search = drawn_search(draw, tokenizer, folder)
     rewrite = draw.choice(REWRITINGS)

@@ -222,7 +222,7 @@ def test_a_pause_is_where_the_search_hears_nothing(search: Callable[..., Search]
 
 def test_control_a_cut_inside_a_word_is_noticed() -> None:
     class Hasty(Endpointer):
-        def step(self, state, quiet, frame_ms):  # type: ignore[no-untyped-def]
+        def step(self, state, quiet, frame_ms, ends=()):  # type: ignore[no-untyped-def]
             first = [i + 1 for i, each in enumerate(quiet) if not each][:1]
             return state, first  # a word of several frames goes on
 

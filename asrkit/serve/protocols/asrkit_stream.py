@@ -139,7 +139,9 @@ class Line:
         if start.encoding == "opus":
             self.opus = OpusDecoder(first.received, first.packets)
         model = self.server.model(start.model)
-        recognizer = await self.server.recognizer_for(model, start.hotwords, start.pause_ms)
+        recognizer = await self.server.recognizer_for(
+            model, start.hotwords, start.pause_ms, start.end_of_turn
+        )
         with ExitStack() as stack:
             calls = [
                 stack.enter_context(self.server.call(model, start.sample_rate, recognizer, each))

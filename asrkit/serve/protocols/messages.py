@@ -44,6 +44,9 @@ class Start(Message):
     """Phrases to prefer, or phrases with weights, if the server's search can prefer phrases."""
     pause_ms: Annotated[int, Field(ge=0, le=60_000)] | None = None
     """Length of the pause that ends a segment; 0: pauses end no segment; default: the server's."""
+    end_of_turn: Literal["off", "low", "medium", "high"] | None = None
+    """Eagerness with which a segment also ends where the model expects the end of a turn, if the
+    model has a label for it; default: the server's."""
     model: Annotated[str, Field(max_length=200)] | None = None
     """Name of one of the server's models; default: the first one."""
 

@@ -27,6 +27,7 @@ from asrkit.serve.protocols.realtime_messages import (
     BufferCommit,
     G711Format,
     RealtimeSession,
+    SemanticVad,
     changed,
     error_event,
     event_of,
@@ -41,6 +42,8 @@ from asrkit.serve.protocols.samples import append_samples, samples_of
 from asrkit.serve.protocols.websockets import both_ways, next_message, send, telling
 from asrkit.serve.server import RefusedError, Server
 
+# Longest pause within a turn by the eagerness of `semantic_vad`, as OpenAI's.
+LONGEST_MS = {"low": 8000, "medium": 4000, "high": 2000}
 ITEM = "conversation.item.input_audio_transcription"
 
 
@@ -106,11 +109,16 @@ class Connection:
         model, instead = server.model_in_place(asked.model, OPENAI_MODEL)
         phrases, left_out = await server.preferred(model, phrases_of(asked.prompt))
         vad, pause_ms = settings.turn_detection, 0
-        if vad is not None:
+        eagerness: str | None = "off"
+        if isinstance(vad, SemanticVad):
+            eagerness = "medium" if vad.eagerness == "auto" else vad.eagerness
+            pause_ms = LONGEST_MS[eagerness]
+        elif vad is not None:
+            eagerness = None  # the server's
             pause_ms = vad.silence_duration_ms or model.pause_ms or PAUSE_MS
             vad.silence_duration_ms = pause_ms  # the client receives this session
         asked.model = model.name if instead else asked.model
-        recognizer = await server.recognizer_for(model, phrases, pause_ms)
+        recognizer = await server.recognizer_for(model, phrases, pause_ms, eagerness)
         self.stack.close()
         calling = server.call(model, rate_of(settings), recognizer)
         self.call = self.stack.enter_context(calling)

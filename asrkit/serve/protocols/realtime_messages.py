@@ -33,6 +33,11 @@ class ServerVad(SessionPart):
     )
 
 
+class SemanticVad(SessionPart):
+    type: Literal["semantic_vad"]
+    eagerness: Literal["low", "medium", "high", "auto"] = "auto"
+
+
 class Transcription(SessionPart):
     model: str | None = None
     prompt: Annotated[str, Field(max_length=10_000)] = ""
@@ -44,7 +49,7 @@ class Input(SessionPart):
         type="audio/pcm"
     )
     transcription: Transcription = Field(default_factory=Transcription)
-    turn_detection: ServerVad | None = None
+    turn_detection: Annotated[ServerVad | SemanticVad, Field(discriminator="type")] | None = None
 
 
 class Audio(SessionPart):

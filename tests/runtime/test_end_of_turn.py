@@ -1,0 +1,163 @@
+"""The label for ends of turns: hidden from texts, and with a short pause the end of a segment."""
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import asrkit
+from asrkit import Endpointer
+from asrkit.audio import Fbank, features
+from asrkit.backends import eager
+from asrkit.errors import UserError
+from asrkit.model import Context, TransducerHead
+from asrkit.runtime import Recognizer, Result
+from asrkit.runtime.endpoint import EAGERNESS, Eagerness
+from asrkit.search import (
+    GreedySearch,
+    PrefixBeamSearch,
+    Search,
+    TransducerBeamSearch,
+    TransducerGreedySearch,
+    calling,
+)
+from asrkit.search.forced_alignment import ForcedAlignment
+from asrkit.text import END_OF_TURN, CharTokenizer
+from tests.conftest import fitted, speech, tiny_model
+from tests.laws.test_any_configuration import assert_same
+from tests.laws.test_streaming import packets
+
+TOKENIZER = CharTokenizer(list("abcdefghij ")).with_label(END_OF_TURN)
+LABEL = TOKENIZER.vocab_size - 1
+SHORT = EAGERNESS["medium"].pause_ms // 40  # frames
+SAMPLES = np.concatenate([speech(1.7, 1), np.zeros(12_000, np.float32), speech(1.0, 2)])
+
+
+def cuts(
+    quiet: list[bool], ends: list[float], sizes: list[int], options: dict[str, Any]
+) -> list[int]:
+    """The endpoints of frames that come in parts of these sizes."""
+    endpointer = Endpointer(**options)
+    state, found, done = endpointer.start(), [], 0
+    for size in [*sizes, len(quiet) - sum(sizes)]:
+        part = slice(done, done + size)
+        state, some = endpointer.step(state, quiet[part], 40, ends[part])
+        found += [done + each for each in some]
+        done += size
+    return found
+
+
+def test_a_posterior_and_a_short_pause_end_a_turn() -> None:
+    quiet = [False, False] + 30 * [True]
+    ends = [0.0] * 2 + [0.7, 0.6, 0.5] + [0.0] * 27  # together 0.94
+    options = {"pause_ms": 1000, "end_of_turn": "medium"}
+    assert cuts(quiet, ends, [], options) == [2 + SHORT]
+    assert cuts(quiet, ends, [1, 2, 5], options) == [2 + SHORT]
+    assert cuts(quiet, ends, [], options | {"end_of_turn": "low"}) == [2 + 25]
+    assert cuts(quiet, ends, [], options | {"end_of_turn": None}) == [2 + 25]  # the pause alone
+    assert cuts(quiet, [0.0] * 32, [], options) == [2 + 25]
+    assert cuts(quiet, ends, [], options | {"pause_ms": None}) == [2 + SHORT]
+    talking = [False, False, True, True, False] + 27 * [True]  # the next word takes it back
+    assert cuts(talking, ends, [], options) == [5 + 25]
+    before = [0.0, 0.95] + 30 * [0.0]  # in the frame of the last word, as transducers write
+    assert cuts(quiet, before, [], options) == [2 + SHORT]
+
+
+@pytest.mark.parametrize("search", [GreedySearch(), PrefixBeamSearch(4)])
+def test_searches_read_the_label_as_blank(search: Search) -> None:
+    frames = torch.randn(60, LABEL + 1, dtype=torch.float64).log_softmax(1)
+    frames[::3, LABEL] = 5.0
+    frames = frames.log_softmax(1)
+    without = frames.clone()
+    without[:, 0] = torch.logaddexp(frames[:, 0], frames[:, LABEL])
+    without = without[:, :LABEL]
+    own = calling(search, None, LABEL)
+    found = own.best(own.step(own.start(), frames))
+    other = search.best(search.step(search.start(), without))
+    assert found[:3] == other[:3]
+    assert found.confidences == pytest.approx(other.confidences, rel=1e-9)
+    assert LABEL not in found.tokens
+    assert own.quiet(frames) == search.quiet(without)
+    assert own.ends(frames) == pytest.approx(frames[:, LABEL].exp().tolist())
+    control = search.best(search.step(search.start(), frames))
+    assert LABEL in control.tokens
+    aligned = calling(ForcedAlignment([1, 2, 3]), None, LABEL)
+    plain = ForcedAlignment([1, 2, 3])
+    expected = plain.best(plain.step(plain.start(), without))
+    assert aligned.best(aligned.step(aligned.start(), frames))[:3] == expected[:3]
+
+
+def recognizer(kind: str, bias: float = 0.0, beam: bool = False, **options: Any) -> Recognizer:
+    """A tiny network that writes letters and ends of turns, with pauses of one frame."""
+    head: dict[str, Any] = {"kind": kind}
+    if kind == "transducer":
+        head |= {"predictor_dim": 12, "joint_dim": 16, "max_symbols": 2}
+    model, frontend = tiny_model(LABEL + 1, head=head).double(), Fbank().double()
+    samples = torch.from_numpy(SAMPLES).double()[None]
+    feats, _ = features(frontend, samples, torch.tensor([samples.size(1)]))
+    model = fitted(model, feats, 4, 8)
+    own = model.head
+    with torch.no_grad():
+        (own.out if isinstance(own, TransducerHead) else own).bias[LABEL] += bias
+    search: Search = PrefixBeamSearch(3) if beam else GreedySearch()
+    if isinstance(own, TransducerHead):
+        search = TransducerBeamSearch(own) if beam else TransducerGreedySearch(own)
+    endpointer = Endpointer(**{"pause_ms": 400, "end_of_turn": "high"} | options)
+    return Recognizer(eager(model, Context(4, 8)), TOKENIZER, search, endpointer=endpointer)
+
+
+@pytest.mark.parametrize("beam", [False, True])
+@pytest.mark.parametrize(("kind", "bias"), [("ctc", -1.0), ("transducer", 0.5)])
+def test_turns_end_at_the_same_places_in_packets_and_after_a_restart(
+    monkeypatch: pytest.MonkeyPatch, kind: str, bias: float, beam: bool
+) -> None:
+    """Streaming equals offline for ends of turns. Without the label pauses alone end segments."""
+    counts = []
+    monkeypatch.setitem(EAGERNESS, "high", Eagerness(0.4, 40))
+    for reset in (False, True):
+        own = recognizer(kind, bias, beam, reset_encoder=reset)
+        expected = own.transcribe(SAMPLES)
+        assert END_OF_TURN not in expected.text
+        for seed in range(2):
+            assert_same(streamed(own, seed, save=bool(seed)), expected)
+        pauses = own.decoding.endpointer
+        assert pauses is not None
+        alone = own.with_decoding(
+            own.decoding._replace(endpointer=pauses.changed(end_of_turn=None))
+        ).transcribe(SAMPLES)
+        counts.append(len(expected.segments) - len(alone.segments))
+        removed = recognizer(kind, -1e3, beam, reset_encoder=reset)  # the control
+        other = recognizer(kind, -1e3, beam, reset_encoder=reset, end_of_turn=None)
+        assert_same(removed.transcribe(SAMPLES), other.transcribe(SAMPLES))
+    assert max(counts) > 0
+
+
+def streamed(own: Recognizer, seed: int, save: bool) -> Result:
+    """The result in packets, saved and restored now and then."""
+    session, draw = own.start(), random.Random(seed)
+    for packet in packets(SAMPLES, seed):
+        session.accept(packet)
+        if save and draw.random() < 0.3:
+            session = own.restore(session.save())
+    return session.finish()
+
+
+def test_a_model_without_the_label_is_refused_by_name() -> None:
+    with pytest.raises(UserError, match="this model has no label for ends of turns"):
+        asrkit.load("small-en-alnum", endpointer=Endpointer(end_of_turn="low"))
+    model = asrkit.load("small-en-alnum")
+    decoding = model.decoding._replace(endpointer=Endpointer(end_of_turn="low"))
+    with pytest.raises(UserError, match="end_of_turn low"):
+        model.with_decoding(decoding)
+    with pytest.raises(UserError, match="must be low, medium, high or None, got 'soon'"):
+        Endpointer(end_of_turn="soon")
+
+
+def test_options_that_end_nothing() -> None:
+    endpointer = Endpointer(None, end_of_turn="low")
+    assert endpointer.changed(end_of_turn=None) is None
+    assert endpointer.with_pause(300) is not None
+    assert "end_of_turn" not in Endpointer().options  # streams of earlier versions
+    assert Endpointer(end_of_turn="low").options["end_of_turn"] == "low"
