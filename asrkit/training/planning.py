@@ -23,6 +23,8 @@ FEW_WORDS, OFTEN = 300, 10  # most words of a set of commands, least mean occurr
 SUBWORD_HOURS = 4.0  # from which sub-words were better than characters here
 UNWRITTEN = 0.02  # largest share of words that a ready model cannot write
 SCRIPT = 500  # different characters from which each is a syllable or a word
+# Settings that a first training takes by the corpus, and fine-tuning from conf/finetune.yaml.
+FROM_SCRATCH = ("data.max_batch_seconds", "augmentation.spec_frequency_bins", "training.epochs")
 NOT_OURS = ("recipe", "licence", "languages")  # keys about the corpus of a shipped configuration
 
 
@@ -169,7 +171,7 @@ def planned(m: Measures, start: str | None, output_dir: str) -> tuple[Values, di
         reasons["training.start_from"] = "its labels write these texts"
     for rule in RULES:
         section = rule.key.partition(".")[0]
-        if section in values and rule.when(m) and not (start and rule.key == "training.epochs"):
+        if section in values and rule.when(m) and not (start and rule.key in FROM_SCRATCH):
             chosen.append((rule.key, rule.value(m)))
             reasons[rule.key] = rule.why
     for key, value in chosen:

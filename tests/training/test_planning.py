@@ -75,6 +75,8 @@ def test_a_ready_model() -> None:
     values, reasons = planned(measures(["one"], 0.3, band=4000), "small-en-alnum", "exp/x")
     assert values["training"]["start_from"] == "small-en-alnum"
     assert values["training"]["epochs"] == 10
+    assert values["data"]["max_batch_seconds"] == 24
+    assert values["augmentation"]["spec_frequency_bins"] == 10
     assert not {"model", "text"} & values.keys()
     assert not [key for key in reasons if key.startswith(("model", "text"))]
 
