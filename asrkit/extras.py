@@ -12,6 +12,7 @@ PACKAGES = {  # import names of the packages of each extra
     "kenlm": ("kenlm",),
     "mic": ("sounddevice",),
     "numbers": ("num2words",),
+    "mlflow": ("mlflow",),
     "onnx": ("onnx", "onnxruntime", "onnxscript"),
     "ray": ("ray",),
     "recipes": ("backports", "espeakng_loader", "matplotlib", "soxr"),
@@ -26,7 +27,9 @@ PACKAGES = {  # import names of the packages of each extra
     ),
     "sherpa": ("sherpa_onnx",),
     "train": ("fsspec", "jiwer", "lhotse", "rapidfuzz", "tensorboard", "torchaudio", "urllib3"),
+    "trackio": ("trackio",),
     "vad": ("silero_vad",),
+    "wandb": ("wandb",),
 }
 EXTRA_OF = {package: extra for extra, packages in PACKAGES.items() for package in packages}
 

@@ -33,6 +33,7 @@ from asrkit.training.progress import duration
 from asrkit.training.schedule import resolved
 from asrkit.training.sharded_checkpoints import SpreadCheckpoints
 from asrkit.training.terms import with_terms
+from asrkit.training.trackers import start_tracker
 from asrkit.training.trainer import Trainer
 from asrkit.training.warm_start import CONFIG, load_training, start_from
 
@@ -173,7 +174,8 @@ def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) 
         if keeps_labels(config):
             with replacing(folder / LABELS) as path:
                 path.write_bytes(corpus.encode.tokenizer.to_bytes())
-        trainer.writer = SummaryWriter(str(folder / "tensorboard"))
+        trainer.writers = [SummaryWriter(str(folder / "tensorboard"))]
+        trainer.writers += [start_tracker(kind, config) for kind in config.training.trackers]
     parameters = sum(p.numel() for p in model.parameters())
     logger.info(
         "%.2f M parameters, %d tokens, an epoch of %s",
@@ -185,6 +187,8 @@ def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) 
             done = trainer.run()
         finally:
             trainer.checkpoints.wait()
+            for writer in trainer.writers:
+                writer.close()
     if not done:
         logger.info("stopped; --resume continues")
         return 130
@@ -262,7 +266,6 @@ def finish(trainer: Trainer, config: Config, folder: Path) -> None:
     results, model = trainer.validation(align=True), trainer.whole_model()
     if not trainer.ranks.is_first:
         return
-    trainer.writer.close()
     seconds = round(trainer.wall_seconds())
     training = {
         "epochs": trainer.progress.epoch,
@@ -288,3 +291,4 @@ def finish(trainer: Trainer, config: Config, folder: Path) -> None:
     for name, score in results.items():
         logger.info("  dev WER %8s  %s", name, score)
     logger.info("%s written after %s", path, duration(seconds))
+    logger.info("curves: tensorboard --logdir %s; asrkit report %s", folder.parent, folder)

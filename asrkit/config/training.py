@@ -170,6 +170,10 @@ class TrainingConfig(Section):
     """Steps from one checkpoint to the next, besides the one after every epoch."""
     keep_checkpoints: Positive = 2
     """Number of checkpoints to keep, the newest ones."""
+    trackers: Annotated[
+        list[Literal["wandb", "mlflow", "trackio"]], Field(max_length=3), AfterValidator(distinct)
+    ] = []
+    """Trackers that get the settings and curves, besides TensorBoard: wandb, mlflow, trackio."""
     seed: Count = 0
     """Seed of all random draws."""
     num_threads: Annotated[int, Field(ge=0, le=1024)] = 0

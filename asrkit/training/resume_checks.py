@@ -41,6 +41,7 @@ FREE = {
     "training.patience",
     "training.checkpoint_every_steps",
     "training.keep_checkpoints",
+    "training.trackers",
 }
 # Settings of the network that every checkpoint has; older ones lack the others.
 FIRST = (

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -45,6 +45,7 @@ from asrkit.training.optimizer import (
 )
 from asrkit.training.progress import EpochProgress
 from asrkit.training.resume_checks import check_same, identity
+from asrkit.training.trackers import Writer
 from asrkit.training.validation import curves_on_dev, scores_on_dev
 
 logger = logging.getLogger(__name__)
@@ -100,7 +101,7 @@ class Trainer:
         self.total_loss = 0.0
         self.reported = False  # whether the number of steps was logged
         self.last: Done | None = None  # the previous step, until the ranks have summed its loss
-        self.writer: Any = None  # set by the caller: a TensorBoard SummaryWriter
+        self.writers: list[Writer] = []  # set by the caller: TensorBoard's and those of trackers
         self.stop = False  # set by the caller: save and end after the current step
         self.progress = Progress()
         self.started = time.monotonic()  # start time, minus the time of earlier runs
@@ -387,6 +388,6 @@ class Trainer:
             self.checkpoints.save(self.progress.step, state)
 
     def log(self, values: dict[str, float]) -> None:
-        if self.writer is not None:
+        for writer in self.writers:
             for name, value in values.items():
-                self.writer.add_scalar(name, value, self.progress.step)
+                writer.add_scalar(name, value, self.progress.step)

@@ -1,0 +1,117 @@
+"""Trackers: each gets the settings and the curves of a training, offline."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asrkit.config import ConfigError, load_config
+from asrkit.errors import UserError
+from asrkit.training.trackers import start_tracker
+from tests.conftest import write_config
+from tests.running import run
+
+TAGS = {"loss": 2.5, "wer/full": 12.0, "wer/320+160 ms": 14.0}
+
+
+class Fake:
+    """A stand-in for any of the three packages, which records what it gets."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, Any, Any]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *values, **named: self.calls.append((name, values, named))
+
+    def named(self, name: str) -> list[tuple[Any, Any]]:
+        return [(values, named) for called, values, named in self.calls if called == name]
+
+
+@pytest.mark.parametrize(
+    ("kind", "log", "end"),
+    [("wandb", "log", "finish"), ("trackio", "log", "finish"),
+     ("mlflow", "log_metrics", "end_run")],
+)  # fmt: skip
+def test_what_a_tracker_gets(
+    kind: str, log: str, end: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = Fake()
+    monkeypatch.setitem(sys.modules, kind, fake)
+    monkeypatch.setattr("asrkit.extras.find_spec", lambda name: name)
+    config = load_config(write_config(tmp_path / "c.yaml", corpus, tmp_path / "mine"))
+    tracker = start_tracker(kind, config)
+    for tag, value in TAGS.items():
+        tracker.add_scalar(tag, value, 7)
+    tracker.close()
+    logged = fake.named(log)
+    assert [named["step"] for _, named in logged] == [7, 7, 7]
+    assert {key: value for (found,), _ in logged for key, value in found.items()} == {
+        "loss": 2.5, "wer/full": 12.0, "wer/320 plus 160 ms": 14.0
+    }  # fmt: skip
+    assert len(fake.named(end)) == 1
+    if kind == "mlflow":
+        assert fake.named("start_run") == [((), {"run_name": "mine"})]
+        assert fake.named("log_params")[0][0][0]["model.dim"] == "16"
+    else:
+        started = fake.named("init")[0][1]
+        assert (started["project"], started["name"]) == ("asrkit", "mine")
+        assert started["config"]["model"]["dim"] == 16
+
+
+def test_mistakes(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    path = write_config(tmp_path / "c.yaml", corpus, tmp_path / "mine", trackers=["wandb"])
+    with pytest.raises(UserError, match="wandb not installed: pip install"):
+        start_tracker("wandb", load_config(path))
+    with pytest.raises(ConfigError, match="trackers"):
+        load_config(write_config(tmp_path / "c.yaml", corpus, tmp_path, trackers=["visdom"]))
+
+
+# The extra `dev` has none of these packages: the tests below run where one is installed.
+def test_wandb_offline(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
+    tracked("wandb", corpus, tmp_path)
+    run = next(tmp_path.glob("wandb/offline-run-*/*.wandb"))
+    assert b"wer/320 plus 160 ms" in run.read_bytes()
+
+
+def test_mlflow_in_a_folder(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mlflow = pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    mlflow.set_tracking_uri(f"file:{tmp_path / 'runs'}")
+    tracked("mlflow", corpus, tmp_path)
+    metric = next((tmp_path / "runs").glob("*/*/metrics/wer/320 plus 160 ms"))
+    assert metric.read_text().split()[1:] == ["14.0", "7"]
+    assert next((tmp_path / "runs").glob("*/*/params/model.dim")).read_text() == "16"
+
+
+def test_trackio_in_a_folder(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "runs"))
+    pytest.importorskip("trackio")
+    tracked("trackio", corpus, tmp_path)
+    assert next((tmp_path / "runs").glob("asrkit*.db")).stat().st_size > 0
+
+
+def tracked(kind: str, corpus: Path, folder: Path) -> None:
+    """Send some curves to a real tracker."""
+    config = load_config(write_config(folder / "c.yaml", corpus, folder / "mine"))
+    tracker = start_tracker(kind, config)
+    for tag, value in TAGS.items():
+        tracker.add_scalar(tag, value, 7)
+    tracker.close()
+
+
+def test_a_training(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake, output = Fake(), tmp_path / "exp" / "mine"
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    monkeypatch.setattr("asrkit.extras.find_spec", lambda name: name)
+    config = write_config(tmp_path / "c.yaml", corpus, output, trackers=["wandb"])
+    assert run("train", "--config", config) == 0
+    tags = {tag for (found,), _ in fake.named("log") for tag in found}
+    assert {"loss", "learning_rate", "wer/full", "cer/full"} <= tags
+    assert len(fake.named("init")) == len(fake.named("finish")) == 1
+    last = (output / "train.log").read_text().splitlines()[-1]
+    assert last.endswith(f"curves: tensorboard --logdir {output.parent}; asrkit report {output}")
