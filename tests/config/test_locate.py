@@ -101,8 +101,8 @@ def test_a_recipe_makes_the_configurations_own_manifests(
          " folder named data/x"),
         (["data.recipe=null"], "data.train: no manifest data/x/train.jsonl"),
         (["data.recipe=digts"], "'data.recipe': no recipes/digts/prepare.py here; asrkit's own must"
-         " be one of aishell, alnum, an4, commonvoice, digits, fsdd, librispeech, yesno, got"
-         " 'digts'; did you mean 'digits'?"),
+         " be one of aishell, alnum, an4, commonvoice, digits, fsdd, librispeech, prompts, yesno,"
+         " got 'digts'; did you mean 'digits'?"),
     ],
 )  # fmt: skip
 def test_it_never_makes_a_users_own(
