@@ -46,6 +46,7 @@ def serve(options: argparse.Namespace) -> int:
     from asrkit.serve import logs
     from asrkit.serve.capacity import capacity
     from asrkit.serve.places import network_of
+    from asrkit.serve.processes import refuse_elsewhere
 
     token = token_of(options)
     options.trust_proxy = [*map(network_of, options.trust_proxy)]
@@ -53,39 +54,36 @@ def serve(options: argparse.Namespace) -> int:
         raise UserError("--tls-key needs --tls-cert")
     if options.wyoming is not None:
         refuse_token(options, token)
+    if options.workers > 1:
+        refuse_elsewhere()
     set_threads()
+    store_of(options)  # its errors come before models are loaded
+    models = recognizers(options)
+    aliases(options.alias, models)
+    threads = options.threads * options.workers
+    options.streams = options.streams or min(capacity(m, threads) for m in models.values())
+    ports = ports_of(options)
+    logs.set_up(options.log)
+    about = "; ".join(f"{name}, {model.context}" for name, model in models.items())
+    if options.workers > 1:
+        models.clear()  # the processes have their own
+        return serve_together(options, about, ports)
+    tell(options, about, ports[0])
+    run(options, models, ports[0])
+    return 0
+
+
+def serve_together(options: argparse.Namespace, about: str, ports: list[Ports]) -> int:
+    """Serve in several processes, with a store of calls and a folder for metrics in common."""
+    from asrkit.serve.processes import METRICS_DIR, Processes
+
     with TemporaryDirectory(prefix="asrkit-serve-") as folder:
-        many = options.workers > 1
-        if many:
-            prepare_many(options, Path(folder))
-        store_of(options)  # its errors come before models are loaded
-        models = recognizers(options)
-        aliases(options.alias, models)
-        threads = options.threads * options.workers
-        options.streams = options.streams or min(capacity(m, threads) for m in models.values())
-        ports = ports_of(options)
-        logs.set_up(options.log)
-        about = "; ".join(f"{name}, {model.context}" for name, model in models.items())
-        if many:
-            from asrkit.serve.processes import Processes
-
-            models.clear()  # the processes have their own
-            processes = Processes(work, (options,), ports)
-            return processes.run(lambda: tell(options, about, ports[0]))
-        tell(options, about, ports[0])
-        run(options, models, ports[0])
-        return 0
-
-
-def prepare_many(options: argparse.Namespace, folder: Path) -> None:
-    """Set what processes need in common: a store of calls, and a folder for metrics."""
-    from asrkit.serve import processes
-
-    processes.refuse_elsewhere()
-    os.environ[processes.METRICS_DIR] = str(folder / "metrics")
-    (folder / "metrics").mkdir()
-    if options.state_dir is None and options.redis is None:
-        options.state_dir = folder / "calls"
+        os.environ[METRICS_DIR] = str(Path(folder) / "metrics")
+        (Path(folder) / "metrics").mkdir()
+        if options.state_dir is None and options.redis is None:
+            options.state_dir = Path(folder) / "calls"
+        processes = Processes(work, (options,), ports)
+        return processes.run(lambda: tell(options, about, ports[0]))
 
 
 def set_threads() -> None:
@@ -269,10 +267,10 @@ def ports_of(options: argparse.Namespace) -> list[Ports]:
     Raises:
         UserError: for a port that cannot be had.
     """
-    web = bound(options, "--port", options.port)
     wyoming = None
     if options.wyoming is not None:
         wyoming = bound(options, "--wyoming", options.wyoming)
+    web = bound(options, "--port", options.port)
     others = range(options.workers - 1)
     return [Ports(web, wyoming), *(Ports(again(web), wyoming and again(wyoming)) for _ in others)]
 

@@ -196,7 +196,7 @@ def check_main(argv: list[str]) -> int:
 PURPOSES = {
     "import": "Turn any corpus into checked manifests, divided by speaker",
     "check": "Find what is wrong with a corpus before training",
-    "normalize": "Write a manifest with normalized texts, and report each kind of change",
+    "normalize": "Normalize a manifest's texts, and report each kind of change",
     "segment": "Divide a long recording with its text into utterances",
     "shard": "Pack a manifest and its audio in shards, which read faster than files",
 }

@@ -157,7 +157,8 @@ def parse_line(line: bytes, folder: Path, unused: Counter[str] | None = None) ->
         if problem := wrong_keys(values, Utterance.model_fields):
             raise WrongKeysError(problem)
         if unused is not None:
-            unused.update(values.keys() - Utterance.model_fields.keys() - NOTES)
+            known = Utterance.model_fields.keys() | NOTES
+            unused.update(key for key in values if key not in known)
     utterance = Utterance.model_validate(values)
     return utterance.model_copy(update={"audio": str(folder / utterance.audio)})
 

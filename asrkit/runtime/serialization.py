@@ -145,8 +145,7 @@ def read(kind: type[T], value: Any, tensors: Mapping[str, Tensor]) -> T:
             least = len(kinds) - len(kind._field_defaults)  # type: ignore[attr-defined]
             kinds = kinds[: max(least, len(value))]
         items = (read(each, item, tensors) for each, item in zip(kinds, value, strict=True))
-        make: Any = tuple if origin is tuple else kind._make  # type: ignore[attr-defined]
-        return make(items)
+        return tuple(items) if origin is tuple else kind(*items)  # type: ignore[return-value]
     require(type(value) is kind, f"expected {kind.__name__}, got {shown(value)}")
     if kind in (int, float):
         in_range = abs(found) <= LARGEST if kind is int else math.isfinite(found)

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from asrkit.config import Config, ConfigError, ModelConfig
+from asrkit.config import Config, ConfigError, ModelConfig, TextConfig
 from asrkit.training.checkpoints import Checkpoint
 from asrkit.training.dataset import Corpus, Fingerprint
 
@@ -67,7 +67,7 @@ def identity(config: Config, corpus: Corpus) -> dict[str, str]:
     """
     parts = {
         "the configuration's model": former_spelling(config.model),
-        "the configuration's text": config.text.model_dump_json(),
+        "the configuration's text": former_text(config.text),
         "training.optimizer": config.training.optimizer,
         "training.start_from": str(config.training.start_from),
     }
@@ -96,6 +96,12 @@ def former_spelling(config: ModelConfig) -> str:
         else:
             found[key] = value
     return to_json(found).decode()
+
+
+def former_text(config: TextConfig) -> str:
+    """Return the settings of texts as the JSON that older checkpoints hashed."""
+    newer = set() if config.end_of_turn else {"end_of_turn"}
+    return config.model_dump_json(exclude=newer)
 
 
 def check_same(

@@ -60,8 +60,9 @@ def test_options_are_explained_and_bounded(
         assert option.type not in (int, float)  # of any size
         if option.type in (None, Path, Target) or not option.option_strings:
             continue
+        is_name = option.dest in ("backends", "speakers")  # which means something later
         for value in ODD:
-            if value == "x" and option.dest == "backends":  # names, which mean something later
+            if value == "x" and is_name:
                 break
             name = option.option_strings[0]
             assert run(*command.split(), f"{name}={value}") == 2

@@ -50,7 +50,7 @@ def test_asrkit_alone(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("bake", "the command must be one of train, decode, "),
+        ("bake", "the command must be one of plan, train, decode, "),
         ("decod", "got 'decod'; did you mean 'decode'?"),
         ("\x1b]0;title", r"got '\x1b]0;title'"),
         ("x" * 10**6, "xxx…xxx"),

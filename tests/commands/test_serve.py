@@ -93,7 +93,9 @@ def test_refusals(options: list[str], told: str, capsys: pytest.CaptureFixture[s
 def test_a_token_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     served = []
     monkeypatch.setattr("uvicorn.Server.run", lambda self, sockets: served.append(sockets))
-    monkeypatch.setattr("uvicorn.Config.bind_socket", lambda self: served.append(self) or Socket())
+    monkeypatch.setattr(
+        "asrkit.commands.serve.bound", lambda *given: served.append(given) or Socket()
+    )
     path = tmp_path / "token"
     path.write_text("secret\n")
     assert main(["--host", "0.0.0.0", "--token-file", str(path)]) == 0
@@ -127,7 +129,7 @@ def test_models_by_name(
 ) -> None:
     """The name that is given, or that of the file, whose path may have "=" in it."""
     monkeypatch.setattr("uvicorn.Server.run", lambda self, sockets: None)
-    monkeypatch.setattr("uvicorn.Config.bind_socket", lambda self: Socket())
+    monkeypatch.setattr("asrkit.commands.serve.bound", lambda *given: Socket())
     odd = tmp_path / "a=b" / "c=d.safetensors"
     odd.parent.mkdir()
     odd.write_bytes(ready_models()["small-en-alnum"].read_bytes())

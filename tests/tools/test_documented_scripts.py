@@ -28,6 +28,7 @@ LONG = {  # a server and its clients, or seconds to minutes
     "profile_training": "--quick --threads 1 --batch 1 --seconds 1",
     "load_test": "--streams 2 --seconds 2 {dev}",
     "attack_server": "--quick --only rates --only logs {dev}",
+    "measure_segmentation": "small-en-alnum {dev} --errors 0 --scores 0.1 --speakers 1",
     "soak_test": "--minutes 1 --talkers 1 --troublemakers 1 {dev}",
 }
 NOT_RUN = {

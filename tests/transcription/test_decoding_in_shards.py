@@ -197,7 +197,7 @@ def test_a_shard_that_ends_its_processes_is_named(command: list[str], capsys: Pr
         (["--workers", "2"], "--workers and --engine need --shards N"),
         (["--shards", "2"], "--shards needs a --manifest and an --output-dir"),
         ([*SHARDED, "a.wav"], "takes no files"),
-        ([*SHARDED, "--format", "srt"], "--format must be one of txt, jsonl, ctm, csv"),
+        ([*SHARDED, "--format", "srt"], "--format must be one of txt, jsonl, ctm, rttm, csv"),
         (["--shards", "2", "--output-dir", ".", "--format", "jsonl"], "all.jsonl is read"),
     ],
 )
