@@ -198,7 +198,7 @@ PURPOSES = {
     "check": "Find what is wrong with a corpus before training",
     "normalize": "Normalize a manifest's texts, and report each kind of change",
     "segment": "Divide a long recording with its text into utterances",
-    "shard": "Pack a manifest and its audio in shards, which read faster than files",
+    "shard": "Pack a manifest and its audio in shards, which read faster",
 }
 
 
