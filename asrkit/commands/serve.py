@@ -225,7 +225,8 @@ def store_of(options: argparse.Namespace) -> "tuple[Store | None, bytes | None]"
     if url is not None and path is None:
         raise UserError("--redis needs --state-key-file, with a secret that other users lack")
     if folder is None and url is None:
-        if path is not None or options.save_seconds is not None:
+        has_none = options.workers == 1  # several processes have a folder of their own later
+        if has_none and (path is not None or options.save_seconds is not None):
             raise UserError("--save-seconds and --state-key-file need --state-dir or --redis")
         return None, None
     store = RedisStore(url, seconds) if url is not None else FolderStore(folder, seconds)

@@ -7,7 +7,7 @@ with --change-schedule.
 import hashlib
 import logging
 import reprlib
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from pydantic_core import to_json
@@ -43,11 +43,12 @@ FREE = {
     "training.keep_checkpoints",
     "training.trackers",
 }
-# Settings of the network that every checkpoint has; older ones lack the others.
+# Settings of the network and of texts that every checkpoint has; older ones lack the others.
 FIRST = (
     "num_mels", "dim", "num_heads", "num_layers", "ffn_dim", "kernel_size", "dropout",
     "subsampling", "position",
 )  # fmt: skip
+FIRST_TEXT = ("tokenizer", "vocab_size", "case", "unicode_form")
 BATCHES = "training.accumulate_batches"
 TOTAL = f"{BATCHES} times ranks"  # batches of a step, independent of the number of ranks
 SETS = {"training": "data.train", "dev": "data.dev"}  # with the keys of their manifests
@@ -67,7 +68,7 @@ def identity(config: Config, corpus: Corpus) -> dict[str, str]:
     """
     parts = {
         "the configuration's model": former_spelling(config.model),
-        "the configuration's text": former_text(config.text),
+        "the configuration's text": to_json(without_newer(config.text, FIRST_TEXT)).decode(),
         "training.optimizer": config.training.optimizer,
         "training.start_from": str(config.training.start_from),
     }
@@ -82,12 +83,10 @@ def identity(config: Config, corpus: Corpus) -> dict[str, str]:
 def former_spelling(config: ModelConfig) -> str:
     """Return a network's settings as the JSON that older checkpoints hashed.
 
-    It has the keys that `subsampling` replaced. Newer keys are omitted at their defaults.
+    It has the keys that `subsampling` replaced.
     """
     found: dict[str, Any] = {}
-    for key, value in config.model_dump(mode="json").items():
-        if key not in FIRST and getattr(config, key) == ModelConfig.model_fields[key].default:
-            continue
+    for key, value in without_newer(config, FIRST).items():
         if key == "subsampling" and not value.get("pad_stages"):  # also a newer key
             value = {name: option for name, option in value.items() if name != "pad_stages"}
         if key == "subsampling" and value.keys() == {"kind", "channels", "separable"}:
@@ -98,10 +97,14 @@ def former_spelling(config: ModelConfig) -> str:
     return to_json(found).decode()
 
 
-def former_text(config: TextConfig) -> str:
-    """Return the settings of texts as the JSON that older checkpoints hashed."""
-    newer = set() if config.end_of_turn else {"end_of_turn"}
-    return config.model_dump_json(exclude=newer)
+def without_newer(config: ModelConfig | TextConfig, first: Sequence[str]) -> dict[str, Any]:
+    """Return settings without those that are not in `first` and have their default."""
+    fields = type(config).model_fields
+    return {
+        key: value
+        for key, value in config.model_dump(mode="json").items()
+        if key in first or getattr(config, key) != fields[key].default
+    }
 
 
 def check_same(

@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+import numpy as np
+
+from asrkit.audio import SAMPLE_RATE
 from asrkit.build import build_alignment
 from asrkit.data.labelled import Labelled
 from asrkit.data.recordings import timed
@@ -45,6 +48,19 @@ class Piece(NamedTuple):
     end: float
     score: float
     problem: str = ""
+
+
+class Part(NamedTuple):
+    """The audio of a part of the recording."""
+
+    samples: np.ndarray  # (n,) mono
+    sample_rate: int
+    start: float  # seconds of the recording before it
+
+    def between(self, start: float, end: float) -> np.ndarray:
+        """Return the samples between two times of the recording, in seconds."""
+        first, last = (round((each - self.start) * self.sample_rate) for each in (start, end))
+        return self.samples[max(0, first) : last]
 
 
 class Cut(NamedTuple):
@@ -85,8 +101,8 @@ def pieces_of(
     given, last = (job.text or "").split(), sum(lengths)
     cuts = possible_cuts(heard, [normalize(word) for word in given], options.pause)
 
-    def piece_of(left: Cut, right: Cut) -> Piece:
-        start, end = max(left.middle, left.start - EDGE), min(right.middle, right.end + EDGE)
+    def piece_of(left: Cut, right: Cut, audible: Part) -> Piece:
+        start, end = span(left, right)
         piece = Piece(" ".join(given[left.word : right.word]), start, end, 0.0)
         if not piece.text:
             return piece._replace(problem="the text has no words for it")
@@ -94,22 +110,48 @@ def pieces_of(
             pause = f"no pause of {options.pause:g} s where text and audio agree"
             return piece._replace(problem=f"{pause} for {end - start:.0f} s")
         said = [word for word in heard if start <= (word.start + word.end) / 2 < end]
-        return scored(recognizer, job, piece, normalize, said)
+        return scored(recognizer, audible, piece, normalize, said)
 
-    def divided(left: Cut, right: Cut) -> Iterator[Piece]:
+    def divided(left: Cut, right: Cut, audible: Part) -> Iterator[Piece]:
         """Yield one piece, or parts of it: then an error costs no more than its part."""
-        piece = piece_of(left, right)
+        piece = piece_of(left, right, audible)
         inner = inside(cuts, left, right, options.shortest)
         if piece.score >= options.least or not inner:
             yield piece
         else:
             cut = max(inner, key=lambda each: each.pause)
-            yield from divided(left, cut)
-            yield from divided(cut, right)
+            yield from divided(left, cut, audible)
+            yield from divided(cut, right, audible)
 
     edges = [Cut(0, 0.0, 0.0), *chosen(cuts, options), Cut(len(given), last, last)]
-    for left, right in pairwise(edges):
-        yield from divided(left, right)
+    pairs = list(pairwise(edges))
+    for pair, audible in zip(pairs, parts_of(job, [span(*pair) for pair in pairs]), strict=True):
+        yield from divided(*pair, audible)
+
+
+def span(left: Cut, right: Cut) -> tuple[float, float]:
+    """Return start and end of the audio between two cuts, in seconds."""
+    return max(left.middle, left.start - EDGE), min(right.middle, right.end + EDGE)
+
+
+def parts_of(job: Labelled, spans: Sequence[tuple[float, float]]) -> Iterator[Part]:
+    """Yield the parts of a recording, which is read once: a seek in an MP3 reads all before it.
+
+    Args:
+        job: recording to read.
+        spans: start and end of each part in seconds, in order and without overlap.
+    """
+    blocks, rate, more = job.blocks(), SAMPLE_RATE, True
+    first, samples = 0, np.zeros(0, np.float32)  # number of the first sample that is kept
+    for start, end in spans:
+        while more and first + len(samples) < round(end * rate):
+            block, rate = next(blocks, (None, rate))
+            more = block is not None
+            if block is not None:
+                samples = np.concatenate([samples, block])
+        gone = max(0, round(start * rate) - first)
+        first, samples = first + gone, samples[gone:]
+        yield Part(samples[: max(0, round(end * rate) - first)], rate, start)
 
 
 def possible_cuts(words: Sequence[Word], spelled: Sequence[str], pause: float) -> list[Cut]:
@@ -165,7 +207,7 @@ def chosen(cuts: Sequence[Cut], options: Options) -> list[Cut]:
 
 def scored(
     recognizer: Recognizer,
-    job: Labelled,
+    audible: Part,
     piece: Piece,
     normalize: Callable[[str], str],
     said: Sequence[Word],
@@ -176,11 +218,11 @@ def scored(
     no word of the text overlaps was said but is not in the text: it counts with what its
     confidence lacks to 1.
     """
-    part = job._replace(start=job.start + piece.start, duration=piece.end - piece.start)
+    samples = audible.between(piece.start, piece.end)
     try:
         tokens = recognizer.tokenizer.encode(normalize(piece.text))
         aligner = recognizer.with_search(build_alignment(recognizer.backend.head, tokens))
-        aligned = aligner.transcribe(part.load()).words
+        aligned = aligner.transcribe(samples, audible.sample_rate).words
     except UserError as error:
         return piece._replace(problem=str(error))
     read = [(word.start + piece.start, word.end + piece.start) for word in aligned]

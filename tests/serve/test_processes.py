@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ from urllib.request import urlopen
 import pytest
 
 import asrkit
+from asrkit.commands.serve import store_of
+from asrkit.errors import UserError
 from asrkit.serve.processes import Neighbours
 from asrkit.serve.server import Limits, RefusedError, Server
 from tests.conftest import PROJECT
@@ -128,6 +131,17 @@ def test_the_limit_is_that_of_all_processes(elsewhere: int, served: asrkit.Recog
     asyncio.run(one_call())
     assert calls == [0, elsewhere]
     server.close()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_several_processes_need_no_folder_for_calls(workers: int) -> None:
+    given = {"state_dir": None, "redis": None, "state_key_file": None, "save_seconds": 1.0}
+    options = Namespace(workers=workers, **given)
+    if workers > 1:
+        assert store_of(options) == (None, None)  # they get one of their own
+    else:
+        with pytest.raises(UserError, match="--state-dir or --redis"):
+            store_of(options)
 
 
 @pytest.mark.slow

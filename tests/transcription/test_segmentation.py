@@ -9,9 +9,9 @@ import soundfile
 
 from asrkit.audio import SAMPLE_RATE
 from asrkit.data.__main__ import main
-from asrkit.data.labelled import read_labelled
+from asrkit.data.labelled import Labelled, read_labelled
 from asrkit.runtime import Word
-from asrkit.transcription.segmentation import Cut, Options, chosen, possible_cuts
+from asrkit.transcription.segmentation import Cut, Options, chosen, parts_of, possible_cuts
 
 
 def words(*given: tuple[str, float, float]) -> list[Word]:
@@ -90,3 +90,16 @@ def test_a_wrong_word_costs_its_piece(talk: tuple[Path, list[str]], tmp_path: Pa
     kept = " ".join(str(row["text"]) for row in rows)
     assert texts[0] in kept
     assert texts[-1] in kept
+
+
+def test_parts_are_those_of_the_file(talk: tuple[Path, list[str]]) -> None:
+    job = Labelled("talk", str(talk[0]))
+    spans = [(0.0, 1.5), (1.5, 1.5), (2.25, 4.0), (4.0, 100.0)]
+    found = list(parts_of(job, spans))
+    whole = job.load()
+    for (start, end), part in zip(spans, found, strict=True):
+        here = whole[round(start * SAMPLE_RATE) : round(end * SAMPLE_RATE)]
+        assert np.array_equal(part.samples, here)
+    inner = found[2].between(3.0, 3.5)
+    assert np.array_equal(inner, whole[3 * SAMPLE_RATE : round(3.5 * SAMPLE_RATE)])
+    assert not np.array_equal(inner, found[2].between(2.5, 3.0))  # control
