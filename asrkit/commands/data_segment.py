@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +43,11 @@ def segment(options: argparse.Namespace) -> int:
     job = Labelled(options.file, options.file, text, channel=options.channel, track=options.track)
     normalize = build_normalizer(file.config.text)
     found = [*tqdm(pieces_of(recognizer, job, normalize, limits), "aligning", disable=None)]
-    kept = [each for each in found if not each.problem and each.score >= options.min_score]
+    is_kept = [not each.problem and each.score >= options.min_score for each in found]
+    kept = list(compress(found, is_kept))
     beside = Path(options.output).with_suffix(".left_out.jsonl")
     write(options, Path(options.output), kept)
-    write(options, beside, [each for each in found if each not in kept])
+    write(options, beside, [each for each, kept_ in zip(found, is_kept, strict=True) if not kept_])
     seconds = sum(each.end - each.start for each in kept)
     words = sum(len(each.text.split()) for each in kept)
     print(f"{options.output}: {len(kept)} pieces, {words} words, {seconds / 60:.1f} min")

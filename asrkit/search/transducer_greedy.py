@@ -173,8 +173,8 @@ class TransducerGreedySearch(OneResult):
 def new(before: TransducerState, after: TransducerState) -> list[tuple[int, int, float]]:
     """Return the tokens that were written between two states, with their frame and confidence."""
     found, size = after.hypothesis, len(before.hypothesis.tokens)
-    each = zip(found.tokens, found.starts, found.confidences, strict=True)
-    return [*each][size:]
+    parts = (found.tokens[size:], found.starts[size:], found.confidences[size:])
+    return [*zip(*parts, strict=True)]
 
 
 def checked_predictor(

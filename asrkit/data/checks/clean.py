@@ -12,9 +12,6 @@ from asrkit.data.manifest import lines_of
 Values = dict[str, Any]
 
 
-Change = Callable[[int, dict[str, Any]], dict[str, Any] | None]
-
-
 def rewrite(
     manifest: str, output: str, change: Callable[[int, bytes], Values | None]
 ) -> tuple[int, int]:
