@@ -44,6 +44,11 @@ def main(argv: list[str] | None = None) -> int:
         "--turns", action="store_true",
         help="also show the time from the end of speech to the final text, and turns cut too early",
     )  # fmt: skip
+    arguments.add_argument(
+        "--written", choices=["english", "basic"],
+        help="also score the texts normalised by these rules of whisper-normalizer, their marks and"
+        " their capitals (default: for models with text.written, by their language)",
+    )  # fmt: skip
     arguments.add_argument("--format", choices=["text", "json"], default="text")
     arguments.add_argument("--output", type=Target, help="file to write instead of standard output")
     add_batch(arguments)

@@ -30,6 +30,7 @@ PACKAGES = {  # import names of the packages of each extra
     "trackio": ("trackio",),
     "vad": ("silero_vad",),
     "wandb": ("wandb",),
+    "written": ("whisper_normalizer",),
 }
 EXTRA_OF = {package: extra for extra, packages in PACKAGES.items() for package in packages}
 

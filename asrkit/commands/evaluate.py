@@ -9,6 +9,7 @@ from tqdm import tqdm
 
 from asrkit.atomic_write import replacing
 from asrkit.build import build_normalizer
+from asrkit.cli.parser import complain
 from asrkit.cli.recognizer import (
     context_of,
     endpointer_of,
@@ -25,9 +26,11 @@ from asrkit.errors import UserError
 from asrkit.evaluation import Score, recognize, scores
 from asrkit.evaluation.places import PlaceErrors, places, places_table
 from asrkit.evaluation.scoring import scores_of_channels
+from asrkit.evaluation.tables import table
 from asrkit.evaluation.testset import read_batches
 from asrkit.evaluation.turns import turns_table
 from asrkit.evaluation.wer import interval_shown
+from asrkit.evaluation.written import lacking, normalizer_of, rules_of, written_tables
 from asrkit.extras import need
 from asrkit.model import FULL
 from asrkit.model_file import ModelFile
@@ -46,6 +49,10 @@ def evaluate(options: argparse.Namespace) -> int:
         raise UserError(
             "--by-place compares chunks with full context: add a chunk to --chunk-ms full"
         )
+    rules = rules_of(file, options.written)
+    written = normalizer_of(rules) if rules else None
+    if rules and (said := lacking(file)):
+        complain("asrkit evaluate", said)
     if options.turns and any(each.decoding.endpointer is None for each in recognizers.values()):
         raise UserError("--turns measures ends of segments: give --endpoint-ms")
     left_out: list[LeftOut] = []
@@ -54,14 +61,17 @@ def evaluate(options: argparse.Namespace) -> int:
     each = recognize(batches, recognizers, aligner, options.turns)
     outcomes = list(tqdm(each, "recognising", unit=" utterance", disable=None, leave=False))
     status = name_left_out("asrkit evaluate", left_out)
-    found = scores(outcomes) | scores_of_channels(outcomes)
+    found = scores(outcomes, written) | scores_of_channels(outcomes, written)
     by_place = {
         name: places(outcomes, name, "full", recognizer.chunk_size)
         for name, recognizer in recognizers.items()
         if options.by_place and name != "full"
     }
     if options.format == "text":
-        tables = [table(found), *map(places_table, by_place, by_place.values())]
+        tables = [rates_table(found)]
+        if rules:
+            tables += written_tables({n: each.written for n, each in found.items()}, rules)
+        tables += map(places_table, by_place, by_place.values())
         if options.turns:
             tables.append(turns_table({name: score.turns for name, score in found.items()}))
         shown = "\n\n".join(tables)
@@ -111,6 +121,7 @@ def as_json(
     contexts: dict[str, dict[str, Any]] = {}
     for name, score in found.items():
         rates = {"words": score.words, "characters": score.characters}
+        written = score.written and score.written.as_json()
         contexts[name] = {
             **{unit: rate._asdict() | {"rate": rate.rate} for unit, rate in rates.items()},
             "interval": score.interval,
@@ -118,22 +129,21 @@ def as_json(
             "turns": score.turns and score.turns._asdict(),
             "word_accuracy": score.accuracy._asdict(),
             "errors": {name: rate.errors for name, rate in score.each.items()},
+            **({"written": written} if written else {}),
         }
         if name in by_place:
             contexts[name]["places"] = [place._asdict() for place in by_place[name]]
     return {"training": file.training, "contexts": contexts}
 
 
-def table(found: dict[str, Score]) -> str:
+def rates_table(found: dict[str, Score]) -> str:
     """Return a table with a line for each recogniser."""
     titles = ("WER", "95 %", "errors", "words", "CER", "delay ms", "median", "90 %", "last", "ECE")
-    width = max(9, *map(len, found))
-    lines = [f"{'chunk':<{width}}" + "".join(f" {title:>9}" for title in titles)]
+    rows = []
     for name, score in found.items():
         words = score.words
         cells = [words.percent, interval_shown(score.interval), str(words.errors)]
         cells += [str(words.reference_units), score.characters.percent]
         cells += ["–" if ms is None else f"{ms:.0f}" for ms in score.delay or [None] * 4]
-        cells += [f"{100 * score.accuracy.calibration_error:.1f} %"]
-        lines.append(f"{name:<{width}}" + "".join(f" {cell:>9}" for cell in cells))
-    return "\n".join(lines)
+        rows.append([name, *cells, f"{100 * score.accuracy.calibration_error:.1f} %"])
+    return table(("chunk", *titles), rows)

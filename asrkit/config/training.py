@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from asrkit.config.bounds import (
     Count,
@@ -104,9 +104,18 @@ class TextConfig(Section):
     """Case to which all texts are converted."""
     unicode_form: Literal["NFC", "NFKC", "none"] = "NFC"
     """Unicode normalisation of all texts."""
+    written: bool = False
+    """Score the texts three ways: as they are, normalised, and by marks and capitals; needs `case:
+    keep`, and the extra `written`: docs/written-text.md."""
     end_of_turn: bool = False
     """Add a label that is not text, and that the network learns at the end of each training
     utterance: docs/turns.md."""
+
+    @model_validator(mode="after")
+    def _keeps_capitals(self) -> "TextConfig":
+        if self.written and self.case != "keep":
+            raise ValueError(f"text.written needs text.case keep, got {self.case}")
+        return self
 
 
 class TrainingConfig(Section):

@@ -1,6 +1,6 @@
 """Scores of recognisers on a corpus."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from asrkit.errors import UserError
@@ -9,6 +9,7 @@ from asrkit.evaluation.outcomes import Outcome
 from asrkit.evaluation.turns import TurnSummary, summarized
 from asrkit.evaluation.wer import ErrorRate, Interval, bootstrap, cer, wer
 from asrkit.evaluation.word_accuracy import WordAccuracy, word_accuracy
+from asrkit.evaluation.written import Written, written
 from asrkit.runtime.words import whole
 
 
@@ -23,6 +24,7 @@ class Score(NamedTuple):
         delay: delay of tokens against forced alignment; None if it was not measured.
         loss: the head's loss in nats per token; None if no reference can be written and aligned.
         turns: ends of turns; None if they were not measured.
+        written: normalised words, marks and capitals; None if they were not scored.
     """
 
     words: ErrorRate
@@ -32,6 +34,7 @@ class Score(NamedTuple):
     delay: Delay | None = None
     loss: float | None = None
     turns: TurnSummary | None = None
+    written: Written | None = None
 
     @property
     def interval(self) -> Interval | None:
@@ -48,11 +51,17 @@ class Score(NamedTuple):
         return f"{rates}; tokens {late}"
 
 
-def scores(outcomes: Iterable[Mapping[str, Outcome]]) -> dict[str, Score]:
+Normalize = Callable[[str], str]
+
+
+def scores(
+    outcomes: Iterable[Mapping[str, Outcome]], normalize: Normalize | None = None
+) -> dict[str, Score]:
     """Return the score of each recogniser, by name.
 
     Args:
         outcomes: outcomes of each utterance, from `recognize`.
+        normalize: normaliser of the texts, to score written text too.
 
     Raises:
         UserError: if `outcomes` is empty.
@@ -60,10 +69,12 @@ def scores(outcomes: Iterable[Mapping[str, Outcome]]) -> dict[str, Score]:
     outcomes = list(outcomes)
     if not outcomes:
         raise UserError("the manifest has no recording to score: check texts and audio files")
-    return {name: score_of([each[name] for each in outcomes]) for name in outcomes[0]}
+    return {name: score_of([each[name] for each in outcomes], normalize) for name in outcomes[0]}
 
 
-def scores_of_channels(outcomes: Sequence[Mapping[str, Outcome]]) -> dict[str, Score]:
+def scores_of_channels(
+    outcomes: Sequence[Mapping[str, Outcome]], normalize: Normalize | None = None
+) -> dict[str, Score]:
     """Return the score of each recogniser on each channel; {} unless there are several channels."""
     found = {outcome.channel for each in outcomes for outcome in each.values()}
     channels = sorted(channel for channel in found if channel is not None)
@@ -71,13 +82,13 @@ def scores_of_channels(outcomes: Sequence[Mapping[str, Outcome]]) -> dict[str, S
         return {}
     return {
         f"{name}, channel {channel}": score_of(
-            [each[name] for each in outcomes if each[name].channel == channel]
+            [each[name] for each in outcomes if each[name].channel == channel], normalize
         )
         for name in outcomes[0] for channel in channels
     }  # fmt: skip
 
 
-def score_of(outcomes: Sequence[Outcome]) -> Score:
+def score_of(outcomes: Sequence[Outcome], normalize: Normalize | None = None) -> Score:
     """Return the score of one recogniser."""
     references = [outcome.reference for outcome in outcomes]
     texts = [outcome.text for outcome in outcomes]
@@ -100,6 +111,7 @@ def score_of(outcomes: Sequence[Outcome]) -> Score:
         delay=summarize(tokens, last, outcomes[0].frame_ms),
         loss=nats / units if units else None,
         turns=summarized([outcome.turn for outcome in outcomes if outcome.turn is not None]),
+        written=written(references, texts, normalize) if normalize else None,
     )
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from asrkit.audio import SAMPLE_RATE
+from asrkit.evaluation.tables import table
 from asrkit.runtime import Recognizer
 
 PACKET = SAMPLE_RATE // 50  # samples of a packet, 20 ms
@@ -75,14 +76,13 @@ def summarized(turns: Sequence[Turn]) -> TurnSummary | None:
 
 def turns_table(found: dict[str, TurnSummary | None]) -> str:
     """Return a table with a line for each recogniser."""
-    titles = ("turns", "cut early", "to final ms", "95 %", "open")
-    width = max(9, *map(len, found))
-    lines = [f"{'chunk':<{width}}" + "".join(f" {title:>11}" for title in titles)]
+    titles = ("chunk", "turns", "cut early", "to final ms", "95 %", "open")
+    rows = []
     for name, turns in found.items():
-        cells = ["–"] * len(titles)
+        cells = ["–"] * 5
         if turns is not None:
             number, early, left, median, p95 = turns
             cells = [f"{number}", f"{100 * early:.1f} %", f"{median:.0f}", f"{p95:.0f}"]
             cells.append(f"{100 * left:.1f} %")
-        lines.append(f"{name:<{width}}" + "".join(f" {cell:>11}" for cell in cells))
-    return "\n".join(lines)
+        rows.append([name, *cells])
+    return table(titles, rows)

@@ -180,3 +180,39 @@ def test_references_without_a_word_have_no_rate(
     empty = write_manifest(corpus / "e.jsonl", *(each | {"text": ""} for each in lines))
     assert decode.main(["--model", model, "--manifest", str(empty)]) == 0
     assert "WER no reference words" in capsys.readouterr().err
+
+
+def test_written_text(tmp_path: Path, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Tables and JSON of the normalised words, and of capitals and marks, in each context."""
+    pytest.importorskip("whisper_normalizer")
+    path, dev = str(tmp_path / "w.safetensors"), str(corpus / "dev.jsonl")
+    save_model(Path(path), a_file(CharTokenizer(list("Eno sy."))))
+    arguments = ["--model", path, "--chunk-ms", "full,160"]
+    assert evaluate.main([*arguments, "--written", "english", dev]) == 0
+    shown = capsys.readouterr()
+    assert not shown.err
+    _, words, marks = shown.out.split("\n\n")
+    assert [line.split()[0] for line in words.splitlines()] == [
+        "chunk",
+        "full",
+        "160",
+        "normalised",
+    ]
+    assert "english rules" in words
+    assert {tuple(line.split()[:2]) for line in marks.splitlines()[1:]} >= {("full", "capitals")}
+    assert evaluate.main([*arguments, "--written", "basic", "--format", "json", dev]) == 0
+    contexts = json.loads(capsys.readouterr().out)["contexts"]
+    assert contexts["160 ms"]["written"]["normalized"]["reference_units"] == 5
+    assert contexts["full"]["written"]["marks"]["capitals"]["reference"] == 0
+    assert evaluate.main(["--model", path, "--chunk-ms", "160", dev]) == 0  # the control
+    assert "normalised" not in capsys.readouterr().out
+
+
+def test_a_model_without_capitals_says_so(
+    model: str, corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("whisper_normalizer")
+    arguments = ["--model", model, "--chunk-ms", "160", "--written", "english"]
+    assert evaluate.main([*arguments, str(corpus / "dev.jsonl")]) == 0
+    said = "the model's labels have no capitals beside small letters and no marks\n"
+    assert capsys.readouterr().err == f"asrkit evaluate: {said}"

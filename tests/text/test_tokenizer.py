@@ -23,6 +23,7 @@ TEXTS = [
     "Über die Straße läuft ein großer Bär.",
     "我们 在 北京",
     "今天天气很好",
+    "¿Qué? “Thank you,” said Bob… It's 5 % — no!",
     "",
 ]
 
