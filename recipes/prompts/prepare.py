@@ -15,6 +15,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from corpus import KEYS, RecipeError, Utterance, audio_seconds, explain, refused, write_manifests
 
 from asrkit.data.splits import taken
+from asrkit.text.marks import SYMBOLS
+from asrkit.text.normalization import Normalization, Normalizer
 
 VOICES = {
     "en": "en_US_f_Allison",
@@ -26,6 +28,7 @@ VOICES = {
 DEV_SHARE = 0.15
 NOT_SAID = re.compile(r"[\[(].*[\])]")  # [beep], (ahooga)
 LOST = re.compile(r"\w\?(?=\s*[^\W\d_A-Z])|\ufffd")  # "pu? essere": a letter was lost
+SIGNS = f"{SYMBOLS}+=<>$"
 MARKS = re.compile(r"[^\w\s'’-]|_|(?<!\w)-|-(?!\w)")
 
 
@@ -43,8 +46,13 @@ def spoken(text: str) -> str:
     return " ".join(MARKS.sub(" ", text.lower()).split())
 
 
-def read_prompts(folder: Path, language: str) -> list[Utterance]:
-    """The prompts of a language, without those whose text is not what is said."""
+def read_prompts(folder: Path, language: str, written: bool = False) -> list[Utterance]:
+    """The prompts of a language, without those whose text is not what is said.
+
+    Args:
+        written: keep capitals and marks, in one form of each; signs for words are left out too.
+    """
+    tidy = Normalizer(Normalization(brackets="keep"))
     package = f"asterisk-core-sounds-{language}"
     texts = folder / f"usr/share/doc/{package}/core-sounds-{language}.txt.gz"
     voice = folder / "usr/share/asterisk/sounds" / VOICES[language]
@@ -66,9 +74,12 @@ def read_prompts(folder: Path, language: str) -> list[Utterance]:
             left_out["have digits"] += 1
         elif LOST.search(text):
             left_out["have lost letters"] += 1
+        elif written and any(sign in text for sign in SIGNS):
+            left_out["have signs for words"] += 1
         else:
             seconds, speaker = audio_seconds(audio), VOICES[language]
-            values = (id, audio, seconds, spoken(text), speaker)
+            said = tidy(text).replace("...", "…") if written else spoken(text)
+            values = (id, audio, seconds, said, speaker)
             rows.append(dict(zip(KEYS, values, strict=True)))
         seen.add(id)
     for reason, count in left_out.items():
@@ -89,9 +100,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--data-dir", type=Path, required=True, help="folder in which the packages were unpacked"
     )
     parser.add_argument("--output-dir", type=Path, required=True, help="folder of the manifests")
+    parser.add_argument("--written", action="store_true", help="keep capitals and marks")
     args = parser.parse_args(argv)
     try:
-        rows = read_prompts(args.data_dir.resolve(), args.language)
+        rows = read_prompts(args.data_dir.resolve(), args.language, args.written)
         train, dev = taken(rows, DEV_SHARE, lambda warning: print(f"note: {warning}"))
         write_manifests({"train": train, "dev": dev}, args.output_dir.resolve())
     except (RecipeError, OSError) as error:
