@@ -31,6 +31,7 @@ from asrkit.text import TextError, Tokenizer
 FORMAT_VERSION = 1
 HEADER = "asrkit"  # key of the file's metadata, whose value is JSON
 CHECKSUM = "sha256"  # key of that JSON
+ADAPTERS_OF = "adapters_of"  # key of the JSON of an adapter file
 TOKENIZER = "tokenizer"  # name of the tensor of the tokenizer's bytes
 MOST_BYTES = 1 << 24  # size limit of the header and of the tokenizer, a hundred times the usual
 STORED = (torch.float32, torch.float16)  # types of weights in a file
@@ -94,21 +95,27 @@ def save_model(path: str | Path, file: ModelFile, weights: torch.dtype = torch.f
         ModelFileError: if a number is not finite, or a parameter is too large for this type.
         OSError: if the file cannot be written.
     """
-    header = {
-        "format_version": FORMAT_VERSION,
-        "config": file.config.model_dump(mode="json"),
-        "training": file.training,
-    } | file.terms.metadata()
-    tensors = {name: t.detach().cpu().contiguous() for name, t in file.model.state_dict().items()}
-    require_finite(f"{shown(Path(path))} not written", tensors)
+    tensors, header = contents(file)
+    require_finite(f"{shown(Path(path))} not written", file.model.state_dict())
     for name, _ in file.model.named_parameters():
         tensors[name] = tensors[name].to(weights)
         if not tensors[name].isfinite().all():
             raise ModelFileError(
                 f"{shown(Path(path))} not written: {name} is too large for {weights}"
             )
-    tensors[TOKENIZER] = torch.frombuffer(bytearray(file.tokenizer.to_bytes()), dtype=torch.uint8)
     write_tensors(path, tensors, header)
+
+
+def contents(file: ModelFile) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return the tensors and the header of a model file, with weights as in memory."""
+    header = {
+        "format_version": FORMAT_VERSION,
+        "config": file.config.model_dump(mode="json"),
+        "training": file.training,
+    } | file.terms.metadata()
+    tensors = {name: t.detach().cpu().contiguous() for name, t in file.model.state_dict().items()}
+    tensors[TOKENIZER] = torch.frombuffer(bytearray(file.tokenizer.to_bytes()), dtype=torch.uint8)
+    return tensors, header
 
 
 def require_finite(problem: str, tensors: Mapping[str, Tensor]) -> None:
@@ -265,8 +272,20 @@ def load_model(model: str | Path) -> ModelFile:
         UserError: if the hub does not provide it.
     """
     path = model_path(model)
-    name = shown(path)
-    tensors, found = read_tensors(path)
+    return assembled(shown(path), *read_tensors(path))._replace(path=path)
+
+
+def assembled(name: str, tensors: dict[str, Tensor], found: dict[str, Any] | None) -> ModelFile:
+    """Return a model file from its tensors and its header, checked.
+
+    Args:
+        name: name of the file, for messages.
+        tensors: tensors of the file.
+        found: header of the file; None if asrkit's is missing.
+
+    Raises:
+        ModelFileError: if they do not fit together, or are of another kind or format version.
+    """
     header = _checked(name, found)
     try:
         config = parse_record(header["config"])
@@ -289,7 +308,7 @@ def load_model(model: str | Path) -> ModelFile:
         raise ModelFileError(f"{name} does not fit together: {reason(error, lines=5)}") from None
     require_finite(name, network.state_dict())
     training = header.get("training", {})
-    return ModelFile(network.eval(), tokenizer, config, training, path, _terms(name, header))
+    return ModelFile(network.eval(), tokenizer, config, training, terms=_terms(name, header))
 
 
 def read_terms_of(model: str | Path) -> Terms:
@@ -344,6 +363,8 @@ def _terms(name: str, header: dict[str, Any]) -> Terms:
 def _checked(name: str, header: dict[str, Any] | None) -> dict[str, Any]:
     if header is None:
         raise ModelFileError(f"{name} is a .safetensors file, but not an asrkit model")
+    if ADAPTERS_OF in header:
+        raise ModelFileError(f"{name} has adapters of a model: asrkit adapters apply MODEL {name}")
     version = header.get("format_version")
     try:
         TrainingRecord.model_validate(header.get("training", {}))

@@ -108,6 +108,8 @@ def mean_of_epochs(models: list[str], numbers: str, given: Terms) -> tuple[Model
     if len(models) > 1:
         raise UserError(f"--epochs are of one model's training, got {len(models)} models")
     file = load_model(models[0])
+    if file.config.training.keep == "adapters":
+        raise UserError(f"--epochs: {shown(models[0])} was trained by adapters; average models")
     folder = model_path(models[0]).parent / "epochs"
     epochs = EpochWeights(folder, 1, False)
     epochs.adopt()

@@ -20,9 +20,11 @@ from asrkit.config import Config, ConfigError, DataConfig
 from asrkit.config.locate import recipes
 from asrkit.data.manifest import LeftOut
 from asrkit.evaluation.scoring import rates
-from asrkit.model_file import ModelFile, save_model
+from asrkit.model_file import ModelFile, load_model, save_model
 from asrkit.registry import refusal
 from asrkit.terms import Terms
+from asrkit.training.adapter_file import save_adapters
+from asrkit.training.adapters import merge, restrict
 from asrkit.training.checkpoints import Checkpoints, EpochWeights
 from asrkit.training.dataset import empty_bins, feature_statistics, hours_of_epoch, shared_corpus
 from asrkit.training.dev_texts import dev_warning
@@ -42,6 +44,7 @@ logger = logging.getLogger("asrkit")
 # Files in training.output_dir. The labels are those of a training that keeps the labels of
 # training.start_from, which it needs no more when it is resumed.
 MODEL, LABELS = "model.safetensors", "tokenizer"
+ADAPTERS = "adapters.safetensors"  # of training.keep=adapters
 
 
 def train(options: argparse.Namespace) -> int:
@@ -159,6 +162,7 @@ def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) 
     options = config.training
     torch.manual_seed(options.seed)
     model = build_model(config.model, corpus.encode.tokenizer.vocab_size)
+    restrict(model, config)
     trainer = Trainer(
         model, corpus, config,
         checkpoints_of(config, folder / "checkpoints", ranks),
@@ -177,9 +181,11 @@ def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) 
         trainer.writers = [SummaryWriter(str(folder / "tensorboard"))]
         trainer.writers += [start_tracker(kind, config) for kind in config.training.trackers]
     parameters = sum(p.numel() for p in model.parameters())
+    learning = sum(p.numel() for p in model.parameters() if p.requires_grad)
     logger.info(
-        "%.2f M parameters, %d tokens, an epoch of %s",
-        parameters / 1e6, corpus.encode.tokenizer.vocab_size,
+        "%.2f M parameters%s, %d tokens, an epoch of %s",
+        parameters / 1e6, f", {learning / 1e6:.2f} M of them learn" * (learning < parameters),
+        corpus.encode.tokenizer.vocab_size,
         hours_of_epoch(corpus.seconds / 3600, config.augmentation.speed_factors),
     )  # fmt: skip
     with stopping_on_interrupt(trainer):
@@ -262,6 +268,7 @@ def finish(trainer: Trainer, config: Config, folder: Path) -> None:
         lambda: trainer.epochs.average(trainer.model, trainer.epochs.chosen(trainer.scores()))
     )
     load_weights(trainer.model, average)
+    adapters = merge(trainer.model)
     averaged = [epoch + 1 for epoch in epochs]
     results, model = trainer.validation(align=True), trainer.whole_model()
     if not trainer.ranks.is_first:
@@ -286,7 +293,13 @@ def finish(trainer: Trainer, config: Config, folder: Path) -> None:
     path = folder / MODEL
     tokenizer = trainer.corpus.encode.tokenizer
     terms = Terms(config.data.licence, tuple(config.data.languages))
-    save_model(path, ModelFile(model, tokenizer, config, training, terms=terms))
+    file = ModelFile(model, tokenizer, config, training, terms=terms)
+    save_model(path, file)
+    if adapters:
+        assert config.training.start_from is not None  # the configuration is checked
+        save_adapters(folder / ADAPTERS, load_model(config.training.start_from), file, adapters)
+        size = (folder / ADAPTERS).stat().st_size
+        logger.info("%s written: %.2f MB", folder / ADAPTERS, size / 1e6)
     logger.info("average of epochs %s", ", ".join(map(str, averaged)))
     for name, score in results.items():
         logger.info("  dev WER %8s  %s", name, score)

@@ -86,8 +86,17 @@ NEEDS = (
         lambda config: config.training.views != "full_and_chunks",
     ),
     Need(
-        ("training.keep_labels",), "training.start_from", "a model",
+        ("training.keep_labels", "training.keep", "training.freeze"),
+        "training.start_from", "a model",
         lambda config: config.training.start_from is not None,
+    ),
+    Need(
+        ("training.adapter_rank",), "training.keep", "adapters",
+        lambda config: config.training.keep == "adapters",
+    ),
+    Need(
+        ("training.freeze", "training.weight_decay"), "training.keep", "none",
+        lambda config: config.training.keep != "adapters",
     ),
     Need(
         ("training.intermediate_weight",), "training.intermediate_layers", "a list of layers",

@@ -54,7 +54,21 @@ class Config(Section):
                 f"{self.model.num_layers}"
             )
         self._check_head()
+        self._check_adapters(info)
         return self
+
+    def _check_adapters(self, info: ValidationInfo) -> None:
+        """Raise ValueError for settings with which adapters cannot be trained."""
+        training = self.training
+        if training.keep != "adapters" or info.context == RECORD:
+            return
+        if not training.keep_labels:
+            raise ValueError(
+                "training.keep adapters needs training.keep_labels true, got false: leave "
+                "text.tokenizer and keep_labels out"
+            )
+        if training.parallel == "fsdp":
+            raise ValueError("training.keep adapters needs training.parallel ddp, got fsdp")
 
     def _check_head(self) -> None:
         """Raise ValueError for a loss that the head does not have."""

@@ -129,6 +129,14 @@ class TrainingConfig(Section):
     """Keep all labels of `start_from`, and append labels for letters and words that they lack;
     false: the labels are those of the texts. true if the configuration has `start_from` and does
     not write `text.tokenizer`."""
+    keep: Literal["none", "adapters"] = "none"
+    """Way to keep what the model of `start_from` recognises. adapters: only adapters (LoRA) of
+    attention and feed-forward layers learn, and labels that it lacks: docs/fine-tune.md."""
+    adapter_rank: Annotated[int, Field(ge=1, le=1024)] = 8
+    """Rank of each adapter; its size grows with the rank."""
+    freeze: Annotated[list[str], Field(max_length=256), AfterValidator(distinct)] = []
+    """Parts of the network that do not learn, by their names: encoder.subsampling, encoder.layers.0
+    (the first layer), head."""
     epochs: PositiveOrAuto = 30
     """Passes over all utterances, each at every one of `speed_factors`; auto: by the hours of
     recordings, see docs/training.md."""

@@ -25,11 +25,13 @@ def build_optimizers(
 ) -> list[torch.optim.Optimizer]:
     """Build the optimisers of a model's parameters, which step together at one learning rate.
 
+    Frozen parameters have no optimiser.
+
     "adamw" is AdamW (Loshchilov and Hutter 2019) for all parameters. "muon" is Muon (Jordan et al.
     2024) for the linear layers' matrices and AdamW for the rest. Weight decay does not apply to
     biases, norms and other vectors.
     """
-    named = list(model.named_parameters())
+    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     matrices = [p for name, p in named if p.dim() >= 2 and not name.endswith("bias")]
     vectors = [p for name, p in named if p.dim() < 2 or name.endswith("bias")]
     optimizers: list[torch.optim.Optimizer] = []
@@ -40,7 +42,8 @@ def build_optimizers(
         chosen = {id(w) for w in linear} - of_head
         muon = [p for p in matrices if id(p) in chosen]
         matrices = [p for p in matrices if id(p) not in chosen]
-        optimizers.append(Muon(muon, weight_decay))
+        if muon:
+            optimizers.append(Muon(muon, weight_decay))
     groups = [
         {"params": matrices, "weight_decay": weight_decay},
         {"params": vectors, "weight_decay": 0.0},

@@ -71,6 +71,8 @@ def identity(config: Config, corpus: Corpus) -> dict[str, str]:
         "the configuration's text": to_json(without_newer(config.text, FIRST_TEXT)).decode(),
         "training.optimizer": config.training.optimizer,
         "training.start_from": str(config.training.start_from),
+        "training.keep": str((config.training.keep == "adapters", config.training.adapter_rank)),
+        "training.freeze": str(config.training.freeze),
     }
     hashes = {name: hashlib.sha256(part.encode()).hexdigest() for name, part in parts.items()}
     tokenizer = hashlib.sha256(corpus.encode.tokenizer.to_bytes()).hexdigest()

@@ -93,7 +93,9 @@ class Trainer:
         self.checkpoints, self.epochs, self.ranks = checkpoints, epochs, ranks
         self.model = model
         self.gradients = Gradients(model, config, ranks)
-        self.optimizers = build_optimizers(model, self.options.optimizer, self.options.weight_decay)
+        # Weight decay would move the frozen rows of a head whose new labels learn.
+        decay = 0.0 if self.options.keep == "adapters" else self.options.weight_decay
+        self.optimizers = build_optimizers(model, self.options.optimizer, decay)
         self.identity = identity(config, corpus)
         self.epoch = Epoch()
         # Counts of the epoch since this process started, over all ranks.

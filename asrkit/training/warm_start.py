@@ -77,7 +77,8 @@ def start_from(name: str, model: Network, tokenizer: Tokenizer, config: Config) 
     other = load_model(name)
     if different := differences(config.model, other.config.model, ("head",)):
         raise UserError(f"training.start_from {name}: {different}")
-    model.encoder.load_state_dict(other.model.encoder.state_dict())
+    weights = model.encoder.state_dict()  # with adapters, which the other model lacks
+    model.encoder.load_state_dict(weights | other.model.encoder.state_dict())
     pairs = same_labels(other.tokenizer, tokenizer)
     old, new = map(list, zip(*pairs, strict=True))
     changed = differences_of_head(config.model, other.config.model, type(model.head).FREE)

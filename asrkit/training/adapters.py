@@ -1,0 +1,136 @@
+"""Parts of a network that learn in fine-tuning: all but the frozen ones, or adapters alone.
+
+An adapter is a product of two small matrices that is added to the weight of a linear layer (LoRA,
+Hu et al. 2021). It is merged into the weight when the training ends.
+"""
+
+import copy
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from asrkit.config import Config
+from asrkit.errors import UserError
+from asrkit.model import Network
+from asrkit.model.attention import ChunkAttention
+from asrkit.model.layer import FeedForward
+from asrkit.model_file import load_model
+from asrkit.registry import refusal
+
+LAYERS = {ChunkAttention: ("qkv", "out"), FeedForward: ("expand", "project")}
+Adapters = dict[str, tuple[Tensor, Tensor]]  # name of a linear layer -> up (O, r), down (r, I)
+
+
+class AdaptedLinear(nn.Module):
+    """A frozen linear layer with an adapter, which changes nothing at first: (…, I) -> (…, O).
+
+    Args:
+        linear: layer, whose parameters are shared and frozen.
+        rank: r, the rows of `down` and the columns of `up`.
+    """
+
+    def __init__(self, linear: nn.Linear, rank: int) -> None:
+        super().__init__()
+        self.weight, self.bias = linear.weight, linear.bias
+        outputs, inputs = linear.weight.shape
+        self.down = nn.Parameter(linear.weight.new_empty(rank, inputs).normal_(std=inputs**-0.5))
+        self.up = nn.Parameter(linear.weight.new_zeros(outputs, rank))
+
+    def forward(self, x: Tensor) -> Tensor:
+        change = functional.linear(functional.linear(x, self.down), self.up)
+        return functional.linear(x, self.weight, self.bias) + change
+
+
+def restrict(model: Network, config: Config) -> None:
+    """Freeze the parts of a new model that `training.freeze` and `training.keep` do not train.
+
+    With adapters, only these learn, and the rows of labels that the first model lacks.
+
+    Raises:
+        UserError: if a name of `training.freeze` is unknown, or nothing learns.
+    """
+    options = config.training
+    for part in options.freeze:
+        freeze(model, part)
+    if options.keep == "adapters":
+        assert options.start_from is not None  # the configuration is checked
+        known = load_model(options.start_from).tokenizer.vocab_size
+        add_adapters(model, options.adapter_rank, known)
+    if not any(each.requires_grad for each in model.parameters()):
+        raise UserError(f"training.freeze {list(options.freeze)} freezes everything: name fewer")
+
+
+def freeze(model: nn.Module, part: str) -> None:
+    """Freeze the parameters whose names are `part`, or begin with `part` and a dot.
+
+    Raises:
+        UserError: if there are none.
+    """
+    named = dict(model.named_parameters())
+    found = [each for name, each in named.items() if f"{name}.".startswith(f"{part}.")]
+    if not found:
+        modules = [name for name, _ in model.named_modules() if name]
+        raise UserError(f"training.freeze: {refusal(part, modules)}")
+    for each in found:
+        each.requires_grad_(False)
+
+
+def add_adapters(model: Network, rank: int, known: int) -> None:
+    """Freeze a model except for new adapters, and the head's weights of labels from `known` on."""
+    model.requires_grad_(False)
+    for parent, name in adapted(model):
+        setattr(parent, name, AdaptedLinear(getattr(parent, name), rank))
+    if model.head.vocab_size == known:
+        return
+    for parameter, mask in zip(model.head.parameters(), new_label_masks(model, known), strict=True):
+        if mask.any():
+            parameter.requires_grad_(True)
+            parameter.register_hook(lambda gradient, mask=mask: gradient * mask.to(gradient))
+
+
+def adapted(model: Network) -> Iterator[tuple[nn.Module, str]]:
+    """Yield the parents and names of the layers that can have adapters."""
+    for module in list(model.encoder.layers.modules()):
+        for name in next((names for kind, names in LAYERS.items() if isinstance(module, kind)), ()):
+            yield module, name
+
+
+def new_label_masks(model: Network, known: int) -> Sequence[Tensor]:
+    """Return for each parameter of the head 1 for weights of labels from `known` on, else 0."""
+    ones, zeros = copy.deepcopy(model.head), copy.deepcopy(model.head)
+    with torch.no_grad():
+        for one, zero in zip(ones.parameters(), zeros.parameters(), strict=True):
+            one.fill_(1.0)
+            zero.fill_(0.0)
+        ones.copy_labels(zeros, [*range(known)], [*range(known)])
+    return [each.detach() for each in ones.parameters()]
+
+
+def merge(model: Network) -> Adapters:
+    """Merge the adapters into their layers, in place; return them by the layer's name.
+
+    The sum is computed in float64 in a fixed order, and is the same on every machine: products of
+    float32 numbers are exact there.
+    """
+    found: Adapters = {}
+    names = {id(module): name for name, module in model.named_modules()}
+    for parent, name in adapted(model):
+        layer = getattr(parent, name)
+        if isinstance(layer, AdaptedLinear):
+            up, down = layer.up.detach(), layer.down.detach()
+            found[f"{names[id(parent)]}.{name}"] = up, down
+            outputs, inputs = layer.weight.shape
+            linear = nn.Linear(inputs, outputs, bias=layer.bias is not None, device="meta")
+            linear.weight, linear.bias = nn.Parameter(sum_of(layer.weight, up, down)), layer.bias
+            setattr(parent, name, linear)
+    return found
+
+
+def sum_of(weight: Tensor, up: Tensor, down: Tensor, sign: int = 1) -> Tensor:
+    """Return weight ± up · down: (O, I), (O, r), (r, I) -> (O, I)."""
+    total = weight.detach().double()
+    for column, row in zip(up.double().T, down.double(), strict=True):
+        total = total + sign * torch.outer(column, row)
+    return total.to(weight.dtype)

@@ -1,0 +1,230 @@
+"""Adapters learn alone, are merged without a trace, and come off again exactly."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from asrkit import __main__, train
+from asrkit.config import ConfigError
+from asrkit.errors import UserError
+from asrkit.model import Network
+from asrkit.model_file import (
+    ModelFileError,
+    load_model,
+    read_tensors,
+    save_model,
+    write_tensors,
+)
+from asrkit.text import CharTokenizer
+from asrkit.training.adapter_file import lost_bits, read_adapters, restored
+from asrkit.training.adapters import add_adapters, freeze, merge, new_label_masks, sum_of
+from asrkit.training.warm_start import load_training
+from tests.conftest import tiny_model
+from tests.laws.test_resume import same, stop_after, weights
+from tests.test_model_file import a_file
+from tests.training.test_fine_tuning import minimal
+
+TRANSDUCER = {"kind": "transducer", "predictor_dim": 8, "joint_dim": 8}
+
+
+@torch.no_grad()
+def frames_of(model: Network) -> Tensor:
+    feats = torch.randn(2, 64, 80, generator=torch.Generator().manual_seed(1)).double()
+    encoded = model.encoder(feats, torch.tensor([64, 48]), model.init_state(2, 8), 4).encoded
+    return model.head.frames(encoded)
+
+
+def test_merged_adapters_compute_the_same() -> None:
+    model = tiny_model()
+    plain, before = frames_of(model), model.state_dict().keys()
+    add_adapters(model, 3, 12)
+    assert torch.equal(frames_of(model), plain)  # up is zero
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(".up"):
+                parameter.normal_(std=0.2)
+    unmerged = frames_of(model)
+    assert len(merge(model)) == 3 * 6  # of each layer: two of attention, two of both feed-forwards
+    assert model.state_dict().keys() == before
+    assert (frames_of(model) - unmerged).abs().max() < 1e-9
+    assert (plain - unmerged).abs().max() > 1e-2  # control
+    assert merge(model) == {}
+
+
+@pytest.mark.parametrize("head", ["ctc", TRANSDUCER])
+def test_only_adapters_and_rows_of_new_labels_learn(head: Any) -> None:
+    model = tiny_model(12, head)
+    masks = new_label_masks(model, 9)
+    rows = {
+        name: mask for (name, _), mask in zip(model.head.named_parameters(), masks, strict=True)
+    }
+    learning = {name: mask for name, mask in rows.items() if mask.any()}
+    assert learning
+    for name, mask in learning.items():
+        assert len(mask) == 12, name
+        assert not mask[:9].any()
+        assert mask[9:].all()
+    add_adapters(model, 2, 9)
+    found = {name for name, p in model.named_parameters() if p.requires_grad}
+    assert {n for n in found if n.startswith("head.")} == {f"head.{name}" for name in learning}
+    assert {n.rpartition(".")[2] for n in found if not n.startswith("head.")} == {"up", "down"}
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1e-2, 10.0])
+def test_lost_bits_restore_a_weight_exactly(scale: float) -> None:
+    draw = torch.Generator().manual_seed(0)
+    weight = torch.randn(40, 30, generator=draw) * 0.05
+    weight[0, :4] = torch.tensor([0.0, -0.0, 1e-40, -3e38])
+    up, down = (torch.randn(size, generator=draw) * scale for size in ((40, 4), (4, 30)))
+    after = sum_of(weight, up, down)
+    lost = lost_bits(weight, after, up, down)
+    back = restored(after, up, down, lost, "a")
+    assert torch.equal(back.view(torch.int32), weight.view(torch.int32))
+    assert not torch.equal(sum_of(after, up, down, sign=-1), weight)  # control: without these bits
+    for damaged in (lost[:-9], torch.zeros(3, dtype=torch.uint8)):
+        with pytest.raises(ModelFileError, match="a is damaged"):
+            restored(after, up, down, damaged, "a")
+
+
+@pytest.fixture
+def config(corpus: Path, tmp_path: Path) -> Path:
+    """A configuration that starts from a model without the letters n and o."""
+    save_model(tmp_path / "m.safetensors", a_file(CharTokenizer(list("yes "))))
+    return minimal(tmp_path, corpus, tmp_path / "m.safetensors", epochs=2, average=2)
+
+
+def trained(config: Path, *overrides: str) -> Path:
+    """Train with these overrides; return the folder of the model."""
+    assert train.main(["--config", str(config), *overrides]) == 0
+    return config.parent / "out"
+
+
+def adapters(*argv: object) -> int:
+    return __main__.main(["adapters", *map(str, argv)])
+
+
+def test_applied_and_removed_adapters_are_the_files_of_the_training(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start, first = tmp_path / "m.safetensors", load_model(tmp_path / "m.safetensors")
+    out = trained(config, "training.keep=adapters", "training.adapter_rank=2")
+    made, file = load_model(out), out / "adapters.safetensors"
+    old, new = first.model.state_dict(), made.model.state_dict()
+    moved = {
+        name
+        for name in old
+        if name.startswith("encoder.") and not torch.equal(old[name], new[name])
+    }
+    assert len(moved) == 3 * 6
+    known = first.tokenizer.vocab_size
+    assert made.tokenizer.vocab_size == known + 2
+    assert torch.equal(new["head.weight"][:known], old["head.weight"])
+    assert torch.equal(new["head.bias"][:known], old["head.bias"])
+    applied, removed = tmp_path / "a.safetensors", tmp_path / "r.safetensors"
+    assert adapters("apply", start, file, "--output", applied) == 0
+    assert applied.read_bytes() == (out / "model.safetensors").read_bytes()
+    assert adapters("remove", applied, file, "--output", removed) == 0
+    assert removed.read_bytes() == start.read_bytes()
+    log = (out / "train.log").read_text()
+    assert "M of them learn" in log
+    capsys.readouterr()
+    for action, model, told in (
+        ("apply", applied, "has these adapters already"),
+        ("remove", start, "does not have these adapters"),
+        ("apply", "small-en-alnum", "needs the model that they were trained on"),
+        ("remove", "small-en-alnum", "needs that model with these adapters, unchanged"),
+    ):
+        assert adapters(action, model, file, "--output", tmp_path / "x.safetensors") == 2
+        assert told in capsys.readouterr().err
+    assert adapters("apply", start, start, "--output", tmp_path / "x.safetensors") == 2
+    assert "is not an adapter file" in capsys.readouterr().err
+    assert __main__.main(["info", str(file)]) == 2
+    assert "asrkit adapters apply" in capsys.readouterr().err
+    assert not (tmp_path / "x.safetensors").exists()
+
+
+def spoiled(change: Callable[[dict[str, Tensor], dict[str, Any]], None], path: Path) -> Path:
+    """Write an adapter file with a change, and a right checksum, beside it."""
+    tensors, header = read_tensors(path)
+    assert header is not None
+    change(tensors, header)
+    other = path.with_name("spoiled.safetensors")
+    write_tensors(other, tensors, header)
+    return other
+
+
+@pytest.mark.slow
+def test_a_spoiled_adapter_file_is_an_error(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = trained(config, "training.keep=adapters") / "adapters.safetensors"
+    layer = read_adapters(file).layers()[0]
+    wide = {f"{layer}.up": torch.zeros(7, 8), f"{layer}.down": torch.zeros(1 << 20, 24)}
+    changes: list[tuple[Callable[[Any, Any], Any], str]] = [
+        (lambda tensors, header: tensors.pop(f"{layer}.down"), "does not fit"),
+        (lambda tensors, header: tensors.update({f"{layer}.up": wide[f"{layer}.up"]}), "not fit"),
+        (lambda tensors, header: tensors.update(wide), "does not fit"),
+        (lambda tensors, header: tensors[f"{layer}.up"].add_(1.0), "does not lead to the weights"),
+        (lambda tensors, header: header.update(after=3), "is not an adapter file"),
+        (lambda tensors, header: header["after"].pop("config"), "does not fit together"),
+        (lambda tensors, header: header["after"].pop("format_version"), "header is damaged"),
+    ]
+    for change, told in changes:
+        other, target = spoiled(change, file), tmp_path / "x.safetensors"
+        assert adapters("apply", tmp_path / "m.safetensors", other, "--output", target) == 2
+        assert told in capsys.readouterr().err
+        assert not target.exists()
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["training.keep=adapters"],
+        pytest.param(["training.freeze=[encoder]"], marks=pytest.mark.slow),
+    ],
+)
+def test_resumed_training_equals_uninterrupted_training(
+    overrides: list[str], config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = [*overrides, f"training.output_dir={tmp_path / 'whole'}"]
+    assert train.main(["--config", str(config), *whole]) == 0
+    stop_after(3, config, monkeypatch, *overrides)
+    trained(config, *overrides, "--resume")
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "out"))
+
+
+def test_frozen_parts_do_not_move(config: Path, tmp_path: Path) -> None:
+    parts = ("encoder.subsampling", "encoder.layers.0", "head.bias")
+    found = weights(trained(config, f"training.freeze=[{', '.join(parts)}]"))
+    for name, before in weights_of_start(tmp_path).items():
+        if name.startswith("encoder."):
+            frozen = name.startswith(parts[:2])
+            still = torch.equal(found[name], before)
+            assert still == (frozen or name in ("encoder.mean", "encoder.scale")), name
+
+
+def weights_of_start(folder: Path) -> dict[str, Tensor]:
+    return load_model(folder / "m.safetensors").model.state_dict()
+
+
+def test_what_cannot_be_frozen_or_kept(config: Path) -> None:
+    with pytest.raises(
+        UserError, match=r"training\.freeze: .*encoder\.layers\.0.*'encoder\.layer\.0'"
+    ):
+        freeze(tiny_model(), "encoder.layer.0")
+    for overrides, told in (
+        (["training.keep=adapters", "training.freeze=[head]"], r"training\.freeze.*no effect"),
+        (["training.adapter_rank=4"], r"training\.adapter_rank': 4 has no effect while"),
+        (["training.keep=adapters", "training.keep_labels=false"], "needs training.keep_labels"),
+        (["training.keep=adapters", "training.keep_labels=true", "training.parallel=fsdp"],
+         "needs training.parallel ddp"),
+        (["training.start_from=null", "training.freeze=[head]", "training.keep_labels=false"],
+         "no effect while training.start"),
+    ):  # fmt: skip
+        with pytest.raises(ConfigError, match=told):
+            load_training(config, overrides)
+    assert train.main(["--config", str(config), "training.freeze=[encoder, head]"]) == 2
