@@ -50,8 +50,8 @@ def evaluate(options: argparse.Namespace) -> int:
             "--by-place compares chunks with full context: add a chunk to --chunk-ms full"
         )
     rules = rules_of(file, options.written)
-    written = normalizer_of(rules) if rules else None
-    if rules and (said := lacking(file)):
+    written = normalizer_of(rules)
+    if rules and (said := lacking(file.tokenizer, file.config.text.case)):
         complain("asrkit evaluate", said)
     if options.turns and any(each.decoding.endpointer is None for each in recognizers.values()):
         raise UserError("--turns measures ends of segments: give --endpoint-ms")

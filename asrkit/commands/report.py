@@ -13,6 +13,7 @@ from asrkit.data.manifest import LeftOut
 from asrkit.errors import UserError
 from asrkit.evaluation import Outcome, recognize, scores
 from asrkit.evaluation.testset import read_batches, read_scored, utterances
+from asrkit.evaluation.written import normalizer_of, rules_of
 from asrkit.extras import need
 from asrkit.model import FULL, FULL_CONTEXT, Context
 from asrkit.model_file import ModelFile, load_model, model_path
@@ -44,6 +45,7 @@ def report(options: argparse.Namespace) -> int:
     experiment, output = read_experiment(options.experiment)
     file = experiment.file
     recognizers, aligner, chunk = recognizers_of(options, file)
+    written = normalizer_of(rules_of(file))
     manifest = known_manifest(options.manifest or file.config.data.dev)
     normalize = build_normalizer(file.config.text)
     left_out: list[LeftOut] = []
@@ -51,7 +53,7 @@ def report(options: argparse.Namespace) -> int:
     each = recognize(batches, recognizers, aligner)
     outcomes = list(tqdm(each, "recognising", unit=" utterance", disable=None, leave=False))
     status = name_left_out("asrkit report", left_out)
-    results = scores(outcomes)
+    results = scores(outcomes, written)
     recognized = with_speakers([outcome[chunk] for outcome in outcomes], manifest)
     chosen = evenly_chosen(recognized, options.examples)
     bad = worst(recognized, options.worst)

@@ -20,6 +20,8 @@ from asrkit.config import Config, ConfigError, DataConfig
 from asrkit.config.locate import recipes
 from asrkit.data.manifest import LeftOut
 from asrkit.evaluation.scoring import rates
+from asrkit.evaluation.written import lacking
+from asrkit.extras import need
 from asrkit.model_file import ModelFile, load_model, save_model
 from asrkit.registry import refusal
 from asrkit.terms import Terms
@@ -156,6 +158,8 @@ def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) 
 
     if asked.training.num_threads:
         torch.set_num_threads(asked.training.num_threads)
+    if asked.text.written:
+        need("whisper_normalizer")  # now, not at the first validation
     corpus = shared_corpus(asked, ranks, folder / LABELS if command.resume else None)
     report(corpus.left_out, folder / "left_out.jsonl", ranks)
     config = resolved(asked, corpus.seconds)
@@ -221,6 +225,8 @@ def begin(trainer: Trainer, command: argparse.Namespace, folder: Path) -> None:
     corpus, name = trainer.corpus, trainer.options.start_from
     if trainer.ranks.is_first and (warning := dev_warning(corpus, trainer.config)):
         logger.warning(warning)
+    if trainer.config.text.written and (warning := lacking(corpus.encode.tokenizer, "keep")):
+        logger.warning("text.written: %s", warning)
     if name is not None:
         model = trainer.whole_model()
         known = start_from(name, model, corpus.encode.tokenizer, trainer.config)

@@ -30,6 +30,7 @@ from asrkit.evaluation.outcomes import traced
 from asrkit.evaluation.scoring import score_of
 from asrkit.evaluation.testset import read_batches
 from asrkit.evaluation.wer import interval_shown
+from asrkit.evaluation.written import normalizer_of, rules_of
 from asrkit.extras import need
 from asrkit.lm import LIMIT
 from asrkit.runtime import Recognizer, recognizer_of
@@ -56,6 +57,7 @@ def tune(options: argparse.Namespace) -> int:
     file = load_file(options)
     if options.search is None and not takes_fusion(file.config.search.kind):
         options.search = "prefix_beam"
+    written = normalizer_of(rules_of(file))
     searching, start = search_of(options, file), Pair(lm.weight, lm.word_bonus)
     # Reject or report words that do not fit before the network starts.
     model = build_fusion(lm, searching, file.tokenizer).weighted.model
@@ -75,11 +77,12 @@ def tune(options: argparse.Namespace) -> int:
         raise UserError(f"{options.manifest}: no utterance could be read")
 
     def errors(name: str, search: Search) -> int:
-        score = score_of(read(recognizer.with_search(search), known))
+        score = score_of(read(recognizer.with_search(search), known), written)
         if score.words.rate is None:
             raise UserError(f"{options.manifest}: the texts have no words for tuning")
+        also = f"{score.written.normalized.percent:>12}  " if score.written else ""
         between = interval_shown(score.interval)
-        print(f"{name:<16} {score.words.percent:>8}  {between}", flush=True)
+        print(f"{name:<16} {score.words.percent:>8}  {also}{between}", flush=True)
         return score.words.errors
 
     @cache
@@ -87,7 +90,8 @@ def tune(options: argparse.Namespace) -> int:
         name = f"{pair.weight:<8g} {pair.bonus:<7g}"
         return errors(name, plus(recognizer.search, fusion(pair)))
 
-    print(f"{'weight':<8} {'bonus':<7} {'WER':>8}  95 %")
+    normalised = f"{'normalised':>12}  " if written else ""
+    print(f"{'weight':<8} {'bonus':<7} {'WER':>8}  {normalised}95 %")
     without = errors("without", recognizer.search)
     best = climb(errors_with, start)
     if errors_with(best) < without:

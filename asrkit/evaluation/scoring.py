@@ -43,6 +43,8 @@ class Score(NamedTuple):
 
     def __str__(self) -> str:
         rates = f"{self.words}, CER {self.characters.percent}"
+        if self.written is not None:
+            rates += f", {self.written}"
         if self.delay is None:
             return rates
         mean, median, p90, last = self.delay
@@ -116,11 +118,17 @@ def score_of(outcomes: Sequence[Outcome], normalize: Normalize | None = None) ->
 
 
 def rates(found: Mapping[str, Score]) -> dict[str, dict[str, float]]:
-    """Return WER and CER in percent, by the recognisers' names; empty without reference words."""
+    """Return WER and CER in percent, by the recognisers' names; empty without reference words.
+
+    For written text, `normalized_wer` is the WER of the normalised texts.
+    """
     each = {
         "wer": {name: score.words.rate for name, score in found.items()},
         "cer": {name: score.characters.rate for name, score in found.items()},
     }
+    written = {name: score.written for name, score in found.items() if score.written}
+    if written:
+        each["normalized_wer"] = {name: one.normalized.rate for name, one in written.items()}
     return {
         unit: {name: rate for name, rate in by_name.items() if rate is not None}
         for unit, by_name in each.items()

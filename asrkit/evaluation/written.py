@@ -16,7 +16,7 @@ from asrkit.evaluation.wer import (
 )
 from asrkit.extras import need
 from asrkit.model_file import ModelFile
-from asrkit.text import spoken
+from asrkit.text import Tokenizer, spoken
 from asrkit.text.marks import APOSTROPHES, HYPHENS, SPELLING
 
 CAPITALS = "capitals"
@@ -62,6 +62,11 @@ class Written(NamedTuple):
     empty: int
     marks: dict[str, Found]
 
+    def __str__(self) -> str:
+        """The scores in a line, the marks by their F1."""
+        marks = ", ".join(f"{mark} {share(each.f1)}" for mark, each in self.marks.items())
+        return f"normalised WER {self.normalized.percent}, F1 of {marks}"
+
     def as_json(self) -> dict[str, Any]:
         """Return the scores for JSON."""
         marks = {
@@ -72,22 +77,31 @@ class Written(NamedTuple):
         return self._asdict() | {"normalized": rate, "marks": marks}
 
 
+def rules_for(languages: Sequence[str]) -> str:
+    """Return the name of the normaliser for a model's languages."""
+    return "english" if [*languages[:1]] == ["en"] else "basic"
+
+
 def rules_of(file: ModelFile, asked: str | None = None) -> str | None:
     """Return the name of the normaliser that scores a model's written text, or None.
 
     Args:
         asked: the user's choice; None for the model's language, if the model has `text.written`.
     """
-    language = "english" if file.terms.languages[:1] == ("en",) else "basic"
-    return asked or (language if file.config.text.written else None)
+    return asked or (rules_for(file.terms.languages) if file.config.text.written else None)
 
 
-def normalizer_of(rules: str) -> Callable[[str], str]:
+def normalizer_of(rules: str | None) -> Callable[[str], str] | None:
     """Return one of Whisper's normalisers, with which the open ASR leaderboard scores.
+
+    Args:
+        rules: name of the normaliser; None for none.
 
     Raises:
         UserError: if whisper-normalizer is missing.
     """
+    if rules is None:
+        return None
     need("whisper_normalizer")
     from whisper_normalizer.basic import BasicTextNormalizer
     from whisper_normalizer.english import EnglishTextNormalizer
@@ -154,9 +168,13 @@ def is_mark(sign: str) -> bool:
     return unicodedata.category(sign)[0] in "PS"
 
 
-def lacking(file: ModelFile) -> str | None:
-    """Say that a model cannot write capitals or marks; None if it can write both."""
-    case, tokenizer = file.config.text.case, file.tokenizer
+def lacking(tokenizer: Tokenizer, case: str) -> str | None:
+    """Say that a model cannot write capitals or marks; None if it can write both.
+
+    Args:
+        tokenizer: tokenizer of the model.
+        case: case to which the model's rules convert texts.
+    """
     labels = "".join(spoken(tokenizer.piece(each)) for each in range(1, tokenizer.vocab_size))
     missing = []
     if not (any(map(str.isupper, labels)) and any(map(str.islower, labels))):

@@ -9,6 +9,8 @@ from typing import NamedTuple
 import yaml
 
 from asrkit.evaluation import Score
+from asrkit.evaluation.wer import interval_shown
+from asrkit.evaluation.written import SHARES, lacking, rules_of, share
 from asrkit.model_file import ModelFile
 from asrkit.report.charts import legend, line_chart
 from asrkit.report.html import Html, join, note, section, table, tag
@@ -92,8 +94,35 @@ def scores_section(scores: dict[str, Score], decoded: str, experiment: Experimen
         " alignment, to the end of the chunk in which it is written, without computing time."
     )
     return section(
-        "scores", "Errors and delay", table(titles, rows), note(explained), facts(experiment)
+        "scores", "Errors and delay", table(titles, rows), note(explained),
+        *written_text(scores, experiment.file), facts(experiment),
+    )  # fmt: skip
+
+
+def written_text(scores: dict[str, Score], file: ModelFile) -> list[Html]:
+    """Draw the normalised error rates of written text, and its capitals and marks."""
+    found = [(name, score.written) for name, score in scores.items() if score.written]
+    if not found:
+        return []
+    words = [
+        [name, one.normalized.percent, interval_shown(one.interval), scores[name].words.percent]
+        for name, one in found
+    ]
+    marks = [
+        [name, mark, *each, *(share(getattr(each, of)) for of in SHARES)]
+        for name, one in found for mark, each in one.marks.items()
+    ]  # fmt: skip
+    explained = (
+        f"Normalised by the {rules_of(file)} rules of whisper-normalizer; the written WER is of the"
+        " exact texts. A mark is right at the same word as in the reference, and a capital at the"
+        f" same letter. {lacking(file.tokenizer, file.config.text.case) or ''}"
     )
+    return [
+        tag("h3", "Written text"),
+        table(["chunk", "normalised WER", "95 % interval", "written WER"], words),
+        table(["chunk", "mark", "reference", "result", "right", *SHARES], marks),
+        note(explained),
+    ]
 
 
 def gauge(rate: float | None, end: float, span: tuple[float, float] | None = None) -> Html:
@@ -155,6 +184,7 @@ def curves_section(experiment: Experiment) -> Html:
     ]
     for prefix, title, label, form in (
         ("wer", "Word error rate", "WER on dev, %", "{:.2f} %"),
+        ("normalized_wer", "Normalised word error rate", "WER on dev, %", "{:.2f} %"),
         ("cer", "Character error rate", "CER on dev, %", "{:.2f} %"),
         ("dev_loss", "Loss per token", "loss on dev", "{:.3f}"),
     ):

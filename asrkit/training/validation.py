@@ -12,6 +12,7 @@ from asrkit.data.dataset import Batch
 from asrkit.evaluation import Outcome, ReferenceRecording, Score, recognize, scores
 from asrkit.evaluation.scoring import losses_of, rates
 from asrkit.evaluation.wer import rate_shown
+from asrkit.evaluation.written import normalizer_of, rules_for
 from asrkit.model import FULL, Context, Network
 from asrkit.runtime import Recognizer
 from asrkit.search import Search
@@ -25,6 +26,7 @@ logger = logging.getLogger(__name__)
 CURVES = {  # by tag: name, format of a value, text for a missing value
     "wer": ("WER", rate_shown, "no reference words"),
     "cer": ("CER", rate_shown, "no reference words"),
+    "normalized_wer": ("normalised WER", rate_shown, "no reference words"),
     "dev_loss": ("loss", "{:.3f} a token".format, "no text can be written and aligned"),
 }
 
@@ -32,10 +34,12 @@ CURVES = {  # by tag: name, format of a value, text for a missing value
 def curves_on_dev(found: dict[str, Score]) -> dict[str, dict[str, float]]:
     """Log the rates and losses of an epoch's scores; return them by tag and chunk size."""
     curves = rates(found) | {"dev_loss": losses_of(found)}
-    for tag, (name, form, nothing) in CURVES.items():
+    tags = [tag for tag in CURVES if tag in curves]
+    for tag in tags:
+        name, form, nothing = CURVES[tag]
         shown = "  ".join(f"{of}: {form(value)}" for of, value in curves[tag].items())
         logger.info("  dev %s  %s", name, shown or nothing)
-    return {tag: curves[tag] for tag in CURVES}
+    return {tag: curves[tag] for tag in tags}
 
 
 def scores_on_dev(
@@ -66,7 +70,8 @@ def scores_on_dev(
     own = validate(model, encode.tokenizer, search, dev, config.context.validated, align, frontend)
     # The order of a single rank, because sums of floats depend on the order.
     rounds = zip_longest(*ranks.gather([list(own)]), fillvalue=[])
-    return scores(chain.from_iterable(batch for each in rounds for batch in each))
+    normalize = normalizer_of(rules_for(data.languages)) if config.text.written else None
+    return scores(chain.from_iterable(batch for each in rounds for batch in each), normalize)
 
 
 def validate(

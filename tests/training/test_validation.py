@@ -10,6 +10,8 @@ from asrkit.data.cuts import load_cuts
 from asrkit.data.dataset import TextEncoder
 from asrkit.model import Context
 from asrkit.model.head import ctc_frames
+from asrkit.model_file import load_model
+from asrkit.report.__main__ import main as report
 from asrkit.report.tensorboard import read_scalars
 from asrkit.search import GreedySearch
 from asrkit.text import CharTokenizer
@@ -29,6 +31,24 @@ def test_a_run_stuck_at_all_wrong_shows_its_loss(corpus: Path, tmp_path: Path) -
     scalars = read_scalars(tmp_path / "out" / "tensorboard")["dev_loss/160 ms"]
     assert [f"{scalar.value:.3f}" for scalar in scalars] == [line[1] for line in lines]
     assert scalars[1].value < scalars[0].value
+
+
+def test_written_text_has_a_normalised_rate(corpus: Path, tmp_path: Path) -> None:
+    """In the log, in TensorBoard, in the model file, and on the page of the report."""
+    pytest.importorskip("whisper_normalizer")
+    folder = tmp_path / "out"
+    config = write_config(tmp_path / "c.yaml", corpus, folder, epochs=1)
+    assert main(["--config", str(config), "text.written=true", "data.languages=[en]"]) == 0
+    log = (folder / "train.log").read_text()
+    assert "text.written: the model's labels have no capitals beside small letters and no m" in log
+    assert re.search(r"dev normalised WER  full: \S+ %  160 ms", log)
+    assert re.search(r"dev WER +full  .*, normalised WER \S+ %, F1 of capitals –", log)
+    assert "normalized_wer/full" in read_scalars(folder / "tensorboard")
+    assert "dev_normalized_wer" in load_model(folder / "model.safetensors").training
+    assert report([str(folder), "--examples", "0", "--worst", "0"]) == 0
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "Normalised by the english rules" in page
+    assert "and no marks" in page
 
 
 def test_weights_that_changed_are_validated_as_they_are(corpus: Path) -> None:
