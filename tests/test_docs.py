@@ -104,6 +104,32 @@ def test_subtitles(recordings: Path, monkeypatch: pytest.MonkeyPatch, capsys: Ou
     assert "b.wav" in capsys.readouterr().err
 
 
+def test_numbers_in_digits(
+    recordings: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    """In a command; and in a stream, segment by segment, for any packets, saved in between."""
+    pytest.importorskip("text_to_num")
+    monkeypatch.chdir(EXAMPLES)
+    shown = {}
+    for name in ("", "in_digits:in_digits"):
+        options = ["--chunk-ms", "320", "--postprocess", name]
+        assert run("decode", "--model", "small-en-alnum", *options, recordings / "a.wav") == 0
+        shown[name] = capsys.readouterr().out.strip().rpartition("\t")[2]
+    assert shown == {"": SPOKEN, "in_digits:in_digits": "4 4 7"}
+    in_digits = runpy.run_path(str(EXAMPLES / "in_digits.py"))["in_digits"]
+    assert in_digits("Press two, then twenty-one.") == "Press 2, then 21."
+    pauses = asrkit.Endpointer(600)
+    recognizer = asrkit.load("small-en-alnum", endpointer=pauses, postprocess=in_digits)
+    samples = np.concatenate([said(SPOKEN), np.zeros(24000), said("six zero"), np.zeros(24000)])
+    session = recognizer.start(16000)
+    for packet in np.array_split(samples.astype(np.float32), 7):
+        session.accept(packet)
+        session = recognizer.restore(session.save())
+    segments = session.finish().segments
+    assert [segment.text for segment in segments] == ["4 4 7", "6 0"]
+    assert recognizer.transcribe(samples.astype(np.float32)).text == "4 4 7 6 0"
+
+
 def test_fine_tune_trains_on_ten_and_tests_on_the_rest(
     recordings: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
