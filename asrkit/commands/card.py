@@ -105,8 +105,9 @@ def numbers(found: object) -> dict[str, float]:
 def evaluated(file: ModelFile) -> list[dict[str, Any]]:
     """Return word error rates for the hub's model-index: one result, of the training's dev set."""
     metrics = [
-        {"type": "wer", "name": f"WER, chunks: {chunk}", "value": rate}
-        for chunk, rate in numbers(file.training.get("dev_wer")).items()
+        {"type": "wer", "name": f"{name}, chunks: {chunk}", "value": rate}
+        for name, key in (("WER", "dev_wer"), ("normalised WER", "dev_normalized_wer"))
+        for chunk, rate in numbers(file.training.get(key)).items()
     ]
     data = file.config.data.recipe or "custom"
     dataset = {"type": data, "name": f"{data}, dev set of its training"}

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from asrkit.build import build_normalizer
 from asrkit.config.read_yaml import read_values
 from asrkit.data.checks.facts import Facts
+from asrkit.evaluation.written import is_mark
 from asrkit.model_file import ModelFile
 from asrkit.training.dev_texts import unwritable
 from asrkit.training.schedule import epochs_for
@@ -22,6 +23,7 @@ BASES = ((2.0, "conformer"), (40.0, "librispeech5"), (400.0, "librispeech100"),
 FEW_WORDS, OFTEN = 300, 10  # most words of a set of commands, least mean occurrence of each
 SUBWORD_HOURS = 4.0  # from which sub-words were better than characters here
 UNWRITTEN = 0.02  # largest share of words that a ready model cannot write
+WRITTEN = 0.02  # least share of words with capitals, and with marks, of written text
 SCRIPT = 500  # different characters from which each is a syllable or a word
 # Settings that a first training takes by the corpus, and fine-tuning from conf/finetune.yaml.
 FROM_SCRATCH = ("data.max_batch_seconds", "augmentation.spec_frequency_bins", "training.epochs")
@@ -94,6 +96,15 @@ class Measures:
         return known and few and self.words.total() >= OFTEN * len(self.words)
 
     @property
+    def is_written(self) -> bool:
+        """Whether many words have a capital and small letters, and many a mark behind them."""
+        capital = sum(
+            n for word, n in self.words.items() if word not in (word.lower(), word.upper())
+        )
+        marked = sum(n for word, n in self.words.items() if is_mark(word[-1]))
+        return min(capital, marked) >= WRITTEN * self.words.total()
+
+    @property
     def labels(self) -> str:
         if self.is_commands:
             return "words"
@@ -126,6 +137,8 @@ RULES = (
          lambda m: 128 if m.hours < 8 else 256 if m.hours < 40 else 300 if m.hours < 400 else 500,
          "by the hours of recordings"),
     Rule("text.case", lambda m: True, lambda m: "keep", "as the texts are written"),
+    Rule("text.written", lambda m: m.is_written, lambda m: True,
+         "capitals and marks: scored beside the words by the extra written"),
     Rule("model.num_layers", lambda m: 8 <= m.hours < 40, lambda m: 6, "3 M parameters from 8 h"),
     Rule("model.dim", lambda m: 8 <= m.hours < 40, lambda m: 144, "the same"),
     Rule("model.ffn_dim", lambda m: 8 <= m.hours < 40, lambda m: 576, "the same"),

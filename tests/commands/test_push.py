@@ -192,13 +192,16 @@ def test_scores_that_are_none_are_left_out(remote: hub_server.Hub) -> None:
     """A model file's header is a stranger's: nothing of it breaks the card."""
     odd = {
         "dev_wer": {"full": 2.0, "| <b>": 1.0, "320 ms": float("nan"), "640 ms": "x"},
-        "dev_cer": [1], "dev_delay_ms": {"full": 3}, "imported": {"licence": "---\nx: 1"},
+        "dev_normalized_wer": {"full": 1.5, "x": 1.0}, "dev_cer": [1],
+        "dev_delay_ms": {"full": 3}, "imported": {"licence": "---\nx: 1"},
     }  # fmt: skip
     save_model("m.safetensors", load_model("m.safetensors")._replace(training=odd))
     assert pushed() == 0
     text = files(remote)["README.md"].decode()
     metrics = properties(text)["model-index"][0]["results"][0]["metrics"]
-    assert [each["value"] for each in metrics] == [2.0]
+    assert [(each["name"], each["value"]) for each in metrics] == [
+        ("WER, chunks: full", 2.0), ("normalised WER, chunks: full", 1.5),
+    ]  # fmt: skip
     assert "<b>" not in text
     assert "\nx: 1" not in text
     assert run("push", "m.safetensors", "me/tiny") == 2  # nor is that a licence

@@ -55,6 +55,21 @@ def test_rules(texts: list[str], hours: float, dev: list[str] | None, expected: 
     assert config.model.num_mels == 80
 
 
+@pytest.mark.parametrize(
+    ("texts", "written"),
+    [
+        (["Thank you, Bob.", "goodbye"], True),
+        (["THANK YOU, BOB."], False),
+        (["thank you, bob."], False),
+        (["Thank you Bob"], False),
+        (["thank you bob"] * 60 + ["Thank you, Bob."], False),
+    ],
+)
+def test_texts_with_many_capitals_and_marks_are_written(texts: list[str], written: bool) -> None:
+    values, reasons = planned(measures(texts, 0.3, ["new"]), None, "exp/x")
+    assert parse_config(values).text.written == ("text.written" in reasons) == written
+
+
 def test_narrow_short_and_few_recordings() -> None:
     values, _ = planned(measures(["yes"], 0.3, band=4000, count=2000), None, "exp/x")
     assert values["model"]["frontend"] == {"kind": "kaldi", "high_frequency": 4000}
