@@ -50,6 +50,11 @@ OTHERS = {  # suffixes of files that are mistaken for model files
 
 Count = Annotated[int, Field(ge=0, le=1 << 53)]
 Amount = Annotated[float, Field(ge=0.0, le=1e12)]
+Rates = dict[  # WER in percent by name of a set and chunk size
+    Annotated[str, Field(pattern=r"^[a-z0-9_]{1,32}$")],
+    dict[Annotated[str, Field(pattern=r"^(full|\d{1,7}(\+\d{1,7})? ms)$")], Amount],
+]
+CANARY = ["recordings", "chunk", "WER before", "WER after"]  # titles of `canary_rows`
 
 
 class TrainingRecord(BaseModel):
@@ -62,6 +67,17 @@ class TrainingRecord(BaseModel):
     steps: Count | None = None
     audio_hours_per_epoch: Amount | None = None
     wall_seconds: Amount | None = None
+    canary_wer: Rates = {}  # on sets of other domains
+    first_wer: Rates = {}  # on them and dev, of the model that the training started from
+
+    def canary_rows(self) -> list[list[str]]:
+        """Return the WER on other domains before and after the training, as rows of a table."""
+        return [
+            [name, chunk, "–" if first is None else f"{first:.2f}", f"{rate:.2f}"]
+            for name, by_chunk in self.canary_wer.items()
+            for chunk, rate in by_chunk.items()
+            for first in [self.first_wer.get(name, {}).get(chunk)]
+        ]
 
 
 class ModelFileError(UserError):

@@ -143,7 +143,7 @@ def test_fine_tune_trains_on_ten_and_tests_on_the_rest(
     assert [command[0] for command in done] == ["train", "evaluate", "evaluate"]
     config = load_config(done[0][2], list(done[0][3:]))
     assert config.training.start_from == "small-en-alnum"
-    assert config.data.train == config.data.dev  # the test chooses nothing
+    assert config.data.train == [config.data.dev]  # the test chooses nothing
     train, test = (set(Path("exp", f"{name}.jsonl").read_text().splitlines()) for name in
                    ("train", "test"))  # fmt: skip
     assert (len(train), len(test), len(train & test)) == (10, 2, 0)

@@ -71,7 +71,7 @@ def table(keys: dict[str, Any], meanings: dict[str, str]) -> str:
 
 
 def as_yaml(value: Any) -> str:
-    if isinstance(value, dict):  # a kind: what it leaves to its class is not said here
+    if "kind" in (value if isinstance(value, dict) else ()):  # its class has the rest
         value = {"kind": value["kind"]}
     text = yaml.safe_dump(value, default_flow_style=True, width=1000)
     return text.removesuffix("...\n").strip()
@@ -89,6 +89,8 @@ def taken(key: dict[str, Any], several: bool = False) -> str:
         return ", ".join(f"`{value}`" for value in key["enum"])
     if "prefixItems" in key:
         return f"a list of {len(key['prefixItems'])} numbers"
+    if key["type"] == "object":
+        return "names with texts"
     if key["type"] == "array":
         return f"a list of {taken(key['items'], several=True)}"
     words = {"integer": "integer", "number": "number", "string": "text", "boolean": "true or false",

@@ -11,7 +11,7 @@ from asrkit.commands.info import described
 from asrkit.config import ConfigError
 from asrkit.config.read_yaml import parse_yaml
 from asrkit.hub import Address
-from asrkit.model_file import ModelFile, TrainingRecord
+from asrkit.model_file import CANARY, ModelFile, TrainingRecord
 from asrkit.terms import spelled
 
 TASK = "automatic-speech-recognition"
@@ -143,4 +143,7 @@ def trained(file: ModelFile) -> str:
             for chunk, rate in scores["wer"].items()
         ]
         lines.append(markdown(["chunk", "WER", "CER", "delay"], rows))
+    if canary := record.canary_rows():
+        told = "WER in % on other recordings, before and after the training:"
+        lines += ["", told, "", markdown(CANARY, canary)]
     return "\n".join(lines) or "The model file does not tell."

@@ -27,6 +27,7 @@ from asrkit.registry import refusal
 from asrkit.terms import Terms
 from asrkit.training.adapter_file import save_adapters
 from asrkit.training.adapters import merge, restrict
+from asrkit.training.canary import log_rates, start_rates
 from asrkit.training.checkpoints import Checkpoints, EpochWeights
 from asrkit.training.dataset import empty_bins, feature_statistics, hours_of_epoch, shared_corpus
 from asrkit.training.dev_texts import dev_warning
@@ -100,15 +101,16 @@ def make_manifests(data: DataConfig, overrides: list[str]) -> None:
     Raises:
         ConfigError: if a manifest is missing and no recipe makes it, or the recipe fails.
     """
-    manifests = {"data.train": Path(data.train), "data.dev": Path(data.dev)}
-    stored = {key for key in manifests if "://" in getattr(data, key.removeprefix("data."))}
-    missing = [key for key, path in manifests.items() if key not in stored and not path.exists()]
+    manifests = [("data.dev", data.dev), *(("data.train", path) for path in data.train)]
+    missing = [
+        f"{key}: no manifest {Path(path)}" for key, path in reversed(manifests)
+        if "://" not in path and not Path(path).exists()
+    ]  # fmt: skip
     if not missing:
         return
     given = {override.partition("=")[0] for override in overrides}
-    of_the_user = " and ".join(sorted(manifests.keys() & given, reverse=True))
-    output = manifests["data.train"].parent
-    problem = f"{missing[0]}: no manifest {manifests[missing[0]]}"
+    of_the_user = " and ".join(sorted(dict(manifests).keys() & given, reverse=True))
+    output, problem = Path(data.train[0]).parent, missing[0]
     if data.recipe is None:
         raise ConfigError(problem)
     if "data.recipe" not in given and (of_the_user or output.name != data.recipe):
@@ -192,6 +194,11 @@ def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) 
         corpus.encode.tokenizer.vocab_size,
         hours_of_epoch(corpus.seconds / 3600, config.augmentation.speed_factors),
     )  # fmt: skip
+    if config.data.replay:
+        logger.info(
+            "%g %% of each epoch are drawn from the %d utterances of data.replay",
+            100 * config.data.replay_share, len(corpus.train) - corpus.num_new,
+        )  # fmt: skip
     with stopping_on_interrupt(trainer):
         try:
             done = trainer.run()
@@ -232,6 +239,10 @@ def begin(trainer: Trainer, command: argparse.Namespace, folder: Path) -> None:
         known = start_from(name, model, corpus.encode.tokenizer, trainer.config)
         load_weights(trainer.model, model.state_dict())
         logger.info("starting from %s, which has %d of the labels%s", name, *known)
+        if corpus.canary:
+            frontend = trainer.gradients.frontend
+            trainer.before = start_rates(name, corpus, trainer.config, trainer.ranks, frontend)
+            log_rates(trainer.before, {}, "first model:")
     else:
         frontend = build_frontend(trainer.config.model)
         if trainer.ranks.is_first and (warning := empty_bins(corpus.train, frontend)):
@@ -277,6 +288,7 @@ def finish(trainer: Trainer, config: Config, folder: Path) -> None:
     adapters = merge(trainer.model)
     averaged = [epoch + 1 for epoch in epochs]
     results, model = trainer.validation(align=True), trainer.whole_model()
+    canary = trainer.canary_rates()
     if not trainer.ranks.is_first:
         return
     seconds = round(trainer.wall_seconds())
@@ -294,6 +306,14 @@ def finish(trainer: Trainer, config: Config, folder: Path) -> None:
             name: {of: ms and round(ms) for of, ms in score.delay._asdict().items()}
             for name, score in results.items()
             if score.delay is not None
+        },
+        **{
+            key: {
+                name: {of: round(rate, 2) for of, rate in by_chunk.items()}
+                for name, by_chunk in found.items()
+            }
+            for key, found in (("canary_wer", canary), ("first_wer", trainer.before))
+            if found
         },
     }
     path = folder / MODEL

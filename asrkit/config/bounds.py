@@ -6,7 +6,15 @@ from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
 import pydantic
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WrapValidator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    WrapValidator,
+)
 from pydantic_core import PydanticCustomError
 
 from asrkit.config.sections import Number
@@ -35,6 +43,12 @@ ChunkSize = Annotated[int, Field(ge=1, le=MOST_FRAMES)]
 LeftContext = Annotated[int, Field(ge=0, le=MOST_FRAMES)]
 RightContext = Annotated[int, Field(ge=0, le=1024)]
 Place = Annotated[str, Field(pattern=r"^[^\x00]*$"), AfterValidator(os.path.expanduser)]
+Places = Annotated[
+    list[Place],
+    Field(max_length=256),
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]
 PositiveNumber = Annotated[float, Field(strict=False, gt=0.0, allow_inf_nan=False)]
 NumberFromZero = Annotated[Number, Field(ge=0.0)]
 Decibels = Annotated[Number, Field(ge=-100.0, le=100.0)]

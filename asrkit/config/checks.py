@@ -91,11 +91,19 @@ NEEDS = (
         lambda config: config.training.start_from is not None,
     ),
     Need(
+        ("data.replay",), "training.keep", "replay or adapters",
+        lambda config: config.training.keep != "none",
+    ),
+    Need(
+        ("data.replay_share",), "data.replay", "a manifest",
+        lambda config: bool(config.data.replay),
+    ),
+    Need(
         ("training.adapter_rank",), "training.keep", "adapters",
         lambda config: config.training.keep == "adapters",
     ),
     Need(
-        ("training.freeze", "training.weight_decay"), "training.keep", "none",
+        ("training.freeze", "training.weight_decay"), "training.keep", "none or replay",
         lambda config: config.training.keep != "adapters",
     ),
     Need(

@@ -1,6 +1,6 @@
 """Settings of a training that come from the model it starts from."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from asrkit.config.schema import Config
@@ -8,7 +8,9 @@ from asrkit.config.schema import Config
 SECTIONS = ("model", "context", "text")  # of which a model file has its own
 
 
-def filled(values: Mapping[str, Any], first: Config, keep_labels: bool) -> dict[str, Any]:
+def filled(
+    values: Mapping[str, Any], first: Config, keep_labels: bool, replay: Sequence[str] = ()
+) -> dict[str, Any]:
     """Return the values of a training with the settings of the first model that they do not write.
 
     Options of a kind are filled if both have this kind. Another `text.tokenizer` keeps nothing of
@@ -18,6 +20,7 @@ def filled(values: Mapping[str, Any], first: Config, keep_labels: bool) -> dict[
         values: nested dicts of a configuration file with its overrides, unchecked.
         first: configuration of the model to start from.
         keep_labels: value of `training.keep_labels` if neither it nor `text.tokenizer` is written.
+        replay: value of `data.replay` if it is not written and `training.keep` is "replay".
     """
     known = first.model_dump(mode="json", include=set(SECTIONS))
     found = dict(values)
@@ -27,6 +30,9 @@ def filled(values: Mapping[str, Any], first: Config, keep_labels: bool) -> dict[
             del known["text"]
     elif isinstance(training, dict):
         found["training"] = {"keep_labels": keep_labels} | training
+    data = values.get("data")
+    if isinstance(training, dict) and training.get("keep") == "replay" and isinstance(data, dict):
+        found["data"] = {"replay": [*replay]} | data
     for name, section in known.items():
         own = values.get(name, {})
         if isinstance(own, dict):  # else the schema rejects it

@@ -54,13 +54,20 @@ class Config(Section):
                 f"{self.model.num_layers}"
             )
         self._check_head()
-        self._check_adapters(info)
+        if info.context != RECORD:
+            self._check_keep()
         return self
 
-    def _check_adapters(self, info: ValidationInfo) -> None:
-        """Raise ValueError for settings with which adapters cannot be trained."""
+    def _check_keep(self) -> None:
+        """Raise ValueError for settings with which `training.keep` has no data or cannot train."""
         training = self.training
-        if training.keep != "adapters" or info.context == RECORD:
+        if training.start_from is None:  # `refuse_idle` reports it
+            return
+        if training.keep == "replay" and not self.data.replay:
+            raise ValueError(
+                "training.keep replay needs data.replay: recordings of the first model"
+            )
+        if training.keep != "adapters":
             return
         if not training.keep_labels:
             raise ValueError(

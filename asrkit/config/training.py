@@ -9,6 +9,7 @@ from asrkit.config.bounds import (
     Decibels,
     NumberFromZero,
     Place,
+    Places,
     Positive,
     PositiveNumber,
     PositiveOrAuto,
@@ -20,12 +21,24 @@ from asrkit.config.bounds import (
 from asrkit.config.checks import ascending, device_name, distinct
 from asrkit.terms import checked_languages, checked_licence
 
+CanaryName = Annotated[str, Field(pattern=r"^[a-z0-9_]{1,32}$")]
+
 
 class DataConfig(Section):
-    train: Place
-    """Training set: a JSONL manifest, a lhotse manifest, or a folder or URL of Shar shards."""
+    train: Annotated[Places, Field(min_length=1)]
+    """Training set: a JSONL manifest, a lhotse manifest, or a folder or URL of Shar shards; or a
+    list of several."""
     dev: Place
     """Validation set, of other speakers, in the same formats."""
+    replay: Places = []
+    """Recordings that the model of `training.start_from` knows, in the same formats. Each epoch has
+    another random part of them, so that the model keeps what it recognises. []: with
+    `training.keep: replay`, those that it was trained on."""
+    replay_share: Annotated[Share, Field(gt=0.0, le=0.95)] = 0.5
+    """Share of an epoch's seconds that are from `replay`."""
+    canary: Annotated[dict[CanaryName, Place], Field(max_length=32)] = {}
+    """More validation sets, by name, such as {old: old/dev.jsonl}: they are scored beside `dev`,
+    and choose no epoch."""
     recipe: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")] | None = None
     """Recipe that makes missing manifests, in a folder of its name; null for none."""
     licence: Annotated[str, AfterValidator(checked_licence)] | None = None
@@ -129,9 +142,10 @@ class TrainingConfig(Section):
     """Keep all labels of `start_from`, and append labels for letters and words that they lack;
     false: the labels are those of the texts. true if the configuration has `start_from` and does
     not write `text.tokenizer`."""
-    keep: Literal["none", "adapters"] = "none"
-    """Way to keep what the model of `start_from` recognises. adapters: only adapters (LoRA) of
-    attention and feed-forward layers learn, and labels that it lacks: docs/fine-tune.md."""
+    keep: Literal["none", "replay", "adapters"] = "none"
+    """Way to keep what the model of `start_from` recognises: docs/fine-tune.md. replay: mix in
+    `data.replay`. adapters: only adapters (LoRA) of attention and feed-forward layers learn, and
+    labels that it lacks; `data.replay` may be mixed in too."""
     adapter_rank: Annotated[int, Field(ge=1, le=1024)] = 8
     """Rank of each adapter; its size grows with the rank."""
     freeze: Annotated[list[str], Field(max_length=256), AfterValidator(distinct)] = []

@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 from asrkit import audio
 from asrkit.data.cut_audio import load_samples
 from asrkit.data.cuts import has_text, text_of
-from asrkit.data.indexed_cuts import Cuts, durations_of
+from asrkit.data.indexed_cuts import Cuts, JoinedCuts, durations_of
 from asrkit.data.manifest import LeftOut
 from asrkit.text import TextError, Tokenizer
 
@@ -171,7 +171,7 @@ class SpeechDataset(torch.utils.data.Dataset[Batch]):
 
     def __init__(
         self,
-        cuts: Cuts,
+        cuts: Cuts | JoinedCuts,
         encode: TextEncoder,
         augmentation: Augmentation | None = None,
         to_train: bool = True,

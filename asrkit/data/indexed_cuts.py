@@ -1,7 +1,7 @@
 """The utterances of a corpus: in memory, or in an index and read on demand."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -98,18 +98,44 @@ def _reopened(
     return cuts
 
 
+class JoinedCuts:
+    """The utterances of several sets, one set after another.
+
+    Args:
+        parts: sets, at least one.
+    """
+
+    def __init__(self, parts: Sequence[CutSet | IndexedCuts]) -> None:
+        self.parts = parts
+        self.ends = np.cumsum([len(part) for part in parts])
+
+    def __len__(self) -> int:
+        return int(self.ends[-1])
+
+    def __getitem__(self, place: int) -> Cut:
+        if not 0 <= place < len(self):
+            raise IndexError(place)
+        number = int(np.searchsorted(self.ends, place, side="right"))
+        part = self.parts[number]
+        return part[place - int(self.ends[number]) + len(part)]
+
+
 Cuts: TypeAlias = CutSet | IndexedCuts  # in memory, or read on demand
 
 
-def durations_of(cuts: Cuts) -> np.ndarray:
+def durations_of(cuts: Cuts | JoinedCuts) -> np.ndarray:
     """Return the durations in seconds, (n,)."""
+    if isinstance(cuts, JoinedCuts):
+        return np.concatenate([durations_of(part) for part in cuts.parts])
     if isinstance(cuts, IndexedCuts):
         return cuts.durations
     return np.fromiter((cut.duration for cut in cuts), np.float64, len(cuts))
 
 
-def rates_of(cuts: Cuts) -> np.ndarray:
+def rates_of(cuts: Cuts | JoinedCuts) -> np.ndarray:
     """Return the sample rates in Hz, (n,)."""
+    if isinstance(cuts, JoinedCuts):
+        return np.concatenate([rates_of(part) for part in cuts.parts])
     if isinstance(cuts, IndexedCuts):
         return cuts.rates
     return np.fromiter((cut.sampling_rate for cut in cuts), np.int64, len(cuts))

@@ -1,5 +1,6 @@
 """Batches of utterances of similar duration, planned only from the durations."""
 
+import math
 import random
 from array import array
 from collections.abc import Callable, Iterable, Iterator
@@ -33,6 +34,7 @@ class EpochBatches:
         start: index of the first batch.
         rank: this rank, which uses the batches start + rank, start + rank + world_size, …
         world_size: number of ranks.
+        chosen: (m,) indices of the utterances of this epoch; None for all.
     """
 
     def __init__(
@@ -45,8 +47,10 @@ class EpochBatches:
         start: int = 0,
         rank: int = 0,
         world_size: int = 1,
+        chosen: np.ndarray | None = None,
     ) -> None:
-        self.durations, self.max_batch_seconds = durations, max_batch_seconds
+        self.durations = durations if chosen is None else durations[chosen]
+        self.chosen, self.max_batch_seconds = chosen, max_batch_seconds
         self.num_buckets, self.seed, self.epoch = num_buckets, seed, epoch
         self.first, self.stride = start + rank, world_size
 
@@ -54,8 +58,9 @@ class EpochBatches:
         places, begins, batches = self.planned
         for index in range(self.first, len(batches), self.stride):
             batch = batches[index]
-            utterances = places[begins[batch] : begins[batch + 1]].tolist()
-            yield f"{self.seed}-{self.epoch}-{index}", utterances
+            own = places[begins[batch] : begins[batch + 1]]
+            utterances = own if self.chosen is None else self.chosen[own]
+            yield f"{self.seed}-{self.epoch}-{index}", utterances.tolist()
 
     @property
     def num_batches(self) -> int:
@@ -79,6 +84,30 @@ class EpochBatches:
         places = places[np.argsort(shifted, kind="stable")]
         begins = within(self.durations[places], self.max_batch_seconds)
         return places, begins, shuffled(len(begins) - 1, draw)
+
+
+def with_replay(
+    durations: np.ndarray, count: int, share: float, seed: int, epoch: int
+) -> np.ndarray:
+    """Return the indices of an epoch: the first `count` utterances, and a random part of the rest.
+
+    Old utterances are drawn without repetition, or again from the first if there are too few.
+
+    Args:
+        durations: (n,) seconds of the new and the old utterances.
+        count: number of new utterances.
+        share: share of the epoch's seconds that are of old utterances.
+        seed: seed of the draw.
+        epoch: number of the epoch, from 0.
+    """
+    draw = random.Random(f"{seed}-{epoch}-replay")
+    wanted = durations[:count].sum() * share / (1.0 - share)
+    rounds = math.ceil(wanted / durations[count:].sum())
+    old = np.concatenate([shuffled(len(durations) - count, draw) for _ in range(rounds)]) + count
+    # The draw ends where its seconds are nearest to the wanted ones.
+    seconds = np.concatenate([[0.0], np.cumsum(durations[old])])
+    drawn = old[: int(np.abs(seconds - wanted).argmin())]
+    return np.concatenate([np.arange(count), drawn])
 
 
 def shuffled(count: int, draw: random.Random) -> np.ndarray:

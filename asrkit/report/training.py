@@ -11,7 +11,7 @@ import yaml
 from asrkit.evaluation import Score
 from asrkit.evaluation.wer import interval_shown
 from asrkit.evaluation.written import SHARES, lacking, rules_of, share
-from asrkit.model_file import ModelFile
+from asrkit.model_file import CANARY, ModelFile, TrainingRecord
 from asrkit.report.charts import legend, line_chart
 from asrkit.report.html import Html, join, note, section, table, tag
 from asrkit.report.tensorboard import Point, Scalar, thinned
@@ -93,9 +93,11 @@ def scores_section(scores: dict[str, Score], decoded: str, experiment: Experimen
         " if their intervals overlap. A token's delay is the time from its end, by forced"
         " alignment, to the end of the chunk in which it is written, without computing time."
     )
+    canary = TrainingRecord.model_validate(experiment.file.training).canary_rows()
+    others = [tag("h3", "Other recordings, WER in %"), table(CANARY, canary)] if canary else []
     return section(
         "scores", "Errors and delay", table(titles, rows), note(explained),
-        *written_text(scores, experiment.file), facts(experiment),
+        *written_text(scores, experiment.file), *others, facts(experiment),
     )  # fmt: skip
 
 
@@ -182,17 +184,22 @@ def curves_section(experiment: Experiment) -> Html:
         )
         if tag_ in scalars
     ]
+    canaries = [
+        (f"canary_{name}", f"Word error rate on {name}", f"WER on {name}, %", "{:.2f} %")
+        for name in experiment.file.config.data.canary
+    ]
     for prefix, title, label, form in (
-        ("wer", "Word error rate", "WER on dev, %", "{:.2f} %"),
-        ("normalized_wer", "Normalised word error rate", "WER on dev, %", "{:.2f} %"),
-        ("cer", "Character error rate", "CER on dev, %", "{:.2f} %"),
-        ("dev_loss", "Loss per token", "loss on dev", "{:.3f}"),
+        ("wer", "Word error rate on dev", "WER on dev, %", "{:.2f} %"),
+        ("normalized_wer", "Normalised word error rate on dev", "WER on dev, %", "{:.2f} %"),
+        ("cer", "Character error rate on dev", "CER on dev, %", "{:.2f} %"),
+        ("dev_loss", "Loss per token on dev", "loss on dev", "{:.3f}"),
+        *canaries,
     ):
         lines = {name.removeprefix(f"{prefix}/"): thinned(line) for name, line in scalars.items()
                  if name.startswith(f"{prefix}/")}  # fmt: skip
         if lines:
             chart = line_chart(lines, label, describing(experiment, form), dots=True)
-            heading = tag("h3", f"{title} on dev, by chunk size")
+            heading = tag("h3", f"{title}, by chunk size")
             charts.append(tag("div", heading, chart, legend(list(lines))))
     return section(
         "curves", "Curves", tag("div", *charts, class_="charts"),

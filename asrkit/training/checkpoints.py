@@ -45,6 +45,7 @@ class Checkpoint(BaseModel):
     optimizers: list[OptimizerState]
     progress: Progress
     history: dict[int, dict[str, float]]  # epoch -> WER by chunk size
+    before: dict[str, dict[str, float]] = {}  # scores before the first step, see `Trainer`
     wall_seconds: Seconds = 0.0
     config: dict[str, Any] | None = None  # None in checkpoints of older versions
     ranks: Annotated[int, Field(ge=1)] = 1

@@ -1,8 +1,6 @@
 """Training data: checked utterances, the tokenizer, the statistics of the features."""
 
-import hashlib
 import logging
-import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,11 +24,12 @@ from asrkit.data.cut_audio import load_samples
 from asrkit.data.cuts import load_cuts, perturb_speed, text_of, usable
 from asrkit.data.dataset import TextEncoder
 from asrkit.data.index_writer import can_be_indexed, index_of
-from asrkit.data.indexed_cuts import Cuts, IndexedCuts, durations_of, rates_of
+from asrkit.data.indexed_cuts import Cuts, IndexedCuts, JoinedCuts, durations_of, rates_of
 from asrkit.data.manifest import LeftOut, ManifestError
 from asrkit.errors import UserError
 from asrkit.text import Tokenizer, end_of_turn
 from asrkit.training.distributed import Ranks
+from asrkit.training.fingerprints import Fingerprint, fingerprint, fingerprints_of
 from asrkit.training.labels import tokenizer_of
 
 logger = logging.getLogger(__name__)
@@ -38,24 +37,17 @@ logger = logging.getLogger(__name__)
 MAX_TEXTS = 100_000  # texts of an index that a tokenizer is trained on
 
 
-class Fingerprint(NamedTuple):
-    """Hashes of a set of utterances, in order. For an index, `utterances` covers everything."""
-
-    utterances: str  # ids and durations
-    ids: str
-    texts: str
-    audio: str  # paths relative to the manifest's folder, starts and channels
-
-
 class Corpus(NamedTuple):
     """The training and dev sets, checked, with their tokenizer."""
 
-    train: Cuts  # each utterance at each speed
+    train: Cuts | JoinedCuts  # each utterance at each speed: the new ones, then those of replay
     dev: Cuts
     encode: TextEncoder
-    seconds: float  # length of the training set
+    seconds: float  # length of an epoch, with its replay
     left_out: list[LeftOut]
-    fingerprints: tuple[Fingerprint, Fingerprint]  # of train and dev
+    fingerprints: dict[str, Fingerprint]  # by key of the manifests: data.train, …
+    num_new: int  # utterances of data.train
+    canary: dict[str, Cuts]  # more dev sets, by name
     noise: CutSet | None = None  # recordings to mix in
 
 
@@ -72,31 +64,66 @@ def load_corpus(config: Config, labels: Path | None = None) -> Corpus:
         ManifestError: if a set has no usable utterance, or too many cannot be read.
     """
     left_out: list[LeftOut] = []
-    train = opened(config.data.train, left_out)
-    check_share(left_out, len(train) + len(left_out), config)
-    dev = opened(config.data.dev, left_out)
+    data = config.data
+    new = [opened(path, left_out) for path in data.train]
+    count = sum(map(len, new))
+    check_share(left_out, count + len(left_out), config)
+    train = [*new, *(opened(path, left_out) for path in data.replay)]
+    dev = opened(data.dev, left_out)
     if labels is not None and labels.is_file():
         tokenizer = read_tokenizer(config.text, labels.read_bytes())
     else:
-        tokenizer = tokenizer_of(config, [*texts_of(train)])
-    if len(train) > MAX_TEXTS and not isinstance(train, CutSet):
-        logger.info("the tokenizer is trained on %d of %d texts", MAX_TEXTS, len(train))
+        tokenizer = tokenizer_of(config, [text for cuts in train for text in texts_of(cuts)])
+    if any(len(cuts) > MAX_TEXTS and not isinstance(cuts, CutSet) for cuts in train):
+        logger.info("the tokenizer is trained on %d texts of each index", MAX_TEXTS)
     encode = text_encoder(config, tokenizer)
-    train = fitting(at_speeds(train, config.augmentation.speed_factors), config, left_out, encode)
-    dev = fitting(dev, config, left_out)  # texts that cannot be encoded count as errors
-    for cuts, path in ((train, config.data.train), (dev, config.data.dev)):
-        if not len(cuts):
-            reasons = "".join(f"\n  {u}" for u in left_out[:5])
-            raise ManifestError(f"{path} has no usable utterance{reasons}")
-    seconds = float(np.add.accumulate(durations_of(train))[-1])
+    paths, factors = [*data.train, *data.replay], config.augmentation.speed_factors
+    train = [
+        some(fitting(at_speeds(cuts, factors), config, left_out, encode), path, left_out)
+        for cuts, path in zip(train, paths, strict=True)
+    ]
+    # Texts of dev that cannot be encoded count as errors.
+    dev = some(fitting(dev, config, left_out), data.dev, left_out)
+    canary = {
+        name: some(fitting(opened(path, left_out), config, left_out), path, left_out)
+        for name, path in data.canary.items()
+    }
+    first = len(data.train)
+    fingerprints = {
+        "data.train": fingerprints_of(train[:first], data.train),
+        "data.dev": fingerprint(dev, data.dev),
+    }
+    seconds = sum(float(np.add.accumulate(durations_of(cuts))[-1]) for cuts in train[:first])
+    if data.replay:
+        seconds /= 1.0 - data.replay_share
+        fingerprints["data.replay"] = fingerprints_of(train[first:], data.replay)
+    return Corpus(
+        train[0] if len(train) == 1 else JoinedCuts(train), dev, encode, seconds, left_out,
+        fingerprints, sum(map(len, train[:first])), canary, noises_of(config, left_out),
+    )  # fmt: skip
+
+
+def some(cuts: Cuts, path: str, left_out: list[LeftOut]) -> Cuts:
+    """Return the utterances; raise ManifestError for an empty set."""
+    if not len(cuts):
+        reasons = "".join(f"\n  {u}" for u in left_out[:5])
+        raise ManifestError(f"{path} has no usable utterance{reasons}")
+    return cuts
+
+
+def noises_of(config: Config, left_out: list[LeftOut]) -> CutSet | None:
+    """Return the recordings of augmentation.noise; None without it.
+
+    Raises:
+        ManifestError: if there are none.
+    """
     noise = config.augmentation.noise
-    noises = None
-    if noise is not None:
-        noises = load_cuts(noise, left_out).to_eager()
-        if not len(noises):
-            raise ManifestError(f"augmentation.noise {noise} has no usable recording")
-    fingerprints = fingerprint(train, config.data.train), fingerprint(dev, config.data.dev)
-    return Corpus(train, dev, encode, seconds, left_out, fingerprints, noises)
+    if noise is None:
+        return None
+    noises = load_cuts(noise, left_out).to_eager()
+    if not len(noises):
+        raise ManifestError(f"augmentation.noise {noise} has no usable recording")
+    return noises
 
 
 def shared_corpus(config: Config, ranks: Ranks, labels: Path | None = None) -> Corpus:
@@ -177,8 +204,8 @@ def check_share(bad: list[LeftOut], count: int, config: Config) -> None:
     if len(bad) > share * count:
         reasons = "".join(f"\n  {each}" for each in bad[:5])
         raise ManifestError(
-            f"{config.data.train}: {len(bad)} of {count} utterances cannot be read, more than "
-            f"data.max_bad_share {share:g}{reasons}"
+            f"{', '.join(config.data.train)}: {len(bad)} of {count} utterances cannot be read, "
+            f"more than data.max_bad_share {share:g}{reasons}"
         )
 
 
@@ -189,34 +216,6 @@ def texts_of(cuts: Cuts) -> Iterator[str]:
         return
     places = np.linspace(0, len(cuts) - 1, min(len(cuts), MAX_TEXTS)).astype(int).tolist()
     yield from (cuts.index.text(cuts.at(place)[0]) for place in places)
-
-
-def fingerprint(cuts: Cuts, manifest: str) -> Fingerprint:
-    """Hash the utterances of a manifest."""
-    utterances, ids, texts, audio = (hashlib.sha256() for _ in range(4))
-    if isinstance(cuts, IndexedCuts):
-        nothing = ids.hexdigest()
-        return Fingerprint(cuts.fingerprint(), nothing, nothing, nothing)
-    folder = os.path.abspath(os.path.dirname(manifest))
-    for number, cut in enumerate(cuts):
-        line = f"{cut.id} {cut.duration}"
-        utterances.update((f"\n{line}" if number else line).encode(errors="surrogatepass"))
-        for digest, value in ((ids, cut.id), (texts, text_of(cut)), (audio, audio_of(cut, folder))):
-            digest.update(f"{value!r}\n".encode(errors="surrogatepass"))
-    return Fingerprint(*(each.hexdigest() for each in (utterances, ids, texts, audio)))
-
-
-def audio_of(cut: Cut, folder: str) -> list[Any]:
-    """Return the place of an utterance's audio: paths relative to `folder`, starts, channels."""
-    if hasattr(cut, "tracks"):
-        return [(track.offset, audio_of(track.cut, folder)) for track in cut.tracks]
-    if not cut.has_recording:
-        return []
-    sources = [
-        source.type if source.type == "memory" else os.path.relpath(source.source, folder)
-        for source in cut.recording.sources
-    ]
-    return [cut.start, cut.channel, *sources]
 
 
 def hours_of_epoch(hours: float, speed_factors: list[float]) -> str:
@@ -234,7 +233,7 @@ def recorded(hours: float, speed_factors: list[float]) -> float:
     return hours / sum(1.0 / factor for factor in speed_factors)
 
 
-def empty_bins(cuts: Cuts, frontend: Frontend) -> str | None:
+def empty_bins(cuts: Cuts | JoinedCuts, frontend: Frontend) -> str | None:
     """Return a warning if most audio has a sample rate too low for the upper mel bins, or None."""
     rates, seconds = rates_of(cuts), durations_of(cuts)
     above = {rate: frontend.num_mels_above(rate / 2) for rate in np.unique(rates).tolist()}
@@ -252,7 +251,7 @@ def empty_bins(cuts: Cuts, frontend: Frontend) -> str | None:
 
 
 def feature_statistics(
-    cuts: Cuts, frontend: Frontend, max_seconds: float = 1200.0
+    cuts: Cuts | JoinedCuts, frontend: Frontend, max_seconds: float = 1200.0
 ) -> tuple[Tensor, Tensor]:
     """Return mean (F,) and 1 / standard deviation (F,) of the log mels of about `max_seconds`."""
     sums = torch.zeros(2, frontend.num_mels, dtype=torch.float64)

@@ -14,7 +14,8 @@ from pydantic_core import to_json
 
 from asrkit.config import Config, ConfigError, ModelConfig, TextConfig
 from asrkit.training.checkpoints import Checkpoint
-from asrkit.training.dataset import Corpus, Fingerprint
+from asrkit.training.dataset import Corpus
+from asrkit.training.fingerprints import Fingerprint
 
 logger = logging.getLogger(__name__)
 
@@ -23,6 +24,7 @@ logger = logging.getLogger(__name__)
 FREE = {
     "data.train",  # its utterances are compared
     "data.dev",
+    "data.replay",
     "data.recipe",
     "data.licence",
     "data.languages",
@@ -51,7 +53,7 @@ FIRST = (
 FIRST_TEXT = ("tokenizer", "vocab_size", "case", "unicode_form")
 BATCHES = "training.accumulate_batches"
 TOTAL = f"{BATCHES} times ranks"  # batches of a step, independent of the number of ranks
-SETS = {"training": "data.train", "dev": "data.dev"}  # with the keys of their manifests
+SETS = {"training": "data.train", "dev": "data.dev", "replay": "data.replay"}  # keys of manifests
 UTTERANCES = {  # names of the hashes in a `Fingerprint`, for each set
     name: [f"the {name} utterances"]
     + [f"the {part} of the {name} utterances" for part in Fingerprint._fields[1:]]
@@ -77,8 +79,9 @@ def identity(config: Config, corpus: Corpus) -> dict[str, str]:
     hashes = {name: hashlib.sha256(part.encode()).hexdigest() for name, part in parts.items()}
     tokenizer = hashlib.sha256(corpus.encode.tokenizer.to_bytes()).hexdigest()
     hashes["the tokenizer"] = tokenizer
-    for names, found in zip(UTTERANCES.values(), corpus.fingerprints, strict=True):
-        hashes |= zip(names, found, strict=True)
+    for name, key in SETS.items():
+        if found := corpus.fingerprints.get(key):
+            hashes |= zip(UTTERANCES[name], found, strict=True)
     return hashes
 
 
@@ -182,13 +185,18 @@ def changed_utterances(
             found = [part for part in parts if part in others]
         changed += found
         if found:
-            manifests.append(f"{SETS[name]} {getattr(config.data, SETS[name].partition('.')[2])}")
+            paths = getattr(config.data, SETS[name].partition(".")[2])
+            paths = paths if isinstance(paths, str) else ", ".join(paths)
+            manifests.append(f"{SETS[name]} {paths}")
     return changed, f" ({', '.join(manifests)})" if manifests else ""
 
 
 def settings(config: dict[str, Any], ranks: int) -> dict[str, Any]:
     """Return the settings of the schedule, by dotted key."""
-    found = {key: value for key, value in dotted(config) if key not in FREE}
+    found = {
+        key: value for key, value in dotted(config)
+        if key not in FREE and not key.startswith("data.canary.")
+    }  # fmt: skip
     batches = found.pop(BATCHES, None)
     return found if batches is None else found | {TOTAL: batches * ranks}
 

@@ -20,10 +20,11 @@ from torch.utils.data import DataLoader
 
 from asrkit.config import Config
 from asrkit.data.dataset import Augmentation, Batch, SpeechDataset
-from asrkit.data.sampling import EpochBatches
+from asrkit.data.sampling import EpochBatches, with_replay
 from asrkit.errors import UserError
 from asrkit.evaluation import Score
 from asrkit.model import Network
+from asrkit.training.canary import Rates, canary_rates, log_rates
 from asrkit.training.checkpoint_parts import TrainingCheckpointError
 from asrkit.training.checkpoints import (
     Checkpoint,
@@ -101,6 +102,7 @@ class Trainer:
         # Counts of the epoch since this process started, over all ranks.
         self.num_left_out = self.num_bad = self.num_tokens = 0
         self.total_loss = 0.0
+        self.num_utterances = len(corpus.train)  # of the epoch
         self.reported = False  # whether the number of steps was logged
         self.last: Done | None = None  # the previous step, until the ranks have summed its loss
         self.writers: list[Writer] = []  # set by the caller: TensorBoard's and those of trackers
@@ -108,6 +110,7 @@ class Trainer:
         self.progress = Progress()
         self.started = time.monotonic()  # start time, minus the time of earlier runs
         self.history: dict[int, dict[str, float]] = {}  # epoch -> WER by chunk size
+        self.before: Rates = {}  # on canaries and dev, of the model that the training started from
 
     def resume(self, change_schedule: bool = False) -> bool:
         """Continue from the newest usable checkpoint; return False without any checkpoint.
@@ -137,7 +140,7 @@ class Trainer:
         load_weights(self.model, found.weights)
         for optimizer, saved in zip(self.optimizers, found.optimizers, strict=True):
             restore(optimizer, saved)
-        self.progress, self.history = found.progress, found.history
+        self.progress, self.history, self.before = found.progress, found.history, found.before
         self.started -= found.wall_seconds
         return True
 
@@ -213,7 +216,7 @@ class Trainer:
         if self.num_left_out:
             logger.warning(
                 "%d of %d utterances were left out; %d of them could not be read",
-                self.num_left_out, len(self.corpus.train), self.num_bad,
+                self.num_left_out, self.num_utterances, self.num_bad,
             )  # fmt: skip
 
     @cached_property
@@ -236,10 +239,16 @@ class Trainer:
         A step thus has one small sum, and does not wait for other ranks at its end.
         """
         data, size = self.config.data, self.options.accumulate_batches
+        seed, epoch = self.options.seed, self.progress.epoch
+        durations = self.loader.dataset.durations  # type: ignore[attr-defined]
+        chosen = None
+        if data.replay:
+            new, share = self.corpus.num_new, data.replay_share
+            chosen = with_replay(durations, new, share, seed, epoch)
+            self.num_utterances = len(chosen)
         planned = EpochBatches(
-            self.loader.dataset.durations,  # type: ignore[attr-defined]
-            data.max_batch_seconds, data.num_buckets, self.options.seed,
-            self.progress.epoch, self.progress.batch, self.ranks.rank, self.ranks.size,
+            durations, data.max_batch_seconds, data.num_buckets, seed, epoch,
+            self.progress.batch, self.ranks.rank, self.ranks.size, chosen,
         )  # fmt: skip
         self.epoch.batches = planned
         self.report_steps(planned.num_batches)
@@ -320,9 +329,14 @@ class Trainer:
         self.progress = Progress(epoch, number, count + 1, consumed + step.seconds)
 
     def validate_epoch(self) -> None:
-        """Log WER, CER and loss on dev in every validated context; add the WER to `history`."""
+        """Log WER, CER and loss on dev in every validated context; add the WER to `history`.
+
+        The WER on each canary is logged too.
+        """
         curves = curves_on_dev(self.validation())
         self.history[self.progress.epoch] = curves["wer"]
+        for name, rates in self.canary_rates().items():
+            curves[f"canary_{name}"] = rates
         for tag, by_chunk in curves.items():
             self.log({f"{tag}/{of}": value for of, value in by_chunk.items()})
 
@@ -330,6 +344,13 @@ class Trainer:
         """Return the scores on dev, see `scores_on_dev`. All ranks must call this."""
         model, frontend = self.whole_model(), self.gradients.frontend
         return scores_on_dev(model, self.corpus, self.config, self.ranks, frontend, align)
+
+    def canary_rates(self) -> Rates:
+        """Return and log the WER on each canary by chunk size. All ranks must call this."""
+        model, frontend = self.whole_model(), self.gradients.frontend
+        found = canary_rates(model, self.corpus, self.config, self.ranks, frontend)
+        log_rates(found, self.before)
+        return found
 
     def whole_model(self) -> Network:
         """Return the model, or a whole copy if it is sharded. All ranks must call this."""
@@ -350,7 +371,7 @@ class Trainer:
 
     def check_share(self) -> None:
         """Raise TrainingError if more than data.max_bad_share of an epoch cannot be read."""
-        share, count = self.config.data.max_bad_share, len(self.corpus.train)
+        share, count = self.config.data.max_bad_share, self.num_utterances
         if self.num_bad > share * count:
             raise TrainingError(
                 f"{self.num_bad} of an epoch's {count} utterances could not be read, more than "
@@ -383,6 +404,7 @@ class Trainer:
                 "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
                 "progress": self.progress._asdict(),
                 "history": self.history,
+                "before": self.before,
                 "wall_seconds": self.wall_seconds(),
                 "config": self.config.model_dump(mode="json"),
                 "ranks": self.ranks.size,

@@ -1,7 +1,7 @@
 """Fine-tuning: training that starts from a model, whose labels may differ."""
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,9 +38,10 @@ def load_training(path: str | Path, overrides: list[str], resume: bool = False) 
         return check_written(values, overrides)
     if resume and isinstance(folder, str) and (Path(folder) / CONFIG).is_file():
         own = parse_config(read_yaml(Path(folder) / CONFIG))
-        return check_written(values, overrides, filled(values, own, own.training.keep_labels))
+        whole = filled(values, own, own.training.keep_labels, own.data.replay)
+        return check_written(values, overrides, whole)
     first = read_config_of(os.path.expanduser(name))
-    whole = filled(values, first, True)
+    whole = filled(values, first, True, [*first.data.replay, *first.data.train])
     theirs = first.model.model_dump(mode="json")
     if isinstance(whole["model"], dict):  # else the schema rejects it
         ours = {key: value for key, value in whole["model"].items() if key in theirs}
@@ -49,7 +50,20 @@ def load_training(path: str | Path, overrides: list[str], resume: bool = False) 
                 f"training.start_from {name}: {found}; leave these settings out of the "
                 "configuration, or begin with --config finetune, which has none of them"
             )
-    return check_written(values, overrides, whole)
+    config = check_written(values, overrides, whole)
+    if config.training.keep == "replay" and "replay" not in values["data"]:
+        require_old(name, config.data.replay)
+    return config
+
+
+def require_old(name: str, manifests: Sequence[str]) -> None:
+    """Raise UserError if a manifest that a model was trained on is not here."""
+    for path in manifests:
+        if "://" not in path and not Path(path).exists():
+            raise UserError(
+                f"training.keep replay: {name} was trained on {path}, which is not here: name "
+                "recordings that it knows in data.replay"
+            )
 
 
 class Start(NamedTuple):

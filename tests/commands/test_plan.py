@@ -23,7 +23,7 @@ def test_a_plan(corpus: Path, tmp_path: Path, capsys: Output) -> None:
     arguments = (*sets, "--output", output, "--seconds", 0)
     assert run("plan", *arguments, "--start-from", "none") == 0
     config = load_config(output)
-    assert config.data.train == str(sets[0])
+    assert config.data.train == [str(sets[0])]
     assert config.training.output_dir == "exp/mine"
     assert config.augmentation.spec_probability == 0
     text = output.read_text(encoding="utf-8")

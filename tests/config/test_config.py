@@ -159,7 +159,7 @@ def test_a_home_folder_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/anna")
     config = load_config(CONF, ["training.output_dir=~/exp", "data.train=~/train.jsonl"])
     assert config.training.output_dir == "/home/anna/exp"
-    assert config.data.train == "/home/anna/train.jsonl"
+    assert config.data.train == ["/home/anna/train.jsonl"]
 
 
 def test_overrides_and_numbers() -> None:

@@ -67,7 +67,7 @@ def test_joined(data: Path) -> None:
     assert len(texts) == 4 + 6 + 1 + 3
     assert len(load_cuts(data / "alnum" / "train.jsonl", [])) == len(texts)
     config = load_config(PROJECT / "conf" / "alnum.yaml")
-    assert (config.data.recipe, config.data.train) == ("alnum", "data/alnum/train.jsonl")
+    assert (config.data.recipe, config.data.train) == ("alnum", ["data/alnum/train.jsonl"])
 
 
 def test_noises_are_of_three_kinds_and_a_function_of_the_seed(data: Path) -> None:

@@ -142,7 +142,7 @@ def test_configs_name_what_the_recipes_write(name: str) -> None:
     config, recipe = load_config(path), name.rstrip("0123456789")
     train = "train.jsonl" if recipe in ("yesno", "fsdd") else "train.jsonl.gz"
     assert (config.data.train, config.data.dev) == (
-        f"data/{name}/{train}",
+        [f"data/{name}/{train}"],
         f"data/{name}/dev.jsonl",
     )
     assert config.training.output_dir == f"exp/{name}"

@@ -107,17 +107,21 @@ def test_a_message_is_short(override: str, told: str, tmp_path: Path) -> None:
 
 def test_settings_that_are_free(tmp_path: Path) -> None:
     """Each is a key that there is, and another value of it is taken without leave."""
-    config = config_of(tmp_path)
+    start = ["training.start_from=x", "training.keep=replay", "data.replay=y"]
+    config = config_of(tmp_path, *start)
     keys = dict(dotted(config.model_dump(mode="json")))
     others = {str: "x", int: 7, float: 0.5, bool: True, type(None): "digits"}
     special = {"training.precision": "float32", "training.parallel": "fsdp",
                "training.device": "cuda", "training.patience": 3,
-                   "data.languages": ["de"], "training.trackers": ["wandb"]}  # fmt: skip
+               "data.languages": ["de"], "training.trackers": ["wandb"],
+               "data.train": ["x"], "data.replay": ["x"]}  # fmt: skip
     for key in sorted(FREE):
         value = special[key] if key in special else others[type(keys[key])]
         assert value != keys[key]
-        other = config_of(tmp_path, f"{key}={value}")
+        other = config_of(tmp_path, *start, f"{key}={value}")
         check_same(found_of(config), {}, other, 1, False)
+    one, two = (config_of(tmp_path, f"data.canary={{old: {name}}}") for name in "ab")
+    check_same(found_of(one), {}, two, 1, False)
 
 
 def test_two_ranks_train_what_one_would_with_twice_the_accumulation(tmp_path: Path) -> None:

@@ -145,4 +145,4 @@ def test_what_is_checked_where(
     log = log_of(tmp_path / "out")
     assert "left out train2: too short" in log
     assert "1 of 8 utterances were left out; 0 of them could not be read" in log
-    assert "the tokenizer is trained on 3 of 12 texts" in caplog.text
+    assert "the tokenizer is trained on 3 texts of each index" in caplog.text

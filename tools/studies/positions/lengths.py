@@ -79,7 +79,7 @@ def longest_heard(config: Config) -> float:
     """Return the seconds of the longest utterance of training, at its slowest speed."""
     seconds = max(
         u.duration or audio.info(u.audio).num_samples / audio.info(u.audio).sample_rate
-        for u in read_manifest(config.data.train, [])
+        for u in read_manifest(config.data.train[0], [])
     )
     return seconds / min(config.augmentation.speed_factors)
 

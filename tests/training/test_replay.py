@@ -1,0 +1,176 @@
+"""Old recordings that are mixed in, and the scores of other domains."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from asrkit import __main__, train
+from asrkit.commands.card import trained
+from asrkit.config import Config, ConfigError, load_config
+from asrkit.data.indexed_cuts import JoinedCuts, durations_of, rates_of
+from asrkit.data.sampling import EpochBatches, with_replay
+from asrkit.errors import UserError
+from asrkit.model_file import load_model, save_model
+from asrkit.text import CharTokenizer
+from asrkit.training.dataset import load_corpus
+from asrkit.training.resume_checks import identity
+from asrkit.training.warm_start import load_training
+from tests.conftest import speech, write_manifest, write_wav
+from tests.laws.test_resume import same, stop_after, weights
+from tests.test_model_file import a_file
+from tests.training.test_fine_tuning import minimal
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_a_share_of_the_seconds_is_old_and_another_part_in_each_epoch(share: float) -> None:
+    durations = np.random.default_rng(0).uniform(1.0, 9.0, 2000)
+    drawn = [with_replay(durations, 200, share, 0, epoch) for epoch in (0, 1, 0)]
+    for places in drawn:
+        assert places[:200].tolist() == list(range(200))
+        old = places[200:]
+        assert old.min() >= 200
+        assert len(set(old.tolist())) == len(old) or share == 0.9  # again, where too few
+        seconds = durations[places].sum()
+        assert abs(durations[old].sum() / seconds - share) < 0.01
+    assert (drawn[0] == drawn[2]).all()
+    assert not np.array_equal(drawn[0], drawn[1])
+    assert not np.array_equal(drawn[0], with_replay(durations, 200, share, 1, 0))
+
+
+def test_old_recordings_are_repeated_where_they_are_too_few() -> None:
+    durations = np.array([10.0] * 9 + [1.0, 2.0])
+    old = with_replay(durations, 9, 0.5, 0, 0)[9:]
+    assert durations[old].sum() == 90.0
+    counts = np.bincount(old)[9:]
+    assert counts.min() == counts.max() == 30
+
+
+def test_batches_have_only_the_chosen_utterances() -> None:
+    durations = np.linspace(1.0, 3.0, 40)
+    chosen = np.array([3, 7, 7, 20, 39])
+    batches = [*EpochBatches(durations, 6.0, 2, 0, 0, chosen=chosen)]
+    assert sorted(place for _, batch in batches for place in batch) == chosen.tolist()
+    for _, batch in batches:
+        assert durations[batch].max() * len(batch) <= 6.0
+
+
+def old_corpus(folder: Path) -> str:
+    """A manifest of six utterances with the letters of "so"."""
+    folder.mkdir()
+    names = [write_wav(folder / f"o{i}.wav", speech(1.0, seed=50 + i)).name for i in range(6)]
+    lines = [{"id": name, "audio": name, "text": "so so"} for name in names]
+    return str(write_manifest(folder / "old.jsonl", *lines))
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> str:
+    return old_corpus(tmp_path / "old")
+
+
+@pytest.fixture
+def config(corpus: Path, tmp_path: Path) -> Path:
+    save_model(tmp_path / "m.safetensors", a_file(CharTokenizer(list("so "))))
+    return minimal(tmp_path, corpus, tmp_path / "m.safetensors")
+
+
+def loaded(config: Path, *overrides: str) -> Config:
+    return load_training(config, [*overrides])
+
+
+def test_several_sets_are_one_after_another(config: Path, corpus: Path, old: str) -> None:
+    both = load_corpus(loaded(config, f"data.train=[{corpus}/train.jsonl, {old}]"))
+    one, two = (load_corpus(loaded(config, f"data.train={path}")).train
+                for path in (corpus / "train.jsonl", old))  # fmt: skip
+    assert isinstance(both.train, JoinedCuts)
+    ids = [both.train[place].id for place in range(len(both.train))]
+    assert ids == [cut.id for part in (one, two) for cut in part]  # type: ignore[union-attr]
+    for wrong in (-1, len(both.train)):
+        with pytest.raises(IndexError):
+            both.train[wrong]
+    assert len(durations_of(both.train)) == len(rates_of(both.train)) == both.num_new == 18
+    assert both.seconds == pytest.approx(durations_of(both.train).sum())
+    assert both.encode.tokenizer.encode("yes so")  # letters of both
+
+
+def test_replay_is_a_share_of_the_epoch_and_part_of_a_trainings_identity(
+    config: Path, old: str
+) -> None:
+    plain = load_corpus(loaded(config))
+    options = loaded(config, "training.keep=replay", f"data.replay={old}", "data.replay_share=0.2")
+    mixed = load_corpus(options)
+    assert (mixed.num_new, len(mixed.train)) == (len(plain.train), len(plain.train) + 6)
+    assert mixed.seconds == pytest.approx(plain.seconds / 0.8)
+    before = identity(options, mixed)
+    lines = Path(old).read_text().splitlines()
+    Path(old).write_text("\n".join(lines[1:]))
+    after = identity(options, load_corpus(options))
+    changed = {name for name in before if before[name] != after[name]}
+    assert "the replay utterances" in changed
+    assert "the training utterances" not in changed
+
+
+def test_old_data_are_those_of_the_first_model(config: Path, tmp_path: Path, old: str) -> None:
+    with pytest.raises(UserError, match=r"was trained on a, which is not here: name recordings"):
+        loaded(config, "training.keep=replay")
+    file = load_model(tmp_path / "m.safetensors")
+    data = file.config.data.model_copy(update={"train": [old]})
+    save_model(tmp_path / "m.safetensors",
+               file._replace(config=file.config.model_copy(update={"data": data})))  # fmt: skip
+    assert loaded(config, "training.keep=replay").data.replay == [old]
+    assert loaded(config).data.replay == []
+    for overrides, told in (
+        ([f"data.replay={old}"], "has no effect while training.keep is 'none'"),
+        (["training.keep=adapters", "data.replay_share=0.1"], "has no effect while data.replay"),
+        (["training.keep=replay", "data.replay=[]"], "training.keep replay needs data.replay"),
+        (["data.replay_share=1"], "replay_share"),
+        (["data.canary={Old One: x}"], "canary"),
+        (["data.train=[]"], "data.train"),
+        (["data.train=3"], "'data.train'.*3"),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            load_training(config, overrides)
+    with pytest.raises(ConfigError, match=r"training\.keep.*no effect while training.start_from"):
+        load_config(config, ["training.start_from=null", "training.keep=replay"])
+
+
+def test_resumed_training_with_replay_equals_uninterrupted_training(
+    config: Path, tmp_path: Path, old: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = [
+        "training.keep=replay", f"data.replay={old}", f"data.canary={{old: {old}}}",
+        "context.chunk_sizes=[4]", "training.epochs=2", "training.validate_every_epochs=2",
+    ]  # fmt: skip
+    whole = tmp_path / "whole"
+    assert train.main(["--config", str(config), *options, f"training.output_dir={whole}"]) == 0
+    stop_after(3, config, monkeypatch, *options)
+    assert train.main(["--config", str(config), *options, "--resume"]) == 0
+    assert same(weights(whole), weights(tmp_path / "out"))
+    records = [load_model(folder).training for folder in (whole, tmp_path / "out")]
+    assert records[0]["canary_wer"] == records[1]["canary_wer"]
+    assert records[0]["first_wer"] == records[1]["first_wer"]
+
+
+def test_canaries_are_scored_before_and_after(config: Path, tmp_path: Path, old: str) -> None:
+    plain = ["--config", str(config), "context.chunk_sizes=[4]"]
+    assert train.main([*plain, f"data.canary={{old: {old}}}"]) == 0
+    file = load_model(tmp_path / "out")
+    assert file.training["first_wer"].keys() == {"dev", "old"}
+    assert file.training["canary_wer"].keys() == {"old"}
+    contexts = file.training["dev_wer"].keys()
+    assert file.training["canary_wer"]["old"].keys() == contexts
+    log, page = (tmp_path / "out" / "train.log").read_text(), tmp_path / "report.html"
+    before, after = (file.training[key]["old"]["full"] for key in ("first_wer", "canary_wer"))
+    assert f"first model: old WER  full: {before:.2f} %" in log
+    assert f"canary old WER  full: {before:.2f} → {after:.2f} %" in log
+    assert f"| old | full | {before:.2f} | {after:.2f} |" in trained(file)
+    assert __main__.main(["report", str(tmp_path / "out"), "--output", str(page)]) == 0
+    row = f'<th scope="row">old</th><td>full</td><td>{before:.2f}</td><td>{after:.2f}</td>'
+    assert row in page.read_text()
+    assert "Word error rate on old" in page.read_text()
+    scored = json.dumps(file.training["dev_wer"])
+    assert train.main([*plain, f"training.output_dir={tmp_path / 'alone'}"]) == 0
+    alone = load_model(tmp_path / "alone").training
+    assert scored == json.dumps(alone["dev_wer"])  # canaries change nothing
+    assert "canary_wer" not in alone
