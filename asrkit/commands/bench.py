@@ -16,6 +16,7 @@ from asrkit.atomic_write import replacing
 from asrkit.backends import BACKENDS
 from asrkit.cli.recognizer import context_of, second_pass_of
 from asrkit.errors import UserError
+from asrkit.evaluation.tables import table
 from asrkit.model.subsampling import split_steps
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Batcher, Recognizer, recognizer_of
@@ -69,7 +70,7 @@ def bench(options: argparse.Namespace) -> int:
             rows += rows_of(recognizers, threads, streams, options.chunks, options.batchers)
             bar.update()
     bar.close()
-    print(table(rows))
+    print(rows_table(rows))
     for name, each in seconds.items():
         print(f"{name:<12}{each}")
     if options.json:
@@ -226,17 +227,14 @@ class Run:
             assert served == len(self.sessions)
 
 
-def table(rows: list[Row]) -> str:
+def rows_table(rows: list[Row]) -> str:
     titles = ("threads", "streams", "load s", "p50 ms", "p95 ms", "p99 ms", "RTF", "streams/core")
-    lines = [f"{'backend':<12}" + "".join(f"{title:>{width(title)}}" for title in titles)]
-    for row in rows:
-        cells = [str(row.threads), str(row.streams), f"{row.load_s:.2f}", f"{row.p50_ms:.1f}"]
-        cells += [f"{row.p95_ms:.1f}", f"{row.p99_ms:.1f}", f"{row.real_time_factor:.4f}"]
-        cells += [f"{row.streams_a_core:.0f}"]
-        filled = (f"{cell:>{width(title)}}" for cell, title in zip(cells, titles, strict=True))
-        lines.append(f"{row.backend:<12}" + "".join(filled))
-    return "\n".join(lines)
-
-
-def width(title: str) -> int:
-    return max(9, len(title) + 3)
+    cells = [
+        [
+            row.backend, str(row.threads), str(row.streams), f"{row.load_s:.2f}",
+            f"{row.p50_ms:.1f}", f"{row.p95_ms:.1f}", f"{row.p99_ms:.1f}",
+            f"{row.real_time_factor:.4f}", f"{row.streams_a_core:.0f}",
+        ]
+        for row in rows
+    ]  # fmt: skip
+    return table(("backend", *titles), cells)
