@@ -4,14 +4,15 @@ import sys
 
 from asrkit.cli.choices import ENGINES, LEASE_SECONDS
 from asrkit.cli.options import add_batch, add_channel, add_model, add_output, add_recognizer
-from asrkit.cli.parser import Parser, real, whole
+from asrkit.cli.parser import Parser, Target, real, whole
 
 
 def main(argv: list[str] | None = None) -> int:
     arguments = Parser(
         "asrkit decode", __doc__,
         "asrkit decode --model exp/conformer/model.safetensors a.wav b.mp3\n"
-        "  asrkit decode --model MODEL --manifest test.jsonl --chunk-ms 640",
+        "  asrkit decode --model MODEL --manifest test.jsonl --chunk-ms 640\n"
+        "  asrkit decode --manifest new.jsonl --confident 0.9 --output pseudo.jsonl",
         "--model MODEL [options] FILE … | --manifest MANIFEST",
     )  # fmt: skip
     add_model(arguments)
@@ -26,6 +27,13 @@ def main(argv: list[str] | None = None) -> int:
         "--nbest", type=whole(0, 100_000), metavar="N", default=0,
         help="the N likeliest texts with their scores, in jsonl",
     )  # fmt: skip
+    arguments.group("output").add_argument(
+        "--confident", type=real(0.0, 1.0), metavar="P",
+        help="write a manifest for training, of the texts whose words have a mean confidence of P",
+    )  # fmt: skip
+    arguments.group("output").add_argument(
+        "--output", type=Target, metavar="FILE", help="the manifest of --confident"
+    )
     add_batch(arguments)
     add_corpus(arguments)
     arguments.set_defaults(argv=tuple(sys.argv[1:] if argv is None else argv))  # for workers

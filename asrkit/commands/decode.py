@@ -19,6 +19,7 @@ from asrkit.runtime.formats import FORMATS
 from asrkit.training.progress import duration
 from asrkit.transcription.batches import Decoded, outcomes
 from asrkit.transcription.output import Output, recording_of, report
+from asrkit.transcription.pseudo_labels import ConfidentManifest, check_confident, check_plain
 from asrkit.transcription.shards import decode_corpus, merged
 
 JSON = ("json", "jsonl")
@@ -41,7 +42,12 @@ def decode(options: argparse.Namespace) -> int:
         raise UserError(f"{options.manifest} has no utterances to decode")
     groups = calls(jobs)
     firsts = [group[0] for group in groups]
-    output = None if options.shards else Output(options.format, options.output_dir, firsts)
+    output: Output | ConfidentManifest | None = None
+    if options.confident is not None:
+        check_plain(jobs)
+        output = ConfidentManifest(options.output, options.confident)
+    elif not options.shards:
+        output = Output(options.format, options.output_dir, firsts)
     recognizer = load_recognizer(options)
     check_nbest(options, recognizer)
     if output is None:
@@ -71,6 +77,11 @@ def decode(options: argparse.Namespace) -> int:
         for i in range(len(jobs))
     ]
     report(jobs, texts, recognizer)
+    if isinstance(output, ConfidentManifest):
+        told = output.save()
+        print(
+            told + output.error_rate(lambda text: recognizer.rewrite(recognizer.normalizer(text)))
+        )
     return 1 if None in texts or left_out else 0
 
 
@@ -83,7 +94,9 @@ def check_nbest(options: argparse.Namespace, recognizer: Recognizer) -> None:
         raise UserError("--nbest needs --search prefix_beam; greedy search has one result")
 
 
-def show(jobs: list[Labelled], outcomes: list[Decoded], output: Output, nbest: int) -> None:
+def show(
+    jobs: list[Labelled], outcomes: list[Decoded], output: Output | ConfidentManifest, nbest: int
+) -> None:
     """Write the transcript of a recording's channels; report errors on standard error."""
     call, errors = [], dict[str, None]()
     for job, outcome in zip(jobs, outcomes, strict=True):
@@ -99,6 +112,7 @@ def show(jobs: list[Labelled], outcomes: list[Decoded], output: Output, nbest: i
 
 def check(options: argparse.Namespace) -> None:
     """Raise UserError for options that do not fit together."""
+    check_confident(options)
     if options.shards is None:
         if options.workers != 1 or options.engine != "processes":
             raise UserError("--workers and --engine need --shards N, the parts of the corpus")
