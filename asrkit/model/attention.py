@@ -52,13 +52,11 @@ class ChunkAttention(nn.Module):
         self.out = nn.Linear(dim, dim)
         self.dropout = Dropout(dropout)
 
-    def init_state(self, batch_size: int, left_context: int, like: Tensor) -> tuple[Tensor, Tensor]:
-        """Return past keys (B, H, M, Dk) and values (B, H, M, Dh) of streams that have not
-        started."""
+    def past_sizes(self, left_context: int) -> tuple[list[int], list[int]]:
+        """Return the sizes of a stream's past keys, (H, M, Dk), and values, (H, M, Dh)."""
         head_dim = self.position.head_dim
-        shape = [batch_size, self.num_heads, left_context]
-        keys = like.new_zeros(shape + [head_dim + self.position.extra_key_dim])  # noqa: RUF005
-        return keys, like.new_zeros(shape + [head_dim])  # noqa: RUF005, for TorchScript
+        keys_dim = head_dim + self.position.extra_key_dim
+        return [self.num_heads, left_context, keys_dim], [self.num_heads, left_context, head_dim]
 
     def forward(
         self,

@@ -21,7 +21,7 @@ from asrkit.model.attention import ChunkAttention
 from asrkit.model.chunks import blocks_of, own_frames, valid_keys
 from asrkit.model.context import Context, FrameRate, fitted, num_frames, num_valid
 from asrkit.model.dropout import Dropout
-from asrkit.model.layer import ConformerLayer, LayerPast, LayerStep, stacked, unstacked
+from asrkit.model.layer import ConformerLayer, LayerPast, LayerStep, cut, initial, stacked
 from asrkit.model.positions import build_positions
 from asrkit.model.subsampling import build_subsampling
 
@@ -145,13 +145,15 @@ class ConformerEncoder(nn.Module):
     def init_state(self, batch_size: int, left_context: int) -> EncoderState:
         """Return the past of streams that have not started, with room for M = left_context
         frames."""
-        pasts: list[LayerPast] = []
+        sizes: list[list[list[int]]] = []
         for layer in self.layers:
-            pasts.append(layer.init_state(batch_size, left_context, self.mean))
-        past = stacked(pasts)
+            sizes.append(layer.past_sizes(left_context))
+        keys, values, conv = [
+            initial([each[i] for each in sizes], batch_size, self.mean) for i in range(3)
+        ]
         feats, hidden = self.subsampling.init_state(batch_size, self.mean)
         position = torch.zeros([batch_size], dtype=torch.int64, device=self.mean.device)
-        return EncoderState(feats, hidden, past.keys, past.values, past.conv, position)
+        return EncoderState(feats, hidden, keys, values, conv, position)
 
     def forward(
         self,
@@ -240,10 +242,13 @@ class ConformerEncoder(nn.Module):
         x = self.dropout(self.position(x, state.position, tables.frames))
         x = blocks_of(x, context.chunk_size, ahead)  # (B, n·(C+R), D)
         last = len(self.layers)
-        before = LayerPast(state.keys, state.values, state.conv)
+        keys, values, conv = state.keys.unbind(1), state.values.unbind(1), state.conv.unbind(1)
         pasts: list[LayerPast] = []
         for i, layer in enumerate(self.layers):
-            past = unstacked(before, i, layer.init_state(0, context.left, self.mean))
+            sizes = layer.past_sizes(context.left)
+            past = LayerPast(
+                cut(keys[i], sizes[0]), cut(values[i], sizes[1]), cut(conv[i], sizes[2])
+            )
             x, past = layer(x, step, tables.layers[i], past)
             if i + 1 in wanted and i + 1 < last:
                 asked.append(self.output(x, step, frames))
@@ -251,7 +256,8 @@ class ConformerEncoder(nn.Module):
         encoded = self.output(x, step, frames)
         if last in wanted:
             asked.append(encoded)
-        past, position = stacked(pasts), state.position + total
+        past = stacked(pasts, LayerPast(state.keys, state.values, state.conv))
+        position = state.position + total
         new_state = EncoderState(new_feats, hidden, past.keys, past.values, past.conv, position)
         return EncoderRun(encoded, lengths.clamp(max=total), new_state, asked)
 

@@ -82,11 +82,7 @@ class CausalConvolution(nn.Module):
         self.depthwise_norm = NORMS[norm](dim)
         self.project = nn.Linear(dim, dim)
         self.dropout = Dropout(dropout)
-        self.past_size = kernel_size - 1
-
-    def init_state(self, batch_size: int, like: Tensor) -> Tensor:
-        """Return the past of streams that have not started: (B, D, K-1)."""
-        return like.new_zeros([batch_size, self.depthwise.in_channels, self.past_size])
+        self.past_size = [dim, kernel_size - 1]  # of one stream
 
     def forward(
         self, x: Tensor, past: Tensor, num_blocks: int = 1, ahead: int = 0
@@ -150,46 +146,41 @@ class LayerPast(NamedTuple):
     conv: Tensor  # (B, D, K-1), or any shape that does not depend on M
 
 
-def stacked(pasts: list[LayerPast]) -> LayerPast:
-    """Stack the pasts of L layers, (B, …) each, to (B, L, …); pad smaller ones with zeros."""
+def initial(sizes: list[list[int]], batch_size: int, like: Tensor) -> Tensor:
+    """Return a field of the past of L layers before a stream: zeros (B, L, X, …) of the largest
+    sizes."""
+    shape = [batch_size, len(sizes)]
+    for i in range(len(sizes[0])):
+        shape.append(max([each[i] for each in sizes]))
+    return like.new_zeros(shape)
+
+
+def stacked(pasts: list[LayerPast], like: LayerPast) -> LayerPast:
+    """Stack the pasts of L layers, (B, …) each, to the sizes of `like`, (B, L, …)."""
     keys: list[Tensor] = []
     values: list[Tensor] = []
     conv: list[Tensor] = []
     for past in pasts:
-        keys.append(past.keys)
-        values.append(past.values)
-        conv.append(past.conv)
-    return LayerPast(stack(keys), stack(values), stack(conv))
+        keys.append(padded(past.keys, like.keys))
+        values.append(padded(past.values, like.values))
+        conv.append(padded(past.conv, like.conv))
+    return LayerPast(torch.stack(keys, 1), torch.stack(values, 1), torch.stack(conv, 1))
 
 
-def stack(parts: list[Tensor]) -> Tensor:
-    """Stack parts (B, X, …) to (B, L, X, …); pad smaller ones with zeros at the end."""
-    largest = list(parts[0].shape[1:])
-    for part in parts:
-        for i, size in enumerate(part.shape[1:]):
-            largest[i] = max(largest[i], size)
-    same: list[Tensor] = []
-    for part in parts:
-        missing: list[int] = []  # from the last dimension to the first
-        for i, size in enumerate(part.shape[1:]):
-            missing = [0, largest[i] - size] + missing  # noqa: RUF005, for TorchScript
-        same.append(functional.pad(part, missing) if max(missing) > 0 else part)
-    return torch.stack(same, dim=1)
+def padded(part: Tensor, like: Tensor) -> Tensor:
+    """Pad (B, X, …) with zeros to the last sizes of `like`, (B, L, X, …)."""
+    if part.shape[1:] == like.shape[2:]:
+        return part
+    missing: list[int] = []  # from the last dimension to the first
+    for i, size in enumerate(part.shape[1:]):
+        missing = [0, like.size(2 + i) - size] + missing  # noqa: RUF005, for TorchScript
+    return functional.pad(part, missing)
 
 
-def unstacked(pasts: LayerPast, number: int, like: LayerPast) -> LayerPast:
-    """Return the past of one layer from `stacked`, with the sizes of `like` except for B."""
-    return LayerPast(
-        cut(pasts.keys[:, number], like.keys),
-        cut(pasts.values[:, number], like.values),
-        cut(pasts.conv[:, number], like.conv),
-    )
-
-
-def cut(part: Tensor, like: Tensor) -> Tensor:
-    """Cut a part (B, X, …) to the sizes of `like` except for B."""
-    if part.shape[1:] != like.shape[1:]:
-        for i, size in enumerate(like.shape[1:]):
+def cut(part: Tensor, sizes: list[int]) -> Tensor:
+    """Cut (B, X, …) to (B, sizes)."""
+    for i, size in enumerate(sizes):
+        if part.size(1 + i) != size:
             part = part.narrow(1 + i, 0, size)
     return part
 
@@ -215,11 +206,10 @@ class ConformerLayer(nn.Module):
         self.ffn2 = FeedForward(dim, ffn_dim, dropout)
         self.norm = nn.LayerNorm(dim)
 
-    def init_state(self, batch_size: int, left_context: int, like: Tensor) -> LayerPast:
-        """Return the past of streams that have not started, with room for M frames and the device
-        and dtype of `like`."""
-        keys, values = self.attention.init_state(batch_size, left_context, like)
-        return LayerPast(keys, values, self.convolution.init_state(batch_size, like))
+    def past_sizes(self, left_context: int) -> list[list[int]]:
+        """Return the sizes of the fields of a stream's `LayerPast`, with room for M frames."""
+        keys, values = self.attention.past_sizes(left_context)
+        return [keys, values, self.convolution.past_size]
 
     def table(self, context: Context, like: Tensor) -> Tensor:
         """Return the table of the position encoding. It depends only on the context and is kept

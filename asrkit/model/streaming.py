@@ -16,9 +16,6 @@ class KeptTable(nn.Module):
         super().__init__()
         self.register_buffer("table", table, persistent=False)
 
-    def forward(self) -> Tensor:
-        return self.table
-
 
 class EncoderStep(nn.Module):
     """A step of an encoder in one context, for streaming and export.
@@ -45,7 +42,7 @@ class EncoderStep(nn.Module):
     def tables(self) -> PositionTables:
         layers: list[Tensor] = []
         for kept in self.layer_tables:
-            layers.append(kept())
+            layers.append(kept.table)  # type: ignore[arg-type]
         return PositionTables(self.frame_table, layers)
 
     def forward(self, feats: Tensor, lengths: Tensor, state: EncoderState) -> EncoderOutput:

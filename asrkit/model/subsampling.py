@@ -116,19 +116,22 @@ class CausalSubsampling(Subsampling):
         Returns:
             (B, T/factor, D), and the two new pasts.
         """
-        pasts = [past_feats[:, None]] + list(past_hidden.split(self.widths, dim=3))  # noqa: RUF005
+        x = torch.cat([past_feats, feats], dim=1)[:, None]  # (B, 1, 1+T, F)
         last: list[Tensor] = []
-        x = feats[:, None]  # (B, 1, T, F)
+        first = 0  # bin of past_hidden
         for i, stage in enumerate(self.children()):  # conv1, conv2, …, out
-            if i < len(pasts):
-                x = torch.cat([pasts[i], x], dim=2)  # (B, S, 1+T/2, F1) before the second
-                last.append(x[:, :, -1:])
-                x = functional.relu_(stage(functional.pad(x, (2, 1)) if self.lopsided else x))
-                if self.rate.lead_frames > 0 and i + 1 < len(pasts):
+            if 0 < i <= len(self.widths):
+                if self.rate.lead_frames > 0:
                     x, real = zero_outside(x, real)
+                past = past_hidden[..., first : first + x.size(3)]
+                first += x.size(3)
+                x = torch.cat([past, x], dim=2)  # (B, S, 1+T/2, F1) before the second
+                last.append(x[:, :, -1:])
+            if i <= len(self.widths):
+                x = functional.relu_(stage(functional.pad(x, (2, 1)) if self.lopsided else x))
         x = self.out(x.transpose(1, 2).flatten(2))  # (B, T/factor, D)
         # Copies: a view would keep the whole step in memory until the stream's next step.
-        return x, feats[:, -1:].clone(), torch.cat(last[1:], dim=3)
+        return x, feats[:, -1:].clone(), torch.cat(last, dim=3)
 
 
 class Conv4Subsampling(CausalSubsampling):

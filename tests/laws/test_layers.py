@@ -21,9 +21,8 @@ class Memoryless(nn.Module):
         super().__init__()
         self.ffn = FeedForward(dim, ffn_dim, 0.0)
 
-    def init_state(self, batch_size: int, left_context: int, like: Tensor) -> LayerPast:
-        keys = like.new_zeros([batch_size, 0, left_context, 0])
-        return LayerPast(keys, keys, like.new_zeros([batch_size, 0, 0]))
+    def past_sizes(self, left_context: int) -> list[list[int]]:
+        return [[0, left_context, 0], [0, left_context, 0], [0, 0]]
 
     def table(self, context: Context, like: Tensor) -> Tensor:
         return like.new_zeros([0])
