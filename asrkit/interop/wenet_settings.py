@@ -1,6 +1,6 @@
 """train.yaml of WeNet's models: the settings that asrkit can compute exactly."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
@@ -13,22 +13,32 @@ EPSILON = 1e-5  # LayerNorm's
 
 Size = Annotated[int, Field(ge=1, le=1_000_000)]
 Number = Annotated[float, Field(strict=False)]  # YAML reads 1e-5 as a string
-Ignored = Any
 
 
 class Part(BaseModel):
-    """A part of train.yaml. A value of another type, or an unknown key, is rejected.
-
-    Keys of type Ignored only concern training, the attention decoder, or the way of computing.
-    """
+    """A part of train.yaml. A value of another type, or an unknown key, is rejected."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
+
+    # Keys that only concern training, the attention decoder, or the way of computing.
+    IGNORED: ClassVar[str] = ""
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _without_ignored(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        return {key: values[key] for key in values if key not in cls.IGNORED.split()}
 
 
 class EncoderPart(Part):
     """The arguments of WeNet's encoder, with WeNet's defaults."""
 
     model_config = ConfigDict(validate_default=True)
+    IGNORED = (
+        "positional_dropout_rate attention_dropout_rate use_dynamic_left_chunk "
+        "gradient_checkpointing use_sdpa n_expert n_expert_activated"
+    )
 
     output_size: Size = 256
     attention_heads: Size = 4
@@ -64,28 +74,18 @@ class EncoderPart(Part):
     mlp_type: Literal["position_wise_feed_forward"] = "position_wise_feed_forward"
     mlp_bias: Literal[True] = True
 
-    # Only for training, or for the way of computing.
-    positional_dropout_rate: Ignored = None
-    attention_dropout_rate: Ignored = None
-    use_dynamic_left_chunk: Ignored = None
-    gradient_checkpointing: Ignored = None
-    use_sdpa: Ignored = None
-    n_expert: Ignored = None
-    n_expert_activated: Ignored = None
-
 
 class CTCPart(Part):
+    IGNORED = "dropout_rate reduce"
     ctc_blank_id: Literal[0] = 0
-    dropout_rate: Ignored = None
-    reduce: Ignored = None
 
 
 class FbankPart(Part):
+    IGNORED = "dither"
     num_mel_bins: Size = 80
     frame_length: Literal[25] = 25
     frame_shift: Literal[10] = 10
     window_type: Literal["povey"] = "povey"
-    dither: Ignored = None  # only in training
 
 
 class ResamplingPart(Part):
@@ -93,44 +93,34 @@ class ResamplingPart(Part):
 
 
 class DataPart(Part):
+    IGNORED = (
+        "batch_conf cycle filter_conf list_shuffle list_shuffle_conf shuffle shuffle_conf sort "
+        "sort_conf spec_aug spec_aug_conf spec_sub spec_sub_conf spec_trim spec_trim_conf "
+        "speed_perturb"
+    )
     feats_type: Literal["fbank"] = "fbank"
     fbank_conf: FbankPart = FbankPart()
     resample_conf: ResamplingPart = ResamplingPart()
-    batch_conf: Ignored = None
-    cycle: Ignored = None
-    filter_conf: Ignored = None
-    list_shuffle: Ignored = None
-    list_shuffle_conf: Ignored = None
-    shuffle: Ignored = None
-    shuffle_conf: Ignored = None
-    sort: Ignored = None
-    sort_conf: Ignored = None
-    spec_aug: Ignored = None
-    spec_aug_conf: Ignored = None
-    spec_sub: Ignored = None
-    spec_sub_conf: Ignored = None
-    spec_trim: Ignored = None
-    spec_trim_conf: Ignored = None
-    speed_perturb: Ignored = None
 
 
 class CMVNPart(Part):
+    IGNORED = "is_json_cmvn"
     cmvn_file: str | None = None
-    is_json_cmvn: Ignored = None  # other files are rejected when they are read
 
 
 class TokenizerPart(Part):
+    IGNORED = "is_multilingual non_lang_syms_path num_languages special_tokens split_with_space"
     symbol_table_path: str | None = None
     bpe_path: str | None = None
     connect_symbol: Literal[""] = ""
-    is_multilingual: Ignored = None
-    non_lang_syms_path: Ignored = None
-    num_languages: Ignored = None
-    special_tokens: Ignored = None
-    split_with_space: Ignored = None
 
 
 class Settings(Part):
+    IGNORED = (
+        "is_json_cmvn accum_grad decoder decoder_conf dtype grad_clip init_infos input_dim "
+        "lfmmi_dir log_interval max_epoch model_conf model_dir optim optim_conf output_dim "
+        "save_interval save_states scheduler scheduler_conf train_engine use_amp vocab_size"
+    )
     encoder: Literal["conformer"]
     encoder_conf: EncoderPart
     model: Literal["asr_model"] = "asr_model"
@@ -141,32 +131,8 @@ class Settings(Part):
     cmvn: Literal["global_cmvn"] | None = None
     cmvn_conf: CMVNPart = CMVNPart()
     cmvn_file: str | None = None  # in folders from before cmvn_conf
-    is_json_cmvn: Ignored = None
     tokenizer: Literal["char", "bpe"] | None = None  # None in older folders
     tokenizer_conf: TokenizerPart = TokenizerPart()
-
-    accum_grad: Ignored = None
-    decoder: Ignored = None
-    decoder_conf: Ignored = None
-    dtype: Ignored = None
-    grad_clip: Ignored = None
-    init_infos: Ignored = None
-    input_dim: Ignored = None
-    lfmmi_dir: Ignored = None
-    log_interval: Ignored = None
-    max_epoch: Ignored = None
-    model_conf: Ignored = None
-    model_dir: Ignored = None
-    optim: Ignored = None
-    optim_conf: Ignored = None
-    output_dim: Ignored = None
-    save_interval: Ignored = None
-    save_states: Ignored = None
-    scheduler: Ignored = None
-    scheduler_conf: Ignored = None
-    train_engine: Ignored = None
-    use_amp: Ignored = None
-    vocab_size: Ignored = None
 
     @property
     def statistics_file(self) -> str | None:
