@@ -2,11 +2,12 @@
 
 import math
 import unicodedata
+from collections.abc import Callable
 from itertools import pairwise
 
 from asrkit import audio
 from asrkit.audio.reading import CANCELLED_DB
-from asrkit.data.checks.facts import Facts, Rules, UtteranceCheck
+from asrkit.data.checks.facts import Facts, Rules, Signal, UtteranceCheck
 from asrkit.data.checks.texts import alphabet
 from asrkit.text import TextError
 
@@ -84,51 +85,53 @@ def cancelled(facts: Facts, rules: Rules) -> str | None:
     )
 
 
-def not_finite(facts: Facts, rules: Rules) -> str | None:
-    if facts.signal is None or not facts.signal.not_finite:
-        return None
-    return f"{facts.signal.not_finite} samples"
+def of_samples(find: Callable[[Signal], str | None]) -> Callable[[Facts, Rules], str | None]:
+    """Return a check of the measurements of samples; it finds nothing without samples."""
+    return lambda facts, rules: None if facts.signal is None else find(facts.signal)
 
 
-def silent(facts: Facts, rules: Rules) -> str | None:
-    if facts.signal is None or decibels(facts.signal.rms) >= SILENT_DB:
-        return None
-    if not facts.signal.rms:
-        return f"all samples are {facts.signal.mean:g}"
-    return f"RMS {decibels(facts.signal.rms):.0f} dBFS"
+@of_samples
+def not_finite(signal: Signal) -> str | None:
+    return f"{signal.not_finite} samples" if signal.not_finite else None
 
 
-def faint(facts: Facts, rules: Rules) -> str | None:
-    if facts.signal is None or not SILENT_DB <= decibels(facts.signal.rms) < FAINT_DB:
-        return None
-    return f"RMS {decibels(facts.signal.rms):.0f} dBFS"
+@of_samples
+def silent(signal: Signal) -> str | None:
+    if not signal.rms:
+        return f"all samples are {signal.mean:g}"
+    level = decibels(signal.rms)
+    return f"RMS {level:.0f} dBFS" if level < SILENT_DB else None
 
 
-def too_loud(facts: Facts, rules: Rules) -> str | None:
+@of_samples
+def faint(signal: Signal) -> str | None:
+    level = decibels(signal.rms)
+    return f"RMS {level:.0f} dBFS" if SILENT_DB <= level < FAINT_DB else None
+
+
+@of_samples
+def too_loud(signal: Signal) -> str | None:
     """Samples far beyond full scale: damaged, or integers that were written as floats."""
-    if facts.signal is None or facts.signal.peak < TOO_LOUD:
-        return None
-    return f"a peak of {facts.signal.peak:.3g} times full scale"
+    return f"a peak of {signal.peak:.3g} times full scale" if signal.peak >= TOO_LOUD else None
 
 
-def clipped(facts: Facts, rules: Rules) -> str | None:
-    if facts.signal is None or facts.signal.clipped < CLIPPED_SHARE:
-        return None
-    return f"{facts.signal.clipped:.1%} of the samples"
+@of_samples
+def clipped(signal: Signal) -> str | None:
+    return f"{signal.clipped:.1%} of the samples" if signal.clipped >= CLIPPED_SHARE else None
 
 
-def dc_offset(facts: Facts, rules: Rules) -> str | None:
+@of_samples
+def dc_offset(signal: Signal) -> str | None:
     """Find a DC offset, which is harmless: asrkit's features subtract the mean of each window."""
-    if facts.signal is None or abs(facts.signal.mean) < DC_OFFSET:
-        return None
-    return f"mean {facts.signal.mean:.3f}"
+    return f"mean {signal.mean:.3f}" if abs(signal.mean) >= DC_OFFSET else None
 
 
-def long_silence(facts: Facts, rules: Rules) -> str | None:
+@of_samples
+def long_silence(signal: Signal) -> str | None:
     """Find long quiet stretches: 30 dB or more below the loudest sounds, or most of a recording."""
-    if facts.signal is None or silent(facts, rules):
+    if decibels(signal.rms) < SILENT_DB:
         return None
-    (start, end), seconds = facts.signal.quiet, facts.signal.seconds
+    (start, end), seconds = signal.quiet, signal.seconds
     length = end - start
     if length < LONG_SILENCE and not (length >= SILENCE and length >= SILENT_SHARE * seconds):
         return None
