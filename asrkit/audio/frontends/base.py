@@ -75,6 +75,11 @@ class Frontend(nn.Module):
         """Frames of samples (B, T, frame_size) -> power spectra (B, T, 257)."""
         raise NotImplementedError
 
+    def spectra(self, windows: Tensor) -> Tensor:
+        """Windows (B, T, n) -> power spectra (B, T, 257)."""
+        spectrum = torch.fft.rfft(windows, n=self.fft_size, dim=2)
+        return spectrum.real.square() + spectrum.imag.square()
+
     def log(self, mels: Tensor) -> Tensor:
         """Return the logarithm of the filters' energies."""
         raise NotImplementedError
@@ -178,7 +183,16 @@ def features(frontend: Frontend, samples: Tensor, num_samples: Tensor) -> tuple[
     return feats, frontend.num_frames(num_samples)
 
 
-def bin_frequencies() -> Tensor:
-    """Return the frequencies of the spectrum in Hz: (257, 1)."""
+def triangles(edges: Tensor, scale: Callable[[Tensor], Tensor] = torch.clone) -> Tensor:
+    """Return (257, F) filters that rise from an edge to the next and fall to the one after it.
+
+    Args:
+        edges: (F+2,) edges of the filters, on a frequency scale.
+        scale: function from Hz to this scale.
+    """
     numbers = torch.arange(FFT_SIZE // 2 + 1, dtype=torch.float64, device="cpu")
-    return (numbers * SAMPLE_RATE / FFT_SIZE)[:, None]
+    bins = scale((numbers * SAMPLE_RATE / FFT_SIZE)[:, None])
+    left, centre, right = edges[:-2], edges[1:-1], edges[2:]
+    rising = (bins - left) / (centre - left)
+    falling = (right - bins) / (right - centre)
+    return torch.minimum(rising, falling).clamp(min=0.0)

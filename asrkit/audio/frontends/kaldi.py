@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from asrkit.audio.frontends.base import HOP, NYQUIST, WINDOW, Frontend, MelScale, bin_frequencies
+from asrkit.audio.frontends.base import HOP, NYQUIST, WINDOW, Frontend, MelScale, triangles
 
 KALDI = MelScale(
     lambda hertz: 1127.0 * torch.log1p(hertz / 700.0), lambda mel: 700.0 * torch.expm1(mel / 1127.0)
@@ -60,8 +60,7 @@ class Fbank(Frontend):
         # The first sample of a frame has no predecessor for pre-emphasis; the window is 0 there.
         frames = frames[:, :, 1:] - self.preemphasis * frames[:, :, :-1]
         frames = functional.pad(frames, (1, 0)) * (self.int16_scale * self.window)  # (B, T, 400)
-        spectrum = torch.fft.rfft(frames, n=self.fft_size, dim=2)  # (B, T, 257)
-        return spectrum.real.square() + spectrum.imag.square()
+        return self.spectra(frames)
 
     def log(self, mels: Tensor) -> Tensor:
         return mels.clamp(min=self.floor).log()
@@ -71,11 +70,7 @@ class Fbank(Frontend):
 
     def mel_filters(self) -> Tensor:
         """Return (257, F) triangular filters of equal width on the mel scale 1127 ln(1 + f/700)."""
-        edges, bins = self.edges(), self.scale.of_hertz(bin_frequencies())
-        left, centre, right = edges[:-2], edges[1:-1], edges[2:]
-        rising = (bins - left) / (centre - left)
-        falling = (right - bins) / (right - centre)
-        filters = torch.minimum(rising, falling).clamp(min=0.0)
+        filters = triangles(self.edges(), self.scale.of_hertz)
         filters[-1] = 0.0  # Kaldi leaves the Nyquist bin out
         return filters.float()
 

@@ -16,7 +16,7 @@ from asrkit.audio.frontends.base import (
     WINDOW,
     Frontend,
     MelScale,
-    bin_frequencies,
+    triangles,
 )
 
 BEND = 1000.0  # Hz; the scale is linear below, 3 mel for 200 Hz, and logarithmic above
@@ -47,11 +47,8 @@ class SlaneyFrontend(Frontend):
 
     def mel_filters(self) -> Tensor:
         """Return (257, F) triangular filters, whose heights make their areas equal."""
-        edges, bins = self.scale.to_hertz(self.edges()), bin_frequencies()
-        left, centre, right = edges[:-2], edges[1:-1], edges[2:]
-        rising = (bins - left) / (centre - left)
-        falling = (right - bins) / (right - centre)
-        filters = torch.minimum(rising, falling).clamp(min=0.0) * (2.0 / (right - left))
+        edges = self.scale.to_hertz(self.edges())
+        filters = triangles(edges) * (2.0 / (edges[2:] - edges[:-2]))
         return filters.float()
 
 
@@ -81,8 +78,7 @@ class SlaneyFbank(SlaneyFrontend):
         frames = frames[:, :, 1:] - self.preemphasis * frames[:, :, :-1]  # (B, T, 400)
         # The window is in the middle, as in NeMo, so that the spectrum is rounded equally.
         frames = functional.pad(frames * self.window, (self.margin, self.margin))
-        spectrum = torch.fft.rfft(frames, dim=2)  # (B, T, 257)
-        return spectrum.real.square() + spectrum.imag.square()
+        return self.spectra(frames)
 
     def log(self, mels: Tensor) -> Tensor:
         return (mels + self.guard).log()
@@ -113,8 +109,7 @@ class SherpaNemoFbank(SlaneyFrontend):
         # The window is 0 at the first sample, so its pre-emphasis does not matter.
         frames = frames[:, :, 1:] - self.preemphasis * frames[:, :, :-1]
         frames = functional.pad(frames, (1, 0)) * self.window  # (B, T, 400)
-        spectrum = torch.fft.rfft(frames, n=self.fft_size, dim=2)  # (B, T, 257)
-        return spectrum.real.square() + spectrum.imag.square()
+        return self.spectra(frames)
 
     def log(self, mels: Tensor) -> Tensor:
         return mels.clamp(min=self.floor).log()
