@@ -68,21 +68,8 @@ TOKENIZERS: dict[str, Any] = {
 
 def build_model(config: ModelConfig, vocab_size: int) -> Network:
     """Return the network with new weights."""
-    encoder = ConformerEncoder(
-        num_mels=config.num_mels,
-        dim=config.dim,
-        num_heads=config.num_heads,
-        num_layers=config.num_layers,
-        ffn_dim=config.ffn_dim,
-        kernel_size=config.kernel_size,
-        dropout=config.dropout,
-        position=config.position.model_dump(),
-        subsampling=config.subsampling.model_dump(),
-        conv_norm=config.conv_norm,
-        conv_padding=config.conv_padding,
-        after_norm=config.after_norm,
-        kernels=config.kernels == "auto",
-    )
+    options = config.model_dump(exclude={"frontend", "head", "kernels"})
+    encoder = ConformerEncoder(**options, kernels=config.kernels == "auto")
     return Network(encoder, build_head(config.head.model_dump(), encoder.dim, vocab_size))
 
 
