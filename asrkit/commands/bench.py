@@ -91,9 +91,8 @@ def facts_of(options: argparse.Namespace, file: ModelFile) -> dict[str, str]:
     soonest = right + WINDOW_MS - HOP_MS
     after = f" and {right} ms after them" if right else ""
     state = sum(each.numel() * each.element_size() for each in plain.engine.init_state(1))
-    parameters = sum(p.numel() for p in file.model.parameters())
     return {
-        "model": f"{options.model}, {parameters / 1e6:.2f} M parameters",
+        "model": f"{options.model}, {file.num_parameters / 1e6:.2f} M parameters",
         "chunks": f"{chunk} ms with {left} ms before them{after}",
         "latency": f"{soonest} to {chunk + soonest} ms, and the time of a step: a window of "
         f"{WINDOW_MS} ms every {HOP_MS} ms, {spec.rate.factor} in a frame, "

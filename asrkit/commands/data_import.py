@@ -163,12 +163,11 @@ def copy_audio(rows: list[Row], folder: Path) -> None:
 def write(splits: Splits, output: Path) -> None:
     """Write the manifests, with paths relative to the folder for audio in or beside it."""
     output.mkdir(parents=True, exist_ok=True)
-    moved = {name: [placed(row, output) for row in rows] for name, rows in splits.items()}
+    moved = {
+        name: [row | {"audio": from_folder(row["audio"], output)} for row in rows]
+        for name, rows in splits.items()
+    }
     write_splits(moved, output)
     old = [f"{name}.jsonl" for name in NAMES if name not in splits]
     for name in (each for each in old if (output / each).exists()):
         print(f"{PROGRAM}: {shown(output / name)} is of another import", file=sys.stderr)
-
-
-def placed(row: Row, output: Path) -> Row:
-    return row | {"audio": from_folder(row["audio"], output)}

@@ -47,7 +47,6 @@ from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Recognizer
 from asrkit.runtime.threads import set_threads
 
-FORMATS = ("torchscript", "onnx", "onnx-int8", "sherpa-onnx", "sherpa-onnx-int8")
 REPLAYED = 3  # recordings that sherpa-onnx also recognises
 MOST_LOST = 0.3  # percentage points of WER that int8 may cost
 
@@ -173,14 +172,14 @@ def wired(
     return f"\nsherpa-onnx: the texts of {len(recordings)} recordings are asrkit's"
 
 
-def some(path: str | None, file: ModelFile) -> list[str | None]:
+def some(path: str | None, file: ModelFile, most: int = REPLAYED) -> list[str | None]:
     """Return the path of a recording, or of some of the dev set, or None for noise."""
     found: list[str | None] = [path]
     if path is None:
         with suppress(ManifestError):
             known = (u.audio for u in read_manifest(Path(file.config.data.dev), []))
             here = (each for each in known if Path(each).is_file())
-            found = [*islice(here, REPLAYED)] or found
+            found = [*islice(here, most)] or found
     return found
 
 
@@ -216,8 +215,6 @@ def exported_of(options: argparse.Namespace, file: ModelFile) -> Exported:
     size = sum(each.nbytes for each in file.model.parameters())
     if options.format.startswith("sherpa-onnx") or options.format.endswith("int8"):
         check_size(options.format, size)
-    if options.manifest and not options.format.endswith("int8"):
-        raise UserError("--manifest is for a test of onnx-int8; other formats equal eager")
     if options.format.endswith("int8") and exported.what != own:
         raise UserError(f"onnx-int8 is tested by its texts: it needs --what {own}")
     return exported
@@ -300,11 +297,7 @@ def score(backend: Backend, file: ModelFile, trial: list[Labelled]) -> Score:
 
 def recording(path: str | None, file: ModelFile) -> tuple[torch.Tensor, str]:
     """Return samples to replay, (1, N), and their description."""
-    if path is None:
-        dev = Path(file.config.data.dev)
-        with suppress(ManifestError):
-            known = (u.audio for u in read_manifest(dev, []))
-            path = next((each for each in known if Path(each).is_file()), None)
+    (path,) = some(path, file, 1)
     if path is None:
         noise = np.random.default_rng(0).standard_normal(5 * audio.SAMPLE_RATE) * 0.1
         return torch.from_numpy(noise.astype(np.float32))[None], "noise (no --audio, no dev set)"

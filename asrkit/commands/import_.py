@@ -41,8 +41,7 @@ def import_(options: argparse.Namespace) -> int:
     save_model(options.output, file)
     for part, count in imported.left_out.items():
         print(f"left out: {part}, {count / 1e6:.2f} M parameters")
-    parameters = sum(p.numel() for p in file.model.parameters())
-    print(f"{options.output}: {parameters / 1e6:.2f} M parameters, from {imported.source}")
+    print(f"{options.output}: {file.num_parameters / 1e6:.2f} M parameters, from {imported.source}")
     return 0
 
 

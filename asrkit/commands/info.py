@@ -36,7 +36,6 @@ def info(options: argparse.Namespace) -> int:
 def described(file: ModelFile) -> dict[str, str]:
     """Describe the network of a model file: names of properties, and their values as text."""
     context, frame_ms = file.config.context, file.model.encoder.rate.frame_ms
-    parameters = sum(p.numel() for p in file.model.parameters())
     chunks = ["full"] if context.full_share > 0 else []
     chunks += [f"{chunk * frame_ms} ms" for chunk in context.chunk_sizes]
     lefts = [f"{left * frame_ms} ms" for left in context.left_contexts]
@@ -45,7 +44,7 @@ def described(file: ModelFile) -> dict[str, str]:
     chunk, left, after = (frames * frame_ms for frames in context.live)
     right = f" and {after} ms after it" if after else ""
     found = {
-        "parameters": f"{parameters / 1e6:.2f} M",
+        "parameters": f"{file.num_parameters / 1e6:.2f} M",
         "head": file.model.head.description(),
         "vocabulary": f"{file.tokenizer.vocab_size} with the blank, {file.config.text.tokenizer}"
         + without_text(file.tokenizer),

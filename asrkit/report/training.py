@@ -45,14 +45,13 @@ class Experiment(NamedTuple):
 
 def tiles(scores: dict[str, Score], chunk: str, experiment: Experiment) -> Html:
     """Draw the most important numbers."""
-    parameters = sum(p.numel() for p in experiment.file.model.parameters())
     shown = [(scores[name].words.percent, f"WER, {context_phrase(name)}")
              for name in dict.fromkeys(["full", chunk]) if name in scores]  # fmt: skip
     shown.append((scores[chunk].characters.percent, f"CER, {context_phrase(chunk)}"))
     delay = scores[chunk].delay
     if delay is not None:
         shown.append((f"{delay.median:.0f} ms", f"median delay, {context_phrase(chunk)}"))
-    shown.append((f"{parameters / 1e6:.2f} M", "parameters"))
+    shown.append((f"{experiment.file.num_parameters / 1e6:.2f} M", "parameters"))
     seconds = experiment.file.training.get("wall_seconds")
     if seconds is not None:
         shown.append((duration(seconds), "of training"))
