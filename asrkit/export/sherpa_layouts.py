@@ -10,7 +10,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from asrkit.audio import SAMPLE_RATE, Frontend
 from asrkit.audio import build_frontend as frontend_of_kind
@@ -158,32 +158,28 @@ def readme(
     )  # fmt: skip
 
 
-def nemo_transducer(
-    paths: Sequence[Path], tokens: Path, file: ModelFile, exported: Exported
+def transducer(
+    paths: Sequence[Path], tokens: Path, file: ModelFile, exported: Exported, **features: Any
 ) -> "OnlineRecognizer":
-    """Build sherpa-onnx's recogniser of a transducer."""
+    """Build sherpa-onnx's recogniser of a transducer, with options of its features."""
     need("sherpa_onnx")
     import sherpa_onnx
 
     encoder, decoder, joiner = map(str, paths)
     return sherpa_onnx.OnlineRecognizer.from_transducer(
-        tokens=str(tokens), encoder=encoder, decoder=decoder, joiner=joiner, num_threads=1
-    )
+        tokens=str(tokens), encoder=encoder, decoder=decoder, joiner=joiner, num_threads=1,
+        **features,
+    )  # fmt: skip
 
 
 def lstm_transducer(
     paths: Sequence[Path], tokens: Path, file: ModelFile, exported: Exported
 ) -> "OnlineRecognizer":
     """Build sherpa-onnx's recogniser of a transducer with the model's Kaldi features."""
-    need("sherpa_onnx")
-    import sherpa_onnx
-
-    encoder, decoder, joiner = map(str, paths)
     low, high, snip_edges = sherpa_folder.features(file)
-    return sherpa_onnx.OnlineRecognizer.from_transducer(
-        tokens=str(tokens), encoder=encoder, decoder=decoder, joiner=joiner, num_threads=1,
-        feature_dim=file.config.model.num_mels, low_freq=low, high_freq=high,
-        snip_edges=snip_edges, normalize_samples=False,
+    return transducer(
+        paths, tokens, file, exported, feature_dim=file.config.model.num_mels, low_freq=low,
+        high_freq=high, snip_edges=snip_edges, normalize_samples=False,
     )  # fmt: skip
 
 
@@ -223,7 +219,7 @@ NEMO_CTC = WENET_CTC._replace(
 NEMO_TRANSDUCER = NEMO_CTC._replace(
     name="nemo-transducer",
     files=("encoder.onnx", "decoder.onnx", "joiner.onnx"),
-    wheel=nemo_transducer,
+    wheel=transducer,
 )
 LSTM_TRANSDUCER = Layout(
     "lstm-transducer",
