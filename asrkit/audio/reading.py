@@ -125,11 +125,8 @@ def blocks(
     """Yield part of a file in blocks, so that an hour of audio is never in memory at once.
 
     Args:
-        path: audio file to read.
-        seconds: length of a block; shorter for very high rates or many channels.
-        start: start of the part in seconds.
-        duration: seconds; None for the rest of the file.
-        track: number of the audio track in a container, from 0; None for the default one.
+        seconds: length of a block; shorter for very high rates or many channels. For the other
+            arguments see `read`.
 
     Yields:
         float32 samples (n, channels) at the file's rate, and the rate in Hz.
@@ -159,12 +156,8 @@ def mono_blocks(
     """Yield part of a file in blocks of mono samples (n,): the mean of channels, or one of them.
 
     Args:
-        path: audio file to read.
-        seconds: length of a block.
-        start: start of the part in seconds.
-        duration: seconds; None for the rest of the file.
-        channel: number of the channel, from 0; None for the mean of all.
-        track: number of the audio track in a container, from 0; None for the default one.
+        channel: number of the channel, from 0; None for the mean of all. For the other arguments
+            see `blocks`.
 
     Raises:
         AudioError: as for `blocks`, and for a channel that the file does not have.
@@ -255,11 +248,8 @@ def load(
     """Read part of a file as float32 mono samples (n,) at 16 kHz, resampled in blocks.
 
     Args:
-        path: audio file to read.
-        start: start of the part in seconds.
-        duration: seconds; None for the rest of the file.
-        channel: number of the channel, from 0; None for the mean of all.
-        track: number of the audio track in a container, from 0; None for the default one.
+        channel: number of the channel, from 0; None for the mean of all. For the other arguments
+            see `read`.
 
     Raises:
         AudioError: if the file is missing, empty, not audio, lacks the part, channel or track, or
