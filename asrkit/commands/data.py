@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -103,10 +102,8 @@ def settings(options: argparse.Namespace) -> tuple[Config, Tokenizer | None]:
 def read_facts(path: str, options: argparse.Namespace, findings: list[Finding]) -> list[Facts]:
     """Read the facts of a manifest with a progress bar; append bad lines to `findings`."""
     entries = read_entries(path, findings)
-    # lhotse's reader is chosen by a global variable, which threads would overwrite.
-    jobs = (options.jobs or os.cpu_count() or 1) if isinstance(entries, list) else 1
     total = len(entries) if isinstance(entries, list) else None
-    facts = inspect_all(entries, jobs, decode=not options.no_audio)
+    facts = inspect_all(entries, options.jobs, decode=not options.no_audio)
     return list(tqdm(facts, path, total, unit=" file", disable=None, leave=False))
 
 

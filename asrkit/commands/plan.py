@@ -2,7 +2,6 @@
 
 import argparse
 import logging
-import os
 import random
 import statistics
 import tempfile
@@ -54,7 +53,10 @@ class Speed(NamedTuple):
 def plan(options: argparse.Namespace) -> int:
     paths = options.train, options.dev
     entries = [readable(path) for path in paths]
-    train, dev = (usable(facts_of(part), path) for part, path in zip(entries, paths, strict=True))
+    train, dev = (
+        usable(inspect_all(part, decode=False), path)
+        for part, path in zip(entries, paths, strict=True)
+    )
     signals = heard(entries[0])
     ranks = Ranks()
     corpus = Corpus(train, dev, paths, band_of(train, signals), ranks.device.type == CUDA)
@@ -98,13 +100,6 @@ def readable(path: str) -> list[ManifestEntry]:
     if bad:
         raise ManifestError(f"{path}:{bad[0].line}: {bad[0].message}; asrkit data check {path}")
     return entries
-
-
-def facts_of(entries: list[ManifestEntry]) -> Iterator[Facts]:
-    """Yield the facts of utterances, without their samples."""
-    # lhotse's reader is chosen by a global variable, which threads would overwrite.
-    jobs = 1 if any(each.cut for each in entries) else os.cpu_count() or 1
-    return inspect_all(entries, jobs, decode=False)
 
 
 def usable(facts: Iterator[Facts], path: str) -> list[Facts]:

@@ -1,11 +1,12 @@
 """Readers that turn manifests into facts. Bad lines become findings; unreadable audio is a fact."""
 
 import hashlib
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,10 +84,14 @@ def _lhotse_entries(path: str) -> Iterator[ManifestEntry]:
 
 
 def inspect_all(
-    entries: Iterable[ManifestEntry], jobs: int = 1, decode: bool = True, window: int = 64
+    entries: Iterable[ManifestEntry], jobs: int | None = None, decode: bool = True, window: int = 64
 ) -> Iterator[Facts]:
-    """Yield the facts of all utterances, in order, read by `jobs` threads."""
+    """Yield the facts of all utterances, in order, read by `jobs` threads; None: one a core."""
     entries = iter(entries)
+    first = list(islice(entries, 1))
+    # lhotse's reader is chosen by a global variable, which threads would overwrite.
+    jobs = 1 if any(each.cut for each in first) else jobs or os.cpu_count() or 1
+    entries = chain(first, entries)
     with ThreadPoolExecutor(jobs) as pool:
         while part := list(islice(entries, window * jobs)):
             yield from pool.map(partial(inspect, decode=decode), part)
