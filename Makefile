@@ -2,7 +2,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo test test-slow lint docs gpu-check install clean
+.PHONY: help demo test test-slow torture lint docs gpu-check install clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.* ## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -15,6 +15,9 @@ test: lint ## ruff, mypy and the fast tests
 
 test-slow: $(INSTALLED) ## the slow tests: trainings, an hour of audio
 	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -m slow
+
+torture: $(INSTALLED) ## mutated inputs of every kind, a minute each: ARGS="--parts audio --seconds 600 --seed 1"
+	$(PYTHON) -m tools.torture $(ARGS)
 
 lint: $(INSTALLED) ## ruff and mypy
 	$(VENV)/bin/ruff check .

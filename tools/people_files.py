@@ -13,7 +13,7 @@ FFMPEG = "ffmpeg -nostdin -v error -y"
 VIDEO = "-f lavfi -i color=c=black:s=64x64:r=10:d=6"  # shorter than the speech
 STEREO = "-af pan=stereo|c0=c0|c1=c0"
 KINDS = {
-    "plain.wav": "sox $i $o",
+    "plain.wav": "ffmpeg -i $i -fflags +bitexact $o",
     # length not in the header, or one for larger files
     "pipe.wav": "cat $i | ffmpeg -v error -i - -f wav - > $o",
     "sox_pipe.wav": "sox $i -t wav - | cat > $o",

@@ -1,0 +1,115 @@
+"""tools/torture finds planted faults of each kind, reduces them, and reports nothing else."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from asrkit.errors import UserError
+from tools.torture import cage
+from tools.torture.__main__ import Case, reduced
+from tools.torture.cage import Part, outcomes
+from tools.torture.mutations import CONTAINERS, mutated
+
+KEPT = Path(__file__).parents[1] / "kept"
+
+
+def crash() -> str:
+    os.abort()
+
+
+def hang() -> str:
+    while True:
+        pass
+
+
+def memory() -> str:
+    return str(len(bytearray(1 << 30)))[:0]
+
+
+def error() -> str:
+    raise KeyError("x")
+
+
+def outside() -> str:
+    Path("../../escaped").write_text("x")
+    return ""
+
+
+def program() -> str:
+    os.system("true")
+    return ""
+
+
+def loss() -> str:
+    return "lost without a word: 1 s"
+
+
+def refusal() -> str:
+    raise UserError("a number must be 1, got 2: change it")
+
+
+def nothing() -> str:
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("deed", "kind"),
+    [
+        (crash, "crash SIGABRT"), (hang, "hang"), (memory, "memory"), (error, "KeyError"),
+        (outside, "outside"), (program, "outside"), (loss, "wrong"), (refusal, cage.REFUSED),
+        (nothing, cage.READ),
+    ],
+)  # fmt: skip
+def test_each_kind_of_fault_is_found(
+    deed: Callable[[], str], kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cage, "CPU_SECONDS", 0.2)
+    part = Part("", lambda folder: None, lambda path, said: deed(), memory_mb=256)
+    inputs = [(number, lambda folder: folder / "x") for number in (7, 8)]
+    found = list(outcomes(part, inputs, tmp_path))
+    assert [number for number, _ in found] == ([7] if kind[:4] in ("cras", "hang") else [7, 8])
+    assert {outcome.kind for _, outcome in found} == {kind}
+    assert not (tmp_path.parent / "escaped").exists()
+
+
+def test_a_fault_is_reduced(tmp_path: Path) -> None:
+    """Only the byte "7" matters; the last of three mutations may make it."""
+
+    def run(path: Path, said: list[str]) -> str:
+        return "seven: x" if b"7" in path.read_bytes() else ""
+
+    source = tmp_path / "a.bin"
+    source.write_bytes(b"0123456" * 40 + b"7" + b"0123456" * 40)
+    part = Part("", lambda folder: None, run)
+    case = Case(source, source, ())
+    ((_, found),) = outcomes(part, [(0, case.write)], tmp_path)
+    path = reduced(part, case, found, tmp_path)
+    assert b"7" in path.read_bytes()
+    assert path.stat().st_size < 100
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["models/exported.safetensors", "out/checkpoints/step-00000002.pt", "stream.bin",
+     "train.jsonl", "config.yaml", "shards/cuts.000000.jsonl.gz", "shards/recording.000000.tar"],
+)  # fmt: skip
+def test_a_seed_gives_the_same_mutation_of_every_container(name: str) -> None:
+    data = (KEPT / name).read_bytes()
+    (inside,) = [each for fits, each in CONTAINERS if fits(data)]
+    made = [inside(data, data, Random(seed)) for seed in range(20)]
+    assert made[3] == inside(data, data, Random(3)) != data
+    assert len({*made, mutated(data, data, Random(20))}) > 12
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits and /proc of Linux")
+def test_a_part_runs(tmp_path: Path) -> None:
+    import subprocess
+
+    command = ["-m", "tools.torture", "--parts", "models", "--seconds", "1", "--out", tmp_path]
+    done = subprocess.run([sys.executable, *command], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("models: ")
