@@ -141,11 +141,11 @@ class FFmpegFile(AudioFile):
                     if (packet := next(packets, None)) is None:
                         break
                     frames = packet.decode()
-            except (MemoryError, EOFError) as error:
-                if isinstance(error, MemoryError):
-                    raise
+            except EOFError:
                 break
-            except Exception:  # PyAV raises a dozen types, AttributeError among them
+            except Exception as error:  # PyAV raises a dozen types, AttributeError among them
+                if lacks_memory(error):
+                    raise
                 self._ends_damaged = damaged = True
                 if packet is None:
                     packets, failures = self._container.demux(self._stream), failures + 1
@@ -288,12 +288,20 @@ def open_container(data: BinaryIO) -> "InputContainer":
     try:
         with quiet():
             return av.open(data, "r", options=alone, metadata_errors="replace")
-    except MemoryError:
-        raise
     except Exception as error:  # PyAV raises a dozen types, AttributeError among them
+        if lacks_memory(error):
+            raise
         log = getattr(error, "log", None)
         text = f"{getattr(error, 'strerror', error)}" + (f": {log[2].strip()}" if log else "")
         raise NotAudioError(printable(text)[:300]) from error
+
+
+def lacks_memory(error: Exception) -> bool:
+    """Return whether Python lacks memory.
+
+    FFmpeg also reports a lack for a size that a damaged file states, which is damage.
+    """
+    return isinstance(error, MemoryError) and not hasattr(error, "errno")
 
 
 def quiet() -> Any:

@@ -426,3 +426,29 @@ def test_a_container_that_cannot_be_read_further_is_named(
     caplog.clear()
     audio.load(other)
     assert "the container cannot be read beyond packet 3" in caplog.text
+
+
+def test_a_packet_larger_than_ffmpeg_can_hold_is_damage(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """FFmpeg reports a lack of memory for a size in the file; `tools/torture` found it."""
+    path = tmp_path / "x.mp4"
+    options = {"movflags": "frag_keyframe+empty_moov+default_base_moof"}
+    with av.open(str(path), "w", options=options) as file:
+        stream = file.add_stream("aac", rate=RATE, layout="mono")
+        frame = av.AudioFrame.from_ndarray(SPEECH[None], "s16", "mono")
+        frame.sample_rate = RATE
+        for each in (frame, None):
+            file.mux(stream.encode(each))
+    data = bytearray(path.read_bytes())
+    whole, at = len(audio.load(path)), data.index(b"trun")
+    for entry, refused in (28, False), (20, True):  # sizes of packets
+        data[at + entry : at + entry + 4] = b"\x7f\xff\xff\xff"
+        path.write_bytes(data)
+        caplog.clear()
+        if refused:
+            with pytest.raises(audio.AudioError, match="has a header but no samples"):
+                audio.load(path)
+        else:
+            assert 0 < len(audio.load(path)) < whole
+            assert "is cut off: it ends 2.00 s before its header says" in caplog.text
