@@ -115,7 +115,12 @@ class InertCuts:
         self.warned: set[int] = set()  # numbers of the cuts that were skipped with a warning
 
     def __len__(self) -> int:
-        return len(self.cuts)
+        try:
+            return len(self.cuts)
+        except ManifestError:
+            raise
+        except Exception as error:  # gzip, zlib and lhotse raise many types for a damaged file
+            raise ManifestError(f"{self.manifest} cannot be read: {reason(error)}") from error
 
     def __iter__(self) -> Iterator[Cut]:
         cuts = iter(self.cuts)

@@ -18,8 +18,10 @@ from asrkit.data.cuts import load_cuts, perturb_speed, text_of, usable
 from asrkit.data.dataset import SpeechDataset, TextEncoder
 from asrkit.data.manifest import LeftOut, ManifestError, read_manifest
 from asrkit.model.head import ctc_frames
-from tests.conftest import speech, write_manifest, write_wav
+from tests.conftest import PROJECT, speech, write_manifest, write_wav
 from tests.data.encoding import ENCODE
+
+KEPT = PROJECT / "tests" / "kept"
 
 
 def test_paths_are_relative_to_the_manifest(corpus: Path) -> None:
@@ -217,6 +219,19 @@ def test_missing_and_double(corpus: Path, tmp_path: Path) -> None:
     (corpus / "twice.jsonl").write_text(f"{line}\n{line}\n")
     with pytest.raises(ManifestError, match="id 'dev0' occurs twice"):
         load_cuts(corpus / "twice.jsonl", [])
+
+
+@pytest.mark.parametrize("damage", [b"5k", b"\x1f\x8b\x08" + bytes(7) + b"\xff" * 40])
+def test_the_number_of_cuts_of_a_damaged_shard_is_a_manifest_error(
+    damage: bytes, tmp_path: Path
+) -> None:
+    """`list` asks for the number first; `tools/torture` found gzip's and zlib's errors."""
+    cuts = load_cuts(KEPT / "train.jsonl", [])
+    cuts.to_shar(tmp_path, fields={"recording": "wav"}, shard_size=4)
+    assert len(load_cuts(tmp_path, [])) == len(cuts)
+    (tmp_path / "cuts.000001.jsonl.gz").write_bytes(damage)
+    with pytest.raises(ManifestError, match="cannot be read"):
+        len(load_cuts(tmp_path, []))
 
 
 def test_lhotse_manifests_and_shar(corpus: Path, tmp_path: Path) -> None:
