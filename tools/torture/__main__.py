@@ -122,7 +122,7 @@ def torture(name: str, options: argparse.Namespace, folder: Path) -> int:
         part.seeds(out / "seeds")
     seeds = sorted((out / "seeds").resolve().iterdir())
     logging.getLogger("asrkit").addHandler(logging.NullHandler())
-    for seed in seeds if part.warm else []:  # imports, which a process with limits could not do
+    for seed in seeds:  # imports, which a process with limits could not do
         with suppress(Exception), tempfile.TemporaryDirectory() as once:
             part.run(Case(seed, seed, ()).write(Path(once)), [])
     counts, faults, number = Counter[str](), Counter[str](), options.first

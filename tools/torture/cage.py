@@ -9,6 +9,7 @@ import select
 import shutil
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +23,7 @@ CPU_SECONDS, WALL_SECONDS = 10, 60  # of one input; others may use the machine
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 CHANGES = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.chmod")
 STARTS = ("os.system", "os.exec", "os.posix_spawn", "subprocess.Popen", "socket.connect")
-HARMLESS = ("ffmpeg", "ffprobe")  # programs of this tool
+HARMLESS = ("ffmpeg", "ffprobe", "python")  # of this tool, and the server's own decoder
 READ, REFUSED = "read", "refused"
 Try = Callable[[Path, list[str]], str]
 
@@ -36,14 +37,12 @@ class Part(NamedTuple):
         run: function that reads an input; it gets its path and a list of the lines that asrkit
             logs, and returns what is wrong, or "".
         memory_mb: bound of the memory that an input may take.
-        warm: whether the valid inputs are read once before, without limits.
     """
 
     about: str
     seeds: Callable[[Path], None]
     run: Try
     memory_mb: int = 1024
-    warm: bool = True
 
 
 class Outcome(NamedTuple):
@@ -134,6 +133,7 @@ def _confine(part: Part, folder: Path, noise: Path) -> None:
     """Limit this process: address space, files, and acts that Python audits."""
     os.chdir(folder)
     os.environ |= dict.fromkeys(("HOME", "TMPDIR", "TORCHINDUCTOR_CACHE_DIR"), str(folder))
+    tempfile.tempdir = str(folder)
     sys.dont_write_bytecode = True
     errors = os.open(noise, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for stream in (0, 1, 2):
@@ -153,7 +153,7 @@ def _confine(part: Part, folder: Path, noise: Path) -> None:
             paths = values[:1]
         elif event in CHANGES:
             paths = values[:2] if event in ("os.rename", "os.link", "os.symlink") else values[:1]
-        elif event in STARTS and Path(str(values[0])).name not in HARMLESS:
+        elif event in STARTS and not Path(str(values[0])).name.startswith(HARMLESS):
             raise OutsideError(f"{event} {values!r:.200}")
         for path in paths:
             if isinstance(path, str | bytes | Path):

@@ -1,14 +1,9 @@
-"""Calls of a server, streams of odd numbers, and commands that are killed."""
+"""Calls and uploads of a server, and streams of odd numbers."""
 
 import base64
 import json
-import os
 import random
-import shutil
-import signal
-import time
-import traceback
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,9 +13,7 @@ from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
 import asrkit
-from asrkit.__main__ import main
 from asrkit.errors import UserError
-from asrkit.model_file import read_tensors
 from asrkit.runtime import Recognizer
 from asrkit.serve.app import app_of
 from asrkit.serve.server import Limits, Server
@@ -53,23 +46,16 @@ CALLS: dict[str, list[Any]] = {
         {"event": "mark", "mark": {"name": "a"}}, {"event": "stop"},
     ],
 }  # fmt: skip
+UPLOADS = {  # address, kind of the body, what stands before and after the recording
+    "file": ("/v1/audio/transcriptions", "multipart/form-data; boundary=b",
+        b'--b\r\nContent-Disposition: form-data; name="response_format"\r\n\r\nverbose_json\r\n'
+        b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.flac"\r\n\r\n',
+        b"\r\n--b--\r\n"),
+    "listen": ("/v1/listen?punctuate=true&utterances=true", "audio/flac", b"", b""),
+}  # fmt: skip
 SIGNALS = ("noise", "silence", "dc", "square", "nan", "inf", "denormal", "loud", "int16")
 RATES = (1, 7, 999, 1000, 7999, 8000, 11025, 16000, 22050, 44100, 48000, 96000, 384000, 768000)
 MOST_SAMPLES = 1_000_000
-MODEL = "{kept}/models/exported.safetensors"
-COMMANDS: dict[str, list[str]] = {  # {kept} is the folder of kept files, {out} a new folder
-    "pack": ["pack", "--model", MODEL, "--output", "{out}/a.safetensors"],
-    "export": ["export", "--format", "onnx", "--model", MODEL,
-               "--chunk-ms", "160", "--left-ms", "320", "--output", "{out}/a.onnx",
-               "--audio", "{kept}/audio/0.flac"],
-    "shard": ["data", "shard", "{kept}/train.jsonl", "--output", "{out}/shards",
-              "--shard-size", "2"],
-    "import": ["data", "import", "manifest", "{kept}/train.jsonl", "--output", "{out}", "--copy",
-               "--force", "--jobs", "1"],
-    "train": ["train", "--config", "{kept}/config.yaml", "data.train={kept}/train.jsonl",
-              "data.dev={kept}/dev.jsonl", "training.output_dir={out}", "--resume",
-              "training.checkpoint_every_steps=1"],
-}  # fmt: skip
 
 
 @cache
@@ -88,22 +74,31 @@ def call_seeds(folder: Path) -> None:
     for number, (path, messages) in enumerate(CALLS.items()):
         lines = map(json.dumps, [[path], *messages])
         (folder / f"{number}.jsonl").write_text("\n".join(lines) + "\n")
+    sound = (KEPT / "audio" / "0.flac").read_bytes()
+    for name, (address, kind, before, after) in UPLOADS.items():
+        head = json.dumps([address, kind]).encode()
+        (folder / f"{name}.bin").write_bytes(head + b"\n" + before + sound + after)
 
 
 def call(path: Path, said: list[str]) -> str:
-    """Make a call in this process: a line for the address, then one for each message."""
-    address, *lines = path.read_bytes().split(b"\n")
-    with suppress(ValueError, IndexError, TypeError):
-        (address,) = json.loads(address)
-    if not isinstance(address, str) or not address.startswith("/") or not address.isascii():
+    """Make a call in this process: a line for the address, then the messages or an upload."""
+    head, _, body = path.read_bytes().partition(b"\n")
+    try:
+        address, *kinds = map(str, json.loads(head))
+    except (ValueError, TypeError, RecursionError):
+        return ""
+    if not address.startswith("/") or not address.isascii():
         return ""
     server = Server({"m": recognizer("segments")}, Limits(resume_s=0.1, silence_s=2, header_s=1))
-    with (
-        suppress(WebSocketDisconnect),
-        TestClient(app_of(server), base_url="http://127.0.0.1") as client,
-        client.websocket_connect(address) as socket,
-    ):
-        for line in lines:
+    with suppress(WebSocketDisconnect), ExitStack() as stack:
+        app = app_of(server)
+        client = stack.enter_context(TestClient(app, base_url="http://127.0.0.1"))
+        if path.suffix == ".bin":
+            head = {"Content-Type": kinds[0] if kinds and kinds[0].isascii() else "audio/wav"}
+            answer = client.post(address, content=body, headers=head)
+            return f"status {answer.status_code}" if answer.status_code >= 500 else ""
+        socket = stack.enter_context(client.websocket_connect(address))
+        for line in body.split(b"\n"):
             message = None
             with suppress(ValueError, KeyError, TypeError, RecursionError):
                 message = base64.b64decode(json.loads(line)["bytes"])
@@ -174,87 +169,7 @@ def numbers(path: Path, said: list[str]) -> str:
     return "" if np.isfinite(times).all() else "a number of a word is not finite"
 
 
-def kill_seeds(folder: Path) -> None:
-    for name in COMMANDS:
-        for i in range(8):
-            (folder / f"{name}{i}.json").write_text(json.dumps({"command": name, "after": i / 8}))
-
-
-def argv(name: str, out: Path) -> list[str]:
-    return [each.format(kept=KEPT, out=out) for each in COMMANDS[name]]
-
-
-def run(name: str, out: Path, after: float | None = None) -> tuple[bool, float]:
-    """Run a command in a fork, perhaps killed after some seconds; return success and seconds."""
-    began, process = time.monotonic(), os.fork()
-    if not process:
-        status = 1
-        try:
-            status = main(argv(name, out))
-        except BaseException:
-            traceback.print_exc()
-        os._exit(status)
-    if after is not None:
-        time.sleep(after)
-        os.kill(process, signal.SIGKILL)
-    _, status = os.waitpid(process, 0)
-    return status == 0, time.monotonic() - began
-
-
-@cache
-def reference(name: str) -> tuple[dict[str, Any], float]:
-    """Return what a command writes without a kill, and its seconds."""
-    out = Path.cwd() / f"whole-{name}" / "out"  # as deep as others: manifests have relative paths
-    done, seconds = run(name, out)
-    if not done:
-        raise RuntimeError(f"{name}: {Path('noise.txt').read_text()[-2000:]}")
-    return contents(out), seconds
-
-
-def contents(folder: Path) -> dict[str, Any]:
-    """Return the final files of a command: bytes, or the tensors of models."""
-    return {
-        str(path.relative_to(folder)): (
-            {k: t.numpy().tobytes() for k, t in read_tensors(path)[0].items()}
-            if path.suffix == ".safetensors" else path.read_bytes()
-        )
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and not path.name.startswith(".asrkit-") and is_compared(path)
-    }  # fmt: skip
-
-
-def is_compared(path: Path) -> bool:
-    return path.suffix not in (".log", ".pt", ".json", ".yaml") or path.parent.name != "out"
-
-
-def kill(path: Path, said: list[str]) -> str:
-    """Kill a command, look at its files, run it again, and compare with a run without a kill."""
-    try:
-        spec = json.loads(path.read_bytes())
-        name, share = spec["command"], float(spec["after"]) % 1.0
-        whole, seconds = reference(name)
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        return ""
-    out = path.parent / "out"
-    run(name, out, after=share * seconds)
-    for file, data in contents(out).items():
-        if name != "train" and file in whole and whole[file] != data:
-            return f"a half file after the kill: {file} of {name}"
-    if name == "shard":
-        shutil.rmtree(out, ignore_errors=True)
-    done, _ = run(name, out)
-    if not done:
-        return f"cannot be run again: {name}"
-    found = contents(out)
-    differ = [file for file in whole.keys() | found.keys() if whole.get(file) != found.get(file)]
-    left = [each.name for each in out.rglob(".asrkit-*")]
-    if differ or left:
-        return f"other files than without a kill: {name}: {differ} {left}"
-    return ""
-
-
 LIVE = {
     "calls": Part("messages of each protocol of the server", call_seeds, call, 2048),
     "numbers": Part("odd samples, rates, channels and packets", number_seeds, numbers, 2048),
-    "kills": Part("commands killed at random moments", kill_seeds, kill, 4096, warm=False),
 }

@@ -182,7 +182,7 @@ def of_zip(data: bytes, other: bytes, draw: Random) -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for name, body in members:
-            archive.writestr(name, body)
+            archive.writestr(zipfile.ZipInfo(name), body)  # without the time of day
     return file.getvalue()
 
 
