@@ -5,6 +5,7 @@ Hu et al. 2021). It is merged into the weight when the training ends.
 """
 
 import copy
+import difflib
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -12,12 +13,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from asrkit.config import Config
-from asrkit.errors import UserError
+from asrkit.errors import UserError, shown
 from asrkit.model import Network
 from asrkit.model.attention import ChunkAttention
 from asrkit.model.layer import FeedForward
 from asrkit.model_file import load_model
-from asrkit.registry import refusal
 
 LAYERS = {ChunkAttention: ("qkv", "out"), FeedForward: ("expand", "project")}
 Adapters = dict[str, tuple[Tensor, Tensor]]  # name of a linear layer -> up (O, r), down (r, I)
@@ -71,8 +71,9 @@ def freeze(model: nn.Module, part: str) -> None:
     named = dict(model.named_parameters())
     found = [each for name, each in named.items() if f"{name}.".startswith(f"{part}.")]
     if not found:
-        modules = [name for name, _ in model.named_modules() if name]
-        raise UserError(f"training.freeze: {refusal(part, modules)}")
+        names = [name for name, _ in model.named_modules() if name]
+        nearest = ", ".join(difflib.get_close_matches(part, names, cutoff=0.0))
+        raise UserError(f"training.freeze: the network has no {shown(part)}; nearest: {nearest}")
     for each in found:
         each.requires_grad_(False)
 
