@@ -232,7 +232,8 @@ def fingerprint(tensors: Mapping[str, Tensor], text: str = "") -> str:
     digest = hashlib.sha256(text.encode())
     for name, tensor in tensors.items():
         digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
-        digest.update(tensor.detach().cpu().contiguous().numpy().data)
+        # Bytes: NumPy has no bfloat16, which a file may hold.
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

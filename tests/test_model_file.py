@@ -237,6 +237,12 @@ def test_a_flipped_bit_is_noticed(place: str, path: Path) -> None:
         load_model(path)
 
 
+def test_a_type_that_numpy_lacks_is_an_error(path: Path) -> None:
+    rewrite(path, {"head.bias": torch.zeros(3, dtype=torch.bfloat16)}, {"sha256": "0"})
+    with pytest.raises(ModelFileError, match="is damaged: its checksum"):
+        load_model(path)
+
+
 def test_a_file_written_without_a_checksum_loads(path: Path) -> None:
     edit(path)
     assert b"sha256" not in path.read_bytes()
