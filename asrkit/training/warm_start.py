@@ -59,7 +59,7 @@ def load_training(path: str | Path, overrides: list[str], resume: bool = False) 
 def require_old(name: str, manifests: Sequence[str]) -> None:
     """Raise UserError if a manifest that a model was trained on is not here."""
     for path in manifests:
-        if "://" not in path and not Path(path).exists():
+        if "://" in path or not Path(path).exists():  # a model file opens no URL
             raise UserError(
                 f"training.keep replay: {name} was trained on {path}, which is not here: name "
                 "recordings that it knows in data.replay"
@@ -96,7 +96,13 @@ def start_from(name: str, model: Network, tokenizer: Tokenizer, config: Config) 
     pairs = same_labels(other.tokenizer, tokenizer)
     old, new = map(list, zip(*pairs, strict=True))
     changed = differences_of_head(config.model, other.config.model, type(model.head).FREE)
-    return Start(len(pairs) - 1, start_head(model.head, other.model.head, changed, old, new))
+    note = start_head(model.head, other.model.head, changed, old, new)
+    if note and config.training.keep == "adapters":
+        raise UserError(
+            f"training.keep adapters does not train new parts of the head{note}; leave model.head "
+            "out of the configuration, or use training.keep=replay"
+        )
+    return Start(len(pairs) - 1, note)
 
 
 def start_head(own: Head, other: Head, changed: str, old: list[int], new: list[int]) -> str:

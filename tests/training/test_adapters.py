@@ -1,5 +1,6 @@
 """Adapters learn alone, are merged without a trace, and come off again exactly."""
 
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,12 @@ def test_lost_bits_restore_a_weight_exactly(scale: float) -> None:
     for damaged in (lost[:-9], torch.zeros(3, dtype=torch.uint8)):
         with pytest.raises(ModelFileError, match="a is damaged"):
             restored(after, up, down, damaged, "a")
+
+
+def test_lost_bits_of_an_empty_weight_are_bounded() -> None:
+    bomb = torch.frombuffer(bytearray(zlib.compress(bytes(1 << 20))), dtype=torch.uint8)
+    with pytest.raises(ModelFileError, match="damaged: 1 bytes"):
+        restored(torch.zeros(0, 2), torch.zeros(0, 1), torch.zeros(1, 2), bomb, "a")
 
 
 @pytest.fixture
@@ -209,6 +216,13 @@ def test_frozen_parts_do_not_move(config: Path, tmp_path: Path) -> None:
 
 def weights_of_start(folder: Path) -> dict[str, Tensor]:
     return load_model(folder / "m.safetensors").model.state_dict()
+
+
+def test_adapters_do_not_begin_a_new_head(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    head = "model.head={kind: transducer, predictor_dim: 8, joint_dim: 8}"
+    assert train.main(["--config", str(config), "training.keep=adapters", head]) == 2
+    told = capsys.readouterr().err
+    assert "does not train new parts of the head; the head begins anew" in told
 
 
 def test_what_cannot_be_frozen_or_kept(config: Path) -> None:
