@@ -193,10 +193,12 @@ def changed_utterances(
 
 def settings(config: dict[str, Any], ranks: int) -> dict[str, Any]:
     """Return the settings of the schedule, by dotted key."""
+    values = dict(dotted(config))
     found = {
-        key: value for key, value in dotted(config)
+        key: value for key, value in values.items()
         if key not in FREE and not key.startswith("data.canary.")
     }  # fmt: skip
+    found["data.replay"] = bool(values.get("data.replay"))  # without it there are no hashes
     batches = found.pop(BATCHES, None)
     return found if batches is None else found | {TOTAL: batches * ranks}
 

@@ -15,7 +15,7 @@ from asrkit.errors import UserError
 from asrkit.model_file import load_model, save_model
 from asrkit.text import CharTokenizer
 from asrkit.training.dataset import load_corpus
-from asrkit.training.resume_checks import identity
+from asrkit.training.resume_checks import identity, settings
 from asrkit.training.warm_start import load_training
 from tests.conftest import speech, write_manifest, write_wav
 from tests.laws.test_resume import same, stop_after, weights
@@ -111,6 +111,15 @@ def test_replay_is_a_share_of_the_epoch_and_part_of_a_trainings_identity(
     assert "the training utterances" not in changed
 
 
+def test_replay_that_begins_or_ends_is_a_changed_schedule(config: Path, old: str) -> None:
+    plain, mixed, moved = (
+        settings(loaded(config, "training.keep=adapters", *more).model_dump(mode="json"), 1)
+        for more in ([], [f"data.replay={old}"], ["data.replay=elsewhere.jsonl"])
+    )
+    assert plain != mixed == moved  # the utterances of `moved` have hashes
+    assert settings({}, 1)["data.replay"] == plain["data.replay"]  # of an older checkpoint
+
+
 def test_old_data_are_those_of_the_first_model(config: Path, tmp_path: Path, old: str) -> None:
     with pytest.raises(UserError, match=r"was trained on a, which is not here: name recordings"):
         loaded(config, "training.keep=replay")
@@ -120,6 +129,11 @@ def test_old_data_are_those_of_the_first_model(config: Path, tmp_path: Path, old
                file._replace(config=file.config.model_copy(update={"data": data})))  # fmt: skip
     assert loaded(config, "training.keep=replay").data.replay == [old]
     assert loaded(config).data.replay == []
+    data = data.model_copy(update={"train": ["memory://store/train"]})
+    save_model(tmp_path / "m.safetensors",
+               file._replace(config=file.config.model_copy(update={"data": data})))  # fmt: skip
+    with pytest.raises(UserError, match=r"trained on memory://store/train, which is not here"):
+        loaded(config, "training.keep=replay")
     for overrides, told in (
         ([f"data.replay={old}"], "has no effect while training.keep is 'none'"),
         (["training.keep=adapters", "data.replay_share=0.1"], "has no effect while data.replay"),
