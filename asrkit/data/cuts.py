@@ -42,6 +42,7 @@ BOUNDS = {  # bounds of numbers anywhere in a lhotse manifest
     "target_sampling_rate": (MIN_RATE, MAX_RATE),
     "factor": (0.01, 100),  # speed, tempo and volume
 }
+CHANNELS = ("channel", "channels", "channel_ids")  # a number from 0, or several
 
 
 def load_cuts(path: str | Path, left_out: list[LeftOut]) -> CutSet:
@@ -185,7 +186,7 @@ def objects(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def check_object(part: dict[str, Any]) -> None:
-    """Raise ManifestError for an audio source not in SOURCES, or a number outside BOUNDS."""
+    """Raise ManifestError for a source not in SOURCES, a number outside BOUNDS, or a channel."""
     for source in part.get("sources", ()):
         if source["type"] not in SOURCES or "video" in source:
             raise ManifestError(
@@ -196,6 +197,11 @@ def check_object(part: dict[str, Any]) -> None:
         value = part.get(name, most)
         if isinstance(value, bool) or not least <= value <= most:
             raise ManifestError(f"{name} must be {least} to {most}, got {shown(value)}")
+    for name in CHANNELS:
+        value = part.get(name)
+        each_of = value if isinstance(value, (list, tuple)) else [value]
+        if value is not None and any(type(each) is not int or each < 0 for each in each_of):
+            raise ManifestError(f"{name} must be whole numbers from 0, got {shown(value)}")
 
 
 def utterance_of(cut: Cut, manifest: str | Path) -> Utterance:

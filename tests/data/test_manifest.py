@@ -16,6 +16,7 @@ from asrkit.data import manifest
 from asrkit.data.cut_audio import load_samples
 from asrkit.data.cuts import load_cuts, perturb_speed, text_of, usable
 from asrkit.data.dataset import SpeechDataset, TextEncoder
+from asrkit.data.labelled import read_labelled
 from asrkit.data.manifest import LeftOut, ManifestError, read_manifest
 from asrkit.model.head import ctc_frames
 from tests.conftest import PROJECT, speech, write_manifest, write_wav
@@ -232,6 +233,18 @@ def test_the_number_of_cuts_of_a_damaged_shard_is_a_manifest_error(
     (tmp_path / "cuts.000001.jsonl.gz").write_bytes(damage)
     with pytest.raises(ManifestError, match="cannot be read"):
         len(load_cuts(tmp_path, []))
+
+
+@pytest.mark.parametrize("channel", [0.5, 0.0, "0", [0, -1], [[]], True, {}])
+def test_a_channel_of_a_cut_is_a_whole_number(channel: object, tmp_path: Path) -> None:
+    """`asrkit decode --manifest` read 0.5 as a list of channels; `tools/torture` found it."""
+    path = tmp_path / "cuts.jsonl"
+    load_cuts(KEPT / "train.jsonl", []).to_file(path)
+    assert len(list(read_labelled(str(path), []))) == 8
+    line = json.loads(path.read_text().splitlines()[0])
+    path.write_text(json.dumps(line | {"channel": channel}) + "\n")
+    with pytest.raises(ManifestError, match="channel"):
+        list(read_labelled(str(path), []))
 
 
 def test_lhotse_manifests_and_shar(corpus: Path, tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ def numbers(path: Path, said: list[str]) -> str:
         samples = samples_of(str(spec["signal"]), (n, channels))
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError, MemoryError):
         return ""
-    if samples.size > MOST_SAMPLES or step < 1 or n / step > 50_000:
+    if samples.size > MOST_SAMPLES or channels < 1 or step < 1 or n / step > 50_000:
         return ""
     loaded = recognizer(kind)
     try:
