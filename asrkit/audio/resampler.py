@@ -107,6 +107,18 @@ def resample(samples: np.ndarray, rate: int, output_rate: int = SAMPLE_RATE) -> 
     return resampler.step(resampler.start(), samples, last=True)[0]
 
 
+def needed(output: int, rate: int, output_rate: int = SAMPLE_RATE) -> int:
+    """Return the number of input samples that determine the first `output` output samples."""
+    if rate == output_rate:
+        return output
+    return half_of(rate, output_rate) + (output - 1) * rate // output_rate + 1
+
+
+def half_of(rate: int, output_rate: int) -> int:
+    """Return the number of input samples that an output sample depends on, on each side."""
+    return math.ceil(CROSSINGS * max(1.0, rate / output_rate) / CUTOFF)
+
+
 def checked_rate(rate: int) -> int:
     """Return the sample rate as an int.
 
@@ -150,7 +162,7 @@ class Tile:
         common = math.gcd(rate, output_rate)
         self.up, self.down, self.dtype = output_rate // common, rate // common, dtype
         ratio = max(1.0, rate / output_rate)
-        self.half = math.ceil(CROSSINGS * ratio / CUTOFF)
+        self.half = half_of(rate, output_rate)
         # Then all rows have the same phases, hence the same weights.
         periodic = is_fast(rate, output_rate)
         self.phases = self.up if periodic else max(1, math.ceil(FINE / ratio))

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from asrkit.audio import Fbank, Frontend
+from asrkit.audio import HOP, Fbank, Frontend
+from asrkit.audio.resampler import needed
 from asrkit.backends import Backend, Spec
 from asrkit.model import EncoderState
 from asrkit.runtime.vad import SpeechDetector
@@ -47,6 +48,12 @@ class Engine:
     def init_state(self, batch_size: int) -> EncoderState:
         """Return the network's past of streams that have not started."""
         return self.backend.init_state(batch_size)
+
+    def chunk_end(self, chunks: int, sample_rate: int) -> int:
+        """Return the number of a stream's samples that complete its first chunks."""
+        frames = chunks * self.spec.chunk_frames + self.spec.ahead_frames
+        end = self.frontend.frame_size + (frames - 1) * HOP - self.frontend.before
+        return needed(end, sample_rate)
 
     @torch.inference_mode()
     def step(

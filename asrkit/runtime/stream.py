@@ -114,7 +114,7 @@ class Stream:
             [self._packets, samples], dtype=self._packets.dtype, casting="same_kind"
         )
         # samples at 16 kHz that all appended ones can become
-        most = -(-self._num_appended * audio.SAMPLE_RATE // self.sample_rate)
+        most = -(-self.num_appended * audio.SAMPLE_RATE // self.sample_rate)
         if last or self._completes(most - self._unresampled.given):
             self._resample(last)
             if last or self._completes(0):
@@ -278,10 +278,11 @@ class Stream:
     @property
     def seconds(self) -> float:
         """Seconds of audio appended so far."""
-        return self._num_appended / self.sample_rate
+        return self.num_appended / self.sample_rate
 
     @property
-    def _num_appended(self) -> int:
+    def num_appended(self) -> int:
+        """Number of samples appended so far."""
         return self._unresampled.taken + len(self._packets)
 
     @property

@@ -96,6 +96,11 @@ class Turns:
         return sum(each.due for each in self._turns) * audio.HOP / audio.SAMPLE_RATE
 
     @property
+    def open_samples(self) -> int:
+        """Number of samples of the newest turn, at the rate of the session."""
+        return self._turns[-1].num_appended
+
+    @property
     def seconds_processed(self) -> float:
         """Seconds of audio that the network has processed."""
         return self._earlier.seconds + self.stream.seconds_processed

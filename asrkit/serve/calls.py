@@ -65,14 +65,16 @@ class CallUpdate:
 class Call:
     """A session as an event loop uses it. `Worker.start` makes it.
 
-    Audio that waits for the network is bounded, and so are the items that wait for the worker:
-    `accept` waits. Updates that nobody reads are merged, so that a slow reader costs only the
-    memory of the text. The session begins with the first item.
+    The worker takes audio when it completes a chunk. Audio that waits for the network is bounded,
+    and so are the items that wait for the worker: `accept` waits. Updates that nobody reads are
+    merged, so that a slow reader costs only the memory of the text. The session begins with the
+    first item that the worker takes.
 
     Args:
         sample_rate: rate of the samples, Hz.
         max_ahead: seconds of audio that may wait for the network.
         received: samples of the saved call from which this one continues, or 0.
+        chunk_end: returns the samples of a stream that complete its first n chunks.
         wake: makes the worker take the items of the inbox.
         stop: makes the worker free the session.
     """
@@ -82,12 +84,17 @@ class Call:
         sample_rate: int,
         max_ahead: float,
         received: int,
+        chunk_end: Callable[[int], int],
         wake: Callable[["Call"], None],
         stop: Callable[["Call"], None],
     ) -> None:
         self._sample_rate, self._max_ahead, self._wake, self._stop = (
             sample_rate, max_ahead, wake, stop,
         )  # fmt: skip
+        self._chunk_end, self._chunks = chunk_end, 0  # chunks of the open turn that are complete
+        # Samples of the open turn: those before this call, unknown at first if it is restored.
+        self._before: int | None = None if received else 0
+        self._appended = 0  # and those of this call
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
         self._updates: deque[CallUpdate] = deque()
@@ -127,10 +134,29 @@ class Call:
     def append(self, samples: np.ndarray) -> None:
         """Append mono samples; after `wait_for_room`."""
         self.seconds += len(samples) / self._sample_rate
-        self._send(samples)
+        self._appended += len(samples)
+        if not self._over:
+            self.inbox.append(samples)
+            if self._completes() or len(self.inbox) >= MOST_ITEMS // 2:
+                self._wake(self)
+
+    @property
+    def missing(self) -> int:
+        """Number of samples that complete the next chunk; 0 if it is not known."""
+        if self._before is None:
+            return 0
+        return self._chunk_end(self._chunks + 1) - self._before - self._appended
+
+    def _completes(self) -> bool:
+        """Return whether the last samples complete a chunk, or may."""
+        complete = self._before is None
+        while self._before is not None and self.missing <= 0:
+            self._chunks, complete = self._chunks + 1, True
+        return complete
 
     def commit(self) -> None:
         """End the segment here."""
+        self._before = self._appended = self._chunks = 0
         self._send("commit")
 
     def finish(self) -> None:
@@ -238,9 +264,15 @@ class Call:
         self._over = self._over or new.is_final
         self._changed.set()
 
+    def note_before(self, samples: int) -> None:
+        """Note the samples of the open turn of a restored call, unless a commit has ended it."""
+        if self._before is None:
+            self._before = samples
+
     def fail(self, error: BaseException) -> None:
-        """End the call because of an error."""
-        self._error, self._over = error, True
+        """End the call because of an error, unless it is over."""
+        if not self._over:
+            self._error, self._over = error, True
         self._changed.set()
 
     # The worker's thread calls the following two.

@@ -24,6 +24,7 @@ CHECK_S = 1.0  # time between two checks for silent connections
 MOST = 10_000  # connections, even if the descriptors allow more
 OWN = 48  # descriptors of the process itself: models, libraries, the store
 BACKLOG = 64  # connections accepted in one turn of the event loop
+JOIN = "asrkit.join"  # extension in the scope of a WebSocket
 GRACE_S = 30.0  # first part of a body, during which any rate is allowed
 FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\n"
@@ -189,7 +190,47 @@ class Http(Paced, H11Protocol):
 
 
 class WebSocket(Paced, WebSocketsSansIOProtocol):
-    """WebSockets, whose messages reach the application one at a time."""
+    """WebSockets, whose messages reach the application one at a time.
+
+    Binary messages are joined up to the size that the application asks for: see `join`.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.joined, self.wanted = bytearray(), 0
+
+    def handle_connect(self, event: Any) -> None:
+        super().handle_connect(event)
+        if not self.close_sent:
+            self.scope["extensions"][JOIN] = self.join  # type: ignore[assignment]
+
+    def join(self, size: int) -> bool:
+        """Have binary messages joined up to `size` bytes; return whether some have arrived."""
+        self.wanted = size
+        has_joined = bool(self.joined)
+        if len(self.joined) >= size:
+            self.pass_on()
+        return has_joined
+
+    def send_receive_event_to_app(self) -> None:
+        if self.curr_msg_data_type == "bytes" and self.frames != [b""]:
+            for frame in self.frames:
+                self.joined += frame
+            self.frames = []
+            if len(self.joined) >= self.wanted:
+                self.pass_on()
+            return
+        self.pass_on()
+        super().send_receive_event_to_app()
+
+    def pass_on(self) -> None:
+        """Make a message of the bytes that were joined, if there are any."""
+        kind, frames = self.curr_msg_data_type, self.frames
+        if self.joined:
+            self.curr_msg_data_type, self.frames = "bytes", [bytes(self.joined)]
+            self.joined.clear()
+            super().send_receive_event_to_app()
+        self.curr_msg_data_type, self.frames = kind, frames
 
     async def receive(self) -> Any:
         if self.wire is not None and not self.queue.empty():  # else this would not let others run

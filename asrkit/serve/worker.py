@@ -93,7 +93,9 @@ class Worker:
         if saved is not None:
             begin = functools.partial(self.batcher.restore, saved.session, recognizer=recognizer)
         received = 0 if saved is None else saved.received
-        call = Call(sample_rate, self.max_ahead, received, self._wake, self._cancel)
+        engine = (recognizer or self.batcher.recognizer).engine
+        chunk_end = functools.partial(engine.chunk_end, sample_rate=sample_rate)
+        call = Call(sample_rate, self.max_ahead, received, chunk_end, self._wake, self._cancel)
         self.calls[call] = RunningCall(call, begin, saved or NEW)
         if saved is not None:
             self._wake(call)
@@ -131,9 +133,7 @@ class Worker:
         busy = False
         while self._serve_ready(wait=not busy):
             busy = self._step()
-        with self._changed:
-            waiting = list(self._ready)
-        self._fail_all(dict.fromkeys([*self._running.values(), *waiting]), CallError(CLOSING))
+        self._fail_all([*self.calls.values()], CallError(CLOSING))
         self.batcher.close()
 
     def _serve_ready(self, wait: bool) -> bool:
@@ -184,6 +184,8 @@ class Worker:
         running.session = begin()
         self._running[running.session] = running
         if running.is_restored:
+            before = running.session.open_samples
+            running.call.post(lambda: running.call.note_before(before))
             self._report(running)
 
     def _process(

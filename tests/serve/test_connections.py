@@ -21,11 +21,12 @@ from websockets.sync.client import ClientConnection, connect
 from asrkit.runtime import Recognizer
 from asrkit.serve import connections, fair
 from asrkit.serve.app import Accounting
+from asrkit.serve.calls import Call
 from asrkit.serve.gate import Gate, Wire
 from asrkit.serve.places import network_of
 from asrkit.serve.server import Limits, Server
 from tests.serve.running import serving
-from tests.serve.test_stream import converse, start
+from tests.serve.test_stream import answers, converse, start
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 CHUNKED = b"POST /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -346,6 +347,50 @@ def test_a_client_that_sends_all_before_it_reads_is_served(
     messages = converse(client, parts)
     text = " ".join(each["text"] for each in messages if each["type"] == "final")
     assert text == served.transcribe(path).text  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("join", [True, False])
+def test_packets_reach_the_call_as_chunks(
+    address: str,
+    served: Recognizer,
+    recordings: list[tuple[object, np.ndarray]],
+    monkeypatch: pytest.MonkeyPatch,
+    join: bool,
+) -> None:
+    _, samples = recordings[0]
+    sizes: list[int] = []
+    append = Call.append
+
+    def counted(call: Call, samples: np.ndarray) -> None:
+        if len(samples):  # the flood of a test before may still send empty messages
+            sizes.append(len(samples))
+        append(call, samples)
+
+    monkeypatch.setattr(Call, "append", counted)
+    if not join:  # the control
+        monkeypatch.setattr(connections.WebSocket, "join", lambda websocket, size: False)
+    client = start(address)
+    data = samples[: len(samples) // 2 * 2].tobytes()
+    parts: list[bytes | str] = [data[i : i + 331] for i in range(0, len(data), 331)]  # half samples
+    client.send(parts[0])
+    while not sizes:  # then the size of the first chunk is known
+        time.sleep(0.1)
+    messages = converse(client, [*parts[1:30], '{"type": "commit"}', *parts[30:]])
+    assert sum(sizes) == messages[-1]["ack"] == len(samples) // 2 * 2
+    chunk = served.engine.spec.chunk_frames * 160
+    assert (len(sizes) <= len(samples) // chunk + 5) == join
+
+
+def test_silence_is_that_of_the_client(served: Recognizer) -> None:
+    with serving(Server({"m": served}, Limits(silence_s=0.5))) as address:
+        client = start(address)
+        for _ in range(8):
+            client.send(bytes(2))
+            time.sleep(0.2)
+        client.send('{"type": "end"}')
+        assert answers(client)[-1]["type"] == "ended"
+        client = start(address)
+        assert answers(client)[-1]["reason"] == "silence"
 
 
 def test_shares_are_fair_between_those_that_use_much() -> None:

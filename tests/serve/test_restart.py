@@ -217,10 +217,14 @@ def test_processes_share_calls(
                 caller.send(client, end)
                 time.sleep(0.2)
                 caller.listen(client, timeout=0.0)
+                for earlier in kept[-2:-1]:  # its process must not save the call any more
+                    with suppress(ConnectionClosed):
+                        earlier.send(samples[:5120].tobytes())  # a chunk
+                        time.sleep(0.2)
                 caller.addresses = [one if i % 2 else other]
 
         if kind == "control":
-            with pytest.raises(AssertionError, match="not kept any more"):
+            with pytest.raises(AssertionError, match=r"not kept any more|unknown"):
                 move_about()
         else:
             move_about()

@@ -201,7 +201,7 @@ def test_a_bad_call_leaves_no_trace_on_its_neighbours(
     good = start(address)
     half = len(samples) // 2
     good.send(samples[:half].tobytes())
-    bad.send(np.full(4000, np.nan, np.float32).tobytes())
+    bad.send(np.full(16_000, np.nan, np.float32).tobytes())
     refusal = answers(bad)[-1]
     assert refusal["type"] == "error"
     assert "sample 0" in refusal["message"]

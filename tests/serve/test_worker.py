@@ -83,9 +83,9 @@ def test_a_worker_takes_a_step_after_a_round_however_many_calls_are_ready(
     monkeypatch.setattr(worker.batcher, "step", counted)
 
     async def main() -> None:
-        calls = [worker.start(16_000) for _ in range(200)]
+        calls = [worker.start(16_000) for _ in range(50)]
         for call in calls:
-            await call.accept(recordings[0][1][:160])
+            await call.accept(recordings[0][1][:16_000])
         while len(served) < len(calls):
             await asyncio.sleep(0.02)
         for call in calls:
@@ -95,6 +95,45 @@ def test_a_worker_takes_a_step_after_a_round_however_many_calls_are_ready(
     asyncio.run(main())
     assert max(np.diff(rounds)) <= 6  # 10 ms of 2 ms each
     worker.close()
+
+
+def test_the_worker_takes_audio_when_it_completes_a_chunk(
+    worker: Worker, served: Recognizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    woken: list[int] = []
+    monkeypatch.setattr(Worker, "_wake", lambda worker, call: woken.append(len(call.inbox)))
+
+    async def main(rate: int) -> None:
+        stream, call = served.start(rate).stream, worker.start(rate)
+        for size in np.random.default_rng(0).integers(1, rate // 10, 60):
+            samples = np.zeros(size, np.float32)
+            due, count = stream.due, len(woken)
+            assert served.engine.spec.chunk_frames > 1  # else every packet may complete one
+            stream.append(samples)
+            missing = call.missing
+            call.append(samples)
+            assert (len(woken) > count) == (stream.due > due) == (missing <= size)
+        call.commit()
+        count = len(woken)
+        call.append(np.zeros(call.missing - 1, np.float32))
+        assert len(woken) == count
+        call.append(np.zeros(1, np.float32))
+        assert len(woken) == count + 1
+
+    for rate in (8000, 16_000, 22_050, 44_100, 48_000):
+        asyncio.run(main(rate))
+    worker.close()
+
+
+def test_calls_whose_audio_the_worker_has_not_taken_end_with_it(worker: Worker) -> None:
+    async def main() -> CallUpdate | None:
+        call = worker.start(16_000)
+        await call.accept(np.zeros(160, np.int16))
+        worker.close()
+        return await asyncio.wait_for(call.next_update(), 5)
+
+    with pytest.raises(CallError, match="closing"):
+        asyncio.run(main())
 
 
 def test_empty_packets_wait_for_the_worker_as_others_do(
@@ -138,7 +177,7 @@ def test_a_call_after_the_worker_has_closed_is_told_so(worker: Worker) -> None:
     async def main() -> CallUpdate | None:
         worker.close()
         call = worker.start(16_000)
-        await call.accept(np.zeros(160, np.int16))
+        await call.accept(np.zeros(16_000, np.int16))
         return await asyncio.wait_for(call.next_update(), 5)
 
     with pytest.raises(CallError, match="closing"):

@@ -32,7 +32,7 @@ from asrkit.serve.protocols.messages import (
     Started,
 )
 from asrkit.serve.protocols.samples import append_channels, cut_off, samples_of
-from asrkit.serve.protocols.websockets import all_ways, both_ways, next_message, telling
+from asrkit.serve.protocols.websockets import all_ways, both_ways, join, next_message, telling
 from asrkit.serve.resumption import SuspendedCall, Version
 from asrkit.serve.server import RefusedError, Server
 
@@ -246,9 +246,12 @@ class Line:
                 if self.opus is None:
                     dtype = ENCODINGS[start.encoding]
                     samples, past = samples_of(past, message, dtype, start.channels)
+                    item = start.channels * dtype.itemsize
                 else:
                     samples = self.opus.decode(message)
                 await append_channels(calls, self.server, samples, start.sample_rate)
+                if self.opus is None:
+                    join(websocket, calls[0].missing * item - len(past))
                 continue
             asked = messages.parsed(message)
             if isinstance(asked, End):

@@ -13,6 +13,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from asrkit.errors import UserError, shown
 from asrkit.serve import fair
+from asrkit.serve.connections import JOIN
 from asrkit.serve.server import RefusedError, Server
 
 TRY_AGAIN_LATER, POLICY_VIOLATION = 1013, 1008  # close codes: IANA's registry for RFC 6455
@@ -39,12 +40,24 @@ async def next_message(websocket: WebSocket, server: Server, is_first: bool = Fa
         with fail_after(seconds):
             message = await websocket.receive()
     except TimeoutError:
+        if join(websocket, 0):
+            return await next_message(websocket, server)
         text = f"no message for {seconds:g} s"
         raise RefusedError(408, "silence", text) from None
     if message["type"] == "websocket.disconnect":
         raise WebSocketDisconnect(message.get("code", 1006))
     data = message.get("bytes")
     return message["text"] if data is None else data
+
+
+def join(websocket: WebSocket, size: int) -> bool:
+    """Have binary messages joined up to `size` bytes; return whether some have arrived already.
+
+    Those are now the next message if they have `size` bytes. A text message ends them, too. Without
+    `connections.WebSocket`, for example behind another ASGI server, messages are not joined.
+    """
+    found = websocket.scope.get("extensions", {}).get(JOIN)
+    return found is not None and found(size)
 
 
 async def send(websocket: WebSocket, message: dict[str, Any]) -> None:
