@@ -181,6 +181,11 @@ class Batcher:
         self._forget_over()
         self._closed = True
 
+    @property
+    def is_due(self) -> bool:
+        """Whether a step would advance a session."""
+        return any(s.stream.due or s.stream.ended_feats for s in self._sessions)
+
     def step(self) -> list[BatchedSession]:
         """Compute one step of the network and return the sessions that it advanced, if any.
 

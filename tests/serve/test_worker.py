@@ -125,6 +125,32 @@ def test_the_worker_takes_audio_when_it_completes_a_chunk(
     worker.close()
 
 
+@pytest.mark.parametrize("pause", [0.5, 0.0])
+def test_chunks_that_come_soon_after_a_step_share_the_next(
+    worker: Worker, pause: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows: list[int] = []
+    monkeypatch.setattr(worker, "stepped", lambda count, seconds: rows.append(count))
+    monkeypatch.setattr("asrkit.serve.worker.ROUND_S", 10.0)
+    worker._pause = pause
+
+    async def main() -> None:
+        calls = [worker.start(16_000) for _ in range(5)]
+        for number, call in enumerate(calls):
+            await call.accept(np.zeros(call.missing, np.int16))
+            if number == 0 or not pause:
+                assert await call.next_update() is not None
+        for call in calls[1:] if pause else ():
+            assert await call.next_update() is not None
+        for call in calls:
+            call.cancel()
+        await settled(worker)
+
+    asyncio.run(main())
+    assert rows == ([1, 4] if pause else [1, 1, 1, 1, 1])
+    worker.close()
+
+
 def test_calls_whose_audio_the_worker_has_not_taken_end_with_it(worker: Worker) -> None:
     async def main() -> CallUpdate | None:
         call = worker.start(16_000)

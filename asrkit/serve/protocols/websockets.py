@@ -53,7 +53,7 @@ async def next_message(websocket: WebSocket, server: Server, is_first: bool = Fa
 def join(websocket: WebSocket, size: int) -> bool:
     """Have binary messages joined up to `size` bytes; return whether some have arrived already.
 
-    Those are now the next message if they have `size` bytes. A text message ends them, too. Without
+    They are now the next message if they have `size` bytes. A text message ends them, too. Without
     `connections.WebSocket`, for example behind another ASGI server, messages are not joined.
     """
     found = websocket.scope.get("extensions", {}).get(JOIN)
