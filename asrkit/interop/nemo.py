@@ -103,8 +103,8 @@ def read_nemo(path: Path, head: str | None = None, prompt: str | None = None) ->
 def model_settings(encoder: dict[str, Any], features: dict[str, Any]) -> dict[str, Any]:
     """Return the section `model` of asrkit's configuration."""
     dim = size("encoder", encoder, "d_model")
-    kernel_size = size("encoder", encoder, "conv_kernel_size")
-    num_mels = size("preprocessor", features, "features")
+    kernel_size = size("encoder", encoder, "conv_kernel_size", 31)
+    num_mels = size("preprocessor", features, "features", 64)
     causal = ("causal", [kernel_size - 1, 0])
     check_keys("encoder", encoder, {
         "conv_context_size": Key(None, causal, "a symmetric convolution cannot stream"),
@@ -115,9 +115,9 @@ def model_settings(encoder: dict[str, Any], features: dict[str, Any]) -> dict[st
     return {
         "num_mels": num_mels,
         "dim": dim,
-        "num_heads": size("encoder", encoder, "n_heads"),
+        "num_heads": size("encoder", encoder, "n_heads", 4),
         "num_layers": size("encoder", encoder, "n_layers"),
-        "ffn_dim": dim * size("encoder", encoder, "ff_expansion_factor"),
+        "ffn_dim": dim * size("encoder", encoder, "ff_expansion_factor", 4),
         "kernel_size": kernel_size,
         "dropout": dropout,
         "frontend": "slaney",
