@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from asrkit.errors import UserError
-from tools.torture import cage
+from tools.torture import __main__, cage
 from tools.torture.__main__ import Case, reduced
 from tools.torture.cage import Part, outcomes
 from tools.torture.mutations import CONTAINERS, mutated
@@ -113,3 +113,25 @@ def test_a_part_runs(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, *command], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("models: ")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits and /proc of Linux")
+def test_a_fault_is_tried_again_with_limits_and_nothing_tried_is_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def run(path: Path, said: list[str]) -> str:
+        return crash() if path.read_bytes() == b"bad" else ""  # without limits: this process ends
+
+    def seeds(folder: Path) -> None:
+        (folder / "seed").write_bytes(b"")
+
+    monkeypatch.setitem(__main__.PARTS, "planted", Part("planted faults", seeds, run))
+    (tmp_path / "bad").write_bytes(b"bad")
+    command = ["torture", "--parts", "planted", "--seconds", "0.1", "--out", str(tmp_path / "out")]
+    monkeypatch.setattr("sys.argv", [*command, "--again", str(tmp_path / "bad")])
+    assert __main__.main() == 1
+    assert "crash SIGABRT" in capfd.readouterr().out
+    monkeypatch.setattr(cage, "_confine", None)
+    monkeypatch.setattr("sys.argv", command)
+    assert __main__.main() == 1
+    assert "planted: 0 inputs" in capfd.readouterr().out

@@ -114,9 +114,8 @@ def reduced(part: Part, case: Case, found: Outcome, folder: Path) -> Path:
     return path
 
 
-def torture(name: str, options: argparse.Namespace, folder: Path) -> int:
-    """Try inputs of a part for some time; return the number of different faults."""
-    part, out = PARTS[name], Path(options.out) / name
+def seeds_of(part: Part, out: Path) -> list[Path]:
+    """Return the valid inputs of a part, in its folder of faults; read each once."""
     if not (out / "seeds").exists():
         (out / "seeds").mkdir(parents=True)
         part.seeds(out / "seeds")
@@ -125,6 +124,16 @@ def torture(name: str, options: argparse.Namespace, folder: Path) -> int:
     for seed in seeds:  # imports, which a process with limits could not do
         with suppress(Exception), tempfile.TemporaryDirectory() as once:
             part.run(Case(seed, seed, ()).write(Path(once)), [])
+    return seeds
+
+
+def torture(name: str, options: argparse.Namespace, folder: Path) -> int:
+    """Try inputs of a part for some time; return the number of different faults.
+
+    An input that was not tried counts as one: a process with limits may not start here.
+    """
+    part, out = PARTS[name], Path(options.out) / name
+    seeds = seeds_of(part, out)
     counts, faults, number = Counter[str](), Counter[str](), options.first
     end = time.monotonic() + options.seconds
     while time.monotonic() < end:
@@ -149,7 +158,7 @@ def torture(name: str, options: argparse.Namespace, folder: Path) -> int:
     )
     for signature, count in faults.most_common():
         print(f"  {count:6} {signature}", flush=True)
-    return len(faults)
+    return len(faults) or not tried
 
 
 def keep(
@@ -187,8 +196,7 @@ def main() -> int:
     for name in names:
         with tempfile.TemporaryDirectory(prefix="torture-") as folder:
             if options.again:
-                with suppress(Exception):
-                    PARTS[name].run(Path(options.again), [])
+                seeds_of(PARTS[name], Path(options.out) / name)  # not the input: no limits here
                 path = Path(options.again).resolve()
                 case = Case(path, path, ())
                 for _, outcome in outcomes(PARTS[name], [(0, case.write)], Path(folder)):
