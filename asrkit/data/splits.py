@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -46,21 +46,26 @@ def taken(
     if len(speakers) > 1:
         if without:
             warn(f"{without} utterances without a speaker are in train")
-        return _by(rows, "speaker", share)
+        return _by(rows, [row.get("speaker") for row in rows], share)
     known = "all utterances have one speaker" if speakers and not without else "no speaker is known"
-    unit = "audio" if len({row["audio"] for row in rows}) > 1 else "id"
-    by = "recording" if unit == "audio" else "utterance"
+    first: dict[Hashable, str] = {}  # audio -> an id, which is the same wherever the audio lies
+    for row in sorted(rows, key=lambda row: str(row["id"]), reverse=True):
+        first[row["audio"]] = row["id"]
+    by = "recording" if len(first) > 1 else "utterance"
     warn(f"{known}: dev is split by {by}, and its scores do not predict those of new voices")
-    return _by(rows, unit, share)
+    return _by(rows, [first[row["audio"]] if len(first) > 1 else row["id"] for row in rows], share)
 
 
-def _by(rows: list[Row], key: str, share: float) -> tuple[list[Row], list[Row]]:
+def _by(
+    rows: list[Row], groups: Sequence[Hashable | None], share: float
+) -> tuple[list[Row], list[Row]]:
+    """Return utterances for train and for dev. Those whose group is None are in train."""
     seconds: dict[Hashable, float] = {}
-    for row in rows:
-        if row.get(key) is not None:
-            seconds[row[key]] = seconds.get(row[key], 0.0) + row["duration"]
+    for row, group in zip(rows, groups, strict=True):
+        if group is not None:
+            seconds[group] = seconds.get(group, 0.0) + row["duration"]
     dev = chosen(seconds, share)
-    inside = [row.get(key) in dev for row in rows]
+    inside = [group in dev for group in groups]
     parts = [[row for row, its in zip(rows, inside, strict=True) if its == want] for want in (0, 1)]
     return parts[0], parts[1]
 

@@ -110,6 +110,19 @@ def test_speakers_by_a_pattern(tmp_path: Path) -> None:
     assert run("data", *arguments, "--speaker-pattern", "(") == 2
 
 
+def test_dev_does_not_depend_on_where_the_audio_lies(tmp_path: Path) -> None:
+    found = []
+    for place in range(6):  # by paths, six places would agree once in 8 ** 5
+        for name in "abcdefgh":
+            sound(tmp_path / f"{place}/{name}.wav").with_suffix(".txt").write_text("yes")
+        output = tmp_path / f"out-{place}"
+        more = ["--output", output, *["--copy"] * (place % 2)]
+        assert run("data", "import", "folder", tmp_path / f"{place}", *more) == 0
+        found.append([json.loads(line)["id"] for line in (output / "dev.jsonl").open()])
+    assert found[0]
+    assert found == 6 * found[:1]
+
+
 def test_one_speaker_is_divided_by_recording(tmp_path: Path, capsys: Output) -> None:
     for name in "abc":
         sound(tmp_path / "in" / f"{name}.wav").with_suffix(".txt").write_text("yes")
