@@ -22,6 +22,13 @@ def distinct(values: list[Any], info: ValidationInfo) -> list[Any]:
     return values
 
 
+def not_dev(name: str) -> str:
+    """Return the name of a canary; raise ValueError for that of `data.dev`."""
+    if name == "dev":
+        raise ValueError("'dev' is data.dev: choose another name")
+    return name
+
+
 def ascending(pair: tuple[float, float], info: ValidationInfo) -> tuple[float, float]:
     """Return the pair; raise ValueError if it is descending, unless it is a record."""
     low, high = pair

@@ -18,10 +18,10 @@ from asrkit.config.bounds import (
     ShareAboveZero,
     Speed,
 )
-from asrkit.config.checks import ascending, device_name, distinct
+from asrkit.config.checks import ascending, device_name, distinct, not_dev
 from asrkit.terms import checked_languages, checked_licence
 
-CanaryName = Annotated[str, Field(pattern=r"^[a-z0-9_]{1,32}$")]
+CanaryName = Annotated[str, Field(pattern=r"^[a-z0-9_]{1,32}$"), AfterValidator(not_dev)]
 
 
 class DataConfig(Section):

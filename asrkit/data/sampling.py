@@ -104,9 +104,9 @@ def with_replay(
     wanted = durations[:count].sum() * share / (1.0 - share)
     rounds = math.ceil(wanted / durations[count:].sum())
     old = np.concatenate([shuffled(len(durations) - count, draw) for _ in range(rounds)]) + count
-    # The draw ends where its seconds are nearest to the wanted ones.
+    # The draw ends where its seconds are nearest to the wanted ones, but has one utterance.
     seconds = np.concatenate([[0.0], np.cumsum(durations[old])])
-    drawn = old[: int(np.abs(seconds - wanted).argmin())]
+    drawn = old[: max(1, int(np.abs(seconds - wanted).argmin()))]
     return np.concatenate([np.arange(count), drawn])
 
 

@@ -47,6 +47,10 @@ def test_old_recordings_are_repeated_where_they_are_too_few() -> None:
     assert counts.min() == counts.max() == 30
 
 
+def test_a_small_share_has_an_old_recording() -> None:
+    assert with_replay(np.array([1.0, 30.0, 40.0]), 1, 0.1, 0, 0).tolist() in ([0, 1], [0, 2])
+
+
 def test_batches_have_only_the_chosen_utterances() -> None:
     durations = np.linspace(1.0, 3.0, 40)
     chosen = np.array([3, 7, 7, 20, 39])
@@ -140,6 +144,7 @@ def test_old_data_are_those_of_the_first_model(config: Path, tmp_path: Path, old
         (["training.keep=replay", "data.replay=[]"], "training.keep replay needs data.replay"),
         (["data.replay_share=1"], "replay_share"),
         (["data.canary={Old One: x}"], "canary"),
+        (["data.canary={dev: x}"], "'dev' is data.dev"),
         (["data.train=[]"], "data.train"),
         (["data.train=3"], "'data.train'.*3"),
     ):
