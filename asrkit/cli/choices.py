@@ -26,7 +26,7 @@ CORPORA = {  # data.corpora.registry.READERS
 }
 EAGERNESS = ("low", "medium", "high")  # runtime.endpoint
 ENGINES = ("processes", "ray")  # transcription.workers.STARTERS
-EXPORTS = ("torchscript", "onnx", "onnx-int8", "sherpa-onnx", "sherpa-onnx-int8")  # commands.export
+EXPORTS = ("torchscript", "onnx", "onnx-int8", "sherpa-onnx", "sherpa-onnx-int8")
 FORMATS = (
     "txt",
     "jsonl",

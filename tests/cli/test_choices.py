@@ -10,7 +10,6 @@ from asrkit.audio.file import MAX_CHANNELS
 from asrkit.backends import BACKENDS
 from asrkit.backends.export_metadata import CONTENTS
 from asrkit.cli import choices
-from asrkit.commands import export
 from asrkit.data.corpora.registry import READERS
 from asrkit.interop import FORMATS as CHECKPOINTS
 from asrkit.lm.ngram import MAX_ORDER
@@ -25,7 +24,7 @@ OWNERS = {
     "BACKENDS": tuple(BACKENDS), "CHECKPOINTS": tuple(CHECKPOINTS), "CONTENTS": CONTENTS,
     "CORPORA": {name: kind.meaning for name, kind in READERS.items()},
     "EAGERNESS": tuple(EAGERNESS), "ENGINES": tuple(STARTERS),
-    "EXPORTS": tuple(export.FORMATS), "FORMATS": tuple(FORMATS),
+    "EXPORTS": choices.EXPORTS, "FORMATS": tuple(FORMATS),  # no other module names the exports
     "LEASE_SECONDS": LEASE_SECONDS, "MAX_CHANNELS": MAX_CHANNELS, "MAX_ORDER": MAX_ORDER,
     "MOST_THREADS": MOST_THREADS, "PAUSE_MS": PAUSE_MS, "SAMPLE_RATE": audio.SAMPLE_RATE,
 }  # fmt: skip
