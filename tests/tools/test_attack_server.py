@@ -2,8 +2,8 @@
 
 import importlib
 import math
-import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,7 +32,8 @@ def test_uploads_of_a_time_are_those_that_were_on_their_way(
     sent: float | None, found: list[float],
 ) -> None:  # fmt: skip
     neighbours = tool.Neighbours("ws://127.0.0.1:1/v1/stream", [], [])
-    monkeypatch.setattr(time, "monotonic", lambda: 125.0)
+    # The module's own clock: servers of other tests run in threads, and would sleep for hours.
+    monkeypatch.setattr(tool, "time", SimpleNamespace(monotonic=lambda: 125.0))
     for at, kind, value in seen:
         neighbours.note(kind, value, at)
     neighbours.upload_sent = sent

@@ -2,6 +2,7 @@
 
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -22,7 +23,8 @@ def test_a_line_every_30_seconds_without_a_terminal(
     shown: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    # The module's own clock: servers of other tests run in threads, and would sleep for hours.
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
     with caplog.at_level(logging.INFO):
         each = EpochProgress(2, 9, total=3600.0, done=600.0, shown=shown)
         for second in range(100):  # 10 s of audio a second
