@@ -232,6 +232,14 @@ class WebSocket(Paced, WebSocketsSansIOProtocol):
             super().send_receive_event_to_app()
         self.curr_msg_data_type, self.frames = kind, frames
 
+    def handle_close(self, event: Any) -> None:
+        self.pass_on()
+        super().handle_close(event)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.pass_on()
+        super().connection_lost(exc)
+
     async def receive(self) -> Any:
         if self.wire is not None and not self.queue.empty():  # else this would not let others run
             await asyncio.sleep(self.wire.share.wait())

@@ -71,8 +71,9 @@ def test_a_worker_takes_a_step_after_a_round_however_many_calls_are_ready(
     rounds: list[int] = []
 
     def slow(self: Worker, call: object) -> None:
-        time.sleep(0.002)
-        served.append(time.perf_counter())
+        if self is worker:  # servers of other tests may have workers in this process
+            time.sleep(0.002)
+            served.append(time.perf_counter())
         serve(self, call)  # type: ignore[arg-type]
 
     def counted() -> list[object]:
