@@ -1,9 +1,14 @@
-"""Writing files atomically: after a crash the old or the new file exists, never a part."""
+"""Writing files atomically: after a crash the old or the new file exists, never a part.
 
+The same holds after a power cut: contents are on the disk before they get their name.
+"""
+
+import errno
 import functools
 import itertools
 import os
 import platform
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,10 +22,11 @@ _number = itertools.count()
 
 
 @contextmanager
-def replacing(path: str | Path, is_private: bool = False) -> Iterator[Path]:
+def replacing(path: str | Path, is_private: bool = False, flushes: bool = True) -> Iterator[Path]:
     """Return a temporary path beside `path`; it replaces `path` if the block raises no exception.
 
-    A private file exists from the start, and only its owner can ever read it.
+    A private file exists from the start, and only its owner can ever read it. Without `flushes` a
+    power cut may leave an empty file.
 
     A symbolic link is kept, and its target is replaced. Temporary files of killed processes in the
     folder are removed, see `remove_leftovers`.
@@ -34,7 +40,7 @@ def replacing(path: str | Path, is_private: bool = False) -> Iterator[Path]:
     path = Path(os.path.realpath(given))
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(path.parent.absolute())
-    temporary = path.with_name(f"{PREFIX}{os.getpid()}-{next(_number)}.part")
+    temporary = _temporary(path)
     try:
         if is_private:
             temporary.touch(mode=0o600, exist_ok=False)
@@ -42,30 +48,88 @@ def replacing(path: str | Path, is_private: bool = False) -> Iterator[Path]:
         if not is_private:
             os.umask(mask := os.umask(0))
             temporary.chmod(0o666 & ~mask)  # some writers make files that only the owner can read
+        if flushes:
+            flush(temporary)
         os.replace(temporary, path)
-    except OSError as error:  # for example a full disk, without a file name or with the temporary
-        if error.filename in (None, str(temporary)):
-            error.filename = str(given)
+        if flushes:
+            flush(path.parent)
+    except OSError as error:
+        _name(error, temporary, given)
         raise
     finally:
         with suppress(OSError):  # in a read-only folder it never existed
             temporary.unlink()
 
 
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Return a temporary folder beside `path`; it gets that name if the block raises no exception.
+
+    Raises:
+        FileExistsError: if `path` exists by then.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(path.parent.absolute())
+    temporary = _temporary(path)
+    temporary.mkdir()
+    try:
+        yield temporary
+        for each in (*temporary.rglob("*"), temporary):
+            flush(each)
+        if path.exists():  # an empty folder would be replaced
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+        temporary.rename(path)
+        flush(path.parent)
+    except OSError as error:
+        _name(error, temporary, path)
+        raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder; it is renamed first, so that none is ever half removed."""
+    shutil.rmtree(path.rename(_temporary(path)), ignore_errors=True)
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f"{PREFIX}{os.getpid()}-{next(_number)}.part")
+
+
+def _name(error: OSError, temporary: Path, path: Path) -> None:
+    """Set the file name of an error, for example of a full disk, that has none or the temporary."""
+    if error.filename is None or str(error.filename).startswith(str(temporary)):
+        error.filename = str(path)
+
+
+def flush(path: Path) -> None:
+    """Wait until a file's contents, or the names in a folder, are on the disk."""
+    if path.is_dir() and os.name != "posix":
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # a file system that cannot
+            raise
+    finally:
+        os.close(descriptor)
+
+
 @functools.cache  # once per folder: a listing for each of many files would be quadratic
 def remove_leftovers(folder: Path) -> None:
-    """Remove temporary files of `replacing` that no process will finish.
+    """Remove temporary files and folders of this module that no process will finish.
 
-    These are files of this machine whose process has ended, and all files that are a day old:
-    processes of other machines cannot be checked, and process ids are reused.
+    These are those of this machine whose process has ended, and all that are a day old: processes
+    of other machines cannot be checked, and process ids are reused.
     """
     with suppress(OSError):  # a folder that cannot be listed, a file that has just been finished
         for path in folder.glob(".asrkit-*-*.part*"):
             process = path.name.removeprefix(PREFIX).split("-")[0]
             ours = path.name.startswith(PREFIX) and process.isdecimal()
-            age = time.time() - path.stat().st_mtime
+            age = time.time() - max(each.stat().st_mtime for each in (path, *path.glob("*")))
             if (ours and not is_running(int(process))) or age > ABANDONED_SECONDS:
-                path.unlink()
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def is_running(process: int) -> bool:

@@ -18,6 +18,7 @@ from urllib.request import urlopen
 import soundfile
 from tqdm import tqdm
 
+from asrkit.atomic_write import new_folder, remove_folder, replacing
 from asrkit.data.splits import write_splits
 
 KEYS = ("id", "audio", "duration", "text", "speaker")
@@ -121,29 +122,30 @@ def fetch_and_unpack(url: str, folder: Path) -> None:
 def fetch(url: str, folder: Path) -> Path:
     """Download an archive into `folder`, unless it is there; returns its path."""
     archive = folder / Path(unquote(urlsplit(url).path)).name
-    partial = archive.with_name(f"{archive.name}.part")
     if archive.is_file():
         print(f"using {archive}, fetched before; delete it to fetch it again")
         return archive
     folder.mkdir(parents=True, exist_ok=True)
-    with explain(f"cannot fetch {url}", "check the connection, or name another copy with --url"):
-        with urlopen(url, timeout=60) as reply, partial.open("wb") as file:
-            size = int(reply.headers.get("Content-Length") or 0)
-            bar = {"total": size or None, "desc": archive.name, "disable": None}  # on terminals
-            with tqdm.wrapattr(file, "write", **bar) as out:
-                shutil.copyfileobj(reply, out)
+    remedy = "check the connection, or name another copy with --url"
+    with (
+        explain(f"cannot fetch {url}", remedy),
+        replacing(archive) as partial,
+        urlopen(url, timeout=60) as reply,
+    ):
+        size = int(reply.headers.get("Content-Length") or 0)
+        bar = {"total": size or None, "desc": archive.name, "disable": None}  # on terminals
+        with partial.open("wb") as file, tqdm.wrapattr(file, "write", **bar) as out:
+            shutil.copyfileobj(reply, out)
         # A broken connection looks like the end of the file, except by the size.
         if size and partial.stat().st_size != size:
             raise EOFError(f"got {partial.stat().st_size} of {size} bytes")
-        os.replace(partial, archive)
     return archive
 
 
 def unpack(archive: Path, folder: Path) -> None:
     """Unpack an archive as `folder`; refuses archives with paths that lead out of it."""
-    fresh = folder.with_name(f"{folder.name}.part")
-    shutil.rmtree(fresh, ignore_errors=True)
-    with explain(f"cannot unpack {archive}", "delete it and fetch a good copy"):
+    remedy = "delete it and fetch a good copy"
+    with explain(f"cannot unpack {archive}", remedy), new_folder(folder) as fresh:
         if zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as pack:
                 for name in pack.namelist():  # zipfile itself would quietly write ../x as x
@@ -153,8 +155,8 @@ def unpack(archive: Path, folder: Path) -> None:
         else:
             with strict_tarfile().open(archive) as pack:
                 pack.extractall(fresh, filter="data")
-        shutil.rmtree(folder, ignore_errors=True)
-        os.replace(fresh, folder)
+        if folder.exists():
+            remove_folder(folder)
 
 
 def strict_tarfile() -> Any:

@@ -2,17 +2,20 @@
 
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from asrkit import atomic_write as files
-from asrkit.atomic_write import remove_leftovers, replacing
+from asrkit.atomic_write import new_folder, remove_leftovers, replacing
 from asrkit.errors import UserError
+from tests.conftest import PROJECT
 
 HALF_WRITTEN = """
 import sys
@@ -116,3 +119,77 @@ def test_a_name_as_long_as_names_can_be(tmp_path: Path) -> None:
     with replacing(tmp_path / ("n" * 255)) as temporary:
         temporary.write_text("x")
     assert listed(tmp_path) == ["n" * 255]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("flushes", [True, False])
+def test_contents_are_on_the_disk_before_their_name(
+    flushes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the name, when the block ends. Without `flushes` nothing is waited for: the control."""
+    acts: list[str] = []
+
+    def synced(descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").resolve()
+        acts.append("folder" if path.is_dir() else path.read_text())
+
+    def renamed(old: Path, new: Path, act: Callable[..., None] = os.replace) -> None:
+        acts.append("rename")
+        act(old, new)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", renamed)
+    with replacing(tmp_path / "x", flushes=flushes) as temporary:
+        temporary.write_text("whole")
+    assert acts == (["whole", "rename", "folder"] if flushes else ["rename"])
+
+
+def test_only_the_owner_of_writes_renames() -> None:
+    """Any other module would have to flush as it does; checkpoints of several ranks do."""
+    others = [
+        str(path.relative_to(PROJECT))
+        for path in (PROJECT / "asrkit").rglob("*.py")
+        if re.search(r"os\.(replace|rename)\(|\.rename\(|mkdtemp", path.read_text("utf-8"))
+    ]
+    assert sorted(others) == [
+        "asrkit/atomic_write.py",
+        "asrkit/commands/export.py",  # into a temporary file of this module
+        "asrkit/training/sharded_checkpoints.py",
+    ]
+
+
+def test_a_folder_appears_whole_and_not_over_another(tmp_path: Path) -> None:
+    def write(name: str, problem: Callable[[], object]) -> None:
+        with new_folder(tmp_path / name) as temporary:
+            (temporary / "x").write_text("new")
+            problem()
+
+    def full_disk() -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    def another() -> None:
+        (tmp_path / "a").mkdir()
+        (tmp_path / "a" / "x").write_text("old")
+
+    with pytest.raises(OSError, match="full") as full:
+        write("a", full_disk)
+    assert full.value.filename == str(tmp_path / "a")
+    assert listed(tmp_path) == []
+    with pytest.raises(FileExistsError, match="/a'"):
+        write("a", another)
+    assert (tmp_path / "a" / "x").read_text() == "old"
+    write("b", lambda: None)
+    assert listed(tmp_path) == ["a", "b"]
+    files.remove_folder(tmp_path / "b")
+    assert listed(tmp_path) == ["a"]
+
+
+def test_a_folder_of_a_killed_process_goes(tmp_path: Path) -> None:
+    left = tmp_path / f"{files.PREFIX}4194305-7.part"
+    (left / "inside").mkdir(parents=True)
+    living = tmp_path / ".asrkit-elsewhere-1-0.part"
+    living.mkdir()
+    (living / "new").touch()
+    os.utime(living, (0, 0))  # a long-lived folder in which a file is new
+    remove_leftovers(tmp_path)
+    assert listed(tmp_path) == [living.name]

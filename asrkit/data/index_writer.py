@@ -4,11 +4,9 @@ import hashlib
 import json
 import logging
 import os
-import shutil
 import tarfile
-import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +17,7 @@ from lhotse.cut import Cut
 from lhotse.serialization import deserialize_item
 from tqdm import tqdm
 
+from asrkit.atomic_write import new_folder, remove_folder
 from asrkit.data.cuts import inert, text_of
 from asrkit.data.index import (
     DESCRIPTION,
@@ -86,10 +85,11 @@ def index_of(path: str) -> Index:
     except Exception as error:  # object stores raise their own types
         raise ManifestError(f"{path} cannot be read: {shown(error, 300)}") from None
     beside = folder.path(f"{name}.index")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "asrkit" / "index"
-    places = [cache / hashlib.sha256(beside.encode()).hexdigest()[:32]]
-    if folder.is_local:
-        places.insert(0, Path(beside))
+    places = [Path(beside)] if folder.is_local else []
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    if not cache.startswith("~"):  # a user without a home
+        digest = hashlib.sha256(beside.encode()).hexdigest()
+        places.append(Path(cache, "asrkit", "index", digest[:32]))
     for place in filter(Path.exists, places):
         index = opened_index(path, folder, place)
         known = index.description.files
@@ -101,7 +101,9 @@ def index_of(path: str) -> Index:
         with suppress(PermissionError):
             make_index(path, folder, files, place)
             return opened_index(path, folder, place)
-    raise ManifestError(f"the index of {path} cannot be written beside it or in {cache}")
+    raise ManifestError(
+        f"the index of {path} cannot be written beside it or in {cache}: set XDG_CACHE_HOME"
+    )
 
 
 def make_index(path: str, folder: Folder, files: dict[str, Stamp], place: Path) -> None:
@@ -110,20 +112,16 @@ def make_index(path: str, folder: Folder, files: dict[str, Stamp], place: Path) 
     Raises:
         PermissionError: if the folder is not writable.
     """
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        part = Path(tempfile.mkdtemp(prefix=".asrkit-", dir=place.parent))
-    except OSError as error:  # also for a read-only file system
-        raise PermissionError from error
-    try:
+    with ExitStack() as stack:
+        stack.enter_context(suppress(FileExistsError))  # another process has just written it
+        try:
+            part = stack.enter_context(new_folder(place))
+        except OSError as error:  # also for a read-only file system
+            raise PermissionError from error
         if folder.is_local or not copy_index(folder, files, part):
             write_index(path, folder, files, part)
-        part.chmod(0o755)
-        shutil.rmtree(place, ignore_errors=True)
-        with suppress(OSError):  # another process has just written it
-            part.rename(place)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+        with suppress(FileNotFoundError):
+            remove_folder(place)
 
 
 def copy_index(folder: Folder, files: dict[str, Stamp], place: Path) -> bool:

@@ -3,9 +3,7 @@
 import gzip
 import io
 import json
-import shutil
 import tarfile
-import tempfile
 from collections.abc import Iterable, Iterator
 from itertools import chain, count, islice
 from pathlib import Path
@@ -18,6 +16,7 @@ from lhotse.cut import Cut
 from lhotse.utils import fastcopy
 from tqdm import tqdm
 
+from asrkit.atomic_write import new_folder
 from asrkit.audio import AudioError
 from asrkit.audio.open_file import opened
 from asrkit.data.cut_audio import audio_of
@@ -47,9 +46,7 @@ def pack(cuts: Iterable[Cut], output: Path, shard_size: int, left_out: list[Left
     """
     if output.exists():
         raise UserError(f"the folder {shown(output)} exists already; name a new folder")
-    output.parent.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(prefix=".asrkit-", dir=output.parent))
-    try:
+    with new_folder(output) as part:
         packed = packable(tqdm(cuts, str(output), disable=None, unit=" utt"), left_out)
         for number in count():
             first = next(packed, None)
@@ -61,10 +58,6 @@ def pack(cuts: Iterable[Cut], output: Path, shard_size: int, left_out: list[Left
                 f"no utterance can be packed: {left_out[0] if left_out else 'the input is empty'}"
             )
         index_of(str(part))
-        part.chmod(0o755)
-        part.rename(output)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
     return index_of(str(output))
 
 

@@ -1,7 +1,6 @@
 """Files of a training run: checkpoints to resume from, weights of epochs to average."""
 
 import logging
-import shutil
 import textwrap
 import zipfile
 from collections.abc import Callable, Sequence
@@ -15,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 
-from asrkit.atomic_write import replacing
+from asrkit.atomic_write import remove_folder, replacing
 from asrkit.model_file import ModelFileError, read_tensors, write_tensors
 from asrkit.training.checkpoint_parts import TrainingCheckpointError, read_parts
 from asrkit.training.optimizer import OptimizerState, mismatch
@@ -118,9 +117,9 @@ class Checkpoints:
 
 
 def remove(path: Path) -> None:
-    """Delete a checkpoint; a folder is renamed first, so that none is ever half deleted."""
+    """Delete a checkpoint, a file or a folder."""
     if path.is_dir():
-        shutil.rmtree(path.rename(path.with_name(f".{path.name}.part")))
+        remove_folder(path)
     else:
         path.unlink()
 

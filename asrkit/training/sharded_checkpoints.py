@@ -1,6 +1,5 @@
 """Writer of a sharded model's checkpoints, in a thread beside the training."""
 
-import os
 import shutil
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from asrkit.atomic_write import flush
 from asrkit.model_file import write_tensors
 from asrkit.training.checkpoint_parts import TrainingCheckpointError, part_name, part_of
 from asrkit.training.checkpoints import Checkpoints
@@ -103,14 +103,3 @@ def rename(temporary: Path, path: Path) -> None:
     temporary.rename(path)
     flush(path.parent)
     shutil.rmtree(former, ignore_errors=True)
-
-
-def flush(path: Path) -> None:
-    """Wait until a file's contents, or the names in a folder, are on the disk."""
-    if path.is_dir() and os.name != "posix":
-        return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

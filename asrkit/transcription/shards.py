@@ -136,8 +136,6 @@ class ShardedCorpus:
         with replacing(path) as temporary, temporary.open("wb") as file:
             body = json.dumps(found).encode()
             file.write(header(name, body) + b"\n" + body)
-            file.flush()
-            os.fsync(file.fileno())
 
     def entry(self, job: Labelled, result: Result | UserError, seconds: float) -> ShardEntry:
         if isinstance(result, UserError):

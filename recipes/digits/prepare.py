@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from asrkit.atomic_write import replacing
 from asrkit.extras import pip_install
 
 RECIPE_VERSION = 1
@@ -178,9 +179,8 @@ def make_utterance(
 
 def write_atomically(path: Path, text: str) -> None:
     """Replace a file as a whole, so that a reader never sees half of it."""
-    part = path.with_suffix(".part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def claim_folder(output_dir: Path, seed: int) -> None:

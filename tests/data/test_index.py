@@ -3,9 +3,11 @@
 import hashlib
 import io
 import json
+import os
 import pickle
 import tarfile
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -173,18 +175,24 @@ def test_where_nothing_can_be_written_the_index_is_in_the_cache(
     shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (shards / "cuts.index").rename(tmp_path / "moved")
-    make = index_writer.tempfile.mkdtemp
+    make = index_writer.new_folder
 
-    def refused(prefix: str, dir: Path) -> str:
-        if dir == shards:
-            raise PermissionError(13, "Permission denied", str(dir))
-        return make(prefix=prefix, dir=dir)
+    def refused(path: Path) -> AbstractContextManager[Path]:
+        if path.parent == shards:
+            raise PermissionError(13, "Permission denied", str(path))
+        return make(path)
 
-    monkeypatch.setattr(index_writer.tempfile, "mkdtemp", refused)
+    monkeypatch.setattr(index_writer, "new_folder", refused)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for _ in range(2):
         assert index_of(str(shards)).place.parent == tmp_path / "cache" / "asrkit" / "index"
     assert not (shards / "cuts.index").exists()
+    # A user without a home, as in a container with another user id.
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(os, "getuid", lambda: 4_000_000)
+    with pytest.raises(ManifestError, match="cannot be written beside it or in ~/"):
+        index_of(str(shards))
 
 
 def test_an_object_store(shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
