@@ -1,0 +1,148 @@
+"""The processor time that a server takes for a second of audio, and how late its texts come.
+
+    asrkit export --model small-en-alnum --format onnx-int8 --chunk-ms 640 --right-ms 0 \\
+        --manifest dev.jsonl --output small.onnx         # and sherpa-onnx-int8 for --sherpa
+    python tools/benchmarks/bench_serve.py --manifest dev.jsonl --sherpa FOLDER --streams 50,100 \\
+        --serve "--chunk-ms 640 --right-ms 0 --second-pass off --backend small.onnx"
+
+Callers talk at the speed of speech, as in tools/load_test.py. Contenders take turns, in the
+opposite order every second round. `--tree before=FOLDER` adds the asrkit of another checkout.
+Processor time is comparable while other programs use the cores; delays are not.
+"""
+
+import asyncio
+import os
+import statistics
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from benchmarks import Row, environment, parser, report
+
+from asrkit.audio import SAMPLE_RATE
+
+TOOLS = Path(__file__).parents[1]
+sys.path.insert(0, str(TOOLS))
+from load_test import Talk, alone, callers, read, serving, usage  # noqa: E402
+
+TOO_LATE_MS = 640  # 99th percentile of the delay above which a contender gets no more callers
+
+
+class Contender(NamedTuple):
+    name: str
+    address: str
+    process: int
+    texts: list[str]  # of each recording alone
+    idle_mb: float
+
+
+class Round(NamedTuple):
+    """The talks of one contender in one round, and what they cost."""
+
+    talks: list[Talk]
+    cpu_ms: float  # for a second of audio
+    loop_ms: float  # those of the main threads, which run the event loops
+    stream_mb: float
+
+    def late(self, percent: int) -> float:
+        """Return a percentile of the delays of live text in ms."""
+        delays = [1000 * each for talk in self.talks for each in talk.partials]
+        return float(np.percentile(delays, percent)) if delays else float("nan")
+
+
+def family(process: int) -> Iterator[int]:
+    """Yield a process and those that it has started."""
+    yield process
+    for started in Path(f"/proc/{process}/task/{process}/children").read_text().split():
+        yield from family(int(started))
+
+
+def spent(process: int) -> tuple[float, float, float]:
+    """Return processor seconds of a server's processes and of their main threads, and their MB."""
+    processes = [*family(process)]
+    seconds, memory = zip(*map(usage, processes), strict=True)
+    loops = (Path(f"/proc/{each}/task/{each}/schedstat").read_text() for each in processes)
+    return sum(seconds), sum(int(each.split()[0]) for each in loops) / 1e9, sum(memory)
+
+
+def measured(
+    contender: Contender, recordings: list[np.ndarray], streams: int, seconds: float
+) -> Round:
+    """Have callers talk to a server."""
+    before = spent(contender.process)
+    unknown = [None] * len(recordings)
+    talks = asyncio.run(callers(contender.address, recordings, streams, seconds, unknown))
+    after = spent(contender.process)
+    for talk in talks:
+        if talk.text != contender.texts[talk.recording]:
+            sys.exit(f"{contender.name}: {talk.text!r} is not {contender.texts[talk.recording]!r}")
+    audio = sum(len(recordings[talk.recording]) for talk in talks) / SAMPLE_RATE
+    cpu, loop = (1000 * (b - a) / audio for a, b in zip(before[:2], after[:2], strict=True))
+    return Round(talks, cpu, loop, (after[2] - contender.idle_mb) / streams)
+
+
+def row(name: str, streams: int, rounds: list[Round]) -> Row:
+    """Return medians over the rounds."""
+    middle = statistics.median
+    cpu = [each.cpu_ms for each in rounds]
+    last = [1000 * talk.final for each in rounds for talk in each.talks]
+    return {
+        "contender": name,
+        "streams": streams,
+        "CPU ms a second of audio": middle(cpu),
+        "lowest to highest": f"{min(cpu):.2f} to {max(cpu):.2f}",
+        "of the event loop": middle([each.loop_ms for each in rounds]),
+        "delay p50, ms": middle([each.late(50) for each in rounds]),
+        "p99, ms": middle([each.late(99) for each in rounds]),
+        "end to last text p50, ms": middle(last),
+        "p99 of that, ms": float(np.percentile(last, 99)),
+        "MB a stream": middle([each.stream_mb for each in rounds]),
+    }
+
+
+def main() -> None:
+    arguments = parser(
+        "A server's processor time for a second of audio.",
+        "python tools/benchmarks/bench_serve.py --manifest dev.jsonl --streams 50,100",
+    )
+    arguments.add_argument("--manifest", type=Path, required=True)
+    arguments.add_argument("--streams", default="50,100,200,300", metavar="N,…")
+    arguments.add_argument("--seconds", type=float, default=15.0, help="seconds of a round")
+    arguments.add_argument("--serve", default="", help="options of asrkit serve, in one string")
+    arguments.add_argument("--tree", action="append", default=[], metavar="NAME=FOLDER")
+    arguments.add_argument("--sherpa", metavar="FOLDER", help="an export for sherpa-onnx")
+    arguments.set_defaults(threads=[1])
+    options = arguments.parse_args()
+    facts, threads = environment(options), str(options.threads[0])
+    recordings = read(options.manifest)[: 2 if options.quick else None]
+    command = ["-m", "asrkit.serve", "--port", "0", "--streams", "10000", "--threads", threads]
+    command += options.serve.split()
+    trees = dict(each.split("=", 1) for each in options.tree) | {"asrkit": str(TOOLS.parent)}
+    servers = {name: (command, {"PYTHONPATH": tree}) for name, tree in trees.items()}
+    if options.sherpa:
+        servers["sherpa-onnx"] = ([str(TOOLS / "sherpa_server.py"), options.sherpa], {})
+    rows: list[Row] = []
+    with ExitStack() as stack:
+        contenders = []
+        for name, (arguments_, more) in servers.items():
+            environ = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")} | more
+            address, process, _ = stack.enter_context(serving(arguments_, None, environ))
+            texts = [asyncio.run(alone(address, samples)) for samples in recordings]
+            contenders.append(Contender(name, address, process, texts, spent(process)[2]))
+        for streams in map(int, options.streams.split(",")):
+            rounds: dict[str, list[Round]] = {each.name: [] for each in contenders}
+            for number in range(options.rounds):
+                for each in contenders[:: -1 if number % 2 else 1]:
+                    found = measured(each, recordings, streams, options.seconds)
+                    rounds[each.name].append(found)
+            rows += [row(each.name, streams, rounds[each.name]) for each in contenders]
+            late = {each["contender"] for each in rows if float(str(each["p99, ms"])) > TOO_LATE_MS}
+            contenders = [each for each in contenders if each.name not in late]
+    report("Servers", facts, rows, options.json)
+
+
+if __name__ == "__main__":
+    main()
