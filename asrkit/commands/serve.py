@@ -1,6 +1,7 @@
 """Serve a model to many callers: asrkit serve --model MODEL --port 8000"""
 
 import argparse
+import gc
 import ipaddress
 import os
 import socket
@@ -147,6 +148,8 @@ def run(
         app_of(server, *others, *beside), server, options.host, options.port, gate,
         ssl_certfile=options.tls_cert, ssl_keyfile=options.tls_key, timeout_graceful_shutdown=5,
     )  # fmt: skip
+    gc.collect()
+    gc.freeze()  # else collections search the libraries, and a call that is charged for one stalls
     uvicorn.Server(config).run(sockets=[ports.web])
 
 

@@ -107,12 +107,12 @@ class Paced(asyncio.Protocol):
             return
         part = bytes(self.pending[: self.size])
         del self.pending[: self.size]
-        current, started = fair.CURRENT.set(wire.share), time.thread_time()
+        current, started = fair.CURRENT.set(wire.share), fair.processor_time()
         try:
             super().data_received(part)
         finally:
             fair.CURRENT.reset(current)
-            spent = time.thread_time() - started
+            spent = fair.processor_time() - started
             wire.share.spend(spent)
         if spent > SLOW_S:
             self.size = max(SMALLEST, self.size // 2)

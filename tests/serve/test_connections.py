@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import gc
 import json
 import os
 import resource
@@ -413,6 +414,41 @@ def test_shares_are_fair_between_those_that_use_much() -> None:
         share.leave()
     now[0] += 1
     assert shares.rate(now[0]) == fair.ALL
+
+
+@pytest.mark.parametrize(("first_s", "waits"), [(0.01, False), (0.04, True)])
+def test_calls_that_begin_together_need_not_wait(first_s: float, waits: bool) -> None:
+    """They use 1.5 ms a second each. 300 busy connections would have 1 ms; the control is busy."""
+    now = [0.0]
+    shares = fair.Shares(lambda: now[0])
+    calls = [fair.Share(shares) for _ in range(300)]
+    for call in calls:
+        call.spend(first_s)
+    waited = False
+    for _ in range(600):
+        now[0] += 0.1
+        for call in calls:
+            call.spend(0.00015)
+            waited = waited or call.wait() > 0
+    assert waited == waits
+
+
+def test_no_connection_is_charged_for_a_full_collection() -> None:
+    objects = [[] for _ in range(300_000)]  # type: ignore[var-annotated]
+
+    async def work() -> None:
+        gc.collect(generation)
+
+    for generation in (2, 1):
+        share, spent = fair.Share(fair.Shares()), list[float]()
+        share.spend = spent.append  # type: ignore[method-assign]
+        fair.CURRENT.set(share)
+        gc.collect()
+        objects += [[] for _ in range(300_000)]  # young: the control searches them
+        started = time.thread_time()
+        asyncio.run(fair.metered(work()))
+        used = time.thread_time() - started
+        assert (spent[0] < 0.1 * used) == (generation == 2)
 
 
 @pytest.mark.parametrize(
