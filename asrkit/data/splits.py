@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from asrkit.atomic_write import replacing
+from asrkit.atomic_write import flush, replacing
 
 NAMES = ("train", "dev", "test")
 MOST_OF_TARGET = 1.25  # share of the wanted seconds that dev may have
@@ -94,13 +94,21 @@ def _scattered(name: Hashable) -> bytes:
 
 
 def write_splits(splits: Mapping[str, list[Row]], folder: Path) -> None:
-    """Write a manifest for each split, all or none; audio paths are written as they are."""
+    """Write a manifest for each split; audio paths are written as they are.
+
+    A process that is killed leaves the old manifests, or some of the new ones, never a mixture:
+    else train of one division and dev of another could have the same recordings.
+    """
     with ExitStack() as stack:
-        for name, rows in splits.items():
-            temporary = stack.enter_context(replacing(folder / f"{name}.jsonl"))
+        paths = [folder / f"{name}.jsonl" for name in splits]
+        for path, rows in [*zip(paths, splits.values(), strict=True)][::-1]:
+            temporary = stack.enter_context(replacing(path))  # the last one is renamed first
             with temporary.open("w", encoding="utf-8") as file:
                 for row in rows:
                     file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
+            flush(temporary)
+        for path in paths[1:]:
+            Path(os.path.realpath(path)).unlink(missing_ok=True)  # a link stays
 
 
 def from_folder(audio: str, folder: Path) -> str:

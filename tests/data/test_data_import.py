@@ -1,13 +1,19 @@
 """`asrkit data import`: corpora of other forms in, manifests divided by speaker out."""
 
+import itertools
 import json
+import os
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from asrkit.atomic_write import replacing
 from asrkit.data.checks.measure import read_entries
 from asrkit.data.manifest import read_manifest
+from asrkit.data.splits import NAMES, write_splits
 from tests.conftest import speech, write_wav
 from tests.running import run
 
@@ -237,3 +243,33 @@ def test_copies(recordings: Path, tmp_path: Path) -> None:
     for name, each in found.items():
         original = recordings / f"{name.replace('-', '/')}.wav"
         assert (tmp_path / "out" / each["audio"]).read_bytes() == original.read_bytes()
+
+
+def careless(splits: dict[str, list[dict[str, Any]]], folder: Path) -> None:
+    for name, rows in splits.items():
+        with replacing(folder / f"{name}.jsonl") as temporary:
+            temporary.write_text("".join(json.dumps(row) for row in rows))
+
+
+@pytest.mark.parametrize("write", [write_splits, careless])
+def test_manifests_of_two_imports_never_stand_side_by_side(
+    write: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process ends between any two renames; `careless` is the control."""
+    found = set()
+    for last in range(4):
+        folder = tmp_path / str(last)
+        write({name: [{"id": "old"}] for name in NAMES}, folder)
+        renames = itertools.count()
+
+        def replace(old: Path, new: Path, act: Callable[..., None] = os.replace) -> None:
+            if next(renames) == last:  # noqa: B023
+                raise KeyboardInterrupt
+            act(old, new)
+
+        with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+            patch.setattr(os, "replace", replace)
+            write({name: [{"id": "new"}] for name in NAMES}, folder)
+        texts = [path.read_text() for path in folder.glob("*.jsonl")]
+        found.add("mixed" if len(set(texts)) > 1 else json.loads(texts[0])["id"])
+    assert found == ({"old", "new"} if write is write_splits else {"old", "mixed", "new"})
