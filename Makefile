@@ -16,7 +16,7 @@ test: lint ## ruff, mypy and the fast tests
 test-slow: $(INSTALLED) ## the slow tests: trainings, an hour of audio
 	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -m slow
 
-torture: $(INSTALLED) ## mutated inputs of every kind, a minute each: ARGS="--parts audio --seconds 600 --seed 1"
+torture: $(INSTALLED) ## mutated inputs of every kind, and kills of commands, a minute each: ARGS="--parts audio --seconds 600 --seed 1"
 	$(PYTHON) -m tools.torture $(ARGS)
 
 lint: $(INSTALLED) ## ruff and mypy

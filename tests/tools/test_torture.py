@@ -1,15 +1,17 @@
 """tools/torture finds planted faults of each kind, reduces them, and reports nothing else."""
 
 import os
+import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from asrkit.errors import UserError
-from tools.torture import __main__, cage
+from tools.torture import __main__, cage, commands, kills
 from tools.torture.__main__ import Case, reduced
 from tools.torture.cage import Part, outcomes
 from tools.torture.mutations import CONTAINERS, mutated
@@ -135,3 +137,33 @@ def test_a_fault_is_tried_again_with_limits_and_nothing_tried_is_a_fault(
     monkeypatch.setattr("sys.argv", command)
     assert __main__.main() == 1
     assert "planted: 0 inputs" in capfd.readouterr().out
+
+
+@contextmanager
+def careless(path: str, **options: object) -> Iterator[Path]:
+    """A writer into the file itself, after the old one is removed."""
+    os.remove(path)
+    os.open(path, os.O_CREAT)  # half of it
+    yield Path(path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
+@pytest.mark.parametrize("force", ["at a write", "limit"])
+def test_commands_that_are_disturbed_lose_nothing(
+    force: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And one that writes into its file itself loses the old one: the control."""
+    whole = commands.prepared("pack", tmp_path / "pack")
+
+    def problems() -> list[str]:
+        found = []
+        for number in range(3):
+            folder = tmp_path / str(number)
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.copytree(tmp_path / "pack", folder)
+            found.append(kills.disturbed("pack", force, Random(number), whole, folder)[1])
+        return found
+
+    assert problems() == [""] * 3
+    monkeypatch.setattr("asrkit.model_file.replacing", careless)
+    assert any("damaged" in each for each in problems())

@@ -6,7 +6,7 @@
 A fault is a crash, more than 10 s of CPU time, memory over the part's bound, or an exception that
 is not asrkit's own. Files written outside their folder, started programs and audio lost without a
 word are faults too. Each is reduced and written to --out; the exit status is 1 if there is one. A
-seed gives the same inputs in the same order.
+seed gives the same inputs in the same order. Parts `kills` and `disks`: see tools/torture/kills.py.
 """
 
 import argparse
@@ -27,6 +27,7 @@ from typing import NamedTuple
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
 
 from tools.torture.cage import REFUSED, Outcome, Part, outcomes
+from tools.torture.kills import FORCES, force
 from tools.torture.kinds import PARTS
 from tools.torture.mutations import mutated
 
@@ -181,8 +182,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    known = [*PARTS, *FORCES]
     parser.add_argument(
-        "--parts", default=",".join(PARTS), help=f"parts (default: all of {', '.join(PARTS)})"
+        "--parts", default=",".join(known), help=f"parts (default: all of {', '.join(known)})"
     )
     parser.add_argument("--seconds", type=float, default=60.0, help="time of each part")
     parser.add_argument("--seed", type=int, default=0)
@@ -191,11 +193,13 @@ def main() -> int:
     parser.add_argument("--again", metavar="PATH", help="try one input of the part once more")
     options = parser.parse_args()
     names, faults = options.parts.split(","), 0
-    if unknown := [each for each in names if each not in PARTS]:
-        parser.error(f"unknown parts {', '.join(unknown)}: choose from {', '.join(PARTS)}")
+    if unknown := [each for each in names if each not in known]:
+        parser.error(f"unknown parts {', '.join(unknown)}: choose from {', '.join(known)}")
     for name in names:
         with tempfile.TemporaryDirectory(prefix="torture-") as folder:
-            if options.again:
+            if name in FORCES:
+                faults += force(name, options.seed, options.first, options.seconds, Path(folder))
+            elif options.again:
                 seeds_of(PARTS[name], Path(options.out) / name)  # not the input: no limits here
                 path = Path(options.again).resolve()
                 case = Case(path, path, ())

@@ -1,0 +1,159 @@
+"""Small commands that write files, run in forked processes that a function may disturb."""
+
+import logging
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tqdm import tqdm
+
+from asrkit.__main__ import main
+from asrkit.transcription import shards
+from tools.torture.cage import CHANGES, WRITES
+
+KEPT = Path(__file__).parents[2] / "tests" / "kept"
+USED = ("audio", "train.jsonl", "dev.jsonl", "config.yaml")
+MODEL, OTHER = "models/exported.safetensors", "models/position-none.safetensors"
+DECODE = ["decode", "--model", MODEL]
+EXPORT = ["export", "--model", MODEL, "--audio", "audio/0.flac", "--output", "out/m", "--format"]
+WIDE = ["--chunk-ms", "640"]
+IMPORT = ["data", "import", "manifest", "train.jsonl", "--output", "out", "--copy", "--force"]
+NGRAM = ["ngram", "train.jsonl", "--output", "out/lm.arpa", "--order"]
+SRT = [*DECODE, "--output-dir", "out", "--format", "srt", "--search", "prefix_beam", "audio"]
+TRAIN = ["train", "--config", "config.yaml", "--resume", "training.checkpoint_every_steps=1"]
+SHARDED = ["--shards", "3", "--output-dir", "out", "--format", "csv"]
+DEEDS: dict[str, list[list[str]]] = {  # the command, and one that wrote older results before
+    "train": [TRAIN],
+    "import": [[*IMPORT, "--dev", "0.5"], [*IMPORT, "--dev", "0.2"]],
+    "shard": [["data", "shard", "train.jsonl", "--output", "out/shards", "--shard-size", "3"]],
+    "index": [[*DECODE, "--manifest", "out"]],
+    "pack": [["pack", "--model", each, "--output", "out/m"] for each in (MODEL, OTHER)],
+    "average": [["average", each, each, "--output", "out/m"] for each in (MODEL, OTHER)],
+    "ngram": [[*NGRAM, "3"], [*NGRAM, "2"]],
+    "torchscript": [[*EXPORT, "torchscript"], [*EXPORT, "torchscript", *WIDE]],
+    "onnx": [[*EXPORT, "onnx"], [*EXPORT, "onnx", *WIDE]],
+    "decode": [[*SRT, "--beam", "4"], [*SRT, "--postprocess", "spelled"]],
+    "corpus": [[*DECODE, "--manifest", "train.jsonl", *SHARDED]],
+    "pseudo": [
+        [*DECODE, "--manifest", each, "--confident", "0", "--output", "out/pseudo.jsonl"]
+        for each in ("train.jsonl", "dev.jsonl")
+    ],
+}  # fmt: skip
+
+
+class Run(NamedTuple):
+    """The end of a run: exit status (negative: a signal), its text, seconds, changes of files."""
+
+    status: int
+    text: str
+    seconds: float
+    changes: int
+
+
+def nothing(number: int) -> None:
+    pass
+
+
+def started(
+    command: list[str], folder: Path, disturb: Callable[[int], None] = nothing, after: float = 300.0
+) -> Run:
+    """Run a command in a forked process in a folder.
+
+    Args:
+        disturb: function that is called with 0 at the start, and before each change of a file with
+            its number.
+        after: seconds after which the process is killed.
+    """
+    noise, count = folder.parent / "noise.txt", folder.parent / "count.txt"
+    began, ended = time.monotonic(), (0, 0)
+    sys.stdout.flush()
+    process = os.fork()
+    if not process:
+        status = 99
+        with suppress(BaseException):
+            os.chdir(folder)
+            for stream in (1, 2):
+                os.dup2(os.open(noise, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
+            shards.LEASE_SECONDS = 0.5  # of a killed process
+            tqdm.set_lock(threading.RLock())  # the one of all forked processes stays locked
+            sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
+            watch(disturb, os.open(count, os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
+            try:
+                status = main(command)
+            except SystemExit as error:
+                status = error.code if isinstance(error.code, int) else 98
+            except BaseException:
+                traceback.print_exc()
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
+    while not ended[0]:
+        time.sleep(0.002)
+        if time.monotonic() - began > after:
+            os.kill(process, signal.SIGKILL)
+        ended = os.waitpid(process, 0 if time.monotonic() - began > after else os.WNOHANG)
+    text = noise.read_text(errors="replace") if noise.exists() else ""
+    noise.unlink(missing_ok=True)
+    status = os.waitstatus_to_exitcode(ended[1])
+    return Run(status, text, time.monotonic() - began, count.stat().st_size)
+
+
+def watch(disturb: Callable[[int], None], count: int) -> None:
+    """Call a function before each change of a file in this process, and count the changes."""
+    number, inside = 0, False
+    disturb(0)
+
+    def audit(event: str, values: Any) -> None:
+        nonlocal number, inside
+        writes = event == "open" and isinstance(values[2], int) and values[2] & WRITES
+        if not inside and (writes or event in CHANGES):
+            number, inside = number + 1, True
+            os.write(count, b".")
+            disturb(number)
+            inside = False
+
+    sys.addaudithook(audit)
+
+
+def prepared(name: str, folder: Path) -> Run:
+    """Write `folder` with inputs, older results in `old`, and those of a whole run in `whole`."""
+    (folder / "models").mkdir(parents=True)
+    for each in (*USED, MODEL, OTHER):
+        source = KEPT / each
+        (shutil.copytree if source.is_dir() else shutil.copyfile)(source, folder / each)
+    command, *before = DEEDS[name]
+    if name == "index":  # older than the shards beside it
+        shutil.copytree(KEPT / "shards", folder / "old")
+    else:
+        for each in before:
+            former = started(each, folder)
+            assert former.status == 0, former.text
+            (folder / "out").rename(folder / "old")
+        (folder / "old").mkdir(exist_ok=True)
+    for run in (here, started):  # in this process first: what it imports, forked ones have
+        shutil.rmtree(folder / "out", ignore_errors=True)
+        shutil.copytree(folder / "old", folder / "out")
+        whole = run(command, folder)
+        assert whole.status == 0, whole.text
+    (folder / "out").rename(folder / "whole")
+    return whole
+
+
+def here(command: list[str], folder: Path) -> Run:
+    before = os.getcwd()
+    tqdm.monitor_interval = 0  # a thread, whose locks forked processes would inherit
+    os.chdir(folder)
+    try:
+        with open(os.devnull, "w") as quiet, redirect_stdout(quiet), redirect_stderr(quiet):
+            return Run(main(command), "", 0.0, 0)
+    finally:
+        logging.getLogger("asrkit").handlers.clear()  # of a training, for the closed file
+        os.chdir(before)

@@ -1,0 +1,195 @@
+"""Commands that are killed, or lose their disk, at random moments; then they are run again.
+
+A command runs in a forked process, in most cases beside older results. `kills` ends the process
+with SIGKILL. `disks` gives it a full disk, a limit of a file's size, a read-only folder, no home, a
+folder that disappears or a clock that goes back. Then each file of the output must be the old one,
+or that of an undisturbed run, and the command run again must give all files of an undisturbed run.
+"""
+
+import gzip
+import itertools
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from safetensors.torch import load
+
+from asrkit.training.checkpoints import read_checkpoint
+from tools.torture.commands import DEEDS, Run, prepared, started
+
+FORCES = {
+    "kills": ("at a moment", "at a write"),
+    "disks": ("full", "limit", "read-only", "no home", "gone", "clock"),
+}
+SLOW = "onnx"  # one run in 50
+MOUNTED = ("full", "read-only")
+DERIVED = (
+    "dev.jsonl",
+    *(f"cuts.index/{each}" for each in ("index.json", "lines.jsonl", "rows.bin")),
+)
+HARMLESS = ("no home", "clock")  # the command must succeed
+PASSING = ("train.log", "tfevents", ".lease.", "left_out.jsonl")
+
+
+def contents(folder: Path) -> dict[str, Any]:
+    """Return the values of the files that commands finish, by their path."""
+    found = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*"))}
+    return {
+        name: value(path)
+        for name, path in found.items()
+        if path.is_file() and "/." not in f"/{name}" and not any(each in name for each in PASSING)
+    }
+
+
+def value(path: Path) -> Any:
+    """Return what a file says, without times, or its error."""
+    try:
+        return read(path)
+    except Exception as error:  # each reader has its own
+        return repr(error)
+
+
+def read(path: Path) -> Any:
+    data = path.read_bytes()
+    if path.suffix == ".pt":
+        return read_checkpoint(path) is not None
+    if path.suffix == ".gz":
+        return gzip.decompress(data)
+    if path.name == "index.json":
+        return {**json.loads(data), "files": None}
+    if path.suffix == ".json":  # a shard of decoded recordings
+        return json.loads(data.splitlines()[1])[0]
+    return {name: each.tolist() for name, each in load(data).items()} if data[8:9] == b"{" else data
+
+
+def disturbance(force: str, draw: Random, whole: Run, folder: Path) -> Callable[[int], None]:
+    """Return the function that disturbs a run; in a folder on its own disk if it needs one."""
+    place = draw.randrange(whole.changes) + 1
+    out = folder / "out"
+    sizes = [path.stat().st_size for path in (folder / "whole").rglob("*") if path.is_file()]
+
+    def disturb(number: int) -> None:
+        if force == "limit" and number == 0:
+            most = draw.randrange(max(sizes))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+        elif force == "no home" and number == 0:
+            os.environ.pop("HOME", None)
+            os.getuid = lambda: 4_000_000
+        elif number == place and force == "at a write":
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif number == place and force == "gone":
+            shutil.rmtree(out, ignore_errors=True)
+        elif number == place and force == "clock":
+            now = time.time
+            time.time = lambda: now() - 1e7
+
+    if force == "full":
+        used = shutil.disk_usage(folder).used + draw.randrange(sum(sizes) + (1 << 14))
+        remount(folder, f"size={used}")
+    elif force == "read-only":
+        remount(folder, "ro")
+    return disturb
+
+
+def remount(folder: Path, options: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{options}", folder], check=True)
+
+
+def disturbed(name: str, force: str, draw: Random, whole: Run, folder: Path) -> tuple[int, str]:
+    """Disturb a command in a prepared folder; return its exit status and what is wrong, or ""."""
+    shutil.copytree(folder / "old", folder / "out")
+    disturb = disturbance(force, draw, whole, folder)
+    after = draw.uniform(0, whole.seconds) if force == "at a moment" else 300.0
+    run = started(DEEDS[name][0], folder, disturb, after)
+    if force in MOUNTED:
+        remount(folder, "rw,size=1g")
+    return run.status, problem(name, force, run, folder)
+
+
+def problem(name: str, force: str, run: Run, folder: Path) -> str:
+    """Compare the files of a disturbed run with the old and the new ones, and run it again."""
+    out, command = folder / "out", DEEDS[name][0]
+    old, new = contents(folder / "old"), contents(folder / "whole")
+    if "Traceback" in run.text or run.status not in (0, 1, 2, -signal.SIGKILL):
+        return f"status {run.status}: {run.text[-3000:]}"
+    if run.status in (1, 2) and (force in HARMLESS or not run.text.strip()):
+        return f"status {run.status} with {force}: {run.text[-3000:]}"
+    found = contents(out)
+    odd = [each for each in found if found[each] not in (old.get(each), new.get(each))]
+    odd = [each for each in odd if not each.startswith("checkpoints/step-")]
+    lost = [each for each in old if each not in found and force != "gone" and each not in DERIVED]
+    if odd or lost or (run.status == 0 and force != "gone" and found != new):
+        return f"status {run.status}: damaged {odd}, lost {lost}: {run.text[-3000:]}"
+    splits = [
+        found.get(each) == new[each] for each in ("train.jsonl", "dev.jsonl") if name == "import"
+    ]
+    if len(set(splits)) > 1 and force != "gone":
+        return "train.jsonl and dev.jsonl are of different imports"
+    if (name == "shard" and found == new) or (name == "index" and force == "gone"):
+        return ""
+    again = started(command, folder)
+    if again.status or contents(out) != new:
+        return f"again, status {again.status}: {again.text[-3000:]}"
+    left = [str(path) for path in out.rglob(".*")]
+    return f"left: {left}" if left else ""
+
+
+@contextmanager
+def disk(folder: Path, is_own: bool) -> Iterator[None]:
+    """Make a folder, on a disk of its own if needed."""
+    folder.mkdir()
+    if is_own:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1g", "none", folder], check=True)
+    try:
+        yield
+    finally:
+        if is_own:
+            subprocess.run(["umount", "-l", folder], check=True)
+        shutil.rmtree(folder)
+
+
+def force(part: str, seed: int, first: int, seconds: float, folder: Path) -> int:
+    """Disturb commands for some time, print a line, and return the number of faults.
+
+    Args:
+        part: "kills" or "disks".
+        first: number of the first run; number and seed determine command and disturbance.
+    """
+    forces, counts, faults, ended = list(FORCES[part]), Counter[str](), 0, 0
+    try:
+        with disk(folder / "trial", is_own=True):
+            pass
+    except (OSError, subprocess.CalledProcessError):
+        forces = [each for each in forces if each not in MOUNTED]  # only root can mount
+    wholes: dict[str, Run] = {}
+    quick = [each for each in DEEDS if each != SLOW]
+    end = time.monotonic() + seconds
+    for number in itertools.count(first):
+        if time.monotonic() > end:
+            break
+        draw = Random(f"{seed} {part} {number}")
+        name = SLOW if number % 50 == 49 else quick[number % len(quick)]
+        kind = draw.choice(forces)
+        wholes[name] = wholes.get(name) or prepared(name, folder / name)
+        with disk(folder / "run", kind in MOUNTED):
+            shutil.copytree(folder / name, folder / "run", dirs_exist_ok=True)
+            status, found = disturbed(name, kind, draw, wholes[name], folder / "run")
+        counts[kind] += 1
+        ended += status != 0
+        if found:
+            faults += 1
+            print(f"{part}: seed {seed}, run {number}, {name}, {kind}: {found}", flush=True)
+    kinds = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+    total = sum(counts.values())
+    print(f"{part}: {total} runs ({kinds}), {ended} did not succeed, {faults} faults", flush=True)
+    return faults or not counts
