@@ -20,10 +20,12 @@ class Head(nn.Module):
     Attributes:
         vocab_size: V, including the blank.
         FREE: options on whose values no weight depends, except that one may build a layer more.
+        IN_SEARCH: whether the search calls the head, so that its frames stay on its device.
     """
 
     vocab_size: int
     FREE: ClassVar[tuple[str, ...]] = ()
+    IN_SEARCH: ClassVar[bool] = False
 
     def frames(self, encoded: Tensor) -> Tensor:
         """Return the frames that a search reads: (B, E, D) -> (B, E, V)."""

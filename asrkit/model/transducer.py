@@ -137,6 +137,7 @@ class TransducerHead(Head):
     """
 
     FREE = ("ctc_weight", "max_symbols", "dropout", "fast_emit", "delay_penalty", "prune_range")
+    IN_SEARCH = True
 
     def __init__(
         self,

@@ -18,20 +18,27 @@ class Engine:
     """A backend with its frontend and speech detector, shared by all streams. Never changes.
 
     Methods receive the past of a stream and return the new past; an engine stores no stream.
+    Samples and features of streams are on the CPU, and so are the frames that a search reads: on a
+    GPU, the small operations of each stream would take longer than a step of all streams. The
+    network's past stays on its device.
 
     Args:
         backend: backend that runs the network.
-        frontend: frontend that computes the network's features from samples.
+        frontend: frontend that computes the network's features from samples, on the CPU.
         detector: speech detector; None without one.
 
     Attributes:
         spec: sizes and context of the network.
+        batch_frontend: the frontend on the network's device, for batches of whole recordings.
     """
 
     def __init__(
         self, backend: Backend, frontend: Frontend, detector: SpeechDetector | None = None
     ) -> None:
         self.backend, self.frontend, self.detector = backend, frontend, detector
+        self.batch_frontend = frontend
+        if backend.spec.device.type != "cpu":
+            self.batch_frontend = copy.deepcopy(frontend).to(backend.spec.device)
 
     @property
     def spec(self) -> Spec:
@@ -64,13 +71,15 @@ class Engine:
         All steps of a stream but the last consist of whole chunks.
 
         Args:
-            feats: (B, T, F).
+            feats: (B, T, F), on any device.
             lengths: (B,) valid feature frames.
             state: past of B streams.
         """
-        output = self.backend.step(feats, lengths, state)
-        rows = zip(output.frames, output.lengths.tolist(), strict=True)
-        return [frames[:size] for frames, size in rows], output.state
+        device = self.spec.device
+        output = self.backend.step(feats.to(device), lengths.to(device), state)
+        frames = output.frames if self.backend.head.IN_SEARCH else output.frames.cpu()
+        rows = zip(frames, output.lengths.tolist(), strict=True)
+        return [own[:size] for own, size in rows], output.state
 
     def step_of(
         self, feats: Sequence[Tensor], state: EncoderState
@@ -94,5 +103,5 @@ def build_engine(backend: Backend, frontend: Frontend | None, vad: bool) -> Engi
             f"{spec.rate.lead_frames} frames before the stream; got {frontend.num_mels} mel "
             f"bins and {frontend.lead_frames} frames"
         )
-    frontend = copy.deepcopy(frontend).to(spec.device, spec.dtype)
+    frontend = copy.deepcopy(frontend).to("cpu", spec.dtype)
     return Engine(backend, frontend, SpeechDetector(spec.rate.frame_ms) if vad else None)

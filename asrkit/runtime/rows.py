@@ -36,7 +36,7 @@ def frames_of_recordings(
     num_samples = torch.tensor([len(row) for row in rows], device=spec.device)
     samples = pad_sequence(rows, batch_first=True).to(spec.device, spec.dtype)
     with torch.inference_mode():
-        feats, lengths = audio.features(engine.frontend, samples, num_samples)
+        feats, lengths = audio.features(engine.batch_frontend, samples, num_samples)
     return frames_of_rows(engine, feats, lengths, quiet)
 
 

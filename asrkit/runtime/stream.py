@@ -331,7 +331,7 @@ class Stream:
         self._next, self._speech = first + len(kept), [*value.speech]
         self._speech_state = value.detector
         self.ended_feats = deque(each.to(self._past.device) for each in value.ended_feats)
-        self.state = EncoderState(*(each.to(self._past.device) for each in value.state))
+        self.state = EncoderState(*(each.to(self.engine.spec.device) for each in value.state))
         self._move_on()
 
 
