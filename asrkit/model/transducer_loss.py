@@ -2,9 +2,11 @@
 
 All cells (t, u) of an anti-diagonal t + u = n depend on the one before it alone, so a batch takes
 T + U steps over vectors. One buffer of the logits' size is made in the backward pass, and none in
-the forward pass.
+the forward pass. On a GPU these steps are many small operations, so torchaudio's loss is called
+where it computes the same in float32: on an H200 it took 9 ms where the steps took 110.
 """
 
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -12,6 +14,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
 NEVER = -torch.inf
+HAS_TORCHAUDIO = find_spec("torchaudio") is not None
 
 
 def transducer_loss(
@@ -36,7 +39,24 @@ def transducer_loss(
         (B,) in nats; infinite for tokens without a frame.
     """
     options = fast_emit, delay_penalty
+    plain = logits.dtype == torch.float32 and not any(options)
+    if logits.is_cuda and plain and HAS_TORCHAUDIO and int(lengths.min()) and tokens.size(1):
+        return by_torchaudio(logits, tokens, lengths, token_lengths)
     loss: Tensor = _TransducerLoss.apply(logits, tokens, lengths, token_lengths, *options)
+    return loss
+
+
+def by_torchaudio(logits: Tensor, tokens: Tensor, lengths: Tensor, token_lengths: Tensor) -> Tensor:
+    """Compute `transducer_loss` by torchaudio: faster on a GPU, and about 1e-4 less exact."""
+    from torchaudio.functional import rnnt_loss  # not needed to recognise
+
+    frames, places = int(lengths.max()), int(token_lengths.max())  # it takes no others
+    logits = logits[:, :frames, : places + 1].contiguous()
+    integers = (
+        each.to(logits.device, torch.int32).contiguous()
+        for each in (tokens[:, :places], lengths, token_lengths)
+    )
+    loss: Tensor = rnnt_loss(logits, *integers, blank=0, reduction="none")
     return loss
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from asrkit.model.transducer_loss import transducer_loss
+from asrkit.model.transducer_loss import by_torchaudio, transducer_loss
 
 FRAMES, TOKENS = [4, 7, 1, 3, 5], [3, 2, 2, 0, 5]  # also more labels than frames, and no label
 
@@ -152,3 +152,22 @@ def test_fast_emit_raises_the_gradient_of_labels_alone() -> None:
     # A blank's own logit falls by what it is taken more often than drawn: no label's arc in it.
     assert blanks[0, 3, 3, 0] < 0
     assert labels[0, 0, 0, int(rest[0][0, 0])] < 0
+
+
+def test_torchaudio_computes_the_same() -> None:
+    """The call for a GPU, here on the CPU; the rows are longer than any length, with NaN there."""
+    logits, tokens, *sizes = drawn(torch.float32)
+    found = []
+    for loss_of, labels in (
+        (transducer_loss, tokens), (by_torchaudio, tokens), (by_torchaudio, tokens.flip(1))
+    ):  # fmt: skip
+        given = torch.nn.functional.pad(logits, (0, 0, 0, 2, 0, 3), value=math.nan)
+        given.requires_grad_()
+        loss = loss_of(given, torch.nn.functional.pad(labels, (0, 2)), *sizes)
+        loss.sum().backward()
+        assert given.grad is not None
+        found.append((loss.detach(), given.grad))
+    (own, gradient), (theirs, near), (flipped, _) = found
+    assert (own - theirs).abs().max() < 1e-5
+    assert (gradient - near).abs().max() < 1e-5
+    assert (own - flipped).abs().max() > 0.1
