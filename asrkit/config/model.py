@@ -65,8 +65,8 @@ class ModelConfig(Section):
     after_norm: bool = False
     """Add a LayerNorm after the last layer; layers have their own in any case."""
     kernels: Literal["auto", "off"] = "off"
-    """Attention on NVIDIA GPUs: auto uses asrkit's own kernels (Triton) where possible. They have
-    not run on a GPU yet: run `asrkit verify --kernels` first. They do not change the weights."""
+    """Attention on NVIDIA GPUs: auto uses asrkit's own kernels (Triton) in half precision where
+    possible. Run `asrkit verify --kernels` first. They do not change the weights."""
 
     @property
     def rate(self) -> FrameRate:

@@ -4,9 +4,9 @@ Equals `ChunkAttention.by_blocks` for the position encodings whose scores are
 
     score(t, s) = content_t·k_s + positions_t·table_distance(t, s)
 
-`ChunkAttention` uses the kernels only if `kernels` is set: they equal `by_blocks` in Triton's
-interpreter, but have not run on a GPU yet. `asrkit verify --kernels` compares both on your GPU.
-See `triton_kernels`.
+`ChunkAttention` uses the kernels only if `kernels` is set, and only in half precision, where they
+are faster. `asrkit verify --kernels` compares them with `by_blocks` on your GPU; on an H200 they
+are equal. See `triton_kernels`.
 """
 
 import os
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from asrkit.model.positions import Position
 
-PRECISIONS = (torch.float32, torch.bfloat16, torch.float16)
+PRECISIONS = (torch.bfloat16, torch.float16)  # in float32 they take longer than attention by blocks
 LARGEST_HEAD = 128  # float32 tiles of wider heads do not fit into an SM's shared memory
 # Triton needs one of these compilers to build its kernel launcher.
 COMPILERS = (os.environ.get("CC", "cc"), "gcc", "clang")

@@ -85,10 +85,10 @@ def test_kinds_that_are_fused() -> None:
 
 
 def test_which_attention_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That of a GPU, in its precisions, with heads that fit, where kernels can be built."""
+    """That of a GPU, in half precision, with heads that fit, where kernels can be built."""
 
     def serves(kind: str = "relative", on_gpu: bool = True, **changes: Any) -> bool:
-        dtype = changes.pop("dtype", torch.float32)
+        dtype = changes.pop("dtype", torch.float16)
         position = tiny_encoder(position=kind, **changes).layers[0].attention.position
         queries = SimpleNamespace(is_cuda=on_gpu, dtype=dtype)
         return fused_attention.serves(position, queries)  # type: ignore[arg-type]
@@ -97,6 +97,7 @@ def test_which_attention_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
     assert serves()
     assert serves(dtype=torch.bfloat16)
     assert not serves(on_gpu=False)
+    assert not serves(dtype=torch.float32)
     assert not serves(dtype=torch.float64)
     assert not serves("shaw")
     assert not serves(dim=2 * fused_attention.LARGEST_HEAD, num_heads=1)

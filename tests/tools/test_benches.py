@@ -103,6 +103,13 @@ def test_profile(run: Run) -> None:
             assert 0 < float(row["GFLOP/s"]) < 2 * float(row["alone, GFLOP/s"])
 
 
+def test_gpu(run: Run) -> None:
+    """On the CPU, which has the same rows without graphs and kernels."""
+    rows = table(run("bench_gpu", "--quick", "--device", "cpu", "--rounds", "1", "--parts", "live"))
+    assert [row["precision"] for row in rows] == ["float32", "bfloat16"]
+    assert all(float(row["ms"]) > 0 for row in rows)
+
+
 @pytest.fixture
 def reference(run: Run, tmp_path: Path) -> Path:
     path = tmp_path / "model.safetensors"
