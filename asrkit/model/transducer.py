@@ -204,11 +204,7 @@ class TransducerHead(Head):
         The logits take 4·B·E·(U + 1)·V bytes and their gradient as much; with a `prune_range` of S
         they take S in place of U + 1.
         """
-        before = tokens.new_full((len(tokens), 1), BLANK)
-        predicted, _ = self.predictor(
-            torch.cat([before, tokens], dim=1), self.predictor.start(len(tokens))
-        )
-        predicted = self.dropout(predicted)
+        predicted = self._predicted(tokens)
         sizes = lengths, token_lengths
         if self.simple is None:
             added = self.from_predictor(predicted)[:, None]
@@ -309,6 +305,23 @@ class TransducerHead(Head):
         """(B,) tokens and the state before them -> (B, J), and the state after them."""
         output, after = self.advance(tokens, [*state])
         return output, tuple(after)
+
+    @torch.jit.unused
+    def outputs(self, tokens: Tensor) -> Tensor:
+        """Return `predict`'s outputs after the initial blank and each token.
+
+        (B, U) -> (B, U + 1, J)
+        """
+        return self.from_predictor(self._predicted(tokens))
+
+    @torch.jit.unused
+    def _predicted(self, tokens: Tensor) -> Tensor:
+        """(B, U) -> (B, U + 1, H), the predictor's outputs with dropout."""
+        before = tokens.new_full((len(tokens), 1), BLANK)
+        predicted, _ = self.predictor(
+            torch.cat([before, tokens], dim=1), self.predictor.start(len(tokens))
+        )
+        return self.dropout(predicted)
 
     @torch.jit.export
     def first_state(self, batch_size: int) -> list[Tensor]:

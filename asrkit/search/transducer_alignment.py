@@ -5,6 +5,7 @@ limit of labels in a frame, which searches have, does not apply.
 """
 
 import math
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -18,6 +19,16 @@ BLOCK = 1 << 22  # logits computed at once: 16 MB in float32
 MOST_CELLS = 1 << 23  # frames times tokens: about a minute on one core, and 0.2 GB
 
 
+class Readable(Transducer, Protocol):
+    """A transducer head that reads a known text at once."""
+
+    def outputs(self, tokens: Tensor) -> Tensor:
+        """Return `predict`'s outputs after the initial blank and each token.
+
+        (B, U) -> (B, U + 1, J)
+        """
+
+
 class TransducerAlignment(ForcedAlignment):
     """A search for the times of a known text; results exist only at the end of the stream.
 
@@ -26,7 +37,7 @@ class TransducerAlignment(ForcedAlignment):
         tokens: tokens (U,), without blanks.
     """
 
-    def __init__(self, head: Transducer, tokens: list[int], blank: int = 0) -> None:
+    def __init__(self, head: Readable, tokens: list[int], blank: int = 0) -> None:
         super().__init__(tokens, blank)
         self.head = head
 
@@ -42,7 +53,7 @@ class TransducerAlignment(ForcedAlignment):
 
 
 @torch.inference_mode()
-def align(head: Transducer, frames: Tensor, tokens: list[int], blank: int = 0) -> Hypothesis | None:
+def align(head: Readable, frames: Tensor, tokens: list[int], blank: int = 0) -> Hypothesis | None:
     """Find the likeliest alignment of these tokens.
 
     Args:
@@ -77,18 +88,15 @@ def align(head: Transducer, frames: Tensor, tokens: list[int], blank: int = 0) -
 
 
 def lattice(
-    head: Transducer, frames: Tensor, tokens: list[int], blank: int
+    head: Readable, frames: Tensor, tokens: list[int], blank: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return log-probabilities in each frame after each number of tokens, float64.
 
     Returns:
         Those of the blank (E, U + 1), and those of the next token (E, U).
     """
-    state, outputs = head.start(1), []
-    for token in [blank, *tokens]:
-        output, state = head.predict(torch.tensor([token], device=frames.device), state)
-        outputs.append(output)
-    predicted, ids = torch.cat(outputs), torch.tensor(tokens, device=frames.device)
+    ids = torch.tensor(tokens, device=frames.device)
+    predicted = head.outputs(ids[None])[0]  # (U + 1, J)
     blanks, labels = [], []
     size = max(1, BLOCK // (len(predicted) * head.vocab_size))
     for part in head.project(frames).split(size):

@@ -56,12 +56,25 @@ def test_control_a_predictor_that_forgets_is_noticed() -> None:
     own, tokens = head(**HEADS[1]), [4, 1, 4, 2]
 
     class Forgetful(TransducerHead):
-        def predict(self, token: Tensor, state: Any) -> Any:
-            return super().predict(token, self.start(1))
+        def outputs(self, tokens: Tensor) -> Tensor:
+            alone = [super(Forgetful, self).outputs(each[None, None]) for each in tokens[0]]
+            return torch.cat([alone[0][:, :1], *(each[:, 1:] for each in alone)], dim=1)
 
     right = [align(own, frames(6, seed), tokens) for seed in range(5)]
     own.__class__ = Forgetful
     assert [align(own, frames(6, seed), tokens) for seed in range(5)] != right
+
+
+@pytest.mark.parametrize("options", HEADS)
+def test_a_text_at_once_is_the_text_token_by_token(options: dict[str, Any]) -> None:
+    own, tokens = head(**options), [4, 1, 4, 2]
+    state, alone = own.start(1), []
+    for token in [0, *tokens]:
+        output, state = own.predict(torch.tensor([token]), state)
+        alone.append(output)
+    at_once = own.outputs(torch.tensor([tokens]))[0]
+    assert (at_once - torch.cat(alone)).abs().max() < 1e-9
+    assert (at_once[1:] - own.outputs(torch.tensor([tokens[::-1]]))[0, 1:]).abs().max() > 1e-3
 
 
 def test_the_split_of_the_frames_changes_no_alignment() -> None:
