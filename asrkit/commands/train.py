@@ -189,8 +189,9 @@ def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) 
     parameters = sum(p.numel() for p in model.parameters())
     learning = sum(p.numel() for p in model.parameters() if p.requires_grad)
     logger.info(
-        "%.2f M parameters%s, %d tokens, an epoch of %s",
+        "%.2f M parameters%s%s, %d tokens, an epoch of %s",
         parameters / 1e6, f", {learning / 1e6:.2f} M of them learn" * (learning < parameters),
+        ", in bfloat16" * trainer.gradients.bfloat16,
         corpus.encode.tokenizer.vocab_size,
         hours_of_epoch(corpus.seconds / 3600, config.augmentation.speed_factors),
     )  # fmt: skip

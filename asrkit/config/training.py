@@ -183,7 +183,8 @@ class TrainingConfig(Section):
     """Device. auto: an NVIDIA GPU for each process if torch finds one, else the CPU; cpu; cuda; or
     cuda:N for GPU number N."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Precision. auto: bfloat16 on a GPU that has it."""
+    """Precision. auto: bfloat16 on a GPU that has it, and on a CPU that has it from 10 M parameters
+    on; smaller models are no faster there. The log names it."""
     parallel: Literal["ddp", "fsdp"] = "ddp"
     """Parts of the model in each of several processes: the whole model (ddp), or a share of its
     weights, gradients and optimiser states (fsdp), for models that do not fit on one device."""

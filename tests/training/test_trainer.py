@@ -26,7 +26,7 @@ from asrkit.train import main
 from asrkit.training.checkpoints import Checkpoints, EpochWeights, Progress
 from asrkit.training.dataset import feature_statistics, hours_of_epoch, load_corpus
 from asrkit.training.distributed import Ranks
-from asrkit.training.gradients import recompute_layers
+from asrkit.training.gradients import recompute_layers, wants_bfloat16
 from asrkit.training.loss import Loss, View
 from asrkit.training.optimizer import learning_rate
 from asrkit.training.trainer import Trainer, TrainingError
@@ -157,6 +157,19 @@ def test_in_bfloat16_on_a_cpu_batches_have_few_lengths(
     assert padded > longest
     subject.gradients.losses(batch, 0.0)
     assert seen == [padded if precision == "bfloat16" else longest]
+
+
+@pytest.mark.parametrize("has_bfloat16", [True, False])
+def test_auto_takes_bfloat16_where_a_cpu_is_faster_with_it(
+    monkeypatch: pytest.MonkeyPatch, has_bfloat16: bool
+) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: has_bfloat16)
+    model, cpu = tiny_model(), torch.device("cpu")
+    assert not wants_bfloat16("auto", cpu, model)
+    monkeypatch.setattr("asrkit.training.gradients.FASTER_ON_A_CPU", 1000)
+    assert wants_bfloat16("auto", cpu, model) == has_bfloat16
+    assert wants_bfloat16("bfloat16", cpu, model)
+    assert not wants_bfloat16("float32", cpu, model)
 
 
 def test_an_epoch_of_which_nothing_can_be_read_ends_training(corpus: Path, tmp_path: Path) -> None:
