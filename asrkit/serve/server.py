@@ -1,6 +1,7 @@
 """A server's models, the workers that run them, its limits and its metrics."""
 
 import asyncio
+import os
 import re
 import secrets
 import time
@@ -142,6 +143,7 @@ class Server:
             same = [each for each in self.models.values() if each.recognizer is recognizer]
             self.models[name] = same[0] if same else self._model(name, recognizer, threads)
         self.calls: dict[Call, Place] = {}  # calls now
+        self._process = os.getpid()
         self.lines: dict[str, Any] = {}  # connections of resumable calls, by the call's name
 
     def _model(self, name: str, recognizer: Recognizer, threads: int) -> Model:
@@ -295,8 +297,11 @@ class Server:
         """Free a place for one more call; a full server may end a call without audio for it.
 
         Raises:
-            RefusedError: if all places are taken.
+            RefusedError: if all places are taken, or in a forked process: threads stay behind.
         """
+        if os.getpid() != self._process:
+            text = "the server was built before its process was forked: build it in each process"
+            raise RefusedError(503, "system", text)
         most, address = self.limits.streams, fair.address()
         elsewhere = self.neighbours.elsewhere() if self.neighbours else 0
         if is_free(address, self.calls, most - elsewhere):

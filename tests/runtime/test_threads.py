@@ -1,20 +1,25 @@
 """CPU threads: chosen by the size of the network, and no forked process waits for its parent's."""
 
+import asyncio
 import multiprocessing
 import os
 import pickle
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 import asrkit
 from asrkit.backends.onnx import OnnxStep
 from asrkit.errors import UserError
-from asrkit.runtime import Recognizer, recognizer_of, threads
+from asrkit.runtime import Recognizer, Result, Session, recognizer_of, threads
 from asrkit.runtime.threads import SMALL, set_threads
 from tests.conftest import PROJECT, speech, timed, write_wav
 from tests.running import run, talkative_model
@@ -44,6 +49,58 @@ fork.Process(target=refused).start()
 print(inherited.get())
 """
 
+PRELOADED = """
+import multiprocessing, sys, threading, asrkit
+from starlette.testclient import TestClient
+from torch.utils.data import DataLoader
+from asrkit.serve.app import app_of
+from asrkit.serve.server import Limits, Server
+
+model, wav = sys.argv[1:]
+recognizer = asrkit.load(model, threads=1)
+text = recognizer.transcribe(wav).text
+built_before = app_of(Server({"m": recognizer}, Limits()))
+ended = threading.Event()
+
+def compute():
+    while not ended.is_set():
+        recognizer.transcribe(wav)
+
+def upload(before):
+    app = built_before if before else app_of(Server({"m": recognizer}, Limits()))
+    with TestClient(app, base_url="http://127.0.0.1") as client, open(wav, "rb") as file:
+        given = {"files": {"file": file}, "data": {"model": "m"}}
+        answer = client.post("/v1/audio/transcriptions", **given).json()
+    queue.put(answer.get("text") or answer["error"]["message"])
+
+class Texts:
+    def __init__(self, recognizer):
+        self.recognizer = recognizer
+    def __len__(self):
+        return 4
+    def __getitem__(self, number):
+        self.recognizer = self.recognizer or asrkit.load(model)
+        return self.recognizer.transcribe(wav).text
+
+if __name__ == "__main__":
+    print(text != "")
+    for given in None, recognizer:
+        loaded = DataLoader(Texts(given), None, num_workers=2, multiprocessing_context=CONTEXT)
+        print([each == text for each in loaded] == [True] * 4)
+    if CONTEXT == "fork":
+        queue = multiprocessing.get_context(CONTEXT).SimpleQueue()
+        threading.Thread(target=compute).start()
+        told = "the server was built before its process was forked: build it in each process"
+        for expected in text, told:
+            child = multiprocessing.get_context(CONTEXT).Process(
+                target=upload, args=(expected == told,)
+            )
+            child.start()
+            child.join(60)
+            print(not queue.empty() and queue.get() == expected)
+        ended.set()
+"""
+
 
 @pytest.fixture(autouse=True)
 def _restored() -> Iterator[None]:
@@ -67,6 +124,89 @@ def test_a_forked_process_recognises_after_its_parent_did(model: Path, tmp_path:
     *equal, refused = done.stdout.splitlines()
     assert equal == ["[True, True, True]", "True 2"], done.stderr
     assert refused.startswith("threads must be 1 in a forked process, got 2")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
+def test_workers_of_a_loader_and_of_a_preloaded_server(
+    context: str, model: Path, tmp_path: Path
+) -> None:
+    """A loader's workers load a recogniser, or get one. A model that is loaded before a fork, as by
+    gunicorn --preload, serves; a server that is built before says so, while a thread computes."""
+    wav = write_wav(tmp_path / "a.wav", speech(1.0))
+    script = tmp_path / "preloaded.py"
+    script.write_text(PRELOADED.replace("CONTEXT", repr(context)))
+    done = subprocess.run(
+        [sys.executable, script, model, wav], cwd=PROJECT, capture_output=True, text=True,
+        timeout=120, env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)},
+    )  # fmt: skip
+    assert set(done.stdout.split()) == {"True"}, done.stdout + done.stderr
+    assert len(done.stdout.split()) == (5 if context == "fork" else 3)
+
+
+def listened(recognizer: Recognizer, number: int) -> Result:
+    """The result of a recording of its own rate, in packets of its own sizes."""
+    rate = (8000, 16000, 44100)[number % 3]
+    samples, draw, at = speech(1.5, number % 4, rate), np.random.default_rng(number), 0
+    session = recognizer.start(rate)
+    while at < len(samples):
+        session.accept(samples[at : (at := at + int(draw.integers(1, rate)))])
+    return session.finish()
+
+
+def test_sixteen_threads_and_tasks_of_asyncio_share_a_recogniser(model: Path) -> None:
+    recognizer = asrkit.load(
+        model, search="prefix_beam", second_pass="full", endpointer=asrkit.Endpointer(pause_ms=100)
+    ).with_hotwords({"ab": 2.0})
+    alone = [timed(listened(recognizer, number)) for number in range(12)]
+    assert len({text for text, *_ in alone}) > 6
+    with ThreadPoolExecutor(16) as pool:
+        together = list(pool.map(lambda number: listened(recognizer, number), [*range(12)] * 4))
+    assert [timed(each) for each in together] == alone * 4
+
+    async def tasks() -> list[Result]:
+        calls = (asyncio.to_thread(listened, recognizer, number) for number in range(12))
+        return await asyncio.gather(*calls)
+
+    assert [timed(each) for each in asyncio.run(tasks())] == alone
+
+
+@pytest.mark.parametrize("call", ["accept", "commit", "finish", "save"])
+def test_a_second_thread_in_a_session_is_refused_and_changes_nothing(
+    call: str, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside, ended = threading.Event(), threading.Event()
+    samples = speech(1.5)
+
+    def other(session: Session) -> object:
+        return session.accept(samples) if call == "accept" else getattr(session, call)()
+
+    def during(expected: AbstractContextManager[object]) -> Result:
+        """The result where another thread calls while the first one computes."""
+        session = asrkit.load(model).start()
+        step, waits = session._step, [True]
+
+        def slow_step() -> None:
+            if waits and waits.pop():
+                inside.set()
+                ended.wait(10)
+            step()
+
+        monkeypatch.setattr(session, "_step", slow_step)
+        inside.clear(), ended.clear()
+        thread = threading.Thread(target=session.accept, args=(samples,))
+        thread.start()
+        assert inside.wait(10)
+        with expected:
+            other(session)
+        ended.set()
+        thread.join()
+        return session.finish()
+
+    refused = during(pytest.raises(RuntimeError, match="another thread uses this session"))
+    assert timed(refused) == timed(asrkit.load(model).transcribe(samples))
+    monkeypatch.setattr(Session, "_alone", lambda self: nullcontext())
+    during(nullcontext())  # control: without the check nothing is refused
 
 
 def test_onnx_runtime_fails_at_once_in_a_forked_process() -> None:

@@ -20,7 +20,6 @@ from asrkit.serve.calls import Call, CallError
 from asrkit.serve.server import Model, RefusedError, Server
 from asrkit.serve.uploads import Decoding
 
-DESCRIPTORS = Path(f"/proc/{os.getpid()}/fd")  # where another process opens a file without a name
 CLIENT_LEFT = 499  # status in the log; nobody receives it
 HEADERS = {
     # Without "close" a client would send all of a rejected body.
@@ -77,11 +76,12 @@ async def saved(blocks: AsyncIterator[bytes], server: Server, stack: AsyncExitSt
         RefusedError: if the upload is too large.
     """
     left = server.limits.upload_mb * 1_000_000
-    nameless = DESCRIPTORS.is_dir()
+    descriptors = Path(f"/proc/{os.getpid()}/fd")  # where another process opens a nameless file
+    nameless = descriptors.is_dir()
     if nameless:
         copy: Any = tempfile.TemporaryFile(prefix="asrkit-")  # noqa: SIM115
         stack.enter_context(copy)
-        path = DESCRIPTORS / str(copy.fileno())
+        path = descriptors / str(copy.fileno())
     else:
         copy = tempfile.NamedTemporaryFile(prefix="asrkit-", delete=False)  # noqa: SIM115
         stack.callback(os.unlink, copy.name)
